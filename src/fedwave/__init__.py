@@ -1,0 +1,25 @@
+"""fedwave: who should transmit now? Federated learning over a wireless network, simulated and scheduled.
+
+Everything that outside code may rely on is listed here; the rest is private and may move.
+"""
+
+from fedwave.components import scheduler_from_text
+from fedwave.errors import FedwaveError
+from fedwave.network.arrivals import (
+    NegativeBinomial,
+    Poisson,
+    RecordedArrivals,
+    ZeroInflatedPoisson,
+)
+from fedwave.network.channel import GaussMarkov, Rayleigh, RecordedGains, Rician, Shadowing
+from fedwave.network.devices import Device, DeviceTable, read_devices
+from fedwave.network.network import Network, paper_network, random_network
+from fedwave.network.per import Arq, Harq, Soft, Table, Threshold, Turbo, Uncoded
+from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.grid_posterior import GridPosterior
+from fedwave.schedulers.posterior import ConjugatePosterior, GammaPrior, Jeffreys, TruncatedPrior
+from fedwave.schedulers.registry import names as scheduler_names
+from fedwave.schedulers.registry import register, scheduler
+from fedwave.simulate import extend, network_of, remake, simulate
+from fedwave.trace import Trace
+from fedwave.version import __version__

@@ -1,0 +1,121 @@
+"""How many shards arrive at a device in a round.
+
+``rate`` (the paper's theta) is the mean number of shards per round in every family, so schedulers and
+bounds mean the same thing by it. A family also tells the likelihood of a *sum* of counts over several
+rounds: that is all the access point learns when backlogs are hidden.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.random import Generator
+
+from fedwave.errors import FedwaveError
+from fedwave.network.channel import recorded_block
+from fedwave.rng import Block
+from fedwave.types import FloatArray, IntArray
+
+
+class Arrivals(ABC):
+    """A family of arrival distributions, one member per rate."""
+
+    family: ClassVar[str]  # what schedulers are told about the arrivals
+
+    @abstractmethod
+    def sample(self, block: Block, rates: FloatArray) -> IntArray:
+        """Shards ``[B, I, U]`` that arrive in each round of the block."""
+
+    def mean_rates(self, rates: FloatArray) -> FloatArray:
+        """The true mean per round of each device, ``[U]``."""
+        return rates
+
+
+@dataclass(frozen=True)
+class Poisson(Arrivals):
+    """Independent Poisson counts: mean and variance are the rate."""
+
+    family: ClassVar[str] = "poisson"
+
+    def sample(self, block: Block, rates: FloatArray) -> IntArray:
+        return block.draw(lambda rng, shape: rng.poisson(rates, shape))
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(Arrivals):
+    """Bursty arrivals: mean theta, variance theta + theta^2 / dispersion."""
+
+    dispersion: float = 2.0
+    family: ClassVar[str] = "negative-binomial"
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.dispersion) and self.dispersion > 0):
+            raise FedwaveError(
+                f"NegativeBinomial dispersion is {self.dispersion}, must be a number > 0."
+            )
+
+    def sample(self, block: Block, rates: FloatArray) -> IntArray:
+        chance = self.dispersion / (self.dispersion + rates)
+
+        def one(rng: Generator, shape: tuple[int, int]) -> IntArray:
+            return rng.negative_binomial(self.dispersion, chance, shape)
+
+        return block.draw(one)
+
+
+@dataclass(frozen=True)
+class ZeroInflatedPoisson(Arrivals):
+    """Nothing at all with probability ``silence``, else Poisson(theta / (1 - silence)): mean theta."""
+
+    silence: float = 0.5
+    family: ClassVar[str] = "zero-inflated-poisson"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.silence < 1:
+            raise FedwaveError(
+                f"ZeroInflatedPoisson silence is {self.silence}, must lie in [0, 1)."
+            )
+
+    def sample(self, block: Block, rates: FloatArray) -> IntArray:
+        busy_rate = rates / (1 - self.silence)
+
+        def one(rng: Generator, shape: tuple[int, int]) -> IntArray:
+            counts: IntArray = (rng.random(shape) >= self.silence) * rng.poisson(busy_rate, shape)
+            return counts
+
+        return block.draw(one)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedArrivals(Arrivals):
+    """Counts recorded elsewhere: ``[T, U]`` for all instances, or ``[T, I, U]``, one record each.
+
+    The true rate of a device is the mean of its record; schedulers that learn treat it as Poisson.
+    """
+
+    counts: IntArray
+    family: ClassVar[str] = "poisson"
+
+    def __post_init__(self) -> None:
+        counts = np.asarray(self.counts)
+        if counts.ndim not in (2, 3):
+            raise FedwaveError(
+                f"recorded arrivals have {counts.ndim} axes, must be [round, device] or [round, instance, device]."
+            )
+        whole = np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts))
+        if not np.all(whole):
+            where = tuple(int(i) for i in np.argwhere(~whole)[0])
+            raise FedwaveError(
+                f"recorded arrivals at {list(where)} are {counts[where]}, must be whole numbers >= 0."
+            )
+        object.__setattr__(self, "counts", counts.astype(np.int64))
+
+    def sample(self, block: Block, rates: FloatArray) -> IntArray:
+        return recorded_block(self.counts, block)
+
+    def mean_rates(self, rates: FloatArray) -> FloatArray:
+        out: FloatArray = self.counts.mean(axis=tuple(range(self.counts.ndim - 1)))
+        return out

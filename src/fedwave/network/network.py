@@ -1,0 +1,173 @@
+"""The network: devices, slots, radio and arrivals. It describes; it holds no randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.network.arrivals import Arrivals, Poisson, RecordedArrivals
+from fedwave.network.channel import Fading, Rayleigh, RecordedGains, mean_snr
+from fedwave.network.devices import COLUMNS, Device, DeviceTable
+from fedwave.network.per import SuccessModel, Turbo
+from fedwave.types import Array, FloatArray, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """One access point and its devices.
+
+    >>> net = Network(devices=[Device(rate=1, distance_m=100), Device(rate=5, distance_m=400)], slots=1)
+    >>> net.size
+    2
+    """
+
+    devices: DeviceTable | Iterable[Device | Mapping[str, Any]]
+    slots: int | Sequence[int] = 5  # W, or one W per round
+    gamma: float = 0.01  # the cost of a shard that waits
+    fading: Fading = field(default_factory=Rayleigh)
+    per: SuccessModel = field(default_factory=Turbo)
+    arrivals: Arrivals = field(default_factory=Poisson)
+    noise_dbm: float = -96.0
+    pathloss_intercept_db: float = 128.1
+    pathloss_slope_db: float = 37.6
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "devices", DeviceTable.of(self.devices))
+        _check_slots(self.slots, self.size)
+        if not isinstance(self.slots, (int, np.integer)):
+            object.__setattr__(self, "slots", tuple(int(w) for w in self.slots))
+        if not (np.isfinite(self.gamma) and self.gamma >= 0):
+            raise FedwaveError(f"gamma is {self.gamma}, must be a number >= 0.")
+        for name, kind in (("fading", Fading), ("per", SuccessModel), ("arrivals", Arrivals)):
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                raise FedwaveError(f"{name} is {value!r}, must be a {kind.__name__} object.")
+        for name in ("noise_dbm", "pathloss_intercept_db", "pathloss_slope_db"):
+            if not np.isfinite(getattr(self, name)):
+                raise FedwaveError(f"{name} is {getattr(self, name)}, must be a number.")
+        if self.per.later_tries:  # fails here, not in the middle of a run
+            self.fading.fresh(np.random.default_rng(0), (1,))
+
+    @property
+    def table(self) -> DeviceTable:
+        assert isinstance(self.devices, DeviceTable)  # since __post_init__
+        return self.devices
+
+    @property
+    def size(self) -> int:
+        """U, the number of devices."""
+        return len(self.table)
+
+    @cached_property
+    def rates(self) -> FloatArray:
+        """theta: true mean arrivals per round, ``[U]``."""
+        return self.arrivals.mean_rates(np.asarray(self.table.rate))
+
+    @cached_property
+    def mean_snr(self) -> FloatArray:
+        """Mean linear SNR (SINR), ``[U]``."""
+        t = self.table
+        return mean_snr(
+            np.asarray(t.distance_m), np.asarray(t.tx_power_dbm), self.noise_dbm,
+            np.asarray(t.interference_dbm), self.pathloss_intercept_db, self.pathloss_slope_db,
+        )  # fmt: skip
+
+    def slots_in(self, round_: int) -> int:
+        """W of one round."""
+        return (
+            int(self.slots) if isinstance(self.slots, (int, np.integer)) else self.slots[round_ - 1]
+        )
+
+    def problem(self, instances: int) -> Problem:
+        """What schedulers are told beforehand."""
+        return Problem(instances, self.size, self.arrivals.family, self.fading.quartiles())
+
+    def replace(self, **changes: Any) -> Network:
+        """A copy with any field, or any column of the device table, replaced."""
+        own = {f.name for f in fields(self)}
+        for name in changes:
+            if name not in own and name not in COLUMNS:
+                raise FedwaveError(
+                    f"a network has no field {name!r}; {did_you_mean(name, own | set(COLUMNS))}"
+                )
+        values = {name: getattr(self, name) for name in own}
+        values |= {k: v for k, v in changes.items() if k in own}
+        columns = {k: v for k, v in changes.items() if k in COLUMNS}
+        if columns:
+            values["devices"] = DeviceTable.of(values["devices"]).replace(**columns)
+        return Network(**values)
+
+    def check_run(self, rounds: int, ids: Array) -> None:
+        """Refuse a run that reaches past something recorded."""
+        if not isinstance(self.slots, (int, np.integer)) and len(self.slots) < rounds:
+            raise FedwaveError(
+                f"slots are given for {len(self.slots)} rounds but the run has {rounds}: "
+                "give more, or run fewer rounds."
+            )
+        records: list[tuple[str, Array]] = []
+        if isinstance(self.fading, RecordedGains):
+            records.append(("gains", self.fading.gains))
+        if isinstance(self.arrivals, RecordedArrivals):
+            records.append(("arrivals", self.arrivals.counts))
+        for what, record in records:
+            if record.shape[0] < rounds:
+                raise FedwaveError(
+                    f"the recorded {what} cover {record.shape[0]} rounds but the run has {rounds}: "
+                    "record more, or run fewer rounds."
+                )
+            if record.shape[-1] != self.size:
+                raise FedwaveError(
+                    f"the recorded {what} are of {record.shape[-1]} devices but the network has {self.size}."
+                )
+            if record.ndim == 3 and record.shape[1] <= int(ids.max()):
+                raise FedwaveError(
+                    f"the recorded {what} cover {record.shape[1]} instances but the run needs {int(ids.max()) + 1}."
+                )
+
+
+def paper_network(**changes: Any) -> Network:
+    """The 25 devices of Lee & Lee's experiments, W = 5; any field or device column can be replaced.
+
+    >>> float(paper_network().rates.sum())
+    67.0
+    >>> paper_network(slots=3, buffer_limit=20).slots
+    3
+    """
+    near_and_far = np.repeat([100.0, 200.0, 300.0, 400.0, 500.0], 3)
+    middle = np.array([300.0, 350.0, 400.0, 450.0])
+    distance = np.concatenate([near_and_far, middle, middle, [400.0, 450.0]])
+    rate = np.repeat([1.0, 3.0, 5.0, 10.0], [15, 4, 4, 2])
+    return Network(devices=DeviceTable(rate=rate, distance_m=distance), slots=5).replace(**changes)
+
+
+def random_network(devices: int = 100, slots: int = 20, seed: int = 0, **changes: Any) -> Network:
+    """Devices spread at random: rates of the paper's mix (1, 3, 5, 10), distances of 100 to 500 m.
+
+    The seed draws the network itself; it has nothing to do with the seed of a run.
+    """
+    if devices < 1:
+        raise FedwaveError(f"the number of devices is {devices}, must be at least 1.")
+    rng = np.random.default_rng(seed)
+    rate = rng.choice([1.0, 3.0, 5.0, 10.0], size=devices, p=[0.6, 0.16, 0.16, 0.08])
+    distance = rng.uniform(100.0, 500.0, size=devices)
+    table = DeviceTable(rate=rate, distance_m=distance)
+    return Network(devices=table, slots=slots).replace(**changes)
+
+
+def _check_slots(slots: Any, devices: int) -> None:
+    per_round = [slots] if isinstance(slots, (int, float, np.integer)) else list(slots)
+    if not per_round:
+        raise FedwaveError("slots is an empty list: give W as one number, or one per round.")
+    least = 1 if np.ndim(slots) == 0 else 0  # a single round may have no slot, a network may not
+    for w in per_round:
+        if w != int(w) or w < least:
+            raise FedwaveError(f"slots (W) is {w}, must be a whole number >= {least}.")
+        if w > devices:
+            raise FedwaveError(
+                f"slots (W) is {w} but there are only {devices} devices: W must not exceed them."
+            )

@@ -1,0 +1,95 @@
+"""The World: everything that no decision can change, drawn before any decision.
+
+Gains, the luck of uploads, arrivals, missed broadcasts. Each comes from its own stream, keyed by (seed,
+instance, block of rounds), so every scheduler meets the same world and comparisons are paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from fedwave.network.network import Network
+from fedwave.rng import Block, generator
+from fedwave.types import BoolArray, FloatArray, IntArray
+
+# A block is the same length whatever the number of instances: it enters the random keys.
+_BLOCK_ROUNDS = 64
+_BLOCK_VALUES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """One round of the world, each array ``[I, U]``."""
+
+    round: int
+    gain: FloatArray  # h
+    snr: FloatArray
+    success: FloatArray  # p: chance of an upload, given this round's gain
+    goes_through: BoolArray  # would an upload arrive?
+    arrivals: IntArray  # m
+    heard: BoolArray | None  # who heard the broadcast; None: everybody always does
+
+
+class World:
+    """The weather of every round for some instances of a network."""
+
+    def __init__(self, network: Network, seed: int, ids: IntArray) -> None:
+        self.network, self.seed, self.ids = network, seed, ids
+        self.block_rounds = min(_BLOCK_ROUNDS, max(1, _BLOCK_VALUES // network.size))
+
+    def rounds(self, first: int, last: int) -> Iterator[Weather]:
+        """The weather of rounds ``first`` to ``last``, both included."""
+        carry: Any = None
+        for number in range((last - 1) // self.block_rounds + 1):
+            start = 1 + number * self.block_rounds
+            wanted = range(max(first, start), min(last, start + self.block_rounds - 1) + 1)
+            if not wanted and self.network.fading.independent:
+                continue
+            # A channel with memory is followed from round 1 even where nobody looks.
+            gain, carry = self.network.fading.sample(self._block(number, "gain"), carry)
+            if wanted:
+                yield from self._play(number, gain, wanted)
+
+    def _block(self, number: int, purpose: str) -> Block:
+        generators = tuple(generator(self.seed, purpose, int(i), number) for i in self.ids)
+        first = 1 + number * self.block_rounds
+        return Block(first, self.block_rounds, self.network.size, self.ids, generators)
+
+    def _play(self, number: int, gain: FloatArray, wanted: range) -> Iterator[Weather]:
+        net = self.network
+        snr = net.mean_snr * gain
+        success = net.per.expected(snr, net.mean_snr, net.fading)
+        luck = self._block(number, "luck").draw(lambda rng, shape: rng.random(shape))
+        if net.per.later_tries:
+            goes_through = luck < net.per.probability(
+                snr + net.mean_snr * self._later_gains(number)
+            )
+        else:
+            goes_through = luck < success
+        arrivals = net.arrivals.sample(self._block(number, "arrivals"), np.asarray(net.table.rate))
+        missing = np.asarray(net.table.miss_probability)
+        heard = None
+        if missing.any():
+            heard = self._block(number, "broadcast").draw(lambda rng, s: rng.random(s) >= missing)
+        first = 1 + number * self.block_rounds
+        for t in wanted:
+            k = t - first
+            yield Weather(
+                t, gain[k], snr[k], success[k], goes_through[k], arrivals[k],
+                None if heard is None else heard[k],
+            )  # fmt: skip
+
+    def _later_gains(self, number: int) -> FloatArray:
+        """The gains of HARQ's later tries, added up."""
+        tries, fading = self.network.per.later_tries, self.network.fading
+
+        def one(rng: Generator, shape: tuple[int, int]) -> FloatArray:
+            out: FloatArray = fading.fresh(rng, (tries, *shape)).sum(axis=0)
+            return out
+
+        return self._block(number, "retries").draw(one)

@@ -1,0 +1,91 @@
+"""What a scheduler is: hyper-parameters in the object, everything that evolves in a State it hands back.
+
+Every round runs ``learn`` (update beliefs from what the last round showed), ``priority`` (one number
+per device), the W largest win, and ``remember`` (note what was decided). Most schedulers only write
+``priority``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from fedwave.errors import FedwaveError
+from fedwave.rng import Draws
+from fedwave.types import BoolArray, FloatArray, Observation, Problem, State
+
+
+class Scheduler(ABC):
+    """Base class. ``needs`` names what the Observation must hold: "channel", "backlog", "rates"."""
+
+    name: ClassVar[str]
+    needs: ClassVar[frozenset[str] | set[str]] = frozenset()
+    formula: ClassVar[str] = ""  # the priority, for the table of schedulers
+    ideal: ClassVar[bool] = (
+        False  # picks everybody and no upload fails: a yardstick, not a scheduler
+    )
+
+    def start(self, problem: Problem) -> State:
+        """The state before round 1: named arrays, first axis the instance."""
+        return {}
+
+    def learn(self, state: State, seen: Observation, draws: Draws) -> State:
+        """Take in what the last round showed (``seen.delivered``, ``seen.reported``, ...)."""
+        return state
+
+    @abstractmethod
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        """One float64 per device, ``[I, U]``; the largest transmit."""
+
+    def remember(self, state: State, seen: Observation, scheduled: BoolArray) -> State:
+        """Note the decision for later rounds."""
+        return state
+
+    def beliefs(self, state: State) -> State:
+        """What a Trace keeps when beliefs are asked for."""
+        return {}
+
+    def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[BoolArray, State]:
+        """The round's decision, ``[I, U]`` with ``seen.slots`` true values a row, and the new state."""
+        state = self.learn(state, seen, draws)
+        scheduled = pick_largest(self.priority(state, seen, draws), seen, draws, self.name)
+        return scheduled, self.remember(state, seen, scheduled)
+
+
+def pick_largest(
+    priority: FloatArray, seen: Observation, draws: Draws, name: str = "scheduler"
+) -> BoolArray:
+    """The ``seen.slots`` largest priorities of each row; equal ones are ordered by fresh uniform draws.
+
+    Ties are common, not a curiosity: p is exactly 1 above some SNR and backlogs are whole numbers,
+    and a fixed order (by device number, say) would favour some devices for ever.
+    """
+    priority = np.asarray(priority, dtype=np.float64)
+    instances, devices = seen.delay.shape
+    if priority.shape != (instances, devices):
+        raise FedwaveError(
+            f"{name} returned priorities of shape {priority.shape}, must be one per instance and device: "
+            f"{(instances, devices)}."
+        )
+    if np.isnan(priority).any():
+        raise FedwaveError(
+            f"{name} returned NaN as a priority in round {seen.round}: every device needs a number."
+        )
+    slots = seen.slots
+    if slots == 0:
+        return np.zeros(priority.shape, dtype=np.bool_)
+    at = devices - slots
+    cut = np.partition(priority, at, axis=1)[:, at, None]  # the smallest priority that can win
+    above, level = priority > cut, priority == cut
+    missing = slots - np.count_nonzero(above, axis=1)  # winners to take among the equal ones
+    picked: BoolArray = above | level
+    crowded = np.flatnonzero(np.count_nonzero(level, axis=1) > missing)
+    if crowded.size:
+        order = np.where(level[crowded], draws.uniform(devices, crowded), 2.0)
+        last = missing[crowded] - 1
+        sorted_at_last = np.partition(order, np.unique(last), axis=1)
+        limit = np.take_along_axis(sorted_at_last, last[:, None], axis=1)
+        picked[crowded] = above[crowded] | (order <= limit)
+    return picked

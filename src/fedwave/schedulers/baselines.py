@@ -1,0 +1,97 @@
+"""The yardsticks: schedulers that know nothing of the data, and the ideal that needs no scheduling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedwave.errors import FedwaveError
+from fedwave.rng import Draws
+from fedwave.schedulers.base import Scheduler
+from fedwave.types import BoolArray, FloatArray, IntArray, Observation, Problem, State
+
+
+@dataclass(frozen=True)
+class Bench(Scheduler):
+    """Everybody transmits in every round and no upload fails: the ideal, not a schedule."""
+
+    name = "bench"
+    formula = "all devices, no failures"
+    ideal = True
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        return np.zeros(seen.delay.shape)
+
+    def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[BoolArray, State]:
+        return np.ones(seen.delay.shape, dtype=np.bool_), state
+
+
+@dataclass(frozen=True)
+class RoundRobin(Scheduler):
+    """The next W in turn, advancing whether or not uploads arrive."""
+
+    name = "round-robin"
+    formula = "next W in turn"
+
+    def start(self, problem: Problem) -> State:
+        return {"next": np.zeros(problem.instances, dtype=np.int64)}
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        devices = seen.delay.shape[1]
+        turns_to_wait: IntArray = (np.arange(devices) - state["next"][:, None]) % devices
+        return -turns_to_wait.astype(np.float64)
+
+    def remember(self, state: State, seen: Observation, scheduled: BoolArray) -> State:
+        return {"next": (state["next"] + seen.slots) % seen.delay.shape[1]}
+
+
+@dataclass(frozen=True)
+class WMax(Scheduler):
+    """The W strongest channels."""
+
+    name = "w-max"
+    needs = frozenset({"channel"})
+    formula = "SNR"
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        return seen.snr
+
+
+@dataclass(frozen=True)
+class Random(Scheduler):
+    """W devices drawn at random."""
+
+    name = "random"
+    formula = "uniform"
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        return draws.uniform(seen.delay.shape[1])
+
+
+@dataclass(frozen=True)
+class ProportionalFair(Scheduler):
+    """Rate now over rate granted so far: R <- (1 - memory) R + memory * a * log2(1 + SNR), R_0 = 1e-6."""
+
+    memory: float = 0.01
+
+    name = "proportional-fair"
+    needs = frozenset({"channel"})
+    formula = "log2(1 + SNR) / R"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.memory < 1:
+            raise FedwaveError(
+                f"proportional-fair memory is {self.memory}, must lie strictly between 0 and 1."
+            )
+
+    def start(self, problem: Problem) -> State:
+        return {"granted": np.full((problem.instances, problem.devices), 1e-6)}
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        out: FloatArray = np.log2(1 + seen.snr) / state["granted"]
+        return out
+
+    def remember(self, state: State, seen: Observation, scheduled: BoolArray) -> State:
+        got = np.where(scheduled, np.log2(1 + seen.snr), 0.0)
+        return {"granted": (1 - self.memory) * state["granted"] + self.memory * got}

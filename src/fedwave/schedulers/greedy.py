@@ -1,0 +1,93 @@
+"""Schedulers that rank by what an upload is expected to bring, with the true rates at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedwave.errors import FedwaveError
+from fedwave.rng import Draws
+from fedwave.schedulers.base import Scheduler
+from fedwave.types import FloatArray, Observation, State
+
+
+@dataclass(frozen=True)
+class AlsaPi(Scheduler):
+    """The paper's greedy policy with known rates: the most shards expected to arrive now."""
+
+    name = "alsa-pi"
+    needs = frozenset({"channel", "backlog", "rates"})
+    formula = "p (n + theta)"
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        return seen.success * (seen.waiting + seen.rates)
+
+
+@dataclass(frozen=True)
+class MaxWeight(Scheduler):
+    """Shards already waiting, times the chance to deliver them; needs no rate."""
+
+    name = "max-weight"
+    needs = frozenset({"channel", "backlog"})
+    formula = "p n"
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        return seen.success * seen.waiting
+
+
+@dataclass(frozen=True)
+class SqrtRule(Scheduler):
+    """Greedy, corrected so that backlogs settle in proportion to sqrt(theta) as the optimum wants."""
+
+    name = "sqrt-rule"
+    needs = frozenset({"channel", "backlog", "rates"})
+    formula = "p (n + theta) / sqrt(theta)"
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        # A device that never gets data has nothing to deliver: rank it last instead of 0/0.
+        root = np.sqrt(np.where(seen.rates > 0, seen.rates, np.inf))
+        return seen.success * (seen.waiting + seen.rates) / root
+
+
+@dataclass(frozen=True)
+class Fresh(Scheduler):
+    """The shards of this very round expected to arrive: blind to delay, starves slow devices."""
+
+    name = "fresh"
+    needs = frozenset({"channel", "rates"})
+    formula = "p theta"
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        return seen.success * seen.rates
+
+
+@dataclass(frozen=True)
+class AlphaFresh(Scheduler):
+    """Between `fresh` (alpha 0) and greedy on expected backlog (alpha 1)."""
+
+    alpha: float = 0.5
+
+    name = "alpha-fresh"
+    needs = frozenset({"channel", "rates"})
+    formula = "p theta d^alpha"
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.alpha):
+            raise FedwaveError(f"alpha-fresh alpha is {self.alpha}, must be a number (0 is fresh).")
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        out: FloatArray = seen.success * seen.rates * seen.delay**self.alpha
+        return out
+
+
+@dataclass(frozen=True)
+class Age(Scheduler):
+    """Rounds since the last delivery, times the chance to deliver now."""
+
+    name = "age"
+    needs = frozenset({"channel"})
+    formula = "p d"
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        return seen.success * seen.delay

@@ -1,0 +1,89 @@
+"""All schedulers by name. A new one: a short file, and one line here (or ``fw.register`` in your own code)."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar
+
+from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.schedulers.balsa import Balsa, BalsaPo
+from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.baselines import Bench, ProportionalFair, Random, RoundRobin, WMax
+from fedwave.schedulers.greedy import Age, AlphaFresh, AlsaPi, Fresh, MaxWeight, SqrtRule
+from fedwave.types import INFORMATION
+
+_SCHEDULERS: dict[str, type[Scheduler]] = {
+    kind.name: kind
+    for kind in (
+        AlsaPi, Balsa, BalsaPo, Bench, RoundRobin, WMax,
+        Random, ProportionalFair, Age, MaxWeight, SqrtRule, Fresh, AlphaFresh,
+    )
+}  # fmt: skip
+
+PAPER_SCHEDULERS = ("bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max")
+
+S = TypeVar("S", bound=type[Scheduler])
+
+
+def register(kind: S) -> S:
+    """Make a scheduler class known by its name; can be used as a decorator."""
+    check_declaration(kind)
+    known = _SCHEDULERS.get(kind.name)
+    if known is not None and known.__qualname__ != kind.__qualname__:
+        raise FedwaveError(
+            f"the name {kind.name!r} belongs to {known.__qualname__} already: give your scheduler another."
+        )
+    _SCHEDULERS[kind.name] = kind
+    return kind
+
+
+def names() -> tuple[str, ...]:
+    """The registered names, in the order of registration."""
+    return tuple(_SCHEDULERS)
+
+
+def scheduler_class(name: str) -> type[Scheduler]:
+    """The class registered under a name."""
+    if name not in _SCHEDULERS:
+        raise FedwaveError(f"there is no scheduler {name!r}; {did_you_mean(name, _SCHEDULERS)}")
+    return _SCHEDULERS[name]
+
+
+def scheduler(which: str | Scheduler | type[Scheduler], **parameters: Any) -> Scheduler:
+    """A scheduler from its name and hyper-parameters; a Scheduler passes through.
+
+    >>> scheduler("alpha-fresh", alpha=0.25)
+    AlphaFresh(alpha=0.25)
+    """
+    if isinstance(which, Scheduler):
+        check_declaration(type(which))
+        return which
+    if isinstance(which, type) and issubclass(which, Scheduler):
+        check_declaration(which)
+        return which(**parameters)
+    if not isinstance(which, str):
+        raise FedwaveError(
+            f"{which!r} is not a scheduler: give a name, such as 'balsa', or an object of a Scheduler class."
+        )
+    kind = scheduler_class(which)
+    known: list[str] = [f.name for f in fields(kind)] if is_dataclass(kind) else []
+    for name in parameters:
+        if name not in known:
+            hint = did_you_mean(name, known) if known else "it has none."
+            raise FedwaveError(f"scheduler {which!r} has no parameter {name!r}; {hint}")
+    return kind(**parameters)
+
+
+def check_declaration(kind: type[Scheduler]) -> None:
+    """A scheduler class must have a name and need only what there is."""
+    if not isinstance(getattr(kind, "name", None), str):
+        raise FedwaveError(f'scheduler class {kind.__qualname__} has no `name`: add name = "...".')
+    if isinstance(kind.needs, str):
+        raise FedwaveError(
+            f"`needs` of scheduler {kind.name!r} is the text {kind.needs!r}, must be a set: {{{kind.needs!r}}}."
+        )
+    for need in kind.needs:
+        if need not in INFORMATION:
+            raise FedwaveError(
+                f"scheduler {kind.name!r} needs {need!r}, which nobody can tell it; {did_you_mean(need, INFORMATION)}"
+            )

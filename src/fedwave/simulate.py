@@ -1,0 +1,185 @@
+"""The round loop: the only one. Network + seed -> World; scheduler and dynamics -> Trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedwave.components import known_classes
+from fedwave.errors import FedwaveError
+from fedwave.network.dynamics import step
+from fedwave.network.network import Network
+from fedwave.network.world import Weather, World
+from fedwave.recording import Recorder
+from fedwave.rng import Draws
+from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.registry import scheduler as find_scheduler
+from fedwave.serialize import pack, unpack
+from fedwave.trace import Trace
+from fedwave.types import INFORMATION, Array, IntArray, NetworkState, Observation, Problem, State
+from fedwave.version import __version__
+
+# Called with the number of rounds just played; numerics never print.
+Meter = Callable[[int], None]
+
+
+def simulate(
+    network: Network,
+    scheduler: str | Scheduler,
+    rounds: int = 500,
+    instances: int | Sequence[int] = 50,
+    seed: int = 0,
+    *,
+    record: str = "full",
+    beliefs: bool = False,
+    meter: Meter | None = None,
+) -> Trace:
+    """Run one scheduler on a network.
+
+    ``instances`` is how many independent repetitions to run, or their numbers: instance 7 is the same
+    whether 8 or 800 run. ``record="summary"`` keeps one number per round and instance instead of one
+    per device, for large networks. ``beliefs`` keeps what a learning scheduler thought.
+
+    >>> import fedwave as fw
+    >>> trace = fw.simulate(fw.paper_network(), "alsa-pi", rounds=20, instances=3, seed=1)
+    >>> trace.score.shape, trace.waiting.shape
+    ((20, 3), (20, 3, 25))
+    """
+    if rounds < 1 or rounds != int(rounds):
+        raise FedwaveError(f"rounds is {rounds}, must be a whole number >= 1.")
+    if record not in ("full", "summary"):
+        raise FedwaveError(f"record is {record!r}, must be 'full' or 'summary'.")
+    if seed < 0 or seed != int(seed):
+        raise FedwaveError(f"seed is {seed}, must be a whole number >= 0.")
+    ids = _instance_numbers(instances)
+    network.check_run(rounds, ids)
+    chosen = find_scheduler(scheduler)
+    constants: dict[str, Array] = {}
+    provenance = {
+        "fedwave": __version__,
+        "network": pack(network, constants, "network"),
+        "scheduler": pack(chosen, constants, "scheduler"),
+        "scheduler_name": chosen.name,
+        "seed": int(seed),
+        "instances": ids.tolist(),
+        "record": record,
+        "keep_beliefs": beliefs,
+    }
+    counts = NetworkState.initial(ids.size, network.size)
+    state = chosen.start(network.problem(ids.size))
+    uploads = np.zeros(counts.delay.shape, dtype=np.int64)
+    new, counts, state, uploads = _play(
+        network, chosen, provenance, 1, rounds, counts, state, uploads, meter
+    )
+    return Trace(
+        new.series, new.devices, new.beliefs, counts, uploads, state, provenance, constants
+    )
+
+
+def extend(
+    trace: Trace, rounds: int, *, scheduler: Scheduler | None = None, meter: Meter | None = None
+) -> Trace:
+    """Go on with a trace until it has ``rounds`` rounds: the same as if it had never stopped.
+
+    A scheduler of your own that is not registered must be passed in; what else is needed is in the trace.
+    """
+    if rounds <= trace.rounds:
+        raise FedwaveError(
+            f"the trace has {trace.rounds} rounds already: ask for more than {rounds}."
+        )
+    network, chosen = _recall(trace, scheduler)
+    network.check_run(rounds, np.array(trace.provenance["instances"]))
+    new, counts, state, uploads = _play(
+        network, chosen, trace.provenance, trace.rounds + 1, rounds,
+        trace.final, trace.scheduler_state, trace.uploads, meter,
+    )  # fmt: skip
+
+    def joined(before: State, after: State) -> State:
+        return {name: np.concatenate([before[name], after[name]]) for name in after}
+
+    return Trace(
+        joined(trace.series, new.series), joined(trace.devices, new.devices),
+        joined(trace.beliefs, new.beliefs), counts, uploads, state,
+        trace.provenance, trace.constants,
+    )  # fmt: skip
+
+
+def remake(trace: Trace, *, scheduler: Scheduler | None = None) -> Trace:
+    """Run again what made this trace."""
+    network, chosen = _recall(trace, scheduler)
+    made = trace.provenance
+    return simulate(
+        network, chosen, trace.rounds, made["instances"], made["seed"],
+        record=made["record"], beliefs=made["keep_beliefs"],
+    )  # fmt: skip
+
+
+def network_of(trace: Trace) -> Network:
+    """The network that a trace was run on."""
+    network: Network = unpack(trace.provenance["network"], trace.constants, known_classes())
+    return network
+
+
+def _recall(trace: Trace, scheduler: Scheduler | None) -> tuple[Network, Scheduler]:
+    if scheduler is None:
+        scheduler = unpack(trace.provenance["scheduler"], trace.constants, known_classes())
+    return network_of(trace), scheduler
+
+
+def _play(
+    network: Network,
+    scheduler: Scheduler,
+    how: Mapping[str, Any],
+    first: int,
+    last: int,
+    counts: NetworkState,
+    state: State,
+    uploads: IntArray,
+    meter: Meter | None,
+) -> tuple[Recorder, NetworkState, State, IntArray]:
+    """Rounds ``first`` to ``last``, from the given counts and scheduler state."""
+    ids = np.array(how["instances"], dtype=np.int64)
+    problem = network.problem(ids.size)
+    limit = np.asarray(network.table.buffer_limit)
+    buffer_limit = limit if np.isfinite(limit).any() else None
+    draws = Draws(how["seed"], ids)
+    recorder = Recorder(first, last - first + 1, whole=how["record"] == "full")
+    for weather in World(network, how["seed"], ids).rounds(first, last):
+        seen = _observe(scheduler, network, problem, weather, counts)
+        scheduled, state = scheduler.decide(state, seen, draws.at(weather.round))
+        delivered = scheduled if scheduler.ideal else scheduled & weather.goes_through
+        after, outcome = step(counts, delivered, weather.arrivals, buffer_limit, network.gamma)
+        beliefs = scheduler.beliefs(state) if how["keep_beliefs"] else {}
+        recorder.write(weather, scheduled, counts, after, outcome, beliefs)
+        uploads = uploads + delivered
+        counts = after
+        if meter is not None:
+            meter(1)
+    return recorder, counts, state, uploads
+
+
+def _observe(
+    scheduler: Scheduler, network: Network, problem: Problem, weather: Weather, counts: NetworkState
+) -> Observation:
+    """Only what the scheduler declared goes in: what is not there cannot be reached."""
+    everything = {
+        "gain": weather.gain, "snr": weather.snr, "success": weather.success,
+        "waiting": counts.waiting, "rates": network.rates,
+    }  # fmt: skip
+    allowed = {name: everything[name] for need in scheduler.needs for name in INFORMATION[need]}
+    return Observation(
+        problem=problem, round=weather.round, slots=network.slots_in(weather.round),
+        delay=counts.delay, delivered=counts.delivered, reported=counts.reported, **allowed,
+    )  # fmt: skip
+
+
+def _instance_numbers(instances: int | Iterable[int]) -> IntArray:
+    ids = range(instances) if isinstance(instances, (int, np.integer)) else list(instances)
+    out = np.array(ids, dtype=np.int64)
+    if out.size == 0 or (out < 0).any():
+        raise FedwaveError(
+            f"instances is {instances}, must be a whole number >= 1 or a list of instance numbers >= 0."
+        )
+    return out

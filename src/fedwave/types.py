@@ -1,0 +1,122 @@
+"""The records that pass between the parts, and what the axes of their arrays mean.
+
+Axes, named once here and used everywhere:
+
+* ``[U]``       one value per device;
+* ``[I, U]``    one value per instance (an independent repetition) and device, in one round;
+* ``[B, I, U]`` the same for a block of rounds; ``[T, I, U]`` for a whole run.
+
+Rounds are counted from 1, as in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedwave.errors import HiddenInformation
+
+Array = npt.NDArray[Any]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+# A scheduler's evolving state: named arrays, the first axis of each being the instance.
+# Plain arrays can be saved, compared and cut by instance without knowing the scheduler.
+State = Mapping[str, Array]
+
+# What a scheduler can ask for in ``needs``, and the fields of the Observation that it opens.
+INFORMATION: dict[str, tuple[str, ...]] = {
+    "channel": ("gain", "snr", "success"),
+    "backlog": ("waiting",),
+    "rates": ("rates",),
+}
+_OPENED_BY = {field: need for need, fields in INFORMATION.items() for field in fields}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What every scheduler is told before the first round."""
+
+    instances: int
+    devices: int
+    arrival_family: str  # which distribution the arrivals follow; not its parameters
+    gain_quartiles: tuple[float, float, float]  # used to count channel levels, see stages.py
+
+
+class Observation:
+    """What the access point knows when it decides in round ``round``.
+
+    Always there: ``problem``, ``round``, ``slots`` and, each ``[I, U]``, ``delay`` (d: rounds since
+    the last upload that arrived, this round included), ``delivered`` (whose upload arrived in the
+    round before) and ``reported`` (the n + m that came with it, 0 for the others).
+
+    Only for a scheduler that needs them: ``gain`` (h), ``snr`` and ``success`` (p) with "channel",
+    ``waiting`` (n) with "backlog", each ``[I, U]``; ``rates`` (theta, ``[U]``) with "rates".
+    What is not needed is not stored, so there is nothing to reach for.
+    """
+
+    __slots__ = (
+        "problem", "round", "slots", "delay", "delivered", "reported",
+        "gain", "snr", "success", "waiting", "rates",
+    )  # fmt: skip
+
+    problem: Problem
+    round: int
+    slots: int
+    delay: IntArray
+    delivered: BoolArray
+    reported: IntArray
+    gain: FloatArray
+    snr: FloatArray
+    success: FloatArray
+    waiting: IntArray
+    rates: FloatArray
+
+    def __init__(self, **visible: Any) -> None:
+        for name, value in visible.items():
+            if isinstance(value, np.ndarray):
+                value = value.view()
+                value.flags.writeable = False  # a scheduler must not change the network
+            setattr(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        # Only reached when the slot is empty or there is none of that name.
+        need = _OPENED_BY.get(name)
+        if need is None:
+            fields = ", ".join(n for n in self.__slots__ if n not in _OPENED_BY or hasattr(self, n))
+            raise AttributeError(f"an Observation has no field {name!r}; this one holds {fields}.")
+        raise HiddenInformation(
+            f"the scheduler reads {name!r} but does not declare it: "
+            f"add {need!r} to its `needs`, or decide without it."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkState:
+    """The counts that the dynamics move from round to round, each ``[I, U]``."""
+
+    waiting: IntArray  # n: shards trained on but not delivered
+    learned: IntArray  # N: shards delivered so far
+    lost: IntArray  # shards that found the buffer full
+    delay: IntArray  # d: rounds since the last delivery, the coming round included
+    delivered: BoolArray  # whose upload arrived in the round just played
+    reported: IntArray  # the n + m delivered with it
+
+    @classmethod
+    def initial(cls, instances: int, devices: int) -> NetworkState:
+        shape = (instances, devices)
+        zero = np.zeros(shape, dtype=np.int64)
+        return cls(zero, zero, zero, np.ones(shape, np.int64), np.zeros(shape, np.bool_), zero)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOutcome:
+    """What one round brought, beside the new counts; sums are over devices, ``[I]``."""
+
+    score: FloatArray
+    accepted: IntArray  # [I, U] shards that found room: arrivals less the lost ones
