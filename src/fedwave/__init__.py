@@ -3,6 +3,7 @@
 Everything that outside code may rely on is listed here; the rest is private and may move.
 """
 
+from fedwave.checks.scheduler import check_scheduler
 from fedwave.components import scheduler_from_text
 from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import (

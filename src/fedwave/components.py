@@ -1,6 +1,8 @@
 """Every exchangeable part by its short name: for the command line, and for reading files back.
 
-A part is written ``name`` or ``name:key=value,key=value``, for example ``rician:k_factor=6``.
+A part is written ``name`` or ``name:key=value,key=value``, for example ``rician:k_factor=6``. A part within
+a part separates its own values by semicolons: ``harq:tries=3,model=turbo:blocks=2;slope=7``. What is recorded
+or measured is read from a file: ``recorded:path=gains.npy``, ``table:path=curve.csv``.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
-from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.errors import FedwaveError, check_parameters, did_you_mean
 from fedwave.network.arrivals import (
     NegativeBinomial,
     Poisson,
@@ -27,26 +29,33 @@ from fedwave.schedulers.posterior import ConjugatePosterior, GammaPrior, Jeffrey
 
 FADINGS: dict[str, type] = {
     "rayleigh": Rayleigh, "rician": Rician, "gauss-markov": GaussMarkov, "shadowing": Shadowing,
+    "recorded": RecordedGains,
 }  # fmt: skip
 SUCCESS_MODELS: dict[str, type] = {
     "turbo": Turbo, "threshold": Threshold, "soft": Soft, "uncoded": Uncoded, "arq": Arq, "harq": Harq,
+    "table": Table,
 }  # fmt: skip
 ARRIVALS: dict[str, type] = {
     "poisson": Poisson, "negative-binomial": NegativeBinomial, "zero-inflated-poisson": ZeroInflatedPoisson,
+    "recorded": RecordedArrivals,
 }  # fmt: skip
 PRIORS: dict[str, type] = {"jeffreys": Jeffreys, "gamma": GammaPrior, "truncated": TruncatedPrior}
+_NESTED: dict[str, dict[str, type]] = {
+    "model": SUCCESS_MODELS,
+    "fading": FADINGS,
+    "prior": {"jeffreys": Jeffreys, "gamma": GammaPrior},
+}
 
 _OTHERS: tuple[type, ...] = (
-    Network, Device, DeviceTable, RecordedGains, RecordedArrivals, Table, ConjugatePosterior, GridPosterior,
+    Network, Device, DeviceTable, ConjugatePosterior, GridPosterior,
 )  # fmt: skip
 
 
 def known_classes() -> dict[str, type]:
-    """Class name to class, for serialize.unpack; includes schedulers that users have registered."""
+    """Class name to class, for serialize.unpack. Schedulers are looked up by their registered name."""
     named = [FADINGS, SUCCESS_MODELS, ARRIVALS, PRIORS]
     kinds = [kind for group in named for kind in group.values()]
-    kinds += [*_OTHERS, *(registry.scheduler_class(name) for name in registry.names())]
-    return {kind.__name__: kind for kind in kinds}
+    return {kind.__name__: kind for kind in (*kinds, *_OTHERS)}
 
 
 def part(text: str, kinds: dict[str, type], what: str) -> Any:
@@ -58,16 +67,14 @@ def part(text: str, kinds: dict[str, type], what: str) -> Any:
     name, parameters = _split(text, what)
     if name not in kinds:
         raise FedwaveError(f"there is no {what} {name!r}; {did_you_mean(name, kinds)}")
-    known = [f.name for f in fields(kinds[name])]
-    for key in parameters:
-        if key not in known:
-            hint = did_you_mean(key, known) if known else "it has none."
-            raise FedwaveError(f"{what} {name!r} has no parameter {key!r}; {hint}")
-    nested = {"model": SUCCESS_MODELS, "fading": FADINGS}
-    for key in parameters:
-        if key in nested:
-            parameters[key] = part(str(parameters[key]), nested[key], key)
-    return _build(kinds[name], parameters, f"{what} {text!r}")
+    kind = kinds[name]
+    from_file = getattr(kind, "from_file", None)
+    known = ["path"] if from_file else [f.name for f in fields(kind)]
+    check_parameters(f"{what} {name!r}", parameters, known)
+    for key, group in _NESTED.items():
+        if key in parameters:
+            parameters[key] = part(str(parameters[key]).replace(";", ","), group, key)
+    return _build(from_file or kind, parameters, f"{what} {text!r}")
 
 
 def scheduler_from_text(text: str) -> Scheduler:
@@ -78,7 +85,7 @@ def scheduler_from_text(text: str) -> Scheduler:
     """
     name, parameters = _split(text, "scheduler")
     if "prior" in parameters:
-        parameters["prior"] = part(str(parameters["prior"]), PRIORS, "prior")
+        parameters["prior"] = part(str(parameters["prior"]).replace(";", ","), PRIORS, "prior")
     registry.scheduler_class(name)
     built: Scheduler = _build(partial(registry.scheduler, name), parameters, f"scheduler {text!r}")
     return built

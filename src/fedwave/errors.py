@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
+from numbers import Real
+from typing import Any
 
 
 class FedwaveError(Exception):
@@ -23,3 +26,36 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     known = sorted(known)
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."
+
+
+def check_parameters(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a parameter that ``what`` does not have."""
+    known = list(known)
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known) if known else "it has none."
+            raise FedwaveError(f"{what} has no parameter {name!r}; {hint}")
+
+
+def is_number(value: Any) -> bool:
+    """Is it one finite real number? A text, None, NaN, infinity or an array is not.
+
+    >>> is_number(2.5), is_number("2.5"), is_number(float("nan"))
+    (True, False, False)
+    """
+    try:
+        return isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:  # a whole number with more digits than a float can hold
+        return False
+
+
+def is_whole(value: Any) -> bool:
+    """Is it one whole number? 5.0 is, 2.5 is not."""
+    return is_number(value) and value == int(value)
+
+
+def whole(what: str, value: Any, least: int) -> int:
+    """``value`` as an int, or a sentence that says what it must be."""
+    if not is_whole(value) or value < least:
+        raise FedwaveError(f"{what} is {value!r}, must be a whole number >= {least}.")
+    return int(value)

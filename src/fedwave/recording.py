@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedwave.errors import FedwaveError
 from fedwave.network.world import Weather
-from fedwave.types import Array, BoolArray, NetworkState, RoundOutcome, State
+from fedwave.types import Array, BoolArray, IntArray, NetworkState, RoundOutcome, State
 
 
 class Recorder:
@@ -44,9 +45,9 @@ class Recorder:
                 "gain": weather.gain,
                 "scheduled": scheduled,
                 "delivered": after.delivered,
-                "arrivals": weather.arrivals.astype(np.int32),
-                "waiting": before.waiting.astype(np.int32),
-                "lost": lost.astype(np.int32),
+                "arrivals": _in_32_bits(weather.arrivals),
+                "waiting": _in_32_bits(before.waiting),
+                "lost": _in_32_bits(lost),
                 "heard": heard,
             }
             self._put(self.devices, devices, row)
@@ -57,3 +58,12 @@ class Recorder:
             if name not in group:
                 group[name] = np.empty((self._rounds, *value.shape), dtype=value.dtype)
             group[name][row] = value
+
+
+def _in_32_bits(counts: IntArray) -> Array:
+    if counts.max() > np.iinfo(np.int32).max:
+        raise FedwaveError(
+            f"a device has {counts.max()} shards, more than a full record can hold: "
+            'lower the rates, limit the buffers, or use record="summary".'
+        )
+    return counts.astype(np.int32)

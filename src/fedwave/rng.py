@@ -38,6 +38,8 @@ class Block:
     def draw(self, one: Callable[[Generator, tuple[int, int]], Array]) -> Array:
         """Stack ``one(generator, (rounds, devices))`` over the instances to ``[B, I, U]``."""
         shape = (self.rounds, self.devices)
+        if len(self.generators) == 1:  # stacking would copy, which a million devices feel
+            return one(self.generators[0], shape)[:, None, :]
         return np.stack([one(rng, shape) for rng in self.generators], axis=1)
 
 

@@ -41,12 +41,21 @@ def unpack(content: Any, arrays: Mapping[str, Array], known: Mapping[str, type])
         return tuple(unpack(item, arrays, known) for item in content)
     if not isinstance(content, dict):
         return content
-    if "array" in content:
-        return arrays[content["array"]]
-    kind = known.get(content["class"])
-    if kind is None:
+    try:
+        if "array" in content:
+            return arrays[content["array"]]
+        name, parts = content["class"], content["fields"].items()
+    except (KeyError, AttributeError) as error:
+        raise FedwaveError(f"what the file says of its origin is damaged ({error}).") from None
+    if name not in known:
         raise FedwaveError(
-            f"the file was made with {content['class']}, which is not known here: "
+            f"the file was made with {name}, which is not known here: "
             "import and register it, or pass the object yourself."
         )
-    return kind(**{k: unpack(v, arrays, known) for k, v in content["fields"].items()})
+    values = {k: unpack(v, arrays, known) for k, v in parts}
+    try:
+        return known[name](**values)
+    except TypeError as error:  # its parameters are not those of this version
+        raise FedwaveError(
+            f"the file was made with another {name}: it cannot be built ({error})."
+        ) from None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedwave.components import known_classes
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, is_whole, whole
 from fedwave.network.dynamics import step
 from fedwave.network.network import Network
 from fedwave.network.world import Weather, World
@@ -16,6 +16,7 @@ from fedwave.recording import Recorder
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.registry import scheduler as find_scheduler
+from fedwave.schedulers.registry import scheduler_class
 from fedwave.serialize import pack, unpack
 from fedwave.trace import Trace
 from fedwave.types import INFORMATION, Array, IntArray, NetworkState, Observation, Problem, State
@@ -47,12 +48,11 @@ def simulate(
     >>> trace.score.shape, trace.waiting.shape
     ((20, 3), (20, 3, 25))
     """
-    if rounds < 1 or rounds != int(rounds):
-        raise FedwaveError(f"rounds is {rounds}, must be a whole number >= 1.")
+    if not isinstance(network, Network):
+        raise FedwaveError(f"network is {network!r}, must be a Network, such as paper_network().")
+    rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)
     if record not in ("full", "summary"):
         raise FedwaveError(f"record is {record!r}, must be 'full' or 'summary'.")
-    if seed < 0 or seed != int(seed):
-        raise FedwaveError(f"seed is {seed}, must be a whole number >= 0.")
     ids = _instance_numbers(instances)
     network.check_run(rounds, ids)
     chosen = find_scheduler(scheduler)
@@ -62,7 +62,7 @@ def simulate(
         "network": pack(network, constants, "network"),
         "scheduler": pack(chosen, constants, "scheduler"),
         "scheduler_name": chosen.name,
-        "seed": int(seed),
+        "seed": seed,
         "instances": ids.tolist(),
         "record": record,
         "keep_beliefs": beliefs,
@@ -85,6 +85,7 @@ def extend(
 
     A scheduler of your own that is not registered must be passed in; what else is needed is in the trace.
     """
+    rounds = whole("rounds", rounds, 1)
     if rounds <= trace.rounds:
         raise FedwaveError(
             f"the trace has {trace.rounds} rounds already: ask for more than {rounds}."
@@ -124,7 +125,10 @@ def network_of(trace: Trace) -> Network:
 
 def _recall(trace: Trace, scheduler: Scheduler | None) -> tuple[Network, Scheduler]:
     if scheduler is None:
-        scheduler = unpack(trace.provenance["scheduler"], trace.constants, known_classes())
+        made = trace.provenance["scheduler"]
+        # By registered name: somebody else's class may be called the same as one of ours.
+        kind = {made["class"]: scheduler_class(trace.scheduler)}
+        scheduler = unpack(made, trace.constants, known_classes() | kind)
     return network_of(trace), scheduler
 
 
@@ -176,10 +180,13 @@ def _observe(
 
 
 def _instance_numbers(instances: int | Iterable[int]) -> IntArray:
-    ids = range(instances) if isinstance(instances, (int, np.integer)) else list(instances)
-    out = np.array(ids, dtype=np.int64)
-    if out.size == 0 or (out < 0).any():
+    ids: list[Any] = []
+    if is_whole(instances):
+        ids = list(range(int(instances)))  # type: ignore[arg-type]
+    elif isinstance(instances, Iterable):
+        ids = list(instances)
+    if not ids or not all(is_whole(i) and 0 <= i < 2**63 for i in ids):
         raise FedwaveError(
-            f"instances is {instances}, must be a whole number >= 1 or a list of instance numbers >= 0."
+            f"instances is {instances!r}, must be a whole number >= 1 or a list of instance numbers >= 0."
         )
-    return out
+    return np.array(ids, dtype=np.int64)

@@ -7,7 +7,6 @@ when they were asked for. A file is a plain NumPy .npz archive (no pickle) with 
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError
+from fedwave.files import write_whole
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, NetworkState, State
 
 FORMAT = 1
@@ -123,30 +123,34 @@ class Trace:
         if path.suffix != ".npz":
             raise FedwaveError(f"a trace is saved as a .npz file, not {path.name!r}.")
         text = json.dumps({"format": FORMAT, **self.provenance})
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(unfinished, "wb") as file:
-                np.savez(file, allow_pickle=False, provenance=np.array(text), **self._arrays())
-            os.replace(unfinished, path)
-        except OSError as error:
-            unfinished.unlink(missing_ok=True)
-            raise FedwaveError(f"{path} cannot be written: {error.strerror}.") from None
-        return path
+        arrays = {"provenance": np.array(text), **self._arrays()}
+        for name, array in arrays.items():
+            if array.dtype.hasobject:  # it would have to be pickled
+                raise FedwaveError(
+                    f"{name} holds Python objects, which a trace cannot keep: use arrays of numbers."
+                )
+        return write_whole(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
         """Read a trace that ``save`` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            with open(path, "rb") as raw:
+                if not zipfile.is_zipfile(raw):
+                    raise FedwaveError(
+                        f"{path} is not a trace or is damaged: it is no .npz archive."
+                    )
+                with np.load(raw, allow_pickle=False) as file:
+                    arrays = {name: file[name] for name in file.files}
             provenance = json.loads(str(arrays.pop("provenance")))
             if provenance.pop("format") != FORMAT:
                 raise FedwaveError(f"{path} was written by another version of fedwave.")
             return cls._of(arrays, provenance)
         except FileNotFoundError:
             raise FedwaveError(f"there is no trace at {path}.") from None
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except FedwaveError:
+            raise
+        except Exception as error:  # damage shows anywhere: in the archive, an array or the text
             raise FedwaveError(f"{path} is not a trace or is damaged ({error}).") from None
 
     def _arrays(self) -> dict[str, Array]:

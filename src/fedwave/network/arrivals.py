@@ -14,10 +14,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from fedwave.errors import FedwaveError
-from fedwave.network.channel import recorded_block
+from fedwave.errors import FedwaveError, is_number
+from fedwave.files import read_array
+from fedwave.network.channel import as_record, recorded_block
 from fedwave.rng import Block
 from fedwave.types import FloatArray, IntArray
+
+_MOST = 1e9  # shards a device can get in one round, on record: sums over any run stay exact
 
 
 class Arrivals(ABC):
@@ -52,9 +55,10 @@ class NegativeBinomial(Arrivals):
     family: ClassVar[str] = "negative-binomial"
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.dispersion) and self.dispersion > 0):
+        if not (is_number(self.dispersion) and 1e-6 <= self.dispersion <= 1e6):
             raise FedwaveError(
-                f"NegativeBinomial dispersion is {self.dispersion}, must be a number > 0."
+                f"NegativeBinomial dispersion is {self.dispersion}, must lie between 1e-6 and 1e6 "
+                "(larger ones are Poisson: use that)."
             )
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
@@ -74,7 +78,7 @@ class ZeroInflatedPoisson(Arrivals):
     family: ClassVar[str] = "zero-inflated-poisson"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.silence < 1:
+        if not (is_number(self.silence) and 0 <= self.silence < 1):
             raise FedwaveError(
                 f"ZeroInflatedPoisson silence is {self.silence}, must lie in [0, 1)."
             )
@@ -100,18 +104,20 @@ class RecordedArrivals(Arrivals):
     family: ClassVar[str] = "poisson"
 
     def __post_init__(self) -> None:
-        counts = np.asarray(self.counts)
-        if counts.ndim not in (2, 3):
-            raise FedwaveError(
-                f"recorded arrivals have {counts.ndim} axes, must be [round, device] or [round, instance, device]."
-            )
-        whole = np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts))
+        counts = as_record(self.counts, np.float64, "recorded arrivals")
+        whole = (counts >= 0) & (counts <= _MOST) & (counts == np.floor(counts))
         if not np.all(whole):
             where = tuple(int(i) for i in np.argwhere(~whole)[0])
             raise FedwaveError(
-                f"recorded arrivals at {list(where)} are {counts[where]}, must be whole numbers >= 0."
+                f"recorded arrivals at {list(where)} are {counts[where]:g}, must be whole numbers >= 0 "
+                f"and at most {_MOST:g}."
             )
-        object.__setattr__(self, "counts", counts.astype(np.int64))
+        object.__setattr__(self, "counts", as_record(counts, np.int64, "recorded arrivals"))
+
+    @classmethod
+    def from_file(cls, path: str) -> RecordedArrivals:
+        """From a .npy file, or a .csv file with a line per round and a column per device."""
+        return cls(read_array(path, "the record of arrivals"))
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         return recorded_block(self.counts, block)

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
-from scipy import special
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, is_number
+from fedwave.files import read_array
 from fedwave.rng import Block
 from fedwave.types import Array, FloatArray
 
@@ -35,7 +35,7 @@ def mean_snr(
     tx power - (intercept + slope * log10(distance in km)) - noise, in dB.
     """
     received_db = tx_power_dbm - (intercept_db + slope_db * np.log10(distance_m / 1000.0))
-    disturbance = 10 ** (noise_dbm / 10) + 10 ** (interference_dbm / 10)
+    disturbance = 10 ** (np.float64(noise_dbm) / 10) + 10 ** (interference_dbm / 10)
     out: FloatArray = 10 ** (received_db / 10) / disturbance
     return out
 
@@ -96,10 +96,14 @@ class Rayleigh(Fading):
         return self._three(-np.log1p(-_QUARTERS))
 
     def sum_quantiles(self, tries: int, probability: FloatArray) -> FloatArray:
+        from scipy import special  # slow to import, and rarely needed
+
         out: FloatArray = special.gammaincinv(tries, probability)
         return out
 
     def sum_exceeds(self, tries: int, level: FloatArray) -> FloatArray:
+        from scipy import special  # slow to import, and rarely needed
+
         out: FloatArray = special.gammaincc(tries, np.maximum(level, 0.0))
         return out
 
@@ -111,7 +115,7 @@ class Rician(Fading):
     k_factor: float = 4.0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.k_factor) and self.k_factor >= 0):
+        if not (is_number(self.k_factor) and self.k_factor >= 0):
             raise FedwaveError(
                 f"Rician k_factor is {self.k_factor}, must be a number >= 0 (0 is Rayleigh)."
             )
@@ -168,9 +172,16 @@ class Shadowing(Fading):
     fading: Fading = field(default_factory=Rayleigh)
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.sigma_db) and self.sigma_db >= 0):
+        if not (is_number(self.sigma_db) and self.sigma_db >= 0):
             raise FedwaveError(f"Shadowing sigma_db is {self.sigma_db}, must be a number >= 0.")
         _check_correlation("Shadowing", self.correlation)
+        if not isinstance(self.fading, Fading) or isinstance(
+            self.fading, (Shadowing, RecordedGains)
+        ):
+            raise FedwaveError(
+                f"Shadowing fading is a {type(self.fading).__name__}, must be a fading model "
+                "without shadowing of its own, such as Rayleigh()."
+            )
 
     @property
     def independent(self) -> bool:  # type: ignore[override]
@@ -207,11 +218,7 @@ class RecordedGains(Fading):
     independent: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        gains = np.asarray(self.gains, dtype=np.float64)
-        if gains.ndim not in (2, 3):
-            raise FedwaveError(
-                f"recorded gains have {gains.ndim} axes, must be [round, device] or [round, instance, device]."
-            )
+        gains = as_record(self.gains, np.float64, "recorded gains")
         if not np.all(np.isfinite(gains)) or np.any(gains < 0):
             where = tuple(int(i) for i in np.argwhere(~(np.isfinite(gains) & (gains >= 0)))[0])
             raise FedwaveError(
@@ -219,6 +226,11 @@ class RecordedGains(Fading):
                 "clean the record first."
             )
         object.__setattr__(self, "gains", gains)
+
+    @classmethod
+    def from_file(cls, path: str) -> RecordedGains:
+        """From a .npy file, or a .csv file with a line per round and a column per device."""
+        return cls(read_array(path, "the record of gains"))
 
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
         return recorded_block(self.gains, block), None
@@ -230,6 +242,22 @@ class RecordedGains(Fading):
 
     def quartiles(self) -> tuple[float, float, float]:
         return self._three(np.quantile(self.gains, _QUARTERS))
+
+
+def as_record(values: Any, kind: type, what: str) -> Array:
+    """A copy of something recorded, which nobody can change any more."""
+    try:
+        record: Array = np.array(values, dtype=kind)
+    except (TypeError, ValueError):
+        raise FedwaveError(
+            f"{what} hold something that is not a number, or rows of different lengths: clean the record first."
+        ) from None
+    if record.ndim not in (2, 3):
+        raise FedwaveError(
+            f"{what} have {record.ndim} axes, must be [round, device] or [round, instance, device]."
+        )
+    record.flags.writeable = False
+    return record
 
 
 def recorded_block(record: Array, block: Block) -> Array:
@@ -246,7 +274,7 @@ def recorded_block(record: Array, block: Block) -> Array:
 
 
 def _check_correlation(what: str, value: float) -> None:
-    if not 0 <= value <= 1:
+    if not (is_number(value) and 0 <= value <= 1):
         raise FedwaveError(f"{what} correlation is {value}, must lie between 0 and 1.")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.errors import FedwaveError, did_you_mean, is_whole
 from fedwave.types import Array, FloatArray
 
 
@@ -27,6 +27,7 @@ class Device:
 
 
 COLUMNS = tuple(f.name for f in fields(Device))
+_MOST_ALIKE = 10_000_000  # devices that one line of a file can stand for
 _DEFAULTS = {f.name: f.default for f in fields(Device)}
 
 
@@ -45,11 +46,11 @@ class DeviceTable:
     buffer_limit: FloatArray | float = np.inf
 
     def __post_init__(self) -> None:
-        size = max((np.size(getattr(self, name)) for name in COLUMNS), default=0)
-        if np.size(self.rate) == 0 or np.size(self.distance_m) == 0:
+        columns = {name: _numbers(name, getattr(self, name)) for name in COLUMNS}
+        size = max(column.size for column in columns.values())
+        if columns["rate"].size == 0 or columns["distance_m"].size == 0:
             raise FedwaveError("the device table is empty: give it at least one device.")
-        for name in COLUMNS:
-            column = np.asarray(getattr(self, name), dtype=np.float64)
+        for name, column in columns.items():
             if column.size not in (1, size) or column.ndim > 1:
                 raise FedwaveError(
                     f"device column {name!r} has {column.size} values for {size} devices: "
@@ -72,10 +73,21 @@ class DeviceTable:
         """From a table, or from a sequence of Device records or of mappings with the same names."""
         if isinstance(devices, DeviceTable):
             return devices
-        rows = [
-            {name: getattr(d, name) for name in COLUMNS} if isinstance(d, Device) else dict(d)
-            for d in devices
-        ]
+        if isinstance(devices, (str, Mapping)) or not isinstance(devices, Iterable):
+            raise FedwaveError(
+                f"devices is {devices!r}, must be a DeviceTable or a list such as "
+                "[Device(rate=1, distance_m=100)]; read_devices reads a file."
+            )
+        rows = []
+        for d in devices:
+            if not isinstance(d, (Device, Mapping)):
+                raise FedwaveError(
+                    f"a device is {d!r}, must be a Device or a mapping such as "
+                    '{"rate": 1, "distance_m": 100}.'
+                )
+            rows.append(
+                {name: getattr(d, name) for name in COLUMNS} if isinstance(d, Device) else dict(d)
+            )
         return _from_rows(rows, "the device table")
 
 
@@ -87,7 +99,7 @@ def read_devices(path: str | Path) -> DeviceTable:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise FedwaveError(f"device table {path} cannot be read: {reason}.") from None
@@ -104,8 +116,16 @@ def _csv_rows(text: str, path: Path) -> list[dict[str, Any]]:
     lines = [
         line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
     ]
+    reader = csv.DictReader(lines)
+    try:
+        heading, content = [name.strip() for name in reader.fieldnames or ()], list(reader)
+    except csv.Error as error:
+        raise FedwaveError(f"device table {path} is not a valid CSV file: {error}.") from None
+    for name in heading:
+        if name and heading.count(name) > 1:
+            raise FedwaveError(f"device table {path} has two columns {name!r}: keep one.")
     rows = []
-    for number, row in enumerate(csv.DictReader(lines), start=1):
+    for number, row in enumerate(content, start=1):
         if None in row or None in row.values():
             raise FedwaveError(
                 f"device table {path}, device line {number}: the number of fields differs from the heading's."
@@ -122,8 +142,10 @@ def _yaml_rows(text: str, path: Path) -> list[dict[str, Any]]:
     except yaml.YAMLError as error:
         line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
         raise FedwaveError(f"device table {path} is not valid YAML near line {line}.") from None
+    except ValueError as error:  # a date or a number that does not exist
+        raise FedwaveError(f"device table {path} is not valid YAML: {error}.") from None
     if isinstance(content, dict):
-        content = content.get("devices")
+        content = content.get("devices", content)
     if content is None:
         content = []
     if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
@@ -144,9 +166,10 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
                 )
     counts = [_number(row.get("count", 1), "count", what, i) for i, row in enumerate(rows, 1)]
     for i, count in enumerate(counts, 1):
-        if count != int(count) or count < 0:
+        if not (is_whole(count) and 0 <= count <= _MOST_ALIKE):
             raise FedwaveError(
-                f"{what}, device line {i}: count is {count}, must be a whole number >= 0."
+                f"{what}, device line {i}: count is {count:g}, must be a whole number "
+                f"between 0 and {_MOST_ALIKE}."
             )
     columns: dict[str, Array] = {}
     for name in COLUMNS:
@@ -161,16 +184,28 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
 
 def _number(value: Any, name: str, what: str, line: int) -> float:
     try:
-        return float(value)
+        if not isinstance(value, bool):
+            return float(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise FedwaveError(f"{what}, device line {line}: {name} is {value!r}, must be a number.")
+
+
+def _numbers(name: str, values: Any) -> FloatArray:
+    try:
+        return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise FedwaveError(
-            f"{what}, device line {line}: {name} is {value!r}, must be a number."
+            f"device column {name!r} is {values!r}, must be a number or a list of numbers."
         ) from None
 
 
 def _check_column(name: str, column: FloatArray) -> None:
     rules = {
-        "rate": (np.isfinite(column) & (column >= 0), "a number >= 0 (shards per round)"),
+        "rate": (
+            (column >= 0) & (column <= 1e9),
+            "a number >= 0 and at most 1e9 (shards per round)",
+        ),
         "distance_m": (np.isfinite(column) & (column > 0), "a number > 0 (metres)"),
         "tx_power_dbm": (np.isfinite(column), "a number (dBm)"),
         "interference_dbm": (column < np.inf, "a number (dBm), or -inf for none"),

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.errors import FedwaveError, did_you_mean, is_number, whole
 from fedwave.network.arrivals import Arrivals, Poisson, RecordedArrivals
 from fedwave.network.channel import Fading, Rayleigh, RecordedGains, mean_snr
 from fedwave.network.devices import COLUMNS, Device, DeviceTable
@@ -38,18 +39,17 @@ class Network:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", DeviceTable.of(self.devices))
-        _check_slots(self.slots, self.size)
-        if not isinstance(self.slots, (int, np.integer)):
-            object.__setattr__(self, "slots", tuple(int(w) for w in self.slots))
-        if not (np.isfinite(self.gamma) and self.gamma >= 0):
+        object.__setattr__(self, "slots", _checked_slots(self.slots, self.size))
+        if not (is_number(self.gamma) and self.gamma >= 0):
             raise FedwaveError(f"gamma is {self.gamma}, must be a number >= 0.")
         for name, kind in (("fading", Fading), ("per", SuccessModel), ("arrivals", Arrivals)):
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise FedwaveError(f"{name} is {value!r}, must be a {kind.__name__} object.")
         for name in ("noise_dbm", "pathloss_intercept_db", "pathloss_slope_db"):
-            if not np.isfinite(getattr(self, name)):
+            if not is_number(getattr(self, name)):
                 raise FedwaveError(f"{name} is {getattr(self, name)}, must be a number.")
+        self._check_mean_snr()
         if self.per.later_tries:  # fails here, not in the middle of a run
             self.fading.fresh(np.random.default_rng(0), (1,))
 
@@ -77,11 +77,20 @@ class Network:
             np.asarray(t.interference_dbm), self.pathloss_intercept_db, self.pathloss_slope_db,
         )  # fmt: skip
 
+    def _check_mean_snr(self) -> None:
+        with np.errstate(all="ignore"):  # what overflows is reported below
+            decibels = 10 * np.log10(self.mean_snr)
+        fine = np.abs(decibels) <= 300
+        if not np.all(fine):
+            at = int(np.argmin(fine))
+            raise FedwaveError(
+                f"the mean SNR of device {at + 1} is {decibels[at]:g} dB, must lie between -300 and 300 dB: "
+                "check its distance and powers, the noise and the path loss."
+            )
+
     def slots_in(self, round_: int) -> int:
         """W of one round."""
-        return (
-            int(self.slots) if isinstance(self.slots, (int, np.integer)) else self.slots[round_ - 1]
-        )
+        return self.slots if isinstance(self.slots, int) else self.slots[round_ - 1]
 
     def problem(self, instances: int) -> Problem:
         """What schedulers are told beforehand."""
@@ -104,7 +113,7 @@ class Network:
 
     def check_run(self, rounds: int, ids: Array) -> None:
         """Refuse a run that reaches past something recorded."""
-        if not isinstance(self.slots, (int, np.integer)) and len(self.slots) < rounds:
+        if not isinstance(self.slots, int) and len(self.slots) < rounds:
             raise FedwaveError(
                 f"slots are given for {len(self.slots)} rounds but the run has {rounds}: "
                 "give more, or run fewer rounds."
@@ -150,24 +159,26 @@ def random_network(devices: int = 100, slots: int = 20, seed: int = 0, **changes
 
     The seed draws the network itself; it has nothing to do with the seed of a run.
     """
-    if devices < 1:
-        raise FedwaveError(f"the number of devices is {devices}, must be at least 1.")
-    rng = np.random.default_rng(seed)
+    devices = whole("the number of devices", devices, 1)
+    rng = np.random.default_rng(whole("seed", seed, 0))
     rate = rng.choice([1.0, 3.0, 5.0, 10.0], size=devices, p=[0.6, 0.16, 0.16, 0.08])
     distance = rng.uniform(100.0, 500.0, size=devices)
     table = DeviceTable(rate=rate, distance_m=distance)
     return Network(devices=table, slots=slots).replace(**changes)
 
 
-def _check_slots(slots: Any, devices: int) -> None:
-    per_round = [slots] if isinstance(slots, (int, float, np.integer)) else list(slots)
+def _checked_slots(slots: Any, devices: int) -> int | tuple[int, ...]:
+    """W as an int, or as one int per round."""
+    if isinstance(slots, np.ndarray):
+        slots = slots.tolist()
+    single = isinstance(slots, (Real, str)) or not isinstance(slots, Iterable)
+    per_round = [slots] if single else list(slots)
     if not per_round:
         raise FedwaveError("slots is an empty list: give W as one number, or one per round.")
-    least = 1 if np.ndim(slots) == 0 else 0  # a single round may have no slot, a network may not
+    least = 1 if single else 0  # a single round may have no slot, a network may not
     for w in per_round:
-        if w != int(w) or w < least:
-            raise FedwaveError(f"slots (W) is {w}, must be a whole number >= {least}.")
-        if w > devices:
+        if whole("slots (W)", w, least) > devices:
             raise FedwaveError(
                 f"slots (W) is {w} but there are only {devices} devices: W must not exceed them."
             )
+    return int(slots) if single else tuple(int(w) for w in per_round)

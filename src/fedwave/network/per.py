@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from scipy import special
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, is_number
 from fedwave.network.channel import Fading
 from fedwave.types import FloatArray
 
 # Quadrature nodes for the gains that HARQ has not drawn yet.
 _NODES = 64
+_LEVELS = 24
 
 
 class SuccessModel(ABC):
@@ -66,14 +66,31 @@ class Turbo(SuccessModel):
     blocks: int = 1
 
     def __post_init__(self) -> None:
+        if not is_number(self.midpoint_db):
+            raise FedwaveError(f"Turbo midpoint_db is {self.midpoint_db}, must be a number (dB).")
         _positive("Turbo slope", self.slope)
         _positive_count("Turbo blocks", self.blocks)
 
     def probability(self, snr: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore"):  # SNR 0 is -inf dB: p = 0
+        # SNR 0 is -inf dB, and far below the midpoint exp overflows to inf: p = 0 in both cases.
+        with np.errstate(divide="ignore", over="ignore"):
             snr_db = 10 * np.log10(snr)
-        one: FloatArray = special.expit(self.slope * (snr_db - self.midpoint_db))
+            one: FloatArray = 1 / (1 + np.exp(-self.slope * (snr_db - self.midpoint_db)))
         return one if self.blocks == 1 else one**self.blocks
+
+    def mean_over_tries(
+        self, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int
+    ) -> FloatArray:
+        # p is a distribution function: an upload arrives once the SNR exceeds a random level. The mean
+        # over quantiles of that level is far smoother than one over gains, where p is nearly a step.
+        node, weight = np.polynomial.legendre.leggauss(_LEVELS)
+        log_share = np.log((node + 1) / 2) / self.blocks
+        logit = log_share - np.log(-np.expm1(log_share))
+        levels = 10 ** ((self.midpoint_db + logit / self.slope) / 10)
+        total = np.zeros(np.shape(snr))
+        for level, w in zip(levels, weight / 2, strict=True):
+            total += w * _chance_to_reach(level, snr, mean_snr, fading, tries)
+        return np.minimum(total, 1.0)  # the weights add up to 1 only to rounding
 
 
 @dataclass(frozen=True)
@@ -91,8 +108,7 @@ class Threshold(SuccessModel):
     def mean_over_tries(
         self, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int
     ) -> FloatArray:
-        missing = (self.w0 - snr) / mean_snr
-        return np.where(missing <= 0, 1.0, fading.sum_exceeds(tries, missing))
+        return _chance_to_reach(self.w0, snr, mean_snr, fading, tries)
 
 
 @dataclass(frozen=True)
@@ -125,6 +141,8 @@ class Uncoded(SuccessModel):
             )
 
     def probability(self, snr: FloatArray) -> FloatArray:
+        from scipy import special  # slow to import, and rarely needed
+
         factor = 2.0 if self.modulation == "bpsk" else 1.0
         bit_error = special.ndtr(-np.sqrt(factor * snr))
         out: FloatArray = np.exp(self.bits * np.log1p(-bit_error))
@@ -139,7 +157,10 @@ class Table(SuccessModel):
     error_rate: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        x, y = np.asarray(self.snr_db, np.float64), np.asarray(self.error_rate, np.float64)
+        try:
+            x, y = np.asarray(self.snr_db, np.float64), np.asarray(self.error_rate, np.float64)
+        except (TypeError, ValueError):
+            raise FedwaveError("Table snr_db and error_rate must be lists of numbers.") from None
         if x.ndim != 1 or x.size < 2 or x.shape != y.shape:
             raise FedwaveError(
                 f"Table has {x.size} SNR values and {y.size} error rates, must have two or more of each, in pairs."
@@ -154,14 +175,14 @@ class Table(SuccessModel):
         object.__setattr__(self, "error_rate", tuple(y.tolist()))
 
     @classmethod
-    def from_csv(cls, path: str | Path) -> Table:
+    def from_file(cls, path: str | Path) -> Table:
         """Read two columns, ``snr_db`` and ``error_rate``."""
         try:
-            with open(path, newline="", encoding="utf-8") as file:
+            with open(path, newline="", encoding="utf-8-sig") as file:
                 rows = [
                     (float(row["snr_db"]), float(row["error_rate"])) for row in csv.DictReader(file)
                 ]
-        except (OSError, KeyError, ValueError, TypeError) as error:
+        except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
             raise FedwaveError(
                 f"{path} cannot be read as an error-rate table ({error}): "
                 "it must be a CSV file with numbers under the headings snr_db,error_rate."
@@ -221,8 +242,16 @@ class Harq(SuccessModel):
         return self.model.mean_over_tries(snr, mean_snr, fading, self.tries - 1)
 
 
+def _chance_to_reach(
+    level: float, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int
+) -> FloatArray:
+    """P[snr + mean_snr * (sum of the gains of ``tries`` new tries) >= level]."""
+    missing = (level - snr) / mean_snr
+    return np.where(missing <= 0, 1.0, fading.sum_exceeds(tries, missing))
+
+
 def _positive(what: str, value: float) -> None:
-    if not (np.isfinite(value) and value > 0):
+    if not (is_number(value) and value > 0):
         raise FedwaveError(f"{what} is {value}, must be a number > 0.")
 
 
@@ -232,6 +261,10 @@ def _positive_count(what: str, value: int) -> None:
 
 
 def _single_try(what: str, model: SuccessModel) -> None:
+    if not isinstance(model, SuccessModel):
+        raise FedwaveError(
+            f"{what} model is {model!r}, must be a SuccessModel object, such as Turbo()."
+        )
     if isinstance(model, (Arq, Harq)):
         raise FedwaveError(
             f"{what} cannot repeat {type(model).__name__}: give it a model of a single try."

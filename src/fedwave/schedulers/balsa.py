@@ -27,6 +27,10 @@ class BayesianScheduler(Scheduler):
     posterior: Posterior | None = None
 
     def __post_init__(self) -> None:
+        for what, kind, optional in (("prior", Prior, False), ("posterior", Posterior, True)):
+            value = getattr(self, what)
+            if not (isinstance(value, kind) or (optional and value is None)):
+                raise FedwaveError(f"{what} is {value!r}, must be a {kind.__name__} object.")
         if self.stage_rule not in stages.STAGE_RULES:
             raise FedwaveError(
                 f"stage_rule is {self.stage_rule!r}; {did_you_mean(self.stage_rule, stages.STAGE_RULES)}"
@@ -49,8 +53,10 @@ class BayesianScheduler(Scheduler):
         if not new.any():
             return state
         rows = np.flatnonzero(new)
-        theta = state["theta"].copy()
-        theta[rows] = posterior.sample(state, rows, draws)
+        theta = posterior.sample(state, rows, draws)
+        if rows.size < new.size:
+            sampled, theta = theta, state["theta"].copy()
+            theta[rows] = sampled
         return {**stages.begin(self.stage_rule, state, new, seen.round), "theta": theta}
 
     def remember(self, state: State, seen: Observation, scheduled: BoolArray) -> State:
@@ -81,7 +87,7 @@ class Balsa(BayesianScheduler):
 
     name = "balsa"
     needs = frozenset({"channel", "backlog"})
-    formula = "p (n + theta_k), theta_k sampled per stage"
+    formula = "p (n + theta_k)"
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         return seen.success * (seen.waiting + state["theta"])
@@ -107,7 +113,7 @@ class BalsaPo(BayesianScheduler):
 
     name = "balsa-po"
     needs = frozenset({"channel"})
-    formula = "p d theta_k, theta_k sampled per stage"
+    formula = "p d theta_k"
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         return seen.success * seen.delay * state["theta"]

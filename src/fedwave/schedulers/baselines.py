@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, is_number
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
 from fedwave.types import BoolArray, FloatArray, IntArray, Observation, Problem, State
@@ -33,6 +33,7 @@ class RoundRobin(Scheduler):
 
     name = "round-robin"
     formula = "next W in turn"
+    symmetric = False
 
     def start(self, problem: Problem) -> State:
         return {"next": np.zeros(problem.instances, dtype=np.int64)}
@@ -80,7 +81,7 @@ class ProportionalFair(Scheduler):
     formula = "log2(1 + SNR) / R"
 
     def __post_init__(self) -> None:
-        if not 0 < self.memory < 1:
+        if not (is_number(self.memory) and 0 < self.memory < 1):
             raise FedwaveError(
                 f"proportional-fair memory is {self.memory}, must lie strictly between 0 and 1."
             )
@@ -89,7 +90,9 @@ class ProportionalFair(Scheduler):
         return {"granted": np.full((problem.instances, problem.devices), 1e-6)}
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        out: FloatArray = np.log2(1 + seen.snr) / state["granted"]
+        # A device left alone for long enough has a rate granted of exactly 0.
+        granted = np.maximum(state["granted"], 1e-300)
+        out: FloatArray = np.log2(1 + seen.snr) / granted
         return out
 
     def remember(self, state: State, seen: Observation, scheduled: BoolArray) -> State:

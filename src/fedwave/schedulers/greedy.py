@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, is_number
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
 from fedwave.types import FloatArray, Observation, State
@@ -73,11 +73,11 @@ class AlphaFresh(Scheduler):
     formula = "p theta d^alpha"
 
     def __post_init__(self) -> None:
-        if not np.isfinite(self.alpha):
+        if not is_number(self.alpha):
             raise FedwaveError(f"alpha-fresh alpha is {self.alpha}, must be a number (0 is fresh).")
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        out: FloatArray = seen.success * seen.rates * seen.delay**self.alpha
+        out: FloatArray = seen.success * seen.rates * seen.delay ** float(self.alpha)
         return out
 
 

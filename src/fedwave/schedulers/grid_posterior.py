@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
-from scipy import special
 
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.rng import Draws
@@ -25,6 +24,8 @@ def negative_binomial_sum(
     total: int, rounds: int, theta: FloatArray, dispersion: FloatArray
 ) -> FloatArray:
     """log P[sum of ``rounds`` counts = total]: again negative binomial, with dispersion * rounds."""
+    from scipy import special  # slow to import, and needed only for non-Poisson arrivals
+
     size = dispersion * rounds
     ways = special.gammaln(total + size) - special.gammaln(size) - special.gammaln(total + 1)
     chance = theta / (dispersion + theta)
@@ -36,6 +37,8 @@ def zero_inflated_sum(
     total: int, rounds: int, theta: FloatArray, silence: FloatArray
 ) -> FloatArray:
     """log P[sum = total]: a mixture over the number of rounds that were not silent."""
+    from scipy import special  # slow to import, and needed only for non-Poisson arrivals
+
     busy = np.arange(rounds + 1).reshape(-1, *([1] * theta.ndim))
     mean = busy * (theta / (1 - silence))
     choose = (
@@ -63,14 +66,17 @@ _FAMILIES = {
 
 @dataclass(frozen=True)
 class GridPosterior(Posterior):
-    """Rates between ``low`` and ``high``, ``points`` of them evenly spaced in the logarithm."""
+    """Rates between ``low`` and ``high``, ``points`` of them evenly spaced in the logarithm.
+
+    A rate beyond the grid is believed to lie at its end: move the grid where rates are that large or small.
+    """
 
     family: str = "negative-binomial"
     prior: Prior = field(default_factory=Jeffreys)
     shapes: tuple[float, ...] = ()
     low: float = 0.02
-    high: float = 60.0
-    points: int = 300
+    high: float = 1000.0
+    points: int = 400
 
     def __post_init__(self) -> None:
         if self.family not in _FAMILIES:

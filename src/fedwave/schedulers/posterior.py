@@ -12,9 +12,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import special
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, is_number
 from fedwave.rng import Draws
 from fedwave.types import BoolArray, FloatArray, IntArray, Problem, State
 
@@ -78,7 +77,7 @@ class GammaPrior(Prior):
     def __post_init__(self) -> None:
         for name in ("shape", "rate"):
             value = getattr(self, name)
-            if not (np.isfinite(value) and value > 0):
+            if not (is_number(value) and value > 0):
                 raise FedwaveError(f"GammaPrior {name} is {value}, must be a number > 0.")
 
 
@@ -91,7 +90,7 @@ class TruncatedPrior(Prior):
     prior: Jeffreys | GammaPrior = field(default_factory=Jeffreys)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.low < self.high < np.inf:
+        if not (is_number(self.low) and is_number(self.high) and 0 <= self.low < self.high):
             raise FedwaveError(
                 f"TruncatedPrior has low {self.low} and high {self.high}, must be 0 <= low < high < inf."
             )
@@ -116,23 +115,42 @@ class ConjugatePosterior(Posterior):
         rate = self.prior.rate + state["covered"][rows]
         if np.isfinite(self.prior.high):
             return self._sample_between(shape, rate, rows, draws)
-        undefined = rate == 0
-        theta = draws.standard_gamma(shape, rows) / np.where(undefined, 1.0, rate)
-        return np.where(undefined, 1.0, theta)
+        theta = draws.standard_gamma(shape, rows)
+        np.divide(theta, rate, out=theta, where=rate > 0)
+        theta[rate == 0] = 1.0  # nothing counted yet, and an improper prior
+        return theta
 
     def _sample_between(
         self, shape: FloatArray, rate: FloatArray, rows: IntArray, draws: Draws
     ) -> FloatArray:
         """By inversion: rejection could wait for ever where the data lie outside the interval."""
+        from scipy import special  # slow to import, and rarely needed
+
         low, high = self.prior.low, self.prior.high
         u = draws.uniform(shape.shape[1], rows)
-        with np.errstate(all="ignore"):
-            below, above = special.gammainc(shape, rate * low), special.gammainc(shape, rate * high)
-            theta = special.gammaincinv(shape, below + u * (above - below)) / rate
-        # An undefined density (rate 0: u^(1/shape) inverts theta^(shape-1)), or all of it beyond one end.
-        power = (low**shape + u * (high**shape - low**shape)) ** (1 / shape)
-        theta = np.where(rate == 0, power, theta)
-        return np.clip(np.where(np.isfinite(theta), theta, high), low, high)
+        with np.errstate(all="ignore"):  # each formula is used only where it holds
+            # Count from the nearer tail: on the other side of the bulk the numbers round to 1.
+            right = special.gammainc(shape, rate * low) > 0.5
+
+            def tail(x: FloatArray) -> FloatArray:
+                out: FloatArray = np.where(
+                    right, special.gammaincc(shape, x), special.gammainc(shape, x)
+                )
+                return out
+
+            at_low, at_high = tail(rate * low), tail(rate * high)
+            aim = at_low + u * (at_high - at_low)
+            inverse = special.gammaincinv(shape, aim) / rate
+            inverse = np.where(right, special.gammainccinv(shape, aim) / rate, inverse)
+            # So far out that even the nearer tail underflows: an exponential fall from the nearer end.
+            end = np.where(right, low, high)
+            slope = (shape - 1) / end - rate
+            beyond = end + np.log1p(-u) / slope
+            # Nothing seen and Jeffreys: the density is theta^(shape - 1).
+            prior_only = (low**shape + u * (high**shape - low**shape)) ** (1 / shape)
+        far = np.maximum(at_low, at_high) < 1e-250
+        theta = np.where(rate == 0, prior_only, np.where(far, beyond, inverse))
+        return np.clip(theta, low, high)
 
 
 def posterior_for(family: str, prior: Prior) -> Posterior:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
-from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.errors import FedwaveError, check_parameters, did_you_mean
 from fedwave.schedulers.balsa import Balsa, BalsaPo
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.baselines import Bench, ProportionalFair, Random, RoundRobin, WMax
@@ -67,20 +68,20 @@ def scheduler(which: str | Scheduler | type[Scheduler], **parameters: Any) -> Sc
         )
     kind = scheduler_class(which)
     known: list[str] = [f.name for f in fields(kind)] if is_dataclass(kind) else []
-    for name in parameters:
-        if name not in known:
-            hint = did_you_mean(name, known) if known else "it has none."
-            raise FedwaveError(f"scheduler {which!r} has no parameter {name!r}; {hint}")
+    check_parameters(f"scheduler {which!r}", parameters, known)
     return kind(**parameters)
 
 
 def check_declaration(kind: type[Scheduler]) -> None:
     """A scheduler class must have a name and need only what there is."""
-    if not isinstance(getattr(kind, "name", None), str):
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str) or not name:
         raise FedwaveError(f'scheduler class {kind.__qualname__} has no `name`: add name = "...".')
-    if isinstance(kind.needs, str):
+    if ":" in name:  # what follows a colon are parameters
+        raise FedwaveError(f"the scheduler name {name!r} holds a colon: use a hyphen.")
+    if isinstance(kind.needs, str) or not isinstance(kind.needs, Iterable):
         raise FedwaveError(
-            f"`needs` of scheduler {kind.name!r} is the text {kind.needs!r}, must be a set: {{{kind.needs!r}}}."
+            f"`needs` of scheduler {name!r} is {kind.needs!r}, must be a set, such as {{'channel'}}."
         )
     for need in kind.needs:
         if need not in INFORMATION:

@@ -34,7 +34,7 @@ def start(rule: str, problem: Problem) -> State:
     }
     if rule == "per-device":
         counts = np.zeros((problem.instances, problem.devices, _CODES), dtype=np.int32)
-        last = np.zeros((problem.instances, problem.devices), dtype=np.int64)
+        last = np.zeros((problem.instances, problem.devices), dtype=np.uint8)
         return state | {"visits": counts, "visits_at_start": counts, "last_pair": last}
     return state | {"pairs": np.zeros((problem.instances, 0), dtype=np.uint64)}
 
@@ -93,13 +93,14 @@ def _doubled(rule: str, state: State) -> BoolArray:
     return doubled
 
 
-def _code(seen: Observation, load: IntArray, scheduled: BoolArray) -> IntArray:
-    code = np.zeros(load.shape, dtype=np.int64)
+def _code(seen: Observation, load: IntArray, scheduled: BoolArray) -> Array:
+    # Bytes, not 64-bit numbers: with a million devices this is memory traffic and nothing else.
+    code = scheduled.astype(np.uint8)
     for edge in seen.problem.gain_quartiles:
-        code += 8 * (seen.gain >= edge)
-    for edge in (1, 3, 6):
-        code += 2 * (load >= edge)
-    return code + scheduled
+        code += (seen.gain >= edge).view(np.uint8) << np.uint8(3)
+    for least in (1, 3, 6):
+        code += (load >= least).view(np.uint8) << np.uint8(1)
+    return code
 
 
 @lru_cache(maxsize=4)

@@ -1,0 +1,44 @@
+# The two commands of the README need only Python 3.11 or newer, pip and make: they set up all the rest.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: reproduce test test-slow reference bench lint types unit clean
+
+reproduce: $(STAMP)  ## the paper's figure 2, with bands: out/score
+	$(BIN)/fedwave reproduce score --out out/score
+
+test: $(STAMP)  ## lint, types, tests; prints how long each took
+	@scripts/timed lint  $(MAKE) --no-print-directory lint
+	@scripts/timed types $(MAKE) --no-print-directory types
+	@scripts/timed tests $(MAKE) --no-print-directory unit
+
+test-slow: $(STAMP)  ## full-size checks that take minutes
+	$(BIN)/python -m pytest -m slow
+
+reference: $(STAMP)  ## the reference backlogs at full size: 600 instances x 2300 rounds
+	$(BIN)/python -m benchmarks.reference
+
+bench: $(STAMP)  ## speed and memory, printed
+	$(BIN)/python -m benchmarks.speed
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+unit: $(STAMP)
+	$(BIN)/python -m pytest -m "not slow"
+
+# Wheels only: nothing is compiled. The stamp is remade when the pins or the package's own needs change.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'fedwave needs Python 3.11 or newer; run: make PYTHON=python3.11')"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Measurements that print; run by `make bench` and `make reference`. Nothing here is asserted."""

@@ -1,0 +1,132 @@
+"""Checks of single calls: what went into a scheduler in each round, and what came out.
+
+Each is handed the recorded runs and raises a FedwaveError that says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedwave.checks.witness import Run
+from fedwave.errors import FedwaveError, HiddenInformation
+from fedwave.schedulers.base import Scheduler
+
+
+def information(scheduler: Scheduler, runs: Sequence[Run]) -> None:
+    """It reads only what `needs` names: the Observation holds no more, so reaching for it ended the run."""
+    for run in runs:
+        if isinstance(run.error, HiddenInformation):
+            raise run.error
+
+
+def inputs(scheduler: Scheduler, runs: Sequence[Run]) -> None:
+    """It leaves the observation and the state it was given as they were."""
+    for run in runs:
+        if isinstance(run.error, ValueError) and "read-only" in str(run.error):
+            raise FedwaveError(
+                f"it writes into the observation in round {len(run.calls)}: change a copy instead."
+            )
+        for call in run.calls:
+            for name in call.changed:
+                raise FedwaveError(
+                    f"it alters {name} in place in round {call.seen.round}: "
+                    "hand back a new array instead."
+                )
+
+
+def priorities(scheduler: Scheduler, runs: Sequence[Run]) -> None:
+    """One priority per instance and device, never NaN."""
+    for run in runs:
+        for call in run.calls:
+            if call.priority is None:
+                continue
+            shape, wanted = np.shape(call.priority), call.seen.delay.shape
+            if shape != wanted:
+                raise FedwaveError(
+                    f"priorities have shape {shape}, must be one per instance and device: {wanted}."
+                )
+            if np.isnan(np.asarray(call.priority, dtype=np.float64)).any():
+                raise FedwaveError(
+                    f"a priority is NaN in round {call.seen.round} on {which_network(run)}: "
+                    "every device needs a number, one without data too."
+                )
+
+
+def decision(scheduler: Scheduler, runs: Sequence[Run]) -> None:
+    """The decision is a bool array, one value per instance and device."""
+    for run in runs:
+        for call in run.calls:
+            got, wanted = call.decision, call.seen.delay.shape
+            if got is None:
+                continue
+            if not (isinstance(got, np.ndarray) and got.dtype == np.bool_ and got.shape == wanted):
+                kind = getattr(got, "dtype", type(got).__name__)
+                raise FedwaveError(
+                    f"the decision is of type {kind} and shape {np.shape(got)}, "
+                    f"must be a bool array of shape {wanted}."
+                )
+
+
+def slots(scheduler: Scheduler, runs: Sequence[Run]) -> None:
+    """Exactly W devices transmit; all of them for an ideal one."""
+    for run in runs:
+        for call in run.calls:
+            if call.decision is None:
+                continue
+            devices = call.decision.shape[1]
+            wanted = devices if scheduler.ideal else call.seen.slots
+            for picked in np.count_nonzero(call.decision, axis=1):
+                if picked != wanted:
+                    raise FedwaveError(
+                        f"it picks {picked} of {devices} devices in round {call.seen.round}, "
+                        f"must pick exactly {wanted}."
+                    )
+
+
+def completion(scheduler: Scheduler, runs: Sequence[Run]) -> None:
+    """No other exception."""
+    for run in runs:
+        if run.error is not None:
+            raise FedwaveError(
+                f"round {len(run.calls)} on {which_network(run)} went wrong: {told(run.error)}"
+            )
+
+
+def parameters(scheduler: Scheduler, runs: Sequence[Run]) -> None:
+    """The object holds hyper-parameters only, so a run leaves it alone."""
+    for run in runs:
+        for name in run.altered:
+            raise FedwaveError(
+                f"a run changes its attribute {name!r}: keep what evolves in the state, "
+                "which every call is given and hands back."
+            )
+
+
+def state(scheduler: Scheduler, runs: Sequence[Run]) -> None:
+    """The state can be saved and cut by instance: named arrays of numbers, the instance axis first."""
+    for run in runs:
+        for state in (run.start, *(call.state for call in run.calls)):
+            if not isinstance(state, Mapping):
+                raise FedwaveError(
+                    f"the state is a {type(state).__name__}, must be a mapping of names to arrays."
+                )
+            for name, value in state.items():
+                numeric = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+                if not numeric or value.shape[:1] != (run.problem.instances,):
+                    kind = getattr(value, "dtype", type(value).__name__)
+                    raise FedwaveError(
+                        f"state[{name!r}] is of type {kind} and shape {np.shape(value)}, must be an "
+                        f"array of numbers or bools whose first axis has the {run.problem.instances} instances."
+                    )
+
+
+def told(error: Exception) -> str:
+    """An exception as the end of a sentence."""
+    return f"it raised {type(error).__name__}: {str(error).rstrip('.')}."
+
+
+def which_network(run: Run) -> str:
+    """Enough to tell the networks of the checks apart."""
+    return f"a network of {run.problem.devices} devices"

@@ -1,0 +1,168 @@
+"""The contract of a scheduler as a list of small checks, for ours and for anybody's.
+
+The contract: decide from the Observation, pick exactly W, keep whatever evolves in the State. Then runs
+repeat, can be stopped and continued, and do not depend on each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from fedwave.checks import calls
+from fedwave.checks.calls import told, which_network
+from fedwave.checks.witness import ReorderedDraws, Run, reordered, watch
+from fedwave.errors import FedwaveError
+from fedwave.network.arrivals import NegativeBinomial
+from fedwave.network.devices import Device
+from fedwave.network.network import Network, paper_network
+from fedwave.network.per import Soft
+from fedwave.rng import Draws
+from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.registry import check_declaration, names, scheduler_class
+from fedwave.schedulers.registry import scheduler as find_scheduler
+from fedwave.simulate import extend, simulate
+from fedwave.trace import Trace
+
+_ROUNDS, _INSTANCES, _SEED = 12, 3, 0
+_STOP = 5  # where a run is saved; odd, so that what alternates from round to round shows
+
+
+def check_scheduler(scheduler: str | Scheduler | type[Scheduler]) -> list[str]:
+    """Check that a scheduler keeps its contract; the names of the checks it passed.
+
+    Raises a FedwaveError that names the first check that failed, and why. A check that does not apply
+    (the order of the devices, in round-robin) is not among the names.
+
+    >>> import fedwave as fw
+    >>> fw.check_scheduler("max-weight")[:4]
+    ['declaration', 'information', 'inputs', 'priorities']
+    """
+    chosen = _declared(scheduler)
+    runs = [
+        watch(chosen, network.problem(_INSTANCES), partial(_play, network))
+        for network in _networks()
+    ]
+    passed = ["declaration"]
+    for name, check in _CHECKS.items():
+        try:
+            applies = check(chosen, runs)
+        except FedwaveError as error:
+            raise _failure(chosen, name, str(error)) from None
+        except Exception as error:
+            raise _failure(chosen, name, told(error)) from error
+        if applies is not False:
+            passed.append(name)
+    return passed
+
+
+def _networks() -> tuple[Network, ...]:
+    """The paper's; a pair, one of which never gets data; one whose W changes and may be 0."""
+    pair = [Device(rate=0, distance_m=100), Device(rate=2.5, distance_m=450)]
+    four = [Device(rate=r, distance_m=d) for r, d in ((1, 150), (4, 420), (0.3, 300), (2, 250))]
+    slots = ([1, 3, 0, 2, 4] * _ROUNDS)[:_ROUNDS]
+    return (
+        paper_network(),
+        Network(devices=pair, slots=1, per=Soft()),
+        Network(devices=four, slots=slots, per=Soft(), arrivals=NegativeBinomial()),
+    )
+
+
+def _declared(which: str | Scheduler | type[Scheduler]) -> Scheduler:
+    kind = which if isinstance(which, type) else type(which)
+    if issubclass(kind, Scheduler):
+        try:
+            check_declaration(kind)
+            return find_scheduler(which)
+        except FedwaveError as error:
+            raise _failure(kind, "declaration", str(error)) from None
+        except TypeError as error:
+            raise _failure(kind, "declaration", f"it cannot be built: {error}.") from None
+    return find_scheduler(which)
+
+
+def _failure(who: Scheduler | type[Scheduler], check: str, why: str) -> FedwaveError:
+    name = getattr(who, "name", None) or getattr(who, "__qualname__", type(who).__qualname__)
+    return FedwaveError(f"scheduler {name!r} fails the check {check!r}: {why}")
+
+
+def _play(network: Network, scheduler: Scheduler, instances: int | list[int] = _INSTANCES) -> Trace:
+    return simulate(network, scheduler, _ROUNDS, instances, _SEED)
+
+
+def _repetition(scheduler: Scheduler, runs: Sequence[Run]) -> None:
+    for network, run in zip(_networks(), runs, strict=True):
+        if not _play(network, scheduler).same_as(_play(network, scheduler)):
+            raise FedwaveError(
+                f"two runs with one seed differ on {which_network(run)}: draw random numbers only from `draws`."
+            )
+
+
+def _instances(scheduler: Scheduler, runs: Sequence[Run]) -> None:
+    last = _INSTANCES - 1
+    for network, run in zip(_networks(), runs, strict=True):
+        together, alone = _play(network, scheduler), _play(network, scheduler, [last])
+        one, other = together.scheduler_state, alone.scheduler_state
+        same = np.array_equal(together.scheduled[:, last], alone.scheduled[:, 0]) and all(
+            np.array_equal(one[name][last], other[name][0], equal_nan=True) for name in one
+        )
+        if not same:
+            raise FedwaveError(
+                f"instance {last} runs differently alone than beside others on {which_network(run)}: "
+                "keep the rows of every array apart."
+            )
+
+
+def _saving(scheduler: Scheduler, runs: Sequence[Run]) -> None:
+    known = scheduler.name in names() and scheduler_class(scheduler.name) is type(scheduler)
+    for network, run in zip(_networks(), runs, strict=True):
+        begun = simulate(network, scheduler, _STOP, _INSTANCES, _SEED)
+        with TemporaryDirectory() as folder:
+            loaded = Trace.load(begun.save(Path(folder) / "begun.npz"))
+        # A registered one is built anew from the file, as it will be for a user.
+        continued = extend(loaded, _ROUNDS, scheduler=None if known else scheduler)
+        if not continued.same_as(_play(network, scheduler)):
+            raise FedwaveError(
+                f"a run that was saved, loaded and continued differs on {which_network(run)} from one that never "
+                "stopped: keep all that evolves in the state, and parameters in the fields of a dataclass."
+            )
+
+
+def _devices(scheduler: Scheduler, runs: Sequence[Run]) -> bool:
+    if not scheduler.symmetric:
+        return False
+    for run in runs:
+        order = np.roll(np.arange(run.problem.devices), 1)
+        draws = ReorderedDraws(Draws(_SEED, range(_INSTANCES)), order)
+        state = scheduler.start(run.problem)
+        for call in run.calls:
+            t = call.seen.round
+            decision, state = scheduler.decide(state, reordered(call.seen, order), draws.at(t))
+            if draws.raw:  # its random numbers cannot follow the devices: nothing to compare
+                return False
+            if not np.array_equal(decision, call.decision[:, order]):
+                raise FedwaveError(
+                    f"with the devices in another order it picks others in round {t} on {which_network(run)}: "
+                    "judge devices by what is seen of them, or declare `symmetric = False`."
+                )
+    return True
+
+
+_CHECKS: dict[str, Callable[[Scheduler, Sequence[Run]], bool | None]] = {
+    "information": calls.information,
+    "inputs": calls.inputs,
+    "priorities": calls.priorities,
+    "decision": calls.decision,
+    "slots": calls.slots,
+    "completion": calls.completion,
+    "parameters": calls.parameters,
+    "state": calls.state,
+    "repetition": _repetition,
+    "instances": _instances,
+    "saving": _saving,
+    "devices": _devices,
+}

@@ -1,0 +1,171 @@
+"""Watching a scheduler at work: every call is written down, for the checks to look at afterwards.
+
+The scheduler runs in the ordinary round loop. An exception ends the run but is kept beside what
+happened before it, so that each check can look for its own kind of fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from fedwave.rng import Draws
+from fedwave.schedulers.base import Scheduler
+from fedwave.types import BoolArray, FloatArray, IntArray, Observation, Problem, State
+
+
+@dataclass
+class Call:
+    """One round's decision; what was not reached before an exception stays None."""
+
+    seen: Observation
+    changed: list[str] = field(default_factory=list)  # inputs that the call altered
+    priority: Any = None
+    decision: Any = None
+    state: Any = None  # handed back
+
+
+@dataclass
+class Run:
+    """What a scheduler did on one network."""
+
+    problem: Problem
+    calls: list[Call] = field(default_factory=list)
+    start: Any = None  # the state before round 1
+    error: Exception | None = None
+    altered: list[str] = field(default_factory=list)  # attributes of the object that it changed
+
+
+def watch(scheduler: Scheduler, problem: Problem, play: Callable[[Scheduler], object]) -> Run:
+    """Let ``play`` run a stand-in for the scheduler, and write down what the scheduler did."""
+    run = Run(problem)
+    before = _attributes(scheduler)
+    try:
+        play(_Witness(scheduler, run))
+    except Exception as error:
+        run.error = error
+    after = _attributes(scheduler)
+    run.altered = _differences(before, after)
+    return run
+
+
+class _Witness(Scheduler):
+    """Passes every call on to the scheduler under test."""
+
+    name = "witness"
+
+    def __init__(self, inner: Scheduler, run: Run) -> None:
+        self._inner, self._run = inner, run
+        # The class variables of the one it stands for; the round loop asks the object.
+        for what in ("name", "needs", "ideal"):
+            setattr(self, what, getattr(inner, what))
+
+    def start(self, problem: Problem) -> State:
+        self._run.start = self._inner.start(problem)
+        out: State = self._run.start
+        return out
+
+    def learn(self, state: State, seen: Observation, draws: Draws) -> State:
+        return self._inner.learn(state, seen, draws)
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        out = self._inner.priority(state, seen, draws)
+        self._run.calls[-1].priority = out
+        return out
+
+    def remember(self, state: State, seen: Observation, scheduled: BoolArray) -> State:
+        return self._inner.remember(state, seen, scheduled)
+
+    def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[BoolArray, State]:
+        call = Call(seen)
+        self._run.calls.append(call)
+        before = _inputs(state, seen)
+        # Step by step where the scheduler leaves that to the base class: then its priorities show.
+        by_steps = type(self._inner).decide is Scheduler.decide
+        decide = super().decide if by_steps else self._inner.decide
+        scheduled, new_state = decide(state, seen, draws)
+        after = _inputs(state, seen)
+        call.changed = _differences(before, after)
+        call.decision, call.state = scheduled, new_state
+        return scheduled, new_state
+
+
+def _inputs(state: Any, seen: Observation) -> dict[str, Any]:
+    states = state.items() if isinstance(state, Mapping) else [("", state)]
+    fields = {f"seen.{name}": getattr(seen, name) for name in visible(seen)}
+    named = fields | {f"state[{name!r}]": value for name, value in states}
+    return {name: contents(value) for name, value in named.items()}
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    return [n for n in sorted(before.keys() | after.keys()) if before.get(n) != after.get(n)]
+
+
+def visible(seen: Observation) -> list[str]:
+    """The fields that an Observation holds."""
+    return [name for name in seen.__slots__ if hasattr(seen, name)]
+
+
+def contents(value: Any, depth: int = 8) -> Any:
+    """What an object holds, copied into something that can be compared later."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, np.random.Generator):
+        return contents(value.bit_generator.state, depth)
+    if depth == 0 or isinstance(value, (type, FunctionType, ModuleType)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {name: contents(item, depth - 1) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [contents(item, depth - 1) for item in value]
+    if hasattr(value, "__dict__"):
+        return type(value), _attributes(value, depth - 1)
+    return repr(value)
+
+
+def _attributes(value: Any, depth: int = 8) -> dict[str, Any]:
+    """What an object's attributes hold; a cached property is derived from the others."""
+    own = {
+        name: item
+        for name, item in vars(value).items()
+        if not isinstance(getattr(type(value), name, None), cached_property)
+    }
+    return {name: contents(item, depth) for name, item in own.items()}
+
+
+def reordered(seen: Observation, order: IntArray) -> Observation:
+    """The same situation with the devices in another order."""
+    fields = {name: getattr(seen, name) for name in visible(seen)}
+    for name, value in fields.items():
+        if isinstance(value, np.ndarray):
+            fields[name] = np.take(value, order, axis=-1)
+    return Observation(**fields)
+
+
+class ReorderedDraws(Draws):
+    """Draws that follow the devices into another order: each device keeps its own random numbers."""
+
+    def __init__(self, draws: Draws, order: IntArray) -> None:
+        self._draws, self._order, self._back = draws, order, np.argsort(order)
+        self.raw = False  # did the scheduler take a generator, whose numbers belong to no device?
+
+    def at(self, round_: int) -> ReorderedDraws:
+        self._draws.at(round_)
+        return self
+
+    def generator(self, row: int) -> np.random.Generator:
+        self.raw = True
+        return self._draws.generator(row)
+
+    def uniform(self, devices: int, rows: Sequence[int] | IntArray | None = None) -> FloatArray:
+        numbers = self._draws.uniform(devices, rows)
+        return np.take(numbers, self._order, axis=1) if devices == self._order.size else numbers
+
+    def standard_gamma(self, shape: FloatArray, rows: Sequence[int] | IntArray) -> FloatArray:
+        numbers = self._draws.standard_gamma(np.take(shape, self._back, axis=1), rows)
+        return np.take(numbers, self._order, axis=1)

@@ -1,0 +1,128 @@
+"""What people see in the terminal: tables on standard output, progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from fedwave.experiments.comparison import Row
+from fedwave.experiments.statistics import Estimate
+from fedwave.schedulers.registry import names, scheduler_class
+
+_INFORMATION_NAMES = {"channel": "h", "backlog": "n", "rates": "true rates"}
+
+
+def print_json(content: Any) -> None:
+    """JSON and nothing else on standard output."""
+    print(json.dumps(content, indent=2))
+
+
+def console() -> Console:
+    """Standard output; piped to a file there is no terminal to fit into, so tables take their own width."""
+    out = Console(highlight=False)
+    return out if out.is_terminal else Console(highlight=False, width=160)
+
+
+@contextmanager
+def progress(labels: Sequence[str], rounds: int) -> Iterator[Callable[[str, int], None]]:
+    """A bar over all schedulers, with the time left; silent when standard error is not a terminal."""
+    error = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description:<18}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rounds, time left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bar:
+        task = bar.add_task(labels[0], total=len(labels) * rounds)
+        yield lambda label, played: bar.update(task, description=label, advance=played)
+
+
+def title(network: str, devices: int, rounds: int, instances: int, seed: int) -> str:
+    """What was run, above a table."""
+    return f"{network}: {devices} devices, {rounds} rounds, {instances} instances, seed {seed}"
+
+
+def comparison_table(rows: Sequence[Row], base: str, heading: str) -> Table:
+    """Mean and 95 % interval of what a schedule brings and costs."""
+    out = _plain_table(
+        heading,
+        "±: half-width of the 95 % interval over instances. vs: paired difference of the score. Delivered: share "
+        "of the shards. Jain: fairness of uploads. Age: rounds since a device's last delivery; worst: the oldest.",
+    )
+    out.add_column("scheduler", no_wrap=True)
+    for name in ("score", f"vs {base}", "backlog", "delivered", "Jain", "age", "worst"):
+        out.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        v = row.values
+        out.add_row(
+            row.label,
+            _with_interval(v["score"]),
+            "-" if row.label == base else _with_interval(row.score_difference, sign="+"),
+            _with_interval(v["backlog"]),
+            f"{100 * v['delivered'].mean:.1f} %",
+            f"{v['jain'].mean:.2f}",
+            f"{v['mean_age'].mean:.1f}",
+            f"{v['worst_age'].mean:.0f}",
+        )
+    return out
+
+
+def scheduler_rows() -> list[dict[str, str]]:
+    """The paper's information table, for every registered scheduler."""
+    rows = []
+    for name in names():
+        kind = scheduler_class(name)
+        seen = [_INFORMATION_NAMES[k] for k in ("channel", "backlog") if k in kind.needs]
+        rows.append(
+            {
+                "name": name,
+                "must know": _INFORMATION_NAMES["rates"] if "rates" in kind.needs else "-",
+                "sees": ", ".join(seen) or "-",
+                "priority": kind.formula,
+                "about": (kind.__doc__ or "").strip().split("\n")[0],
+            }
+        )
+    return rows
+
+
+def scheduler_table() -> Table:
+    """`fedwave schedulers`."""
+    out = _plain_table(
+        "Schedulers",
+        "Must know: before the first round. Sees: reported every round; h channel gains, n backlogs. Every one "
+        "also sees which uploads arrived, the shards they brought, and d, the rounds since. p: chance that an "
+        "upload arrives; theta: arrival rate, theta_k: drawn from what is known of it, once per stage.",
+    )
+    for heading in ("name", "must know", "sees", "priority"):
+        out.add_column(heading, no_wrap=heading != "priority")
+    out.add_column("about")
+    for row in scheduler_rows():
+        out.add_row(*row.values())
+    return out
+
+
+def _plain_table(heading: str, caption: str) -> Table:
+    """Few lines and little padding: eight columns must fit into a terminal of 80."""
+    return Table(
+        title=heading, title_justify="left", title_style="bold", caption=caption, caption_justify="left",
+        box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False,
+    )  # fmt: skip
+
+
+def _with_interval(value: Estimate, sign: str = "") -> str:
+    """Mean and half-width, to the two digits of the half-width that mean anything."""
+    half = value.half_width
+    if not math.isfinite(half):
+        return f"{value.mean:{sign},.2f}"
+    digits = 2 if half == 0 else min(4, max(0, 1 - math.floor(math.log10(half))))
+    return f"{value.mean:{sign},.{digits}f}±{half:,.{digits}f}"

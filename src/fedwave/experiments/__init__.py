@@ -1,0 +1,1 @@
+"""From runs to results: comparisons on common worlds, statistics, tables and figures."""

@@ -1,0 +1,81 @@
+"""Files: read with one sentence when they are wrong, written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from fedwave.errors import FedwaveError
+from fedwave.types import Array
+
+
+def read_array(path: str | Path, what: str) -> Array:
+    """Numbers from a .npy file, or from a .csv file without a heading, a line per round."""
+    path = Path(path)
+    try:
+        if path.suffix == ".npy":
+            loaded: Array = np.load(path, allow_pickle=False)
+            return loaded
+        if path.suffix == ".csv":
+            return np.loadtxt(path, delimiter=",", ndmin=2)
+    except (OSError, ValueError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FedwaveError(f"{what} {path} cannot be read: {reason}.") from None
+    raise FedwaveError(f"{what} {path} must end in .npy or .csv.")
+
+
+def check_folder(folder: Path) -> None:
+    """Make a folder for results, and refuse one that cannot be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise FedwaveError(
+            f"{folder} cannot be written to: {error.strerror}; choose another place."
+        ) from None
+
+
+def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
+    """Let ``write`` fill a file beside ``path``, then put it in place in one step."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(unfinished, "wb") as file:
+            write(file)
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise FedwaveError(
+            f"{path} cannot be written: {error.strerror}; choose another place."
+        ) from None
+    finally:
+        if unfinished.parent.is_dir():
+            unfinished.unlink(missing_ok=True)
+    return path
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file."""
+    return write_whole(path, lambda file: file.write(text.encode("utf-8")))
+
+
+def write_json(path: Path, content: Any) -> Path:
+    """Write JSON for people and machines."""
+    return write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_csv(path: Path, heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
+    """Write a table with a heading line."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heading)
+    writer.writerows(rows)
+    return write_text(path, text.getvalue())

@@ -1,0 +1,251 @@
+"""Schedulers that break the contract in one way each: (scheduler, check that must fail, what it must say)."""
+
+import itertools
+
+import numpy as np
+
+from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.greedy import AlsaPi
+
+
+class Sound(Scheduler):
+    """What the others spoil: the least that a scheduler needs."""
+
+    name = "sound"
+    needs = frozenset({"channel"})
+
+    def priority(self, state, seen, draws):
+        return seen.success * seen.delay
+
+
+class Nameless(Scheduler):
+    def priority(self, state, seen, draws):
+        return seen.delay
+
+
+class Colon(Sound):
+    name = "a:b"
+
+
+class NeedsText(Sound):
+    needs = "channel"
+
+
+class NeedsNothingIterable(Sound):
+    needs = None
+
+
+class NeedsUnknown(Sound):
+    needs = frozenset({"chanel"})
+
+
+class Unfinished(Scheduler):
+    name = "unfinished"
+
+
+class Demanding(Sound):
+    def __init__(self, weight):
+        self.weight = weight
+
+
+class Peeks(Sound):
+    def priority(self, state, seen, draws):
+        return seen.waiting
+
+
+class PeeksLate(Sound):
+    def priority(self, state, seen, draws):
+        return seen.rates if seen.round > 4 else seen.success
+
+
+class Misspells(Sound):
+    def priority(self, state, seen, draws):
+        return seen.succes
+
+
+class WritesObservation(Sound):
+    def priority(self, state, seen, draws):
+        seen.success[:, 0] = 1
+        return seen.success
+
+
+class WritesBehindTheView(Sound):
+    def priority(self, state, seen, draws):
+        seen.delay.base[:, 0] += 1
+        return seen.delay
+
+
+class WritesState(Sound):
+    def start(self, problem):
+        return {"count": np.zeros((problem.instances, problem.devices))}
+
+    def remember(self, state, seen, scheduled):
+        state["count"] += scheduled
+        return state
+
+
+class GrowsState(Sound):
+    def start(self, problem):
+        return {}
+
+    def remember(self, state, seen, scheduled):
+        state["before"] = scheduled
+        return dict(state)
+
+
+class DividesByZero(AlsaPi):
+    name = "divides-by-zero"
+
+    def priority(self, state, seen, draws):
+        with np.errstate(invalid="ignore"):
+            return seen.success * seen.waiting / np.where(seen.rates > 0, seen.rates, np.nan)
+
+
+class OnePriorityPerDevice(Sound):
+    def priority(self, state, seen, draws):
+        return seen.delay[0]
+
+
+class DecidesIn(Sound):
+    """Decides for itself, and hands back something else than a bool array."""
+
+    def __init__(self, form):
+        self.form = form
+
+    def decide(self, state, seen, draws):
+        picked, state = Sound().decide(state, seen, draws)
+        return self.form(picked), state
+
+
+class PicksOneMore(Sound):
+    def decide(self, state, seen, draws):
+        picked, state = super().decide(state, seen, draws)
+        if seen.round == 3:
+            picked[:, int(np.argmin(picked[0]))] = True
+        return picked, state
+
+
+class PicksOnlyGoodChannels(Sound):
+    def decide(self, state, seen, draws):
+        return seen.success > 0.5, state
+
+
+class LazyIdeal(Sound):
+    ideal = True
+
+
+class Raises(Sound):
+    def priority(self, state, seen, draws):
+        return seen.delay * (1 / (seen.round - 7))
+
+
+class CountsInTheObject(Sound):
+    def __init__(self):
+        self.rounds_seen = 0
+
+    def remember(self, state, seen, scheduled):
+        self.rounds_seen += 1
+        return state
+
+
+class OwnGenerator(Sound):
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+
+    def priority(self, state, seen, draws):
+        return self.rng.random(seen.delay.shape)
+
+
+class StateOf(Sound):
+    def __init__(self, content):
+        self.content = content
+
+    def start(self, problem):
+        return self.content
+
+
+_from_outside = itertools.count()
+
+
+class RandomFromOutside(Sound):
+    def priority(self, state, seen, draws):
+        rng = np.random.default_rng(next(_from_outside))
+        return rng.random(seen.delay.shape)
+
+
+class ComparesInstances(Sound):
+    def priority(self, state, seen, draws):
+        return seen.delay - seen.success.mean(axis=0)
+
+
+class StateMixesInstances(Sound):
+    def start(self, problem):
+        return {"mean": np.zeros(problem.instances)}
+
+    def remember(self, state, seen, scheduled):
+        return {"mean": np.full(len(scheduled), seen.success.mean())}
+
+
+class Memory(dict):
+    """A mapping with something beside its entries, which no file keeps."""
+
+    rounds = 0
+
+
+class KeepsMoreThanArrays(Sound):
+    def start(self, problem):
+        return Memory()
+
+    def priority(self, state, seen, draws):
+        rounds = getattr(state, "rounds", 0)
+        return seen.success * (-1 if rounds % 2 else 1)
+
+    def remember(self, state, seen, scheduled):
+        new = Memory(state)
+        new.rounds = getattr(state, "rounds", 0) + 1
+        return new
+
+
+class LovesTheFirst(Sound):
+    def priority(self, state, seen, draws):
+        return seen.success + 10 * (np.arange(seen.delay.shape[1]) == 0)
+
+
+BROKEN = [
+    (Nameless, "declaration", "class Nameless has no `name`"),
+    (Colon, "declaration", "'a:b' holds a colon"),
+    (NeedsText, "declaration", "is 'channel', must be a set"),
+    (NeedsNothingIterable, "declaration", "is None, must be a set"),
+    (NeedsUnknown, "declaration", "needs 'chanel'.*did you mean 'channel'"),
+    (Unfinished, "declaration", "cannot be built: .*abstract.*priority"),
+    (Demanding, "declaration", "cannot be built: .*missing.*weight"),
+    (Peeks, "information", "reads 'waiting' .*add 'backlog' to its `needs`"),
+    (PeeksLate, "information", "reads 'rates' .*add 'rates' to its `needs`"),
+    (WritesObservation, "inputs", "writes into the observation in round 1: change a copy"),
+    (WritesBehindTheView, "inputs", "alters seen.delay in place in round 1"),
+    (WritesState, "inputs", r"alters state\['count'\] in place in round 1: hand back a new"),
+    (GrowsState, "inputs", r"alters state\['before'\] in place"),
+    (DividesByZero, "priorities", "NaN in round 1 on a network of 2 devices"),
+    (OnePriorityPerDevice, "priorities", r"shape \(25,\), must be .*\(3, 25\)"),
+    (DecidesIn(lambda a: a.astype(int)), "decision", r"type int64 and shape \(3, 25\), must be a bool"),
+    (DecidesIn(lambda a: a[0]), "decision", r"type bool and shape \(25,\), must be .*\(3, 25\)"),
+    (DecidesIn(lambda a: a.tolist()), "decision", "type list"),
+    (PicksOneMore, "slots", "picks 6 of 25 devices in round 3, must pick exactly 5"),
+    (PicksOnlyGoodChannels, "slots", r"picks \d+ of 25 devices in round 1, must pick exactly 5"),
+    (LazyIdeal, "slots", "picks 5 of 25 devices in round 1, must pick exactly 25"),
+    (Raises, "completion", "round 7 on a network of 25 devices.*ZeroDivisionError: division by zero"),
+    (Misspells, "completion", "round 1 on .*AttributeError: an Observation has no field 'succes'"),
+    (CountsInTheObject, "parameters", "changes its attribute 'rounds_seen': keep what evolves"),
+    (OwnGenerator, "parameters", "changes its attribute 'rng'"),
+    (StateOf([1]), "state", "the state is a list, must be a mapping"),
+    (StateOf({"a": np.zeros(2)}), "state", r"state\['a'\] is of type float64 and shape \(2,\)"),
+    (StateOf({"a": np.array(1.0)}), "state", r"shape \(\), must be .* first axis has the 3 inst"),
+    (StateOf({"a": [1, 2, 3]}), "state", r"state\['a'\] is of type list"),
+    (StateOf({"a": np.array(["x", "y", "z"])}), "state", r"state\['a'\] is of type <U1"),
+    (StateOf({"a": np.array([None] * 3)}), "state", r"state\['a'\] is of type object"),
+    (RandomFromOutside, "repetition", "two runs with one seed differ .*only from `draws`"),
+    (ComparesInstances, "instances", "instance 2 runs differently alone"),
+    (StateMixesInstances, "instances", "instance 2 runs differently alone"),
+    (KeepsMoreThanArrays, "saving", "saved, loaded and continued differs"),
+    (LovesTheFirst, "devices", "in another order it picks others .*`symmetric = False`"),
+]  # fmt: skip

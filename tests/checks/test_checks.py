@@ -1,0 +1,131 @@
+"""The contract checker: everything of ours passes, and every way to break the contract is told."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pytest
+from broken import BROKEN, LovesTheFirst, Sound
+
+import fedwave as fw
+from fedwave.checks.scheduler import check_scheduler
+from fedwave.schedulers import registry
+
+ALL = [
+    "declaration", "information", "inputs", "priorities", "decision", "slots", "completion",
+    "parameters", "state", "repetition", "instances", "saving", "devices",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_registered_scheduler_keeps_the_contract(name):
+    expected = [check for check in ALL if check != "devices" or name != "round-robin"]
+    assert fw.check_scheduler(name) == expected
+
+
+@pytest.mark.parametrize("rule", ["max1", "per-device"])
+@pytest.mark.parametrize("prior", [fw.GammaPrior(), fw.TruncatedPrior()])
+def test_learning_schedulers_keep_it_with_other_parameters(rule, prior):
+    for name in ("balsa", "balsa-po"):
+        assert check_scheduler(fw.scheduler(name, stage_rule=rule, prior=prior)) == ALL
+
+
+@pytest.mark.parametrize(
+    "scheduler, check, text",
+    [pytest.param(*case, id=f"{i}-{case[1]}") for i, case in enumerate(BROKEN)],
+)
+def test_a_broken_scheduler_is_told_which_check_failed_and_why(scheduler, check, text):
+    with pytest.raises(fw.FedwaveError, match=f"fails the check '{check}': .*{text}") as told:
+        check_scheduler(scheduler)
+    assert "\n" not in str(told.value)
+    assert str(told.value).endswith((".", "?"))
+
+
+def test_every_check_has_a_scheduler_that_fails_it():
+    assert {check for _, check, _ in BROKEN} == set(ALL)
+
+
+def test_the_sound_one_that_the_broken_ones_spoil_passes():
+    assert check_scheduler(Sound) == ALL
+    assert check_scheduler(Sound()) == ALL
+
+
+def test_a_name_that_is_not_known_is_told_so():
+    with pytest.raises(fw.FedwaveError, match="no scheduler 'balsa_po'; did you mean 'balsa-po'"):
+        check_scheduler("balsa_po")
+    with pytest.raises(fw.FedwaveError, match="3 is not a scheduler"):
+        check_scheduler(3)
+
+
+def test_a_scheduler_of_ten_lines_is_checked_found_by_name_and_simulated():
+    @fw.register
+    @dataclass(frozen=True)
+    class Patient(fw.Scheduler):
+        """Wait for a good channel, the less the longer it has been."""
+
+        patience: float = 2.0
+        name = "patient"
+        needs = frozenset({"channel"})
+
+        def priority(self, state, seen, draws):
+            return seen.gain + seen.delay / self.patience
+
+    assert check_scheduler("patient") == ALL
+    assert "patient" in fw.scheduler_names()
+    trace = fw.simulate(fw.paper_network(), "patient", rounds=20, instances=2)
+    assert (np.count_nonzero(trace.scheduled, axis=2) == 5).all()
+    other = fw.simulate(
+        fw.paper_network(), fw.scheduler_from_text("patient:patience=9"), rounds=20, instances=2
+    )
+    assert not other.same_as(trace)
+
+
+def test_a_registered_scheduler_must_survive_being_built_from_its_file():
+    """Not a dataclass: its parameter is in no file, and another value would be used after loading."""
+
+    @fw.register
+    class Weighted(fw.Scheduler):
+        name = "weighted"
+        needs = frozenset({"channel"})
+
+        def __init__(self, weight=1.0):
+            self.weight = weight
+
+        def priority(self, state, seen, draws):
+            return seen.success + self.weight * seen.delay
+
+    assert check_scheduler(Weighted()) == ALL
+    with pytest.raises(
+        fw.FedwaveError, match=r"'saving': .*parameters in the fields of a dataclass"
+    ):
+        check_scheduler(Weighted(-5.0))
+
+
+def test_numbers_of_its_own_kind_from_a_generator_cannot_follow_the_devices():
+    class Shuffles(fw.Scheduler):
+        name = "shuffles"
+
+        def priority(self, state, seen, draws):
+            rows, devices = seen.delay.shape
+            return np.stack([draws.generator(i).permutation(devices) for i in range(rows)])
+
+    assert check_scheduler(Shuffles) == ALL[:-1]
+
+
+def test_what_is_only_derived_from_the_parameters_may_be_kept_in_the_object():
+    class Caches(Sound):
+        @cached_property
+        def table(self):
+            return np.linspace(0, 1, 5)
+
+        def priority(self, state, seen, draws):
+            return self.table[-1] * seen.success
+
+    assert check_scheduler(Caches()) == ALL
+
+
+def test_a_scheduler_may_be_declared_to_care_about_device_numbers():
+    class OnPurpose(LovesTheFirst):
+        symmetric = False
+
+    assert check_scheduler(OnPurpose) == ALL[:-1]

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+
+SMALL = ("--rounds", 12, "--instances", 3)
+
+
+def test_simulate_writes_the_trace_it_prints(fedwave, tmp_path: Path) -> None:
+    out = tmp_path / "run.npz"
+    status, text, _ = fedwave(
+        "simulate", "paper", "-s", "balsa", *SMALL, "--seed", 4, "--beliefs", "-o", out
+    )
+    assert status == 0
+    assert "paper: 25 devices, 12 rounds, 3 instances, seed 4" in text
+    trace = fw.Trace.load(out)
+    assert trace.same_as(fw.simulate(fw.paper_network(), "balsa", 12, 3, 4, beliefs=True))
+    assert f"{trace.score.mean():.2f}" in text
+
+
+def test_simulate_json_is_only_json(fedwave) -> None:
+    status, text, _ = fedwave("simulate", "--json", "-s", "alsa-pi", *SMALL)
+    content = json.loads(text)
+    trace = fw.simulate(fw.paper_network(), "alsa-pi", 12, 3, 0)
+    assert status == 0
+    assert content["score"]["mean"] == pytest.approx(trace.score.mean())
+    assert content["seed"] == 0
+
+
+def test_options_reach_the_network(fedwave, tmp_path: Path) -> None:
+    out = tmp_path / "run.npz"
+    status, _, _ = fedwave(
+        "simulate", "random", "--devices", 8, "--slots", 3, "--gamma", 0.5, "--fading", "rician:k_factor=6",
+        "--per", "harq:tries=3,model=turbo:blocks=2;slope=7", "--arrivals", "negative-binomial:dispersion=2",
+        "--set", "buffer_limit=9", "--set", "noise_dbm=-100", *SMALL, "-o", out,
+    )  # fmt: skip
+    net = fw.network_of(fw.Trace.load(out))
+    assert status == 0
+    assert (net.size, net.slots, net.gamma, net.noise_dbm) == (8, 3, 0.5, -100)
+    assert net.fading == fw.Rician(6)
+    assert net.per == fw.Harq(fw.Turbo(blocks=2, slope=7), tries=3)
+    assert net.arrivals == fw.NegativeBinomial(2)
+    assert (np.asarray(net.table.buffer_limit) == 9).all()
+
+
+def test_recorded_arrays_and_measured_curves_from_files(fedwave, tmp_path: Path) -> None:
+    np.save(tmp_path / "gains.npy", np.full((12, 2), 0.5))
+    (tmp_path / "arrivals.csv").write_text("1,2\n" * 12)
+    (tmp_path / "curve.csv").write_text("snr_db,error_rate\n-5,1\n0,0\n")
+    (tmp_path / "two.yaml").write_text(
+        "- {rate: 1, distance_m: 100}\n- {rate: 2, distance_m: 200}\n"
+    )
+    status, text, _ = fedwave(
+        "simulate", tmp_path / "two.yaml", "-s", "alsa-pi", "-w", 1, "--json", *SMALL,
+        "--fading", f"recorded:path={tmp_path}/gains.npy",
+        "--arrivals", f"recorded:path={tmp_path}/arrivals.csv",
+        "--per", f"table:path={tmp_path}/curve.csv",
+    )  # fmt: skip
+    assert status == 0
+    assert json.loads(text)["delivered"]["mean"] > 0.5
+
+
+def test_compare_prints_paired_differences(fedwave, tmp_path: Path) -> None:
+    out = tmp_path / "table.csv"
+    names = "alsa-pi,balsa:stage_rule=max1,prior=gamma,round-robin"
+    status, text, _ = fedwave("compare", "paper", "-s", names, *SMALL, "--burn-in", 2, "-o", out)
+    assert status == 0
+    for heading in (
+        "vs alsa-pi",
+        "backlog",
+        "delivered",
+        "Jain",
+        "worst",
+        "balsa:stage_rule=max1,prior=gamma",
+    ):
+        assert heading in text
+    with open(out, newline="") as file:
+        rows = {(r["scheduler"], r["quantity"]): float(r["mean"]) for r in csv.DictReader(file)}
+    trace = fw.simulate(fw.paper_network(), "round-robin", 12, 3, 0)
+    assert rows["round-robin", "backlog"] == pytest.approx(trace.backlog[2:].mean())
+
+
+def test_compare_json_names_the_settings(fedwave, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "table.json"
+    status, text, _ = fedwave("compare", "--json", *SMALL, "--against", "w-max", "--out", out)
+    content = json.loads(text)
+    assert status == 0
+    assert content == json.loads(out.read_text())
+    assert list(content["schedulers"]) == [
+        "bench",
+        "alsa-pi",
+        "balsa",
+        "balsa-po",
+        "round-robin",
+        "w-max",
+    ]
+    assert content["schedulers"]["w-max"]["score_difference"]["mean"] == 0
+
+
+def test_schedulers_tells_what_each_may_see(fedwave, tmp_path: Path) -> None:
+    status, text, _ = fedwave("schedulers", "--out", tmp_path / "s.csv")
+    assert status == 0
+    assert all(name in text for name in fw.scheduler_names())
+    rows = {row["name"]: row for row in json.loads(fedwave("schedulers", "--json")[1])}
+    assert (rows["alsa-pi"]["must know"], rows["alsa-pi"]["sees"]) == ("true rates", "h, n")
+    assert (rows["balsa"]["must know"], rows["balsa"]["sees"]) == ("-", "h, n")
+    assert (rows["balsa-po"]["must know"], rows["balsa-po"]["sees"]) == ("-", "h")
+    assert (tmp_path / "s.csv").read_text().startswith("name,must know,sees,priority,about")
+
+
+def test_reproduce_score(fedwave, tmp_path: Path) -> None:
+    status, text, _ = fedwave("reproduce", "score", *SMALL, "--out", tmp_path / "score")
+    assert status == 0
+    assert "figure2.png" in text
+    assert (tmp_path / "score" / "summary.json").exists()
+    assert not [p for p in (tmp_path / "score").iterdir() if p.name.endswith(".part")]
+
+
+def test_no_progress_bar_where_there_is_no_terminal(fedwave) -> None:
+    assert fedwave("simulate", *SMALL)[2] == ""
+
+
+def test_help_and_version(fedwave) -> None:
+    assert fedwave("--version")[1].strip() == f"fedwave {fw.__version__}"
+    for command in ("simulate", "compare", "schedulers", "reproduce"):
+        status, text, _ = fedwave(command, "--help")
+        assert status == 0
+        assert "Usage" in text
+    assert fedwave()[0] == 2  # prints the help

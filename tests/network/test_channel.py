@@ -1,0 +1,269 @@
+"""Path loss and every kind of fading, against hand numbers and known distributions."""
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import fedwave as fw
+
+# Mean success probability of the default code under Rayleigh fading, as the model's description states it.
+MEAN_SUCCESS = {100: 0.999, 200: 0.987, 300: 0.942, 350: 0.898, 400: 0.837, 450: 0.758, 500: 0.663}
+STRONG = 1e12  # a Rician factor so large that only what lies on top of it varies
+
+
+def decibels(x):
+    return 10 * np.log10(x)
+
+
+def one_device(**columns):
+    return fw.Network(devices=[fw.Device(**{"rate": 1, "distance_m": 100} | columns)], slots=1)
+
+
+def covariance_terms(x, y):
+    """Products whose mean is the covariance of two gains that both have mean 1."""
+    return (x - 1) * (y - 1)
+
+
+# --- path loss ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected_db"),
+    [
+        ({"distance_m": 1000}, 23 - 128.1 + 96),  # log10(1 km) = 0
+        ({"distance_m": 100}, 23 - 128.1 + 37.6 + 96),
+        ({"distance_m": 10_000}, 23 - 128.1 - 37.6 + 96),
+        ({"distance_m": 500}, 23 - 128.1 + 37.6 * 0.30103 + 96),
+        ({"distance_m": 100, "tx_power_dbm": 10}, 10 - 128.1 + 37.6 + 96),
+    ],
+)
+def test_mean_snr_follows_the_path_loss(columns, expected_db):
+    assert decibels(one_device(**columns).mean_snr[0]) == pytest.approx(expected_db, abs=1e-4)
+
+
+def test_noise_and_path_loss_constants_can_be_changed():
+    net = one_device(distance_m=100).replace(
+        noise_dbm=-90.0, pathloss_intercept_db=120.0, pathloss_slope_db=30.0
+    )
+    assert decibels(net.mean_snr[0]) == pytest.approx(23 - 120 + 30 + 90)
+
+
+@pytest.mark.parametrize(
+    ("interference_dbm", "loss_db"),
+    [
+        (-np.inf, 0.0),
+        (-96.0, decibels(2)),  # as strong as the noise
+        (-86.0, decibels(11)),  # ten times the noise, on top of it
+        (-300.0, 0.0),
+    ],
+)
+def test_interference_adds_to_the_noise(interference_dbm, loss_db):
+    quiet = one_device().mean_snr[0]
+    disturbed = one_device(interference_dbm=interference_dbm).mean_snr[0]
+    assert decibels(quiet / disturbed) == pytest.approx(loss_db, abs=1e-9)
+
+
+def test_interference_touches_only_its_own_device():
+    alone = fw.paper_network()
+    interference = np.full(25, -np.inf)
+    interference[7] = -96.0
+    ratio = alone.mean_snr / fw.paper_network(interference_dbm=interference).mean_snr
+    assert ratio[7] == pytest.approx(2)
+    assert np.all(np.delete(ratio, 7) == 1)
+
+
+@pytest.mark.parametrize("distance", MEAN_SUCCESS)
+def test_mean_success_over_rayleigh_at_the_printed_distances(distance):
+    net = one_device(distance_m=distance)
+    mean_snr = net.mean_snr[0]
+
+    def integrand(log_gain):  # in log(h): the step of p is narrow where h is small
+        gain = np.exp(log_gain)
+        return net.per.probability(np.array(mean_snr * gain)) * np.exp(-gain) * gain
+
+    step = np.log(10**-0.1647 / mean_snr)
+    pieces = [(-40, step - 1), (step - 1, step + 1), (step + 1, 6)]
+    mean = sum(integrate.quad(integrand, a, b, limit=200)[0] for a, b in pieces)
+    assert f"{mean:.3f}" == f"{MEAN_SUCCESS[distance]:.3f}"
+
+
+def test_uploads_arrive_as_often_as_the_mean_success_says(play, crowd, agree):
+    weather = play(crowd(500, distance_m=400.0), 128)
+    agree(weather.goes_through, 0.83722)
+    agree(weather.success, 0.83722)
+
+
+# --- fading ---------------------------------------------------------------------------------------
+
+
+def test_rayleigh_gains_are_exponential(play, crowd):
+    gain = play(crowd(400), 64).gain
+    assert stats.kstest(gain.ravel(), "expon").pvalue > 1e-3
+
+
+def test_snr_is_the_mean_snr_times_the_gain(play):
+    net = fw.paper_network()
+    weather = play(net, 10, 3)
+    np.testing.assert_array_equal(weather.snr, net.mean_snr * weather.gain)
+
+
+@pytest.mark.parametrize("k", [0.0, 1.0, 4.0, 20.0])
+def test_rician_gains_have_mean_1_and_the_right_variance(play, crowd, agree, k):
+    gain = play(crowd(500, fading=fw.Rician(k)), 64).gain
+    agree(gain, 1.0)
+    agree((gain - 1) ** 2, (1 + 2 * k) / (1 + k) ** 2)
+
+
+def test_rician_without_direct_path_is_rayleigh(play, crowd):
+    gain = play(crowd(400, fading=fw.Rician(0.0)), 64).gain
+    assert stats.kstest(gain.ravel(), "expon").pvalue > 1e-3
+
+
+def test_rician_gains_follow_the_noncentral_chi_square(play, crowd):
+    k = 4.0
+    gain = play(crowd(400, fading=fw.Rician(k)), 64).gain
+    assert stats.kstest(2 * (1 + k) * gain.ravel(), stats.ncx2(2, 2 * k).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("round_", [1, 64, 65, 100])
+def test_gauss_markov_gains_stay_exponential(play, crowd, round_):
+    weather = play(crowd(1000, fading=fw.GaussMarkov(0.9)), round_, 4, first=round_)
+    assert stats.kstest(weather.gain.ravel(), "expon").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("lag", [1, 3])
+@pytest.mark.parametrize("first", [20, 64])  # blocks are 64 rounds long: 64 to 65 crosses a border
+def test_gauss_markov_correlation_is_rho_squared_per_round(play, crowd, agree, lag, first):
+    rho = 0.9
+    weather = play(crowd(1000, fading=fw.GaussMarkov(rho)), first + lag, 8, first=first)
+    agree(covariance_terms(weather.gain[0], weather.gain[lag]), rho ** (2 * lag))
+
+
+def test_gauss_markov_devices_and_instances_are_independent(play, crowd, agree):
+    gain = play(crowd(1000, fading=fw.GaussMarkov(0.9)), 1, 8).gain[0]
+    agree(covariance_terms(gain[:, :-1:2], gain[:, 1::2]), 0.0)
+    agree(covariance_terms(gain[:-1:2], gain[1::2]), 0.0)
+
+
+def test_gauss_markov_ends_of_the_range(play, crowd, agree):
+    frozen = play(crowd(50, fading=fw.GaussMarkov(1.0)), 130).gain
+    assert np.all(frozen == frozen[0])
+    renewed = play(crowd(1000, fading=fw.GaussMarkov(0.0)), 65, 4, first=64).gain
+    agree(covariance_terms(renewed[0], renewed[1]), 0.0)
+
+
+def shadow_only(correlation):
+    return fw.Shadowing(sigma_db=8.0, correlation=correlation, fading=fw.Rician(STRONG))
+
+
+def test_static_shadowing_is_one_obstacle_per_device_for_the_whole_run(play, crowd, agree):
+    shadow = decibels(play(crowd(1000, fading=shadow_only(1.0)), 130, 4).gain)
+    np.testing.assert_allclose(shadow, np.broadcast_to(shadow[0], shadow.shape), atol=1e-3)
+    agree(shadow[0], 0.0)  # the median factor is 1
+    agree(shadow[0] ** 2, 8.0**2)
+    assert stats.kstest(shadow[0].ravel() / 8.0, "norm").pvalue > 1e-3
+
+
+def test_renewed_shadowing_is_new_in_every_round(play, crowd, agree):
+    shadow = decibels(play(crowd(1000, fading=shadow_only(0.0)), 65, 4, first=63).gain)
+    agree(shadow, 0.0)
+    agree(shadow**2, 8.0**2)
+    for t in (0, 1):  # rounds 63 to 64, and 64 to 65 over a block's border
+        agree(shadow[t] * shadow[t + 1], 0.0)
+
+
+@pytest.mark.parametrize("first", [20, 64])
+def test_shadowing_in_between_is_correlated_over_rounds(play, crowd, agree, first):
+    shadow = decibels(play(crowd(1000, fading=shadow_only(0.8)), first + 2, 4, first=first).gain)
+    agree(shadow[0] * shadow[1], 8.0**2 * 0.8)
+    agree(shadow[0] * shadow[2], 8.0**2 * 0.8**2)
+
+
+def test_shadowing_multiplies_the_fading_below_it(play, crowd):
+    log_gain = np.log(play(crowd(400, fading=fw.Shadowing(6.0, 0.0)), 64).gain)
+    # log of an exponential: variance pi^2 / 6; the shadowing's own variance comes on top.
+    expected = np.pi**2 / 6 + (0.6 * np.log(10)) ** 2
+    squares = (log_gain - log_gain.mean()) ** 2
+    error = squares.std() / np.sqrt(squares.size)
+    assert abs(squares.mean() - expected) < 4 * error
+
+
+def test_shadowing_of_zero_decibels_changes_nothing_in_distribution(play, crowd):
+    gain = play(crowd(400, fading=fw.Shadowing(0.0)), 64).gain
+    assert stats.kstest(gain.ravel(), "expon").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    "fading",
+    [
+        fw.Rayleigh(),
+        fw.Rician(4.0),
+        fw.GaussMarkov(0.9),
+        fw.Shadowing(8.0, 0.0),
+        fw.Shadowing(8.0, 1.0),
+    ],
+    ids=repr,
+)
+def test_quartiles_cut_the_gains_into_quarters(play, crowd, agree, fading):
+    gain = play(crowd(1000, fading=fading), 1, 20, seed=3).gain
+    for quartile, share in zip(fading.quartiles(), (0.25, 0.5, 0.75), strict=True):
+        agree(gain <= quartile, share)
+
+
+@pytest.mark.parametrize("tries", [1, 3])
+@pytest.mark.parametrize("k", [None, 4.0])
+def test_sums_of_gains_follow_their_exact_distribution(tries, k):
+    if k is None:
+        fading, exact, draws = fw.Rayleigh(), stats.gamma(tries), np.inf
+    else:
+        fading, draws = fw.Rician(k), 200_000  # no closed form: drawn once, that many times
+        exact = stats.ncx2(2 * tries, 2 * k * tries, scale=1 / (2 * (1 + k)))
+    level = exact.ppf([0.1, 0.5, 0.9])
+    error = np.sqrt(0.25 / draws)
+    np.testing.assert_allclose(
+        fading.sum_exceeds(tries, level), [0.9, 0.5, 0.1], atol=4 * error + 1e-12
+    )
+    below = exact.cdf(fading.sum_quantiles(tries, np.array([0.1, 0.5, 0.9])))
+    np.testing.assert_allclose(below, [0.1, 0.5, 0.9], atol=4 * error + 1e-12)
+
+
+# --- recorded gains -------------------------------------------------------------------------------
+
+
+def test_recorded_gains_for_all_instances_are_used_exactly(play, crowd):
+    record = np.random.default_rng(1).random((150, 3))
+    weather = play(crowd(3, fading=fw.RecordedGains(record)), 150, [4, 9])
+    for row in range(2):
+        np.testing.assert_array_equal(weather.gain[:, row], record)
+
+
+def test_recorded_gains_per_instance_are_used_exactly(play, crowd):
+    record = np.random.default_rng(1).random((150, 5, 3))
+    weather = play(crowd(3, fading=fw.RecordedGains(record)), 150, [4, 1])
+    np.testing.assert_array_equal(weather.gain, record[:, [4, 1]])
+
+
+def test_recorded_gains_are_used_exactly_from_a_later_round(play, crowd):
+    record = np.random.default_rng(1).random((150, 3))
+    weather = play(crowd(3, fading=fw.RecordedGains(record)), 140, first=70)
+    np.testing.assert_array_equal(weather.gain[:, 0], record[69:140])
+
+
+def test_a_record_does_not_change_with_the_array_it_was_made_from():
+    record = np.ones((4, 2))
+    fading = fw.RecordedGains(record)
+    record[0, 0] = 7.0
+    assert np.all(fading.gains == 1)
+    with pytest.raises(ValueError, match="read-only"):
+        fading.gains[0, 0] = 7.0
+
+
+@pytest.mark.parametrize("suffix", ["npy", "csv"])
+def test_recorded_gains_from_a_file(tmp_path, suffix):
+    record = np.array([[0.5, 1.25], [2.0, 0.0]])
+    path = tmp_path / f"gains.{suffix}"
+    if suffix == "npy":
+        np.save(path, record)
+    else:
+        path.write_text("0.5,1.25\n2,0\n")
+    np.testing.assert_array_equal(fw.RecordedGains.from_file(str(path)).gains, record)

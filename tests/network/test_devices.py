@@ -1,0 +1,151 @@
+"""Device tables: written by hand, read from CSV and YAML, and back again."""
+
+import csv
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+from fedwave.network.devices import COLUMNS
+
+
+@pytest.fixture
+def table_from(tmp_path):
+    def table_from(text, suffix="csv"):
+        path = tmp_path / f"devices.{suffix}"
+        path.write_text(text, encoding="utf-8")
+        return fw.read_devices(path)
+
+    return table_from
+
+
+def columns_of(table):
+    return {name: np.asarray(getattr(table, name)).tolist() for name in COLUMNS}
+
+
+def test_csv_with_every_column(table_from):
+    table = table_from(
+        "rate,distance_m,tx_power_dbm,interference_dbm,miss_probability,buffer_limit\n"
+        "1,100,20,-90,0.25,7\n"
+        "2.5,450,23,-inf,0,inf\n"
+    )
+    assert columns_of(table) == {
+        "rate": [1, 2.5],
+        "distance_m": [100, 450],
+        "tx_power_dbm": [20, 23],
+        "interference_dbm": [-90, -np.inf],
+        "miss_probability": [0.25, 0],
+        "buffer_limit": [7, np.inf],
+    }
+
+
+def test_csv_leaves_out_what_has_a_default(table_from):
+    table = table_from("distance_m,rate\n100,1\n200,3\n")
+    assert columns_of(table) == {
+        "rate": [1, 3],
+        "distance_m": [100, 200],
+        "tx_power_dbm": [23, 23],
+        "interference_dbm": [-np.inf, -np.inf],
+        "miss_probability": [0, 0],
+        "buffer_limit": [np.inf, np.inf],
+    }
+
+
+def test_csv_with_comments_blank_lines_blanks_and_empty_cells(table_from):
+    table = table_from(
+        "# measured in spring\n\n rate , distance_m , buffer_limit\n 1 , 100 , 5\n\n2,200,\n"
+    )
+    assert np.asarray(table.rate).tolist() == [1, 2]
+    assert np.asarray(table.buffer_limit).tolist() == [5, np.inf]
+
+
+def test_csv_as_spreadsheets_write_it(tmp_path):
+    path = tmp_path / "devices.CSV"
+    path.write_bytes(b"\xef\xbb\xbfrate,distance_m\r\n1,100\r\n")
+    assert np.asarray(fw.read_devices(path).rate).tolist() == [1]
+
+
+def test_count_stands_for_several_devices_alike(table_from):
+    table = table_from("rate,distance_m,count\n1,100,3\n5,200,\n7,300,0\n9,400,2\n")
+    assert np.asarray(table.rate).tolist() == [1, 1, 1, 5, 9, 9]
+    assert np.asarray(table.distance_m).tolist() == [100, 100, 100, 200, 400, 400]
+    assert len(table) == 6
+
+
+@pytest.mark.parametrize("head", ["", "devices:\n"])
+@pytest.mark.parametrize("suffix", ["yaml", "yml"])
+def test_yaml_as_a_list_or_under_devices(table_from, head, suffix):
+    text = head + "- {rate: 1, distance_m: 100, count: 2}\n- rate: 5.5\n  distance_m: 4e2\n"
+    table = table_from(text, suffix)
+    assert np.asarray(table.rate).tolist() == [1, 1, 5.5]
+    assert np.asarray(table.distance_m).tolist() == [100, 100, 400]
+    assert np.asarray(table.tx_power_dbm).tolist() == [23, 23, 23]
+
+
+def test_the_papers_network_from_a_file_is_the_papers_network(table_from):
+    near_and_far = "".join(f"1,{d},3\n" for d in (100, 200, 300, 400, 500))
+    middle = "".join(f"{rate},{d},1\n" for rate in (3, 5) for d in (300, 350, 400, 450))
+    table = table_from("rate,distance_m,count\n" + near_and_far + middle + "10,400,1\n10,450,1\n")
+    assert columns_of(table) == columns_of(fw.paper_network().table)
+    assert fw.paper_network().size == 25
+    assert fw.paper_network().rates.sum() == 67
+
+
+def test_devices_by_hand_as_records_mappings_or_columns():
+    by_record = fw.DeviceTable.of([fw.Device(1, 100), fw.Device(2, 200, buffer_limit=3)])
+    by_mapping = fw.DeviceTable.of(
+        [{"rate": 1, "distance_m": 100}, {"rate": 2, "distance_m": 200, "buffer_limit": 3}]
+    )
+    by_column = fw.DeviceTable(rate=[1, 2], distance_m=[100, 200], buffer_limit=[np.inf, 3])
+    assert columns_of(by_record) == columns_of(by_mapping) == columns_of(by_column)
+    assert fw.DeviceTable.of(by_column) is by_column
+
+
+def test_one_value_serves_all_devices():
+    table = fw.DeviceTable(rate=[1, 2, 3], distance_m=150.0, miss_probability=0.5)
+    assert np.asarray(table.distance_m).tolist() == [150] * 3
+    assert np.asarray(table.miss_probability).tolist() == [0.5] * 3
+    assert np.asarray(table.replace(rate=4).rate).tolist() == [4] * 3
+
+
+def test_a_table_cannot_be_changed():
+    rates = np.array([1.0, 2.0])
+    table = fw.DeviceTable(rate=rates, distance_m=100.0)
+    rates[0] = 9.0
+    assert np.asarray(table.rate).tolist() == [1, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(table.rate)[0] = 9.0
+
+
+ODD = fw.DeviceTable(
+    rate=[0.1, 1 / 3, 1e-12],
+    distance_m=[100.1, 2e5, np.pi],
+    interference_dbm=[-np.inf, -97.3, -90],
+    miss_probability=[0, 1, 0.1],
+    buffer_limit=[0, np.inf, 12],
+)
+
+
+def test_round_trip_through_csv(tmp_path):
+    path = tmp_path / "devices.csv"
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        writer.writerows(zip(*columns_of(ODD).values(), strict=True))
+    assert columns_of(fw.read_devices(path)) == columns_of(ODD)
+
+
+def test_round_trip_through_yaml(tmp_path):
+    yaml = pytest.importorskip("yaml")
+    rows = [
+        dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns_of(ODD).values(), strict=True)
+    ]
+    path = tmp_path / "devices.yaml"
+    path.write_text(yaml.safe_dump({"devices": rows}))
+    assert columns_of(fw.read_devices(path)) == columns_of(ODD)
+
+
+def test_round_trip_through_a_trace(tmp_path):
+    network = fw.Network(devices=ODD, slots=1)
+    path = fw.simulate(network, "random", rounds=2, instances=1).save(tmp_path / "trace.npz")
+    assert columns_of(fw.network_of(fw.Trace.load(path)).table) == columns_of(ODD)

@@ -1,0 +1,103 @@
+"""pick_largest: the W largest priorities, exactly equal ones in an order drawn anew in every round."""
+
+import itertools
+
+import numpy as np
+import pytest
+from handmade import observation
+from scipy import stats
+
+import fedwave as fw
+from fedwave.rng import Draws
+from fedwave.schedulers.base import pick_largest
+
+
+def pick(priority, slots, round_=1, seed=0, name="mine"):
+    priority = np.atleast_2d(np.asarray(priority))
+    instances, devices = priority.shape
+    seen = observation(devices, instances, slots, round_)
+    return pick_largest(priority, seen, Draws(seed, range(instances)).at(round_), name)
+
+
+def test_the_largest_win():
+    got = pick([[3.0, 9.0, 1.0, 5.0], [-1.0, -9.0, -5.0, -3.0]], slots=2)
+    assert got.dtype == np.bool_
+    assert got.tolist() == [[False, True, False, True], [True, False, False, True]]
+
+
+@pytest.mark.parametrize("slots", range(5))
+def test_any_number_of_slots_is_filled_exactly(slots):
+    rng = np.random.default_rng(slots)
+    crowded = rng.integers(0, 3, size=(200, 4)).astype(float)
+    assert (np.count_nonzero(pick(crowded, slots), axis=1) == slots).all()
+
+
+def test_ties_never_beat_a_larger_priority_nor_lose_to_a_smaller_one():
+    rng = np.random.default_rng(7)
+    priority = rng.integers(0, 4, size=(500, 6)).astype(float)
+    got = pick(priority, slots=3)
+    lowest_picked = np.where(got, priority, np.inf).min(axis=1)
+    highest_left = np.where(got, -np.inf, priority).max(axis=1)
+    assert (lowest_picked >= highest_left).all()
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_every_set_of_equal_devices_is_equally_likely(slots):
+    got = pick(np.zeros((6000, 4)), slots)
+    sets = list(itertools.combinations(range(4), slots))
+    counts = [np.count_nonzero(got[:, list(s)].all(axis=1)) for s in sets]
+    assert sum(counts) == 6000
+    assert stats.chisquare(counts).pvalue > 0.001
+
+
+def test_only_the_equal_ones_are_drawn_for():
+    # Device 0 is ahead, device 4 behind; the second slot falls to 1, 2 or 3.
+    got = pick(np.tile([5.0, 2.0, 2.0, 2.0, 1.0], (6000, 1)), slots=2)
+    assert got[:, 0].all()
+    assert not got[:, 4].any()
+    assert stats.chisquare(np.count_nonzero(got[:, 1:4], axis=0)).pvalue > 0.001
+
+
+def test_ties_are_drawn_anew_every_round_and_repeat_with_the_seed():
+    level = np.zeros((50, 4))
+    assert not np.array_equal(pick(level, 2, round_=1), pick(level, 2, round_=2))
+    assert not np.array_equal(pick(level, 2, seed=0), pick(level, 2, seed=1))
+    assert np.array_equal(pick(level, 2, round_=3), pick(level, 2, round_=3))
+
+
+def test_ties_of_an_instance_do_not_depend_on_its_neighbours():
+    level = np.zeros((3, 6))
+    lonely = level.copy()
+    lonely[0] = lonely[1] = np.arange(6.0)  # no tie in the rows before
+    assert np.array_equal(pick(level, 2)[2], pick(lonely, 2)[2])
+
+
+def test_priorities_are_compared_in_full_precision():
+    just_more = np.nextafter(1.0, 2.0)
+    assert np.float32(1.0) == np.float32(just_more)
+    got = pick(np.tile([1.0, just_more, 1.0], (40, 1)), slots=1)
+    assert got[:, 1].all()
+
+
+def test_whole_numbers_and_infinities_can_be_priorities():
+    assert pick([[4, 2, 9]], 1).tolist() == [[False, False, True]]
+    got = pick([[-np.inf, 1.0, -np.inf, np.inf]], slots=3)
+    assert got[0, 1]
+    assert got[0, 3]
+    assert np.count_nonzero(got) == 3
+    assert np.count_nonzero(pick(np.full((5, 3), -np.inf), 2)) == 10
+
+
+def test_nan_is_refused():
+    with pytest.raises(
+        fw.FedwaveError, match=r"^mine returned NaN as a priority in round 8: every"
+    ):
+        pick([[1.0, np.nan]], 1, round_=8)
+
+
+def test_priorities_of_another_shape_are_refused():
+    seen = observation(devices=3, instances=2, slots=1)
+    with pytest.raises(
+        fw.FedwaveError, match=r"mine returned priorities of shape \(3,\).*\(2, 3\)"
+    ):
+        pick_largest(np.ones(3), seen, Draws(0, range(2)).at(1), "mine")

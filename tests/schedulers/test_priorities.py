@@ -1,0 +1,133 @@
+"""Each scheduler's priority against the formula of the specification, number by number."""
+
+import math
+
+import numpy as np
+import pytest
+from handmade import observation, problem
+
+import fedwave as fw
+from fedwave.rng import Draws
+
+P = [0.9, 0.25, 1.0, 0.0]
+SNR = [3.0, 0.5, 40.0, 0.0]
+N = [0, 7, 2, 30]
+D = [1, 4, 2, 9]
+THETA = [1.0, 3.5, 0.25, 10.0]
+
+EXPECTED = {
+    "alsa-pi": [p * (n + theta) for p, n, theta in zip(P, N, THETA, strict=True)],
+    "max-weight": [p * n for p, n in zip(P, N, strict=True)],
+    "sqrt-rule": [p * (n + th) / math.sqrt(th) for p, n, th in zip(P, N, THETA, strict=True)],
+    "fresh": [p * theta for p, theta in zip(P, THETA, strict=True)],
+    "alpha-fresh": [p * th * math.sqrt(d) for p, th, d in zip(P, THETA, D, strict=True)],
+    "age": [p * d for p, d in zip(P, D, strict=True)],
+    "w-max": SNR,
+    "proportional-fair": [math.log2(1 + snr) / 1e-6 for snr in SNR],
+}
+
+
+def situation(**changes):
+    fields = {"gain": SNR, "success": P, "snr": SNR, "waiting": N, "delay": D, "rates": THETA}
+    return observation(**fields | changes)
+
+
+def priority(scheduler, seen, state=None):
+    state = scheduler.start(seen.problem) if state is None else state
+    return scheduler.priority(state, seen, Draws(0, [0]).at(seen.round))[0]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_priority_is_the_formula_of_the_specification(name):
+    got = priority(fw.scheduler(name), situation())
+    assert got.dtype == np.float64
+    np.testing.assert_allclose(got, EXPECTED[name], rtol=1e-14)
+
+
+@pytest.mark.parametrize("alpha", [0, 0.0, 1, 0.25, -1, -0.5])
+def test_alpha_fresh_takes_any_power_of_the_delay_also_a_whole_negative_one(alpha):
+    got = priority(fw.scheduler("alpha-fresh", alpha=alpha), situation())
+    expected = [p * th * float(d) ** alpha for p, th, d in zip(P, THETA, D, strict=True)]
+    np.testing.assert_allclose(got, expected, rtol=1e-14)
+
+
+def test_alpha_fresh_with_alpha_zero_is_fresh():
+    assert np.array_equal(
+        priority(fw.scheduler("alpha-fresh", alpha=0), situation()),
+        priority(fw.scheduler("fresh"), situation()),
+    )
+
+
+def test_sqrt_rule_ranks_a_device_that_never_gets_data_last():
+    got = priority(fw.scheduler("sqrt-rule"), situation(rates=[0.0, 3.5, 0.25, 10.0]))
+    assert got[0] == 0
+    assert not np.isnan(got).any()
+
+
+def test_learning_schedulers_rank_by_the_sampled_rates():
+    theta = np.array([[2.0, 0.5, 8.0, 1.5]])
+    balsa = priority(fw.scheduler("balsa"), situation(), {"theta": theta})
+    balsa_po = priority(fw.scheduler("balsa-po"), situation(), {"theta": theta})
+    by_hand = zip(P, N, D, theta[0], strict=True)
+    for u, (p, n, d, rate) in enumerate(by_hand):
+        assert balsa[u] == pytest.approx(p * (n + rate), rel=1e-14)
+        assert balsa_po[u] == pytest.approx(p * d * rate, rel=1e-14)
+
+
+def test_random_priorities_are_uniform_and_new_in_every_round():
+    scheduler, draws = fw.scheduler("random"), Draws(3, range(2))
+    seen = observation(instances=2)
+    one = scheduler.priority({}, seen, draws.at(1))
+    two = scheduler.priority({}, seen, draws.at(2))
+    assert one.shape == (2, 4)
+    assert len(np.unique(np.concatenate([one, two]))) == 16
+    assert (one >= 0).all()
+    assert (one < 1).all()
+
+
+def test_round_robin_takes_the_next_w_in_turn_whether_or_not_uploads_arrive():
+    # Distance 5 km: no upload ever arrives, and the turn moves on all the same.
+    far = fw.Network(devices=[fw.Device(rate=1, distance_m=5000)] * 5, slots=2)
+    trace = fw.simulate(far, "round-robin", rounds=6, instances=1)
+    assert not trace.delivered.any()
+    picked = [sorted(np.flatnonzero(row[0]).tolist()) for row in trace.scheduled]
+    assert picked == [[0, 1], [2, 3], [0, 4], [1, 2], [3, 4], [0, 1]]
+
+
+def test_round_robin_follows_slots_that_change_from_round_to_round():
+    net = fw.Network(devices=[fw.Device(rate=1, distance_m=200)] * 3, slots=[1, 0, 2, 3, 1])
+    trace = fw.simulate(net, "round-robin", rounds=5, instances=1)
+    picked = [sorted(np.flatnonzero(row[0]).tolist()) for row in trace.scheduled]
+    assert picked == [[0], [], [1, 2], [0, 1, 2], [0]]
+
+
+def test_proportional_fair_averages_what_was_granted_over_rounds():
+    """The recursion by hand, from what the trace says was scheduled."""
+    net = fw.paper_network()
+    trace = fw.simulate(net, "proportional-fair", rounds=40, instances=2, seed=5)
+    granted = np.full((2, net.size), 1e-6)
+    for t in range(40):
+        rate = np.log2(1 + net.mean_snr * trace.gain[t])
+        ratio = rate / granted
+        lowest_picked = np.where(trace.scheduled[t], ratio, np.inf).min(axis=1)
+        highest_left = np.where(trace.scheduled[t], -np.inf, ratio).max(axis=1)
+        assert (lowest_picked >= highest_left).all()
+        granted = 0.99 * granted + 0.01 * trace.scheduled[t] * rate
+    np.testing.assert_allclose(trace.scheduler_state["granted"], granted, rtol=1e-12)
+
+
+def test_proportional_fair_survives_a_device_left_alone_until_its_average_is_zero():
+    scheduler = fw.scheduler("proportional-fair", memory=0.9)
+    state = {"granted": np.array([[0.0, 0.0, 1e-3, 0.0]])}
+    got = priority(scheduler, situation(), state)
+    assert np.isfinite(got).all()
+    assert got[2] < got[1] < got[0]
+    assert got[3] == 0
+
+
+def test_schedulers_that_see_nothing_get_nothing():
+    for name in ("round-robin", "random", "bench"):
+        assert not fw.scheduler(name).needs
+        fw.scheduler(name).decide(
+            fw.scheduler(name).start(problem()), observation(), Draws(0, [0]).at(1)
+        )

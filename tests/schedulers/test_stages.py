@@ -1,0 +1,115 @@
+"""When new rates are drawn: each reading of the stage rule against a slow one written with dicts."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+
+# Little data and one slot: the same few states come again and again.
+REPEATING = fw.Network(
+    devices=[fw.Device(rate=0.05, distance_m=300), fw.Device(rate=0.3, distance_m=450)], slots=1
+)
+
+
+def level(value, edges):
+    return sum(value >= edge for edge in edges)
+
+
+def pairs_of(trace, instance, watched):
+    """For every round the (state, scheduled) of each device, in words of the specification."""
+    quartiles = [math.log(4 / 3), math.log(2), math.log(4)]
+    loads = trace.waiting if watched == "n" else trace.delay
+    rounds = []
+    for t in range(trace.rounds):
+        pair = []
+        for u in range(trace.gain.shape[2]):
+            gain, load = trace.gain[t, instance, u], loads[t, instance, u]
+            state = (level(gain, quartiles), level(load, (1, 3, 6)))
+            pair.append((*state, bool(trace.scheduled[t, instance, u])))
+        rounds.append(tuple(pair))
+    return rounds
+
+
+def stage_starts(pairs, rule):
+    """The first round of the stage that each round belongs to."""
+    visits, at_start = Counter(), Counter()
+    begun, length_before = 1, 1
+    starts = [1]
+    for t in range(2, len(pairs) + 1):
+        last = pairs[t - 2]
+        # What is counted: the pair of all devices together, or each device's own.
+        keys = list(enumerate(last)) if rule == "per-device" else [last]
+        visits.update(keys)
+        least = 1 if rule == "max1" else 0
+        doubled = any(visits[k] > 2 * max(least, at_start[k]) for k in visits)
+        if doubled or t > begun + length_before:
+            begun, length_before = t, t - begun
+            at_start = visits.copy()
+        starts.append(begun)
+    return starts
+
+
+@pytest.mark.parametrize("rule", ["literal", "max1", "per-device"])
+@pytest.mark.parametrize("name, watched", [("balsa", "n"), ("balsa-po", "d")])
+def test_stages_are_those_of_the_rule_spelt_out(name, watched, rule):
+    chosen = fw.scheduler(name, stage_rule=rule)
+    trace = fw.simulate(REPEATING, chosen, rounds=250, instances=3, seed=2, beliefs=True)
+    for i in range(3):
+        expected = stage_starts(pairs_of(trace, i, watched), rule)
+        assert trace.beliefs["stage_start"][:, i].tolist() == expected
+
+
+def test_the_rules_differ_where_states_repeat():
+    """So that the test above compares three rules, not one."""
+    counts = {}
+    for rule in ("literal", "max1", "per-device"):
+        chosen = fw.scheduler("balsa", stage_rule=rule)
+        trace = fw.simulate(REPEATING, chosen, rounds=250, instances=1, seed=2, beliefs=True)
+        counts[rule] = len(np.unique(trace.beliefs["stage_start"]))
+    only_the_length_rule = 21  # 2 + 3 + ... + 22 >= 250
+    assert only_the_length_rule < counts["max1"] < counts["literal"] < 250
+    assert only_the_length_rule < counts["per-device"] < 250
+    assert len(set(counts.values())) == 3
+
+
+@pytest.mark.parametrize("name", ["balsa", "balsa-po"])
+def test_literally_every_round_of_the_paper_network_draws_new_rates(name):
+    trace = fw.simulate(fw.paper_network(), name, rounds=120, instances=4, seed=1, beliefs=True)
+    rounds = np.arange(1, 121)[:, None]
+    assert (trace.beliefs["stage_start"] == rounds).all()
+    # From round 2 on something has been counted, so that a new draw is a new number.
+    seen = trace.beliefs["covered"][1:] > 0
+    new = np.diff(trace.beliefs["theta"], axis=0) != 0
+    assert new[seen].all()
+
+
+@pytest.mark.parametrize("name", ["balsa", "balsa-po"])
+def test_max1_lets_each_stage_of_the_paper_network_last_one_round_longer(name):
+    chosen = fw.scheduler(name, stage_rule="max1")
+    trace = fw.simulate(fw.paper_network(), chosen, rounds=1000, instances=2, seed=1, beliefs=True)
+    for i in range(2):
+        starts = np.unique(trace.beliefs["stage_start"][:, i])
+        assert np.diff(starts).tolist() == list(range(2, len(starts) + 1))
+        # 2 + 3 + ... + (K + 1) reaches T at K = sqrt(2 T) less about one and a half.
+        assert abs(len(starts) - math.sqrt(2 * 1000)) < 2
+        assert (np.diff(trace.beliefs["theta"][:, i], axis=0) != 0).any(axis=1).sum() <= len(starts)
+
+
+def test_rates_stay_the_same_within_a_stage():
+    chosen = fw.scheduler("balsa", stage_rule="per-device")
+    trace = fw.simulate(REPEATING, chosen, rounds=200, instances=3, seed=4, beliefs=True)
+    goes_on = np.diff(trace.beliefs["stage_start"], axis=0) == 0
+    assert goes_on.any()
+    moved = np.diff(trace.beliefs["theta"], axis=0) != 0
+    assert not moved[goes_on].any()
+    assert moved[~goes_on].all()
+
+
+def test_an_unknown_rule_is_refused_with_the_nearest_known_one():
+    with pytest.raises(
+        fw.FedwaveError, match="stage_rule is 'per_device'; did you mean 'per-device'"
+    ):
+        fw.scheduler("balsa", stage_rule="per_device")

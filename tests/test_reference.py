@@ -1,0 +1,70 @@
+"""The long-run backlogs of the paper's network, within three standard errors of the reference values.
+
+`make reference` runs the same at full size (600 instances x 2000 rounds after 300 of burn-in).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+from benchmarks.reference import BACKLOGS, distance, mean_backlogs
+from fedwave.experiments.statistics import estimate, paired_difference
+
+
+@pytest.mark.parametrize("scheduler", BACKLOGS)
+def test_mean_backlog(scheduler: str) -> None:
+    measured = estimate(mean_backlogs(scheduler, 700, 300, range(120), seed=11))
+    assert abs(distance(measured, BACKLOGS[scheduler])) < 3
+    # The interval must be sharp enough to tell this policy from its neighbour in the table.
+    assert measured.standard_error < 0.006 * measured.mean
+
+
+def test_bench_keeps_nothing_waiting() -> None:
+    trace = fw.simulate(fw.paper_network(), "bench", 200, 20, 3)
+    assert trace.backlog.max() == 0
+    assert np.array_equal(trace.score, trace.series["arrived"])
+
+
+def test_w_max_grows_without_bound_for_thousands_of_rounds() -> None:
+    backlog = fw.simulate(fw.paper_network(), "w-max", 400, 20, 3, record="summary").backlog
+    quarters = backlog.reshape(4, 100, 20).mean(axis=1)
+    growth = estimate((quarters[3] - quarters[2]).astype(float))
+    assert growth.mean - growth.half_width > 1000
+
+
+# Paired over rounds 1-1000: how much lower the score is, and its standard error, as the references give it.
+SCORE_LOSS = {
+    "balsa": (0.004, 0.001),
+    "balsa:stage_rule=max1": (0.0055, 0.001),
+    "balsa-po": (0.089, 0.001),
+    "balsa-po:stage_rule=max1": (0.099, 0.001),
+}
+
+
+@pytest.fixture(scope="module")
+def greedy() -> fw.Trace:
+    return fw.simulate(fw.paper_network(), "alsa-pi", 1000, 120, 5, record="summary")
+
+
+@pytest.mark.parametrize("text", SCORE_LOSS)
+def test_learning_against_knowing_paired(text: str, greedy: fw.Trace) -> None:
+    scheduler = fw.scheduler_from_text(text)
+    learner = fw.simulate(fw.paper_network(), scheduler, 1000, 120, 5, record="summary")
+    loss = paired_difference(greedy.score.mean(axis=0), learner.score.mean(axis=0))
+    assert abs(distance(loss, SCORE_LOSS[text])) < 3
+    extra = learner.backlog[500:].mean(axis=0) / greedy.backlog[500:].mean() - 1
+    low, high = (0.002, 0.0035) if text.startswith("balsa:") or text == "balsa" else (0.064, 0.064)
+    paired = paired_difference(
+        extra, greedy.backlog[500:].mean(axis=0) / greedy.backlog[500:].mean() - 1
+    )
+    slack = 3 * paired.standard_error
+    assert low - slack < paired.mean < high + slack
+
+
+def test_score_is_arrivals_less_gamma_times_backlog() -> None:
+    """Spec 4: in the long run the score is 67 - 0.01 * backlog, so it hides large differences."""
+    trace = fw.simulate(fw.paper_network(), "max-weight", 1300, 120, 7, record="summary")
+    difference = trace.score[300:].mean(axis=0) - (67 - 0.01 * trace.backlog[300:].mean(axis=0))
+    assert abs(estimate(difference).mean) < 3 * estimate(difference).standard_error

@@ -1,0 +1,197 @@
+"""The round loop and its record: repeatable, independent of company, saved and continued without a seam."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+
+# Everything with a memory that a continued run must pick up where it stopped.
+NETWORKS = {
+    "default": {},
+    "gauss-markov": {"fading": fw.GaussMarkov(0.9)},
+    "shadowed gauss-markov": {"fading": fw.Shadowing(6.0, 0.8, fw.GaussMarkov(0.9))},
+    "harq": {"per": fw.Harq(fw.Threshold(), 3)},
+    "negative binomial": {"arrivals": fw.NegativeBinomial(2.0)},
+    "recorded": {
+        "fading": fw.RecordedGains(np.random.default_rng(0).random((90, 25))),
+        "arrivals": fw.RecordedArrivals(np.random.default_rng(1).integers(0, 5, (90, 3, 25))),
+    },
+    "buffers, misses, slots": {
+        "buffer_limit": 6,
+        "miss_probability": 0.3,
+        "slots": [3, 0, 25] * 30,
+    },
+}
+
+
+def run(scheduler="balsa", rounds=90, instances=3, *, network="default", seed=4, **options):
+    net = fw.paper_network(**NETWORKS[network])
+    return fw.simulate(net, scheduler, rounds, instances, seed, **options)
+
+
+# --- repeatable -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", fw.scheduler_names())
+def test_same_seed_same_trace(name):
+    assert run(name).same_as(run(name))
+    assert not run(name).same_as(run(name, seed=5))
+
+
+@pytest.mark.parametrize("name", fw.scheduler_names())
+def test_an_instance_is_the_same_in_any_company(name):
+    alone, company = run(name, 70, [2]), run(name, 70, 5)
+    for field in alone.devices:
+        np.testing.assert_array_equal(alone.devices[field][:, 0], company.devices[field][:, 2])
+    for field in alone.series:
+        np.testing.assert_array_equal(alone.series[field][:, 0], company.series[field][:, 2])
+
+
+@pytest.mark.parametrize("name", fw.scheduler_names())
+def test_a_short_run_is_the_beginning_of_a_long_one(name):
+    short, long = run(name, 20), run(name, 80)
+    for field in short.devices:
+        np.testing.assert_array_equal(short.devices[field], long.devices[field][:20])
+
+
+def test_every_scheduler_meets_the_same_world():
+    one, other = run("alsa-pi"), run("w-max")
+    np.testing.assert_array_equal(one.gain, other.gain)
+    np.testing.assert_array_equal(one.arrivals, other.arrivals)
+    both = one.scheduled & other.scheduled
+    np.testing.assert_array_equal(one.delivered[both], other.delivered[both])
+    assert both.any()
+    assert not one.same_as(other)
+
+
+@pytest.mark.parametrize("record", ["full", "summary"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_trace_can_be_made_again_from_itself(network, record):
+    trace = run(network=network, record=record, beliefs=True)
+    again = fw.remake(trace)
+    assert again.same_as(trace)
+    assert again.provenance == trace.provenance
+
+
+# --- saved and continued --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_what_is_saved_is_what_is_loaded(tmp_path, network):
+    trace = run(network=network, beliefs=True)
+    loaded = fw.Trace.load(trace.save(tmp_path / "deep" / "down" / "trace.npz"))
+    assert loaded.same_as(trace)
+    assert loaded.provenance == trace.provenance
+    assert loaded.scheduler == "balsa"
+    assert fw.remake(loaded).same_as(trace)
+
+
+@pytest.mark.parametrize("stop", [1, 40, 64])
+@pytest.mark.parametrize("name", fw.scheduler_names())
+def test_every_scheduler_goes_on_without_a_seam(tmp_path, name, stop):
+    undisturbed = run(name, beliefs=True)
+    stopped = run(name, stop, beliefs=True).save(tmp_path / "trace.npz")
+    assert fw.extend(fw.Trace.load(stopped), 90).same_as(undisturbed)
+
+
+@pytest.mark.parametrize("name", ["balsa", "balsa-po", "proportional-fair"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_network_goes_on_without_a_seam(tmp_path, network, name):
+    undisturbed = run(name, network=network)
+    stopped = run(name, 40, network=network).save(tmp_path / "trace.npz")
+    halfway = fw.extend(fw.Trace.load(stopped), 70)
+    assert fw.extend(halfway, 90).same_as(undisturbed)
+
+
+@pytest.mark.parametrize("rule", ["max1", "per-device"])
+def test_stages_go_on_without_a_seam(tmp_path, rule):
+    scheduler = fw.scheduler("balsa", stage_rule=rule, prior=fw.TruncatedPrior(0.5, 12.0))
+    stopped = run(scheduler, 40).save(tmp_path / "trace.npz")
+    assert fw.extend(fw.Trace.load(stopped), 90).same_as(run(scheduler))
+
+
+def test_a_summary_goes_on_without_a_seam():
+    undisturbed = run(record="summary")
+    assert fw.extend(run(rounds=40, record="summary"), 90).same_as(undisturbed)
+
+
+def test_going_on_leaves_the_shorter_trace_alone():
+    trace, copy = run(rounds=30), run(rounds=30)
+    fw.extend(trace, 60)
+    assert trace.same_as(copy)
+
+
+# --- what schedulers decide -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slots", [1, 5, 25])
+@pytest.mark.parametrize("name", [n for n in fw.scheduler_names() if n != "bench"])
+def test_exactly_w_are_picked_in_every_round(name, slots):
+    trace = fw.simulate(fw.paper_network(slots=slots), name, rounds=30, instances=3)
+    assert np.all(trace.scheduled.sum(axis=2) == slots)
+
+
+@pytest.mark.parametrize("name", [n for n in fw.scheduler_names() if n != "bench"])
+def test_slots_can_differ_from_round_to_round(name):
+    slots = [3, 0, 25, 1, 7, 0, 2]
+    trace = fw.simulate(fw.paper_network(slots=slots), name, rounds=7, instances=3)
+    np.testing.assert_array_equal(trace.scheduled.sum(axis=2), np.array(slots)[:, None] * [1, 1, 1])
+
+
+def test_bench_picks_everybody_and_never_fails():
+    trace = run("bench")
+    assert trace.scheduled.all()
+    assert trace.delivered.all()
+    assert not trace.backlog.any()
+
+
+def test_uploads_of_the_others_do_fail():
+    trace = run("round-robin")
+    failed = trace.scheduled & ~trace.delivered
+    assert 0 < failed.sum() < trace.scheduled.sum()
+
+
+def test_the_meter_is_told_of_every_round():
+    told = []
+    trace = run(rounds=7, meter=told.append)
+    fw.extend(trace, 10, meter=told.append)
+    assert told == [1] * 10
+
+
+def test_the_network_of_a_trace_is_the_one_it_was_run_on():
+    net = fw.paper_network(slots=3, gamma=0.2, per=fw.Arq(fw.Turbo(blocks=2), 3), noise_dbm=-100.0)
+    again = fw.network_of(fw.simulate(net, "random", rounds=2, instances=1))
+    assert (again.slots, again.gamma, again.per, again.fading) == (3, 0.2, net.per, net.fading)
+    np.testing.assert_array_equal(again.mean_snr, net.mean_snr)
+    np.testing.assert_array_equal(again.rates, net.rates)
+
+
+# --- a scheduler of one's own ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Loyal(fw.Scheduler):
+    """Always the same devices, from ``first`` on: not registered."""
+
+    first: int = 0
+    name = "loyal"
+
+    def priority(self, state, seen, draws):
+        wait = (np.arange(seen.problem.devices) - self.first) % seen.problem.devices
+        return -np.broadcast_to(wait, seen.delay.shape).astype(float)
+
+
+def test_a_scheduler_that_is_not_registered_is_passed_in_to_go_on(tmp_path):
+    loyal = Loyal(first=20)
+    path = run(loyal, 10).save(tmp_path / "trace.npz")
+    trace = fw.Trace.load(path)
+    assert trace.scheduler == "loyal"
+    assert np.all(trace.scheduled[..., 20:])
+    assert fw.extend(trace, 20, scheduler=loyal).same_as(run(loyal, 20))
+    for go_on in (lambda: fw.extend(trace, 20), lambda: fw.remake(trace)):
+        with pytest.raises(
+            fw.FedwaveError, match=r"made with Loyal, which is not known here: .*register"
+        ):
+            go_on()

@@ -1,0 +1,216 @@
+"""Traces as values and as files: compared, saved, loaded, and refused when damaged."""
+
+import dataclasses
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+
+
+def run(scheduler="balsa", rounds=5, instances=2, **options):
+    return fw.simulate(fw.paper_network(), scheduler, rounds, instances, seed=4, **options)
+
+
+def changed(array):
+    """A copy that differs in its first number."""
+    copy = array.copy()
+    copy.flat[0] = not copy.flat[0] if copy.dtype == bool else copy.flat[0] + 1
+    return copy
+
+
+@pytest.mark.parametrize("group", ["series", "devices", "beliefs", "scheduler_state"])
+def test_same_as_sees_every_difference(group):
+    trace = run(beliefs=True)
+    assert trace.same_as(run(beliefs=True))
+    arrays = getattr(trace, group)
+    for name, array in arrays.items():
+        other = dataclasses.replace(trace, **{group: arrays | {name: changed(array)}})
+        assert not trace.same_as(other), name
+        assert not other.same_as(trace), name
+
+
+def test_same_as_sees_a_difference_in_the_final_counts():
+    trace = run()
+    for field in dataclasses.fields(trace.final):
+        array = changed(getattr(trace.final, field.name))
+        final = dataclasses.replace(trace.final, **{field.name: array})
+        assert not trace.same_as(dataclasses.replace(trace, final=final)), field.name
+    assert not trace.same_as(dataclasses.replace(trace, uploads=changed(trace.uploads)))
+
+
+def test_same_as_sees_what_only_one_of_them_holds():
+    assert not run(beliefs=True).same_as(run())
+    assert not run().same_as(run(beliefs=True))
+    assert not run().same_as(run(rounds=4))
+
+
+# --- files that are not what they should be -------------------------------------------------------
+
+
+@pytest.fixture
+def saved(tmp_path):
+    return run(rounds=3, instances=1).save(tmp_path / "trace.npz")
+
+
+def members(path):
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
+
+
+def rewrite(path, **changes):
+    """The same archive with some members replaced (or removed, with None)."""
+    arrays = members(path) | changes
+    with open(path, "wb") as file:
+        np.savez(file, **{name: a for name, a in arrays.items() if a is not None})
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(fw.FedwaveError, match=r"there is no trace at .*nowhere\.npz"):
+        fw.Trace.load(tmp_path / "nowhere.npz")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"score,backlog\n1,2\n", b"PK\x03\x04 and nothing more", b"\x80\x04\x95pickle"],
+    ids=["empty", "text", "a torn archive", "a pickle"],
+)
+def test_a_file_of_another_kind(saved, content):
+    saved.write_bytes(content)
+    with pytest.raises(fw.FedwaveError, match=r"trace\.npz is not a trace or is damaged"):
+        fw.Trace.load(saved)
+
+
+def test_a_folder_is_not_a_trace(tmp_path):
+    with pytest.raises(fw.FedwaveError, match="is not a trace or is damaged"):
+        fw.Trace.load(tmp_path)
+
+
+def test_an_array_file_is_not_a_trace(tmp_path):
+    np.save(tmp_path / "array.npy", np.ones(3))
+    with pytest.raises(fw.FedwaveError, match="is not a trace or is damaged"):
+        fw.Trace.load(tmp_path / "array.npy")
+
+
+@pytest.mark.parametrize("keep", [0.1, 0.5, 0.9, 0.999])
+def test_a_file_cut_short(saved, keep):
+    content = saved.read_bytes()
+    saved.write_bytes(content[: int(keep * len(content))])
+    with pytest.raises(fw.FedwaveError, match="is not a trace or is damaged"):
+        fw.Trace.load(saved)
+
+
+def test_no_flipped_bit_goes_unnoticed(saved):
+    trace, content = fw.Trace.load(saved), saved.read_bytes()
+    refused = 0
+    for at in np.random.default_rng(0).integers(0, len(content), 150):
+        damaged = bytearray(content)
+        damaged[at] ^= 0x10
+        saved.write_bytes(damaged)
+        try:
+            loaded = fw.Trace.load(saved)
+        except fw.FedwaveError:
+            refused += 1
+        else:  # a date, or padding: nothing that was recorded
+            assert loaded.same_as(trace)
+            assert loaded.provenance == trace.provenance
+    assert refused > 75
+
+
+@pytest.mark.parametrize("member", ["provenance", "series/score", "final/waiting", "uploads"])
+def test_a_trace_with_a_part_missing(saved, member):
+    changes = {name: None for name in members(saved) if name.startswith("series/")}
+    rewrite(saved, **(changes if member == "series/score" else {member: None}))
+    with pytest.raises(fw.FedwaveError, match="is not a trace or is damaged"):
+        fw.Trace.load(saved)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '"words"', "{}", '{"format": '])
+def test_a_trace_whose_text_is_damaged(saved, text):
+    rewrite(saved, provenance=np.array(text))
+    with pytest.raises(fw.FedwaveError, match="is not a trace or is damaged"):
+        fw.Trace.load(saved)
+
+
+def test_a_trace_of_another_format(saved):
+    rewrite(saved, provenance=np.array('{"format": 99}'))
+    with pytest.raises(fw.FedwaveError, match="was written by another version of fedwave"):
+        fw.Trace.load(saved)
+
+
+@pytest.mark.parametrize(
+    ("origin", "complaint"),
+    [
+        ({"class": "Popen", "fields": {"args": "ls"}}, "made with Popen, which is not known here"),
+        ({"class": "Network", "fields": {"wheels": 4}}, "made with another Network"),
+        ({"fields": {}}, "says of its origin is damaged"),
+        ({"class": "Network", "fields": 5}, "says of its origin is damaged"),
+        ({"array": "nowhere"}, "says of its origin is damaged"),
+    ],
+)
+def test_only_known_parts_are_built_from_a_file(saved, origin, complaint):
+    provenance = json.loads(str(members(saved)["provenance"]))
+    rewrite(saved, provenance=np.array(json.dumps(provenance | {"network": origin})))
+    with pytest.raises(fw.FedwaveError, match=complaint):
+        fw.extend(fw.Trace.load(saved), 5)
+
+
+class LeavesATrack:
+    """Unpickling one of these creates a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_loading_never_unpickles(saved, tmp_path):
+    track = tmp_path / "unpickled"
+    rewrite(saved, **{"state/load_before": np.array([LeavesATrack(track)], dtype=object)})
+    with pytest.raises(fw.FedwaveError, match="is not a trace or is damaged"):
+        fw.Trace.load(saved)
+    assert not track.exists()
+    with np.load(saved, allow_pickle=True) as file:
+        file["state/load_before"]  # the trap itself works
+    assert track.exists()
+
+
+def test_a_saved_trace_holds_no_pickle(saved):
+    with zipfile.ZipFile(saved) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as member:
+                np.lib.format.read_array(member, allow_pickle=False)
+
+
+class Hoarder(fw.Scheduler):
+    """Keeps Python objects in its state, which no file can hold."""
+
+    name = "hoarder"
+
+    def start(self, problem):
+        return {"things": np.array([object()] * problem.instances, dtype=object)}
+
+    def priority(self, state, seen, draws):
+        return np.zeros(seen.delay.shape)
+
+
+def test_python_objects_are_refused_when_saving_and_the_old_file_stays(saved):
+    before = saved.read_bytes()
+    with pytest.raises(fw.FedwaveError, match="state/things holds Python objects"):
+        run(Hoarder(), 3).save(saved)
+    assert saved.read_bytes() == before
+    assert [p.name for p in saved.parent.iterdir()] == ["trace.npz"]
+
+
+def test_a_trace_is_saved_as_npz(tmp_path):
+    with pytest.raises(fw.FedwaveError, match=r"saved as a \.npz file, not 'trace\.pkl'"):
+        run(rounds=1).save(tmp_path / "trace.pkl")
+
+
+def test_a_place_that_cannot_be_written(saved):
+    with pytest.raises(fw.FedwaveError, match=r"cannot be written: .*; choose another place"):
+        run(rounds=1).save(saved / "trace.npz")
