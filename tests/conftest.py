@@ -14,3 +14,7 @@ def _registry_as_shipped() -> Iterator[None]:
     yield
     registry._SCHEDULERS.clear()
     registry._SCHEDULERS.update(shipped)
+
+
+# Fixtures hold no doctests; imported as modules, all would be called "conftest" and collide.
+collect_ignore_glob = ["*conftest.py"]

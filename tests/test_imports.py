@@ -16,7 +16,7 @@ LAYERS = {
     "errors": 0, "version": 0, "types": 1, "rng": 2, "files": 2, "serialize": 2,
     "network": 3, "schedulers": 3,
     "components": 4, "trace": 4, "recording": 4, "simulate": 5,
-    "checks": 6, "experiments": 6, "cli": 7, "__main__": 8, "__init__": 8,
+    "learning": 6, "checks": 6, "experiments": 7, "cli": 8, "__main__": 9, "__init__": 9,
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
 

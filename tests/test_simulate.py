@@ -192,6 +192,7 @@ def test_a_scheduler_that_is_not_registered_is_passed_in_to_go_on(tmp_path):
     assert fw.extend(trace, 20, scheduler=loyal).same_as(run(loyal, 20))
     for go_on in (lambda: fw.extend(trace, 20), lambda: fw.remake(trace)):
         with pytest.raises(
-            fw.FedwaveError, match=r"made with Loyal, which is not known here: .*register"
+            fw.FedwaveError,
+            match="made with scheduler 'loyal', which is not known here: register it",
         ):
             go_on()

@@ -145,15 +145,16 @@ def test_a_trace_of_another_format(saved):
     ("origin", "complaint"),
     [
         ({"class": "Popen", "fields": {"args": "ls"}}, "made with Popen, which is not known here"),
-        ({"class": "Network", "fields": {"wheels": 4}}, "made with another Network"),
+        ({"class": "Turbo", "fields": {"wheels": 4}}, "made with another Turbo"),
         ({"fields": {}}, "says of its origin is damaged"),
-        ({"class": "Network", "fields": 5}, "says of its origin is damaged"),
+        ({"class": "Turbo", "fields": 5}, "says of its origin is damaged"),
         ({"array": "nowhere"}, "says of its origin is damaged"),
     ],
 )
-def test_only_known_parts_are_built_from_a_file(saved, origin, complaint):
+@pytest.mark.parametrize("part", ["network", "scheduler"])
+def test_only_known_parts_are_built_from_a_file(saved, part, origin, complaint):
     provenance = json.loads(str(members(saved)["provenance"]))
-    rewrite(saved, provenance=np.array(json.dumps(provenance | {"network": origin})))
+    rewrite(saved, provenance=np.array(json.dumps(provenance | {part: origin})))
     with pytest.raises(fw.FedwaveError, match=complaint):
         fw.extend(fw.Trace.load(saved), 5)
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -25,8 +26,10 @@ def read_array(path: str | Path, what: str) -> Array:
             loaded: Array = np.load(path, allow_pickle=False)
             return loaded
         if path.suffix == ".csv":
-            return np.loadtxt(path, delimiter=",", ndmin=2)
-    except (OSError, ValueError, EOFError) as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # an empty file is only warned of
+                return np.loadtxt(path, delimiter=",", ndmin=2)
+    except (OSError, ValueError, EOFError, UserWarning) as error:
         reason = getattr(error, "strerror", None) or error
         raise FedwaveError(f"{what} {path} cannot be read: {reason}.") from None
     raise FedwaveError(f"{what} {path} must end in .npy or .csv.")

@@ -16,13 +16,15 @@ from numpy.random import SFC64, Generator, Philox, SeedSequence
 from fedwave.types import Array, FloatArray, IntArray
 
 # A purpose's number enters the seed: never renumber, only append.
-PURPOSES = {"gain": 0, "luck": 1, "arrivals": 2, "broadcast": 3, "retries": 4, "scheduler": 5}
+PURPOSES = {
+    "gain": 0, "luck": 1, "arrivals": 2, "broadcast": 3, "retries": 4, "scheduler": 5,
+    "shards": 6, "order": 7, "skew": 8, "weights": 9,
+}  # fmt: skip
 
 
-def generator(seed: int, purpose: str, instance: int, block: int) -> Generator:
-    """The generator of one block of rounds of one instance for one purpose."""
-    key = (PURPOSES[purpose], instance, block)
-    return Generator(SFC64(SeedSequence(seed, spawn_key=key)))
+def stream(seed: int, purpose: str, *key: int) -> Generator:
+    """The generator of one purpose at one place: (instance, block of rounds), (instance, round, device), ..."""
+    return Generator(SFC64(SeedSequence(seed, spawn_key=(PURPOSES[purpose], *key))))
 
 
 @dataclass(frozen=True)

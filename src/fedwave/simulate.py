@@ -15,6 +15,7 @@ from fedwave.network.world import Weather, World
 from fedwave.recording import Recorder
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.registry import names as scheduler_names
 from fedwave.schedulers.registry import scheduler as find_scheduler
 from fedwave.schedulers.registry import scheduler_class
 from fedwave.serialize import pack, unpack
@@ -125,10 +126,15 @@ def network_of(trace: Trace) -> Network:
 
 def _recall(trace: Trace, scheduler: Scheduler | None) -> tuple[Network, Scheduler]:
     if scheduler is None:
-        made = trace.provenance["scheduler"]
         # By registered name: somebody else's class may be called the same as one of ours.
-        kind = {made["class"]: scheduler_class(trace.scheduler)}
-        scheduler = unpack(made, trace.constants, known_classes() | kind)
+        if trace.scheduler not in scheduler_names():
+            raise FedwaveError(
+                f"the trace was made with scheduler {trace.scheduler!r}, which is not known here: "
+                "register it, or pass it in as scheduler=..."
+            )
+        kind = scheduler_class(trace.scheduler)
+        known = known_classes() | {kind.__name__: kind}
+        scheduler = unpack(trace.provenance["scheduler"], trace.constants, known)
     return network_of(trace), scheduler
 
 

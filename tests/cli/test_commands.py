@@ -21,7 +21,7 @@ def test_simulate_writes_the_trace_it_prints(fedwave, tmp_path: Path) -> None:
     assert "paper: 25 devices, 12 rounds, 3 instances, seed 4" in text
     trace = fw.Trace.load(out)
     assert trace.same_as(fw.simulate(fw.paper_network(), "balsa", 12, 3, 4, beliefs=True))
-    assert f"{trace.score.mean():.2f}" in text
+    assert f"{trace.score.mean():.0f}±" in text
 
 
 def test_simulate_json_is_only_json(fedwave) -> None:

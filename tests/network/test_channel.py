@@ -188,6 +188,12 @@ def test_shadowing_multiplies_the_fading_below_it(play, crowd):
     assert abs(squares.mean() - expected) < 4 * error
 
 
+def test_shadowing_lets_the_fading_below_it_keep_its_memory(play, crowd, agree):
+    fading = fw.Shadowing(0.0, 1.0, fw.GaussMarkov(0.9))
+    gain = play(crowd(1000, fading=fading), 65, 8, first=64).gain  # over a block's border
+    agree(covariance_terms(gain[0], gain[1]), 0.9**2)
+
+
 def test_shadowing_of_zero_decibels_changes_nothing_in_distribution(play, crowd):
     gain = play(crowd(400, fading=fw.Shadowing(0.0)), 64).gain
     assert stats.kstest(gain.ravel(), "expon").pvalue > 1e-3

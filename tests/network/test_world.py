@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.rng import PURPOSES, Draws, generator
+from fedwave.rng import PURPOSES, Draws, stream
 
 FIELDS = ("gain", "snr", "success", "goes_through", "arrivals", "heard")
 COIN = fw.Table((0.0, 1.0), (0.5, 0.5))  # p = 1/2 whatever the SNR
@@ -17,6 +17,7 @@ NETWORKS = {
     "gauss-markov": {"fading": fw.GaussMarkov(0.9)},
     "static shadowing": {"fading": fw.Shadowing(8.0, 1.0)},
     "renewed shadowing": {"fading": fw.Shadowing(8.0, 0.0)},
+    "renewed shadowing of gauss-markov": {"fading": fw.Shadowing(8.0, 0.0, fw.GaussMarkov(0.8))},
     "shadowed gauss-markov": {"fading": fw.Shadowing(8.0, 0.7, fw.GaussMarkov(0.8))},
     "harq": {"per": fw.Harq(fw.Turbo(), 3)},
     "negative binomial": {"arrivals": fw.NegativeBinomial(0.5)},
@@ -84,7 +85,7 @@ def test_a_large_network_with_short_blocks_keeps_these_properties(play, crowd):
 
 def test_every_stream_is_another_one():
     keys = list(itertools.product(range(3), PURPOSES, range(6), range(6)))
-    starts = [generator(*key).bit_generator.random_raw() for key in keys]
+    starts = [stream(*key).bit_generator.random_raw() for key in keys]
     assert len(set(starts)) == len(keys)
 
 
@@ -92,7 +93,7 @@ def test_a_schedulers_stream_is_not_the_worlds():
     own = Draws(0, [0, 1]).at(1).uniform(8)
     assert np.unique(own).size == 16
     for purpose in PURPOSES:
-        assert not np.isin(own, generator(0, purpose, 0, 0).random(1000)).any()
+        assert not np.isin(own, stream(0, purpose, 0, 0).random(1000)).any()
 
 
 def test_a_schedulers_stream_depends_on_the_round_alone():
@@ -104,6 +105,20 @@ def test_a_schedulers_stream_depends_on_the_round_alone():
     np.testing.assert_array_equal(numbers([9, 1, 3]), numbers([3]))
     assert np.all(numbers([2]) != numbers([3]))
     np.testing.assert_array_equal(Draws(5, [4]).at(3).uniform(6)[0], numbers([3])[1])
+
+
+def test_every_purpose_draws_once_from_its_own_stream(play, monkeypatch):
+    """Two purposes on one stream may look independent and yet move together when one is changed."""
+    asked = []
+
+    def listening(seed, purpose, instance, block):
+        asked.append((purpose, instance, block))
+        return stream(seed, purpose, instance, block)
+
+    monkeypatch.setattr("fedwave.network.world.stream", listening)
+    play(fw.paper_network(miss_probability=0.2, per=fw.Harq()), 70, [0, 3])
+    purposes = ("gain", "luck", "retries", "arrivals", "broadcast")
+    assert sorted(asked) == sorted(itertools.product(purposes, (0, 3), (0, 1)))
 
 
 def test_streams_of_different_purposes_are_independent(play, crowd, agree):

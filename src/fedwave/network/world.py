@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from fedwave.network.network import Network
-from fedwave.rng import Block, generator
+from fedwave.rng import Block, stream
 from fedwave.types import BoolArray, FloatArray, IntArray
 
 # A block is the same length whatever the number of instances: it enters the random keys.
@@ -56,7 +56,7 @@ class World:
                 yield from self._play(number, gain, wanted)
 
     def _block(self, number: int, purpose: str) -> Block:
-        generators = tuple(generator(self.seed, purpose, int(i), number) for i in self.ids)
+        generators = tuple(stream(self.seed, purpose, int(i), number) for i in self.ids)
         first = 1 + number * self.block_rounds
         return Block(first, self.block_rounds, self.network.size, self.ids, generators)
 

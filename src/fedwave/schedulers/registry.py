@@ -59,16 +59,17 @@ def scheduler(which: str | Scheduler | type[Scheduler], **parameters: Any) -> Sc
     if isinstance(which, Scheduler):
         check_declaration(type(which))
         return which
-    if isinstance(which, type) and issubclass(which, Scheduler):
+    if isinstance(which, str):
+        kind = scheduler_class(which)
+    elif isinstance(which, type) and issubclass(which, Scheduler):
         check_declaration(which)
-        return which(**parameters)
-    if not isinstance(which, str):
+        kind = which
+    else:
         raise FedwaveError(
             f"{which!r} is not a scheduler: give a name, such as 'balsa', or an object of a Scheduler class."
         )
-    kind = scheduler_class(which)
-    known: list[str] = [f.name for f in fields(kind)] if is_dataclass(kind) else []
-    check_parameters(f"scheduler {which!r}", parameters, known)
+    if is_dataclass(kind):
+        check_parameters(f"scheduler {kind.name!r}", parameters, [f.name for f in fields(kind)])
     return kind(**parameters)
 
 
