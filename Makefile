@@ -6,8 +6,9 @@ STAMP  := $(VENV)/.installed
 
 .PHONY: reproduce test test-slow reference bench lint types unit clean
 
-reproduce: $(STAMP)  ## the paper's figure 2, with bands: out/score
+reproduce: $(STAMP)  ## the paper's figures with bands: out/score, out/mnist
 	$(BIN)/fedwave reproduce score --out out/score
+	$(BIN)/fedwave reproduce mnist --quick --out out/mnist
 
 test: $(STAMP)  ## lint, types, tests; prints how long each took
 	@scripts/timed lint  $(MAKE) --no-print-directory lint
@@ -22,6 +23,7 @@ reference: $(STAMP)  ## the reference backlogs at full size: 600 instances x 230
 
 bench: $(STAMP)  ## speed and memory, printed
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.learning
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -37,6 +39,8 @@ unit: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'fedwave needs Python 3.11 or newer; run: make PYTHON=python3.11')"
 	$(PYTHON) -m venv $(VENV)
+	@# torch first and by its exact pin: asked for by a range, pip may choose a build many times as large.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 

@@ -34,13 +34,13 @@ def run(scheduler="balsa", rounds=90, instances=3, *, network="default", seed=4,
 # --- repeatable -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", fw.scheduler_names())
+@pytest.mark.parametrize("name", fw.scheduler_names(learner=False))
 def test_same_seed_same_trace(name):
     assert run(name).same_as(run(name))
     assert not run(name).same_as(run(name, seed=5))
 
 
-@pytest.mark.parametrize("name", fw.scheduler_names())
+@pytest.mark.parametrize("name", fw.scheduler_names(learner=False))
 def test_an_instance_is_the_same_in_any_company(name):
     alone, company = run(name, 70, [2]), run(name, 70, 5)
     for field in alone.devices:
@@ -49,7 +49,7 @@ def test_an_instance_is_the_same_in_any_company(name):
         np.testing.assert_array_equal(alone.series[field][:, 0], company.series[field][:, 2])
 
 
-@pytest.mark.parametrize("name", fw.scheduler_names())
+@pytest.mark.parametrize("name", fw.scheduler_names(learner=False))
 def test_a_short_run_is_the_beginning_of_a_long_one(name):
     short, long = run(name, 20), run(name, 80)
     for field in short.devices:
@@ -89,7 +89,7 @@ def test_what_is_saved_is_what_is_loaded(tmp_path, network):
 
 
 @pytest.mark.parametrize("stop", [1, 40, 64])
-@pytest.mark.parametrize("name", fw.scheduler_names())
+@pytest.mark.parametrize("name", fw.scheduler_names(learner=False))
 def test_every_scheduler_goes_on_without_a_seam(tmp_path, name, stop):
     undisturbed = run(name, beliefs=True)
     stopped = run(name, stop, beliefs=True).save(tmp_path / "trace.npz")
@@ -127,13 +127,13 @@ def test_going_on_leaves_the_shorter_trace_alone():
 
 
 @pytest.mark.parametrize("slots", [1, 5, 25])
-@pytest.mark.parametrize("name", [n for n in fw.scheduler_names() if n != "bench"])
+@pytest.mark.parametrize("name", [n for n in fw.scheduler_names(learner=False) if n != "bench"])
 def test_exactly_w_are_picked_in_every_round(name, slots):
     trace = fw.simulate(fw.paper_network(slots=slots), name, rounds=30, instances=3)
     assert np.all(trace.scheduled.sum(axis=2) == slots)
 
 
-@pytest.mark.parametrize("name", [n for n in fw.scheduler_names() if n != "bench"])
+@pytest.mark.parametrize("name", [n for n in fw.scheduler_names(learner=False) if n != "bench"])
 def test_slots_can_differ_from_round_to_round(name):
     slots = [3, 0, 25, 1, 7, 0, 2]
     trace = fw.simulate(fw.paper_network(slots=slots), name, rounds=7, instances=3)

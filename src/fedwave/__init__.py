@@ -24,3 +24,24 @@ from fedwave.schedulers.registry import register, scheduler
 from fedwave.simulate import extend, network_of, remake, simulate
 from fedwave.trace import Trace
 from fedwave.version import __version__
+
+# What needs torch is imported when it is first asked for: `import fedwave` stays light.
+_ON_DEMAND = {
+    "task": "fedwave.learning.task",
+    "Task": "fedwave.learning.task",
+    "train": "fedwave.learning.replay",
+    "train_in_lock_step": "fedwave.learning.lockstep",
+    "Curves": "fedwave.learning.curves",
+    "Dataset": "fedwave.learning.data",
+    "Iid": "fedwave.learning.partition",
+    "Dirichlet": "fedwave.learning.partition",
+    "ByClass": "fedwave.learning.partition",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _ON_DEMAND:
+        from importlib import import_module
+
+        return getattr(import_module(_ON_DEMAND[name]), name)
+    raise AttributeError(f"module 'fedwave' has no attribute {name!r}")

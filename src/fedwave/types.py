@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ INFORMATION: dict[str, tuple[str, ...]] = {
     "channel": ("gain", "snr", "success"),
     "backlog": ("waiting",),
     "rates": ("rates",),
+    "learner": ("update_norm",),
 }
 _OPENED_BY = {field: need for need, fields in INFORMATION.items() for field in fields}
 
@@ -56,13 +57,14 @@ class Observation:
     round before) and ``reported`` (the n + m that came with it, 0 for the others).
 
     Only for a scheduler that needs them: ``gain`` (h), ``snr`` and ``success`` (p) with "channel",
-    ``waiting`` (n) with "backlog", each ``[I, U]``; ``rates`` (theta, ``[U]``) with "rates".
+    ``waiting`` (n) with "backlog", each ``[I, U]``; ``rates`` (theta, ``[U]``) with "rates";
+    ``update_norm`` (of the update each device would send now, ``[I, U]``) with "learner".
     What is not needed is not stored, so there is nothing to reach for.
     """
 
     __slots__ = (
         "problem", "round", "slots", "delay", "delivered", "reported",
-        "gain", "snr", "success", "waiting", "rates",
+        "gain", "snr", "success", "waiting", "rates", "update_norm",
     )  # fmt: skip
 
     problem: Problem
@@ -76,6 +78,7 @@ class Observation:
     success: FloatArray
     waiting: IntArray
     rates: FloatArray
+    update_norm: FloatArray
 
     def __init__(self, **visible: Any) -> None:
         for name, value in visible.items():
@@ -94,6 +97,18 @@ class Observation:
             f"the scheduler reads {name!r} but does not declare it: "
             f"add {need!r} to its `needs`, or decide without it."
         )
+
+
+class Learner(Protocol):
+    """Trains in lock step with a simulation, for schedulers that look at the models."""
+
+    def train(
+        self, round_: int, shards: IntArray, heard: BoolArray | None, delay: IntArray
+    ) -> Mapping[str, FloatArray]:
+        """Local training of the round; what the Observation shows of it under "learner", each ``[I, U]``."""
+
+    def deliver(self, scheduled: BoolArray, after: NetworkState) -> None:
+        """The round's uploads have arrived (``after.delivered``): update the central models."""
 
 
 @dataclass(frozen=True, slots=True)

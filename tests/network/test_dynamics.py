@@ -7,15 +7,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import fedwave as fw
-from fedwave.network.dynamics import step
+from fedwave.network.dynamics import accept, step
 from fedwave.types import NetworkState
+
+
+def play_round(state, delivered, arrivals, buffer_limit, gamma):
+    accepted = accept(state, arrivals, buffer_limit)
+    return step(state, delivered, arrivals, accepted, gamma)
 
 
 def play_by_hand(rounds, gamma=0.5, buffer_limit=None):
     """Rounds of one instance and two devices: (delivered, arrivals) each."""
     state = NetworkState.initial(1, 2)
     for delivered, arrivals in rounds:
-        state, outcome = step(
+        state, outcome = play_round(
             state, np.array([delivered], dtype=bool), np.array([arrivals]), buffer_limit, gamma
         )
     return state, outcome
@@ -87,7 +92,7 @@ def test_a_buffer_of_zero_holds_nothing():
 def test_a_round_leaves_the_counts_before_it_alone():
     before = NetworkState.initial(1, 2)
     arrivals, delivered = np.array([[3, 4]]), np.array([[True, False]])
-    step(before, delivered, arrivals, np.array([1.0, 1.0]), 0.01)
+    play_round(before, delivered, arrivals, np.array([1.0, 1.0]), 0.01)
     assert before.waiting.tolist() == [[0, 0]]
     assert before.delay.tolist() == [[1, 1]]
     assert arrivals.tolist() == [[3, 4]]
@@ -110,7 +115,7 @@ def test_nothing_appears_or_vanishes_along_any_path(path, gamma):
     scores, backlogs, accepted = [], [], []
     for t in range(delivered.shape[0]):
         before = state
-        state, outcome = step(before, delivered[t], arrivals[t], limit, gamma)
+        state, outcome = play_round(before, delivered[t], arrivals[t], limit, gamma)
         so_far = arrivals[: t + 1].sum(axis=0)
         np.testing.assert_array_equal(so_far, state.learned + state.waiting + state.lost)
         assert np.all(state.waiting <= limit)

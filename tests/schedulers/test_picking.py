@@ -9,14 +9,15 @@ from scipy import stats
 
 import fedwave as fw
 from fedwave.rng import Draws
-from fedwave.schedulers.base import pick_largest
+from fedwave.schedulers.base import checked_priority, pick_largest
 
 
 def pick(priority, slots, round_=1, seed=0, name="mine"):
     priority = np.atleast_2d(np.asarray(priority))
     instances, devices = priority.shape
     seen = observation(devices, instances, slots, round_)
-    return pick_largest(priority, seen, Draws(seed, range(instances)).at(round_), name)
+    priority = checked_priority(priority, seen, name)
+    return pick_largest(priority, slots, Draws(seed, range(instances)).at(round_))
 
 
 def test_the_largest_win():
@@ -100,4 +101,4 @@ def test_priorities_of_another_shape_are_refused():
     with pytest.raises(
         fw.FedwaveError, match=r"mine returned priorities of shape \(3,\).*\(2, 3\)"
     ):
-        pick_largest(np.ones(3), seen, Draws(0, range(2)).at(1), "mine")
+        checked_priority(np.ones(3), seen, "mine")

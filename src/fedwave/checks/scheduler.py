@@ -27,6 +27,7 @@ from fedwave.schedulers.registry import check_declaration, names, scheduler_clas
 from fedwave.schedulers.registry import scheduler as find_scheduler
 from fedwave.simulate import extend, simulate
 from fedwave.trace import Trace
+from fedwave.types import BoolArray, FloatArray, IntArray, NetworkState
 
 _ROUNDS, _INSTANCES, _SEED = 12, 3, 0
 _STOP = 5  # where a run is saved; odd, so that what alternates from round to round shows
@@ -90,8 +91,29 @@ def _failure(who: Scheduler | type[Scheduler], check: str, why: str) -> FedwaveE
     return FedwaveError(f"scheduler {name!r} fails the check {check!r}: {why}")
 
 
-def _play(network: Network, scheduler: Scheduler, instances: int | list[int] = _INSTANCES) -> Trace:
-    return simulate(network, scheduler, _ROUNDS, instances, _SEED)
+def _play(
+    network: Network,
+    scheduler: Scheduler,
+    instances: int | list[int] = _INSTANCES,
+    rounds: int = _ROUNDS,
+) -> Trace:
+    return simulate(network, scheduler, rounds, instances, _SEED, learner=_learner_for(scheduler))
+
+
+class _StandIn:
+    """A learner without models: its signals follow from the counts, so they repeat and have no ties."""
+
+    def train(
+        self, round_: int, shards: IntArray, heard: BoolArray | None, delay: IntArray
+    ) -> dict[str, FloatArray]:
+        return {"update_norm": shards + np.sqrt(delay) / 10}
+
+    def deliver(self, scheduled: BoolArray, after: NetworkState) -> None:
+        pass
+
+
+def _learner_for(scheduler: Scheduler) -> _StandIn | None:
+    return _StandIn() if "learner" in scheduler.needs else None
 
 
 def _repetition(scheduler: Scheduler, runs: Sequence[Run]) -> None:
@@ -120,11 +142,12 @@ def _instances(scheduler: Scheduler, runs: Sequence[Run]) -> None:
 def _saving(scheduler: Scheduler, runs: Sequence[Run]) -> None:
     known = scheduler.name in names() and scheduler_class(scheduler.name) is type(scheduler)
     for network, run in zip(_networks(), runs, strict=True):
-        begun = simulate(network, scheduler, _STOP, _INSTANCES, _SEED)
+        begun = _play(network, scheduler, rounds=_STOP)
         with TemporaryDirectory() as folder:
             loaded = Trace.load(begun.save(Path(folder) / "begun.npz"))
         # A registered one is built anew from the file, as it will be for a user.
-        continued = extend(loaded, _ROUNDS, scheduler=None if known else scheduler)
+        again = None if known else scheduler
+        continued = extend(loaded, _ROUNDS, scheduler=again, learner=_learner_for(scheduler))
         if not continued.same_as(_play(network, scheduler)):
             raise FedwaveError(
                 f"a run that was saved, loaded and continued differs on {which_network(run)} from one that never "

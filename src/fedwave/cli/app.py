@@ -10,6 +10,8 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.data import data
+from fedwave.cli.learn import train
 from fedwave.cli.reproduce import app as reproduce
 from fedwave.cli.runs import compare, simulate
 from fedwave.errors import FedwaveError
@@ -27,6 +29,8 @@ app = typer.Typer(
 )
 app.command()(simulate)
 app.command()(compare)
+app.command()(train)
+app.command()(data)
 app.add_typer(reproduce, name="reproduce")
 
 

@@ -14,10 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fedwave.experiments.comparison import Row
+from fedwave.experiments.learning import LearningRow
 from fedwave.experiments.statistics import Estimate
 from fedwave.schedulers.registry import names, scheduler_class
 
-_INFORMATION_NAMES = {"channel": "h", "backlog": "n", "rates": "true rates"}
+_INFORMATION_NAMES = {"channel": "h", "backlog": "n", "learner": "learner", "rates": "true rates"}
 
 
 def print_json(content: Any) -> None:
@@ -77,12 +78,36 @@ def comparison_table(rows: Sequence[Row], base: str, heading: str) -> Table:
     return out
 
 
+def learning_table(rows: Sequence[LearningRow], base: str, heading: str) -> Table:
+    """Accuracy beside what the schedule brings and costs."""
+    out = _plain_table(
+        heading,
+        "±: half-width of the 95 % interval over instances. vs: paired difference of the accuracy. Spikes: per "
+        "instance. Delivered: share of the shards. Jain: fairness of uploads.",
+    )
+    out.add_column("scheduler", no_wrap=True)
+    for name in ("accuracy", f"vs {base}", "loss", "spikes", "backlog", "delivered", "Jain"):
+        out.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        out.add_row(
+            row.label + (f" ({row.diverged} diverged)" if row.diverged else ""),
+            _with_interval(row.accuracy),
+            "-" if row.label == base else _with_interval(row.difference, sign="+"),
+            f"{row.loss.mean:.3f}",
+            f"{row.spikes:.1f}",
+            f"{row.backlog:,.0f}",
+            f"{100 * row.delivered:.1f} %",
+            f"{row.jain:.2f}",
+        )
+    return out
+
+
 def scheduler_rows() -> list[dict[str, str]]:
     """The paper's information table, for every registered scheduler."""
     rows = []
     for name in names():
         kind = scheduler_class(name)
-        seen = [_INFORMATION_NAMES[k] for k in ("channel", "backlog") if k in kind.needs]
+        seen = [_INFORMATION_NAMES[k] for k in ("channel", "backlog", "learner") if k in kind.needs]
         rows.append(
             {
                 "name": name,

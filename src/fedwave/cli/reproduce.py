@@ -9,6 +9,7 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.learn import cifar10, mnist
 from fedwave.experiments.score import BASE, as_json, run_score, write_score
 from fedwave.files import check_folder
 from fedwave.schedulers.registry import names
@@ -16,6 +17,10 @@ from fedwave.schedulers.registry import names
 app = typer.Typer(
     no_args_is_help=True, help="Make the paper's figures again, with confidence bands."
 )
+
+
+app.command()(mnist)
+app.command()(cifar10)
 
 
 @app.callback()
@@ -35,7 +40,7 @@ def score(
 ) -> None:
     """Figure 2: the score and backlog of all schedulers on the paper's network."""
     check_folder(out)
-    with output.progress(names(), rounds) as meter:
+    with output.progress(names(learner=False), rounds) as meter:
         traces = run_score(rounds, instances, seed, meter)
     rows, paths = write_score(traces, out, seed)
     if json:

@@ -48,7 +48,7 @@ def run_score(
     rounds: int, instances: int, seed: int, meter: Callable[[str, int], None] | None = None
 ) -> dict[str, Trace]:
     """All registered schedulers on the paper's network, those of the paper first."""
-    ordered = [*PAPER_SCHEDULERS, *(n for n in names() if n not in PAPER_SCHEDULERS)]
+    ordered = [*PAPER_SCHEDULERS, *(n for n in names(learner=False) if n not in PAPER_SCHEDULERS)]
     chosen = {name: scheduler(name) for name in ordered}
     return compare(paper_network(), chosen, rounds, instances, seed, meter=meter)
 

@@ -51,18 +51,13 @@ class Scheduler(ABC):
     def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[BoolArray, State]:
         """The round's decision, ``[I, U]`` with ``seen.slots`` true values a row, and the new state."""
         state = self.learn(state, seen, draws)
-        scheduled = pick_largest(self.priority(state, seen, draws), seen, draws, self.name)
+        priority = checked_priority(self.priority(state, seen, draws), seen, self.name)
+        scheduled = pick_largest(priority, seen.slots, draws)
         return scheduled, self.remember(state, seen, scheduled)
 
 
-def pick_largest(
-    priority: FloatArray, seen: Observation, draws: Draws, name: str = "scheduler"
-) -> BoolArray:
-    """The ``seen.slots`` largest priorities of each row; equal ones are ordered by fresh uniform draws.
-
-    Ties are common, not a curiosity: p is exactly 1 above some SNR and backlogs are whole numbers,
-    and a fixed order (by device number, say) would favour some devices for ever.
-    """
+def checked_priority(priority: FloatArray, seen: Observation, name: str) -> FloatArray:
+    """One number per instance and device, or a sentence about what is wrong."""
     priority = np.asarray(priority, dtype=np.float64)
     instances, devices = seen.delay.shape
     if priority.shape != (instances, devices):
@@ -74,7 +69,16 @@ def pick_largest(
         raise FedwaveError(
             f"{name} returned NaN as a priority in round {seen.round}: every device needs a number."
         )
-    slots = seen.slots
+    return priority
+
+
+def pick_largest(priority: FloatArray, slots: int, draws: Draws) -> BoolArray:
+    """The ``slots`` largest priorities of each row; equal ones are ordered by fresh uniform draws.
+
+    Ties are common, not a curiosity: p is exactly 1 above some SNR and backlogs are whole numbers,
+    and a fixed order (by device number, say) would favour some devices for ever.
+    """
+    devices = priority.shape[1]
     if slots == 0:
         return np.zeros(priority.shape, dtype=np.bool_)
     at = devices - slots

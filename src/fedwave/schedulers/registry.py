@@ -11,13 +11,14 @@ from fedwave.schedulers.balsa import Balsa, BalsaPo
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.baselines import Bench, ProportionalFair, Random, RoundRobin, WMax
 from fedwave.schedulers.greedy import Age, AlphaFresh, AlsaPi, Fresh, MaxWeight, SqrtRule
+from fedwave.schedulers.learning_aware import UpdateAware
 from fedwave.types import INFORMATION
 
 _SCHEDULERS: dict[str, type[Scheduler]] = {
     kind.name: kind
     for kind in (
         AlsaPi, Balsa, BalsaPo, Bench, RoundRobin, WMax,
-        Random, ProportionalFair, Age, MaxWeight, SqrtRule, Fresh, AlphaFresh,
+        Random, ProportionalFair, Age, MaxWeight, SqrtRule, Fresh, AlphaFresh, UpdateAware,
     )
 }  # fmt: skip
 
@@ -38,9 +39,9 @@ def register(kind: S) -> S:
     return kind
 
 
-def names() -> tuple[str, ...]:
-    """The registered names, in the order of registration."""
-    return tuple(_SCHEDULERS)
+def names(learner: bool = True) -> tuple[str, ...]:
+    """The registered names, in order; ``learner=False`` leaves out those that run only beside training."""
+    return tuple(n for n, kind in _SCHEDULERS.items() if learner or "learner" not in kind.needs)
 
 
 def scheduler_class(name: str) -> type[Scheduler]:

@@ -1,0 +1,1 @@
+"""Training real models on a Trace. torch is imported here and nowhere else."""

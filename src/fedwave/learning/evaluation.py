@@ -1,0 +1,80 @@
+"""How good the central model is: fixed subsets, the same for every run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedwave.learning.task import Task, subset
+
+State = dict[str, Tensor]  # parameters or buffers by name
+
+
+@dataclass(frozen=True)
+class EvaluationSizes:
+    """Images to judge by: training loss on ``loss``, accuracy on ``test``, and on all every ``full_every`` rounds."""
+
+    loss: int = 2000
+    test: int = 10_000
+    full_every: int = 0  # 0: never more than ``test``
+
+
+class Evaluator:
+    """Training loss and test accuracy, overall and per class, of one central model."""
+
+    def __init__(
+        self, task: Task, sizes: EvaluationSizes, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        data = task.dataset
+        self._classes, self._sizes = data.classes, sizes
+        chosen = subset(len(data.train_labels), sizes.loss)
+        self._loss_images = torch.as_tensor(data.train_images[chosen]).to(device, dtype)
+        self._loss_labels = torch.as_tensor(data.train_labels[chosen]).to(device)
+        test = subset(len(data.test_labels), sizes.test)
+        kept = np.arange(len(data.test_labels)) if sizes.full_every else test
+        self._images = torch.as_tensor(data.test_images[kept]).to(device, dtype)
+        self._labels = torch.as_tensor(data.test_labels[kept]).to(device)
+        # Where the images of every round lie among those kept.
+        self._usual = torch.as_tensor(np.flatnonzero(np.isin(kept, test))).to(device)
+
+    def __call__(
+        self, model: nn.Module, parameters: State, buffers: State, *, full: bool
+    ) -> tuple[float, Tensor]:
+        """Training loss, and counts per class ``[4, classes]``.
+
+        Right answers and images of the usual test images; then the same of all test images, 0 unless ``full``.
+        The usual ones are judged in every round, so that a curve never mixes two sets of images.
+        """
+        model.eval()
+        with torch.no_grad():
+            logits = self._logits(model, parameters, buffers, self._loss_images)
+            loss = F.cross_entropy(logits.float(), self._loss_labels)
+            images = self._images if full else self._images[self._usual]
+            guess = self._logits(model, parameters, buffers, images).argmax(dim=1)
+        labels = self._labels if full else self._labels[self._usual]
+        usual = self._usual if full else slice(None)
+        rows = [*self._counts(guess[usual], labels[usual])]
+        rows += self._counts(guess, labels) if full else [torch.zeros_like(rows[0])] * 2
+        return float(loss), torch.stack(rows).cpu()
+
+    def full_in(self, round_: int, last: int) -> bool:
+        """Is this a round in which all test images are used?"""
+        every = self._sizes.full_every
+        return bool(every) and (round_ % every == 0 or round_ == last)
+
+    def _counts(self, guess: Tensor, labels: Tensor) -> list[Tensor]:
+        right = labels[guess == labels]
+        return [torch.bincount(x, minlength=self._classes) for x in (right, labels)]
+
+    @staticmethod
+    def _logits(model: nn.Module, parameters: State, buffers: State, images: Tensor) -> Tensor:
+        # In pieces: 10,000 images at once would need gigabytes for the first layer of a large model.
+        pieces = [
+            functional_call(model, (parameters, buffers), (x,)) for x in torch.split(images, 1000)
+        ]
+        return torch.cat(pieces)

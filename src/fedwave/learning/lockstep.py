@@ -1,0 +1,119 @@
+"""Training in lock step with the simulation, for schedulers that look at the models.
+
+The devices of a round train before the access point decides: local training does not depend on the decision. What
+comes out is an ordinary Trace beside the curves; replayed, it gives the same curves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from fedwave.errors import check_parameters, whole
+from fedwave.learning.curves import Curves
+from fedwave.learning.evaluation import EvaluationSizes
+from fedwave.learning.replay import Meter, Replay, Settings, Trained
+from fedwave.learning.schedule import Run
+from fedwave.learning.task import Task
+from fedwave.network.network import Network
+from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.registry import scheduler as find_scheduler
+from fedwave.simulate import simulate
+from fedwave.trace import Trace
+from fedwave.types import BoolArray, FloatArray, IntArray, NetworkState
+
+
+class LockStep:
+    """A Learner (types.py) that trains every instance of a run as the run is played."""
+
+    def __init__(
+        self, network: Network, task: Task, rounds: int, instances: int, seed: int, label: str,
+        settings: Settings, sizes: EvaluationSizes,
+    ) -> None:  # fmt: skip
+        misses = bool(np.any(np.asarray(network.table.miss_probability) > 0))
+        runs = [_blank(label, seed, i, rounds, network.size, misses) for i in range(instances)]
+        # Which training will matter is not known beforehand: none is left out.
+        self.replay = Replay(runs, task, replace(settings, tolerance=0.0), sizes)
+        self._trained: list[Trained] = []
+        self._stored = np.zeros((instances, network.size), np.int64)  # shards not delivered yet
+
+    def train(
+        self, round_: int, shards: IntArray, heard: BoolArray | None, delay: IntArray
+    ) -> Mapping[str, FloatArray]:
+        t = round_ - 1
+        self._stored = self._stored + shards
+        # In sync mode also those train whose data have waited: any of them may be scheduled.
+        trains = (self._stored if self.replay.settings.mode == "sync" else shards) > 0
+        for i, run in enumerate(self.replay.runs):
+            run.shards[t] = shards[i]
+            run.heard[t] = True if heard is None else heard[i]
+            run.delay[t] = delay[i]
+            self.replay.needed[i][t] = trains[i]
+        self._trained = self.replay.train_round()
+        norms = np.zeros(shards.shape)
+        for i, state in enumerate(self.replay.states):
+            for u, psi in state.psi.items():
+                squares = sum(float((p.double() ** 2).sum()) for p in psi.values())
+                norms[i, u] = self.replay.rate(int(delay[i, u])) * squares**0.5
+        return {"update_norm": np.nan_to_num(norms, nan=0.0, posinf=0.0)}
+
+    def deliver(self, scheduled: BoolArray, after: NetworkState) -> None:
+        t = self.replay.round
+        total = np.maximum(after.learned.sum(axis=1, keepdims=True), 1)
+        weight = np.where(after.delivered, after.learned / total, 0.0)
+        for i, run in enumerate(self.replay.runs):
+            run.scheduled[t] = scheduled[i]
+            run.delivered[t] = after.delivered[i]
+            run.weight[t] = weight[i]
+        self._stored = np.where(after.delivered, 0, self._stored)
+        if self.replay.settings.mode == "sync":
+            # Who was not scheduled would not have trained: it keeps nothing of it.
+            self._trained = [
+                {u: result for u, result in mine.items() if scheduled[i, u]}
+                for i, mine in enumerate(self._trained)
+            ]
+        self.replay.finish_round(self._trained)
+
+
+def train_in_lock_step(
+    network: Network,
+    scheduler: str | Scheduler,
+    task: Task,
+    rounds: int,
+    instances: int,
+    seed: int = 0,
+    *,
+    sizes: EvaluationSizes | None = None,
+    meter: Meter | None = None,
+    **settings: Any,
+) -> tuple[Trace, Curves]:
+    """Simulate and train together; the trace and the curves. ``settings`` as in ``train``, less the tolerance."""
+    chosen = find_scheduler(scheduler)
+    check_parameters("train_in_lock_step", settings, [f.name for f in fields(Settings)])
+    rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)
+    instances = whole("instances", instances, 1)
+    learner = LockStep(
+        network,
+        task,
+        rounds,
+        instances,
+        seed,
+        chosen.name,
+        Settings(**settings),
+        sizes or EvaluationSizes(),
+    )
+    trace = simulate(network, chosen, rounds, instances, seed, meter=meter, learner=learner)
+    return trace, learner.replay.curves()[0]
+
+
+def _blank(label: str, seed: int, instance: int, rounds: int, devices: int, misses: bool) -> Run:
+    """A run to be filled in as it is played."""
+    shape = (rounds, devices)
+    heard = np.full(shape, not misses)  # unheard for now: keeps what a device would start from
+    return Run(
+        label, seed, instance, np.zeros(shape, np.bool_), np.zeros(shape, np.bool_),
+        np.zeros(shape, np.int64), heard, np.ones(shape, np.int64), np.zeros(shape),
+    )  # fmt: skip

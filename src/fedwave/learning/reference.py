@@ -1,0 +1,113 @@
+"""The reference trainer: one device after another, written to be read beside the paper's Algorithm 1.
+
+Slow and obviously right. Every faster path is tested against it.
+"""
+
+from __future__ import annotations
+
+from math import log
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from fedwave.learning.evaluation import Evaluator, State
+from fedwave.learning.partition import batches
+from fedwave.learning.schedule import Run
+from fedwave.learning.task import Task
+from fedwave.types import IntArray
+
+
+def train_run(
+    run: Run,
+    task: Task,
+    evaluator: Evaluator,
+    dtype: torch.dtype = torch.float32,
+    mode: str = "async",
+) -> tuple[list[tuple[float, Tensor]], State]:
+    """Train one run; (training loss, right answers) after every round, and the final parameters."""
+    model = task.new_model(run.seed, run.instance).to(dtype)
+    sampler = task.sampler()
+    w = {name: p.detach().clone() for name, p in model.named_parameters()}
+    b = {name: p.detach().clone() for name, p in model.named_buffers()}
+    devices = range(run.shards.shape[1])
+    psi = [_zeros(w) for _ in devices]  # gradients not delivered yet
+    own = [(w, b) for _ in devices]  # what a device trains from when it misses the broadcast
+    stored: list[list[IntArray]] = [
+        [] for _ in devices
+    ]  # mode "sync": samples waiting to be trained on
+    results = []
+    for t in range(run.rounds):
+        trained_buffers: dict[int, State] = {}
+        for u in devices:
+            start, start_buffers = (w, b) if run.heard[t, u] else own[u]
+            m = int(run.shards[t, u])
+            arrived = sampler.shards(run.seed, run.instance, t + 1, u, m)
+            if mode == "sync":
+                # Nothing is learnt between uploads: the data wait, and are trained on when scheduled.
+                stored[u].append(arrived)
+                samples = np.concatenate(stored[u]) if run.scheduled[t, u] else arrived[:0]
+            else:
+                samples = arrived
+            if len(samples) > 0:
+                order = batches(samples, task.batch, task.epochs, run.seed, run.instance, t + 1, u)
+                local, local_buffers = _train_locally(
+                    model, start, start_buffers, order, task, dtype
+                )
+                gradient = {k: (start[k] - local[k]) / task.eta for k in w}
+                own[u] = (local, local_buffers)
+                trained_buffers[u] = local_buffers
+            else:
+                gradient = _zeros(w)
+                if run.heard[t, u]:
+                    own[u] = (w, b)
+            decay = 0.0 if mode == "sync" else task.beta
+            psi[u] = {k: gradient[k] + decay * psi[u][k] for k in w}
+        update, shift = _zeros(w), _zeros(b)
+        for u in devices:
+            if not run.delivered[t, u]:
+                continue
+            c = float(run.weight[t, u])
+            delay = 1 if mode == "sync" else int(run.delay[t, u])
+            rate = task.eta * max(1.0, log(delay))
+            update = {k: update[k] + c * rate * psi[u][k] for k in w}
+            if u in trained_buffers:
+                # Running statistics are averages, not gradients: they bypass psi and the rate.
+                shift = {k: shift[k] + c * (trained_buffers[u][k] - b[k]) for k in b}
+            psi[u] = _zeros(w)
+            stored[u] = []
+        w = {k: w[k] - update[k] for k in w}
+        b = {k: b[k] + shift[k] if b[k].is_floating_point() else b[k] for k in b}
+        results.append(evaluator(model, w, b, full=evaluator.full_in(t + 1, run.rounds)))
+    return results, w
+
+
+def _train_locally(
+    model: nn.Module,
+    start: State,
+    buffers: State,
+    order: list[IntArray],
+    task: Task,
+    dtype: torch.dtype,
+) -> tuple[State, State]:
+    model.train()
+    w = {name: p.clone().requires_grad_() for name, p in start.items()}
+    buffers = {name: p.clone() for name, p in buffers.items()}  # batch norm writes into them
+    for chosen in order:
+        images = torch.as_tensor(task.dataset.train_images[chosen]).to(dtype)
+        labels = torch.as_tensor(task.dataset.train_labels[chosen])
+        loss = F.cross_entropy(functional_call(model, (w, buffers), (images,)), labels)
+        for name in w:
+            loss = loss + task.prox / 2 * ((w[name] - start[name]) ** 2).sum()
+            loss = loss + task.l2 / 2 * (w[name] ** 2).sum()
+        gradient = torch.autograd.grad(loss, list(w.values()))
+        with torch.no_grad():
+            for p, g in zip(w.values(), gradient, strict=True):
+                p -= task.eta * g
+    return {name: p.detach() for name, p in w.items()}, buffers
+
+
+def _zeros(like: State) -> State:
+    return {name: torch.zeros_like(p) for name, p in like.items()}

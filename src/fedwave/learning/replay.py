@@ -1,0 +1,291 @@
+"""Training on traces: all runs of an experiment advance together, a round at a time, in lanes.
+
+The schedule is known beforehand, so local training that cannot matter is never done (schedule.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from math import isfinite, log
+from typing import Any, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedwave.errors import FedwaveError, check_parameters, is_number, whole
+from fedwave.learning.curves import Curves
+from fedwave.learning.evaluation import EvaluationSizes, Evaluator, State
+from fedwave.learning.lanes import Lane, LaneTrainer
+from fedwave.learning.partition import batches
+from fedwave.learning.schedule import Run, needed_training, runs_of, stored_shards
+from fedwave.learning.task import Task
+from fedwave.trace import Trace
+from fedwave.types import BoolArray, IntArray
+
+Meter = Callable[[int], None]
+# By device: the lane of its local training, and the parameters and buffers that came out.
+Trained = dict[int, tuple[Lane, tuple[State, State]]]
+
+
+@dataclass
+class RunState:
+    """What one run carries from round to round."""
+
+    w: State
+    buffers: State
+    psi: dict[int, State] = field(default_factory=dict)  # by device; absent means zero
+    own: dict[int, tuple[State, State]] = field(
+        default_factory=dict
+    )  # where a device starts unheard
+    diverged: bool = False
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train; part of the results, since lane blocks and precision change the last digits."""
+
+    mode: str = "async"  # or "sync": data wait until their device is scheduled
+    tolerance: float = 1e-6  # leave out local training that weighs less; 0 trains everything
+    device: str = "cpu"
+    precision: str = "float32"  # "float64", or "bfloat16": float32 weights, bfloat16 layers
+    block: int = 64  # lanes trained at once
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("async", "sync"):
+            raise FedwaveError(f"mode is {self.mode!r}, must be 'async' or 'sync'.")
+        if self.precision not in ("float32", "float64", "bfloat16"):
+            raise FedwaveError(
+                f"precision is {self.precision!r}, must be 'float32', 'float64' or 'bfloat16'."
+            )
+        object.__setattr__(self, "device", available_device(self.device))
+        if not (is_number(self.tolerance) and 0 <= self.tolerance < 1):
+            raise FedwaveError(
+                f"tolerance is {self.tolerance}, must lie in [0, 1): 0 trains everything."
+            )
+        object.__setattr__(self, "block", whole("block", self.block, 1))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float64 if self.precision == "float64" else torch.float32
+
+
+def available_device(wanted: str) -> str:
+    """ "cpu" or "cuda"; "auto" takes a GPU if there is one."""
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted not in ("cpu", "cuda") or (wanted == "cuda" and not torch.cuda.is_available()):
+        raise FedwaveError(
+            f"device is {wanted!r}, must be auto, cpu, or cuda where there is such a GPU."
+        )
+    return wanted
+
+
+class Replay:
+    """Trains runs side by side; ``advance`` plays one round of all of them."""
+
+    def __init__(
+        self, runs: list[Run], task: Task, settings: Settings, sizes: EvaluationSizes
+    ) -> None:
+        self.runs, self.task, self.settings, self.sizes = runs, task, settings, sizes
+        device = torch.device(settings.device)
+        autocast = torch.bfloat16 if settings.precision == "bfloat16" else None
+        self._lanes = LaneTrainer(task, device, settings.dtype, settings.block, autocast)
+        self._evaluator = Evaluator(task, sizes, device, settings.dtype)
+        self._model = task.new_model(0, 0).to(device, settings.dtype)
+        self._sampler = task.sampler()
+        self.needed = [self._needed_in(run) for run in runs]
+        self.states = [self._fresh(run, device) for run in runs]
+        self.round = 0
+        self.results: list[list[tuple[float, Tensor]]] = [[] for _ in runs]
+
+    @property
+    def rounds(self) -> int:
+        return self.runs[0].rounds
+
+    def fingerprint(self) -> str:
+        """Tells whether a checkpoint belongs to these runs, this task and these settings."""
+        task, data = self.task, self.task.dataset
+        skew = (type(task.partition).__name__, vars(task.partition))
+        model = [(name, tuple(p.shape)) for name, p in self._model.state_dict().items()]
+        about = (self.settings, self.sizes, _numbers(task), skew, model, data.train_images.shape)
+        digest = hashlib.sha256(repr(about).encode())
+        some = data.train_images[:: len(data.train_images) // 500 + 1]  # enough to tell data apart
+        for part in (data.train_labels, data.test_labels, some):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        for run in self.runs:
+            digest.update(repr((run.label, run.seed, run.instance)).encode())
+            for array in (run.scheduled, run.delivered, run.shards, run.heard):
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def advance(self) -> None:
+        """Play the next round of every run."""
+        self.finish_round(self.train_round())
+
+    def finish_round(self, trained: list[Trained]) -> None:
+        """Deliver what the round's uploads brought, in every run."""
+        for r, state in enumerate(self.states):
+            if not state.diverged:
+                self._deliver(r, trained[r])
+        self.round += 1
+
+    def train_round(self) -> list[Trained]:
+        """Local training of the round in all runs, and the gradients that now wait for delivery (psi)."""
+        t = self.round
+        jobs = [
+            (r, int(u))
+            for r, state in enumerate(self.states)
+            if not state.diverged
+            for u in np.flatnonzero(self.needed[r][t])
+        ]
+        lanes = [self._lane(r, u, t) for r, u in jobs]
+        trained: list[Trained] = [{} for _ in self.runs]
+        for (r, u), lane, result in zip(jobs, lanes, self._lanes(lanes), strict=True):
+            trained[r][u] = (lane, result)
+        decay = 0.0 if self.settings.mode == "sync" else self.task.beta
+        for state, mine in zip(self.states, trained, strict=True):
+            psi = {
+                u: {k: decay * p for k, p in old.items()}
+                for u, old in state.psi.items()
+                if decay > 0
+            }
+            for u, (lane, (local, _)) in mine.items():
+                gradient = {k: (lane.start[k] - local[k]) / self.task.eta for k in local}
+                psi[u] = {k: gradient[k] + psi[u][k] for k in local} if u in psi else gradient
+            state.psi = psi
+        return trained
+
+    def _needed_in(self, run: Run) -> BoolArray:
+        if self.settings.mode == "sync":
+            return run.scheduled & (stored_shards(run) > 0)
+        return needed_training(run, self.task.beta, self.settings.tolerance)
+
+    def _fresh(self, run: Run, device: torch.device) -> RunState:
+        model = self.task.new_model(run.seed, run.instance).to(device, self.settings.dtype)
+        w = {name: p.detach().clone() for name, p in model.named_parameters()}
+        b = {name: p.detach().clone() for name, p in model.named_buffers()}
+        own = {u: (w, b) for u in np.flatnonzero(~run.heard.all(axis=0)).tolist()}
+        return RunState(w, b, own=own)
+
+    def _lane(self, r: int, u: int, t: int) -> Lane:
+        run, state = self.runs[r], self.states[r]
+        start, buffers = (state.w, state.buffers) if run.heard[t, u] else state.own[u]
+        samples = self._samples(run, u, t)
+        task = self.task
+        steps = batches(samples, task.batch, task.epochs, run.seed, run.instance, t + 1, u)
+        return Lane(start, buffers, steps)
+
+    def _samples(self, run: Run, u: int, t: int) -> IntArray:
+        """The samples that device u trains on in row t: of this round, or ("sync") all since its last delivery."""
+        first = t
+        if self.settings.mode == "sync":
+            before = np.flatnonzero(run.delivered[:t, u])
+            first = int(before[-1]) + 1 if before.size else 0
+        pieces = [
+            self._sampler.shards(run.seed, run.instance, row + 1, u, int(run.shards[row, u]))
+            for row in range(first, t + 1)
+        ]
+        return np.concatenate(pieces)
+
+    def _deliver(self, r: int, trained: Trained) -> None:
+        """Aggregation and resets of one run (steps 6 to 8 of the round), then judge the central model."""
+        run, state, t = self.runs[r], self.states[r], self.round
+        w, b = state.w, state.buffers
+        update = {k: torch.zeros_like(p) for k, p in w.items()}
+        shift = {k: torch.zeros_like(p) for k, p in b.items()}
+        for u in np.flatnonzero(run.delivered[t]).tolist():
+            c = float(run.weight[t, u])
+            for k, p in state.psi.pop(u, {}).items():
+                update[k] += c * self.rate(int(run.delay[t, u])) * p
+            if u in trained:
+                # Running statistics are averages, not gradients: they bypass psi and the rate.
+                for k, p in trained[u][1][1].items():
+                    if p.is_floating_point():
+                        shift[k] += c * (p - b[k])
+        self._keep_own(state, run, t, trained)
+        state.w = {k: w[k] - update[k] for k in w}
+        state.buffers = {k: b[k] + shift[k] for k in b}
+        loss, right = self._evaluator(
+            self._model, state.w, state.buffers, full=self._evaluator.full_in(t + 1, run.rounds)
+        )
+        state.diverged = not isfinite(loss)
+        self.results[r].append((loss, right))
+
+    def rate(self, delay: int) -> float:
+        """The learning rate of an update: larger for a device that was not heard for long."""
+        return self.task.eta * (1.0 if self.settings.mode == "sync" else max(1.0, log(delay)))
+
+    @staticmethod
+    def _keep_own(state: RunState, run: Run, t: int, trained: Trained) -> None:
+        for u in state.own:
+            if u in trained:
+                state.own[u] = trained[u][1]
+            elif run.heard[t, u]:
+                # Also where its training was left out: then nobody starts from it (needed_training).
+                state.own[u] = (state.w, state.buffers)
+
+    def curves(self) -> list[Curves]:
+        """One Curves per scheduler, instances in the order of the runs."""
+        settings = {**vars(self.settings), **_numbers(self.task)}
+        out = []
+        for label in dict.fromkeys(run.label for run in self.runs):
+            mine = [self.results[r] for r, run in enumerate(self.runs) if run.label == label]
+            out.append(Curves.of(label, mine, self.round, settings))
+        return out
+
+
+@overload
+def train(
+    traces: Trace,
+    task: Task,
+    *,
+    sizes: EvaluationSizes | None = ...,
+    meter: Meter | None = ...,
+    **settings: Any,
+) -> Curves: ...
+@overload
+def train(
+    traces: Mapping[str, Trace],
+    task: Task,
+    *,
+    sizes: EvaluationSizes | None = ...,
+    meter: Meter | None = ...,
+    **settings: Any,
+) -> dict[str, Curves]: ...
+def train(
+    traces: Trace | Mapping[str, Trace],
+    task: Task,
+    *,
+    sizes: EvaluationSizes | None = None,
+    meter: Meter | None = None,
+    **settings: Any,
+) -> Curves | dict[str, Curves]:
+    """Train a task on a trace, or on several side by side (by label); the curves of each.
+
+    ``settings`` are the fields of Settings: mode, tolerance, device, precision, block.
+    """
+    many = {traces.scheduler: traces} if isinstance(traces, Trace) else dict(traces)
+    check_parameters("train", settings, [f.name for f in fields(Settings)])
+    replay = Replay(labelled_runs(many), task, Settings(**settings), sizes or EvaluationSizes())
+    for _ in range(replay.rounds):
+        replay.advance()
+        if meter is not None:
+            meter(1)
+    curves = {c.label: c for c in replay.curves()}
+    return curves[traces.scheduler] if isinstance(traces, Trace) else curves
+
+
+def labelled_runs(traces: Mapping[str, Trace]) -> list[Run]:
+    """All runs of several traces, each with its trace's label."""
+    runs = [replace(run, label=label) for label, trace in traces.items() for run in runs_of(trace)]
+    if len({run.rounds for run in runs}) != 1:
+        raise FedwaveError("traces that are trained together must have the same number of rounds.")
+    return runs
+
+
+def _numbers(task: Task) -> dict[str, object]:
+    names = ("shard_size", "batch", "epochs", "eta", "beta", "prox", "l2")
+    return {"dataset": task.dataset.name, **{name: getattr(task, name) for name in names}}

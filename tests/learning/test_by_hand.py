@@ -1,0 +1,250 @@
+"""Seven rounds of two devices, worked out on paper, against the reference trainer and against the lanes.
+
+**The model.** One weight w. For an image that holds the number x it answers with class probabilities e^-s, e^-s and
+1 - 2e^-s, where s = 1 + (w - x)^2 / 2. So the cross-entropy of label 0 or 1 is s, and its gradient is w - x.
+
+**The data.** Device A holds only label 0, whose images are all 4; device B only label 1, whose images are all -8.
+Which samples are drawn, and in what order, makes no difference.
+
+**Local training.** eta = 1/4, prox = 1. From the start s, with a the device's number and y = w - s, a step is
+
+    y <- y - 1/4 * ((y + s - a) + 1 * y) = y/2 - (s - a)/4,   so after k steps   y = -(1 - 2^-k) (s - a) / 2.
+
+Shards of 2 samples, batches of 2, E = 2 epochs: m shards make k = 2m steps, and g = -y / eta = 2 (1 - 4^-m) (s - a):
+
+    m = 1: g = 3/2 (s - a)        m = 2: g = 15/8 (s - a)        and the device is left with s - g/4.
+
+**The rounds.** beta = 1/2, w = 0 at the start.
+
+1.  Nothing arrives. A delivers nothing, so sum N = 0: no update. B's upload fails. w = 0.
+2.  m = (1, 2). A: g = 3/2 (0 - 4) = -6 = psi. B: g = 15/8 (0 + 8) = 15 = psi, and B is left with -15/4.
+    A's upload fails, B is not scheduled: still no N, no update. w = 0.
+3.  m = (2, 0). A: g = 15/8 (0 - 4) = -15/2, psi = -15/2 + 1/2 (-6) = -21/2. B misses w; psi = 15/2.
+    A delivers with d = 2 (ln 2 < 1): N = (3, 0), c_A = 1, w = 0 + 1/4 * 21/2 = 21/8.
+4.  m = (0, 1). A hears w = 21/8 and delivers nothing (psi was reset): no change, but its d is 1 again.
+    B misses w again and starts where it stopped: g = 3/2 (-15/4 + 8) = 51/8, psi = 51/8 + 1/2 * 15/2 = 81/8.
+    B's upload fails. w = 21/8.
+5.  m = (0, 0). A misses w. B: psi = 81/16; it delivers with d = 5: N = (3, 3), c_B = 1/2,
+    w = 21/8 - 1/2 * 1/4 * ln 5 * 81/16 = 21/8 - 81/128 ln 5. Call it v.
+6.  m = (1, 2). A misses w and starts from what it heard in round 4, after its last training:
+    g = 3/2 (21/8 - 4) = -33/16 = psi. Its upload fails.
+    B: g = 15/8 (v + 8), and B is left with r = v - 15/32 (v + 8) = 17/32 v - 15/4.
+    B delivers with d = 1: N = (3, 5), c_B = 5/8, w = v - 5/8 * 1/4 * 15/8 (v + 8) = v - 75/256 (v + 8).
+7.  m = (0, 1). A: psi = -33/32; it delivers with d = 3. B misses w: g = 3/2 (r + 8); it delivers with d = 1.
+    N = (4, 6): c = (2/5, 3/5), w = w + 2/5 * 1/4 * ln 3 * 33/32 - 3/5 * 1/4 * 3/2 (r + 8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import log
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import trace
+from torch import Tensor, nn
+
+from fedwave.learning.data import Dataset
+from fedwave.learning.evaluation import EvaluationSizes, Evaluator, State
+from fedwave.learning.partition import Partition
+from fedwave.learning.reference import train_run
+from fedwave.learning.replay import Replay, Settings
+from fedwave.learning.schedule import Run, runs_of
+from fedwave.learning.task import Task
+
+V = 21 / 8 - 81 / 128 * log(5)
+R = 17 / 32 * V - 15 / 4
+W6 = V - 75 / 256 * (V + 8)
+W7 = W6 + 33 / 320 * log(3) - 9 / 40 * (R + 8)
+CENTRAL = [0, 0, 21 / 8, 21 / 8, V, W6, W7]
+# The same in decimals, against a slip in the lines above.
+DECIMALS = [0, 0, 2.625, 2.625, 1.606528, -1.207885, -2.242871]
+
+ARRIVALS = [[0, 0], [1, 2], [2, 0], [0, 1], [0, 0], [1, 2], [0, 1]]
+SCHEDULED = [[1, 1], [1, 0], [1, 0], [1, 1], [0, 1], [1, 1], [1, 1]]
+DELIVERED = [[1, 0], [0, 0], [1, 0], [1, 0], [0, 1], [0, 1], [1, 1]]
+HEARD = [[1, 1], [1, 1], [1, 0], [1, 0], [0, 1], [0, 1], [1, 0]]
+DELAY = [[1, 1], [1, 2], [2, 3], [1, 4], [1, 5], [2, 1], [3, 1]]
+WEIGHT = [[0, 0], [0, 0], [1, 0], [1, 0], [0, 1 / 2], [0, 5 / 8], [2 / 5, 3 / 5]]
+
+SIZES = EvaluationSizes(4, 4)
+
+
+class Parabola(nn.Module):
+    """The cross-entropy of label 0 or 1 is 1 + (w - x)^2 / 2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(()))
+
+    def forward(self, images: Tensor) -> Tensor:
+        s = 1 + (self.w - images.flatten()) ** 2 / 2
+        return torch.stack([-s, -s, torch.log1p(-2 * torch.exp(-s))], dim=1)
+
+
+class OwnLabel(Partition):
+    """Device u holds label u and nothing else."""
+
+    def class_shares(self, seed: int, instance: int, device: int, classes: int) -> Any:
+        return np.eye(classes)[device]
+
+
+def two_numbers() -> Dataset:
+    labels = np.array([0, 1] * 5)
+    images = np.where(labels == 0, 4.0, -8.0)[:, None, None, None]
+    return Dataset("two numbers", images, labels, images, labels)
+
+
+def by_hand(**numbers: Any) -> tuple[Run, Task]:
+    (run,) = runs_of(trace(ARRIVALS, DELIVERED, scheduled=SCHEDULED, heard=HEARD))
+    usual = {"shard_size": 2, "batch": 2, "epochs": 2, "eta": 0.25, "beta": 0.5, "prox": 1.0}
+    return run, Task(two_numbers(), Parabola, partition=OwnLabel(), **(usual | numbers))
+
+
+class Watching(Evaluator):
+    """Writes down the parameters and buffers that it is to judge: the central ones after each round."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task, SIZES, torch.device("cpu"), torch.float64)
+        self.seen: list[State] = []
+
+    def __call__(self, model: nn.Module, parameters: State, buffers: State, *, full: bool) -> Any:
+        self.seen.append({k: p.clone() for k, p in (parameters | buffers).items()})
+        return super().__call__(model, parameters, buffers, full=full)
+
+
+def reference(run: Run, task: Task, mode: str = "async") -> list[State]:
+    evaluator = Watching(task)
+    train_run(run, task, evaluator, torch.float64, mode)
+    return evaluator.seen
+
+
+def lanes(run: Run, task: Task, **settings: Any) -> list[State]:
+    replay = Replay([run], task, Settings(precision="float64", **settings), SIZES)
+    seen = []
+    for _ in range(run.rounds):
+        replay.advance()
+        seen.append(replay.states[0].w | replay.states[0].buffers)
+    return seen
+
+
+TRAINERS = {
+    "reference": (reference, {}),
+    "lanes": (lanes, {"tolerance": 0.0}),
+    "lanes, one at a time": (lanes, {"tolerance": 0.0, "block": 1}),
+    "lanes, tolerance": (lanes, {"tolerance": 1e-6}),
+}
+
+
+def test_the_decimals_are_those_of_the_fractions() -> None:
+    np.testing.assert_allclose(CENTRAL, DECIMALS, atol=1e-6)
+
+
+def test_delays_and_weights_of_the_trace() -> None:
+    run, _ = by_hand()
+    np.testing.assert_array_equal(run.delay, DELAY)
+    np.testing.assert_array_equal(run.weight, WEIGHT)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_central_parameters_after_every_round(trainer: str) -> None:
+    train, settings = TRAINERS[trainer]
+    found = [float(state["w"]) for state in train(*by_hand(), **settings)]
+    np.testing.assert_allclose(found, CENTRAL, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_longer_local_training_and_other_numbers(trainer: str) -> None:
+    """Round 3 alone, with E = 3, prox = 0, l2 = 1 and beta = 0.
+
+    A step from 0 is w <- w - 1/4 ((w - 4) + w) = w/2 + 1. A's two shards in batches of 3: of 4 samples 3 make a batch
+    and the one that is left is dropped, so there is one step an epoch: 1, 3/2, 7/4. g = -4 * 7/4 = -7, c = 1, w = 7/4.
+    """
+    _, task = by_hand(epochs=3, prox=0.0, l2=1.0, beta=0.0, batch=3)
+    (run,) = runs_of(trace([[1, 2], [2, 0]], [[0, 0], [1, 0]]))
+    train, settings = TRAINERS[trainer]
+    found = [float(state["w"]) for state in train(run, task, **settings)]
+    np.testing.assert_allclose(found, [0, 7 / 4], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_synchronous_devices_train_when_scheduled_on_all_that_waits(trainer: str) -> None:
+    """A alone; beta and ln d play no part.
+
+    1.  m = 1, not scheduled: the shard waits.   2.  m = 1, scheduled, but the upload fails: both shards wait.
+    3.  m = 0, delivered: g = 15/8 (0 - 4) on two shards, c = 1, w = 15/8.
+    4.  m = 0, delivered: nothing waits any more.   5.  m = 1, delivered: w = 15/8 - 1/4 * 3/2 (15/8 - 4).
+    """
+    _, task = by_hand()
+    scheduled, delivered = [[0], [1], [1], [1], [1]], [[0], [0], [1], [1], [1]]
+    (run,) = runs_of(trace([[1], [1], [0], [0], [1]], delivered, scheduled=scheduled))
+    train, settings = TRAINERS[trainer]
+    found = [float(state["w"]) for state in train(run, task, mode="sync", **settings)]
+    expected = [0, 0, 15 / 8, 15 / 8, 15 / 8 + 51 / 64]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_nothing_is_ever_delivered(trainer: str) -> None:
+    run, task = by_hand()
+    never = replace(
+        run, delivered=np.zeros_like(run.delivered), weight=np.zeros_like(run.weight),
+        delay=np.arange(1, 8)[:, None] + np.zeros((1, 2), dtype=np.int64),
+    )  # fmt: skip
+    train, settings = TRAINERS[trainer]
+    assert [float(state["w"]) for state in train(never, task, **settings)] == [0.0] * 7
+
+
+class OnlyStatistics(nn.Module):
+    """Batch norm without weights of its own; only its running statistics are looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(1, affine=False)
+        self.out = nn.Linear(1, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.out(self.norm(images.flatten(1)))
+        return logits
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_running_statistics_bypass_psi_and_the_rate(trainer: str) -> None:
+    """Momentum 0.1: after k steps on images that are all a, the mean is .9^k b + (1 - .9^k) a, the variance .9^k v.
+
+    One epoch, so k = m. A: a = 4, B: a = -8. At the start mean 0 and variance 1.
+
+    1.  m = (1, 1), nobody delivers. B is left with mean -.8 and variance .9.
+    2.  m = (2, 0). Both deliver (d = 2), N = (3, 1). A: mean .19 * 4 = .76, variance .81, c = 3/4. B has trained on
+        nothing: it is skipped. Mean 3/4 * .76 = .57, variance 1 + 3/4 (.81 - 1) = .8575.
+    3.  m = (0, 1). B alone delivers, N = (3, 2), c = 2/5, from mean .57: .513 - .8 = -.287, variance .77175.
+        Mean .57 + 2/5 (-.287 - .57) = .2272, variance .8575 + 2/5 (.77175 - .8575) = .8232.
+    """
+    _, task = by_hand(epochs=1)
+    task = replace(task, model=OnlyStatistics)
+    (run,) = runs_of(trace([[1, 1], [2, 0], [0, 1]], [[0, 0], [1, 1], [0, 1]]))
+    train, settings = TRAINERS[trainer]
+    seen = train(run, task, **settings)
+    means = [float(state["norm.running_mean"]) for state in seen]
+    variances = [float(state["norm.running_var"]) for state in seen]
+    np.testing.assert_allclose(means, [0, 0.57, 0.2272], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(variances, [1, 0.8575, 0.8232], rtol=0, atol=1e-12)
+    assert [int(state["norm.num_batches_tracked"]) for state in seen] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_a_missed_broadcast_keeps_the_own_running_statistics(trainer: str) -> None:
+    """As above with A alone, which misses the second broadcast.
+
+    1.  m = 1, not delivered: A is left with mean .4 and variance .9; the central ones are still 0 and 1.
+    2.  m = 1, delivered, c = 1: from its own, mean .36 + .4 = .76, variance .81.
+    """
+    _, task = by_hand(epochs=1)
+    task = replace(task, model=OnlyStatistics)
+    (run,) = runs_of(trace([[1], [1]], [[0], [1]], heard=[[1], [0]]))
+    train, settings = TRAINERS[trainer]
+    seen = train(run, task, **settings)
+    assert float(seen[1]["norm.running_mean"]) == pytest.approx(0.76, abs=1e-12)
+    assert float(seen[1]["norm.running_var"]) == pytest.approx(0.81, abs=1e-12)

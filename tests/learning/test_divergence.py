@@ -1,0 +1,135 @@
+"""A run whose loss is no longer a number is stopped alone and marked; the others do not notice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import blobs
+from torch import Tensor, nn
+
+import fedwave as fw
+from fedwave.learning.curves import Curves
+from fedwave.learning.evaluation import EvaluationSizes
+from fedwave.learning.replay import Replay, Settings, labelled_runs
+from fedwave.learning.task import Task
+
+ROUNDS, SEED = 8, 2
+MIXED = [0, 4, 1, 7, 2]  # instances
+STEEP, CALM = [4, 7], [0, 1, 2]  # those of them with large and with small first weights
+
+
+class Cubic(nn.Module):
+    """Linear in the pixels, cubic in the weights: SGD converges from small first weights and explodes from large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        steep = bool(torch.rand(()) < 0.4)
+        self.weight = nn.Parameter(torch.randn(3, 6) * (10.0 if steep else 0.3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.flatten(1) @ (self.weight**3).T
+
+
+def task(epochs: int) -> Task:
+    return Task(blobs(), Cubic, shard_size=4, batch=4, epochs=epochs, eta=0.05, beta=0.3)
+
+
+def replay(instances: list[int], epochs: int = 1, **settings: Any) -> Replay:
+    network = fw.random_network(3, 2, seed=3, rate=1.5, miss_probability=0.2)
+    traces = {
+        name: fw.simulate(network, name, ROUNDS, instances, seed=SEED) for name in ("age", "random")
+    }
+    settings = {"precision": "float64", "tolerance": 0.0} | settings
+    return Replay(
+        labelled_runs(traces), task(epochs), Settings(**settings), EvaluationSizes(60, 60)
+    )
+
+
+def trained(instances: list[int], epochs: int = 1, **settings: Any) -> Replay:
+    out = replay(instances, epochs, **settings)
+    for _ in range(ROUNDS):
+        out.advance()
+    return out
+
+
+def columns(curves: Curves, wanted: list[int]) -> list[np.ndarray]:
+    """Loss, accuracy and accuracy per class of some of the mixed instances."""
+    rows = [MIXED.index(i) for i in wanted]
+    return [array[:, rows] for array in (curves.loss, curves.accuracy, curves.class_accuracy)]
+
+
+def test_only_the_steep_ones_are_marked() -> None:
+    for curves in trained(MIXED).curves():
+        for instance, round_ in zip(MIXED, curves.diverged, strict=True):
+            assert (round_ > 1) == (instance in STEEP)  # not in the first round: it learns first
+        for array in columns(curves, CALM):
+            assert np.isfinite(array).all()
+        for instance in STEEP:
+            round_ = int(curves.diverged[MIXED.index(instance)])
+            for array in columns(curves, [instance]):
+                assert np.isfinite(array[: round_ - 1]).all()
+                assert np.isnan(array[round_ - 1 :]).all()
+
+
+@pytest.mark.parametrize("block", [64, 2])
+@pytest.mark.parametrize("epochs", [1, 8])
+def test_the_others_are_what_they_are_without_it(epochs: int, block: int) -> None:
+    together, alone = (trained(which, epochs, block=block) for which in (MIXED, CALM))
+    if epochs == 8:  # so long that numbers overflow in the lanes, beside those of the others
+        assert not all(state.w["weight"].isfinite().all() for state in together.states)
+    for curves, expected in zip(together.curves(), alone.curves(), strict=True):
+        assert curves.label == expected.label
+        loss, accuracy, by_class = columns(curves, CALM)
+        np.testing.assert_allclose(loss, expected.loss, rtol=1e-6)  # losses are kept in float32
+        np.testing.assert_array_equal(accuracy, expected.accuracy)
+        np.testing.assert_array_equal(by_class, expected.class_accuracy)
+    calm = [r for r, run in enumerate(together.runs) if run.instance in CALM]
+    for r, state in zip(calm, alone.states, strict=True):
+        assert not together.states[r].diverged
+        for name, p in state.w.items():
+            torch.testing.assert_close(together.states[r].w[name], p, rtol=1e-12, atol=1e-12)
+
+
+def test_one_that_diverged_is_not_trained_any_more() -> None:
+    out = replay(MIXED)
+    train, asked = out._lanes, []
+
+    def counted(lanes: list[Any]) -> Any:
+        asked.append(len(lanes))
+        return train(lanes)
+
+    out._lanes = counted  # type: ignore[assignment]
+    for t in range(ROUNDS):
+        going = [not state.diverged for state in out.states]
+        before = [state.w for state in out.states]
+        out.advance()
+        assert asked[-1] == sum(
+            int(needed[t].sum()) for needed, on in zip(out.needed, going, strict=True) if on
+        )
+        for state, w, on in zip(out.states, before, going, strict=True):
+            assert on or state.w is w
+    assert [state.diverged for state in out.states] == [run.instance in STEEP for run in out.runs]
+    for run, results in zip(out.runs, out.results, strict=True):
+        assert (len(results) < ROUNDS) == (run.instance in STEEP)
+
+
+def test_all_of_a_scheduler_diverge() -> None:
+    for curves in trained(STEEP).curves():
+        assert (curves.diverged > 1).all()
+        assert np.isnan(curves.loss[-1]).all()
+        assert not curves.reaches(0.0).any()
+
+
+def test_a_start_that_is_no_number_is_marked_in_the_first_round() -> None:
+    class Lost(Cubic):
+        def __init__(self) -> None:
+            super().__init__()
+            nn.init.constant_(self.weight, float("nan"))
+
+    trace = fw.simulate(fw.random_network(3, 2, seed=3, rate=1.0), "random", 3, 1)
+    curves = fw.train(trace, Task(blobs(), Lost, shard_size=4, batch=4, epochs=1))
+    assert curves.diverged.tolist() == [1]
+    assert curves.loss.shape == (3, 1)

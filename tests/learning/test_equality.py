@@ -1,0 +1,142 @@
+"""Every fast path against the reference trainer. A path that is not in here cannot be reached by a user.
+
+Compared are the central parameters after the last round, as the distance between the two over the distance the
+reference has come since the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedwave as fw
+from fedwave.learning.data import Dataset
+from fedwave.learning.evaluation import EvaluationSizes, Evaluator
+from fedwave.learning.models import Cnn
+from fedwave.learning.reference import train_run
+from fedwave.learning.replay import Replay, Settings, labelled_runs
+from fedwave.learning.task import Task
+
+SIZES = EvaluationSizes(60, 60)
+
+
+def images(shape: tuple[int, int, int], seed: int = 0) -> Dataset:
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(3, *shape))
+    labels = [rng.integers(0, 3, size=n) for n in (200, 60)]
+    noisy = [(means[y] + rng.normal(size=(len(y), *shape))).astype(np.float32) for y in labels]
+    return Dataset("test", noisy[0], labels[0], noisy[1], labels[1])
+
+
+def linear() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
+
+
+def with_batch_norm() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 3, 8), nn.BatchNorm1d(8),
+        nn.ReLU(), nn.Linear(8, 3),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Path:
+    """One way through the fast trainer."""
+
+    model: Callable[[], nn.Module] = linear
+    image: tuple[int, int, int] = (1, 3, 4)
+    numbers: dict[str, Any] = field(default_factory=dict)  # of the task
+    network: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    limit: float = 1e-9  # relative distance; float64 unless the settings say otherwise
+
+
+PATHS = {
+    "plain": Path(),
+    "batch norm": Path(with_batch_norm),
+    "batch norm, missed broadcasts": Path(with_batch_norm, network={"miss_probability": 0.4}),
+    "missed broadcasts, large beta": Path(network={"miss_probability": 0.4}, numbers={"beta": 0.7}),
+    "short batches": Path(numbers={"shard_size": 5, "batch": 4}),
+    "short batches, batch norm": Path(with_batch_norm, numbers={"shard_size": 5, "batch": 4}),
+    "shards of one sample": Path(numbers={"shard_size": 1, "batch": 3}),
+    "no proximal term, l2": Path(numbers={"prox": 0.0, "l2": 0.1}),
+    "lanes in small blocks": Path(with_batch_norm, settings={"block": 2}),
+    "buffer limit": Path(network={"buffer_limit": 3}),
+    "label skew": Path(numbers={"partition": fw.Dirichlet(0.3)}),
+    "by class": Path(numbers={"partition": fw.ByClass(1)}),
+    "sync": Path(settings={"mode": "sync"}),
+    "sync, missed broadcasts, batch norm": Path(
+        with_batch_norm, network={"miss_probability": 0.4}, settings={"mode": "sync"}
+    ),
+    # Left out are gradients that weigh less than 1e-6 at their delivery.
+    "skipping": Path(numbers={"beta": 0.001}, settings={"tolerance": 1e-6}, limit=1e-5),
+    "skipping, missed broadcasts": Path(
+        with_batch_norm, network={"miss_probability": 0.4}, numbers={"beta": 0.001},
+        settings={"tolerance": 1e-6}, limit=1e-5,
+    ),
+    "skipping what is one round late": Path(numbers={"beta": 0.001}, settings={"tolerance": 1e-3}, limit=1e-2),
+    "float32": Path(settings={"precision": "float32"}, limit=1e-4),
+    "float32, the paper's CNN": Path(Cnn, (1, 28, 28), settings={"precision": "float32"}, limit=1e-3),
+    "bfloat16": Path(with_batch_norm, settings={"precision": "bfloat16"}, limit=0.15),
+}  # fmt: skip
+
+
+def runs(path: Path) -> tuple[list[Any], Task]:
+    network = fw.random_network(4, 2, seed=3, rate=[0.4, 1.0, 2.0, 3.0], **path.network)
+    traces = {
+        name: fw.simulate(network, name, rounds=9, instances=2, seed=5)
+        for name in ("alsa-pi", "round-robin")
+    }
+    numbers = {"shard_size": 4, "batch": 4, "epochs": 2, "eta": 0.05, "beta": 0.3, "prox": 0.1}
+    return labelled_runs(traces), Task(images(path.image), path.model, **(numbers | path.numbers))
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_fast_path_equals_the_reference(name: str) -> None:
+    path = PATHS[name]
+    all_runs, task = runs(path)
+    settings = Settings(**({"precision": "float64", "tolerance": 0.0} | path.settings))
+    replay = Replay(all_runs, task, settings, SIZES)
+    starts = [state.w for state in replay.states]
+    for _ in range(replay.rounds):
+        replay.advance()
+    evaluator = Evaluator(task, SIZES, torch.device("cpu"), settings.dtype)
+    for r, run in enumerate(all_runs):
+        results, w = train_run(run, task, evaluator, settings.dtype, settings.mode)
+        off = sum(float(((w[k] - replay.states[r].w[k]) ** 2).sum()) for k in w) ** 0.5
+        come = sum(float(((w[k] - starts[r][k]) ** 2).sum()) for k in w) ** 0.5
+        assert come > 0.01, "nothing was learnt, so nothing is compared"
+        assert off / come < path.limit
+        losses = np.array([loss for loss, _ in results])
+        fast = np.array([loss for loss, _ in replay.results[r]])
+        np.testing.assert_allclose(fast, losses, rtol=max(1e-6, 3 * path.limit))
+
+
+def test_the_reference_is_sensitive_to_what_the_paths_could_get_wrong() -> None:
+    """If one of these did not matter here, an equality test could not notice its absence."""
+    base_runs, base_task = runs(Path(network={"miss_probability": 0.4}, numbers={"beta": 0.7}))
+
+    def final(task: Task, run: Any) -> torch.Tensor:
+        evaluator = Evaluator(task, SIZES, torch.device("cpu"), torch.float64)
+        w = train_run(run, task, evaluator, torch.float64)[1]
+        return torch.cat([p.flatten() for p in w.values()])
+
+    from dataclasses import replace
+
+    run = base_runs[0]
+    base = final(base_task, run)
+    for changed_task, changed_run in (
+        (replace(base_task, beta=0.6), run),
+        (replace(base_task, prox=0.0), run),
+        (replace(base_task, l2=0.01), run),
+        (base_task, replace(run, heard=np.ones_like(run.heard))),
+        (base_task, replace(run, delay=np.ones_like(run.delay))),
+        (base_task, replace(run, weight=np.where(run.delivered, 0.25, 0.0))),
+    ):
+        assert float((final(changed_task, changed_run) - base).norm()) > 1e-4

@@ -1,0 +1,180 @@
+"""The models, their first weights, and models that do not fit the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tiny import blobs, linear
+from torch import Tensor, nn
+
+import fedwave as fw
+from fedwave.learning.data import Dataset, synthetic
+from fedwave.learning.models import MODELS, Cnn, Logistic, Vgg19
+from fedwave.learning.task import Task
+
+
+def parameters(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def count(model: nn.Module, kind: type[nn.Module]) -> int:
+    return sum(isinstance(module, kind) for module in model.modules())
+
+
+def test_the_cnn_has_the_papers_number_of_parameters() -> None:
+    model = Cnn()
+    assert parameters(model) == 21_840
+    assert model(torch.zeros(3, 1, 28, 28)).shape == (3, 10)
+
+
+@pytest.mark.parametrize("name, norms", [("vgg19", 16), ("vgg19-plain", 0)])
+def test_vgg19_has_sixteen_convolutions(name: str, norms: int) -> None:
+    model = MODELS[name]().eval()
+    assert count(model, nn.Conv2d) == 16
+    assert count(model, nn.BatchNorm2d) == norms
+    assert count(model, nn.MaxPool2d) == 5
+    assert count(model, nn.Linear) == 1
+    convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
+    widths = [64] * 2 + [128] * 2 + [256] * 4 + [512] * 8
+    assert [c.out_channels for c in convolutions] == widths
+    assert [c.in_channels for c in convolutions] == [3, *widths[:-1]]
+    for convolution in convolutions:
+        # Kaiming: variance 2 / (outputs * 9), no bias at the start.
+        wanted = (2 / (9 * convolution.out_channels)) ** 0.5
+        assert float(convolution.weight.detach().std()) == pytest.approx(wanted, rel=0.1)
+        assert not convolution.bias.any()
+    with torch.no_grad():
+        assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+
+
+def test_logistic_starts_at_zero() -> None:
+    model = Logistic()
+    assert parameters(model) == 7850
+    assert not any(p.any() for p in model.parameters())
+    assert model(torch.ones(2, 1, 28, 28)).shape == (2, 10)
+    assert Logistic(6, 3)(torch.ones(2, 1, 2, 3)).shape == (2, 3)
+
+
+# --- first weights --------------------------------------------------------------------------------
+
+
+def first_weights(task: Task, seed: int, instance: int) -> Tensor:
+    return nn.utils.parameters_to_vector(task.new_model(seed, instance).parameters()).detach()
+
+
+def test_first_weights_depend_on_seed_and_instance_alone() -> None:
+    task = Task(blobs(), linear)
+    base = first_weights(task, 4, 7)
+    torch.manual_seed(123)
+    first_weights(task, 4, 8)
+    assert torch.equal(base, first_weights(task, 4, 7))
+    assert torch.equal(base, first_weights(Task(blobs(), linear, eta=0.5), 4, 7))
+    for other in ((4, 8), (5, 7), (7, 4), (4, 0)):
+        assert not torch.equal(base, first_weights(task, *other)), other
+
+
+def test_making_a_model_leaves_the_random_state_of_torch_alone() -> None:
+    before = torch.random.get_rng_state()
+    task = Task(blobs(), linear)  # makes one too, to see whether it fits
+    task.new_model(0, 0)
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+# --- models that do not fit -----------------------------------------------------------------------
+
+
+def flat_linear(inputs: int, outputs: int) -> Any:
+    return lambda: nn.Sequential(nn.Flatten(), nn.Linear(inputs, outputs))
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_too_few_outputs_for_the_labels(outputs: int) -> None:
+    sentence = (
+        rf"the model's output has shape \(2, {outputs}\) for two images, but the labels need \(2, 3\) or more: "
+        "give it one output per class"
+    )
+    with pytest.raises(fw.FedwaveError, match=sentence):
+        Task(blobs(classes=3), flat_linear(6, outputs))
+
+
+def test_labels_of_the_test_set_count_too() -> None:
+    data = blobs(classes=3)
+    more = Dataset(
+        "more", data.train_images, data.train_labels, data.test_images, data.test_labels + 1
+    )
+    with pytest.raises(fw.FedwaveError, match=r"the labels need \(2, 4\) or more"):
+        Task(more, linear)
+
+
+def test_outputs_to_spare_are_no_mistake() -> None:
+    Task(blobs(classes=3), flat_linear(6, 9))
+
+
+def test_an_output_that_is_not_one_row_per_image() -> None:
+    with pytest.raises(fw.FedwaveError, match=r"the model's output has shape \(2, 1, 2, 3\)"):
+        Task(blobs(), nn.Identity)
+
+
+@pytest.mark.parametrize("make", [Vgg19, flat_linear(7, 3)])
+def test_a_model_that_cannot_take_the_images(make: Any) -> None:
+    with pytest.raises(fw.FedwaveError) as caught:
+        Task(blobs(), make)
+    text = str(caught.value)
+    assert text.startswith("the model cannot take images of shape (1, 2, 3): ")
+    assert text.endswith(".")
+    assert "\n" not in text
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["shard_size", "batch", "epochs"])
+@pytest.mark.parametrize("value", [0, -1, 2.5, "ten", None])
+def test_numbers_of_a_task_that_must_be_whole(field: str, value: Any) -> None:
+    with pytest.raises(
+        fw.FedwaveError, match=rf"task {field} is .*, must be a whole number >= 1\."
+    ):
+        Task(blobs(), linear, **{field: value})
+
+
+@pytest.mark.parametrize("field", ["eta", "beta", "prox", "l2"])
+@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), "small", None])
+def test_numbers_of_a_task_that_must_not_be_negative(field: str, value: Any) -> None:
+    with pytest.raises(fw.FedwaveError, match=rf"task {field} is {value}, must be a number >= 0\."):
+        Task(blobs(), linear, **{field: value})
+
+
+def test_a_rate_of_zero_and_batches_of_one() -> None:
+    with pytest.raises(fw.FedwaveError, match=r"task eta is 0, must be a number > 0\."):
+        Task(blobs(), linear, eta=0)
+    with pytest.raises(fw.FedwaveError, match="a batch of one sample is never trained on"):
+        Task(blobs(), linear, batch=1)
+
+
+def test_whole_numbers_may_be_floats() -> None:
+    task = Task(blobs(), linear, shard_size=4.0, batch=2.0, epochs=3.0)  # type: ignore[arg-type]
+    assert [type(n) for n in (task.shard_size, task.batch, task.epochs)] == [int] * 3
+
+
+def test_a_task_by_name_and_from_parts() -> None:
+    by_name = fw.task("synthetic", epochs=2)
+    assert (by_name.epochs, by_name.batch, by_name.model) == (2, 10, Cnn)
+    own = fw.task(dataset=synthetic(50, 20), model="logistic", eta=0.5)
+    assert (own.eta, own.model) == (0.5, Logistic)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({}, "a task needs data: name one, such as 'mnist', or pass dataset="),
+        ({"name": "nmist"}, "there is no dataset 'nmist'; did you mean 'mnist'"),
+        ({"dataset": blobs()}, "a task on your own data needs model="),
+        ({"dataset": blobs(), "model": "vgg"}, "there is no model 'vgg'; did you mean 'vgg19'"),
+        ({"dataset": blobs(), "model": linear, "epoch": 3}, "a task has no field 'epoch'; did you mean 'epochs'"),
+    ],
+)  # fmt: skip
+def test_a_task_that_cannot_be(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(fw.FedwaveError, match=sentence):
+        fw.task(**arguments)

@@ -1,0 +1,259 @@
+"""Which samples a device gets, and in which batches."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom, chi2, kstest
+from tiny import blobs, linear
+
+import fedwave as fw
+from fedwave.learning.evaluation import EvaluationSizes
+from fedwave.learning.partition import ByClass, Dirichlet, Iid, Partition, Sampler, batches
+from fedwave.learning.replay import Replay, Settings, labelled_runs
+from fedwave.learning.task import Task
+
+# Four classes, not equally common.
+LABELS = np.repeat([0, 1, 2, 3], [5, 10, 20, 40])
+SKEWED = {"iid": Iid(), "dirichlet": Dirichlet(0.5), "by class": ByClass(2)}
+
+
+# --- what a draw depends on -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition", SKEWED.values(), ids=SKEWED)
+def test_samples_do_not_depend_on_the_order_of_calls(partition: Partition) -> None:
+    places = list(
+        itertools.product([0, 1], [0, 3], [1, 2], [0, 1, 5])
+    )  # seed, instance, round, device
+    forwards, backwards = (Sampler(LABELS, partition, 10) for _ in range(2))
+    first = {place: forwards.shards(*place, 3) for place in places}
+    for place in reversed(places):
+        np.testing.assert_array_equal(first[place], backwards.shards(*place, 3))
+        np.testing.assert_array_equal(
+            first[place], Sampler(LABELS, partition, 10).shards(*place, 3)
+        )
+    for one, other in itertools.combinations(places, 2):
+        assert not np.array_equal(first[one], first[other]), f"{one} and {other} get the same"
+
+
+@pytest.mark.parametrize("partition", SKEWED.values(), ids=SKEWED)
+def test_every_shard_is_whole(partition: Partition) -> None:
+    sampler = Sampler(LABELS, partition, 10)
+    for count in (0, 1, 4):
+        samples = sampler.shards(0, 0, 1, 0, count)
+        assert samples.shape == (10 * count,)
+        assert samples.dtype == np.int64
+        assert ((samples >= 0) & (samples < len(LABELS))).all()
+
+
+@dataclass(frozen=True, eq=False)
+class Watched(Task):
+    """A task that writes down every draw: (seed, instance, round, device, count) -> samples."""
+
+    def sampler(self) -> Any:
+        return Writing(super().sampler())
+
+
+class Writing:
+    def __init__(self, inner: Sampler) -> None:
+        self.inner = inner
+        self.drawn: dict[tuple[int, ...], list[int]] = {}
+
+    def shards(self, *place: int) -> Any:
+        samples = self.inner.shards(*place)
+        self.drawn[place] = samples.tolist()
+        return samples
+
+
+def test_samples_do_not_depend_on_the_scheduler_or_on_the_other_instances() -> None:
+    network = fw.random_network(4, 2, seed=1, rate=1.0)
+    task = Watched(blobs(), linear, shard_size=3, batch=3, epochs=1, partition=Dirichlet(0.5))
+    drawn = []
+    for name, instances in (("alsa-pi", [0, 1]), ("w-max", [1]), ("random", [1])):
+        trace = fw.simulate(network, name, rounds=8, instances=instances, seed=5)
+        replay = Replay(
+            labelled_runs({name: trace}), task, Settings(tolerance=0), EvaluationSizes(9, 9)
+        )
+        for _ in range(8):
+            replay.advance()
+        places = {place: s for place, s in replay._sampler.drawn.items() if place[1] == 1}
+        assert len(places) > 10
+        drawn.append(places)
+    assert drawn[0] == drawn[1] == drawn[2]
+
+
+# --- how the draws are distributed ----------------------------------------------------------------
+
+
+def p_value(counts: np.ndarray, shares: np.ndarray) -> float:
+    """Of Pearson's chi-square test that ``counts`` were drawn with these ``shares``."""
+    expected = counts.sum() * shares
+    statistic = ((counts - expected) ** 2 / expected).sum()
+    return float(chi2.sf(statistic, counts.size - 1))
+
+
+def test_iid_samples_are_uniform_over_the_training_set() -> None:
+    sampler = Sampler(LABELS, Iid(), 10)
+    rounds = [sampler.shards(0, 0, t, 0, 3) for t in range(1, 501)]
+    assert p_value(np.bincount(np.concatenate(rounds), minlength=75), np.full(75, 1 / 75)) > 0.001
+    # With replacement: repeats within a shard of ten out of 75 are the birthday problem, 46.9 %.
+    repeats = sum(len(set(piece)) < 10 for r in rounds for piece in r.reshape(3, 10))
+    distinct = np.prod(1 - np.arange(10) / 75)
+    low, high = binom.interval(0.999, 1500, 1 - distinct)
+    assert low <= repeats <= high
+
+
+@pytest.mark.parametrize("device", range(4))
+def test_dirichlet_samples_have_the_classes_of_the_drawn_shares(device: int) -> None:
+    partition = Dirichlet(0.5)
+    shares = partition.class_shares(3, 1, device, 4)
+    assert shares is not None
+    assert shares.sum() == pytest.approx(1)
+    sampler = Sampler(LABELS, partition, 10)
+    samples = np.concatenate([sampler.shards(3, 1, t, device, 2) for t in range(1, 301)])
+    counts = np.bincount(LABELS[samples], minlength=4)
+    for count, share in zip(counts, shares, strict=True):
+        low, high = binom.interval(0.9999, samples.size, share)
+        assert low <= count <= high
+    # Within a class all samples are alike.
+    members = np.flatnonzero(np.argmax(counts) == LABELS)
+    within = np.bincount(samples, minlength=75)[members]
+    assert p_value(within, np.full(members.size, 1 / members.size)) > 0.001
+
+
+def test_dirichlet_shares_are_dirichlet() -> None:
+    """The share of one class of four is Beta(alpha, 3 alpha)."""
+    shares = [Dirichlet(0.5).class_shares(0, i, u, 4) for i in range(40) for u in range(25)]
+    for c in range(4):
+        assert kstest([s[c] for s in shares if s is not None], "beta", (0.5, 1.5)).pvalue > 0.001
+
+
+def test_a_small_alpha_leaves_few_classes() -> None:
+    def largest(alpha: float) -> float:
+        return float(
+            np.mean([np.max(Dirichlet(alpha).class_shares(0, 0, u, 10)) for u in range(200)])
+        )
+
+    assert largest(0.01) > 0.9 > 0.3 > largest(10.0)
+
+
+@pytest.mark.parametrize("held", [1, 2, 4])
+def test_by_class_holds_exactly_so_many_classes_equally_often(held: int) -> None:
+    partition = ByClass(held)
+    sampler = Sampler(LABELS, partition, 10)
+    for device in range(6):
+        shares = partition.class_shares(0, 0, device, 4)
+        samples = np.concatenate([sampler.shards(0, 0, t, device, 2) for t in range(1, 101)])
+        counts = np.bincount(LABELS[samples], minlength=4)
+        assert np.count_nonzero(counts) == held
+        np.testing.assert_array_equal(shares, np.where(counts > 0, 1 / held, 0))
+        if held > 1:
+            assert p_value(counts[counts > 0], np.full(held, 1 / held)) > 0.001
+
+
+def test_by_class_chooses_any_classes() -> None:
+    shares = sum(np.asarray(ByClass(2).class_shares(0, i, 0, 4)) for i in range(400))
+    assert p_value(2 * np.asarray(shares), np.full(4, 1 / 4)) > 0.001
+
+
+def test_a_device_keeps_its_classes_over_the_rounds_and_other_instances_get_others() -> None:
+    def classes(instance: int, round_: int) -> set[int]:
+        sampler = Sampler(LABELS, ByClass(2), 20)
+        return set(LABELS[sampler.shards(0, instance, round_, 0, 3)].tolist())
+
+    assert len({frozenset(classes(0, t)) for t in range(1, 9)}) == 1
+    assert len({frozenset(classes(i, 1)) for i in range(8)}) > 1
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+
+def cut(samples: int, batch: int, epochs: int, place: tuple[int, ...] = (0, 0, 1, 0)) -> list[Any]:
+    return batches(np.arange(100, 100 + samples), batch, epochs, *place)
+
+
+@pytest.mark.parametrize("samples, batch", [(20, 5), (23, 5), (3, 10), (7, 2)])
+def test_every_epoch_holds_all_samples_in_another_order(samples: int, batch: int) -> None:
+    per_epoch = -(-samples // batch) - (samples % batch == 1)
+    found = cut(samples, batch, epochs=6)
+    assert len(found) == 6 * per_epoch
+    epochs = [np.concatenate(found[e * per_epoch : (e + 1) * per_epoch]) for e in range(6)]
+    for epoch in epochs:
+        assert set(epoch) <= set(range(100, 100 + samples))
+        assert len(set(epoch)) == len(epoch) == samples - (samples % batch == 1)
+    assert len({tuple(epoch) for epoch in epochs}) > (1 if samples == 3 else 5)
+
+
+def test_repeated_samples_stay_repeated() -> None:
+    found = batches(np.array([4, 4, 4, 9, 9]), 2, 50, 0, 0, 1, 0)
+    left = {4: 150, 9: 100}
+    for piece in found:
+        assert len(piece) == 2  # the fifth is dropped
+        for sample in piece.tolist():
+            left[sample] -= 1
+    assert sum(left.values()) == 50
+    assert 10 < left[4] < 45  # each of the five is the one left over about as often: 30
+
+
+def test_the_last_batch_is_short_and_a_single_sample_is_dropped() -> None:
+    assert [len(piece) for piece in cut(8, 3, epochs=2)] == [3, 3, 2] * 2
+    assert [len(piece) for piece in cut(7, 3, epochs=2)] == [3, 3] * 2
+    assert [len(piece) for piece in cut(2, 3, epochs=2)] == [2] * 2
+    assert cut(1, 3, epochs=2) == []
+    assert cut(0, 3, epochs=2) == []
+
+
+def test_the_order_depends_on_seed_instance_round_and_device_alone() -> None:
+    base = np.concatenate(cut(30, 10, 2))
+    np.testing.assert_array_equal(base, np.concatenate(cut(30, 10, 2)))
+    for place in [(1, 0, 1, 0), (0, 1, 1, 0), (0, 0, 2, 0), (0, 0, 1, 1)]:
+        assert not np.array_equal(base, np.concatenate(cut(30, 10, 2, place)))
+
+
+def test_any_order_is_as_likely() -> None:
+    orders = [tuple(cut(3, 3, 1, (0, i, 1, 0))[0].tolist()) for i in range(1200)]
+    counts = np.array([orders.count(o) for o in itertools.permutations([100, 101, 102])])
+    assert p_value(counts, np.full(6, 1 / 6)) > 0.001
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0, -1.0, float("nan"), float("inf"), "few", None])
+def test_a_dirichlet_that_cannot_be(alpha: Any) -> None:
+    with pytest.raises(
+        fw.FedwaveError, match=rf"Dirichlet alpha is {alpha}, must be a number > 0\."
+    ):
+        Dirichlet(alpha)
+
+
+@pytest.mark.parametrize("held", [0, -2, 1.5, float("nan"), "two", None])
+def test_a_number_of_classes_that_cannot_be(held: Any) -> None:
+    with pytest.raises(
+        fw.FedwaveError, match=rf"ByClass held is {held!r}, must be a whole number >= 1\."
+    ):
+        ByClass(held)
+
+
+def test_more_classes_than_there_are() -> None:
+    with pytest.raises(fw.FedwaveError, match="ByClass held is 5, but there are only 4 classes"):
+        Sampler(LABELS, ByClass(5), 10).shards(0, 0, 1, 0, 1)
+
+
+def test_whole_numbers_may_be_floats() -> None:
+    np.testing.assert_array_equal(
+        Sampler(LABELS, ByClass(2.0), 10).shards(0, 0, 1, 0, 2),  # type: ignore[arg-type]
+        Sampler(LABELS, ByClass(2), 10).shards(0, 0, 1, 0, 2),
+    )
+
+
+@pytest.mark.parametrize("partition", [Dirichlet(), ByClass(1)])
+def test_a_skew_over_a_class_without_samples(partition: Partition) -> None:
+    with pytest.raises(fw.FedwaveError, match="needs training samples of every class"):
+        Sampler(np.array([0, 0, 2, 2]), partition, 10)
+    Sampler(np.array([0, 0, 2, 2]), Iid(), 10)
