@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -72,7 +73,22 @@ def write_text(path: Path, text: str) -> Path:
 
 def write_json(path: Path, content: Any) -> Path:
     """Write JSON for people and machines."""
-    return write_text(path, json.dumps(content, indent=2) + "\n")
+    return write_text(path, json_text(content) + "\n")
+
+
+def json_text(content: Any) -> str:
+    """JSON that every reader accepts: a number that is not there (NaN, infinity) becomes null."""
+    return json.dumps(_without_nan(content), indent=2, allow_nan=False)
+
+
+def _without_nan(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _without_nan(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_without_nan(value) for value in content]
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    return content
 
 
 def write_csv(path: Path, heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -212,6 +213,7 @@ def _run(
             settings,
             out,
             lambda played: meter(preset.dataset, played),
+            workers=_workers(settings["device"], preset),
         )
     rows, paths = write_learning(learned, out)
     if json:
@@ -222,6 +224,13 @@ def _run(
     screen.print(
         f"Figures and data are in {out}: {', '.join(path.name for path in paths)}", soft_wrap=True
     )
+
+
+def _workers(device: str, preset: Preset) -> int:
+    """One process per core on a CPU, but none for a run that is over before they have started."""
+    if device != "cpu" or preset.rounds < 10:
+        return 1
+    return min(os.cpu_count() or 1, preset.instances)
 
 
 def _heading(learned: Learned) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from rich.table import Table
 from fedwave.experiments.comparison import Row
 from fedwave.experiments.learning import LearningRow
 from fedwave.experiments.statistics import Estimate
+from fedwave.files import json_text
 from fedwave.schedulers.registry import names, scheduler_class
 
 _INFORMATION_NAMES = {"channel": "h", "backlog": "n", "learner": "learner", "rates": "true rates"}
@@ -23,7 +23,7 @@ _INFORMATION_NAMES = {"channel": "h", "backlog": "n", "learner": "learner", "rat
 
 def print_json(content: Any) -> None:
     """JSON and nothing else on standard output."""
-    print(json.dumps(content, indent=2))
+    print(json_text(content))
 
 
 def console() -> Console:

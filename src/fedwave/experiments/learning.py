@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from fedwave.experiments.comparison import Traces, compare, metrics
 from fedwave.experiments.score import BASE
 from fedwave.experiments.statistics import Estimate, estimate, paired_difference
+from fedwave.experiments.training import Work, train_work
 from fedwave.files import write_csv, write_json
 from fedwave.network.network import Network
 from fedwave.schedulers.base import Scheduler
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from fedwave.learning.replay import Settings
     from fedwave.learning.task import Task
     from fedwave.trace import Trace
-
-_CHECKPOINT_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -87,37 +85,22 @@ def run_learning(
     settings: Mapping[str, Any],
     folder: Path,
     meter: Callable[[int], None] | None = None,
+    workers: int = 1,
 ) -> Learned:
-    """Simulate, then train; goes on from the checkpoint in ``folder`` if there is one."""
-    from fedwave.learning import checkpoint
+    """Simulate, then train; goes on from the checkpoints in ``folder`` if there are any."""
     from fedwave.learning.evaluation import EvaluationSizes
-    from fedwave.learning.replay import Replay, Settings, labelled_runs
+    from fedwave.learning.replay import Settings
 
     sizes = EvaluationSizes(2000, preset.test_images, preset.full_every)
     how = Settings(tolerance=preset.tolerance, **settings)
     blind = {label: s for label, s in schedulers.items() if "learner" not in s.needs}
     seeing = {label: s for label, s in schedulers.items() if "learner" in s.needs}
     traces, curves = _train_in_lock_step(preset, network, seeing, task, seed, how, sizes)
-    if not blind:
-        return Learned(preset, seed, traces, curves, _is_stand_in(task, preset))
-    replayed = compare(network, blind, preset.rounds, preset.instances, seed, record="full")
-    replay = Replay(labelled_runs(replayed), task, how, sizes)
-    saved = folder / "checkpoint.npz"
-    if saved.exists():
-        checkpoint.load(replay, saved)
-    if meter is not None:
-        meter(replay.round)
-    last = time.monotonic()
-    while replay.round < replay.rounds:
-        replay.advance()
-        if meter is not None:
-            meter(1)
-        if time.monotonic() - last > _CHECKPOINT_SECONDS and replay.round < replay.rounds:
-            checkpoint.save(replay, saved)
-            last = time.monotonic()
-    saved.unlink(missing_ok=True)
-    curves |= {c.label: c for c in replay.curves()}
-    traces |= replayed
+    if blind:
+        traces |= compare(network, blind, preset.rounds, preset.instances, seed, record="full")
+        instances = tuple(range(preset.instances))
+        work = Work(network, blind, task, preset.rounds, instances, seed, how, sizes, folder)
+        curves |= train_work(work, workers, meter or (lambda played: None))
     in_order = {label: curves[label] for label in schedulers}
     return Learned(preset, seed, traces, in_order, _is_stand_in(task, preset))
 

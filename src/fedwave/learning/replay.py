@@ -72,6 +72,11 @@ class Settings:
         return torch.float64 if self.precision == "float64" else torch.float32
 
 
+def use_threads(count: int) -> None:
+    """How many threads a single step may use."""
+    torch.set_num_threads(count)
+
+
 def available_device(wanted: str) -> str:
     """ "cpu" or "cuda"; "auto" takes a GPU if there is one."""
     if wanted == "auto":
