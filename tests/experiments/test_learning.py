@@ -239,7 +239,7 @@ def test_stopped_half_way_it_goes_on(
     names = ("bench", "alsa-pi", "w-max")
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, *names, meter=Stop(7))
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-0-1.npz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-0-2.npz"]
     told: list[int] = []
     again = run(tmp_path, *names, meter=told.append)
     assert told == [6, *[1] * 6]  # the seventh was not kept, and is played again
@@ -261,7 +261,7 @@ def test_a_checkpoint_of_something_else_is_refused(
         run(tmp_path, "w-max", meter=Stop(2))
     with pytest.raises(fw.FedwaveError, match="belongs to other runs"):
         run(tmp_path, "alsa-pi")
-    assert (tmp_path / "checkpoint-0-1.npz").exists()
+    assert (tmp_path / "checkpoint-0-2.npz").exists()
 
 
 def test_no_checkpoint_within_the_first_minute(tmp_path: Path) -> None:
