@@ -16,17 +16,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_ENOUGH_FOR_A_BAND = 5
+
+
 def curves_figure(learned: Learned) -> Figure:
-    """Figure 3: training loss and test accuracy, mean and 95 % band over instances."""
+    """Figure 3: training loss and test accuracy, mean and 95 % band over instances.
+
+    The interval of two or three instances is many times as wide as their spread and would cover the figure:
+    with so few, every instance is drawn instead.
+    """
+    few = learned.preset.instances < _ENOUGH_FOR_A_BAND
     figure, (left, right) = _two_panels(learned)
     for label, curves in learned.curves.items():
         for axis, values in ((left, curves.loss), (right, curves.accuracy)):
             mean, half = _band(values)
             rounds, style = np.arange(1, len(mean) + 1), style_of(label)
             axis.plot(rounds, mean, lw=1.3, label=_name(learned, label), **style)  # type: ignore[arg-type]
-            axis.fill_between(
-                rounds, mean - half, mean + half, color=style["color"], alpha=0.15, lw=0
-            )
+            if few:
+                axis.plot(rounds, values, lw=0.5, alpha=0.5, color=style["color"])
+            else:
+                low, high = mean - half, mean + half
+                axis.fill_between(rounds, low, high, color=style["color"], alpha=0.15, lw=0)
     _label(left, "(a) Training loss", "Round", "Cross-entropy")
     _label(right, "(b) Test accuracy", "Round", "Accuracy")
     left.set_ylim(
@@ -35,7 +45,8 @@ def curves_figure(learned: Learned) -> Figure:
     )
     right.set_ylim(*_accuracy_limits(learned))
     _frame_rounds(learned, left, right)
-    return _finish(figure, left, learned, "Bands: 95 % intervals over instances.")
+    note = "Thin: single instances, too few for a band; bold: their mean."
+    return _finish(figure, left, learned, note if few else "Bands: 95 % intervals over instances.")
 
 
 def single_figure(learned: Learned) -> Figure:
@@ -87,6 +98,7 @@ def targets_figure(learned: Learned) -> Figure:
     )
     left.set_ylim(-0.03, 1.03)
     right.set_ylim(bottom=0)
+    right.set_xlim(left.get_xlim())
     note = "'never': instances that did not get there, left out of the mean; no point: none did."
     return _finish(figure, left, learned, note)
 
