@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: reproduce test test-slow reference bench lint types unit clean
+.PHONY: reproduce test reference bench lint types unit clean
 
 reproduce: $(STAMP)  ## the paper's figures with bands: out/score, out/mnist
 	$(BIN)/fedwave reproduce score --out out/score
@@ -14,9 +14,6 @@ test: $(STAMP)  ## lint, types, tests; prints how long each took
 	@scripts/timed lint  $(MAKE) --no-print-directory lint
 	@scripts/timed types $(MAKE) --no-print-directory types
 	@scripts/timed tests $(MAKE) --no-print-directory unit
-
-test-slow: $(STAMP)  ## full-size checks that take minutes
-	$(BIN)/python -m pytest -m slow
 
 reference: $(STAMP)  ## the reference backlogs at full size: 600 instances x 2300 rounds
 	$(BIN)/python -m benchmarks.reference
@@ -33,7 +30,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest
 
 # Wheels only: nothing is compiled. The stamp is remade when the pins or the package's own needs change.
 $(STAMP): pyproject.toml constraints.txt

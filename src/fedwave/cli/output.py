@@ -91,8 +91,8 @@ def learning_table(rows: Sequence[LearningRow], base: str, heading: str) -> Tabl
     for row in rows:
         out.add_row(
             row.label + (f" ({row.diverged} diverged)" if row.diverged else ""),
-            _with_interval(row.accuracy),
-            "-" if row.label == base else _with_interval(row.difference, sign="+"),
+            _with_interval(row.accuracy, most=4),
+            "-" if row.label == base else _with_interval(row.difference, sign="+", most=4),
             f"{row.loss.mean:.3f}",
             f"{row.spikes:.1f}",
             f"{row.backlog:,.0f}",
@@ -144,10 +144,10 @@ def _plain_table(heading: str, caption: str) -> Table:
     )  # fmt: skip
 
 
-def _with_interval(value: Estimate, sign: str = "") -> str:
+def _with_interval(value: Estimate, sign: str = "", most: int = 3) -> str:
     """Mean and half-width, to the two digits of the half-width that mean anything."""
     half = value.half_width
     if not math.isfinite(half):
         return f"{value.mean:{sign},.2f}"
-    digits = 2 if half == 0 else min(4, max(0, 1 - math.floor(math.log10(half))))
+    digits = 2 if half == 0 else min(most, max(0, 1 - math.floor(math.log10(half))))
     return f"{value.mean:{sign},.{digits}f}±{half:,.{digits}f}"
