@@ -59,9 +59,7 @@ def mnist(
     rounds: WantedRounds = None,
     instances: WantedInstances = None,
     seed: opt.Seed = 0,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and data.")] = Path(
-        "out/mnist"
-    ),
+    out: opt.OutFolder = Path("out/mnist"),
     device: Device = "auto",
     precision: Precision = "float32",
     tolerance: Tolerance = None,
@@ -79,9 +77,7 @@ def cifar10(
     rounds: WantedRounds = None,
     instances: WantedInstances = None,
     seed: opt.Seed = 0,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and data.")] = Path(
-        "out/cifar10"
-    ),
+    out: opt.OutFolder = Path("out/cifar10"),
     device: Device = "auto",
     precision: Precision = "bfloat16",
     tolerance: Tolerance = None,
@@ -97,12 +93,7 @@ def cifar10(
 def train(
     network: opt.NetworkArgument = "paper",
     task: Annotated[str, typer.Option("--task", help="mnist, cifar10 or synthetic.")] = "mnist",
-    schedulers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--schedulers", "-s", help="Names with commas between; the paper's if none is given."
-        ),
-    ] = None,
+    schedulers: opt.SchedulersText = None,
     rounds: opt.Rounds = 25,
     instances: opt.Instances = 2,
     seed: opt.Seed = 0,
@@ -116,9 +107,7 @@ def train(
     beta: Annotated[
         float | None, typer.Option("--beta", help="Decay of undelivered gradients.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and data.")] = Path(
-        "out/train"
-    ),
+    out: opt.OutFolder = Path("out/train"),
     device: Device = "auto",
     precision: Precision = "float32",
     tolerance: Tolerance = None,

@@ -27,6 +27,13 @@ Instances = Annotated[int, typer.Option("--instances", "-i", help="Independent r
 Seed = Annotated[
     int, typer.Option("--seed", help="The same seed gives the same worlds and results.")
 ]
+SchedulersText = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--schedulers", "-s", help="Names with commas between; the paper's if none is given."
+    ),
+]
+OutFolder = Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and data.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of a table.")]
 Devices = Annotated[
     int | None,

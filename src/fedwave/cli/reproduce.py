@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -33,9 +32,7 @@ def score(
     rounds: opt.Rounds = 500,
     instances: opt.Instances = 50,
     seed: opt.Seed = 0,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and data.")] = Path(
-        "out/score"
-    ),
+    out: opt.OutFolder = Path("out/score"),
     json: opt.AsJson = False,
 ) -> None:
     """Figure 2: the score and backlog of all schedulers on the paper's network."""

@@ -85,12 +85,7 @@ def simulate(
 
 def compare(
     network: opt.NetworkArgument = "paper",
-    schedulers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--schedulers", "-s", help="Names with commas between; the paper's if none is given."
-        ),
-    ] = None,
+    schedulers: opt.SchedulersText = None,
     rounds: opt.Rounds = 500,
     instances: opt.Instances = 50,
     seed: opt.Seed = 0,

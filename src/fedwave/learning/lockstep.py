@@ -16,7 +16,7 @@ from fedwave.errors import check_parameters, whole
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Meter, Replay, Settings, Trained
-from fedwave.learning.schedule import Run
+from fedwave.learning.schedule import Run, central_weights
 from fedwave.learning.task import Task
 from fedwave.network.network import Network
 from fedwave.schedulers.base import Scheduler
@@ -62,8 +62,7 @@ class LockStep:
 
     def deliver(self, scheduled: BoolArray, after: NetworkState) -> None:
         t = self.replay.round
-        total = np.maximum(after.learned.sum(axis=1, keepdims=True), 1)
-        weight = np.where(after.delivered, after.learned / total, 0.0)
+        weight = central_weights(after.delivered, after.learned)
         for i, run in enumerate(self.replay.runs):
             run.scheduled[t] = scheduled[i]
             run.delivered[t] = after.delivered[i]

@@ -37,9 +37,8 @@ class RunState:
     w: State
     buffers: State
     psi: dict[int, State] = field(default_factory=dict)  # by device; absent means zero
-    own: dict[int, tuple[State, State]] = field(
-        default_factory=dict
-    )  # where a device starts unheard
+    # By device: what it starts from when it misses the broadcast.
+    own: dict[int, tuple[State, State]] = field(default_factory=dict)
     diverged: bool = False
 
 

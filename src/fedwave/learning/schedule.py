@@ -36,8 +36,7 @@ def runs_of(trace: Trace) -> list[Run]:
     shards = trace.arrivals - trace.lost
     held = trace.waiting + shards
     learned = np.cumsum(np.where(trace.delivered, held, 0), axis=0)  # N after every round
-    total = learned.sum(axis=2, keepdims=True)
-    weight = np.where(trace.delivered, learned / np.maximum(total, 1), 0.0)
+    weight = central_weights(trace.delivered, learned)
     delay = trace.delay
     return [
         Run(
@@ -46,6 +45,12 @@ def runs_of(trace: Trace) -> list[Run]:
         )
         for i, instance in enumerate(trace.provenance["instances"])
     ]  # fmt: skip
+
+
+def central_weights(delivered: BoolArray, learned: IntArray) -> FloatArray:
+    """c = N / sum of N for delivered devices, 0 for the others; ``learned`` is N after the round, ``[..., U]``."""
+    total = learned.sum(axis=-1, keepdims=True)
+    return np.where(delivered, learned / np.maximum(total, 1), 0.0)
 
 
 def stored_shards(run: Run) -> IntArray:
