@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_models import Own, chain, images, linear, own_forward, with_batch_norm
 from torch import nn
 
 import fedwave as fw
-from fedwave.learning.data import Dataset
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.models import Cnn
 from fedwave.learning.reference import train_run
@@ -24,25 +24,6 @@ from fedwave.learning.replay import Replay, Settings, labelled_runs
 from fedwave.learning.task import Task
 
 SIZES = EvaluationSizes(60, 60)
-
-
-def images(shape: tuple[int, int, int], seed: int = 0) -> Dataset:
-    rng = np.random.default_rng(seed)
-    means = rng.normal(size=(3, *shape))
-    labels = [rng.integers(0, 3, size=n) for n in (200, 60)]
-    noisy = [(means[y] + rng.normal(size=(len(y), *shape))).astype(np.float32) for y in labels]
-    return Dataset("test", noisy[0], labels[0], noisy[1], labels[1])
-
-
-def linear() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
-
-
-def with_batch_norm() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 4, 2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 3, 8), nn.BatchNorm1d(8),
-        nn.ReLU(), nn.Linear(8, 3),
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,6 +43,12 @@ PATHS = {
     "batch norm": Path(with_batch_norm),
     "batch norm, missed broadcasts": Path(with_batch_norm, network={"miss_probability": 0.4}),
     "missed broadcasts, large beta": Path(network={"miss_probability": 0.4}, numbers={"beta": 0.7}),
+    "plain chain": Path(chain),
+    "plain chain, missed broadcasts": Path(chain, network={"miss_probability": 0.4}),
+    "plain chain, short batches": Path(chain, numbers={"shard_size": 5, "batch": 4}),
+    "plain chain, bfloat16": Path(chain, settings={"precision": "bfloat16"}, limit=0.15),
+    "a chain's own forward": Path(own_forward),
+    "a chain that is its own forward": Path(lambda: Own(nn.Flatten(), nn.Linear(12, 3))),
     "short batches": Path(numbers={"shard_size": 5, "batch": 4}),
     "short batches, batch norm": Path(with_batch_norm, numbers={"shard_size": 5, "batch": 4}),
     "shards of one sample": Path(numbers={"shard_size": 1, "batch": 3}),

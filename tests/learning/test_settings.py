@@ -59,3 +59,11 @@ def test_the_curves_tell_how_they_were_made() -> None:
     assert curves.class_accuracy.shape == (2, 1, 3)
     # Sixty test images, twenty of each class.
     assert curves.class_accuracy.mean(axis=2) == pytest.approx(curves.accuracy)
+
+
+def test_a_batch_that_no_device_can_fill_is_refused() -> None:
+    made, task = two_rounds(shard_size=10, batch=11)
+    with pytest.raises(fw.FedwaveError, match="task batch is 11, but no device gets more than 10 samples in a round"):  # fmt: skip
+        fw.train(made, task)
+    # Data that wait for their turn add up, so there it may still be filled.
+    fw.train(made, task, mode="sync")

@@ -28,8 +28,14 @@ class Evaluator:
     """Training loss and test accuracy, overall and per class, of one central model."""
 
     def __init__(
-        self, task: Task, sizes: EvaluationSizes, device: torch.device, dtype: torch.dtype
+        self,
+        task: Task,
+        sizes: EvaluationSizes,
+        device: torch.device,
+        dtype: torch.dtype,
+        autocast: torch.dtype | None = None,
     ) -> None:
+        self._autocast = torch.autocast(device.type, autocast, enabled=autocast is not None)
         data = task.dataset
         self._classes, self._sizes = data.classes, sizes
         chosen = subset(len(data.train_labels), sizes.loss)
@@ -51,7 +57,7 @@ class Evaluator:
         The usual ones are judged in every round, so that a curve never mixes two sets of images.
         """
         model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), self._autocast:
             logits = self._logits(model, parameters, buffers, self._loss_images)
             loss = F.cross_entropy(logits.float(), self._loss_labels)
             images = self._images if full else self._images[self._usual]

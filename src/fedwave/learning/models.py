@@ -1,34 +1,35 @@
-"""The models of the paper's experiments, and a convex one for its theorem."""
+"""The models of the paper's experiments, and a convex one for its theorem.
+
+Each is a plain chain of layers, so that many of them can be trained side by side fast (side_by_side.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 _VGG19 = (64, 64, 0, 128, 128, 0, *(256,) * 4, 0, *(512,) * 4, 0, *(512,) * 4, 0)  # 0: max-pool
 
 
-class Cnn(nn.Module):
+class Cnn(nn.Sequential):
     """Two 5x5 convolutions with pooling, then 320 - 50 - 10: 21,840 parameters on 28 x 28 grey images."""
 
     def __init__(self) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(1, 10, 5)
+        self.pool1 = nn.MaxPool2d(2)
+        self.relu1 = nn.ReLU()
         self.conv2 = nn.Conv2d(10, 20, 5)
+        self.pool2 = nn.MaxPool2d(2)
+        self.relu2 = nn.ReLU()
+        self.flatten = nn.Flatten()
         self.hidden = nn.Linear(320, 50)
+        self.relu3 = nn.ReLU()
         self.out = nn.Linear(50, 10)
 
-    def forward(self, images: Tensor) -> Tensor:
-        x = torch.relu(torch.max_pool2d(self.conv1(images), 2))
-        x = torch.relu(torch.max_pool2d(self.conv2(x), 2))
-        x = torch.relu(self.hidden(x.flatten(1)))
-        logits: Tensor = self.out(x)
-        return logits
 
-
-class Vgg19(nn.Module):
+class Vgg19(nn.Sequential):
     """Sixteen 3x3 convolutions and one linear layer for 32 x 32 colour images, Kaiming initialisation.
 
     With batch norm by default: without it, under the framework's own initialisation, training never leaves chance.
@@ -48,27 +49,21 @@ class Vgg19(nn.Module):
             layers += [convolution, *([nn.BatchNorm2d(width)] if batch_norm else []), nn.ReLU()]
             channels = width
         self.features = nn.Sequential(*layers)
+        self.flatten = nn.Flatten()
         self.out = nn.Linear(512, 10)
         nn.init.kaiming_normal_(self.out.weight, nonlinearity="linear")
         nn.init.zeros_(self.out.bias)
 
-    def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.out(self.features(images).flatten(1))
-        return logits
 
-
-class Logistic(nn.Module):
+class Logistic(nn.Sequential):
     """One linear layer from pixels to classes; with the task's ``l2`` > 0 its loss is strongly convex."""
 
     def __init__(self, inputs: int = 784, classes: int = 10) -> None:
         super().__init__()
+        self.flatten = nn.Flatten()
         self.out = nn.Linear(inputs, classes)
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)
-
-    def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.out(images.flatten(1))
-        return logits
 
 
 def vgg19_plain() -> nn.Module:

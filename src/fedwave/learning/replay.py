@@ -97,9 +97,10 @@ class Replay:
         device = torch.device(settings.device)
         autocast = torch.bfloat16 if settings.precision == "bfloat16" else None
         self._lanes = LaneTrainer(task, device, settings.dtype, settings.block, autocast)
-        self._evaluator = Evaluator(task, sizes, device, settings.dtype)
+        self._evaluator = Evaluator(task, sizes, device, settings.dtype, autocast)
         self._model = task.new_model(0, 0).to(device, settings.dtype)
         self._sampler = task.sampler()
+        self._check_batch()
         self.needed = [self._needed_in(run) for run in runs]
         self.states = [self._fresh(run, device) for run in runs]
         self.round = 0
@@ -161,6 +162,15 @@ class Replay:
                 psi[u] = {k: gradient[k] + psi[u][k] for k in local} if u in psi else gradient
             state.psi = psi
         return trained
+
+    def _check_batch(self) -> None:
+        """A single short batch is fine; a batch that no device could ever fill is a mistake."""
+        most = max(int(run.shards.max()) for run in self.runs) * self.task.shard_size
+        if 0 < most < self.task.batch and self.settings.mode == "async":
+            raise FedwaveError(
+                f"task batch is {self.task.batch}, but no device gets more than {most} samples in a round of "
+                "this run: make batch smaller or shard_size larger."
+            )
 
     def _needed_in(self, run: Run) -> BoolArray:
         if self.settings.mode == "sync":
