@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: reproduce test reference bench lint types unit clean
+.PHONY: reproduce test test-slow reference bench lint types unit clean
 
 reproduce: $(STAMP)  ## the paper's figures with bands: out/score, out/mnist
 	$(BIN)/fedwave reproduce score --out out/score
@@ -15,12 +15,16 @@ test: $(STAMP)  ## lint, types, tests; prints how long each took
 	@scripts/timed types $(MAKE) --no-print-directory types
 	@scripts/timed tests $(MAKE) --no-print-directory unit
 
+test-slow: $(STAMP)  ## runs killed at random moments, again and again: minutes
+	@scripts/timed "slow tests" $(BIN)/python -m pytest -m slow tests
+
 reference: $(STAMP)  ## the reference backlogs at full size: 600 instances x 2300 rounds
 	$(BIN)/python -m benchmarks.reference
 
 bench: $(STAMP)  ## speed and memory, printed
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.learning
+	$(BIN)/python -m benchmarks.runner
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -85,7 +85,7 @@ def test_a_file_of_another_kind(saved, content):
 
 
 def test_a_folder_is_not_a_trace(tmp_path):
-    with pytest.raises(fw.FedwaveError, match="is not a trace or is damaged"):
+    with pytest.raises(fw.FedwaveError, match="cannot be read: Is a directory"):
         fw.Trace.load(tmp_path)
 
 

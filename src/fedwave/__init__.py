@@ -25,8 +25,11 @@ from fedwave.simulate import extend, network_of, remake, simulate
 from fedwave.trace import Trace
 from fedwave.version import __version__
 
-# What needs torch is imported when it is first asked for: `import fedwave` stays light.
+# What needs large libraries is imported when it is first asked for: `import fedwave` stays light.
 _ON_DEMAND = {
+    "load": "fedwave.experiments.dataset",
+    "load_experiment": "fedwave.experiments.config_text",
+    "run_experiment": "fedwave.experiments.runner",
     "task": "fedwave.learning.task",
     "Task": "fedwave.learning.task",
     "train": "fedwave.learning.replay",

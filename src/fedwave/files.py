@@ -55,6 +55,8 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(unfinished, "wb") as file:
             write(file)
+            file.flush()
+            os.fsync(file.fileno())  # a name must never stand before what it names is on the disk
         os.replace(unfinished, path)
     except OSError as error:
         raise FedwaveError(

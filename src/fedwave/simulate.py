@@ -210,7 +210,7 @@ def _observe(
     """Only what the scheduler declared goes in: what is not there cannot be reached."""
     everything = {
         "gain": weather.gain, "snr": weather.snr, "success": weather.success,
-        "waiting": counts.waiting, "rates": network.rates, **signals,
+        "waiting": counts.waiting, "rates": network.rates, "planning": network.planning, **signals,
     }  # fmt: skip
     allowed = {name: everything[name] for need in scheduler.needs for name in INFORMATION[need]}
     return Observation(

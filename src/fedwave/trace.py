@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -122,6 +122,10 @@ class Trace:
         path = Path(path)
         if path.suffix != ".npz":
             raise FedwaveError(f"a trace is saved as a .npz file, not {path.name!r}.")
+        return write_whole(path, self.write)
+
+    def write(self, file: IO[bytes]) -> None:
+        """Write the trace into an open file."""
         text = json.dumps({"format": FORMAT, **self.provenance})
         arrays = {"provenance": np.array(text), **self._arrays()}
         for name, array in arrays.items():
@@ -129,29 +133,36 @@ class Trace:
                 raise FedwaveError(
                     f"{name} holds Python objects, which a trace cannot keep: use arrays of numbers."
                 )
-        return write_whole(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        np.savez(file, allow_pickle=False, **arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
         """Read a trace that ``save`` wrote."""
         try:
             with open(path, "rb") as raw:
-                if not zipfile.is_zipfile(raw):
-                    raise FedwaveError(
-                        f"{path} is not a trace or is damaged: it is no .npz archive."
-                    )
-                with np.load(raw, allow_pickle=False) as file:
-                    arrays = {name: file[name] for name in file.files}
-            provenance = json.loads(str(arrays.pop("provenance")))
-            if provenance.pop("format") != FORMAT:
-                raise FedwaveError(f"{path} was written by another version of fedwave.")
-            return cls._of(arrays, provenance)
+                return cls.read(raw, str(path))
         except FileNotFoundError:
             raise FedwaveError(f"there is no trace at {path}.") from None
+        except OSError as error:
+            raise FedwaveError(f"{path} cannot be read: {error.strerror}.") from None
+
+    @classmethod
+    def read(cls, raw: IO[bytes], name: str) -> Trace:
+        """Read a trace from an open file; ``name`` is what to call it if it is damaged."""
+        try:
+            if not zipfile.is_zipfile(raw):
+                raise FedwaveError(f"{name} is not a trace or is damaged: it is no .npz archive.")
+            raw.seek(0)
+            with np.load(raw, allow_pickle=False) as file:
+                arrays = {key: file[key] for key in file.files}
+            provenance = json.loads(str(arrays.pop("provenance")))
+            if provenance.pop("format") != FORMAT:
+                raise FedwaveError(f"{name} was written by another version of fedwave.")
+            return cls._of(arrays, provenance)
         except FedwaveError:
             raise
         except Exception as error:  # damage shows anywhere: in the archive, an array or the text
-            raise FedwaveError(f"{path} is not a trace or is damaged ({error}).") from None
+            raise FedwaveError(f"{name} is not a trace or is damaged ({error}).") from None
 
     def _arrays(self) -> dict[str, Array]:
         groups: dict[str, Mapping[str, Array]] = {

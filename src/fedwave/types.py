@@ -35,6 +35,7 @@ INFORMATION: dict[str, tuple[str, ...]] = {
     "backlog": ("waiting",),
     "rates": ("rates",),
     "learner": ("update_norm",),
+    "statistics": ("planning",),
 }
 _OPENED_BY = {field: need for need, fields in INFORMATION.items() for field in fields}
 
@@ -49,6 +50,25 @@ class Problem:
     gain_quartiles: tuple[float, float, float]  # used to count channel levels, see stages.py
 
 
+class Planning(Protocol):
+    """The chances of the coming rounds, for schedulers that plan ahead: of the channels and of arrivals.
+
+    It does not tell the rates: those are asked for, or learnt.
+    """
+
+    independent: bool  # of round to round; nothing here helps to plan where channels have a memory
+
+    @property
+    def mean_snr(self) -> FloatArray:
+        """Linear, ``[U]``."""
+
+    def success_levels(self, mean_snr: FloatArray, count: int) -> FloatArray:
+        """p at ``count`` equally likely gains, rising, for devices of these mean SNRs: ``[..., count]``."""
+
+    def arrival_chances(self, rates: FloatArray, most: int) -> FloatArray:
+        """P[m = 0], ..., P[m = most] for devices of these rates: ``[..., most + 1]``."""
+
+
 class Observation:
     """What the access point knows when it decides in round ``round``.
 
@@ -58,13 +78,14 @@ class Observation:
 
     Only for a scheduler that needs them: ``gain`` (h), ``snr`` and ``success`` (p) with "channel",
     ``waiting`` (n) with "backlog", each ``[I, U]``; ``rates`` (theta, ``[U]``) with "rates";
-    ``update_norm`` (of the update each device would send now, ``[I, U]``) with "learner".
+    ``update_norm`` (of the update each device would send now, ``[I, U]``) with "learner"; ``planning`` (the
+    chances of the coming rounds) with "statistics".
     What is not needed is not stored, so there is nothing to reach for.
     """
 
     __slots__ = (
         "problem", "round", "slots", "delay", "delivered", "reported",
-        "gain", "snr", "success", "waiting", "rates", "update_norm",
+        "gain", "snr", "success", "waiting", "rates", "update_norm", "planning",
     )  # fmt: skip
 
     problem: Problem
@@ -79,6 +100,7 @@ class Observation:
     waiting: IntArray
     rates: FloatArray
     update_norm: FloatArray
+    planning: Planning
 
     def __init__(self, **visible: Any) -> None:
         for name, value in visible.items():

@@ -8,37 +8,48 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.experiments.score import run_score, score_curves, write_score
+from fedwave.experiments.config_text import load_experiment
+from fedwave.experiments.outcome import Outcome
+from fedwave.experiments.runner import Point, run_experiment
+from fedwave.experiments.score import score_curves, write_score
 from fedwave.experiments.statistics import estimate
 
 
 @pytest.fixture(scope="module")
-def traces() -> dict[str, fw.Trace]:
-    return run_score(rounds=40, instances=4, seed=2)
+def point() -> Point:
+    asked = load_experiment("paper-score", ["rounds=40", "instances=4", "seed=2"])
+    return run_experiment(asked, workers=1).only
 
 
 @pytest.fixture(scope="module")
-def folder(traces: dict[str, fw.Trace], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def outcomes(point: Point) -> dict[str, Outcome]:
+    return dict(point.outcomes)
+
+
+@pytest.fixture(scope="module")
+def folder(point: Point, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("score") / "new" / "folder"
-    write_score(traces, out, seed=2)
+    write_score(point, out)
     return out
 
 
-def test_all_schedulers_run_those_of_the_paper_first(traces: dict[str, fw.Trace]) -> None:
-    assert list(traces)[:6] == ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max"]
-    assert set(traces) == set(fw.scheduler_names(learner=False))
+def test_all_schedulers_run_those_of_the_paper_first(outcomes: dict[str, Outcome]) -> None:
+    assert list(outcomes)[:6] == ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max"]
+    assert set(outcomes) == set(fw.scheduler_names(learner=False))
 
 
-def test_curves_by_hand(traces: dict[str, fw.Trace]) -> None:
-    curve = score_curves(traces["balsa"], traces["alsa-pi"])
-    difference = traces["balsa"].score[:30].mean(axis=0) - traces["alsa-pi"].score[:30].mean(axis=0)
+def test_curves_by_hand(outcomes: dict[str, Outcome]) -> None:
+    curve = score_curves(outcomes["balsa"], outcomes["alsa-pi"])
+    difference = outcomes["balsa"].score[:30].mean(axis=0) - outcomes["alsa-pi"].score[:30].mean(
+        axis=0
+    )
     by_hand = estimate(difference)
     assert curve.difference[0][29] == pytest.approx(by_hand.mean)
     assert curve.difference[1][29] == pytest.approx(by_hand.half_width)
-    assert curve.recent[0][-1] == pytest.approx(traces["balsa"].score[15:].mean())
+    assert curve.recent[0][-1] == pytest.approx(outcomes["balsa"].score[15:].mean())
 
 
-def test_files_are_complete(folder: Path, traces: dict[str, fw.Trace]) -> None:
+def test_files_are_complete(folder: Path, outcomes: dict[str, Outcome]) -> None:
     names = {path.name for path in folder.iterdir()}
     figures = {f"figure2{which}.{ending}" for which in ("", "-all") for ending in ("png", "svg")}
     assert names == figures | {"rounds.csv", "instances.csv", "summary.json"}
@@ -46,30 +57,28 @@ def test_files_are_complete(folder: Path, traces: dict[str, fw.Trace]) -> None:
     assert "<svg" in (folder / "figure2.svg").read_text()
 
 
-def test_csv_holds_the_curves(folder: Path, traces: dict[str, fw.Trace]) -> None:
+def test_csv_holds_the_curves(folder: Path, outcomes: dict[str, Outcome]) -> None:
     with open(folder / "rounds.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 40 * len(traces)
+    assert len(rows) == 40 * len(outcomes)
     mine = [row for row in rows if row["scheduler"] == "w-max"]
     assert float(mine[9]["backlog_mean"]) == pytest.approx(
-        traces["w-max"].backlog[9].mean(), rel=1e-5
+        outcomes["w-max"].backlog[9].mean(), rel=1e-5
     )
     with open(folder / "instances.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     scores = [float(row["score"]) for row in rows if row["scheduler"] == "balsa"]
-    assert np.allclose(scores, traces["balsa"].score.mean(axis=0))
+    assert np.allclose(scores, outcomes["balsa"].score.mean(axis=0))
 
 
-def test_summary_is_json(folder: Path, traces: dict[str, fw.Trace]) -> None:
+def test_summary_is_json(folder: Path, outcomes: dict[str, Outcome]) -> None:
     summary = json.loads((folder / "summary.json").read_text())
-    assert summary["seed"] == 2
+    assert (summary["seed"], summary["rounds"], summary["instances"]) == (2, 40, 4)
     assert summary["schedulers"]["age"]["score"]["mean"] == pytest.approx(
-        traces["age"].score.mean()
+        outcomes["age"].score.mean()
     )
 
 
-def test_same_results_give_the_same_figure(
-    folder: Path, traces: dict[str, fw.Trace], tmp_path: Path
-) -> None:
-    write_score(traces, tmp_path, seed=2)
+def test_same_results_give_the_same_figure(folder: Path, point: Point, tmp_path: Path) -> None:
+    write_score(point, tmp_path)
     assert (tmp_path / "figure2.png").read_bytes() == (folder / "figure2.png").read_bytes()

@@ -154,7 +154,7 @@ PATHS = {
 def played(name: str) -> tuple[fw.Trace, Replay]:
     path = PATHS[name]
     net, made = network(**path.network), task(path.model, **path.numbers)
-    learner = LockStep(net, made, ROUNDS, 2, SEED, "update-aware", settings(path), SIZES)
+    learner = LockStep(net, made, ROUNDS, range(2), SEED, "update-aware", settings(path), SIZES)
     trace = fw.simulate(net, "update-aware", ROUNDS, 2, SEED, learner=learner)
     return trace, learner.replay
 

@@ -11,6 +11,7 @@ import typer
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.data import data
+from fedwave.cli.experiments import config, presets, resume, sweep
 from fedwave.cli.learn import train
 from fedwave.cli.reproduce import app as reproduce
 from fedwave.cli.runs import compare, simulate
@@ -30,6 +31,10 @@ app = typer.Typer(
 app.command()(simulate)
 app.command()(compare)
 app.command()(train)
+app.command()(sweep)
+app.command()(resume)
+app.command()(presets)
+app.command()(config)
 app.command()(data)
 app.add_typer(reproduce, name="reproduce")
 

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fedwave.cli import options as opt
-from fedwave.cli import output
-from fedwave.experiments.learning import (
-    PRESETS,
-    Learned,
-    Preset,
-    learning_json,
-    run_learning,
-    write_learning,
-)
+from fedwave.cli.asking import ask
+from fedwave.cli.running import run, show
+from fedwave.experiments.config import Experiment
+from fedwave.experiments.config_text import load_experiment
+from fedwave.experiments.runner import stored_results
 from fedwave.files import check_folder
-from fedwave.network.network import Network, paper_network
-from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.registry import PAPER_SCHEDULERS, scheduler
-
-if TYPE_CHECKING:
-    from fedwave.learning.task import Task
 
 Quick = Annotated[
     bool,
@@ -35,15 +23,15 @@ Quick = Annotated[
         "--quick/--full", help="A size for a laptop in minutes, or the paper's (for a GPU)."
     ),
 ]
-WantedRounds = Annotated[
-    int | None, typer.Option("--rounds", "-t", help="Rounds, instead of the preset's.")
+Stored = Annotated[
+    Path | None,
+    typer.Option("--from", help="Draw again from the results in this folder; nothing is run."),
 ]
-WantedInstances = Annotated[
-    int | None, typer.Option("--instances", "-i", help="Repetitions, instead of the preset's.")
+Device = Annotated[
+    str | None, typer.Option("--device", help="auto (a GPU if there is one), cpu or cuda.")
 ]
-Device = Annotated[str, typer.Option("--device", help="auto (a GPU if there is one), cpu or cuda.")]
 Precision = Annotated[
-    str, typer.Option("--precision", help="float32, float64, or bfloat16 layers.")
+    str | None, typer.Option("--precision", help="float32, float64, or bfloat16 layers.")
 ]
 Tolerance = Annotated[
     float | None,
@@ -51,55 +39,70 @@ Tolerance = Annotated[
         "--tolerance", help="Leave out local training that weighs less at its delivery; 0: nothing."
     ),
 ]
-Block = Annotated[int | None, typer.Option("--block", help="Models trained side by side.")]
+Lanes = Annotated[int | None, typer.Option("--lanes", help="Models trained side by side.")]
+# The experiment that each size of a reproduction is.
+_SIZES: dict[tuple[str, bool], tuple[str, tuple[str, ...]]] = {
+    ("mnist", True): ("quick", ()),
+    ("mnist", False): ("paper-mnist", ()),
+    ("cifar10", True): ("paper-cifar10", ("rounds=3", "instances=1", "training.full_every=0")),
+    ("cifar10", False): ("paper-cifar10", ()),
+}
 
 
 def mnist(
+    words: opt.Words = None,
     quick: Quick = True,
-    rounds: WantedRounds = None,
-    instances: WantedInstances = None,
-    seed: opt.Seed = 0,
+    rounds: opt.Rounds = None,
+    instances: opt.Instances = None,
+    seed: opt.Seed = None,
     out: opt.OutFolder = Path("out/mnist"),
-    device: Device = "auto",
-    precision: Precision = "float32",
+    stored: Stored = None,
+    device: Device = None,
+    precision: Precision = None,
     tolerance: Tolerance = None,
-    block: Block = None,
+    lanes: Lanes = None,
+    workers: opt.Workers = None,
+    events: opt.Events = None,
     json: opt.AsJson = False,
 ) -> None:
     """Figures 3 to 5 on MNIST: training loss, test accuracy, one instance, targets reached."""
-    _reproduce(
-        "mnist", quick, rounds, instances, tolerance, seed, out, device, precision, block, json
-    )
+    how = _asked("mnist", quick, words, rounds, instances, seed, device, precision, tolerance, lanes)  # fmt: skip
+    reproduce(how, out, stored, workers, events, json)
 
 
 def cifar10(
+    words: opt.Words = None,
     quick: Quick = True,
-    rounds: WantedRounds = None,
-    instances: WantedInstances = None,
-    seed: opt.Seed = 0,
+    rounds: opt.Rounds = None,
+    instances: opt.Instances = None,
+    seed: opt.Seed = None,
     out: opt.OutFolder = Path("out/cifar10"),
-    device: Device = "auto",
-    precision: Precision = "bfloat16",
+    stored: Stored = None,
+    device: Device = None,
+    precision: Precision = None,
     tolerance: Tolerance = None,
-    block: Block = None,
+    lanes: Lanes = None,
+    workers: opt.Workers = None,
+    events: opt.Events = None,
     json: opt.AsJson = False,
 ) -> None:
     """Figures 3 to 5 on CIFAR-10 with VGG19; needs a GPU for more than a few rounds."""
-    _reproduce(
-        "cifar10", quick, rounds, instances, tolerance, seed, out, device, precision, block, json
-    )
+    how = _asked("cifar10", quick, words, rounds, instances, seed, device, precision, tolerance, lanes)  # fmt: skip
+    reproduce(how, out, stored, workers, events, json)
 
 
 def train(
-    network: opt.NetworkArgument = "paper",
-    task: Annotated[str, typer.Option("--task", help="mnist, cifar10 or synthetic.")] = "mnist",
+    words: opt.Words = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="mnist, cifar10 or synthetic.", show_default="mnist")
+    ] = None,
     schedulers: opt.SchedulersText = None,
-    rounds: opt.Rounds = 25,
-    instances: opt.Instances = 2,
-    seed: opt.Seed = 0,
+    rounds: opt.Rounds = None,
+    instances: opt.Instances = None,
+    seed: opt.Seed = None,
     mode: Annotated[
-        str, typer.Option("--mode", help="async, or sync: data wait until scheduled.")
-    ] = "async",
+        str | None, typer.Option("--mode", help="async, or sync: data wait until scheduled.")
+    ] = None,
     skew: Annotated[
         float | None,
         typer.Option("--skew", help="Label skew: Dirichlet(alpha) per device; none: i.i.d."),
@@ -108,10 +111,14 @@ def train(
         float | None, typer.Option("--beta", help="Decay of undelivered gradients.")
     ] = None,
     out: opt.OutFolder = Path("out/train"),
-    device: Device = "auto",
-    precision: Precision = "float32",
+    device: Device = None,
+    precision: Precision = None,
     tolerance: Tolerance = None,
-    block: Block = None,
+    lanes: Lanes = None,
+    workers: opt.Workers = None,
+    engine: opt.EngineName = "local",
+    address: opt.Address = None,
+    events: opt.Events = None,
     json: opt.AsJson = False,
     devices: opt.Devices = None,
     slots: opt.Slots = None,
@@ -120,109 +127,78 @@ def train(
     per: opt.SuccessText = None,
     arrivals: opt.ArrivalsText = None,
     settings: opt.Settings = None,
-) -> None:
-    """Train a task on the schedules of several schedulers: accuracy beside score, backlog and fairness."""
-    check_folder(out)
-    net = opt.build_network(network, devices, slots, gamma, fading, per, arrivals, settings)
-    chosen = opt.build_schedulers(schedulers or list(PAPER_SCHEDULERS))
-    from fedwave.learning.partition import Dirichlet, Iid
-    from fedwave.learning.task import task as make_task
-
-    numbers: dict[str, Any] = {} if beta is None else {"beta": beta}
-    made = make_task(task, partition=Iid() if skew is None else Dirichlet(skew), **numbers)
-    like = PRESETS[("cifar10" if task == "cifar10" else "mnist", "quick")]
-    preset = replace(
-        like, dataset=task, rounds=rounds, instances=instances,
-        tolerance=1e-6 if tolerance is None else tolerance,
-    )  # fmt: skip
-    _run(
-        preset,
-        net,
-        chosen,
-        made,
-        seed,
-        out,
-        _settings(device, precision, block) | {"mode": mode},
-        json,
-    )
-
-
-def _reproduce(
-    dataset: str, quick: bool, rounds: int | None, instances: int | None, tolerance: float | None, seed: int,
-    out: Path, device: str, precision: str, block: int | None, json: bool,
 ) -> None:  # fmt: skip
-    check_folder(out)
-    settings = _settings(device, precision, block)
-    preset = PRESETS[dataset, "quick" if quick else "full"]
-    changes: dict[str, Any] = {"rounds": rounds, "instances": instances, "tolerance": tolerance}
-    preset = replace(preset, **{k: v for k, v in changes.items() if v is not None})
-    chosen = {name: scheduler(name) for name in PAPER_SCHEDULERS}
-    _run(preset, paper_network(), chosen, _task_or_synthetic(dataset), seed, out, settings, json)
+    """Train a task on the schedules of several schedulers: accuracy beside score, backlog and fairness."""
+    defaults = {
+        "name": "train", "task": {"dataset": "mnist"}, "rounds": 25, "instances": 2,
+        "training": {"test_images": 2000}, "metric": "accuracy", "targets": [0.7, 0.75, 0.8, 0.85, 0.9, 0.95],
+    }  # fmt: skip
+    how = ask(
+        words, defaults, schedulers=schedulers, rounds=rounds, instances=instances, seed=seed,
+        task__dataset=task, task__skew=skew, task__beta=beta, training__mode=mode, training__device=device,
+        training__precision=precision, training__tolerance=tolerance, training__lanes=lanes, devices=devices,
+        slots=slots, gamma=gamma, fading=fading, per=per, arrivals=arrivals, settings=settings,
+    )  # fmt: skip
+    _check_task(how)
+    results = run(how, out, workers=workers, engine=engine, address=address, events=events)
+    show(results, out, json)
 
 
-def _task_or_synthetic(dataset: str) -> Task:
+def reproduce(
+    how: Experiment,
+    out: Path,
+    stored: Path | None,
+    workers: int | None,
+    events: str | None,
+    json: bool,
+) -> None:
+    """Run a reproduction, or draw it again from what is stored."""
+    check_folder(out)  # before data are fetched
+    if stored is not None:
+        show(stored_results(stored), out, json)
+        return
+    how = with_data(how)
+    show(run(how, out, workers=workers, events=events), out, json)
+
+
+def with_data(how: Experiment) -> Experiment:
+    """The same experiment, on synthetic data if the real ones cannot be had, loudly."""
+    if how.task is None:
+        return how
+    from fedwave.experiments.build import task_of
     from fedwave.learning.data import NoData
-    from fedwave.learning.task import task as make_task
 
     try:
-        return make_task(dataset)
+        task_of(how.task)
+        return how
     except NoData as error:
+        wanted = how.task.dataset
         print(f"fedwave: {error}", file=sys.stderr)
         print(
-            f"fedwave: SYNTHETIC DATA is used instead of {dataset}, here and on every figure.",
+            f"fedwave: SYNTHETIC DATA is used instead of {wanted}, here and on every figure.",
             file=sys.stderr,
         )
-        return make_task("synthetic")
-
-
-def _settings(device: str, precision: str, block: int | None) -> dict[str, Any]:
-    from fedwave.learning.replay import available_device
-
-    device = available_device(device)
-    if device == "cpu" and precision == "bfloat16":
-        precision = "float32"  # half precision saves nothing there
-    return {
-        "device": device,
-        "precision": precision,
-        "block": (1024 if device == "cuda" else 64) if block is None else block,
-    }
-
-
-def _run(
-    preset: Preset, network: Network, chosen: Mapping[str, Scheduler], task: Task, seed: int, out: Path,
-    settings: Mapping[str, Any], json: bool,
-) -> None:  # fmt: skip
-    with output.progress([preset.dataset], preset.rounds) as meter:
-        learned = run_learning(
-            preset,
-            network,
-            chosen,
-            task,
-            seed,
-            settings,
-            out,
-            lambda played: meter(preset.dataset, played),
-            workers=_workers(settings["device"], preset),
+        return replace(
+            how, task=replace(how.task, dataset="synthetic", model=None, instead_of=wanted)
         )
-    rows, paths = write_learning(learned, out)
-    if json:
-        output.print_json({"files": [str(path) for path in paths], **learning_json(learned, rows)})
-        return
-    screen = output.console()
-    screen.print(output.learning_table(rows, learned.base, _heading(learned)))
-    screen.print(
-        f"Figures and data are in {out}: {', '.join(path.name for path in paths)}", soft_wrap=True
-    )
 
 
-def _workers(device: str, preset: Preset) -> int:
-    """One process per core on a CPU, but none for a run that is over before they have started."""
-    if device != "cpu" or preset.rounds < 10:
-        return 1
-    return min(os.cpu_count() or 1, preset.instances)
+def _asked(
+    dataset: str, quick: bool, words: list[str] | None, rounds: int | None, instances: int | None,
+    seed: int | None, device: str | None, precision: str | None, tolerance: float | None, lanes: int | None,
+) -> Experiment:  # fmt: skip
+    preset, changes = _SIZES[dataset, quick]
+    return ask(
+        [preset, *changes, *(words or ())], {}, rounds=rounds, instances=instances, seed=seed,
+        training__device=device, training__precision=precision, training__tolerance=tolerance,
+        training__lanes=lanes,
+    )  # fmt: skip
 
 
-def _heading(learned: Learned) -> str:
-    p = learned.preset
-    data = f"SYNTHETIC DATA (no {p.dataset})" if learned.synthetic else p.dataset
-    return f"{data}: {p.rounds} rounds, {p.instances} instances, seed {learned.seed}"
+def _check_task(how: Experiment) -> None:
+    from fedwave.errors import FedwaveError
+
+    if how.task is None:
+        raise FedwaveError(
+            f"{how.name} has no task to train: add one (task.dataset=mnist), or use `fedwave compare`."
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,10 +14,11 @@ from rich.table import Table
 from fedwave.experiments.comparison import Row
 from fedwave.experiments.learning import LearningRow
 from fedwave.experiments.statistics import Estimate
+from fedwave.experiments.tables import with_interval
 from fedwave.files import json_text
 from fedwave.schedulers.registry import names, scheduler_class
 
-_INFORMATION_NAMES = {"channel": "h", "backlog": "n", "learner": "learner", "rates": "true rates"}
+_INFORMATION_NAMES = {"channel": "h", "backlog": "n", "learner": "learner", "rates": "true rates", "statistics": "chances"}
 
 
 def print_json(content: Any) -> None:
@@ -33,8 +33,8 @@ def console() -> Console:
 
 
 @contextmanager
-def progress(labels: Sequence[str], rounds: int) -> Iterator[Callable[[str, int], None]]:
-    """A bar over all schedulers, with the time left; silent when standard error is not a terminal."""
+def progress(label: str, rounds: int) -> Iterator[Callable[[int], None]]:
+    """A bar over the rounds of one run, with the time left; silent when standard error is not a terminal."""
     error = Console(stderr=True)
     columns = (
         TextColumn("{task.description:<18}"),
@@ -44,13 +44,18 @@ def progress(labels: Sequence[str], rounds: int) -> Iterator[Callable[[str, int]
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bar:
-        task = bar.add_task(labels[0], total=len(labels) * rounds)
-        yield lambda label, played: bar.update(task, description=label, advance=played)
+        task = bar.add_task(label, total=rounds)
+        yield lambda played: bar.update(task, advance=played)
 
 
-def title(network: str, devices: int, rounds: int, instances: int, seed: int) -> str:
-    """What was run, above a table."""
-    return f"{network}: {devices} devices, {rounds} rounds, {instances} instances, seed {seed}"
+def plain_rows(heading: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> Table:
+    """Any table of texts: the names of the first column on the left, the rest flush right."""
+    out = _plain_table(title, "±: half-width of the 95 % interval over instances.")
+    for place, name in enumerate(heading):
+        out.add_column(name, justify="right" if place else "left", no_wrap=True)
+    for row in rows:
+        out.add_row(*row)
+    return out
 
 
 def comparison_table(rows: Sequence[Row], base: str, heading: str) -> Table:
@@ -107,11 +112,12 @@ def scheduler_rows() -> list[dict[str, str]]:
     rows = []
     for name in names():
         kind = scheduler_class(name)
+        known = [_INFORMATION_NAMES[k] for k in ("rates", "statistics") if k in kind.needs]
         seen = [_INFORMATION_NAMES[k] for k in ("channel", "backlog", "learner") if k in kind.needs]
         rows.append(
             {
                 "name": name,
-                "must know": _INFORMATION_NAMES["rates"] if "rates" in kind.needs else "-",
+                "must know": ", ".join(known) or "-",
                 "sees": ", ".join(seen) or "-",
                 "priority": kind.formula,
                 "about": (kind.__doc__ or "").strip().split("\n")[0],
@@ -124,7 +130,7 @@ def scheduler_table() -> Table:
     """`fedwave schedulers`."""
     out = _plain_table(
         "Schedulers",
-        "Must know: before the first round. Sees: reported every round; h channel gains, n backlogs. Every one "
+        "Must know: before the first round; chances: of channels and arrivals. Sees: reported every round; h channel gains, n backlogs. Every one "
         "also sees which uploads arrived, the shards they brought, and d, the rounds since. p: chance that an "
         "upload arrives; theta: arrival rate, theta_k: drawn from what is known of it, once per stage.",
     )
@@ -145,9 +151,4 @@ def _plain_table(heading: str, caption: str) -> Table:
 
 
 def _with_interval(value: Estimate, sign: str = "", most: int = 3) -> str:
-    """Mean and half-width, to the two digits of the half-width that mean anything."""
-    half = value.half_width
-    if not math.isfinite(half):
-        return f"{value.mean:{sign},.2f}"
-    digits = 2 if half == 0 else min(most, max(0, 1 - math.floor(math.log10(half))))
-    return f"{value.mean:{sign},.{digits}f}±{half:,.{digits}f}"
+    return with_interval(value.mean, value.half_width, sign, most)

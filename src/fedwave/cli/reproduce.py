@@ -7,11 +7,9 @@ from pathlib import Path
 import typer
 
 from fedwave.cli import options as opt
-from fedwave.cli import output
-from fedwave.cli.learn import cifar10, mnist
-from fedwave.experiments.score import BASE, as_json, run_score, write_score
-from fedwave.files import check_folder
-from fedwave.schedulers.registry import names
+from fedwave.cli.asking import ask
+from fedwave.cli.learn import Quick, Stored, cifar10, mnist
+from fedwave.cli.learn import reproduce as run_reproduction
 
 app = typer.Typer(
     no_args_is_help=True, help="Make the paper's figures again, with confidence bands."
@@ -29,26 +27,20 @@ def reproduce() -> None:
 
 @app.command()
 def score(
-    rounds: opt.Rounds = 500,
-    instances: opt.Instances = 50,
-    seed: opt.Seed = 0,
+    words: opt.Words = None,
+    quick: Quick = False,
+    rounds: opt.Rounds = None,
+    instances: opt.Instances = None,
+    seed: opt.Seed = None,
     out: opt.OutFolder = Path("out/score"),
+    stored: Stored = None,
+    workers: opt.Workers = None,
+    events: opt.Events = None,
     json: opt.AsJson = False,
 ) -> None:
     """Figure 2: the score and backlog of all schedulers on the paper's network."""
-    check_folder(out)
-    with output.progress(names(learner=False), rounds) as meter:
-        traces = run_score(rounds, instances, seed, meter)
-    rows, paths = write_score(traces, out, seed)
-    if json:
-        output.print_json(
-            {"files": [str(path) for path in paths], "seed": seed, "schedulers": as_json(rows)}
-        )
-        return
-    screen = output.console()
-    screen.print(
-        output.comparison_table(rows, BASE, output.title("paper", 25, rounds, instances, seed))
+    sizes = ["rounds=200", "instances=10"] if quick else []
+    how = ask(
+        ["paper-score", *sizes, *(words or ())], {}, rounds=rounds, instances=instances, seed=seed
     )
-    screen.print(
-        f"Figures and data are in {out}: {', '.join(path.name for path in paths)}", soft_wrap=True
-    )
+    run_reproduction(how, out, stored, workers, events, json)

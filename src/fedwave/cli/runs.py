@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.asking import ask
+from fedwave.cli.running import heading, run, show
 from fedwave.errors import FedwaveError
-from fedwave.experiments.comparison import compare as run_comparison
-from fedwave.experiments.comparison import table
-from fedwave.experiments.score import BASE, as_json
+from fedwave.experiments.build import network_of, schedulers_of
+from fedwave.experiments.comparison import Row, table
+from fedwave.experiments.config import BASE, Experiment
+from fedwave.experiments.outcome import Outcome
+from fedwave.experiments.score import as_json
 from fedwave.files import write_csv, write_json
-from fedwave.schedulers.registry import PAPER_SCHEDULERS
 from fedwave.simulate import simulate as run_simulation
 
 
 def simulate(
-    network: opt.NetworkArgument = "paper",
+    words: opt.Words = None,
     scheduler: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--scheduler", "-s", help="See `fedwave schedulers`; e.g. balsa:stage_rule=max1."
+            "--scheduler", "-s", help="See `fedwave schedulers`; e.g. balsa:stage_rule=max1.",
+            show_default="balsa",
         ),
-    ] = "balsa",
-    rounds: opt.Rounds = 500,
-    instances: opt.Instances = 50,
-    seed: opt.Seed = 0,
+    ] = None,
+    rounds: opt.Rounds = None,
+    instances: opt.Instances = None,
+    seed: opt.Seed = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Keep the whole trace in this .npz file.")
     ] = None,
@@ -49,46 +54,47 @@ def simulate(
     per: opt.SuccessText = None,
     arrivals: opt.ArrivalsText = None,
     settings: opt.Settings = None,
-) -> None:
+) -> None:  # fmt: skip
     """Run one scheduler on a network and print what it brings."""
     opt.check_out(out, ".npz")
-    net = opt.build_network(network, devices, slots, gamma, fading, per, arrivals, settings)
-    chosen = opt.build_schedulers([scheduler])
-    if len(chosen) != 1:
+    how = ask(
+        words, {"name": "simulate", "schedulers": ["balsa"]}, schedulers=[scheduler] if scheduler else None,
+        rounds=rounds, instances=instances, seed=seed, devices=devices, slots=slots, gamma=gamma,
+        fading=fading, per=per, arrivals=arrivals, settings=settings, only_simulate=True,
+    )  # fmt: skip
+    if len(how.schedulers) != 1:
         raise FedwaveError(
-            f"simulate runs one scheduler, not {scheduler!r}: use `fedwave compare`."
+            f"simulate runs one scheduler, not {len(how.schedulers)}: choose one with --scheduler, or use "
+            "`fedwave compare`."
         )
-    label, one = next(iter(chosen.items()))
+    _check_single(how)
+    (label, one), *_ = schedulers_of(how).items()
+    network = network_of(how.network)
     record = "full" if out and not summary else "summary"
-    with output.progress([label], rounds) as meter:
+    with output.progress(label, how.rounds) as meter:
         trace = run_simulation(
-            net, one, rounds, instances, seed, record=record, beliefs=beliefs,
-            meter=lambda played: meter(label, played),
+            network, one, how.rounds, how.instances, how.seed, record=record, beliefs=beliefs, meter=meter
         )  # fmt: skip
     if out:
         trace.save(out)
-    rows = table({label: trace}, label)
+    rows = table({label: Outcome.of(trace)}, label, how.burn_in)
     if json:
-        output.print_json(
-            {"seed": seed, "rounds": rounds, "instances": instances, **as_json(rows)[label]}
-        )
+        about = {"seed": how.seed, "rounds": how.rounds, "instances": how.instances}
+        output.print_json({**about, **as_json(rows)[label]})
         return
     screen = output.console()
-    screen.print(
-        output.comparison_table(
-            rows, label, output.title(network, net.size, rounds, instances, seed)
-        )
-    )
+    name = f"{how.network.file or how.network.kind}, {network.size} devices"
+    screen.print(output.comparison_table(rows, label, heading(how, name)))
     if out:
         screen.print(f"Trace written to {out}", soft_wrap=True)
 
 
 def compare(
-    network: opt.NetworkArgument = "paper",
+    words: opt.Words = None,
     schedulers: opt.SchedulersText = None,
-    rounds: opt.Rounds = 500,
-    instances: opt.Instances = 50,
-    seed: opt.Seed = 0,
+    rounds: opt.Rounds = None,
+    instances: opt.Instances = None,
+    seed: opt.Seed = None,
     against: Annotated[
         str | None,
         typer.Option(
@@ -98,11 +104,16 @@ def compare(
         ),
     ] = None,
     burn_in: Annotated[
-        int, typer.Option("--burn-in", help="Leave the first rounds out of the means.")
-    ] = 0,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the table to this .csv or .json file.")
+        int | None,
+        typer.Option("--burn-in", help="Rounds left out of the averages.", show_default="0"),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Write the table to this .csv or .json file, or everything to this folder."
+        ),
+    ] = None,
+    workers: opt.Workers = None,
     json: opt.AsJson = False,
     devices: opt.Devices = None,
     slots: opt.Slots = None,
@@ -111,42 +122,53 @@ def compare(
     per: opt.SuccessText = None,
     arrivals: opt.ArrivalsText = None,
     settings: opt.Settings = None,
-) -> None:
-    """Run several schedulers on the same worlds and compare them with confidence intervals."""
-    opt.check_out(out, ".csv", ".json")
-    net = opt.build_network(network, devices, slots, gamma, fading, per, arrivals, settings)
-    chosen = opt.build_schedulers(schedulers or list(PAPER_SCHEDULERS))
-    base = against or (BASE if BASE in chosen else next(iter(chosen), BASE))
-    if base not in chosen:
-        raise FedwaveError(
-            f"--against {base!r} is not among the schedulers: add it to --schedulers."
-        )
-    with output.progress(list(chosen), rounds) as meter:
-        traces = run_comparison(net, chosen, rounds, instances, seed, meter=meter)
-    rows = table(traces, base, burn_in)
+) -> None:  # fmt: skip
+    """Compare schedulers on the same worlds: score, backlog, fairness, age, with intervals."""
+    folder = out if out is not None and not out.suffix else None
+    if folder is None:
+        opt.check_out(out, ".csv", ".json")
+    how = ask(
+        words, {"name": "compare"}, schedulers=schedulers, rounds=rounds, instances=instances, seed=seed,
+        against=against, burn_in=burn_in, devices=devices, slots=slots, gamma=gamma, fading=fading, per=per,
+        arrivals=arrivals, settings=settings, only_simulate=True,
+    )  # fmt: skip
+    if folder is None:
+        _check_single(how)
+    results = run(how, folder, workers=workers)
+    if folder is not None:
+        show(results, folder, json)
+        return
+    rows = table(results.only.outcomes, how.base, how.burn_in)
     content = {
-        "network": network, "rounds": rounds, "instances": instances, "seed": seed,
-        "against": base, "burn_in": burn_in, "schedulers": as_json(rows),
+        "network": how.network.file or how.network.kind, "rounds": how.rounds, "instances": how.instances,
+        "seed": how.seed, "against": how.base, "burn_in": how.burn_in, "schedulers": as_json(rows),
     }  # fmt: skip
-    if out is not None and out.suffix == ".json":
-        write_json(out, content)
-    elif out is not None:
-        table_rows = (
-            [label, quantity, *estimate.values()]
-            for label, quantities in as_json(rows).items()
-            for quantity, estimate in quantities.items()
-        )
-        write_csv(
-            out, ["scheduler", "quantity", "mean", "half_width", "standard_error"], table_rows
-        )
+    if out is not None:
+        _write_table(out, rows, content)
     if json:
         output.print_json(content)
         return
     screen = output.console()
-    screen.print(
-        output.comparison_table(
-            rows, base, output.title(network, net.size, rounds, instances, seed)
-        )
-    )
+    screen.print(output.comparison_table(rows, how.base, heading(how, str(content["network"]))))
     if out is not None:
         screen.print(f"Table written to {out}", soft_wrap=True)
+
+
+def _check_single(how: Experiment) -> None:
+    """Before a run, not after it."""
+    if how.sweep:
+        raise FedwaveError(
+            f"{how.name} varies {', '.join(how.sweep)}: use `fedwave sweep`, or drop it with sweep={{}}."
+        )
+
+
+def _write_table(out: Path, rows: list[Row], content: dict[str, Any]) -> None:
+    if out.suffix == ".json":
+        write_json(out, content)
+        return
+    lines = (
+        [label, quantity, *estimate.values()]
+        for label, quantities in as_json(rows).items()
+        for quantity, estimate in quantities.items()
+    )
+    write_csv(out, ["scheduler", "quantity", "mean", "half_width", "standard_error"], lines)

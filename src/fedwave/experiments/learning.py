@@ -1,128 +1,72 @@
-"""`fedwave reproduce mnist|cifar10`: the paper's learning figures, on common worlds and common data."""
+"""The paper's learning figures and their table, on common worlds and common data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.experiments.comparison import Traces, compare, metrics
-from fedwave.experiments.score import BASE
+from fedwave.errors import FedwaveError
+from fedwave.experiments.comparison import metrics
+from fedwave.experiments.config import Experiment
+from fedwave.experiments.config_parts import TaskConfig
+from fedwave.experiments.config_text import to_mapping
+from fedwave.experiments.outcome import Outcomes
+from fedwave.experiments.runner import Point
 from fedwave.experiments.statistics import Estimate, estimate, paired_difference
-from fedwave.experiments.training import Work, train_work
 from fedwave.files import write_csv, write_json
-from fedwave.network.network import Network
-from fedwave.schedulers.base import Scheduler
 from fedwave.types import FloatArray
 from fedwave.version import __version__
 
 if TYPE_CHECKING:
     from fedwave.learning.curves import Curves
-    from fedwave.learning.evaluation import EvaluationSizes
-    from fedwave.learning.replay import Settings
-    from fedwave.learning.task import Task
-    from fedwave.trace import Trace
-
-
-@dataclass(frozen=True)
-class Preset:
-    """The size of a learning experiment."""
-
-    dataset: str
-    rounds: int
-    instances: int
-    test_images: int  # of every round
-    full_every: int  # rounds between evaluations on all test images; 0: never
-    tolerance: float  # leave out local training that weighs less at its delivery
-    targets: tuple[float, ...]  # accuracies of figure 5
-
-
-_MNIST = tuple(round(0.70 + 0.05 * k, 2) for k in range(6))
-_CIFAR = tuple(round(0.48 + 0.04 * k, 2) for k in range(7))
-PRESETS = {
-    # beta = 0.001: a gradient one round late weighs 1e-3, two rounds late 1e-6.
-    ("mnist", "quick"): Preset("mnist", 25, 2, 2000, 0, 1e-3, _MNIST),
-    ("mnist", "full"): Preset("mnist", 150, 50, 10_000, 0, 1e-6, _MNIST),
-    ("cifar10", "quick"): Preset("cifar10", 3, 1, 2000, 0, 1e-3, _CIFAR),
-    ("cifar10", "full"): Preset("cifar10", 400, 20, 2000, 10, 1e-3, _CIFAR),
-}
 
 
 @dataclass(frozen=True)
 class Learned:
-    """A finished learning experiment."""
+    """A finished point of an experiment in which something was learnt."""
 
-    preset: Preset
-    seed: int
-    traces: Traces
+    experiment: Experiment
+    outcomes: Outcomes
     curves: Mapping[str, Curves]
-    synthetic: bool  # the real data could not be had
+
+    @classmethod
+    def of(cls, point: Point) -> Learned:
+        curves = {label: outcome.curves for label, outcome in point.outcomes.items()}
+        trained = {label: c for label, c in curves.items() if c is not None}
+        if point.experiment.task is None or len(trained) < len(curves):
+            raise FedwaveError("nothing was learnt in this experiment: it has no task.")
+        return cls(point.experiment, point.outcomes, trained)
+
+    @property
+    def task(self) -> TaskConfig:
+        assert self.experiment.task is not None  # or it could not have been made
+        return self.experiment.task
+
+    @property
+    def dataset(self) -> str:
+        """The one that was wanted."""
+        return self.task.instead_of or self.task.dataset
+
+    @property
+    def synthetic(self) -> bool:
+        """Could the wanted data not be had?"""
+        return self.task.instead_of is not None
 
     @property
     def base(self) -> str:
-        """The scheduler that differences are taken from: ALSA-PI, or the first where it was not run."""
-        return BASE if BASE in self.curves else next(iter(self.curves))
+        return self.experiment.base
 
     @property
     def caption(self) -> str:
-        p = self.preset
-        images = f"{p.test_images:,} test images"
-        text = f"{p.dataset}: {p.instances} instances, seed {self.seed}; accuracy on {images}, "
-        text += "loss on 2,000 training images."
-        warning = f"SYNTHETIC DATA, not {p.dataset}: the real files could not be had.\n"
+        how = self.experiment
+        text = f"{self.dataset}: {how.instances} instances, seed {how.seed}; accuracy on "
+        text += f"{how.training.test_images:,} test images, loss on {how.training.loss_images:,} training images."
+        warning = f"SYNTHETIC DATA, not {self.dataset}: the real files could not be had.\n"
         return (warning if self.synthetic else "") + text
-
-
-def run_learning(
-    preset: Preset,
-    network: Network,
-    schedulers: Mapping[str, Scheduler],
-    task: Task,
-    seed: int,
-    settings: Mapping[str, Any],
-    folder: Path,
-    meter: Callable[[int], None] | None = None,
-    workers: int = 1,
-) -> Learned:
-    """Simulate, then train; goes on from the checkpoints in ``folder`` if there are any."""
-    from fedwave.learning.evaluation import EvaluationSizes
-    from fedwave.learning.replay import Settings
-
-    sizes = EvaluationSizes(2000, preset.test_images, preset.full_every)
-    how = Settings(tolerance=preset.tolerance, **settings)
-    blind = {label: s for label, s in schedulers.items() if "learner" not in s.needs}
-    seeing = {label: s for label, s in schedulers.items() if "learner" in s.needs}
-    traces, curves = _train_in_lock_step(preset, network, seeing, task, seed, how, sizes)
-    if blind:
-        traces |= compare(network, blind, preset.rounds, preset.instances, seed, record="full")
-        instances = tuple(range(preset.instances))
-        work = Work(network, blind, task, preset.rounds, instances, seed, how, sizes, folder)
-        curves |= train_work(work, workers, meter or (lambda played: None))
-    in_order = {label: curves[label] for label in schedulers}
-    return Learned(preset, seed, traces, in_order, _is_stand_in(task, preset))
-
-
-def _train_in_lock_step(
-    preset: Preset, network: Network, schedulers: Mapping[str, Scheduler], task: Task, seed: int,
-    how: Settings, sizes: EvaluationSizes,
-) -> tuple[dict[str, Trace], dict[str, Curves]]:  # fmt: skip
-    """Those that look at the models: simulated and trained together, one after another."""
-    from fedwave.learning.lockstep import train_in_lock_step
-
-    traces, curves = {}, {}
-    for label, chosen in schedulers.items():
-        traces[label], made = train_in_lock_step(
-            network, chosen, task, preset.rounds, preset.instances, seed, sizes=sizes, **vars(how)
-        )
-        curves[label] = replace(made, label=label)
-    return traces, curves
-
-
-def _is_stand_in(task: Task, preset: Preset) -> bool:
-    return task.dataset.name == "synthetic" != preset.dataset
 
 
 @dataclass(frozen=True)
@@ -145,7 +89,7 @@ def learning_table(learned: Learned) -> list[LearningRow]:
     rows = []
     reference = learned.curves[learned.base].accuracy[-1]
     for label, curves in learned.curves.items():
-        values = metrics(learned.traces[label])
+        values = metrics(learned.outcomes[label], learned.experiment.burn_in)
         final = curves.accuracy[-1]
         both = np.isfinite(final) & np.isfinite(reference)
         rows.append(
@@ -188,10 +132,8 @@ def learning_json(learned: Learned, rows: list[LearningRow]) -> dict[str, Any]:
     """The summary for machines."""
     return {
         "fedwave": __version__,
-        "seed": learned.seed,
-        "preset": vars(learned.preset),
         "synthetic": learned.synthetic,
-        "training": dict(next(iter(learned.curves.values())).settings),
+        "experiment": to_mapping(learned.experiment),
         "schedulers": {
             row.label: {
                 k: v if not isinstance(v, Estimate) else vars(v) for k, v in vars(row).items()
@@ -203,7 +145,8 @@ def learning_json(learned: Learned, rows: list[LearningRow]) -> dict[str, Any]:
             for label, curves in learned.curves.items()
         },
         "uploads_per_device": {
-            label: trace.uploads.mean(axis=0).tolist() for label, trace in learned.traces.items()
+            label: outcome.uploads.mean(axis=0).tolist()
+            for label, outcome in learned.outcomes.items()
         },
     }
 
@@ -212,7 +155,7 @@ def _curve_rows(learned: Learned) -> list[list[Any]]:
     rows = []
     for label, curves in learned.curves.items():
         full = curves.accuracy * np.nan if curves.full_accuracy is None else curves.full_accuracy
-        for i, instance in enumerate(learned.traces[label].provenance["instances"]):
+        for i, instance in enumerate(learned.outcomes[label].instances):
             for t in range(curves.loss.shape[0]):
                 values = (curves.loss[t, i], curves.accuracy[t, i], full[t, i])
                 rows.append(

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedwave.experiments.figures import NAMES, style_of
 from fedwave.experiments.learning import Learned
-from fedwave.experiments.statistics import t_quantile
+from fedwave.experiments.statistics import band
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ def curves_figure(learned: Learned) -> Figure:
     The interval of two or three instances is many times as wide as their spread and would cover the figure:
     with so few, every instance is drawn instead.
     """
-    few = learned.preset.instances < _ENOUGH_FOR_A_BAND
+    few = learned.experiment.instances < _ENOUGH_FOR_A_BAND
     figure, (left, right) = _two_panels(learned)
     for label, curves in learned.curves.items():
         for axis, values in ((left, curves.loss), (right, curves.accuracy)):
-            mean, half = _band(values)
+            mean, half = band(values, skip_nan=True)
             rounds, style = np.arange(1, len(mean) + 1), style_of(label)
             axis.plot(rounds, mean, lw=1.3, label=_name(learned, label), **style)  # type: ignore[arg-type]
             if few:
@@ -41,7 +41,7 @@ def curves_figure(learned: Learned) -> Figure:
     _label(right, "(b) Test accuracy", "Round", "Accuracy")
     left.set_ylim(
         bottom=0,
-        top=1.05 * _largest([_band(c.loss)[0] for c in learned.curves.values()]),
+        top=1.05 * _largest([band(c.loss, skip_nan=True)[0] for c in learned.curves.values()]),
     )
     right.set_ylim(*_accuracy_limits(learned))
     _frame_rounds(learned, left, right)
@@ -69,7 +69,7 @@ def single_figure(learned: Learned) -> Figure:
 def targets_figure(learned: Learned) -> Figure:
     """Figure 5: who reaches a target accuracy, and when."""
     figure, (left, right) = _two_panels(learned)
-    targets = np.array(learned.preset.targets)
+    targets = np.array(learned.experiment.targets)
     for label, curves in learned.curves.items():
         style = style_of(label)
         share = [float(curves.reaches(target).mean()) for target in targets]
@@ -129,7 +129,7 @@ def _label(axis: Axes, title: str, x: str, y: str) -> None:
 
 def _frame_rounds(learned: Learned, *axes: Axes) -> None:
     for axis in axes:
-        axis.set_xlim(1, max(2, learned.preset.rounds))
+        axis.set_xlim(1, max(2, learned.experiment.rounds))
 
 
 def _name(learned: Learned, label: str) -> str:
@@ -145,14 +145,3 @@ def _accuracy_limits(learned: Learned) -> tuple[float, float]:
 def _largest(arrays: list[FloatArray]) -> float:
     """The largest positive number in any of them; 1 if there is none: all diverged at once."""
     return float(max((a[a > 0].max() for a in arrays if (a > 0).any()), default=1.0))
-
-
-def _band(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and half-width over the instances that have not diverged."""
-    count = np.isfinite(values).sum(axis=1)
-    total = np.where(count > 0, np.nansum(values, axis=1), np.nan)
-    mean = total / np.maximum(count, 1)
-    squares = np.nansum((values - mean[:, None]) ** 2, axis=1)
-    error = np.sqrt(squares / np.maximum(count - 1, 1) / np.maximum(count, 1))
-    factor = np.array([t_quantile(int(n), 0.95) if n > 1 else np.nan for n in count])
-    return mean, factor * error

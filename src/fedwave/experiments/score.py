@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from fedwave.experiments.comparison import Row, Traces, compare, metrics, table
+from fedwave.experiments.comparison import Row, metrics, table
+from fedwave.experiments.outcome import Outcome, Outcomes
+from fedwave.experiments.runner import Point
 from fedwave.experiments.statistics import band, moving_mean, running_mean
 from fedwave.files import write_csv, write_json
-from fedwave.network.network import paper_network
-from fedwave.schedulers.registry import PAPER_SCHEDULERS, names, scheduler
-from fedwave.trace import Trace
+from fedwave.schedulers.registry import PAPER_SCHEDULERS
 from fedwave.types import FloatArray
 from fedwave.version import __version__
 
-BASE = "alsa-pi"
 # The score of a single round is mostly luck, and round-robin's jumps with its turn of five rounds.
 WINDOW = 25
 Band = tuple[FloatArray, FloatArray]  # mean and half-width of its 95 % interval, [T] each
@@ -32,50 +30,40 @@ class ScoreCurves:
     backlog: Band
 
 
-def score_curves(trace: Trace, base: Trace) -> ScoreCurves:
+def score_curves(outcome: Outcome, base: Outcome) -> ScoreCurves:
     """Bands over instances; the difference is paired, instance by instance."""
-    running = running_mean(trace.score)
+    running = running_mean(outcome.score)
     return ScoreCurves(
-        score=band(trace.score),
-        recent=band(moving_mean(trace.score, min(WINDOW, trace.rounds))),
+        score=band(outcome.score),
+        recent=band(moving_mean(outcome.score, min(WINDOW, outcome.rounds))),
         running=band(running),
         difference=band(running - running_mean(base.score)),
-        backlog=band(trace.backlog),
+        backlog=band(outcome.backlog),
     )
 
 
-def run_score(
-    rounds: int, instances: int, seed: int, meter: Callable[[str, int], None] | None = None
-) -> dict[str, Trace]:
-    """All registered schedulers on the paper's network, those of the paper first."""
-    ordered = [*PAPER_SCHEDULERS, *(n for n in names(learner=False) if n not in PAPER_SCHEDULERS)]
-    chosen = {name: scheduler(name) for name in ordered}
-    return compare(paper_network(), chosen, rounds, instances, seed, meter=meter)
-
-
-def write_score(traces: Traces, out: Path, seed: int) -> tuple[list[Row], list[Path]]:
-    """Figures, CSV and JSON of a score run; returns the table's rows and the files."""
+def write_score(point: Point, out: Path) -> tuple[list[Row], list[Path]]:
+    """Figures, CSV and JSON of a finished comparison; returns the table's rows and the files."""
     from fedwave.experiments.figures import save_figure, score_figure
 
-    curves = {name: score_curves(trace, traces[BASE]) for name, trace in traces.items()}
-    rows = table(traces, BASE)
-    first = traces[BASE]
+    outcomes, base, how = point.outcomes, point.experiment.base, point.experiment
+    curves = {name: score_curves(outcome, outcomes[base]) for name, outcome in outcomes.items()}
+    rows = table(outcomes, base, how.burn_in)
     caption = (
-        f"{first.instances} instances, {first.rounds} rounds, seed {seed}; bands: 95 % intervals over instances. "
-        "Bench delivers everything at once: its score is the arrivals."
+        f"{how.instances} instances, {how.rounds} rounds, seed {how.seed}; bands: 95 % intervals over instances."
     )
+    bench = " Bench delivers everything at once: its score is the arrivals."
+    paths = []
     # The paper's figure leaves Bench out, and its own schedulers deserve a figure of their own.
     of_paper = {n: c for n, c in curves.items() if n in PAPER_SCHEDULERS and n != "bench"}
-    paths = save_figure(score_figure(of_paper, BASE, caption.split(" Bench")[0]), out / "figure2")
-    paths += save_figure(score_figure(curves, BASE, caption), out / "figure2-all")
+    if base in of_paper:
+        paths += save_figure(score_figure(of_paper, base, caption), out / "figure2")
+    if len(of_paper) < len(curves):
+        text = caption + (bench if "bench" in curves else "")
+        paths += save_figure(score_figure(curves, base, text), out / "figure2-all")
     paths.append(_write_rounds(curves, out / "rounds.csv"))
-    paths.append(_write_instances(traces, out / "instances.csv"))
-    settings = {
-        "rounds": first.rounds,
-        "instances": first.instances,
-        "seed": seed,
-        "fedwave": __version__,
-    }
+    paths.append(_write_instances(outcomes, out / "instances.csv"))
+    settings = {"rounds": how.rounds, "instances": how.instances, "seed": how.seed, "fedwave": __version__}  # fmt: skip
     paths.append(write_json(out / "summary.json", {**settings, "schedulers": as_json(rows)}))
     return rows, paths
 
@@ -105,10 +93,10 @@ def _write_rounds(curves: dict[str, ScoreCurves], path: Path) -> Path:
     return write_csv(path, heading, rows)
 
 
-def _write_instances(traces: Traces, path: Path) -> Path:
+def _write_instances(outcomes: Outcomes, path: Path) -> Path:
     rows = []
-    for name, trace in traces.items():
-        values = metrics(trace)
-        for i, number in enumerate(trace.provenance["instances"]):
+    for name, outcome in outcomes.items():
+        values = metrics(outcome)
+        for i, number in enumerate(outcome.instances):
             rows.append([name, number, *(f"{v[i]:.10g}" for v in values.values())])
     return write_csv(path, ["scheduler", "instance", *values], rows)

@@ -6,12 +6,16 @@ an instance, and the spread over instances gives the interval.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
+from fedwave.errors import FedwaveError, is_number
 from fedwave.types import Array, FloatArray
+
+_MOST_SPREADS = 1e6  # a mean known to a millionth of the spread takes over 10^12 instances
 
 
 @dataclass(frozen=True)
@@ -34,15 +38,24 @@ def estimate(values: Array, level: float = 0.95) -> Estimate:
     return Estimate(float(mean[0]), float(half[0]), float(error))
 
 
-def band(values: Array, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-    """Mean and half-width over the last axis (instances): ``[T, I]`` to ``[T]`` and ``[T]``."""
+def band(
+    values: Array, level: float = 0.95, *, skip_nan: bool = False
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and half-width over the last axis (instances): ``[T, I]`` to ``[T]`` and ``[T]``.
+
+    A NaN makes its mean NaN, so that nothing goes missing unseen; ``skip_nan`` leaves it out instead, as
+    curves do with the instances that diverged.
+    """
     values = np.asarray(values, dtype=np.float64)
-    count = values.shape[-1]
-    mean: FloatArray = values.mean(axis=-1)
-    if count < 2:
-        return mean, np.full(mean.shape, np.nan)
-    error = values.std(axis=-1, ddof=1) / np.sqrt(count)
-    return mean, t_quantile(count, level) * error
+    there = ~np.isnan(values) if skip_nan else np.ones(values.shape, dtype=np.bool_)
+    count = there.sum(axis=-1)
+    some, several = np.maximum(count, 1), np.maximum(count, 2)
+    total = np.where(there, values, 0).sum(axis=-1)
+    mean: FloatArray = np.where(count > 0, total / some, np.nan)
+    squares = np.where(there, (values - mean[..., None]) ** 2, 0).sum(axis=-1)
+    error = np.sqrt(squares / (several - 1)) / np.sqrt(some)
+    reach = np.where(count > 1, special.stdtrit(several - 1, 0.5 + level / 2), np.nan)
+    return mean, reach * error
 
 
 def t_quantile(count: int, level: float) -> float:
@@ -53,6 +66,59 @@ def t_quantile(count: int, level: float) -> float:
 def paired_difference(values: Array, base: Array, level: float = 0.95) -> Estimate:
     """values - base instance by instance: on common worlds most of the luck cancels."""
     return estimate(np.asarray(values) - np.asarray(base), level)
+
+
+def instances_needed(values: Array, half_width: float, level: float = 0.95) -> int:
+    """How many instances give the mean an interval of this half-width, if a pilot run shows their spread.
+
+    The spread of a small pilot is itself uncertain: take the answer as a plan, not as a promise.
+
+    >>> instances_needed(np.array([1.0, 2.0, 3.0]), half_width=0.5)
+    18
+    """
+    pilot = sample("a pilot", values)
+    check_level(level)
+    if pilot.size < 2:
+        raise FedwaveError(f"a pilot of {pilot.size} shows no spread: run at least 2 instances.")
+    if not is_number(half_width) or half_width <= 0:
+        raise FedwaveError(f"half_width is {half_width!r}, must be a number above 0.")
+    spread = float(pilot.std(ddof=1))
+    if spread > half_width * _MOST_SPREADS:
+        raise FedwaveError(
+            f"a half_width of {half_width:g} is out of reach with a spread of {spread:g}: ask for a wider one."
+        )
+
+    # The quantile depends on the number that is sought, but the width only falls: so halve an interval.
+    def enough(count: int) -> bool:
+        return t_quantile(count, level) * spread <= half_width * math.sqrt(count)
+
+    high = 2
+    while not enough(high):
+        high *= 2
+    low = high // 2  # too few, or the least possible
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def sample(what: str, values: Array) -> FloatArray:
+    """``values`` as finite numbers ``[I]``, or a sentence that says why they are not."""
+    out = np.asarray(values, dtype=np.float64)
+    if out.ndim != 1:
+        raise FedwaveError(f"{what} has the shape {out.shape}, must hold one value per instance.")
+    bad = int(np.count_nonzero(~np.isfinite(out)))
+    if bad:
+        raise FedwaveError(
+            f"{what} is not finite in {bad} of {out.size} instances: leave those out, and say so."
+        )
+    return out
+
+
+def check_level(level: float) -> None:
+    """Refuse a confidence level that is not a share."""
+    if not is_number(level) or not 0 < level < 1:
+        raise FedwaveError(f"level is {level!r}, must lie between 0 and 1, such as 0.95.")
 
 
 def running_mean(values: Array) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -18,7 +18,12 @@ from fedwave.types import Array
 
 
 def save(replay: Replay, path: Path) -> Path:
-    """Write everything that ``advance`` needs to go on."""
+    """Write everything that ``advance`` needs to go on, whole or not at all."""
+    return write_whole(path, lambda file: write(replay, file))
+
+
+def write(replay: Replay, file: IO[bytes]) -> None:
+    """Write a checkpoint into an open file."""
     arrays: dict[str, Array] = {}
     for r, state in enumerate(replay.states):
         _put(arrays, f"{r}/w", state.w)
@@ -37,28 +42,32 @@ def save(replay: Replay, path: Path) -> Path:
         "psi": [list(state.psi) for state in replay.states],
         "diverged": [state.diverged for state in replay.states],
     }
-    return write_whole(
-        path,
-        lambda file: np.savez(
-            file, allow_pickle=False, about=np.array(json.dumps(about)), **arrays
-        ),
-    )
+    np.savez(file, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
 
 
 def load(replay: Replay, path: Path) -> None:
     """Put a fresh replay of the same runs where the saved one stopped."""
     try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with open(path, "rb") as raw:
+            read(replay, raw, str(path))
+    except OSError as error:
+        raise FedwaveError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def read(replay: Replay, raw: IO[bytes], name: str) -> None:
+    """The same from an open file; ``name`` is what to call it if it is damaged."""
+    try:
+        with np.load(raw, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
         about = json.loads(str(arrays["about"]))
         ours = about["made_for"] == replay.fingerprint()
         # All of it is read before any of it is used.
         parts = [_part(replay, r, arrays, about) for r in range(len(replay.runs))] if ours else []
     except Exception as error:  # damage shows anywhere: in the archive, an array or the text
-        raise FedwaveError(f"{path} is not a checkpoint or is damaged ({error}).") from None
+        raise FedwaveError(f"{name} is not a checkpoint or is damaged ({error}).") from None
     if not ours:
         raise FedwaveError(
-            f"{path} belongs to other runs, another task or other settings: remove it to start anew."
+            f"{name} belongs to other runs, another task or other settings: remove it to start anew."
         )
     replay.states = [state for state, _ in parts]
     replay.results = [results for _, results in parts]

@@ -6,7 +6,7 @@ comes out is an ordinary Trace beside the curves; replayed, it gives the same cu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from fedwave.errors import check_parameters, whole
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Meter, Replay, Settings, Trained
-from fedwave.learning.schedule import Run, central_weights
+from fedwave.learning.schedule import Run, central_weights, runs_of
 from fedwave.learning.task import Task
 from fedwave.network.network import Network
 from fedwave.schedulers.base import Scheduler
@@ -30,15 +30,22 @@ class LockStep:
     """A Learner (types.py) that trains every instance of a run as the run is played."""
 
     def __init__(
-        self, network: Network, task: Task, rounds: int, instances: int, seed: int, label: str,
+        self, network: Network, task: Task, rounds: int, instances: Sequence[int], seed: int, label: str,
         settings: Settings, sizes: EvaluationSizes,
     ) -> None:  # fmt: skip
         misses = bool(np.any(np.asarray(network.table.miss_probability) > 0))
-        runs = [_blank(label, seed, i, rounds, network.size, misses) for i in range(instances)]
+        runs = [_blank(label, seed, i, rounds, network.size, misses) for i in instances]
         # Which training will matter is not known beforehand: none is left out.
         self.replay = Replay(runs, task, replace(settings, tolerance=0.0), sizes)
         self._trained: list[Trained] = []
-        self._stored = np.zeros((instances, network.size), np.int64)  # shards not delivered yet
+        self._stored = np.zeros((len(instances), network.size), np.int64)  # shards not delivered yet
+
+    def go_on(self, trace: Trace) -> None:
+        """Know what happened before, as after playing it; the models come from a checkpoint."""
+        for run, before in zip(self.replay.runs, runs_of(trace), strict=True):
+            for name in ("scheduled", "delivered", "shards", "heard", "delay", "weight"):
+                getattr(run, name)[: trace.rounds] = getattr(before, name)
+        self._stored = trace.final.waiting
 
     def train(
         self, round_: int, shards: IntArray, heard: BoolArray | None, delay: IntArray
@@ -98,7 +105,7 @@ def train_in_lock_step(
         network,
         task,
         rounds,
-        instances,
+        range(instances),
         seed,
         chosen.name,
         Settings(**settings),

@@ -87,6 +87,16 @@ def available_device(wanted: str) -> str:
     return wanted
 
 
+def gpu_count() -> int:
+    """GPUs that can be trained on."""
+    return torch.cuda.device_count()
+
+
+def gpu_name() -> str:
+    """What the first of them is called."""
+    return torch.cuda.get_device_name(0)
+
+
 class Replay:
     """Trains runs side by side; ``advance`` plays one round of all of them."""
 

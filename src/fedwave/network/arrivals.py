@@ -36,6 +36,10 @@ class Arrivals(ABC):
         """The true mean per round of each device, ``[U]``."""
         return rates
 
+    @abstractmethod
+    def chances(self, rates: FloatArray, most: int) -> FloatArray:
+        """P[m = 0], ..., P[m = most] at these rates: ``[..., most + 1]``."""
+
 
 @dataclass(frozen=True)
 class Poisson(Arrivals):
@@ -45,6 +49,9 @@ class Poisson(Arrivals):
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         return block.draw(lambda rng, shape: rng.poisson(rates, shape))
+
+    def chances(self, rates: FloatArray, most: int) -> FloatArray:
+        return _poisson_chances(rates, most)
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,16 @@ class NegativeBinomial(Arrivals):
 
         return block.draw(one)
 
+    def chances(self, rates: FloatArray, most: int) -> FloatArray:
+        from scipy import special  # slow to import, and rarely needed
+
+        m, r, theta = np.arange(most + 1), self.dispersion, np.asarray(rates)[..., None]
+        ways = special.gammaln(r + m) - special.gammaln(r) - special.gammaln(m + 1)
+        # Where the rate is 0 only m = 0 is left: xlogy(0, 0) = 0.
+        logs = ways + r * np.log(r / (r + theta)) + special.xlogy(m, theta / (r + theta))
+        out: FloatArray = np.exp(logs)
+        return out
+
 
 @dataclass(frozen=True)
 class ZeroInflatedPoisson(Arrivals):
@@ -91,6 +108,12 @@ class ZeroInflatedPoisson(Arrivals):
             return counts
 
         return block.draw(one)
+
+    def chances(self, rates: FloatArray, most: int) -> FloatArray:
+        busy = _poisson_chances(np.asarray(rates) / (1 - self.silence), most)
+        nothing = np.zeros(most + 1)
+        nothing[0] = 1.0
+        return self.silence * nothing + (1 - self.silence) * busy
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,3 +148,15 @@ class RecordedArrivals(Arrivals):
     def mean_rates(self, rates: FloatArray) -> FloatArray:
         out: FloatArray = self.counts.mean(axis=tuple(range(self.counts.ndim - 1)))
         return out
+
+    def chances(self, rates: FloatArray, most: int) -> FloatArray:
+        """Treated as Poisson: the record is not known beforehand."""
+        return _poisson_chances(rates, most)
+
+
+def _poisson_chances(rates: FloatArray, most: int) -> FloatArray:
+    from scipy import special  # slow to import, and rarely needed
+
+    m, theta = np.arange(most + 1), np.asarray(rates, dtype=np.float64)[..., None]
+    out: FloatArray = np.exp(special.xlogy(m, theta) - theta - special.gammaln(m + 1))
+    return out

@@ -15,6 +15,7 @@ from fedwave.network.arrivals import Arrivals, Poisson, RecordedArrivals
 from fedwave.network.channel import Fading, Rayleigh, RecordedGains, mean_snr
 from fedwave.network.devices import COLUMNS, Device, DeviceTable
 from fedwave.network.per import SuccessModel, Turbo
+from fedwave.network.planning import NetworkPlanning
 from fedwave.types import Array, FloatArray, Problem
 
 
@@ -76,6 +77,11 @@ class Network:
             np.asarray(t.distance_m), np.asarray(t.tx_power_dbm), self.noise_dbm,
             np.asarray(t.interference_dbm), self.pathloss_intercept_db, self.pathloss_slope_db,
         )  # fmt: skip
+
+    @cached_property
+    def planning(self) -> NetworkPlanning:
+        """The chances of the coming rounds, for schedulers that plan ahead."""
+        return NetworkPlanning(self.fading, self.per, self.arrivals, self.mean_snr)
 
     def _check_mean_snr(self) -> None:
         with np.errstate(all="ignore"):  # what overflows is reported below

@@ -178,7 +178,7 @@ class Table(SuccessModel):
     def from_file(cls, path: str | Path) -> Table:
         """Read two columns, ``snr_db`` and ``error_rate``."""
         try:
-            with open(path, newline="", encoding="utf-8-sig") as file:
+            with open(Path(path), newline="", encoding="utf-8-sig") as file:
                 rows = [
                     (float(row["snr_db"]), float(row["error_rate"])) for row in csv.DictReader(file)
                 ]

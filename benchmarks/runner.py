@@ -1,0 +1,46 @@
+"""What the runner costs: the MNIST quick preset as an experiment against the bare training of the same units.
+
+Both train the same units one after another in one process with one thread; the runner adds the folder, the records,
+the checkpoints and reading the results again. `make bench` prints the ratio of the two, from one run.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from fedwave.experiments.config_text import load_experiment
+from fedwave.experiments.keeping import NoKeeper
+from fedwave.experiments.runner import run_experiment
+from fedwave.experiments.units import resolved, units_of
+from fedwave.experiments.work import run_unit
+from fedwave.learning.replay import use_threads
+
+ROUNDS = 4  # of the preset's 25: the costs of the runner are per unit, so fewer rounds show them larger
+
+
+def main() -> None:
+    use_threads(1)
+    experiment = resolved(replace(load_experiment("quick", ["training.device=cpu"]), rounds=ROUNDS))
+    units = units_of(experiment)
+    run_unit(units[-1], NoKeeper(), lambda rounds: None, print)  # the data are read once, before
+    bare = with_runner = 0.0
+    for _ in range(2):  # alternating, so that a busy machine disturbs both alike
+        start = time.perf_counter()
+        for unit in units:
+            run_unit(unit, NoKeeper(), lambda rounds: None, print)
+        bare += time.perf_counter() - start
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.perf_counter()
+            run_experiment(experiment, Path(folder) / "run", workers=1)
+            with_runner += time.perf_counter() - start
+    more = (with_runner - bare) / 2
+    print(f"runner: {len(units)} units of the MNIST quick preset, {ROUNDS} of 25 rounds")
+    print(f"  bare training {bare / 2:.1f} s, as an experiment {with_runner / 2:.1f} s: {more:+.2f} s")
+    print(f"  that is {100 * more / bare * 2:+.1f} % of these rounds, {100 * more / (bare / 2 * 25 / ROUNDS):+.1f} % of the preset's 25")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Other people's systems that fedwave can run on."""

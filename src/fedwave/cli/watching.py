@@ -1,0 +1,98 @@
+"""How people and machines follow a run: a bar on a terminal, lines of JSON in a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fedwave.errors import FedwaveError
+from fedwave.experiments.runner import Event, Watcher
+
+_SECONDS = 1.0  # between two lines about progress
+
+
+@contextmanager
+def watching(description: str, events: str | None = None) -> Iterator[Watcher]:
+    """Follow a run: a bar with the time left if standard error is a terminal, and ``events`` (a file, or -)."""
+    with ExitStack() as stack:
+        watchers: list[Watcher] = [stack.enter_context(_bar(description)), _warn]
+        if events is not None:
+            watchers.append(_JsonLines(stack.enter_context(_opened(events))))
+
+        def watch(event: Event) -> None:
+            for watcher in watchers:
+                watcher(event)
+
+        yield watch
+
+
+@contextmanager
+def _bar(description: str) -> Iterator[Watcher]:
+    error = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description:<14}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %  {task.fields[units]} units, time left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bar:
+        task = bar.add_task(description, total=None, units="-")
+
+        def watch(event: Event) -> None:
+            bar.update(
+                task, completed=event["rounds"], total=event["of"],
+                units=f"{event['finished']} of {event['units']}",
+            )  # fmt: skip
+
+        yield watch
+
+
+def _warn(event: Event) -> None:
+    """What somebody should know even if nothing else is shown."""
+    if event["event"] in ("damaged", "unit-warning", "unit-died"):
+        told = f"a worker died ({event['told']}), begun again" if event["event"] == "unit-died" else event["told"]  # fmt: skip
+        print(f"fedwave: unit {event['unit']}: {told}", file=sys.stderr)
+
+
+class _JsonLines:
+    """One event per line; of progress only as much as a reader can use."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file, self._last, self._broken = file, 0.0, False
+
+    def __call__(self, event: Event) -> None:
+        if event["event"] == "progress":
+            if time.monotonic() - self._last < _SECONDS:
+                return
+            self._last = time.monotonic()
+        if self._broken:
+            return
+        try:
+            self._file.write(json.dumps(event) + "\n")
+            self._file.flush()
+        except OSError as error:
+            self._broken = True  # the results matter more than the telling
+            print(f"fedwave: events can no longer be written: {error.strerror}.", file=sys.stderr)
+
+
+@contextmanager
+def _opened(events: str) -> Iterator[IO[str]]:
+    if events == "-":
+        yield sys.stderr
+        return
+    try:
+        file = Path(events).open("a", encoding="utf-8")
+    except OSError as error:
+        raise FedwaveError(
+            f"--events {events} cannot be written: {error.strerror}; choose another place."
+        ) from None
+    with file:
+        yield file

@@ -1,0 +1,106 @@
+"""Tables as text: Markdown for a page, LaTeX for a paper. Both line up, to be read as they are."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+
+from fedwave.errors import FedwaveError
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "%": r"\%", "&": r"\&",
+    "#": r"\#", "$": r"\$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$",
+}  # fmt: skip
+
+
+def with_interval(mean: float, half_width: float, sign: str = "", most: int = 3) -> str:
+    """Mean and half-width, to the two digits of the half-width that mean anything, at ``most`` decimals.
+
+    >>> with_interval(12.3456, 0.1234), with_interval(0.5, float("nan"), sign="+")
+    ('12.35±0.12', '+0.50')
+    """
+    if not math.isfinite(half_width):
+        return f"{mean:{sign},.2f}"
+    digits = 2
+    if half_width != 0:
+        digits = min(most, max(0, 1 - math.floor(math.log10(half_width))))
+    return f"{mean:{sign},.{digits}f}±{half_width:,.{digits}f}"
+
+
+def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    r"""A table in Markdown: names on the left, numbers flush right.
+
+    >>> print(markdown(["scheduler", "score"], [["balsa", "9.1±0.2"], ["w-max", "-12±3"]]), end="")
+    | scheduler |   score |
+    |:----------|--------:|
+    | balsa     | 9.1±0.2 |
+    | w-max     |   -12±3 |
+    """
+    table = _cells(heading, rows, lambda text: text.replace("\\", r"\\").replace("|", r"\|"))
+    widths = _widths(table, least=3)
+    rule = [f":{'-' * (widths[0] + 1)}", *(f"{'-' * (width + 1)}:" for width in widths[1:])]
+    head, *body = (f"| {' | '.join(_aligned(row, widths))} |" for row in table)
+    return "\n".join([head, f"|{'|'.join(rule)}|", *body]) + "\n"
+
+
+def latex(heading: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
+    r"""A table in LaTeX, which needs ``\usepackage{booktabs}``."""
+    table = _cells(heading, rows, escape_latex)
+    widths = _widths(table)
+    head, *body = (f"    {' & '.join(_aligned(row, widths))} \\\\" for row in table)
+    lines = [
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{escape_latex(_one_line(caption))}}}",
+        rf"  \begin{{tabular}}{{l{'r' * (len(widths) - 1)}}}",
+        r"    \toprule",
+        head,
+        r"    \midrule",
+        *body,
+        r"    \bottomrule",
+        r"  \end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def escape_latex(text: str) -> str:
+    r"""Text that LaTeX prints as it stands.
+
+    >>> print(escape_latex("alpha_fresh: -3±1 %"))
+    alpha\_fresh: $-$3$\pm$1 \%
+    """
+    escaped = "".join(_LATEX.get(character, character) for character in text)
+    # After the end of a row LaTeX takes [ for an option and * for a command.
+    escaped = re.sub(r"^[\[*]", r"{\g<0>}", escaped)
+    # A hyphen before a number is a minus; the one in alsa-pi, 1e-05 or 10-20 is not.
+    return re.sub(r"(?<![\w.\-])-(?=[\d.])|−", "$-$", escaped)  # noqa: RUF001
+
+
+def _cells(
+    heading: Sequence[str], rows: Sequence[Sequence[str]], escape: Callable[[str], str]
+) -> list[list[str]]:
+    if not heading:
+        raise FedwaveError("a table without columns cannot be written: name at least one.")
+    for row in rows:
+        if len(row) != len(heading):
+            raise FedwaveError(
+                f"the row {list(row)} has {len(row)} cells, must have {len(heading)} as the heading."
+            )
+    return [[escape(_one_line(cell)) for cell in row] for row in (heading, *rows)]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _widths(table: Sequence[Sequence[str]], least: int = 0) -> list[int]:
+    return [max(least, *map(len, column)) for column in zip(*table, strict=True)]
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """The first cell flush left, the others right."""
+    first, *others = zip(row, widths, strict=True)
+    return [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]
