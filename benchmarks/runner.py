@@ -18,7 +18,9 @@ from fedwave.experiments.units import resolved, units_of
 from fedwave.experiments.work import run_unit
 from fedwave.learning.replay import use_threads
 
-ROUNDS = 4  # of the preset's 25: the costs of the runner are per unit, so fewer rounds show them larger
+ROUNDS = (
+    4  # of the preset's 25: the costs of the runner are per unit, so fewer rounds show them larger
+)
 
 
 def main() -> None:
@@ -38,8 +40,13 @@ def main() -> None:
             with_runner += time.perf_counter() - start
     more = (with_runner - bare) / 2
     print(f"runner: {len(units)} units of the MNIST quick preset, {ROUNDS} of 25 rounds")
-    print(f"  bare training {bare / 2:.1f} s, as an experiment {with_runner / 2:.1f} s: {more:+.2f} s")
-    print(f"  that is {100 * more / bare * 2:+.1f} % of these rounds, {100 * more / (bare / 2 * 25 / ROUNDS):+.1f} % of the preset's 25")  # fmt: skip
+    print(
+        f"  bare training {bare / 2:.1f} s, as an experiment {with_runner / 2:.1f} s: {more:+.2f} s"
+    )
+    here, all_rounds = bare / 2, bare / 2 * 25 / ROUNDS
+    print(
+        f"  {100 * more / here:+.1f} % of these rounds, {100 * more / all_rounds:+.1f} % of the preset's 25"
+    )
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ from fedwave.version import __version__
 
 # What needs large libraries is imported when it is first asked for: `import fedwave` stays light.
 _ON_DEMAND = {
+    "backlog_bound": "fedwave.theory.bound",
+    "score_bound": "fedwave.theory.bound",
     "load": "fedwave.experiments.dataset",
     "load_experiment": "fedwave.experiments.config_text",
     "run_experiment": "fedwave.experiments.runner",

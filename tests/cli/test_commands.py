@@ -18,7 +18,7 @@ def test_simulate_writes_the_trace_it_prints(fedwave, tmp_path: Path) -> None:
         "simulate", "paper", "-s", "balsa", *SMALL, "--seed", 4, "--beliefs", "-o", out
     )
     assert status == 0
-    assert "paper: 25 devices, 12 rounds, 3 instances, seed 4" in text
+    assert "paper, 25 devices: 12 rounds, 3 instances, seed 4" in text
     trace = fw.Trace.load(out)
     assert trace.same_as(fw.simulate(fw.paper_network(), "balsa", 12, 3, 4, beliefs=True))
     assert f"{trace.score.mean():.0f}±" in text
@@ -101,6 +101,52 @@ def test_compare_json_names_the_settings(fedwave, tmp_path: Path) -> None:
         "w-max",
     ]
     assert content["schedulers"]["w-max"]["score_difference"]["mean"] == 0
+    assert (content["network"], content["against"]) == ("paper", "w-max")
+    assert (content["rounds"], content["instances"], content["seed"]) == (12, 3, 0)
+
+
+def test_compare_into_a_folder_keeps_everything(fedwave, tmp_path: Path) -> None:
+    out = tmp_path / "all"
+    words = ("compare", "-s", "alsa-pi,age", *SMALL, "--burn-in", 2, "--json")
+    status, text, err = fedwave(*words, "--out", out)
+    assert (status, err) == (0, "")
+    content = json.loads(text)
+    trace = fw.simulate(fw.paper_network(), "age", 12, 3, 0)
+    assert content["schedulers"]["age"]["backlog"]["mean"] == pytest.approx(
+        trace.backlog[2:].mean()
+    )
+    names = {path.name for path in out.iterdir()}
+    assert {Path(path).name for path in content["files"]} <= names
+    assert {"config.yaml", "rounds", "figure2.png", "instances.csv", "results.nc"} <= names
+    assert np.array_equal(fw.load(out).score.sel(scheduler="age").T, trace.score)
+    assert json.loads(fedwave(*words)[1])["schedulers"] == content["schedulers"]
+
+
+def test_compare_plans_how_many_instances_are_wanted(fedwave) -> None:
+    words = ("compare", "-s", "age,alsa-pi,w-max", *SMALL, "--half-width", 0.8)
+    status, text, err = fedwave(*words)
+    assert (status, err) == (0, "")
+    age, base = (fw.simulate(fw.paper_network(), n, 12, 3, 0).score for n in ("age", "alsa-pi"))
+    needed = json.loads(fedwave(*words, "--json")[1])["instances_needed"]
+    assert list(needed) == ["age", "w-max"]  # alsa-pi is the base
+    assert f"half-width of 0.8 around the difference: age {needed['age']:,}, w-max" in text
+    # About 1.96 standard errors reach 0.8 with so many, and not with half of them.
+    spread = (age - base).mean(axis=0).std(ddof=1)
+    assert 1.96 * spread / needed["age"] ** 0.5 < 0.8 < 1.96 * spread / (needed["age"] / 2) ** 0.5
+    assert needed["age"] > 10
+
+
+def test_compare_tells_the_ratio_of_backlogs(fedwave, tmp_path: Path) -> None:
+    words = ("compare", "-s", "age,alsa-pi,bench", *SMALL, "--json", "-o", tmp_path / "t.csv")
+    found = json.loads(fedwave(*words)[1])["schedulers"]
+    age, base = (fw.simulate(fw.paper_network(), n, 12, 3, 0).backlog for n in ("age", "alsa-pi"))
+    ratio = found["age"]["backlog_ratio"]
+    assert ratio["value"] == pytest.approx(age.mean() / base.mean())
+    assert ratio["low"] < ratio["value"] < ratio["high"]
+    assert found["bench"]["backlog_ratio"]["value"] == 0
+    # Nobody's backlog has a ratio to that of bench, which never has any.
+    none = json.loads(fedwave(*words[:-2], "--against", "bench")[1])["schedulers"]
+    assert not any("backlog_ratio" in quantities for quantities in none.values())
 
 
 def test_schedulers_tells_what_each_may_see(fedwave, tmp_path: Path) -> None:
@@ -117,9 +163,11 @@ def test_schedulers_tells_what_each_may_see(fedwave, tmp_path: Path) -> None:
 def test_reproduce_score(fedwave, tmp_path: Path) -> None:
     status, text, _ = fedwave("reproduce", "score", *SMALL, "--out", tmp_path / "score")
     assert status == 0
+    assert "paper-score: 12 rounds, 3 instances, seed 0" in text
     assert "figure2.png" in text
-    assert (tmp_path / "score" / "summary.json").exists()
-    assert not [p for p in (tmp_path / "score").iterdir() if p.name.endswith(".part")]
+    summary = json.loads((tmp_path / "score" / "summary.json").read_text())
+    assert (summary["rounds"], summary["instances"]) == (12, 3)
+    assert not [p for p in (tmp_path / "score").rglob("*") if p.name.endswith(".part")]
 
 
 def test_no_progress_bar_where_there_is_no_terminal(fedwave) -> None:
@@ -128,7 +176,9 @@ def test_no_progress_bar_where_there_is_no_terminal(fedwave) -> None:
 
 def test_help_and_version(fedwave) -> None:
     assert fedwave("--version")[1].strip() == f"fedwave {fw.__version__}"
-    for command in ("simulate", "compare", "schedulers", "reproduce"):
+    for command in (
+        "simulate", "compare", "train", "sweep", "resume", "presets", "config", "schedulers", "data", "reproduce",
+    ):  # fmt: skip
         status, text, _ = fedwave(command, "--help")
         assert status == 0
         assert "Usage" in text

@@ -14,21 +14,37 @@ import torch
 
 import fedwave as fw
 from fedwave.cli import output
-from fedwave.experiments import figures
+from fedwave.experiments import figures, work
 from fedwave.experiments.learning import LearningRow
 from fedwave.experiments.statistics import Estimate
 from fedwave.learning import task as task_module
 from fedwave.learning.data import Dataset, NoData, synthetic
+from fedwave.learning.evaluation import EvaluationSizes
 
 NETWORK = ("random", "--devices", 4, "--slots", 2, "--set", "rate=1")
-SIZE = ("--task", "synthetic", "--rounds", 3, "--instances", 2, "--device", "cpu")
+SMALL = (
+    "task.model=logistic",
+    "task.epochs=1",
+    "training.loss_images=100",
+    "training.test_images=60",
+)
+SIZE = ("--task", "synthetic", "--rounds", 3, "--instances", 2, "--device", "cpu", "--workers", 1)
 FILES = {f"figure{n}.{kind}" for n in (3, 4, 5) for kind in ("png", "svg")}
-FILES |= {"curves.csv", "summary.json"}
+FILES |= {
+    "curves.csv",
+    "targets.csv",
+    "summary.json",
+    "summary.csv",
+    "table.md",
+    "table.tex",
+    "results.nc",
+}
+KEPT = {"config.yaml", "provenance.json", "rounds", "devices", "units", "SHA256SUMS"}
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Few images, one epoch, one thread; the published data cannot be had."""
+    """Few images, one thread; the published data cannot be had."""
 
     def load(name: str) -> Dataset:
         if name == "synthetic":
@@ -36,18 +52,23 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise NoData(f"{name} could not be fetched: there is no network here.")
 
     monkeypatch.setattr(task_module, "load_dataset", load)
-    for preset in task_module.PRESETS.values():
-        monkeypatch.setitem(preset, "epochs", 1)
+    work._task.cache_clear()  # of tasks with all their images, before and after
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+    work._task.cache_clear()
+
+
+def files(folder: Path) -> set[str]:
+    """What lies there for people to see."""
+    return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
 
 
 def test_train_prints_a_table_and_writes_figures(fedwave, tmp_path: Path) -> None:
     out = tmp_path / "new"
     status, text, err = fedwave(
-        "train", *NETWORK, *SIZE, "-s", "alsa-pi,update-aware,w-max", "--seed", 3, "-o", out
+        "train", *NETWORK, *SMALL, *SIZE, "-s", "alsa-pi,update-aware,w-max", "--seed", 3, "-o", out
     )
     assert (status, err) == (0, "")
     assert "synthetic: 3 rounds, 2 instances, seed 3" in text
@@ -61,7 +82,7 @@ def test_train_prints_a_table_and_writes_figures(fedwave, tmp_path: Path) -> Non
         "update-aware",
         "w-max",
     ]
-    assert {path.name for path in out.iterdir()} == FILES
+    assert files(out) == FILES | KEPT  # no checkpoint, no unfinished file
     with open(out / "curves.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     last = [float(r["accuracy"]) for r in rows if (r["scheduler"], r["round"]) == ("w-max", "3")]
@@ -71,60 +92,75 @@ def test_train_prints_a_table_and_writes_figures(fedwave, tmp_path: Path) -> Non
     assert float(loss) == pytest.approx(summary["schedulers"]["w-max"]["loss"]["mean"], abs=6e-4)
 
 
-def test_train_json_is_only_json(fedwave, tmp_path: Path) -> None:
-    words = ("train", *NETWORK, *SIZE, "-s", "w-max,age", "--json", "-o", tmp_path)
+def test_train_json_is_only_json(fedwave, monkeypatch, tmp_path: Path) -> None:
+    words = ("train", *NETWORK, *SMALL, *SIZE, "-s", "w-max,age", "--json", "-o", tmp_path)
     status, text, err = fedwave(*words)
     content = json.loads(text)
     assert (status, err) == (0, "")
     assert {Path(path).name for path in content.pop("files")} == FILES
     assert content == json.loads((tmp_path / "summary.json").read_text())
     assert content["schedulers"]["w-max"]["difference"]["mean"] == 0  # the first: no alsa-pi here
-    assert content["training"]["tolerance"] == 1e-6
+    assert content["experiment"]["training"]["tolerance"] == 1e-6
     trace = fw.simulate(fw.random_network(4, 2, rate=1.0), "age", 3, 2, 0)
-    curves = fw.train(trace, fw.task("synthetic"), tolerance=1e-6)
+    task, sizes = fw.task("synthetic", model="logistic", epochs=1), EvaluationSizes(100, 60)
+    curves = fw.train(trace, task, sizes=sizes, tolerance=1e-6)
     assert content["schedulers"]["age"]["loss"]["mean"] == pytest.approx(
         curves.loss[-1].mean(), rel=1e-4
     )
+    # Once more, nothing is trained, and the answer is the same.
+    monkeypatch.setattr(figures, "save_figure", lambda figure, stem: [])  # they take the longest
+    marks = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "rounds").iterdir()}
+    again = json.loads(fedwave(*words)[1])
+    assert again.pop("files")
+    assert again == content
+    assert marks == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "rounds").iterdir()}
 
 
 def test_every_option_reaches_the_training(fedwave, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(figures, "save_figure", lambda figure, stem: [])  # they take the longest
-    words = ("train", *NETWORK, *SIZE, "-s", "w-max,update-aware", "--json", "-o", tmp_path)
+    words = ("train", *NETWORK, *SMALL, *SIZE, "-s", "w-max,update-aware", "--json")
+    places = iter(range(10))
 
     def run(*more: object) -> dict:
-        status, text, err = fedwave(*words, *more)
+        status, text, err = fedwave(*words, *more, "-o", tmp_path / str(next(places)))
         assert (status, err) == (0, "")
         return json.loads(text)
 
     plain = run()
-    for option, key, value in (
-        ("--mode", "mode", "sync"),
-        ("--beta", "beta", 0.5),
-        ("--tolerance", "tolerance", 0.0),
-        ("--precision", "precision", "float64"),
-        ("--block", "block", 3),
+    for option, part, key, value in (
+        ("--mode", "training", "mode", "sync"),
+        ("--beta", "task", "beta", 0.5),
+        ("--tolerance", "training", "tolerance", 0.0),
+        ("--precision", "training", "precision", "float64"),
+        ("--lanes", "training", "lanes", 3),
+        ("--skew", "task", "skew", 0.05),
     ):
         changed = run(option, value)
-        assert changed["training"] == plain["training"] | {key: value}
-    skewed = run("--skew", 0.05)
-    for name in ("w-max", "update-aware"):
-        assert skewed["schedulers"][name]["loss"] != plain["schedulers"][name]["loss"]
-    assert (
-        run("--mode", "sync")["schedulers"]["w-max"]["loss"] != plain["schedulers"]["w-max"]["loss"]
-    )
+        before = plain["experiment"]
+        assert changed["experiment"] == before | {part: before[part] | {key: value}}
+        if option in ("--mode", "--beta", "--skew"):
+            losses = (x["schedulers"]["w-max"]["loss"] for x in (changed, plain))
+            assert len({loss["mean"] for loss in losses}) == 2
+        if option == "--skew":
+            assert (
+                changed["schedulers"]["update-aware"]["loss"]
+                != plain["schedulers"]["update-aware"]["loss"]
+            )
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
 def test_without_data_reproduce_falls_back_loudly(fedwave, tmp_path: Path, name: str) -> None:
-    words = ("reproduce", name, "--quick", "-t", 2, "-i", 2, "--device", "cpu", "-o", tmp_path)
-    status, text, err = fedwave(*words)
+    small = ("task.epochs=1", "training.loss_images=100", "training.test_images=60")
+    words = ("reproduce", name, "--quick", "-t", 2, "-i", 1, "--device", "cpu", "--workers", 1)
+    status, text, err = fedwave(*words, *small, "-o", tmp_path)
     assert status == 0
     assert f"SYNTHETIC DATA is used instead of {name}" in err
     assert f"{name} could not be fetched" in err
-    assert f"SYNTHETIC DATA (no {name}): 2 rounds, 2 instances, seed 0" in text
-    assert {path.name for path in tmp_path.iterdir()} == FILES
+    assert f"SYNTHETIC DATA (no {name}): 2 rounds, 1 instances, seed 0" in text
+    assert files(tmp_path) == FILES | KEPT
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["synthetic"] is True
+    assert summary["experiment"]["task"]["instead_of"] == name
     assert list(summary["schedulers"]) == [
         "bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max",
     ]  # fmt: skip
@@ -132,8 +168,42 @@ def test_without_data_reproduce_falls_back_loudly(fedwave, tmp_path: Path, name:
     assert "SYNTHETIC DATA" in (tmp_path / "figure3.svg").read_text()
 
 
+def test_figures_are_drawn_again_without_training(
+    fedwave, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    words = ("train", *NETWORK, *SMALL, *SIZE, "-s", "w-max,update-aware", "-o", first)
+    assert fedwave(*words)[0] == 0
+    monkeypatch.setattr(task_module, "load_dataset", None)  # no data, no training
+    status, text, err = fedwave("reproduce", "mnist", "--from", first, "--out", second)
+    assert (status, err) == (0, "")
+    assert "synthetic: 3 rounds, 2 instances, seed 0" in text
+    assert files(second) == FILES | {"SHA256SUMS"}
+    for name in FILES:
+        assert (second / name).read_bytes() == (first / name).read_bytes(), name
+
+
+def test_a_sweep_of_what_is_learnt(fedwave, tmp_path: Path) -> None:
+    words = ("random", *SMALL, "task.dataset=synthetic", "training.device=cpu", "network.devices=4")
+    status, text, err = fedwave(
+        "sweep", *words, "sweep.task.skew=[0.05,5]", "--metric", "accuracy", "-s", "age", "-t", 3, "-i", 2,
+        "--workers", 1, "--json", "-o", tmp_path,
+    )  # fmt: skip
+    assert (status, err) == (0, "")
+    rows = json.loads(text)["rows"]
+    assert [row["task.skew"] for row in rows] == ["0.05", "5"]
+    assert all({"accuracy", "loss", "backlog"} <= row.keys() for row in rows)
+    assert (tmp_path / "accuracy-task-skew.png").exists()
+    found = fw.load(tmp_path)
+    assert found.class_accuracy.sizes == {
+        "task.skew": 2, "scheduler": 1, "instance": 2, "round": 3, "class": 10,
+    }  # fmt: skip
+    loss = found.loss.sel({"task.skew": 0.05, "scheduler": "age", "round": 3}).mean()
+    assert float(rows[0]["loss"].partition("±")[0]) == pytest.approx(float(loss), abs=0.1)
+
+
 def test_without_data_train_does_not_fall_back(fedwave, tmp_path: Path) -> None:
-    status, out, err = fedwave("train", "--task", "mnist", "-o", tmp_path)
+    status, out, err = fedwave("train", "--task", "mnist", "--workers", 1, "-o", tmp_path)
     assert (status, out) == (2, "")
     assert err == "fedwave: mnist could not be fetched: there is no network here.\n"
 
@@ -155,25 +225,58 @@ def test_who_the_base_is_does_not_depend_on_luck() -> None:
 
 TRAIN = ("train", *NETWORK, "-t", 1, "-i", 1, "-s", "w-max", "--out", "out", "--task")
 REFUSALS = {
-    (*TRAIN, "sinthetic"): "there is no dataset 'sinthetic'; did you mean 'synthetic'?",
-    (*TRAIN, "synthetic", "--device", "tpu"): "device is 'tpu', must be auto, cpu, or cuda",
+    (
+        *TRAIN,
+        "sinthetic",
+    ): "task.dataset is 'sinthetic', must be mnist, cifar10 or synthetic; did you mean 'synthetic'?",
+    (*TRAIN, "synthetic", "--device", "tpu"): "training.device is 'tpu', must be auto, cpu or cuda",
     (*TRAIN, "synthetic", "--device", "cuda"): "device is 'cuda', must be auto, cpu, or cuda",
-    (*TRAIN, "synthetic", "--precision", "half"): "precision is 'half', must be 'float32'",
-    (*TRAIN, "synthetic", "--mode", "both"): "mode is 'both', must be 'async' or 'sync'",
-    (*TRAIN, "synthetic", "--beta", -1): "task beta is -1.0, must be a number >= 0",
-    (*TRAIN, "synthetic", "--beta", "nan"): "task beta is nan, must be a number >= 0",
-    (*TRAIN, "synthetic", "--skew", 0): "Dirichlet alpha is 0.0, must be a number > 0",
-    (*TRAIN, "synthetic", "--tolerance", 2): "tolerance is 2.0, must lie in [0, 1)",
-    (*TRAIN, "synthetic", "--block", 0): "block is 0, must be a whole number >= 1",
+    (
+        *TRAIN,
+        "synthetic",
+        "--precision",
+        "half",
+    ): "training.precision is 'half', must be float32, float64 or bfloat16",
+    (*TRAIN, "synthetic", "--mode", "both"): "training.mode is 'both', must be async or sync",
+    (*TRAIN, "synthetic", "--beta", -1): "task.beta is -1.0, must be a number >= 0",
+    (*TRAIN, "synthetic", "--beta", "nan"): "task.beta is 'NaN', must be a number",
+    (*TRAIN, "synthetic", "--skew", 0): "task.skew is 0.0, must be a number > 0",
+    (*TRAIN, "synthetic", "--tolerance", 2): "training.tolerance is 2.0, must lie in [0, 1)",
+    (*TRAIN, "synthetic", "--lanes", 0): "training.lanes is 0, must be a whole number >= 1",
+    (*TRAIN, "synthetic", "block=0"): "block is 0, must be a whole number >= 1",
+    (*TRAIN, "synthetic", "--workers", 0): "workers is 0, must be a whole number >= 1",
+    (*TRAIN, "synthetic", "--engine", "spark"): "there is no engine 'spark'; known are local, ray",
+    (*TRAIN, "synthetic", "--address", "auto"): "--address auto goes with --engine ray",
+    (*TRAIN, "synthetic", "task.model=vgg19"): "task.model is vgg19, which cannot take the images",
+    (
+        "train",
+        "paper-score",
+    ): "paper-score has no task to train: add one (task.dataset=mnist), or use",
+    (
+        "train",
+        "task=null",
+        "metric=score",
+    ): "train has no task to train: add one (task.dataset=mnist)",
     (*TRAIN, "synthetic", "--rounds", -1): "rounds is -1, must be a whole number >= 1",
     (*TRAIN, "synthetic", "--seed", -1): "seed is -1, must be a whole number >= 0",
     ("train", *SIZE, "-s", "update-aware", "-t", -1, "-o", "out"): "rounds is -1, must be a whole",
     ("train", *SIZE, "-s", "update-aware", "-i", 0, "-o", "out"): "instances is 0, must be a whole",
     ("train", *SIZE, "-s", "update-awar", "-o", "out"): "did you mean 'update-aware'?",
     ("train", *SIZE, "-s", "update-aware:breadth=0", "-o", "out"): "breadth is 0, must be a whole",
-    ("reproduce", "mnist", "--device", "tpu", "-o", "out"): "device is 'tpu', must be auto",
+    (
+        "reproduce",
+        "mnist",
+        "--device",
+        "tpu",
+        "-o",
+        "out",
+    ): "training.device is 'tpu', must be auto",
     ("reproduce", "minst"): "No such command 'minst'",
-    ("simulate", "-s", "update-aware"): "looks at the models, so it runs only while they are",
+    (
+        "simulate",
+        "-s",
+        "update-aware",
+    ): "looks at the models, but task is null: leave it out, or give a task and use `fedwave train`",
 }
 
 
@@ -196,6 +299,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_run(fedwave, tmp_pat
     for words in (
         ("train", *NETWORK, "--task", "synthetic", "--rounds", 10**9, "--out", tmp_path / "file"),
         ("reproduce", "mnist", "--rounds", 10**9, "--out", tmp_path / "file" / "deeper"),
+        ("reproduce", "cifar10", "--from", tmp_path, "--out", tmp_path / "file"),
     ):
         status, out, err = fedwave(*words)
         assert (status, out) == (2, "")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from fedwave.experiments.config import Experiment
@@ -94,10 +95,8 @@ def kill_at_random(folder: Path, luck: random.Random, whom: str) -> None:
     if whom == "worker":
         workers = [c for c in children(run.pid) if b"spawn_main" in _command_of(c)]
         victim = luck.choice(workers) if workers else run.pid
-    try:
+    with suppress(ProcessLookupError):  # it was done before
         os.kill(victim, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # it was done before
     if victim == run.pid:
         orphans = children(run.pid)
         run.communicate()
@@ -108,7 +107,8 @@ def kill_at_random(folder: Path, luck: random.Random, whom: str) -> None:
 
 def results(folder: Path) -> dict[str, str]:
     """Checksums of all that must be the same however often a run was killed."""
-    kept = [*folder.glob("rounds/*"), *folder.glob("devices/*"), folder / "results.nc", folder / "summary.csv"]  # fmt: skip
+    kept = [*folder.glob("rounds/*"), *folder.glob("devices/*")]
+    kept += [folder / "results.nc", folder / "summary.csv"]
     sums = {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()) for p in kept}
     return {name: sum_.hexdigest() for name, sum_ in sorted(sums.items())}
 

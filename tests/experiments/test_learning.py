@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,43 +12,43 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import fedwave as fw
-from fedwave.experiments import training
-from fedwave.experiments.learning import (
-    Learned,
-    Preset,
-    learning_table,
-    run_learning,
-    write_learning,
-)
+from fedwave.experiments.build import network_of, task_of
+from fedwave.experiments.config import Experiment
+from fedwave.experiments.config_text import experiment_from
+from fedwave.experiments.learning import Learned, learning_table, write_learning
 from fedwave.experiments.learning_figures import curves_figure, single_figure, targets_figure
-from fedwave.learning.data import synthetic
+from fedwave.experiments.outcome import Outcome
+from fedwave.experiments.runner import Event, run_experiment, stored_results
 from fedwave.learning.evaluation import EvaluationSizes
 
-PRESET = Preset("synthetic", 12, 3, 100, 5, 1e-6, (0.1, 0.3, 0.9))
-SETTINGS = {"precision": "float64"}
 NAMES = ("bench", "update-aware", "alsa-pi", "w-max")
 SEED = 4
+ASKED = experiment_from(
+    {
+        "network": {"kind": "random", "devices": 5, "slots": 2, "rate": 1},
+        "schedulers": list(NAMES),
+        "task": {
+            "dataset": "synthetic", "model": "logistic", "shard_size": 4, "batch": 4, "epochs": 1, "eta": 0.02,
+        },
+        "training": {
+            "precision": "float64", "device": "cpu", "loss_images": 100, "test_images": 100, "full_every": 5,
+        },
+        "rounds": 12, "instances": 3, "seed": SEED, "targets": [0.1, 0.3, 0.9],
+        # All that can be is trained together: one unit, so that it is known when it stops.
+        "block": 3, "group": 4, "checkpoint_seconds": 0,
+    }
+)  # fmt: skip
 FILES = {f"figure{n}.{kind}" for n in (3, 4, 5) for kind in ("png", "svg")}
-FILES |= {"curves.csv", "summary.json"}
+FILES |= {"curves.csv", "targets.csv", "summary.json"}
 
 
-def small() -> fw.Task:
-    def linear() -> nn.Module:
-        return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
-
-    return fw.Task(synthetic(300, 150), linear, shard_size=4, batch=4, epochs=1, eta=0.02)
-
-
-def network() -> fw.Network:
-    return fw.random_network(5, 2, seed=1, rate=1.0)
-
-
-def run(folder: Path, *names: str, preset: Preset = PRESET, meter: Any = None) -> Learned:
-    chosen = {name: fw.scheduler(name) for name in names or NAMES}
-    return run_learning(preset, network(), chosen, small(), SEED, SETTINGS, folder, meter)
+def run(
+    *names: str, folder: Path | None = None, watch: Callable[[Event], None] | None = None, **changes: Any
+) -> Learned:  # fmt: skip
+    asked = replace(ASKED, schedulers=names or NAMES, **changes)
+    return Learned.of(run_experiment(asked, folder, workers=1, watch=watch).only)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -67,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def learned(folder: Path) -> Learned:
-    out = run(folder)
+    out = run()
     write_learning(out, folder)
     return out
 
@@ -94,13 +94,19 @@ def legend(figure: Any) -> list[str]:
 
 def test_curves_are_those_of_training_alone(learned: Learned) -> None:
     assert list(learned.curves) == list(NAMES)
-    for label, trace in learned.traces.items():
-        sizes = EvaluationSizes(2000, 100, 5)
-        alone = fw.train(trace, small(), sizes=sizes, tolerance=1e-6, **SETTINGS)
+    network, task, sizes = network_of(ASKED.network), task_of(learned.task), EvaluationSizes(100, 100, 5)  # fmt: skip
+    for label in NAMES:
+        if label == "update-aware":
+            trace, alone = fw.train_in_lock_step(
+                network, label, task, 12, 3, SEED, sizes=sizes, precision="float64"
+            )
+        else:
+            trace = fw.simulate(network, label, 12, 3, SEED)
+            alone = fw.train(trace, task, sizes=sizes, tolerance=1e-6, precision="float64")
+        assert replace(learned.outcomes[label], curves=None).same_as(Outcome.of(trace))
         np.testing.assert_allclose(learned.curves[label].loss, alone.loss, rtol=1e-4)
-        if label != "update-aware":
-            assert trace.same_as(fw.simulate(network(), label, 12, 3, SEED))
-    # Rounds 5, 10 and the last are judged on all 150 images too.
+        np.testing.assert_allclose(learned.curves[label].accuracy, alone.accuracy, atol=0.011)
+    # Rounds 5, 10 and the last are judged on all 2000 images too.
     full = learned.curves["bench"].full_accuracy
     assert full is not None
     assert np.flatnonzero(np.isfinite(full).all(axis=1)).tolist() == [4, 9, 11]
@@ -131,7 +137,9 @@ def test_csv_holds_the_curves(folder: Path, learned: Learned) -> None:
 
 def test_summary_is_json(folder: Path, learned: Learned) -> None:
     summary = json.loads((folder / "summary.json").read_text())
-    assert (summary["seed"], summary["synthetic"], summary["preset"]["rounds"]) == (SEED, False, 12)
+    how = summary["experiment"]
+    assert (how["seed"], how["rounds"], how["task"]["eta"]) == (SEED, 12, 0.02)
+    assert (summary["synthetic"], summary["fedwave"]) == (False, fw.__version__)
     assert list(summary["schedulers"]) == list(NAMES)
     wanted = learned.curves["w-max"]
     assert summary["schedulers"]["w-max"]["accuracy"]["mean"] == pytest.approx(
@@ -157,7 +165,7 @@ def test_table_by_hand(learned: Learned) -> None:
     assert rows["w-max"].difference.mean == pytest.approx(-0.1)
     for label in ("bench", "w-max"):
         assert rows[label].difference.half_width == pytest.approx(4.302653 * 0.1 / 3**0.5)
-    trace = learned.traces["w-max"]
+    trace = fw.simulate(network_of(ASKED.network), "w-max", 12, 3, SEED)
     assert rows["w-max"].backlog == pytest.approx(trace.backlog.mean())
     assert rows["w-max"].loss.mean == pytest.approx(learned.curves["w-max"].loss[-1].mean())
     brought = trace.final.learned.sum(axis=1) / trace.arrivals.sum(axis=(0, 2))
@@ -166,7 +174,9 @@ def test_table_by_hand(learned: Learned) -> None:
 
 
 def test_differences_are_from_the_first_where_alsa_pi_was_not_run(learned: Learned) -> None:
-    some = replace(learned, curves={k: learned.curves[k] for k in ("w-max", "bench")})
+    without = replace(learned.experiment, schedulers=("w-max", "bench"))
+    curves = {k: learned.curves[k] for k in without.schedulers}
+    some = replace(learned, experiment=without, curves=curves)
     rows = learning_table(some)
     assert (learned.base, some.base) == ("alsa-pi", "w-max")
     assert rows[0].difference.mean == 0
@@ -219,68 +229,109 @@ def test_targets_reached_by_hand(learned: Learned) -> None:
     assert np.isnan(means[2])  # nobody beats .9
 
 
+def test_targets_in_the_table(learned: Learned, tmp_path: Path) -> None:
+    write_learning(with_accuracy(learned, w_max=[0.05, 0.2, 0.4]), tmp_path)
+    with open(tmp_path / "targets.csv", newline="") as file:
+        rows = {(row["scheduler"], row["target"]): row for row in csv.DictReader(file)}
+    assert list(rows) == [(name, target) for name in NAMES for target in ("0.1", "0.3", "0.9")]
+    row = rows["bench", "0.1"]
+    needed = learned.curves["bench"].rounds_to(0.1)
+    assert float(row["rounds_of_those_that_did"]) == pytest.approx(needed.mean(), rel=1e-5)
+    assert (row["instances"], row["never"]) == ("3", "0")
+    shares = [float(rows["w-max", target]["share_reached_at_the_end"]) for target in ("0.1", "0.3")]
+    assert shares == pytest.approx([2 / 3, 1 / 3])
+    never = rows[
+        "bench", "0.9"
+    ]  # nobody beats it: all count as the last round, and nothing is known of others
+    assert (never["never"], never["rounds_never_counted_as_last"]) == ("3", "12")
+    assert (never["rounds_of_those_that_did"], never["low"], never["high"]) == ("", "", "")
+
+
 class Stop:
     """Stands for Ctrl-C after some rounds."""
 
     def __init__(self, after: int) -> None:
-        self.left, self.played = after, 0
+        self.left = after
 
-    def __call__(self, rounds: int) -> None:
-        self.played += rounds
-        self.left -= rounds > 0
+    def __call__(self, event: Event) -> None:
+        self.left -= event["event"] == "progress" and event["rounds"] > 0
         if self.left == 0:
             raise KeyboardInterrupt
 
 
-def test_stopped_half_way_it_goes_on(
-    learned: Learned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training, "_CHECKPOINT_SECONDS", 0)
+def test_stopped_half_way_it_goes_on(learned: Learned, tmp_path: Path) -> None:
     names = ("bench", "alsa-pi", "w-max")
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, *names, meter=Stop(7))
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-0-2.npz"]
-    told: list[int] = []
-    again = run(tmp_path, *names, meter=told.append)
-    assert told == [6, *[1] * 6]  # the seventh was not kept, and is played again
-    assert list(tmp_path.iterdir()) == []
-    whole = run(tmp_path / "other", *names)
+        run(*names, folder=tmp_path, watch=Stop(7))
+    kept = [path.name for path in (tmp_path / "checkpoints").iterdir()]
+    assert kept == ["0000_bench+2_0-2.npz"]
+    missing = r"is not finished \(1 of 1 units are missing\): run `fedwave resume"
+    with pytest.raises(fw.FedwaveError, match=missing):
+        stored_results(tmp_path)
+    told: list[Event] = []
+    again = run(*names, folder=tmp_path, watch=told.append)
+    played = [event["rounds"] for event in told if event["event"] == "progress"]
+    # Three schedulers and three instances; the seventh round was not kept, and is played again.
+    assert played == [9 * t for t in range(6, 13)]
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+    whole = run(*names)
     for label in names:
+        assert again.outcomes[label].same_as(whole.outcomes[label])
         for what in ("loss", "accuracy", "class_accuracy"):
-            found, wanted = (getattr(x.curves[label], what) for x in (again, whole))
-            np.testing.assert_array_equal(found, wanted)
             # With others beside them the lanes differ, so the last digits may.
-            np.testing.assert_allclose(wanted, getattr(learned.curves[label], what), rtol=1e-6)
+            found, wanted = (getattr(x.curves[label], what) for x in (whole, learned))
+            np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
-def test_a_checkpoint_of_something_else_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training, "_CHECKPOINT_SECONDS", 0)
+def test_the_checkpoint_of_another_experiment_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, "w-max", meter=Stop(2))
-    with pytest.raises(fw.FedwaveError, match="belongs to other runs"):
-        run(tmp_path, "alsa-pi")
-    assert (tmp_path / "checkpoint-0-2.npz").exists()
+        run("w-max", folder=tmp_path, watch=Stop(2))
+    sentence = r'holds another experiment: its schedulers is \["w-max"\], not \["alsa-pi"\]; choose'
+    with pytest.raises(fw.FedwaveError, match=sentence):
+        run("alsa-pi", folder=tmp_path)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["0000_w-max_0-2.npz"]
 
 
 def test_no_checkpoint_within_the_first_minute(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, "w-max", meter=Stop(3))
-    assert list(tmp_path.iterdir()) == []
+        run("w-max", folder=tmp_path, watch=Stop(3), checkpoint_seconds=Experiment().checkpoint_seconds)  # fmt: skip
+    assert not (tmp_path / "checkpoints").exists()
 
 
-def test_only_schedulers_that_look_at_the_models(learned: Learned, tmp_path: Path) -> None:
-    alone = run(tmp_path, "update-aware")
+def test_only_schedulers_that_look_at_the_models(learned: Learned) -> None:
+    alone = run("update-aware")
     np.testing.assert_array_equal(
         alone.curves["update-aware"].loss, learned.curves["update-aware"].loss
     )
     assert alone.base == "update-aware"
 
 
+def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
+    """A learning rate far too large: numbers that are not there are stored as such, and counted."""
+    wild = replace(ASKED.task, eta=1e200)
+    made = run("bench", "update-aware", folder=tmp_path, task=wild, rounds=4, targets=())
+    stored = Learned.of(stored_results(tmp_path).only)
+    rows, paths = write_learning(stored, tmp_path / "drawn")
+    assert [row.diverged for row in rows] == [3, 3]
+    assert {path.name for path in paths} == FILES
+    for label in ("bench", "update-aware"):
+        assert stored.outcomes[label].same_as(made.outcomes[label])
+        assert np.isnan(stored.curves[label].accuracy[-1]).all()
+    summary = json.loads((tmp_path / "drawn" / "summary.json").read_text())
+    assert summary["schedulers"]["bench"]["accuracy"]["mean"] is None  # NaN is no JSON
+    assert ",4,,,\n" in (tmp_path / "drawn" / "curves.csv").read_text()
+
+
+def test_where_nothing_was_learnt_there_is_no_table() -> None:
+    with pytest.raises(
+        fw.FedwaveError, match="nothing was learnt in this experiment: it has no task"
+    ):
+        run("w-max", task=None)
+
+
 def test_a_stand_in_is_called_one(learned: Learned, tmp_path: Path) -> None:
-    short = replace(PRESET, dataset="mnist", rounds=2, instances=1)
-    stand_in = run(tmp_path, "w-max", preset=short)
+    task = replace(ASKED.task, instead_of="mnist")
+    stand_in = run("w-max", task=task, rounds=2, instances=1)
     assert stand_in.synthetic
     assert stand_in.caption.startswith("SYNTHETIC DATA, not mnist")
     assert not learned.synthetic  # it was asked for

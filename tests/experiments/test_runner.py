@@ -41,7 +41,8 @@ def same(a: Results, b: Results) -> bool:
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, Results]:
-    return {"simulation": run_experiment(SIMULATION, workers=1), "training": run_experiment(SMALL, workers=1)}  # fmt: skip
+    kinds = {"simulation": SIMULATION, "training": SMALL}
+    return {kind: run_experiment(experiment, workers=1) for kind, experiment in kinds.items()}
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7])
@@ -92,7 +93,7 @@ def test_finished_units_are_kept_and_not_done_again(
 
     with pytest.raises(Stop):
         run_experiment(SMALL, tmp_path, engine=first_two)
-    with pytest.raises(fw.FedwaveError, match=r"is not finished \(2 of 4 units are missing\): run `fedwave resume"):  # fmt: skip
+    with pytest.raises(fw.FedwaveError, match=r"\(2 of 4 units are missing\): run `fedwave resume"):
         stored_results(tmp_path)
     events: list[Event] = []
     assert same(run_experiment(SMALL, tmp_path, workers=1, watch=events.append), alone["training"])
@@ -130,7 +131,9 @@ def test_a_refusal_in_a_worker_is_one_sentence(tmp_path: Path) -> None:
     assert SMALL.task is not None
     wrong = replace(SMALL, task=replace(SMALL.task, batch=200, shard_size=2))
     for workers in (1, 2):
-        with pytest.raises(fw.FedwaveError, match="task batch is 200, but no device gets more than"):
+        with pytest.raises(
+            fw.FedwaveError, match="task batch is 200, but no device gets more than"
+        ):
             run_experiment(wrong, workers=workers)
 
 
@@ -140,7 +143,7 @@ def test_a_unit_that_kills_every_worker_is_given_up(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pool, "_serve", _die)
     units = units_of(resolved(SIMULATION))[:1]
     told: list[str] = []
-    with pytest.raises(fw.FedwaveError, match=r"has ended 3 workers \(exit status 3\): is there too little memory"):  # fmt: skip
+    with pytest.raises(fw.FedwaveError, match=r"has ended 3 workers \(exit status 3\): is there"):
         list(run_in_pool(units, lambda unit: None, lambda kind, unit, more: told.append(kind), 1))
     assert told.count("died") == 3
 
@@ -167,5 +170,7 @@ def test_units_do_not_depend_on_workers_but_on_the_experiment() -> None:
     names = [unit.name for unit in units_of(resolved(SIMULATION))]
     assert len(names) == len(set(names)) == 4 * 3 * 3
     assert names[0] == "0000_alsa-pi_0-1"
-    grouped = units_of(resolved(replace(SMALL, schedulers=("age", "bench", "update-aware"), group=2)))
+    grouped = units_of(
+        resolved(replace(SMALL, schedulers=("age", "bench", "update-aware"), group=2))
+    )
     assert [unit.schedulers for unit in grouped] == [("age", "bench")] * 2 + [("update-aware",)] * 2

@@ -52,7 +52,9 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", ["rounds/0000_random_0-1.parquet", "devices/0000_alsa-pi_2-3.parquet"])
+@pytest.mark.parametrize(
+    "name", ["rounds/0000_random_0-1.parquet", "devices/0000_alsa-pi_2-3.parquet"]
+)
 def test_a_damaged_result_is_named_and_only_it_is_done_again(
     damage: str, name: str, folder: Path
 ) -> None:
@@ -96,7 +98,7 @@ def test_checksums_as_sha256sum_checks_them(folder: Path) -> None:
 
 
 def test_what_is_no_run_folder(tmp_path: Path) -> None:
-    with pytest.raises(fw.FedwaveError, match="is no run folder: it has no config.yaml"):
+    with pytest.raises(fw.FedwaveError, match=r"is no run folder: it has no config\.yaml"):
         fw.load(tmp_path)
     with pytest.raises(fw.FedwaveError, match="there is no run folder at"):
         fw.load(tmp_path / "nowhere")
@@ -105,7 +107,8 @@ def test_what_is_no_run_folder(tmp_path: Path) -> None:
 def test_another_experiment_is_refused_and_nothing_lost(folder: Path) -> None:
     before = results(folder)
     other = experiment_from({**_mapping(), "seed": 3})
-    with pytest.raises(fw.FedwaveError, match="holds another experiment: its seed is 0, not 3; choose another --out"):  # fmt: skip
+    sentence = "holds another experiment: its seed is 0, not 3; choose another --out"
+    with pytest.raises(fw.FedwaveError, match=sentence):
         run_experiment(other, folder)
     assert results(folder) == before
 
@@ -131,7 +134,8 @@ def test_the_second_process_is_told_and_a_dead_one_does_not_matter(folder: Path)
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         before = results(folder)
-        with pytest.raises(fw.FedwaveError, match=rf"is in use by process {holder.pid} on .*: wait for it, or choose another place"):  # fmt: skip
+        sentence = rf"is in use by process {holder.pid} on .*: wait for it, or choose another place"
+        with pytest.raises(fw.FedwaveError, match=sentence):
             run_experiment(EXPERIMENT, folder)
         told = subprocess.run(command("resume", str(folder)), capture_output=True, text=True)
         assert told.returncode == 2

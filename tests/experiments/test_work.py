@@ -25,6 +25,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "simulation": {**COMMON, "schedulers": ["balsa"]},
     "replay": {**LEARNING, "schedulers": ["balsa", "age"], "group": 2},
     "lock step": {**LEARNING, "schedulers": ["update-aware"]},
+    "lock step, sync": {
+        **LEARNING,
+        "schedulers": ["update-aware"],
+        # So few arrivals that data of earlier rounds are trained on in rounds that bring none.
+        "network": {"kind": "random", "devices": 5, "slots": 2, "rate": 0.4},
+        "training": {"mode": "sync", "tolerance": 0, "loss_images": 50, "test_images": 50},
+    },
 }
 
 
@@ -46,7 +53,9 @@ def same(a: dict[str, Outcome], b: dict[str, Outcome]) -> bool:
     return a.keys() == b.keys() and all(a[label].same_as(b[label]) for label in a)
 
 
-def play(unit: Unit, path: Path, stop: int | None = None) -> tuple[dict[str, Outcome], list[int], list[str]]:  # fmt: skip
+def play(
+    unit: Unit, path: Path, stop: int | None = None
+) -> tuple[dict[str, Outcome], list[int], list[str]]:
     """Outcomes, rounds told, warnings; stopped (by an exception) when ``stop`` rounds have been told."""
     told: list[int] = []
     warnings: list[str] = []

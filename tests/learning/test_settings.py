@@ -63,7 +63,8 @@ def test_the_curves_tell_how_they_were_made() -> None:
 
 def test_a_batch_that_no_device_can_fill_is_refused() -> None:
     made, task = two_rounds(shard_size=10, batch=11)
-    with pytest.raises(fw.FedwaveError, match="task batch is 11, but no device gets more than 10 samples in a round"):  # fmt: skip
+    sentence = "task batch is 11, but no device gets more than 10 samples in a round"
+    with pytest.raises(fw.FedwaveError, match=sentence):
         fw.train(made, task)
     # Data that wait for their turn add up, so there it may still be filled.
     fw.train(made, task, mode="sync")

@@ -9,11 +9,13 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedwave.adapters.ray_cluster import connected, import_ray
+from fedwave.adapters.ray_deaths import Deaths, trouble
 from fedwave.adapters.ray_worker import Mailbox, do_unit
 from fedwave.errors import FedwaveError, whole
 from fedwave.experiments.pool import Finished, Tell
@@ -22,8 +24,6 @@ from fedwave.experiments.units import Unit
 from fedwave.files import write_whole
 from fedwave.version import __version__
 
-_CRASHES = 3  # of workers at the same unit before it is given up
-_LOSSES = 10  # of nodes under the same unit: not its fault, but nobody waits forever
 _LOOK_SECONDS = 0.2  # between two looks into the mailbox
 _PATIENCE = 30.0  # seconds without any unit at work before the user is told
 _AHEAD = 2  # units submitted beyond the free places: none stays empty, and an autoscaler sees what is wanted
@@ -50,7 +50,7 @@ def ray_engine(address: str | None = None, cpus: int | None = None) -> Engine:
             try:
                 yield from driver.results()
             except ray.exceptions.RayError as error:
-                raise _lost(error) from None
+                raise trouble(error) from None
             finally:
                 driver.stop()
 
@@ -75,8 +75,6 @@ class _Driver:
     most: int | None
     at_work: dict[Any, _Attempt] = field(default_factory=dict)  # by the task's reference
     attempts: dict[str, int] = field(default_factory=dict)
-    crashes: dict[str, int] = field(default_factory=dict)
-    losses: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         here = self.ray.get_runtime_context().get_node_id()
@@ -87,6 +85,7 @@ class _Driver:
         )
         self.mailbox = actor(Mailbox).remote()
         self.task = self.ray.remote(max_retries=0)(do_unit)
+        self.deaths = Deaths(self.ray.exceptions)
         self.idle_since: float | None = time.monotonic()
 
     def results(self) -> Iterator[Finished]:
@@ -100,15 +99,17 @@ class _Driver:
                 try:
                     answer = pickle.loads(self.ray.get(task))
                 except self.ray.exceptions.RayError as error:
-                    self._again(attempt.unit, error)
+                    self.tell("died", attempt.unit, self.deaths.died(attempt.unit, error))
+                    self.waiting.append(attempt.unit)
                     continue
                 yield self._finished(attempt, *answer)
 
     def stop(self) -> None:
         """Leave nothing at work on a cluster that goes on without us."""
-        for task in self.at_work:
-            self.ray.cancel(task, force=True)
-        self.ray.kill(self.mailbox)
+        with suppress(self.ray.exceptions.RayError):  # the cluster itself may be what is gone
+            for task in self.at_work:
+                self.ray.cancel(task, force=True)
+            self.ray.kill(self.mailbox)
 
     def _submit(self) -> None:
         resources = self.ray.cluster_resources()
@@ -152,25 +153,6 @@ class _Driver:
             raise RuntimeError(f"unit {unit.name} failed in its worker:\n{content}")
         return unit, content, seconds
 
-    def _again(self, unit: Unit, error: Exception) -> None:
-        """A task that brought no answer: whose fault was it, and is it worth another try?"""
-        found = self.ray.exceptions
-        if isinstance(error, (found.WorkerCrashedError, found.OutOfMemoryError)):
-            deaths, most, what = self.crashes, _CRASHES, "worker ended"
-            hint = "is there too little memory? Try a smaller block, or fewer units at once."
-        elif isinstance(error, (found.NodeDiedError, found.ObjectLostError, found.RaySystemError)):
-            deaths, most, what = self.losses, _LOSSES, "node was lost"
-            hint = "look at the cluster with `ray status`."
-        else:
-            raise error
-        deaths[unit.name] = deaths.get(unit.name, 0) + 1
-        self.tell("died", unit, f"its {what} ({type(error).__name__})")
-        if deaths[unit.name] >= most:
-            raise FedwaveError(
-                f"unit {unit.name} is given up: its {what} {most} times ({type(error).__name__}); {hint}"
-            ) from None
-        self.waiting.append(unit)
-
     def _complain(self) -> None:
         """Say once that nothing gets a place; wait on, since one may be freed or added."""
         if any(attempt.begun for attempt in self.at_work.values()):
@@ -184,16 +166,3 @@ class _Driver:
 
 def _on_gpu(unit: Unit) -> bool:
     return unit.experiment.task is not None and unit.experiment.training.device == "cuda"
-
-
-def _lost(error: Exception) -> FedwaveError:
-    """A sentence about trouble that another try would not end."""
-    if "No module named 'fedwave" in str(error):
-        return FedwaveError(
-            f"fedwave is not installed on a node of the Ray cluster: install fedwave {__version__} there, "
-            "in the Python that Ray was started with."
-        )
-    reason = str(error).strip().splitlines()[-1:] or [""]
-    return FedwaveError(
-        f"the Ray cluster cannot go on ({type(error).__name__}: {reason[0].strip()}): see to it, and resume the run."
-    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 import time
 import traceback
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +22,7 @@ from fedwave.version import __version__
 
 Sender = tuple[str, int]  # the unit's name, and which attempt at it this is
 _TELL_SECONDS = 0.2
+_CLOSE_SECONDS = 60.0
 
 
 class Mailbox:
@@ -51,7 +53,7 @@ def do_unit(
 ) -> bytes:
     """A Ray task: (what happened, what came out, seconds), pickled.
 
-    Pickled here, since arrays that Ray itself unpacks lie in its memory, which goes when it is shut down.
+    Pickled here: arrays that Ray itself unpacks are read-only, and lie in its shared memory, which is shut down first.
     """
     start = time.monotonic()
     kind, content = _answer(unit, begin, keep, version, _Line(mailbox, (unit.name, attempt)))
@@ -75,7 +77,7 @@ def _answer(
             from fedwave.learning.replay import use_threads
 
             use_threads(1)
-        outcomes = run_unit(unit, keeper, line.count, lambda text: line.post("warning", text))
+        outcomes = run_unit(unit, keeper, line.count, line.warn)
     except FedwaveError as error:
         return "refused", str(error)
     except Exception:
@@ -88,17 +90,20 @@ def _answer(
 class _Line:
     """From a task to the mailbox; rounds are sent now and then, not one by one.
 
-    Nothing waits for an answer: Ray would give the place of a task that waits to another one.
+    It looks at futures, never into ray.get or ray.wait: Ray would give the CPU of a task that waits there to another.
     """
 
     def __init__(self, mailbox: Any, sender: Sender) -> None:
         self._mailbox, self._sender = mailbox, sender
         self._rounds, self._told = 0, 0.0
-        self._last: Any = None
 
-    def post(self, kind: str, content: Any) -> Any:
-        self._last = self._mailbox.post.remote(self._sender, kind, content)
-        return self._last
+    def post(self, kind: str, content: Any) -> Future[None]:
+        """Send it; the future is done when it has arrived."""
+        arrival: Future[None] = self._mailbox.post.remote(self._sender, kind, content).future()
+        return arrival
+
+    def warn(self, text: str) -> None:
+        self.post("warning", text)
 
     def count(self, rounds: int) -> None:
         self._rounds += rounds
@@ -106,15 +111,15 @@ class _Line:
             self._flush()
 
     def close(self) -> None:
-        """All has arrived. The work is done: a mailbox that is gone does not spoil it."""
-        ray = import_ray()
-        self._flush()
-        with suppress(ray.exceptions.RayError):
-            ray.get(self._last)
+        """Wait until all has arrived; the work is done, so a mailbox that is gone does not spoil it."""
+        last = self._flush()
+        with suppress(import_ray().exceptions.RayError, TimeoutError):
+            last.result(_CLOSE_SECONDS)
 
-    def _flush(self) -> None:
-        self.post("rounds", self._rounds)
+    def _flush(self) -> Future[None]:
+        last = self.post("rounds", self._rounds)
         self._rounds, self._told = 0, time.monotonic()
+        return last
 
 
 class _PostingKeeper(SendingKeeper):
@@ -122,13 +127,11 @@ class _PostingKeeper(SendingKeeper):
 
     def __init__(self, begin: bytes | None, line: _Line, seconds: float) -> None:
         super().__init__(begin, self._post, seconds)
-        self._line, self._on_its_way = line, None
+        self._line = line
+        self._arrival: Future[None] | None = None
 
     def due(self) -> bool:
-        ray = import_ray()
-        if self._on_its_way is not None and not ray.wait([self._on_its_way], timeout=0)[0]:
-            return False
-        return super().due()
+        return (self._arrival is None or self._arrival.done()) and super().due()
 
     def _post(self, content: bytes) -> None:
-        self._on_its_way = self._line.post("checkpoint", content)
+        self._arrival = self._line.post("checkpoint", content)

@@ -46,7 +46,7 @@ def check_scheduler(scheduler: str | Scheduler | type[Scheduler]) -> list[str]:
     chosen = _declared(scheduler)
     runs = [
         watch(chosen, network.problem(_INSTANCES), partial(_play, network))
-        for network in _networks()
+        for network in _networks(chosen)
     ]
     passed = ["declaration"]
     for name, check in _CHECKS.items():
@@ -61,16 +61,20 @@ def check_scheduler(scheduler: str | Scheduler | type[Scheduler]) -> list[str]:
     return passed
 
 
-def _networks() -> tuple[Network, ...]:
-    """The paper's; a pair, one of which never gets data; one whose W changes and may be 0."""
+def _networks(scheduler: Scheduler) -> tuple[Network, ...]:
+    """The paper's; a pair, one of which never gets data; one whose W changes and may be 0.
+
+    One that is for small networks only is not asked about the paper's, nor about a fourth device.
+    """
     pair = [Device(rate=0, distance_m=100), Device(rate=2.5, distance_m=450)]
     four = [Device(rate=r, distance_m=d) for r, d in ((1, 150), (4, 420), (0.3, 300), (2, 250))]
-    slots = ([1, 3, 0, 2, 4] * _ROUNDS)[:_ROUNDS]
-    return (
-        paper_network(),
+    few = four[:3] if scheduler.small_only else four
+    slots = ([1, 3, 0, 2, len(few)] * _ROUNDS)[:_ROUNDS]
+    small = (
         Network(devices=pair, slots=1, per=Soft()),
-        Network(devices=four, slots=slots, per=Soft(), arrivals=NegativeBinomial()),
+        Network(devices=few, slots=slots, per=Soft(), arrivals=NegativeBinomial()),
     )
+    return small if scheduler.small_only else (paper_network(), *small)
 
 
 def _declared(which: str | Scheduler | type[Scheduler]) -> Scheduler:
@@ -117,7 +121,7 @@ def _learner_for(scheduler: Scheduler) -> _StandIn | None:
 
 
 def _repetition(scheduler: Scheduler, runs: Sequence[Run]) -> None:
-    for network, run in zip(_networks(), runs, strict=True):
+    for network, run in zip(_networks(scheduler), runs, strict=True):
         if not _play(network, scheduler).same_as(_play(network, scheduler)):
             raise FedwaveError(
                 f"two runs with one seed differ on {which_network(run)}: draw random numbers only from `draws`."
@@ -126,7 +130,7 @@ def _repetition(scheduler: Scheduler, runs: Sequence[Run]) -> None:
 
 def _instances(scheduler: Scheduler, runs: Sequence[Run]) -> None:
     last = _INSTANCES - 1
-    for network, run in zip(_networks(), runs, strict=True):
+    for network, run in zip(_networks(scheduler), runs, strict=True):
         together, alone = _play(network, scheduler), _play(network, scheduler, [last])
         one, other = together.scheduler_state, alone.scheduler_state
         same = np.array_equal(together.scheduled[:, last], alone.scheduled[:, 0]) and all(
@@ -141,7 +145,7 @@ def _instances(scheduler: Scheduler, runs: Sequence[Run]) -> None:
 
 def _saving(scheduler: Scheduler, runs: Sequence[Run]) -> None:
     known = scheduler.name in names() and scheduler_class(scheduler.name) is type(scheduler)
-    for network, run in zip(_networks(), runs, strict=True):
+    for network, run in zip(_networks(scheduler), runs, strict=True):
         begun = _play(network, scheduler, rounds=_STOP)
         with TemporaryDirectory() as folder:
             loaded = Trace.load(begun.save(Path(folder) / "begun.npz"))

@@ -7,13 +7,14 @@ happened before it, so that each check can look for its own kind of fault.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from fedwave.network.planning import NetworkPlanning
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
 from fedwave.types import BoolArray, FloatArray, IntArray, Observation, Problem, State
@@ -144,6 +145,8 @@ def reordered(seen: Observation, order: IntArray) -> Observation:
     for name, value in fields.items():
         if isinstance(value, np.ndarray):
             fields[name] = np.take(value, order, axis=-1)
+        elif isinstance(value, NetworkPlanning):
+            fields[name] = replace(value, mean_snr=value.mean_snr[order])
     return Observation(**fields)
 
 

@@ -19,6 +19,7 @@ from fedwave.errors import FedwaveError
 from fedwave.files import write_csv, write_json
 from fedwave.version import __version__
 
+_INTERRUPTED = 130
 app = typer.Typer(
     name="fedwave",
     help="Who should transmit now? Simulate federated learning over a wireless network and compare schedulers.",
@@ -81,8 +82,7 @@ def main() -> None:
     except FedwaveError as error:
         _refuse(str(error))
     except KeyboardInterrupt:
-        print("fedwave: stopped; files already written are complete.", file=sys.stderr)
-        raise SystemExit(130) from None
+        status = _INTERRUPTED
     except Exception as error:
         # What the option parser finds wrong. Its error class is not public, its message is.
         message = getattr(error, "format_message", None)
@@ -92,6 +92,8 @@ def main() -> None:
         if sentence:
             _refuse(sentence)
         status = 2  # no command was given: the help has been printed
+    if status == _INTERRUPTED:  # typer catches Ctrl-C in a command and returns this
+        print("fedwave: stopped; files already written are complete.", file=sys.stderr)
     raise SystemExit(status or 0)
 
 

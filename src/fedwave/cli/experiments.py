@@ -71,7 +71,9 @@ def presets(json: opt.AsJson = False) -> None:
     screen = output.console()
     for name, text in about.items():
         screen.print(f"{name:<16} {text}", soft_wrap=True)
-    screen.print("\nRun one with `fedwave compare NAME` or `fedwave train NAME`; `fedwave config NAME` prints it.")  # fmt: skip
+    screen.print(
+        "\nRun one: `fedwave compare NAME` or `fedwave train NAME`. See it: `fedwave config NAME`."
+    )
 
 
 def config(
@@ -84,9 +86,7 @@ def config(
     ] = None,
 ) -> None:
     """Print an experiment with every field filled in, checked, as YAML."""
-    text = (
-        json_module.dumps(json_schema(), indent=2) + "\n" if schema else to_yaml(ask(words, {}))
-    )
+    text = json_module.dumps(json_schema(), indent=2) + "\n" if schema else to_yaml(ask(words, {}))
     if out is None:
         print(text, end="")
         return

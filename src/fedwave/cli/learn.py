@@ -13,7 +13,6 @@ from fedwave.cli import options as opt
 from fedwave.cli.asking import ask
 from fedwave.cli.running import run, show
 from fedwave.experiments.config import Experiment
-from fedwave.experiments.config_text import load_experiment
 from fedwave.experiments.runner import stored_results
 from fedwave.files import check_folder
 

@@ -35,9 +35,7 @@ Seed = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(
-        "--workers", help="Processes at work.", show_default="one per core where it pays"
-    ),
+    typer.Option("--workers", help="Processes at work.", show_default="one per core where it pays"),
 ]
 EngineName = Annotated[
     str, typer.Option("--engine", help="local (processes on this machine) or ray (a cluster).")
@@ -48,7 +46,9 @@ Address = Annotated[
 ]
 Events = Annotated[
     str | None,
-    typer.Option("--events", help="Append what happens to this file as JSON lines; -: standard error."),
+    typer.Option(
+        "--events", help="Append what happens to this file as JSON lines; -: standard error."
+    ),
 ]
 SchedulersText = Annotated[
     list[str] | None,

@@ -18,7 +18,13 @@ from fedwave.experiments.tables import with_interval
 from fedwave.files import json_text
 from fedwave.schedulers.registry import names, scheduler_class
 
-_INFORMATION_NAMES = {"channel": "h", "backlog": "n", "learner": "learner", "rates": "true rates", "statistics": "chances"}
+_INFORMATION_NAMES = {
+    "channel": "h",
+    "backlog": "n",
+    "learner": "learner",
+    "rates": "true rates",
+    "statistics": "chances",
+}
 
 
 def print_json(content: Any) -> None:
@@ -46,6 +52,16 @@ def progress(label: str, rounds: int) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bar:
         task = bar.add_task(label, total=rounds)
         yield lambda played: bar.update(task, advance=played)
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str], None]]:
+    """Say which part is being worked on; silent when standard error is not a terminal."""
+    error = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn())
+    with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda text: bar.update(task, description=text)
 
 
 def plain_rows(heading: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> Table:
@@ -130,9 +146,10 @@ def scheduler_table() -> Table:
     """`fedwave schedulers`."""
     out = _plain_table(
         "Schedulers",
-        "Must know: before the first round; chances: of channels and arrivals. Sees: reported every round; h channel gains, n backlogs. Every one "
-        "also sees which uploads arrived, the shards they brought, and d, the rounds since. p: chance that an "
-        "upload arrives; theta: arrival rate, theta_k: drawn from what is known of it, once per stage.",
+        "Must know: before the first round; chances: of channels and arrivals. Sees: reported every round; h "
+        "channel gains, n backlogs. Every one also sees which uploads arrived, the shards they brought, and d, the "
+        "rounds since. p: chance that an upload arrives; theta: arrival rate, theta_k: drawn from what is known of "
+        "it, once per stage.",
     )
     for heading in ("name", "must know", "sees", "priority"):
         out.add_column(heading, no_wrap=heading != "priority")

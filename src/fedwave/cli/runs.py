@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,12 +11,13 @@ from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.asking import ask
 from fedwave.cli.running import heading, run, show
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, is_number
 from fedwave.experiments.build import network_of, schedulers_of
 from fedwave.experiments.comparison import Row, table
 from fedwave.experiments.config import BASE, Experiment
 from fedwave.experiments.outcome import Outcome
 from fedwave.experiments.score import as_json
+from fedwave.experiments.statistics import instances_needed
 from fedwave.files import write_csv, write_json
 from fedwave.simulate import simulate as run_simulation
 
@@ -113,6 +113,12 @@ def compare(
             "--out", "-o", help="Write the table to this .csv or .json file, or everything to this folder."
         ),
     ] = None,
+    half_width: Annotated[
+        float | None,
+        typer.Option(
+            "--half-width", help="Say how many instances this half-width of the score's difference takes."
+        ),
+    ] = None,
     workers: opt.Workers = None,
     json: opt.AsJson = False,
     devices: opt.Devices = None,
@@ -134,15 +140,22 @@ def compare(
     )  # fmt: skip
     if folder is None:
         _check_single(how)
+    if half_width is not None:
+        _check_plan(how, half_width, folder)
     results = run(how, folder, workers=workers)
     if folder is not None:
         show(results, folder, json)
         return
     rows = table(results.only.outcomes, how.base, how.burn_in)
-    content = {
+    content: dict[str, Any] = {
         "network": how.network.file or how.network.kind, "rounds": how.rounds, "instances": how.instances,
         "seed": how.seed, "against": how.base, "burn_in": how.burn_in, "schedulers": as_json(rows),
     }  # fmt: skip
+    if half_width is not None:
+        others = [row for row in rows if row.label != how.base]
+        content["instances_needed"] = {
+            row.label: instances_needed(row.score_differences, half_width) for row in others
+        }
     if out is not None:
         _write_table(out, rows, content)
     if json:
@@ -150,6 +163,12 @@ def compare(
         return
     screen = output.console()
     screen.print(output.comparison_table(rows, how.base, heading(how, str(content["network"]))))
+    if half_width is not None:
+        needed = ", ".join(f"{k} {n:,}" for k, n in content["instances_needed"].items())
+        screen.print(
+            f"Instances for a half-width of {half_width:g} around the difference: {needed}.",
+            soft_wrap=True,
+        )
     if out is not None:
         screen.print(f"Table written to {out}", soft_wrap=True)
 
@@ -162,6 +181,24 @@ def _check_single(how: Experiment) -> None:
         )
 
 
+def _check_plan(how: Experiment, half_width: float, folder: Path | None) -> None:
+    """Can this run tell how many instances a half-width takes?"""
+    if not (is_number(half_width) and half_width > 0):
+        raise FedwaveError(f"half_width is {half_width}, must be a number above 0.")
+    if how.instances < 2:
+        raise FedwaveError(
+            "instances is 1, must be 2 or more to show the spread that --half-width is about."
+        )
+    if len(how.schedulers) < 2:
+        raise FedwaveError(
+            f"--half-width is about a difference, but only {how.base} runs: name another scheduler beside it."
+        )
+    if folder is not None:
+        raise FedwaveError(
+            f"--half-width goes with a table, not with the folder {folder}: give --out a .csv or .json file."
+        )
+
+
 def _write_table(out: Path, rows: list[Row], content: dict[str, Any]) -> None:
     if out.suffix == ".json":
         write_json(out, content)
@@ -170,5 +207,6 @@ def _write_table(out: Path, rows: list[Row], content: dict[str, Any]) -> None:
         [label, quantity, *estimate.values()]
         for label, quantities in as_json(rows).items()
         for quantity, estimate in quantities.items()
+        if quantity != "backlog_ratio"  # its interval has two ends, not one half-width
     )
     write_csv(out, ["scheduler", "quantity", "mean", "half_width", "standard_error"], lines)

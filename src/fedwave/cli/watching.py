@@ -58,7 +58,8 @@ def _bar(description: str) -> Iterator[Watcher]:
 def _warn(event: Event) -> None:
     """What somebody should know even if nothing else is shown."""
     if event["event"] in ("damaged", "unit-warning", "unit-died"):
-        told = f"a worker died ({event['told']}), begun again" if event["event"] == "unit-died" else event["told"]  # fmt: skip
+        died = event["event"] == "unit-died"
+        told = f"a worker died ({event['told']}), begun again" if died else event["told"]
         print(f"fedwave: unit {event['unit']}: {told}", file=sys.stderr)
 
 
@@ -89,10 +90,10 @@ def _opened(events: str) -> Iterator[IO[str]]:
         yield sys.stderr
         return
     try:
-        file = Path(events).open("a", encoding="utf-8")
+        Path(events).touch()
     except OSError as error:
         raise FedwaveError(
             f"--events {events} cannot be written: {error.strerror}; choose another place."
         ) from None
-    with file:
+    with Path(events).open("a", encoding="utf-8") as file:
         yield file

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedwave.errors import FedwaveError
+from fedwave.experiments.bootstrap import Interval, bootstrap_ratio
 from fedwave.experiments.outcome import Outcome, Outcomes
 from fedwave.experiments.statistics import Estimate, estimate, jain, paired_difference
 from fedwave.types import FloatArray
+
 
 def metrics(outcome: Outcome, burn_in: int = 0) -> dict[str, FloatArray]:
     """One number per instance, ``[I]``, for each thing worth comparing.
@@ -42,6 +44,8 @@ class Row:
     values: dict[str, Estimate]  # by the names of metrics()
     score_difference: Estimate  # paired, from the base scheduler
     backlog_difference: Estimate
+    backlog_ratio: Interval | None  # to the base's; None where that never has any
+    score_differences: FloatArray  # [I], to plan how many instances are wanted
 
 
 def table(outcomes: Outcomes, base: str, burn_in: int = 0) -> list[Row]:
@@ -51,12 +55,16 @@ def table(outcomes: Outcomes, base: str, burn_in: int = 0) -> list[Row]:
             f"differences are wanted from {base!r}, which is not among the schedulers run."
         )
     by_label = {label: metrics(outcome, burn_in) for label, outcome in outcomes.items()}
-    return [
-        Row(
-            label,
-            {name: estimate(value) for name, value in values.items()},
-            paired_difference(values["score"], by_label[base]["score"]),
-            paired_difference(values["backlog"], by_label[base]["backlog"]),
-        )
-        for label, values in by_label.items()
-    ]
+    return [_row(label, values, by_label[base]) for label, values in by_label.items()]
+
+
+def _row(label: str, values: dict[str, FloatArray], base: dict[str, FloatArray]) -> Row:
+    ratio = bootstrap_ratio(values["backlog"], base["backlog"]) if base["backlog"].any() else None
+    return Row(
+        label,
+        {name: estimate(value) for name, value in values.items()},
+        paired_difference(values["score"], base["score"]),
+        paired_difference(values["backlog"], base["backlog"]),
+        ratio,
+        values["score"] - base["score"],
+    )

@@ -96,7 +96,8 @@ class Experiment:
         for label, chosen in schedulers_from(self.schedulers).items():
             if "learner" in chosen.needs and self.task is None:
                 raise FedwaveError(
-                    f"schedulers: {label!r} looks at the models, but task is null: leave it out, or give a task and use `fedwave train`."
+                    f"schedulers: {label!r} looks at the models, but task is null: leave it out, or give a "
+                    "task and use `fedwave train`."
                 )
         if self.against is not None and self.against not in self.schedulers:
             raise FedwaveError(

@@ -52,7 +52,9 @@ def to_dataset(results: Results) -> xr.Dataset:
     shape = tuple(len(values) for values in axes.values())
     schedulers, instances = coordinates["scheduler"], coordinates["instance"]
 
-    def gather(dims: tuple[str, ...], sizes: tuple[int, ...], get: Callable[[Outcome], Array]) -> Any:
+    def gather(
+        dims: tuple[str, ...], sizes: tuple[int, ...], get: Callable[[Outcome], Array]
+    ) -> Any:
         """Points that are shorter or smaller than others are filled up with NaN."""
         values = np.full((len(results.points), len(schedulers), len(instances), *sizes), np.nan)
         for n, point in enumerate(results.points):
@@ -61,7 +63,9 @@ def to_dataset(results: Results) -> xr.Dataset:
                 place: Any = (n, s, *(slice(0, k) for k in value.shape))
                 values[place] = value
         whole = values.reshape(*shape, *values.shape[1:])
-        return ((*axes, "scheduler", "instance", *dims), _whole_numbers(whole))
+        if get(first).dtype.kind in "iu" and not np.isnan(whole).any():
+            whole = whole.astype(np.int64)  # counts stay counts where nothing is missing
+        return ((*axes, "scheduler", "instance", *dims), whole)
 
     data = {
         name: gather(("round",), (rounds,), lambda o, n=name: o.series[n].T)  # type: ignore[misc]
@@ -78,7 +82,8 @@ def to_dataset(results: Results) -> xr.Dataset:
         data["class_accuracy"] = gather(
             ("round", "class"), (rounds, classes), lambda o: o.curves.class_accuracy.swapaxes(0, 1)  # type: ignore[union-attr]
         )  # fmt: skip
-    about = {"title": results.experiment.name, "fedwave": __version__, "config": to_yaml(results.experiment)}  # fmt: skip
+    config = to_yaml(results.experiment)
+    about = {"title": results.experiment.name, "fedwave": __version__, "config": config}
     return xr.Dataset(data, coords=coordinates, attrs=about)
 
 
@@ -100,14 +105,9 @@ def _for_netcdf(array: Any) -> Any:
     return array.astype(np.int32) if array.dtype.kind == "b" else array
 
 
-def _whole_numbers(values: Array) -> Array:
-    """Counts stay counts where nothing is missing."""
-    if np.isnan(values).any() or not np.array_equal(values, np.rint(values)):
-        return values
-    return values.astype(np.int64)
-
-
 def _common(lists: list[list[str]], what: str) -> list[str]:
     if any(labels != lists[0] for labels in lists):
-        raise FedwaveError(f"points of this sweep have different {what}, so no common axis: read them one by one.")  # fmt: skip
+        raise FedwaveError(
+            f"points of this sweep have different {what}, so no common axis: read them one by one."
+        )
     return lists[0]

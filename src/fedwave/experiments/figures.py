@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -122,17 +123,15 @@ def _note(axis: Axes, text: str) -> None:
 
 
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
-    """Write a figure as PNG and SVG."""
-    paths = []
-    for ending in ("png", "svg"):
-        # No date in the file: the same results give the same bytes.
-        metadata = {"Date": None} if ending == "svg" else {}
-        paths.append(
-            write_whole(
-                stem.with_suffix(f".{ending}"),
-                lambda file, e=ending, m=metadata: figure.savefig(
-                    file, format=e, dpi=160, metadata=m
-                ),  # type: ignore[misc]
-            )
-        )
-    return paths
+    """Write a figure as PNG and SVG: the same results give the same bytes."""
+    from matplotlib import rc_context
+
+    def save(file: IO[bytes], ending: str) -> None:
+        about: dict[str, Any] = {"Date": None} if ending == "svg" else {}
+        with rc_context({"svg.hashsalt": "fedwave"}):  # or names inside it are drawn at random
+            figure.savefig(file, format=ending, dpi=160, metadata=about)
+
+    return [
+        write_whole(stem.with_suffix(f".{ending}"), partial(save, ending=ending))
+        for ending in ("png", "svg")
+    ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.errors import FedwaveError
+from fedwave.experiments.bootstrap import bootstrap_rounds
 from fedwave.experiments.comparison import metrics
 from fedwave.experiments.config import Experiment
 from fedwave.experiments.config_parts import TaskConfig
@@ -124,6 +125,7 @@ def write_learning(learned: Learned, folder: Path) -> tuple[list[LearningRow], l
             _curve_rows(learned),
         )
     )
+    paths.append(_write_targets(learned, folder / "targets.csv"))
     paths.append(write_json(folder / "summary.json", learning_json(learned, rows)))
     return rows, paths
 
@@ -149,6 +151,23 @@ def learning_json(learned: Learned, rows: list[LearningRow]) -> dict[str, Any]:
             for label, outcome in learned.outcomes.items()
         },
     }
+
+
+def _write_targets(learned: Learned, path: Path) -> Path:
+    """Rounds until three in a row beat a target, with bootstrap intervals and those that never got there."""
+    heading = [
+        "scheduler", "target", "share_reached_at_the_end", "instances", "never",
+        "rounds_never_counted_as_last", "low", "high", "rounds_of_those_that_did", "low_of_those", "high_of_those",
+    ]  # fmt: skip
+    lines: list[list[Any]] = []
+    for label, curves in learned.curves.items():
+        for target in learned.experiment.targets:
+            found = bootstrap_rounds(curves.rounds_to(target), learned.experiment.rounds)
+            numbers = (*vars(found.restricted).values(), *vars(found.of_reached).values())
+            share = float(curves.reaches(target).mean())
+            told = ["" if np.isnan(value) else f"{value:.6g}" for value in numbers]
+            lines.append([label, target, share, found.total, found.censored, *told])
+    return write_csv(path, heading, lines)
 
 
 def _curve_rows(learned: Learned) -> list[list[Any]]:

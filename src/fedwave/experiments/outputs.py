@@ -81,7 +81,9 @@ def _write_sweep(results: Results, folder: Path) -> list[Path]:
             rest = ", ".join(f"{k} = {v}" for k, v in point.where.items() if k != axis)
             others.setdefault(rest, []).append(point)
         for number, (rest, points) in enumerate(others.items()):
-            series = {label: _line(points, label, experiment.metric) for label in points[0].outcomes}
+            series = {
+                label: _line(points, label, experiment.metric) for label in points[0].outcomes
+            }
             how = points[0].experiment
             caption = f"{rest + '; ' if rest else ''}{how.instances} instances, seed {how.seed}; bands: 95 % intervals."
             values = [point.where[axis] for point in points]
@@ -106,12 +108,15 @@ def _write_tables(results: Results, folder: Path) -> list[Path]:
     for point in results.points:
         base = table(point.outcomes, point.experiment.base, point.experiment.burn_in)
         for row in base:
-            values = {**row.values, "score_difference": row.score_difference, "backlog_difference": row.backlog_difference}  # fmt: skip
+            values = dict(row.values)
+            values["score_difference"] = row.score_difference
+            values["backlog_difference"] = row.backlog_difference
             if results.experiment.task is not None:
                 outcome = point.outcomes[row.label]
                 values |= {name: measure(outcome, name, 0) for name in _LEARNT}
             for name, value in values.items():
-                lines.append([*point.where.values(), row.label, name, *(getattr(value, c) for c in columns)])  # fmt: skip
+                numbers = (getattr(value, column) for column in columns)
+                lines.append([*point.where.values(), row.label, name, *numbers])
     paths.append(
         write_csv(
             folder / "summary.csv",

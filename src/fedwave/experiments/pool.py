@@ -1,7 +1,7 @@
 """Units of work on this machine: in this process, or in several that each do one unit after another.
 
-A worker that dies takes nothing with it: its unit is begun again from its last checkpoint by a new one. Workers die with
-the process that started them.
+A worker that dies takes nothing with it: its unit is begun again from its last checkpoint by a new one. Workers die
+with the process that started them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -120,10 +120,10 @@ class _Worker:
 
     def begin(self, unit: Unit, checkpoint: Callable[[Unit], Path | None]) -> None:
         self.unit, self.since = unit, time.monotonic()
-        try:
+        with suppress(
+            BrokenPipeError, ConnectionError
+        ):  # it has died: reading from the pipe will tell
             self.pipe.send((unit, checkpoint(unit)))
-        except (BrokenPipeError, ConnectionError):
-            pass  # it has died: reading from the pipe will tell
 
     def exit_code(self) -> str:
         self._process.join(timeout=5)

@@ -103,7 +103,8 @@ def _outcome(
     from_training = (_LOSS, _ACCURACY, _FULL)
 
     def series(name: str) -> Array:
-        table: Array = rounds[name].reshape(len(instances), -1).T
+        # Laid out as a trace has it: sums over it then come out the same to the last digit.
+        table: Array = np.ascontiguousarray(rounds[name].reshape(len(instances), -1).T)
         return table
 
     names = list(rounds)[list(rounds).index("round") + 1 :]

@@ -176,7 +176,6 @@ def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Prog
             kept = store.finished(unit)
         except Damaged as damage:
             progress.event("damaged", unit=unit.name, told=str(damage))
-            store.discard(unit)
             kept = False
         if kept:
             progress.finished += 1

@@ -49,9 +49,7 @@ def write_score(point: Point, out: Path) -> tuple[list[Row], list[Path]]:
     outcomes, base, how = point.outcomes, point.experiment.base, point.experiment
     curves = {name: score_curves(outcome, outcomes[base]) for name, outcome in outcomes.items()}
     rows = table(outcomes, base, how.burn_in)
-    caption = (
-        f"{how.instances} instances, {how.rounds} rounds, seed {how.seed}; bands: 95 % intervals over instances."
-    )
+    caption = f"{how.instances} instances, {how.rounds} rounds, seed {how.seed}; bands: 95 % intervals over instances."
     bench = " Bench delivers everything at once: its score is the arrivals."
     paths = []
     # The paper's figure leaves Bench out, and its own schedulers deserve a figure of their own.
@@ -77,7 +75,10 @@ def as_json(rows: list[Row]) -> dict[str, dict[str, dict[str, float]]]:
             "score_difference": row.score_difference,
             "backlog_difference": row.backlog_difference,
         }
-        out[row.label] = {name: vars(value) for name, value in values.items()}
+        told: dict[str, dict[str, float]] = {name: vars(value) for name, value in values.items()}
+        if row.backlog_ratio is not None:
+            told["backlog_ratio"] = vars(row.backlog_ratio)
+        out[row.label] = told
     return out
 
 

@@ -116,11 +116,8 @@ class RunFolder:
         try:
             return outcomes_from(rounds, devices, self._settings(unit))
         except Exception as error:  # sums match, so somebody wrote other tables and new sums
-            raise Damaged(f"the tables of unit {unit.name} in {self.path} cannot be read ({error}).") from None  # fmt: skip
-
-    def discard(self, unit: Unit) -> None:
-        """Forget a damaged unit, so that it is done again."""
-        self._record(unit).unlink(missing_ok=True)
+            where = f"unit {unit.name} in {self.path}"
+            raise Damaged(f"the tables of {where} cannot be read ({error}).") from None
 
     def checkpoint(self, unit: Unit) -> Path:
         """Where the checkpoint of a unit at work lies."""

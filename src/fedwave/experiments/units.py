@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, product
+from pathlib import Path
 from typing import Any
 
 from fedwave.errors import FedwaveError
@@ -39,6 +40,10 @@ class Unit:
 
 def resolved(experiment: Experiment) -> Experiment:
     """Fill in what the machine decides: the device, and from it how the work is cut."""
+    network = experiment.network
+    if network.file is not None:  # so that the run goes on from any folder
+        network = replace(network, file=str(Path(network.file).resolve()))
+        experiment = replace(experiment, network=network)
     if experiment.task is None:
         block = experiment.block or min(_INSTANCES_AT_ONCE, experiment.instances)
         return replace(experiment, block=block, group=1)

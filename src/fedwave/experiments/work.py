@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import IO, TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError
@@ -81,8 +81,7 @@ def _in_pieces(
             until = min(trace.rounds + piece, rounds)
             trace = extend(trace, until, scheduler=scheduler, meter=tick, learner=learner)
         if trace.rounds < rounds and keeper.due():
-            so_far = trace
-            keeper.save(lambda file: write(so_far, file))
+            keeper.save(partial(write, trace))
     return trace
 
 

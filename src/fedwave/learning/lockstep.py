@@ -38,7 +38,9 @@ class LockStep:
         # Which training will matter is not known beforehand: none is left out.
         self.replay = Replay(runs, task, replace(settings, tolerance=0.0), sizes)
         self._trained: list[Trained] = []
-        self._stored = np.zeros((len(instances), network.size), np.int64)  # shards not delivered yet
+        self._stored = np.zeros(
+            (len(instances), network.size), np.int64
+        )  # shards not delivered yet
 
     def go_on(self, trace: Trace) -> None:
         """Know what happened before, as after playing it; the models come from a checkpoint."""

@@ -26,6 +26,7 @@ class Scheduler(ABC):
     ideal: ClassVar[bool] = (
         False  # picks everybody and no upload fails: a yardstick, not a scheduler
     )
+    small_only: ClassVar[bool] = False  # refuses networks of more than a few devices
     symmetric: ClassVar[bool] = True  # False: a device's number matters, as in round-robin
 
     def start(self, problem: Problem) -> State:

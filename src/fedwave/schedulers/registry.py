@@ -10,7 +10,10 @@ from fedwave.errors import FedwaveError, check_parameters, did_you_mean
 from fedwave.schedulers.balsa import Balsa, BalsaPo
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.baselines import Bench, ProportionalFair, Random, RoundRobin, WMax
+from fedwave.schedulers.dp import Dp, DpTs
 from fedwave.schedulers.greedy import Age, AlphaFresh, AlsaPi, Fresh, MaxWeight, SqrtRule
+from fedwave.schedulers.index import Lagrangian, Whittle
+from fedwave.schedulers.index_bayes import LagrangianBayes, LagrangianPo, WhittleBayes
 from fedwave.schedulers.learning_aware import UpdateAware
 from fedwave.types import INFORMATION
 
@@ -19,6 +22,8 @@ _SCHEDULERS: dict[str, type[Scheduler]] = {
     for kind in (
         AlsaPi, Balsa, BalsaPo, Bench, RoundRobin, WMax,
         Random, ProportionalFair, Age, MaxWeight, SqrtRule, Fresh, AlphaFresh, UpdateAware,
+        Lagrangian, Whittle, LagrangianBayes, WhittleBayes, LagrangianPo,
+        Dp, DpTs,
     )
 }  # fmt: skip
 
@@ -40,8 +45,12 @@ def register(kind: S) -> S:
 
 
 def names(learner: bool = True) -> tuple[str, ...]:
-    """The registered names, in order; ``learner=False`` leaves out those that run only beside training."""
-    return tuple(n for n, kind in _SCHEDULERS.items() if learner or "learner" not in kind.needs)
+    """The registered names, in order; ``learner=False`` keeps those that run on any network by themselves.
+
+    Those that run only beside training, or only on small networks, are left out then.
+    """
+    bound = {n for n, kind in _SCHEDULERS.items() if "learner" in kind.needs or kind.small_only}
+    return tuple(n for n in _SCHEDULERS if learner or n not in bound)
 
 
 def scheduler_class(name: str) -> type[Scheduler]:

@@ -1,0 +1,144 @@
+"""Theorem 1 as it can be proved, beside what the paper prints; convergence_setting.py says where it is tried.
+
+A round is w' = w - sum over u in D of q_u psi_u with q_u = eta_u c_u, D being the k devices whose upload arrived. Let
+l be L-smooth and xi-strongly convex with its least value l*, g its gradient at w, and for every scheduled u
+
+    <g, psi_u> >= eps |g|^2,    |psi_u| <= V |g|.                                                            (A)
+
+Let q_low and q_high be the least and the largest q_u in D. By smoothness, and then by (A) where eps >= 0,
+
+    l(w') - l(w) <= - sum q_u <g, psi_u> + (L/2) |sum q_u psi_u|^2 <= -b |g|^2,
+    b = eps k q_low - (L/2) (k q_high V)^2.
+
+(Where eps < 0 it goes with q_high.) Convexity and smoothness give 2 xi (l - l*) <= |g|^2 <= 2 L (l - l*), so
+
+    l(w') - l* <= (1 - 2 xi b) (l(w) - l*)  if b >= 0,    (1 - 2 L b) (l(w) - l*)  if b < 0.
+
+The product over rounds bounds every single path: ``product``. For the mean over paths let C_low and C_high be the least
+and the largest c_u max(1, ln d_u) of a scheduled device, whatever uploads fail, and let every round have
+sum a_u P[x_u = 1] = E k >= zeta. With k <= W and eps > 0, every round leaves
+
+    E[l(w') - l*] <= (1 - 2 xi b) (l(w) - l*)  if b >= 0,   b = eps zeta eta C_low - (L/2) (W V eta C_high)^2,
+
+whose power is ``power``. It falls while eta < 2 eps zeta C_low / (L W^2 V^2 C_high^2), and fastest at half of that.
+
+The paper puts q_high where descent needs q_low, and then eta for q, though c < 1 makes the descent smaller: its product
+falls below the loss. It uses 2 xi also where b < 0. Its step limit, 2 eps zeta / (L W^2 V^2 max c), has 1 / max c for
+C_low / C_high^2. That limit in its eps' = eps zeta - L eta W^2 V^2 / 2 leaves eps zeta (1 - 1 / max c), which is never
+positive: its second bound never falls.
+
+eps and V are the extremes over the models that were visited, which is where the proof needs them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedwave.errors import FedwaveError
+from fedwave.theory.convergence_bounds import (
+    Constants,
+    constants_of,
+    power,
+    printed_power,
+    printed_product,
+    product,
+)
+from fedwave.theory.convergence_setting import LogisticLoss, Schedule, Setting, schedule_of
+from fedwave.types import BoolArray, FloatArray
+
+_ROUNDING = 1e-9  # a gradient below this share of the first is rounding and tells nothing
+
+
+@dataclass(frozen=True, eq=False)
+class Convergence:
+    """The loss above its minimum and its bounds; row t is what holds after t rounds."""
+
+    setting: Setting
+    constants: Constants
+    gap: FloatArray  # [T + 1, I] l(w) - l*, measured
+    product: FloatArray  # [T + 1, I] bounds every path
+    power: FloatArray  # [T + 1] bounds the mean
+    printed_product: FloatArray  # [T + 1, I] the paper's first bound
+    printed_power: FloatArray  # [T + 1] its second
+    alignment: FloatArray  # [T] the eps that each round would need
+    dissimilarity: FloatArray  # [T] and the V
+
+    def table(self) -> tuple[list[str], list[list[float]]]:
+        """Heading and one line per round, over all instances."""
+        columns = {
+            "round": np.arange(self.setting.rounds + 1),
+            "gap": self.gap.mean(axis=1), "gap_most": self.gap.max(axis=1),
+            "product": self.product.mean(axis=1), "power": self.power,
+            "printed_product": self.printed_product.mean(axis=1), "printed_power": self.printed_power,
+            "eps": np.append(self.alignment, np.nan), "v": np.append(self.dissimilarity, np.nan),
+        }  # fmt: skip
+        return list(columns), np.stack(list(columns.values()), axis=1).tolist()
+
+
+def convergence(setting: Setting | None = None) -> Convergence:
+    """Train in a setting and bound it.
+
+    >>> tried = convergence(Setting(rounds=50, instances=2))
+    >>> bool((tried.gap <= tried.product).all()), tried.constants.printed_rate < 0
+    (True, True)
+    """
+    setting = setting or Setting()
+    loss, plan = setting.loss(), schedule_of(setting)
+    eta = setting.eta or _good_step(setting, loss, plan)
+    path, eps, v = descend(loss, plan, eta, setting.beta)
+    known = constants_of(loss, plan, setting.slots, float(np.nanmin(eps)), float(np.nanmax(v)), eta)
+    gap = np.maximum(loss.value(path) - loss.value(loss.minimiser), 0.0)
+    return Convergence(
+        setting, known, gap, gap[0, 0] * product(known, plan), gap[0, 0] * power(known, plan),
+        gap[0, 0] * printed_product(known, plan), gap[0, 0] * printed_power(known, plan), eps, v,
+    )  # fmt: skip
+
+
+def apart(tried: Convergence) -> Convergence:
+    """The same with data of each device's own: no common minimiser, and (A) fails."""
+    return convergence(replace(tried.setting, common=False, eta=tried.constants.eta))
+
+
+def _good_step(setting: Setting, loss: LogisticLoss, plan: Schedule) -> float:
+    """Half of the limit, with the eps and V of the first model."""
+    own = loss.gradients(np.zeros((1, setting.features)))
+    eps, v = _sides(own, own, np.ones(own.shape[:2], np.bool_))
+    if eps <= 0:
+        raise FedwaveError(
+            f"eps is {eps:.3g} at the first model, so that no step is sure to descend: give the Setting an eta."
+        )
+    delayed = v / (1 - setting.beta)  # the most of a psi while gradients stay as they are
+    return constants_of(loss, plan, setting.slots, eps, delayed, eta=1.0).limit / 2
+
+
+def descend(
+    loss: LogisticLoss, plan: Schedule, eta: float, beta: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Train from 0: the models ``[T + 1, I, F]``, and the eps and V that each round would need ``[T]``."""
+    w = np.zeros((plan.share.shape[1], loss.features.shape[2]))
+    psi, path, sides = np.zeros((*plan.share.shape[1:], w.shape[1])), [w], []
+    least = _ROUNDING * np.linalg.norm(loss.gradients(w).mean(axis=1), axis=1)
+    for t in range(plan.share.shape[0]):
+        own = loss.gradients(w)
+        psi = own + beta * psi
+        tells = np.linalg.norm(own.mean(axis=1), axis=1) > least
+        sides.append(_sides(own, psi, plan.scheduled[t] & tells[:, None]))
+        step = eta * plan.share[t] * plan.rate[t]
+        w = w - (step[:, :, None] * psi).sum(axis=1)
+        psi = np.where(plan.delivered[t][:, :, None], 0.0, psi)
+        path.append(w)
+    eps, v = np.array(sides).T
+    return np.array(path), eps, v
+
+
+def _sides(own: FloatArray, psi: FloatArray, where: BoolArray) -> tuple[float, float]:
+    """The largest eps and the least V with which (A) holds there; NaN if there is nothing to tell them from."""
+    if not where.any():
+        return np.nan, np.nan
+    g = own.mean(axis=1, keepdims=True)
+    square = np.broadcast_to((g**2).sum(axis=2), where.shape)[where]
+    eps = (g * psi).sum(axis=2)[where] / square
+    v = np.linalg.norm(psi, axis=2)[where] / np.sqrt(square)
+    return float(eps.min()), float(v.max())

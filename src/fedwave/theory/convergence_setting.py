@@ -1,0 +1,189 @@
+"""Where Theorem 1 is put to the test: logistic regression on devices that share a small network.
+
+Device u holds K samples; its loss is mean cross-entropy + (l2/2) |w|^2, and l is the mean over devices. Its local
+gradient is that of one full-batch step at the central model (so a proximal term adds nothing), whatever number of
+shards arrived: these only make the counts behind c. psi, d, c and the rate follow the paper.
+
+What had to be arranged for the theorem's assumptions to hold:
+
+* For all w at once they hold only if the devices share their minimiser: where the gradient of l is 0 every psi_u must
+  be 0. So with ``common`` the labels are shares in [0, 1] that put every device's minimiser at one w*. Without, they
+  are classes drawn from a model of each device's own, to see the assumptions fail.
+* At least one shard arrives everywhere in every round: psi may be 0 otherwise, and no eps > 0 will do.
+* Channels do not fade, so that the chance of every upload, and with it zeta, is known.
+* Training starts after ``settle`` rounds, when no c is near 1 any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fedwave.errors import FedwaveError, is_number, whole
+from fedwave.learning.schedule import central_weights
+from fedwave.network.arrivals import RecordedArrivals
+from fedwave.network.channel import RecordedGains
+from fedwave.network.devices import DeviceTable
+from fedwave.network.network import Network
+from fedwave.network.per import Soft
+from fedwave.simulate import simulate
+from fedwave.types import BoolArray, FloatArray
+
+_LONGEST, _REACH = 2.0, 0.5  # of features and of w*: so short that no label leaves [0, 1]
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticLoss:
+    """l2-regularised logistic regression on several devices; l is the mean of their losses."""
+
+    features: FloatArray  # [U, K, F]
+    labels: FloatArray  # [U, K] chances of class 1
+    l2: float
+
+    @cached_property
+    def smoothness(self) -> float:
+        """L: no Hessian is larger than at w = 0, where it is the mean of x x' / 4, plus l2."""
+        return float(np.linalg.eigvalsh(self.hessian(np.zeros(self.features.shape[2])))[-1])
+
+    @property
+    def convexity(self) -> float:
+        """xi: far out all chances are 0 or 1, and nothing but l2 is left."""
+        return self.l2
+
+    def value(self, w: FloatArray) -> FloatArray:
+        """The loss at ``w`` ``[..., F]``."""
+        z = self._scores(w)
+        loss = (np.logaddexp(0, z) - self.labels * z).mean(axis=(-2, -1))
+        out: FloatArray = loss + self.l2 / 2 * (w**2).sum(axis=-1)
+        return out
+
+    def gradients(self, w: FloatArray) -> FloatArray:
+        """The gradient of every device's own loss, ``[..., U, F]``."""
+        wrong = _chance(self._scores(w)) - self.labels
+        own = np.einsum("...uk,ukf->...uf", wrong, self.features) / self.labels.shape[1]
+        out: FloatArray = own + self.l2 * w[..., None, :]
+        return out
+
+    def hessian(self, w: FloatArray) -> FloatArray:
+        """The Hessian of l at ``w`` ``[F]``."""
+        chance = _chance(self._scores(w))
+        weight = chance * (1 - chance) / self.labels.size
+        out: FloatArray = np.einsum("uk,ukf,ukg->fg", weight, self.features, self.features)
+        return out + self.l2 * np.eye(w.size)
+
+    @cached_property
+    def minimiser(self) -> FloatArray:
+        """w*, by Newton steps from 0."""
+        w = np.zeros(self.features.shape[2])
+        for _ in range(50):
+            w = w - np.linalg.solve(self.hessian(w), self.gradients(w).mean(axis=0))
+        return w
+
+    def _scores(self, w: FloatArray) -> FloatArray:
+        out: FloatArray = np.einsum("ukf,...f->...uk", self.features, w)
+        return out
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A network and a learning problem; ``eta`` None is half of the corrected limit, taken at the first model."""
+
+    devices: int = 6
+    slots: int = 2
+    rounds: int = 200
+    instances: int = 20
+    settle: int = 10
+    samples: int = 50
+    features: int = 4
+    l2: float = 0.1
+    beta: float = 0.001
+    common: bool = True
+    eta: float | None = None
+    scheduler: str = "alsa-pi"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("devices", "slots", "rounds", "instances", "settle", "features"):
+            whole(f"Setting {name}", getattr(self, name), 1)
+        whole("Setting samples", self.samples, self.features)
+        if not (is_number(self.l2) and 0 < self.l2 <= 0.1):
+            raise FedwaveError(f"Setting l2 is {self.l2}, must lie above 0 and not above 0.1.")
+        if not (is_number(self.beta) and 0 <= self.beta < 1):
+            raise FedwaveError(f"Setting beta is {self.beta}, must lie in [0, 1).")
+        if not (self.eta is None or (is_number(self.eta) and self.eta > 0)):
+            raise FedwaveError(f"Setting eta is {self.eta}, must be a number > 0, or None.")
+
+    def loss(self) -> LogisticLoss:
+        """The data."""
+        rng = np.random.default_rng([self.seed, 0])
+        x = rng.standard_normal((self.devices, self.samples, self.features))
+        # Unequal features: along the weakest little but l2 is left of the curvature, and xi is felt.
+        lengths = _LONGEST * np.geomspace(1, 0.3, self.features)
+        x *= lengths / np.linalg.norm(x, axis=-1, keepdims=True)
+        w = rng.standard_normal((self.devices, self.features))
+        w *= _REACH / np.linalg.norm(w, axis=-1, keepdims=True)
+        if not self.common:
+            drawn = rng.random(x.shape[:2]) < _chance(np.einsum("ukf,uf->uk", x, 4 * w))
+            return LogisticLoss(x, drawn.astype(np.float64), self.l2)
+        # Least squares: the labels nearest to the chances at w* that make w* this device's minimiser.
+        pull = np.stack([features @ np.linalg.solve(features.T @ features, w[0]) for features in x])
+        labels = _chance(x @ w[0]) + self.l2 * self.samples * pull
+        if labels.min() < 0 or labels.max() > 1:
+            raise FedwaveError(
+                f"{self.samples} samples of {self.features} features leave no labels with a common minimiser: "
+                "take more samples, or a smaller l2."
+            )
+        return LogisticLoss(x, labels, self.l2)
+
+    def network(self) -> Network:
+        """Channels that do not fade, so that zeta is known; at least one shard each in every round."""
+        rng = np.random.default_rng([self.seed, 1])
+        rounds = self.settle + self.rounds
+        rate = 1.5 + 1.5 * np.arange(self.devices) / max(1, self.devices - 1)
+        counts = 1 + rng.poisson(rate - 1, (rounds, self.instances, self.devices))
+        table = DeviceTable(rate=rate, distance_m=np.resize([300.0, 350.0], self.devices))
+        still = RecordedGains(np.ones((rounds, self.devices)))
+        arrivals = RecordedArrivals(counts)
+        return Network(table, self.slots, fading=still, per=Soft(), arrivals=arrivals)
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """What the network did after it had settled, ``[T, I, U]``."""
+
+    scheduled: BoolArray
+    delivered: BoolArray
+    share: FloatArray  # c, 0 where nothing was delivered
+    rate: FloatArray  # max(1, ln d)
+    least: FloatArray  # the c of a scheduled device if all uploads arrive
+    most: FloatArray  # and if only its own does
+    chance: FloatArray  # p, [U]
+
+
+def schedule_of(setting: Setting) -> Schedule:
+    """Run the network of a setting."""
+    network = setting.network()
+    run = simulate(
+        network, setting.scheduler, setting.settle + setting.rounds, setting.instances, setting.seed
+    )
+    held = run.waiting + run.arrivals
+    reported = np.where(run.delivered, held, 0)
+    learned = np.cumsum(reported, axis=0)
+    total = (learned - reported).sum(axis=2, keepdims=True)
+    sent = np.where(run.scheduled, held, 0).sum(axis=2, keepdims=True)
+    own, after = learned - reported + held, slice(setting.settle, None)
+    return Schedule(
+        scheduled=run.scheduled[after], delivered=run.delivered[after],
+        share=central_weights(run.delivered, learned)[after],
+        rate=np.maximum(1.0, np.log(run.delay))[after],
+        least=(own / (total + sent))[after], most=(own / (total + held))[after],
+        chance=network.per.probability(network.mean_snr),
+    )  # fmt: skip
+
+
+def _chance(score: FloatArray) -> FloatArray:
+    """1 / (1 + exp(-score)), without overflow."""
+    out: FloatArray = np.exp(-np.logaddexp(0, -score))
+    return out

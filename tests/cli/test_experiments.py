@@ -1,0 +1,374 @@
+"""`fedwave sweep`, `resume`, `presets` and `config`; runs that are kept, followed and drawn again."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+from fedwave.cli import main
+from fedwave.experiments import figures, pool
+from fedwave.experiments.config_text import experiment_from, load_experiment, preset_names
+from fedwave.experiments.store import RunFolder
+
+SWEEP = (
+    "sweep", "random", "network.devices=6", "sweep.network.slots=[2,3]", "sweep.network.gamma=[0,0.5]",
+    "-s", "alsa-pi,age", "-t", 10, "-i", 3,
+)  # fmt: skip
+UNITS = {f"000{point}_{name}_0-2" for point in range(4) for name in ("alsa-pi", "age")}
+AXES = ("backlog-network-slots", "backlog-network-gamma")
+FIGURES = {f"{axis}-{k}.{kind}" for axis in AXES for k in (1, 2) for kind in ("png", "svg")}
+FILES = FIGURES | {"table.md", "table.tex", "summary.csv", "results.nc"}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a sweep; not to be changed."""
+    folder = tmp_path_factory.mktemp("sweep") / "new"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["fedwave", *map(str, SWEEP), "-o", str(folder)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    assert not stopped.value.code
+    return folder
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+@pytest.fixture
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take the longest."""
+    monkeypatch.setattr(figures, "save_figure", lambda figure, stem: [])
+
+
+@pytest.fixture
+def _no_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever plays a round fails."""
+    monkeypatch.setattr(pool, "run_unit", None)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every result."""
+    parts = [folder / part for part in ("rounds", "devices", "units")]
+    return {str(p.relative_to(folder)): p.read_bytes() for part in parts for p in part.iterdir()}
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_folder_of_a_sweep_is_complete(finished: Path) -> None:
+    shown = {path.name for path in finished.iterdir() if not path.name.startswith(".")}
+    kept = {"config.yaml", "provenance.json", "rounds", "devices", "units", "SHA256SUMS"}
+    assert shown == FILES | kept
+    for part in ("rounds", "devices", "units"):
+        assert {path.stem for path in (finished / part).iterdir()} == UNITS
+    for name in FIGURES:
+        begin = (finished / name).read_bytes()[:200]
+        assert begin.startswith(b"\x89PNG") if name.endswith("png") else b"<?xml" in begin
+    told = json.loads((finished / "provenance.json").read_text())
+    assert (told["fedwave"], told["seed"], len(told["runs"])) == (fw.__version__, 0, 1)
+    config = (finished / "config.yaml").read_bytes()
+    assert told["config_sha256"] == hashlib.sha256(config).hexdigest()
+    asked = load_experiment(finished / "config.yaml")
+    assert asked.sweep == {"network.slots": (2, 3), "network.gamma": (0, 0.5)}
+    assert (asked.rounds, asked.instances, asked.schedulers) == (10, 3, ("alsa-pi", "age"))
+
+
+def test_checksums_by_hand(finished: Path) -> None:
+    rows = [line.split("  ") for line in (finished / "SHA256SUMS").read_text().splitlines()]
+    for sum_, name in rows:
+        assert hashlib.sha256((finished / name).read_bytes()).hexdigest() == sum_
+    there = {p.relative_to(finished).as_posix() for p in finished.rglob("*") if p.is_file()}
+    assert {name for _, name in rows} == there - {"SHA256SUMS", ".lock"}
+    for unit in UNITS:
+        record = json.loads((finished / "units" / f"{unit}.json").read_text())
+        assert set(record["sha256"]) == {f"rounds/{unit}.parquet", f"devices/{unit}.parquet"}
+        for name, sum_ in record["sha256"].items():
+            assert hashlib.sha256((finished / name).read_bytes()).hexdigest() == sum_
+
+
+def test_the_summary_is_what_was_simulated(finished: Path) -> None:
+    with open(finished / "summary.csv", newline="") as file:
+        rows = {
+            (r["network.slots"], r["network.gamma"], r["scheduler"], r["quantity"]): float(
+                r["mean"]
+            )
+            for r in csv.DictReader(file)
+        }
+    for slots, gamma in ((2, "0"), (3, "0.5")):
+        network = fw.random_network(6, slots, gamma=float(gamma))
+        traces = {name: fw.simulate(network, name, 10, 3, 0) for name in ("alsa-pi", "age")}
+        for name, trace in traces.items():
+            found = rows[str(slots), gamma, name, "score"]
+            assert found == pytest.approx(trace.score.mean())
+        difference = traces["age"].score.mean() - traces["alsa-pi"].score.mean()
+        assert rows[str(slots), gamma, "age", "score_difference"] == pytest.approx(difference)
+
+
+@pytest.mark.usefixtures("_no_figures", "_no_runs")
+def test_the_same_command_again_reuses_everything(fedwave, folder: Path, tmp_path: Path) -> None:
+    before, netcdf = contents(folder), (folder / "results.nc").read_bytes()
+    status, text, err = fedwave(*SWEEP, "-o", folder, "--json", "--events", tmp_path / "e")
+    assert (status, err) == (0, "")
+    rows = json.loads(text)["rows"]
+    assert [row["scheduler"] for row in rows] == ["alsa-pi", "age"] * 4
+    assert [row["network.gamma"] for row in rows] == ["0", "0", "0.5", "0.5"] * 2
+    assert [event["event"] for event in lines(tmp_path / "e")] == ["started", "finished"]
+    assert lines(tmp_path / "e")[0]["finished"] == 8
+    assert contents(folder) == before
+    assert (folder / "results.nc").read_bytes() == netcdf
+    assert len(json.loads((folder / "provenance.json").read_text())["runs"]) == 2
+
+
+@pytest.mark.usefixtures("_no_figures")
+def test_a_sweep_prints_a_table(fedwave, tmp_path: Path) -> None:
+    words = ("sweep", "sweep.network.slots=[5,25]", "-s", "age", "-t", 4, "-i", 2, "-o", tmp_path)
+    status, text, err = fedwave(*words, "--metric", "score")
+    assert (status, err) == (0, "")
+    assert "sweep: 4 rounds, 2 instances, seed 0" in text
+    table = [line.split() for line in text.splitlines()]
+    assert ["scheduler", "network.slots", "score", "backlog", "delivered", "jain"] in table
+    assert [row[1] for row in table if row[0] == "age"] == ["5", "25"]
+    assert "results.nc" in text
+
+
+OTHERS = {
+    ("--seed", 3): "its seed is 0, not 3",
+    ("-s", "w-max"): 'its schedulers is ["alsa-pi", "age"], not ["alsa-pi", "age", "w-max"]',
+    ("network.rate=2",): "its network.rate is null, not 2.0",
+    ("sweep.network.slots=[2,4]",): "its sweep.network.slots is [2, 3], not [2, 4]",
+    ("sweep.seed=[1]",): "its sweep.seed is null, not [1]",
+    ("--metric", "score"): 'its metric is "backlog", not "score"',
+}
+
+
+@pytest.mark.parametrize("more", OTHERS, ids=lambda more: " ".join(map(str, more)))
+def test_another_experiment_in_the_same_folder_is_refused(fedwave, folder: Path, more) -> None:
+    before = contents(folder)
+    status, out, err = fedwave(*SWEEP, *more, "-o", folder)
+    assert (status, out) == (2, "")
+    assert err == (
+        f"fedwave: {folder} holds another experiment: {OTHERS[more]}; choose another --out, or go on with it by "
+        f"`fedwave resume {folder}`.\n"
+    )
+    assert contents(folder) == before
+
+
+def test_axes_in_another_order_number_their_points_otherwise(fedwave, folder: Path) -> None:
+    words = list(SWEEP)
+    words[3], words[4] = words[4], words[3]
+    status, out, err = fedwave(*words, "-o", folder)
+    assert (status, out) == (2, "")
+    assert 'its sweep is ["network.slots", "network.gamma"], not ["network.gamma", "netw' in err
+
+
+@pytest.mark.usefixtures("_no_figures")
+def test_resume_goes_on_with_what_is_missing(
+    fedwave, finished: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    out, events = tmp_path / "run", tmp_path / "events.jsonl"
+    with monkeypatch.context() as patch:
+        left, real = iter(range(3)), pool.run_unit
+
+        def stopped_at_the_fourth(*words):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return real(*words)
+
+        patch.setattr(pool, "run_unit", stopped_at_the_fourth)
+        status, text, err = fedwave(*SWEEP, "-o", out, "--workers", 1)
+    assert (status, text) == (130, "")
+    assert err == "fedwave: stopped; files already written are complete.\n"
+    assert len(list((out / "units").iterdir())) == 3
+    with pytest.raises(fw.FedwaveError, match=r"5 of 8 units are missing\): run `fedwave resume"):
+        fw.load(out)
+    status, text, err = fedwave("resume", out, "--json", "--events", events)
+    assert (status, err) == (0, "")
+    assert len(json.loads(text)["rows"]) == 8
+    begun = [event["unit"] for event in lines(events) if event["event"] == "unit-begun"]
+    assert len(begun) == 5
+    assert fw.load(out).identical(fw.load(finished))
+    assert (out / "summary.csv").read_bytes() == (finished / "summary.csv").read_bytes()
+    assert fedwave("resume", out, "--json")[1] == text
+
+
+@pytest.mark.usefixtures("_no_figures")
+def test_a_damaged_result_is_told_of_and_made_again(fedwave, folder: Path) -> None:
+    before = contents(folder)
+    broken = folder / "rounds" / "0002_age_0-2.parquet"
+    broken.write_bytes(broken.read_bytes()[:-1])
+    assert fedwave("reproduce", "score", "--from", folder, "-o", folder)[2] == (
+        f"fedwave: {broken} is damaged: its checksum is not the one it was stored with.\n"
+    )
+    status, _, err = fedwave("resume", folder)
+    assert status == 0
+    assert err.startswith(f"fedwave: unit 0002_age_0-2: {broken} is damaged")
+    assert err.count("\n") == 1
+    after = contents(folder)
+    del before["units/0002_age_0-2.json"]  # tells how long it took
+    assert {name: after[name] for name in before} == before
+
+
+def test_a_folder_in_use_is_left_alone(fedwave, folder: Path) -> None:
+    with RunFolder(folder).locked():
+        status, out, err = fedwave("resume", folder)
+    assert (status, out) == (2, "")
+    assert f"{folder} is in use by process" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("_no_figures")
+def test_events_are_lines_of_json(fedwave, tmp_path: Path) -> None:
+    words = ("sweep", "sweep.network.slots=[2,3]", "-s", "age", "-t", 4, "-i", 2, "--json")
+    events = tmp_path / "events.jsonl"
+    assert fedwave(*words, "-o", tmp_path / "a", "--events", events)[0] == 0
+    found = lines(events)
+    names = [event["event"] for event in found]
+    assert names[0] == "started"
+    assert names[-1] == "finished"
+    assert names.count("unit-begun") == names.count("unit-finished") == 2
+    assert all({"seconds", "units", "finished", "rounds", "of"} <= event.keys() for event in found)
+    assert (found[-1]["rounds"], found[-1]["of"], found[-1]["finished"]) == (16, 16, 2)
+    # They are added to a file that is there, and may go beside the JSON on standard output.
+    fedwave(*words, "-o", tmp_path / "a", "--events", events)
+    assert lines(events)[: len(found)] == found
+    status, text, err = fedwave(*words, "-o", tmp_path / "b", "--events", "-")
+    assert status == 0
+    assert len(json.loads(text)["rows"]) == 2
+    assert json.loads(err.splitlines()[-1])["event"] == "finished"
+
+
+def test_score_is_drawn_again_without_a_run(
+    fedwave, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    small = ("-t", 8, "-i", 3, "schedulers=[alsa-pi,balsa,age]")
+    status, told, _ = fedwave("reproduce", "score", *small, "--json", "-o", first)
+    assert status == 0
+    monkeypatch.setattr(pool, "run_unit", None)
+    status, text, err = fedwave("reproduce", "score", "--from", first, "--json", "-o", second)
+    assert (status, err) == (0, "")
+    assert json.loads(text)["schedulers"] == json.loads(told)["schedulers"]
+    names = {path.name for path in second.iterdir()} - {"SHA256SUMS"}
+    figures = {f"figure2{which}.{kind}" for which in ("", "-all") for kind in ("png", "svg")}
+    tables = {"rounds.csv", "instances.csv", "summary.json", "summary.csv", "table.md", "table.tex"}
+    assert names == figures | tables | {"results.nc"}
+    for name in names:
+        assert (second / name).read_bytes() == (first / name).read_bytes(), name
+
+
+def test_options_count_more_than_words_and_words_more_than_the_file(
+    fedwave, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: mine\nnetwork: {slots: 2, gamma: 2}\nschedulers: [age, w-max]\nrounds: 5\ninstances: 4\nseed: 1\n"
+        "against: w-max\n"
+    )
+    words = ("compare", file, "rounds=6", "seed=2", "network.gamma=1", "--seed", 3, "--gamma", 0.5)
+    status, text, err = fedwave(*words, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(text)
+    assert (found["rounds"], found["instances"], found["seed"]) == (6, 4, 3)
+    assert found["against"] == "w-max"
+    trace = fw.simulate(fw.paper_network(slots=2, gamma=0.5), "age", 6, 4, 3)
+    assert found["schedulers"]["age"]["score"]["mean"] == pytest.approx(trace.score.mean())
+    # The order of words and options does not matter.
+    mixed = ("compare", "--seed", 3, "rounds=6", "--gamma", 0.5, file, "seed=2", "network.gamma=1")
+    assert fedwave(*mixed, "--json")[1] == text
+    # Of two words about the same field the last counts.
+    assert json.loads(fedwave(*words, "rounds=7", "--json")[1])["rounds"] == 7
+
+
+def test_a_device_table_takes_words_too(fedwave, tmp_path: Path) -> None:
+    table = "- {rate: 1, distance_m: 100}\n- {rate: 2, distance_m: 200}\n"
+    (tmp_path / "two.yaml").write_text(table)
+    (tmp_path / "two.csv").write_text("rate,distance_m\n1,100\n2,200\n")
+    for name in ("two.yaml", "two.csv"):
+        words = ("compare", tmp_path / name, "network.slots=1", "-s", "age", "-t", 5, "-i", 2)
+        found = json.loads(fedwave(*words, "--json")[1])
+        network = fw.Network(fw.read_devices(tmp_path / name), slots=1)
+        trace = fw.simulate(network, "age", 5, 2, 0)
+        assert found["schedulers"]["age"]["backlog"]["mean"] == pytest.approx(trace.backlog.mean())
+        assert found["network"] == str(tmp_path / name)
+
+
+def test_presets_are_listed_and_can_be_printed(fedwave) -> None:
+    status, text, err = fedwave("presets")
+    assert (status, err) == (0, "")
+    about = json.loads(fedwave("presets", "--json")[1])
+    assert tuple(about) == preset_names()
+    assert {"paper-score", "paper-mnist", "paper-cifar10", "quick"} <= set(about)
+    for name, sentence in about.items():
+        assert sentence
+        assert any(line.split() == [name, *sentence.split()] for line in text.splitlines())
+        status, _, err = fedwave("config", name)
+        assert (status, err) == (0, "")
+
+
+def test_config_prints_what_loads_to_the_same_experiment(fedwave, tmp_path: Path) -> None:
+    changes = (
+        "rounds=7",
+        "network.slots=3",
+        "sweep.task.skew=[null,0.5]",
+        "training.tolerance=1e-7",
+    )
+    status, text, err = fedwave("config", "quick", *changes)
+    assert (status, err) == (0, "")
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    assert load_experiment(file) == load_experiment("quick", changes)
+    assert load_experiment(file).sweep == {"task.skew": (None, 0.5)}
+    assert fedwave("config", file)[1] == text
+    written = tmp_path / "new" / "other.yml"
+    assert fedwave("config", "quick", *changes, "--out", written) == (0, "", "")
+    assert written.read_text() == text
+    # Without a name it is an experiment with nothing but defaults.
+    file.write_text(fedwave("config")[1])
+    assert load_experiment(file) == experiment_from({})
+
+
+def test_the_schema_is_json_and_knows_every_field(fedwave, tmp_path: Path) -> None:
+    status, text, err = fedwave("config", "--schema")
+    assert (status, err) == (0, "")
+    schema = json.loads(text)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert set(schema["properties"]) == set(vars(load_experiment("quick")))
+    assert fedwave("config", "--schema", "-o", tmp_path / "s.json") == (0, "", "")
+    assert json.loads((tmp_path / "s.json").read_text()) == schema
+
+
+@pytest.mark.usefixtures("_no_figures")
+def test_the_engine_is_the_one_that_was_asked_for(
+    fedwave, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[object] = []
+    ray = ModuleType("fedwave.adapters.ray")
+
+    def ray_engine(address, workers):
+        asked.extend([address, workers])
+        return pool.run_here
+
+    ray.ray_engine = ray_engine  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "fedwave.adapters.ray", ray)
+    small = ("-s", "age", "-t", 4, "-i", 2, "-o", tmp_path)
+    cluster = ("--engine", "ray", "--address", "head:6379", "--workers", 3)
+    status, _, err = fedwave("sweep", "sweep.network.slots=[2,3]", *small, *cluster)
+    assert (status, err) == (0, "")
+    assert asked == ["head:6379", 3]
+    trace = fw.simulate(fw.paper_network(slots=3), "age", 4, 2, 0)
+    found = fw.load(tmp_path).sel({"network.slots": 3, "scheduler": "age"})
+    assert np.array_equal(found.score.T, trace.score)
