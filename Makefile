@@ -15,8 +15,9 @@ test: $(STAMP)  ## lint, types, tests; prints how long each took
 	@scripts/timed types $(MAKE) --no-print-directory types
 	@scripts/timed tests $(MAKE) --no-print-directory unit
 
+test-slow: export OMP_NUM_THREADS = 1
 test-slow: $(STAMP)  ## runs killed at random moments, again and again: minutes
-	@scripts/timed "slow tests" $(BIN)/python -m pytest -m slow tests
+	@scripts/timed "slow tests" $(BIN)/python -m pytest -n auto --dist load -m slow tests
 
 reference: $(STAMP)  ## the reference backlogs at full size: 600 instances x 2300 rounds
 	$(BIN)/python -m benchmarks.reference
@@ -33,8 +34,10 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
+# One thread for each of the processes: threads that share every small step would be many times slower.
+unit: export OMP_NUM_THREADS = 1
 unit: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # Wheels only: nothing is compiled. The stamp is remade when the pins or the package's own needs change.
 $(STAMP): pyproject.toml constraints.txt

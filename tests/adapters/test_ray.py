@@ -189,6 +189,7 @@ class TestOnALocalRay:
             list(ray_engine()(wanted, lambda unit: None, Watch()))
 
 
+@pytest.mark.slow
 class TestOnACluster:
     def test_a_node_without_fedwave(self, tmp_path: Path, cluster: Any) -> None:
         (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['fedwave'] = None")

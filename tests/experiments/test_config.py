@@ -24,7 +24,7 @@ from fedwave.experiments.config_text import (
 from fedwave.schedulers.registry import PAPER_SCHEDULERS
 
 PRESETS = (
-    "label-skew", "million-devices", "paper-cifar10", "paper-mnist", "paper-score", "quick",
+    "label-skew", "million-devices", "paper-backlogs", "paper-cifar10", "paper-mnist", "paper-score", "quick",
 )  # fmt: skip
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from fedwave.errors import FedwaveError
 from fedwave.rng import Draws
 from fedwave.schedulers.balsa import Balsa, BalsaPo, BayesianScheduler
@@ -81,9 +79,9 @@ class LagrangianPo(_Priced, BalsaPo):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.average, (bool, np.bool_)):
+        if self.average not in (0, 1):
             raise FedwaveError(
-                f"lagrangian-po average is {self.average!r}, must be true or false: whether the index is "
+                f"lagrangian-po average is {self.average!r}, must be 1 (true) or 0 (false): whether the index is "
                 "averaged over the backlogs there may be."
             )
 

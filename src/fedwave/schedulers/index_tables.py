@@ -21,7 +21,7 @@ from fedwave.schedulers.single_device import solve
 from fedwave.types import Array, FloatArray, IntArray
 
 RATES = Axis(scale=0.05, ratio=1.6, count=16)  # up to 58: beyond, everything scales
-PRICES = Axis(scale=1.0, ratio=2.0, count=21)  # up to 10^6: one transmission in 1,400 rounds
+PRICES = Axis(scale=1.0, ratio=1.6, count=30)  # up to 830,000: one transmission in 1,300 rounds
 LOADS = Axis(scale=1.0, ratio=2 ** (1 / 3), count=40)  # up to 8,191; beyond, in proportion
 _CHANNELS = 16  # solved for; between them, interpolated once
 _BINS = 256  # channels told apart in a table

@@ -9,9 +9,7 @@ import numpy as np
 from fedwave.types import FloatArray, IntArray
 
 _AT_ONCE = 1 << 21  # numbers held for a batch: it stays small enough for the caches
-_FEW = (
-    1 << 16
-)  # so few that sweeping problems of different sizes together costs less than one by one
+_FEW = 1 << 16  # below this, sweeping problems of different sizes together costs the least
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from fedwave.errors import FedwaveError
 from fedwave.types import BoolArray, FloatArray
 
 Devices = tuple[int, ...]  # a set of devices, by number
+_MOST_DEVICES = 100  # to be counted at all
 _MOST_BYTES = 1 << 30
 _MOST_WORK = 10**9  # values touched in one sweep over all states: about a second
 
@@ -149,6 +150,14 @@ def products(p: FloatArray, slots: int) -> FloatArray:
     """p_S: the product of ``p`` ``[..., U]`` over every subset, ``[..., S]``."""
     parts = subsets(p.shape[-1], slots)
     return np.stack([np.prod(p[..., list(s)], axis=-1) for s in parts], axis=-1)
+
+
+def check_devices(name: str, devices: int) -> None:
+    """Refuse networks so large that even their states would take long to count."""
+    if devices > _MOST_DEVICES:
+        raise FedwaveError(
+            f"{name} plans exactly, which takes a network of a few devices, not of {devices}: use another scheduler."
+        )
 
 
 def check_size(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.schedulers.small_network import SmallRound, check_size
+from fedwave.schedulers.small_network import SmallRound, check_devices, check_size
 from fedwave.schedulers.small_setup import (
     arrival_moves,
     backlogs,
@@ -42,6 +42,7 @@ class Plan:
 
     def tables(self, planning: Planning, slots: int, rates: FloatArray) -> list[Table]:
         """The best decisions for each row of ``rates`` ``[rows, U]``."""
+        check_devices(self.name, rates.shape[1])
         about = (self, slots, *_contents(planning, self.name))
         keys = [(about, row.tobytes()) for row in rates]
         found: dict[Hashable, Table | None] = {key: _SOLVED.get(key) for key in keys}

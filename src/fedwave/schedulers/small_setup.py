@@ -50,7 +50,7 @@ def grouped_levels(levels: FloatArray, count: int) -> FloatArray:
 
     Neighbours that differ least are joined first: p is nearly a step in the gain, so few levels tell nearly all.
     """
-    values, sizes = np.unique(levels.round(9), return_counts=True)
+    values, sizes = np.unique(levels, return_counts=True)
     weights = sizes.astype(np.float64)
     while values.size > count:
         loss = weights[1:] * weights[:-1] / (weights[1:] + weights[:-1]) * np.diff(values) ** 2

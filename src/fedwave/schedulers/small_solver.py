@@ -96,9 +96,10 @@ def best_tables(round_: SmallRound, steps: FloatArray, tolerance: float, name: s
         low, high = added.min(axis=1), added.max(axis=1)
         done = high - low <= tolerance * np.maximum(1.0, high)
         for b in np.flatnonzero(done):
-            g, spread, which = float(low[b] + high[b]) / 2, float(high[b] - low[b]), int(waiting[b])
-            of_this = np.stack([part[b] for part in gains])
-            out[which] = Table(of_this, steps[which], round_.slots, g, spread, bias[b])
+            which, of_this = int(waiting[b]), np.stack([part[b] for part in gains])
+            g, spread = float(low[b] + high[b]) / 2, float(high[b] - low[b])
+            # A copy: a view would keep all of the batch in memory.
+            out[which] = Table(of_this, steps[which], round_.slots, g, spread, bias[b].copy())
         if done.all():
             return [out[b] for b in range(len(out))]
         # A network that goes round in circles (fixed arrivals, p = 1) settles only if it is slowed down.

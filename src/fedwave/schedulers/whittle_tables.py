@@ -30,7 +30,7 @@ _FEW, _MANY = (
     64,
     2000,
 )  # kinds of devices: fewer get finer tables, more are read from tables for any rates
-_FINE_PRICES = Axis(scale=1.0, ratio=2**0.5, count=41)
+_FINE_PRICES = Axis(scale=1.0, ratio=2**0.25, count=81)
 _FINE_LOADS = Axis(scale=1.0, ratio=1.1, count=95)
 
 

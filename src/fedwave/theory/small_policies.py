@@ -71,15 +71,14 @@ def priority_of(problem: SmallProblem, policy: Scheduler | Priority) -> Priority
         }
         visible = {k: v for need in policy.needs for k, v in fields.get(need, {}).items()}
         seen = Observation(problem=told, round=1, slots=problem.slots, **visible)
-        plain = type(policy).decide is Scheduler.decide and not policy.ideal
         try:
-            if plain and not policy.start(told):
-                return policy.priority({}, seen, None)  # type: ignore[arg-type]
-        except AttributeError:
-            pass  # it asks for delays, gains or random numbers, which are not to be had here
-        raise FedwaveError(
-            f"scheduler {policy.name!r} does not decide by p and n alone: simulate it instead."
-        )
+            if policy.ideal or type(policy).decide is not Scheduler.decide or policy.start(told):
+                raise AttributeError("it has a state, or a rule of its own")
+            return policy.priority({}, seen, None)  # type: ignore[arg-type]
+        except AttributeError as error:  # delays, gains and random numbers are not to be had here
+            raise FedwaveError(
+                f"scheduler {policy.name!r} does not decide by p and n alone: simulate it instead."
+            ) from error
 
     return priority
 

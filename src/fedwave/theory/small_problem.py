@@ -11,7 +11,7 @@ import numpy as np
 from fedwave.errors import FedwaveError, whole
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.network import Network
-from fedwave.schedulers.small_network import SmallRound, check_size
+from fedwave.schedulers.small_network import SmallRound, check_devices, check_size
 from fedwave.schedulers.small_setup import (
     arrival_moves,
     backlogs,
@@ -94,6 +94,7 @@ class SmallProblem:
 
     def round_(self, cuts: IntArray) -> SmallRound:
         """What can happen in a round, with backlogs cut at ``cuts``; refused where that is too large."""
+        check_devices("value iteration", self.size)
         levels, points = distinct_levels(self.levels), [int(n) + 1 for n in cuts]
         different = [p.size for p, _ in levels]
         check_size("value iteration", cuts.tolist(), different, self.slots, SOLVER_ARRAYS)

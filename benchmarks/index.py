@@ -1,0 +1,171 @@
+"""The index schedulers against the bound: `python -m benchmarks.index`.
+
+Mean backlogs are paired over common worlds. "gap" is how far above the bound a mean lies, with the half-width of
+its 95 % interval. Parts: paper (rates known), learnt, models, networks, time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterable
+
+import numpy as np
+
+import fedwave as fw
+from fedwave.experiments.statistics import estimate, paired_difference
+from fedwave.schedulers.base import Scheduler
+from fedwave.theory.bound import Bound, backlog_bound
+from fedwave.types import FloatArray
+
+KNOWN = ("lagrangian", "whittle", "sqrt-rule", "max-weight", "alsa-pi")
+LEARNT = ("lagrangian-bayes", "whittle-bayes", "balsa")
+HIDDEN = ("lagrangian-po", "lagrangian-po:average=0", "balsa-po")
+MODELS: dict[str, dict[str, object]] = {
+    "soft": {"per": fw.Soft()},
+    "threshold": {"per": fw.Threshold()},
+    "uncoded": {"per": fw.Uncoded()},
+    "harq": {"per": fw.Harq()},
+    "turbo, 683 blocks": {"per": fw.Turbo(blocks=683)},
+    "negative binomial": {"arrivals": fw.NegativeBinomial()},
+}
+
+
+def backlogs(
+    network: fw.Network, text: str, first: int, last: int, instances: int, block: int = 200
+) -> FloatArray:
+    """Mean backlog of rounds ``first`` to ``last``, one per instance; in blocks, to save memory."""
+    scheduler = fw.scheduler_from_text(text)
+    parts = []
+    for start in range(0, instances, block):
+        numbers = range(start, min(start + block, instances))
+        trace = fw.simulate(network, scheduler, last, list(numbers), 0, record="summary")
+        parts.append(trace.backlog[first - 1 :].mean(axis=0))
+    return np.concatenate(parts)
+
+
+def show_bound(what: str, bound: Bound, seconds: float) -> None:
+    print(
+        f"{what}: bound {bound.value:.3f} (error {bound.error:.4f}) at price {bound.price:.2f}, "
+        f"found in {seconds:.2f} s"
+    )
+
+
+def timed_bound(network: fw.Network, hidden: bool = False) -> tuple[Bound, float]:
+    start = time.perf_counter()
+    bound = backlog_bound(network, hidden=hidden)
+    return bound, time.perf_counter() - start
+
+
+def compare(
+    what: str, network: fw.Network, texts: Iterable[str],
+    first: int, last: int, instances: int, hidden: bool = False,
+) -> dict[str, FloatArray]:  # fmt: skip
+    """Print each scheduler's mean backlog and its gap to the bound."""
+    bound, seconds = timed_bound(network, hidden)
+    show_bound(what, bound, seconds)
+    out = {}
+    for text in texts:
+        start = time.perf_counter()
+        out[text] = backlogs(network, text, first, last, instances)
+        mean = estimate(out[text])
+        gap, half = (100 * x / bound.value for x in (mean.mean - bound.value, mean.half_width))
+        print(
+            f"  {text:<28}{mean.mean:>11.3f} (s.e. {mean.standard_error:.3f})"
+            f"   gap {gap:+.2f} % +- {half:.2f}   {time.perf_counter() - start:.0f} s",
+            flush=True,
+        )
+    return out
+
+
+def differences(measured: dict[str, FloatArray], base: str) -> None:
+    """Paired, in per cent of the base's mean."""
+    for text, values in measured.items():
+        if text != base:
+            less = paired_difference(values, measured[base])
+            unit = 100 / measured[base].mean()
+            print(
+                f"  {text} less {base}: {less.mean:+.3f} +- {less.half_width:.3f}"
+                f" ({unit * less.mean:+.2f} % +- {unit * less.half_width:.2f})"
+            )
+
+
+def paper(instances: int) -> None:
+    found = compare("rounds 301-1800", fw.paper_network(), KNOWN, 301, 1800, instances)
+    differences(found, "lagrangian")
+
+
+def learnt(instances: int) -> None:
+    net = fw.paper_network()
+    differences(compare("rounds 501-1000", net, LEARNT, 501, 1000, instances), "balsa")
+    found = compare("rounds 501-1000, hidden", net, HIDDEN, 501, 1000, instances, hidden=True)
+    differences(found, "balsa-po")
+    differences({text: found[text] for text in HIDDEN[:2]}, HIDDEN[1])
+
+
+def models(instances: int) -> None:
+    for name, change in MODELS.items():
+        # Without a code uploads hardly ever get through from afar: backlogs take long to settle.
+        first, last = (4001, 8000) if name == "uncoded" else (301, 1300)
+        texts = KNOWN[:3] + KNOWN[4:]
+        compare(f"\n{name}", fw.paper_network(**change), texts, first, last, instances // 2)
+
+
+def networks(instances: int) -> None:
+    few = max(4, instances // 10)
+    for devices, slots, count in ((100, 20, 2 * few), (1000, 50, few)):
+        network = fw.random_network(devices, slots)
+        texts = (*KNOWN[:3], "lagrangian-bayes", "alsa-pi")
+        compare(f"\n{devices} devices, {slots} slots", network, texts, 301, 800, count)
+
+
+def decision_times(devices: int = 1000, slots: int = 50, rounds: int = 300) -> None:
+    """Microseconds a decision; each against balsa in the same round, which evens out a busy machine."""
+    network = fw.random_network(devices, slots)
+    texts = ("balsa", *LEARNT[:2], *HIDDEN, *KNOWN[:2])
+    taken: dict[str, list[float]] = {text: [] for text in texts}
+    for text in texts:
+        fw.simulate(network, _Timed(text, taken[text]), rounds, 1, record="summary")
+    base = float(np.median(taken["balsa"][20:]))
+    print(f"\none decision, {devices} devices")
+    for text in texts:
+        middle = float(np.median(taken[text][20:]))
+        print(f"  {text:<28}{1e6 * middle:>8.0f} us{middle / base:>8.2f} x balsa")
+
+
+class _Timed(Scheduler):
+    """Passes every call on, and takes the time of the decision."""
+
+    name = "timed"
+
+    def __init__(self, text: str, taken: list[float]) -> None:
+        self._inner, self._taken = fw.scheduler_from_text(text), taken
+        self.needs = self._inner.needs  # type: ignore[misc]
+        self.start = self._inner.start  # type: ignore[method-assign]
+        self.priority = self._inner.priority  # type: ignore[method-assign]
+
+    def priority(self, state, seen, draws):  # type: ignore[no-untyped-def]
+        raise NotImplementedError
+
+    def decide(self, state, seen, draws):  # type: ignore[no-untyped-def]
+        start = time.perf_counter()
+        out = self._inner.decide(state, seen, draws)
+        self._taken.append(time.perf_counter() - start)
+        return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parts = {"paper": paper, "learnt": learnt, "models": models, "networks": networks}
+    parser.add_argument("parts", nargs="*", default=[*parts, "time"])
+    parser.add_argument("--instances", type=int, default=200)
+    options = parser.parse_args()
+    for name in options.parts:
+        if name == "time":
+            decision_times()
+        else:
+            parts[name](options.instances)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""The index schedulers: their priorities against exact solutions, and how close they come to the bound."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from handmade import observation
+from scipy import stats
+from test_single_device import by_value_iteration
+
+import fedwave as fw
+from fedwave.rng import Draws
+from fedwave.schedulers import whittle_tables
+from fedwave.schedulers.index_tables import scale_of, tables
+from fedwave.schedulers.outlook import outlook
+from fedwave.schedulers.pricing import best_price
+from fedwave.schedulers.single_device import solve
+from fedwave.theory.bound import backlog_bound
+
+CONSTANT = fw.Table((0.0, 1.0), (0.3, 0.3))  # p = 0.7 whatever the gain
+PO = ("lagrangian-po", "lagrangian-po:average=0")
+LEARNING = ("lagrangian-bayes", "whittle-bayes", *PO)
+ALL = ("lagrangian", "whittle", *LEARNING)
+
+
+def priority(text, network, theta=None, **fields):
+    """On a situation that is put together by hand; ``theta`` are sampled rates."""
+    scheduler = fw.scheduler_from_text(text)
+    fields = {"rates": network.rates} | fields
+    seen = observation(network.size, slots=network.slots, **fields)
+    seen.planning = network.planning
+    state = dict(scheduler.start(seen.problem))
+    if theta is not None:
+        state["theta"] = np.array([theta])
+    return scheduler.priority(state, seen, Draws(0, [0]).at(seen.round))[0]
+
+
+def interval(values, level=0.999):
+    return stats.t.interval(level, values.size - 1, values.mean(), stats.sem(values))
+
+
+@cache
+def paper_backlogs(text, first, last, instances=60):
+    trace = fw.simulate(
+        fw.paper_network(), fw.scheduler_from_text(text), last, instances, 3, record="summary"
+    )
+    return trace.backlog[first:].mean(axis=0)
+
+
+@cache
+def paper_bound(hidden=False):
+    return backlog_bound(fw.paper_network(), hidden=hidden).value
+
+
+def pair(per=CONSTANT, **changes):
+    devices = [fw.Device(rate=1, distance_m=100), fw.Device(rate=5, distance_m=400)]
+    return fw.Network(devices=devices, slots=1, per=per).replace(**changes)
+
+
+def test_lagrangian_ranks_by_what_an_upload_saves_at_the_price_of_the_bound():
+    net, n = pair(), np.array([4, 9])
+    price = backlog_bound(net).price
+    expected = []
+    for rate, backlog in zip(net.rates, n, strict=True):
+        arrivals = fw.Poisson().chances(np.array([rate]), 60)[0]
+        worth = by_value_iteration(np.array([0.7]), rate, price, arrivals)[2]
+        expected.append(0.7 * worth[backlog])
+    got = priority("lagrangian", net, success=0.7, waiting=n)
+    np.testing.assert_allclose(got, expected, rtol=3e-3)
+
+
+@pytest.mark.parametrize(
+    "per", [fw.Turbo(), fw.Soft(), CONSTANT], ids=["turbo", "soft", "constant"]
+)
+def test_the_whittle_index_is_the_price_that_makes_sending_not_worth_while(per):
+    net = pair(per)
+    view = outlook(net.planning)
+    errors = []
+    for p in (0.7,) if per is CONSTANT else (0.1, 0.45, 0.8, 1.0):
+        for n in ([1, 3], [0, 2], [5, 40], [2, 11]):
+            index = priority("whittle", net, success=p, waiting=np.array(n))
+            curves = solve(view.levels, view.channel, net.rates, index, view.chances)
+            errors.append(p * curves.worth_at(np.arange(2), np.array(n)) / index - 1)
+    assert np.sqrt(np.mean(np.square(errors))) < 0.01
+    assert np.abs(errors).max() < 0.03
+
+
+def test_there_is_one_such_price():
+    """price / C(n; price) passes every p from below only once, wherever we look."""
+    prices = np.geomspace(0.05, 1000, 40)
+    for per in (fw.Turbo(), fw.Soft(), fw.Threshold()):
+        view = outlook(pair(per).planning)
+        for theta in (0.3, 1.0, 6.0):
+            channel = np.repeat(view.channel, prices.size)
+            price = np.tile(prices, 2)
+            curves = solve(view.levels, channel, np.full(price.size, theta), price, view.chances)
+            n = np.arange(30)
+            ratio = price[:, None] / curves.worth_at(np.arange(price.size)[:, None], n)
+            ratio = ratio.reshape(2, prices.size, n.size)
+            highest = np.maximum.accumulate(np.minimum(ratio, 1.0), axis=1)
+            assert (ratio[:, 1:] > highest[:, :-1] * (1 - 1e-6)).all()
+
+
+@pytest.mark.parametrize(
+    "network", [fw.paper_network(), fw.random_network(60, 8), pair(fw.Soft())], ids=["paper", "many", "soft"]
+)  # fmt: skip
+def test_tables_agree_with_exact_solutions(network):
+    view = outlook(network.planning)
+    made, rng = tables(view), np.random.default_rng(2)
+    row = made.row[view.channel]
+    errors = []
+    for price in (3.0, 30.0, 300.0):
+        theta = np.exp(rng.uniform(np.log(0.05), np.log(40), (1, network.size)))
+        n = np.floor(rng.exponential(np.sqrt(2 * theta * price)))
+        got = made.worth_at(row, theta, np.array([price]), n / scale_of(theta))[0]
+        exact = solve(view.levels, view.channel, theta[0], np.full(n.size, price), view.chances)
+        errors.append(got / exact.worth_at(np.arange(n.size), n[0]) - 1)
+    errors = np.concatenate(errors)
+    assert np.sqrt(np.mean(errors**2)) < 0.02
+    assert np.abs(errors).max() < 0.12
+    # The price that they find for known rates is about as good as the best one.
+    kinds, levels = view.kinds(view.devices(network.rates))
+    best = best_price(kinds, network.slots, levels, view.chances)
+    price = made.price(row, network.rates[None], np.array([float(network.slots)]))[0]
+    cost = kinds.count @ kinds.solve(levels, price, view.chances).cost
+    assert 0.99 * best.value < cost - price * network.slots <= (1 + 1e-5) * best.value
+
+
+def close(read, exact):
+    """As close as tables are: kinks at small backlogs are cut off."""
+    errors = read / exact - 1
+    assert np.sqrt(np.mean(errors**2)) < 0.04
+    assert np.abs(errors).max() < 0.15
+
+
+def test_learning_schedulers_use_the_rates_they_sampled():
+    net = fw.paper_network()
+    n, p = np.arange(25) % 7, 0.2 + 0.8 * np.arange(25) / 24
+    exact = priority("lagrangian", net, success=p, waiting=n)
+    learnt = priority("lagrangian-bayes", net, theta=net.rates, success=p, waiting=n)
+    close(learnt, exact)
+    exact = priority("whittle", net, success=p, waiting=n)
+    learnt = priority("whittle-bayes", net, theta=net.rates, success=p, waiting=n)
+    close(learnt, exact)
+    other = priority("whittle-bayes", net, theta=net.rates[::-1], success=p, waiting=n)
+    assert not np.allclose(other, learnt, rtol=0.3)
+
+
+def test_a_hidden_backlog_is_averaged_over_or_taken_at_its_mean():
+    net = fw.paper_network()
+    d = 1 + np.arange(25) % 6
+    fields = {"theta": net.rates, "success": 1.0, "delay": d}
+    averaged = priority("lagrangian-po", net, **fields)
+    view, made = outlook(net.planning), tables(outlook(net.planning))
+    row = made.row[view.channel]
+    price = made.price(row, net.rates[None], np.array([5.0]))
+    rng, scale = np.random.default_rng(0), scale_of(net.rates)
+    n = rng.poisson((d - 1) * net.rates, (4000, 25))
+    rates = np.broadcast_to(net.rates, n.shape)
+    sampled = made.worth_at(row, rates, np.repeat(price, 4000), n / scale).mean(axis=0)
+    np.testing.assert_allclose(averaged, sampled, rtol=0.04)
+    at_mean = priority("lagrangian-po:average=0", net, **fields)
+    assert 0.01 < np.abs(at_mean / averaged - 1).max() < 0.5
+
+
+@pytest.mark.parametrize("text", ["lagrangian", "whittle"])
+def test_with_known_rates_they_come_within_two_per_cent_of_the_bound(text):
+    _, high = interval(paper_backlogs(text, 200, 900))
+    assert paper_bound() < high
+    assert high < 1.02 * paper_bound()
+    better = paper_backlogs("alsa-pi", 200, 900) - paper_backlogs(text, 200, 900)
+    assert interval(better)[0] > 0.1 * paper_bound()
+    better = paper_backlogs("sqrt-rule", 200, 900) - paper_backlogs(text, 200, 900)
+    assert interval(better, 0.95)[0] > 0
+
+
+@pytest.mark.parametrize("text", LEARNING[:2])
+def test_learning_the_rates_costs_little(text):
+    assert interval(paper_backlogs(text, 400, 800, 24))[1] < 1.025 * paper_bound()
+
+
+@pytest.mark.parametrize("text", PO)
+def test_where_backlogs_are_hidden_they_beat_balsa_po_but_not_its_bound(text):
+    ours, balsa = paper_backlogs(text, 400, 800, 24), paper_backlogs("balsa-po", 400, 800, 24)
+    assert interval(balsa - ours)[0] > 0.08 * paper_bound()
+    _, high = interval(ours)
+    assert paper_bound(hidden=True) < high < 1.025 * paper_bound(hidden=True)
+
+
+@pytest.mark.parametrize("text", ALL)
+@pytest.mark.parametrize(
+    "network",
+    [
+        pair(rate=0.0),
+        pair(rate=[1e-300, 2.0], slots=2),
+        pair(fw.Threshold(), distance_m=[100.0, 5000.0]),
+        pair(fw.Threshold(), distance_m=1.0),
+        pair(fw.Turbo(), rate=[0.001, 3000.0]),
+        pair(fading=fw.GaussMarkov(0.9)),
+        pair(fading=fw.Shadowing(correlation=1.0)),
+        pair(fading=fw.RecordedGains(np.ones((6, 2)))),
+        pair(arrivals=fw.RecordedArrivals(np.ones((6, 2))), buffer_limit=3.0),
+        pair(slots=[0, 2, 1, 0, 1, 2]),
+    ],
+    ids=["nothing", "all-slots", "never-or-always", "always", "rates-apart", "correlated", "shadowed",
+         "recorded-gains", "recorded-arrivals", "slots-vary"],
+)  # fmt: skip
+def test_they_run_at_the_edges(text, network):
+    trace = fw.simulate(network, fw.scheduler_from_text(text), rounds=6, instances=2)
+    assert (np.count_nonzero(trace.scheduled[0], axis=1) == network.slots_in(1)).all()
+
+
+@pytest.mark.parametrize("text", ALL[:4])
+def test_larger_backlogs_never_rank_lower_also_far_beyond_the_tables(text):
+    net = fw.paper_network()
+    before = np.zeros(25)
+    for n in (0, 1, 2, 5, 12, 40, 300, 5000, 10**6, 10**9):
+        now = priority(text, net, theta=net.rates, success=0.8, waiting=n)
+        assert np.isfinite(now).all()
+        assert (now >= before).all()
+        before = now
+    assert (before > 1e8).all()
+
+
+def test_a_device_that_never_gets_data_ranks_last():
+    net = pair(rate=[0.0, 2.0])
+    for text in ("lagrangian", "whittle"):
+        got = priority(text, net, success=[1.0, 0.01], waiting=0)
+        assert got[0] == 0 < got[1]
+
+
+def test_the_price_is_that_of_the_slots_there_are_on_average():
+    net, fields = pair(), {"success": 0.7, "waiting": 3}
+    scheduler = fw.scheduler("lagrangian")
+    seen = observation(2, slots=2, rates=net.rates, **fields)
+    seen.planning = net.planning
+    half = {"slots_so_far": np.array([2]), "rounds_so_far": np.array([2])}
+    got = scheduler.priority(half, seen, Draws(0, [0]).at(1))[0]
+    np.testing.assert_array_equal(got, priority("lagrangian", net, **fields))
+    assert not np.allclose(got, priority("lagrangian", pair(slots=2), **fields))
+
+
+def test_what_was_solved_is_found_again_by_content():
+    one, again, other = (outlook(fw.paper_network(per=p).planning) for p in (
+        fw.Threshold(0.685), fw.Threshold(0.685), fw.Threshold(0.7),
+    ))  # fmt: skip
+    assert one is not again
+    assert tables(one) is tables(again)
+    assert tables(one) is not tables(other)
+    bursty = outlook(fw.paper_network(arrivals=fw.NegativeBinomial(1.9)).planning)
+    assert bursty != outlook(fw.paper_network(arrivals=fw.NegativeBinomial(2.0)).planning)
+
+
+def test_many_kinds_of_devices_are_read_from_tables(monkeypatch):
+    monkeypatch.setattr(whittle_tables, "_MANY", 20)
+    net = fw.random_network(60, 8, seed=1)
+    rng = np.random.default_rng(0)
+    n, p = rng.integers(0, 40, net.size), rng.random(net.size)
+    got = priority("whittle", net, success=p, waiting=n)
+    learnt = priority("whittle-bayes", net, theta=net.rates, success=p, waiting=n)
+    np.testing.assert_allclose(got, learnt, rtol=1e-12)
+
+
+def test_average_must_be_true_or_false():
+    with pytest.raises(
+        fw.FedwaveError, match=r"average is 'yes', must be 1 .true. or 0 .false.: .*\.$"
+    ):
+        fw.scheduler("lagrangian-po", average="yes")

@@ -1,0 +1,183 @@
+"""The bound: its published value, closed forms, what it may cost to compute it, and that nobody beats it."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import fedwave as fw
+from fedwave.schedulers.registry import names
+from fedwave.theory import bound as bounds
+from fedwave.theory.bound import backlog_bound, score_bound
+
+CERTAIN = fw.Table((0.0, 1.0), (0.0, 0.0))  # every upload arrives
+CONSTANT = fw.Table((0.0, 1.0), (0.3, 0.3))  # with a chance of 0.7
+
+
+def alike(count, slots=1, per=CERTAIN, **changes):
+    devices = [fw.Device(rate=1, distance_m=200)] * count
+    return fw.Network(devices=devices, slots=slots, per=per).replace(**changes)
+
+
+@pytest.fixture(scope="module")
+def paper():
+    return backlog_bound(fw.paper_network())
+
+
+def test_the_papers_network(paper):
+    assert paper.value == pytest.approx(100.128, abs=0.01)
+    assert paper.error < 0.0001 * paper.value
+    assert paper.value <= 100.1285 <= paper.value + paper.error + 0.001
+    assert paper.price == pytest.approx(25.61, abs=0.1)
+    assert paper.service.sum() == pytest.approx(5, abs=0.02)
+    assert paper.cost.sum() - 5 * paper.price == pytest.approx(paper.value, rel=1e-9)
+    assert paper.service.shape == paper.cost.shape == (25,)
+    # The faster and the nearer, the more often a device is served.
+    assert paper.service[24] > paper.service[22] > paper.service[18] > paper.service[14]
+
+
+def test_the_score_is_bounded_through_the_backlog(paper):
+    net = fw.paper_network()
+    assert score_bound(net) == pytest.approx(67 - 0.01 * paper.value, rel=1e-12)
+    assert score_bound(net) == pytest.approx(65.999, abs=0.001)
+    assert score_bound(net.replace(gamma=0.0)) == 67
+
+
+@pytest.mark.parametrize("count, slots", [(4, 1), (6, 2), (5, 5), (12, 3)])
+def test_it_is_exact_where_devices_take_turns(count, slots):
+    """Backlogs unseen, uploads certain: turns of U / W rounds leave 0, ..., U / W - 1 shards behind."""
+    net = alike(count, slots=slots)
+    found = backlog_bound(net, hidden=True)
+    turns = count / slots
+    assert found.value == pytest.approx(count * (turns - 1) / 2, abs=1e-3 * count)
+    assert found.value <= count * (turns - 1) / 2 + 1e-9
+    trace = fw.simulate(net, "round-robin", 4000, 4, record="summary")
+    assert trace.backlog[200:].mean() == pytest.approx(count * (turns - 1) / 2, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "rates, optimum", [((1, 5), 5.708), ((1, 10), 9.269), ((1, 1), 2.198)]
+)  # fmt: skip
+def test_it_lies_below_exact_optima(rates, optimum):
+    """Optimal mean backlogs of two devices with W = 1 and p = 0.7, from the specification."""
+    value = backlog_bound(alike(2, per=CONSTANT, rate=list(map(float, rates)))).value
+    assert 0.8 * optimum < value < optimum
+
+
+def test_nobody_beats_it():
+    """Long-run backlogs of every scheduler; none may lie below, and the best come close."""
+    devices = [
+        fw.Device(rate=r, distance_m=d)
+        for r, d in ((1, 100), (1, 450), (4, 300), (9, 420), (2, 500))
+    ]
+    net = fw.Network(devices=devices, slots=1, per=fw.Soft())
+    value = backlog_bound(net).value
+    means = {}
+    for name in names(learner=False):
+        if name != "bench":  # picks everybody
+            trace = fw.simulate(net, name, 500, 40, seed=1, record="summary")
+            backlog = trace.backlog[150:].mean(axis=0)
+            means[name] = backlog.mean()
+            reach = stats.t.ppf(0.999, 39) * stats.sem(backlog)
+            assert backlog.mean() + reach > value, name
+    assert min(means, key=means.get) in (
+        "lagrangian",
+        "whittle",
+        "lagrangian-bayes",
+        "whittle-bayes",
+    )
+    assert means["lagrangian"] < 1.1 * value
+    assert means["alsa-pi"] > means["lagrangian"]
+
+
+@pytest.mark.parametrize(
+    "per", [fw.Turbo(), fw.Soft(), fw.Uncoded(bits=8)], ids=["turbo", "soft", "uncoded"]
+)
+def test_finer_steps_stay_within_the_error(per, monkeypatch):
+    net = fw.random_network(12, 3, seed=4, per=per, arrivals=fw.NegativeBinomial(1.0))
+    monkeypatch.setattr(bounds, "_EVALUATIONS", 12 * 4096)
+    rough = backlog_bound(net)
+    monkeypatch.setattr(bounds, "_EVALUATIONS", 12 << 16)
+    fine = backlog_bound(net)
+    assert rough.value <= fine.value + 1e-6 * fine.value
+    assert fine.value + fine.error <= (rough.value + rough.error) * (1 + 1e-5)
+    assert fine.error < rough.error / 3
+
+
+def test_sampled_gains_make_it_lower_and_the_error_larger():
+    """A Rician factor of 0 is Rayleigh fading, but its quantiles come from a sample."""
+    sure, sampled = (
+        backlog_bound(alike(6, slots=2, per=fw.Soft(), fading=f)) for f in (fw.Rayleigh(), fw.Rician(0.0))
+    )  # fmt: skip
+    assert sampled.value < sure.value < sampled.value + sampled.error
+    assert sampled.error < 0.03 * sampled.value
+
+
+def test_devices_of_one_kind_are_solved_once():
+    few, many = fw.paper_network(), fw.paper_network()
+    columns = {name: np.tile(getattr(few.table, name), 400) for name in ("rate", "distance_m")}
+    many = fw.Network(devices=fw.DeviceTable(**columns), slots=2000)
+    assert many.size == 10_000
+    one, all_ = backlog_bound(few), backlog_bound(many)
+    assert all_.value == pytest.approx(400 * one.value, rel=1e-6)
+    assert all_.service.sum() == pytest.approx(400 * one.service.sum(), rel=0.01)
+
+
+def test_many_different_devices_find_a_good_price_from_a_sample(monkeypatch):
+    net = fw.random_network(60, 6)
+    whole = backlog_bound(net)
+    monkeypatch.setattr("fedwave.schedulers.pricing._SAMPLE", 10)
+    assert backlog_bound(net).value == pytest.approx(whole.value, rel=2e-6)
+
+
+def test_hidden_backlogs_can_only_be_larger(paper):
+    hidden = backlog_bound(fw.paper_network(), hidden=True)
+    assert hidden.value > paper.value + 5
+    # The arrivals' family makes no difference to somebody who cannot see them.
+    bursty = fw.paper_network(arrivals=fw.NegativeBinomial())
+    assert backlog_bound(bursty, hidden=True).value == pytest.approx(hidden.value, rel=1e-9)
+
+
+def test_slots_that_change_count_by_their_mean(paper):
+    assert backlog_bound(fw.paper_network(slots=[4, 6, 5])).value == pytest.approx(paper.value)
+    never = backlog_bound(fw.paper_network(slots=[0, 0]))
+    assert never.value == np.inf
+    assert not never.service.any()
+
+
+def test_missed_broadcasts_do_not_matter(paper):
+    assert backlog_bound(fw.paper_network(miss_probability=0.5)).value == paper.value
+
+
+def test_edges():
+    nothing = backlog_bound(alike(3, rate=0.0))
+    assert (nothing.value, nothing.error, nothing.price) == (0, 0, 0)
+    some = backlog_bound(alike(3, rate=[0.0, 2.0, 1e-300], per=CONSTANT))
+    assert some.value == pytest.approx(2 * 0.3 / 0.7, rel=1e-3)
+    assert some.cost[0] == some.cost[2] == 0
+    everybody = backlog_bound(alike(3, slots=3, per=CONSTANT))
+    assert everybody.value == pytest.approx(3 * 0.3 / 0.7, rel=1e-3)
+    never = backlog_bound(alike(2, per=fw.Threshold(), distance_m=9000.0))
+    assert never.value > 1000
+    assert never.error == np.inf
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"fading": fw.GaussMarkov()}, "new in every round, which GaussMarkov are not: use Rayleigh"),
+        ({"fading": fw.Shadowing()}, "new in every round, which Shadowing are not"),
+        ({"fading": fw.RecordedGains(np.ones((3, 25)))}, "which RecordedGains are not"),
+        ({"arrivals": fw.RecordedArrivals(np.ones((3, 25)))}, "chances of arrivals, which a record"),
+        ({"buffer_limit": [np.inf, 7.0] + [np.inf] * 23}, "device 2 has a buffer limit of 7: shards"),
+    ],
+)  # fmt: skip
+def test_what_it_cannot_bound_is_refused_in_one_sentence(changes, text):
+    with pytest.raises(fw.FedwaveError, match=text) as told:
+        backlog_bound(fw.paper_network(**changes))
+    assert "\n" not in str(told.value)
+    assert str(told.value).endswith(".")
+
+
+def test_a_thing_that_is_no_network_is_told_so():
+    with pytest.raises(fw.FedwaveError, match="network is 'paper', must be a Network"):
+        backlog_bound("paper")

@@ -1,0 +1,273 @@
+"""The exact optimum of small networks: against known values, brute force, and long simulations."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+from fedwave.schedulers.greedy import AlsaPi, Fresh, MaxWeight, SqrtRule
+from fedwave.theory.small_problem import SmallProblem, small_problem
+from fedwave.theory.value_iteration import average_of, value_iteration
+
+
+def in_tenths(rates):
+    """Greedy with p in whole tenths: so computed, equal priorities are equal."""
+    return lambda p, n: np.round(10 * p) * (n + np.array(rates))
+
+
+@pytest.mark.parametrize(
+    "rates, levels, best, greedy",
+    [
+        ([1, 5], [0.7], 5.708, 6.215),
+        ([1, 10], [0.7], 9.269, 10.926),
+        ([1, 1], [0.7], 2.198, 2.198),
+        ([1, 1], [0.3, 0.9], 2.498, 2.512),
+    ],
+)
+def test_the_known_values_of_two_devices(rates, levels, best, greedy):
+    problem = SmallProblem(rates, [levels, levels], slots=1)
+    optimum = value_iteration(problem)
+    assert round(optimum.backlog, 3) == best
+    assert round(average_of(problem, in_tenths(rates)), 3) == greedy
+    assert optimum.error < 1e-5
+    assert optimum.score(0.01) == pytest.approx(sum(rates) - 0.01 * optimum.backlog)
+
+
+def test_products_that_are_equal_on_paper_differ_in_float64():
+    """0.3 * 3 < 0.9 there: the ties of greedy go to the better channel, which is the better half of them."""
+    problem = SmallProblem([1, 1], [[0.3, 0.9]] * 2)
+    ties_to_the_better = average_of(problem, lambda p, n: np.round(10 * p) * (n + 1) + p / 100)
+    assert average_of(problem, AlsaPi()) == pytest.approx(ties_to_the_better, abs=1e-4)
+    assert average_of(problem, AlsaPi()) < average_of(problem, in_tenths([1, 1])) - 0.01
+
+
+def test_greedy_is_not_optimal_where_everything_is_certain():
+    """Theorem 2 of the paper is false: p = 1, and exactly (1, 9) shards every round."""
+    chances = np.zeros((2, 10))
+    chances[0, 1] = chances[1, 9] = 1
+    problem = SmallProblem([1, 9], [[1.0], [1.0]], 1, arrivals=chances)
+    assert value_iteration(problem).backlog == pytest.approx(3.75, abs=1e-6)
+    assert round(average_of(problem, AlsaPi()), 2) == 5.21
+    slow_first = average_of(problem, lambda p, n: p * (n + [1, 9]) + [0.5, 0])
+    assert slow_first == pytest.approx(5.0, abs=1e-6)
+
+
+def brute_force(problem, most):
+    """The same optimum by loops over everything: states, channels, decisions, uploads, arrivals."""
+    devices = range(problem.size)
+    states = list(product(range(most + 1), repeat=problem.size))
+    number = {state: i for i, state in enumerate(states)}
+    chances = [problem.chances(u, most) for u in devices]
+    chances = [np.append(c[:-1], 1 - c[:-1].sum()) for c in chances]
+    channels = list(product(*problem.levels))
+
+    def after(state, delivered):
+        row = np.zeros(len(states))
+        for arrivals in product(range(most + 1), repeat=problem.size):
+            chance = np.prod([chances[u][arrivals[u]] for u in devices])
+            new = (0 if u in delivered else min(state[u] + arrivals[u], most) for u in devices)
+            row[number[tuple(new)]] += chance
+        return row
+
+    outcomes = [d for k in range(problem.slots + 1) for d in combinations(devices, k)]
+    rows = {d: np.array([after(state, d) for state in states]) for d in outcomes}
+    total = np.array([sum(state) for state in states])
+    bias = np.zeros(len(states))
+    for _ in range(400):
+        expected = {d: rows[d] @ (total + bias) for d in outcomes}
+        new = np.zeros(len(states))
+        for p in channels:
+            values = []
+            for chosen in combinations(devices, problem.slots):
+                value = np.zeros(len(states))
+                for d in (d for d in outcomes if set(d) <= set(chosen)):
+                    arrive = [p[u] if u in d else 1 - p[u] for u in chosen]
+                    value += np.prod(arrive) * expected[d]
+                values.append(value)
+            new += np.min(values, axis=0) / len(channels)
+        gained = (new - bias)[0]
+        bias = new - new[0]
+    return gained, bias
+
+
+@pytest.mark.parametrize(
+    "rates, levels, slots, arrivals, most",
+    [
+        ([0.7, 1.5], [[0.2, 0.9], [0.6, 0.6]], 1, fw.Poisson(), 5),
+        ([0.7, 1.5], [[0.2, 0.9], [0.6, 1.0]], 2, fw.NegativeBinomial(1.0), 5),
+        ([0.4, 1.0, 0.8], [[0.2, 0.9], [0.6, 0.8], [0.0, 1.0]], 2, fw.Poisson(), 2),
+        ([0.4, 1.0, 0.8], [[0.2, 0.9], [0.6, 0.8], [0.0, 1.0]], 1, fw.ZeroInflatedPoisson(), 2),
+        ([0.4, 0.0, 0.8], [[0.2, 0.9], [0.6, 0.8], [0.0, 1.0]], 3, fw.Poisson(), 2),
+    ],
+)
+def test_it_agrees_with_brute_force(rates, levels, slots, arrivals, most):
+    problem = SmallProblem(rates, levels, slots, arrivals, truncation=most)
+    g, bias = brute_force(problem, most)
+    optimum = value_iteration(problem)
+    assert optimum.backlog == pytest.approx(g, abs=1e-7)
+    np.testing.assert_allclose(optimum.bias.reshape(-1), bias, atol=1e-6)
+    assert average_of(problem, optimum) == pytest.approx(g, abs=1e-7)
+
+
+def steps(*points):
+    """p as a staircase in the SNR: (dB, p from there on), the first one from the very bottom."""
+    at, p = np.array(points).T
+    edges = np.repeat(at[1:], 2) + np.tile([-1e-9, 1e-9], at.size - 1)
+    return fw.Table(tuple(edges), tuple(1 - np.repeat(p, 2)[1:-1]))
+
+
+def snr_of(share, mean_db):
+    """The SNR in dB that Rayleigh fading stays below in this share of the rounds."""
+    return mean_db + 10 * np.log10(-np.log1p(-share))
+
+
+def network(rates, slots, per, arrivals, distances=None):
+    """Mean SNR 0 dB unless ``distances`` tell otherwise."""
+    at = distances or [1000.0] * len(rates)
+    table = fw.DeviceTable(rate=np.array(rates), distance_m=np.array(at))
+    return fw.Network(table, slots, per=per, arrivals=arrivals, noise_dbm=23 - 128.1)
+
+
+# A threshold at 0 dB is passed in 3 of 4 rounds where the mean SNR is 1 / ln(4 / 3), and in half at 1 / ln 2.
+QUARTER, HALF = (1000 * s ** (-1 / 3.76) for s in (1 / np.log(4 / 3), 1 / np.log(2)))
+TWO = steps((-99, 0.3), (snr_of(1 / 2, 0), 0.9))
+THREE = steps((-99, 0.1), (snr_of(1 / 3, 0), 0.6), (snr_of(2 / 3, 0), 1.0))
+SIMULATED = {
+    "two levels": ([1, 5], 1, TWO, fw.Poisson(), None),
+    "three levels": ([2, 3], 1, THREE, fw.Poisson(), None),
+    "threshold": ([1, 4], 1, fw.Threshold(1.0), fw.Poisson(), [QUARTER, HALF]),
+    "bursts": ([1, 4], 1, TWO, fw.NegativeBinomial(2.0), None),
+    "silence": ([0.5, 3], 1, TWO, fw.ZeroInflatedPoisson(0.6), None),
+    "three devices": ([1, 1, 3], 1, TWO, fw.Poisson(), None),
+    "two slots": ([1, 1, 3], 2, TWO, fw.Poisson(), None),
+}
+
+
+@pytest.mark.parametrize("parts", SIMULATED.values(), ids=SIMULATED)
+def test_long_simulations_agree(parts):
+    net = network(*parts)
+    problem = small_problem(net, levels=4)
+    optimum = value_iteration(problem)
+    exact = {"dp": optimum.backlog, "alsa-pi": average_of(problem, AlsaPi())}
+    for name, expected in exact.items():
+        trace = fw.simulate(net, name, rounds=700, instances=100, seed=1, record="summary")
+        means = trace.backlog[50:].mean(axis=0)
+        error = means.std(ddof=1) / np.sqrt(means.size)
+        assert abs(means.mean() - expected) < 2 * error, name
+        assert error < 0.01 * expected  # or the line above says little
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_beats_the_optimum(seed):
+    rng = np.random.default_rng(seed)
+    devices = int(rng.integers(2, 4))
+    slots = int(rng.integers(1, devices))
+    rates, levels = rng.uniform(0.2, 3, devices), rng.uniform(0.1, 1, (devices, 2))
+    problem = SmallProblem(rates, levels, slots)
+    best = value_iteration(problem)
+    assert average_of(problem, best) == pytest.approx(best.backlog, abs=1e-6)
+    for policy in (AlsaPi(), MaxWeight(), SqrtRule(), lambda p, n: n):
+        assert average_of(problem, policy) >= best.backlog - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_twice_the_truncation_changes_no_more_than_the_stated_error(seed):
+    rng = np.random.default_rng(seed)
+    devices = int(rng.integers(1, 4))
+    rates, levels = rng.uniform(0.2, 3, devices), rng.uniform(0.2, 1, (devices, 2))
+    slots = int(rng.integers(1, devices + 1))
+    enough = value_iteration(SmallProblem(rates, levels, slots))
+    assert enough.error < 2e-6 * max(1, enough.backlog)
+    for share in (0.2, 0.45):
+        cut = [max(2, int(share * n)) for n in enough.truncation]
+        once = value_iteration(SmallProblem(rates, levels, slots, truncation=cut))
+        twice = value_iteration(SmallProblem(rates, levels, slots, truncation=[2 * n for n in cut]))
+        assert -1e-8 < twice.backlog - once.backlog <= once.error
+        assert -1e-8 < enough.backlog - once.backlog <= once.error + enough.error
+
+
+def test_channels_are_reduced_to_few_levels_of_the_same_mean():
+    net = fw.paper_network().replace(
+        devices=[fw.Device(rate=1, distance_m=400), fw.Device(rate=5, distance_m=450)], slots=1
+    )
+    backlogs = {}
+    for levels in (1, 2, 4, 16):
+        problem = small_problem(net, levels)
+        assert all(len(np.unique(row)) <= levels for row in problem.levels)
+        np.testing.assert_allclose(problem.levels.mean(axis=1), [0.837, 0.758], atol=0.003)
+        backlogs[levels] = value_iteration(problem).backlog
+    assert backlogs[1] > 1.2 * backlogs[16]  # to see the channel is worth a lot
+    assert backlogs[4] == pytest.approx(backlogs[16], rel=1e-3)
+
+
+def small(**changes):
+    known = {"rates": [1, 5], "success_levels": [[0.7], [0.7]], "slots": 1}
+    return SmallProblem(**known | changes)
+
+
+@pytest.mark.parametrize(
+    "wrong, text",
+    [
+        ({"rates": [1, -1]}, "rates holds -1, must lie between 0 and inf"),
+        ({"rates": [1, 2, 3]}, "those of 2 devices but rates those of 3"),
+        ({"rates": "many"}, "rates is 'many', must be numbers"),
+        (
+            {"success_levels": [0.7, 0.7]},
+            r"has shape \(2,\), must be one row of numbers per device",
+        ),
+        ({"success_levels": [[0.7], [1.2]]}, "success_levels holds 1.2, must lie between 0 and 1"),
+        ({"success_levels": [[0.7], [0]]}, "device 2 never gets through"),
+        ({"slots": 3}, r"slots \(W\) is 3 but there are only 2 devices"),
+        ({"truncation": [5]}, "truncation has 1 values for 2 devices"),
+        ({"truncation": 2.5}, "truncation is 2.5, must be a whole number"),
+        ({"arrivals": [[0.5, 0.5]]}, "must have one row per device"),
+        ({"arrivals": [[0, 1], [0, 1]]}, "device 2 have a mean of 1 but its rate is 5"),
+    ],
+)
+def test_bad_problems_are_told_so(wrong, text):
+    with pytest.raises(fw.FedwaveError, match=text):
+        small(**wrong)
+
+
+def test_what_is_too_large_is_refused():
+    many = SmallProblem([1] * 8, [[0.3, 0.9]] * 8, 2)
+    with pytest.raises(
+        fw.FedwaveError,
+        match=r"8 devices exactly: .*e\+12 backlogs \(about .* MiB\) times 256 channel .*lower its",
+    ):
+        value_iteration(many)
+    with pytest.raises(fw.FedwaveError, match="a few devices, not of 200"):
+        value_iteration(SmallProblem([1] * 200, [[0.3]] * 200, 2))
+
+
+@pytest.mark.parametrize("name", ["age", "w-max", "balsa", "random", "bench", "round-robin"])
+def test_schedulers_with_other_sights_are_refused(name):
+    with pytest.raises(fw.FedwaveError, match=f"'{name}' does not decide by p and n alone"):
+        average_of(small(), fw.scheduler(name))
+
+
+def test_a_policy_that_starves_a_device_has_no_average():
+    with pytest.raises(fw.FedwaveError, match=r"device 1 is hardly served|never serve"):
+        average_of(small(), Fresh())
+    assert average_of(small(truncation=20), Fresh()) > 20  # with a full buffer it has
+
+
+def test_policies_that_return_nonsense_are_told_so():
+    for policy in (lambda p, n: p[:, 0], lambda p, n: p * np.nan):
+        with pytest.raises(fw.FedwaveError, match="return one number for every p"):
+            average_of(small(), policy)
+    two = value_iteration(small(slots=2))
+    with pytest.raises(fw.FedwaveError, match="for 2 slots but the problem has 1"):
+        average_of(small(), two)
+
+
+def test_networks_without_a_fixed_optimum_are_refused():
+    net = network([1, 2], 1, TWO, fw.Poisson())
+    for changes, text in (
+        ({"slots": [1, 2, 1]}, "slots change from round to round"),
+        ({"buffer_limit": 5}, "buffer limits are not part"),
+        ({"fading": fw.GaussMarkov()}, "channels that are new in every round"),
+    ):
+        with pytest.raises(fw.FedwaveError, match=text):
+            small_problem(net.replace(**changes))
