@@ -49,7 +49,7 @@ def test_greedy_is_not_optimal_where_everything_is_certain():
     problem = SmallProblem([1, 9], [[1.0], [1.0]], 1, arrivals=chances)
     assert value_iteration(problem).backlog == pytest.approx(3.75, abs=1e-6)
     assert round(average_of(problem, AlsaPi()), 2) == 5.21
-    slow_first = average_of(problem, lambda p, n: p * (n + [1, 9]) + [0.5, 0])
+    slow_first = average_of(problem, lambda p, n: p * (n + np.array([1, 9])) + [0.5, 0])
     assert slow_first == pytest.approx(5.0, abs=1e-6)
 
 
@@ -164,7 +164,8 @@ def test_nothing_beats_the_optimum(seed):
     devices = int(rng.integers(2, 4))
     slots = int(rng.integers(1, devices))
     rates, levels = rng.uniform(0.2, 3, devices), rng.uniform(0.1, 1, (devices, 2))
-    problem = SmallProblem(rates, levels, slots)
+    # With buffers of 10 shards, where it holds as well and takes no time.
+    problem = SmallProblem(rates, levels, slots, truncation=10)
     best = value_iteration(problem)
     assert average_of(problem, best) == pytest.approx(best.backlog, abs=1e-6)
     for policy in (AlsaPi(), MaxWeight(), SqrtRule(), lambda p, n: n):
@@ -175,7 +176,7 @@ def test_nothing_beats_the_optimum(seed):
 def test_twice_the_truncation_changes_no_more_than_the_stated_error(seed):
     rng = np.random.default_rng(seed)
     devices = int(rng.integers(1, 4))
-    rates, levels = rng.uniform(0.2, 3, devices), rng.uniform(0.2, 1, (devices, 2))
+    rates, levels = rng.uniform(0.2, 1.5, devices), rng.uniform(0.4, 1, (devices, 2))
     slots = int(rng.integers(1, devices + 1))
     enough = value_iteration(SmallProblem(rates, levels, slots))
     assert enough.error < 2e-6 * max(1, enough.backlog)
@@ -248,8 +249,10 @@ def test_schedulers_with_other_sights_are_refused(name):
 
 
 def test_a_policy_that_starves_a_device_has_no_average():
-    with pytest.raises(fw.FedwaveError, match=r"device 1 is hardly served|never serve"):
-        average_of(small(), Fresh())
+    with pytest.raises(
+        fw.FedwaveError, match="device 1 is hardly served: its backlog keeps reaching"
+    ):
+        average_of(small(rates=[1, 1.5]), Fresh())
     assert average_of(small(truncation=20), Fresh()) > 20  # with a full buffer it has
 
 

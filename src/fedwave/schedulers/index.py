@@ -64,7 +64,7 @@ class Whittle(Scheduler):
 
     name = "whittle"
     needs = frozenset({"channel", "backlog", "rates", "statistics"})
-    formula = "the price at which p C(n; price) = price"
+    formula = "x with p C(n; x) = x"
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         view = outlook(seen.planning)

@@ -54,7 +54,7 @@ class WhittleBayes(Balsa):
 
     name = "whittle-bayes"
     needs = frozenset({"channel", "backlog", "statistics"})
-    formula = "the price at which p C(n; price, theta_k) = price"
+    formula = "x with p C(n; x, theta_k) = x"
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         view = outlook(seen.planning)

@@ -14,6 +14,7 @@ from fedwave.theory.small_policies import Shares
 from fedwave.theory.small_problem import SOLVER_ARRAYS, SmallProblem
 from fedwave.types import FloatArray
 
+_ROOM, _MOST_HELD, _STEPS = 20_000_000, 400, 3000
 _SHARPER = 1e-3  # the equations hold in the mean over states, the answer is wanted in all of them
 
 
@@ -66,14 +67,11 @@ class FixedPolicy:
         operator = LinearOperator(
             (size, size), lambda x: left(x.reshape(shape)).reshape(-1), dtype=np.float64
         )
+        # The more arrays it may hold, the fewer steps it takes.
+        held = int(np.clip(_ROOM // size, SOLVER_ARRAYS, _MOST_HELD))
         found, failed = gmres(
-            operator,
-            right.reshape(-1),
-            rtol=tolerance,
-            atol=0.0,
-            restart=SOLVER_ARRAYS,
-            maxiter=100,
-        )
+            operator, right.reshape(-1), rtol=tolerance, atol=0.0, restart=held, maxiter=_STEPS // held
+        )  # fmt: skip
         if failed:
             raise FedwaveError(
                 "the mean backlog of these decisions cannot be found: they may never serve some device."

@@ -122,7 +122,8 @@ def _solved(
         if problem.truncation is not None or not short.any():
             return found, error, tuple(cuts.tolist())
         more = np.where(lost > _MUCH * problem.theta, _LEAP, _GROWTH) * cuts
-        for u in np.flatnonzero(short & (more > _MOST_GROWTH * first)):
+        starved = (lost > 0.99 * problem.theta) & (cuts > first)
+        for u in np.flatnonzero(short & (starved | (more > _MOST_GROWTH * first))):
             raise FedwaveError(
                 f"device {u + 1} is hardly served: its backlog keeps reaching {cuts[u]}, where {lost[u]:.3g} of its "
                 f"{problem.theta[u]:g} shards per round find no room; its mean backlog may have no end "
