@@ -65,9 +65,10 @@ def test_every_scheduler_can_be_told_apart_and_keeps_its_style() -> None:
     rng = np.random.default_rng(0)
     figure, axes = draw(SLOTS, {name: rng.random(5) + 1 for name in ALL})
     drawn = lines(axes)
-    assert len(drawn) == len(ALL) == len(legend(figure)) == 13
+    assert len(drawn) == len(ALL) == len(legend(figure))
     looks = {(x.get_color(), x.get_linestyle()) for x in drawn.values()}
-    assert len(looks) == len({x.get_marker() for x in drawn.values()}) == 13
+    assert len(looks) == len(ALL)
+    assert len({x.get_marker() for x in drawn.values()}) == 13  # all there are
     for name, shown in (("balsa-po", "BALSA-PO"), ("fresh", "fresh")):
         assert drawn[shown].get_color() == style_of(name)["color"]
         assert drawn[shown].get_linestyle() == style_of(name)["linestyle"]
