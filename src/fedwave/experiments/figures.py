@@ -74,7 +74,12 @@ def score_figure(curves: Mapping[str, ScoreCurves], base: str, caption: str) -> 
     _frame(axes, curves)
     handles, labels = axes.flat[1].get_legend_handles_labels()
     figure.legend(
-        handles, labels, loc="outside upper center", ncols=min(7, len(labels)), frameon=False
+        handles,
+        labels,
+        loc="outside upper center",
+        ncols=min(6, len(labels)),
+        frameon=False,
+        fontsize=9,
     )
     figure.supxlabel(caption, fontsize=8, color="0.35")
     return figure
