@@ -18,9 +18,8 @@ from fedwave.experiments.units import resolved, units_of
 from fedwave.experiments.work import run_unit
 from fedwave.learning.replay import use_threads
 
-ROUNDS = (
-    4  # of the preset's 25: the costs of the runner are per unit, so fewer rounds show them larger
-)
+ROUNDS = 1  # of 25: the costs of the runner are per unit, so fewer rounds show them larger
+REPEATS = 1
 
 
 def main() -> None:
@@ -29,7 +28,7 @@ def main() -> None:
     units = units_of(experiment)
     run_unit(units[-1], NoKeeper(), lambda rounds: None, print)  # the data are read once, before
     bare = with_runner = 0.0
-    for _ in range(2):  # alternating, so that a busy machine disturbs both alike
+    for _ in range(REPEATS):  # alternating, so that a busy machine disturbs both alike
         start = time.perf_counter()
         for unit in units:
             run_unit(unit, NoKeeper(), lambda rounds: None, print)
@@ -38,12 +37,12 @@ def main() -> None:
             start = time.perf_counter()
             run_experiment(experiment, Path(folder) / "run", workers=1)
             with_runner += time.perf_counter() - start
-    more = (with_runner - bare) / 2
+    more = (with_runner - bare) / REPEATS
     print(f"runner: {len(units)} units of the MNIST quick preset, {ROUNDS} of 25 rounds")
     print(
-        f"  bare training {bare / 2:.1f} s, as an experiment {with_runner / 2:.1f} s: {more:+.2f} s"
+        f"  bare training {bare / REPEATS:.1f} s, as an experiment {with_runner / REPEATS:.1f} s: {more:+.2f} s"
     )
-    here, all_rounds = bare / 2, bare / 2 * 25 / ROUNDS
+    here, all_rounds = bare / REPEATS, bare / REPEATS * 25 / ROUNDS
     print(
         f"  {100 * more / here:+.1f} % of these rounds, {100 * more / all_rounds:+.1f} % of the preset's 25"
     )
