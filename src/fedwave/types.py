@@ -53,10 +53,15 @@ class Problem:
 class Planning(Protocol):
     """The chances of the coming rounds, for schedulers that plan ahead: of the channels and of arrivals.
 
-    It does not tell the rates: those are asked for, or learnt.
+    It does not tell the rates: those are asked for, or learnt. It never changes, so what is made of it can be
+    remembered by the object.
     """
 
-    independent: bool  # of round to round; nothing here helps to plan where channels have a memory
+    def __hash__(self) -> int: ...
+
+    @property
+    def independent(self) -> bool:
+        """Of round to round? Nothing here helps to plan where channels have a memory."""
 
     @property
     def mean_snr(self) -> FloatArray:

@@ -57,29 +57,9 @@ class Outlook:
         return kinds, self.levels.select(np.searchsorted(self.mean_snr, kinds.mean_snr))
 
 
+@lru_cache(maxsize=32)
 def outlook(planning: Planning) -> Outlook:
     """The chances behind a Planning; kept by object, since asking for them takes a while."""
-    return _outlook(_Itself(planning))
-
-
-class _Itself:
-    """Equal to nothing but the same object."""
-
-    __slots__ = ("planning",)
-
-    def __init__(self, planning: Planning) -> None:
-        self.planning = planning
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and self.planning is other.planning
-
-    def __hash__(self) -> int:
-        return id(self.planning)
-
-
-@lru_cache(maxsize=32)
-def _outlook(told: _Itself) -> Outlook:
-    planning = told.planning
     mean_snr, channel = np.unique(planning.mean_snr, return_inverse=True)
     channel = channel.reshape(-1)
     chances = channel_chances(planning, mean_snr)

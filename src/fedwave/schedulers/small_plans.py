@@ -6,6 +6,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -100,6 +101,7 @@ class Plan:
         return best_tables(round_, step, self.tolerance, self.name)
 
 
+@lru_cache(maxsize=32)  # by object: a decision must not ask for all the chances again
 def _contents(planning: Planning, name: str) -> tuple[bytes, bytes]:
     """What a plan depends on, so that equal networks share their plans."""
     levels = fine_levels(planning, name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from fedwave.schedulers.small_setup import (
     distinct_levels,
     enough,
 )
-from fedwave.types import FloatArray, IntArray, Planning
+from fedwave.types import FloatArray, IntArray
 
 SOLVER_ARRAYS = 30  # held beside the usual while the equations of fixed decisions are solved
 _RARE = 1e-4  # chance of a backlog beyond the first truncation that is tried
@@ -121,7 +120,7 @@ def small_problem(
             "as a SmallProblem whose truncation is the limit."
         )
     count = whole("levels", levels, 1)
-    table = channel_levels(cast(Planning, network.planning), count, "value iteration")
+    table = channel_levels(network.planning, count, "value iteration")
     return SmallProblem(network.rates, table, network.slots, network.arrivals, truncation)
 
 
