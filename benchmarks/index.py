@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 import fedwave as fw
-from fedwave.experiments.statistics import estimate, paired_difference
+from fedwave.experiments.results.statistics import estimate, paired_difference
 from fedwave.schedulers.base import Scheduler
 from fedwave.theory.bound import Bound, backlog_bound
 from fedwave.types import FloatArray

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 import fedwave as fw
-from fedwave.learning.data import Dataset, synthetic
+from fedwave.learning.data.dataset import Dataset, synthetic
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.lanes import Lane, LaneTrainer
 from fedwave.learning.models import Cnn, Vgg19

@@ -11,11 +11,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from fedwave.experiments.config_text import load_experiment
-from fedwave.experiments.keeping import NoKeeper
-from fedwave.experiments.runner import run_experiment
-from fedwave.experiments.units import resolved, units_of
-from fedwave.experiments.work import run_unit
+from fedwave.experiments.config.read import load_experiment
+from fedwave.experiments.run.checkpoints import NoKeeper
+from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.run.units import resolved, units_of
+from fedwave.experiments.run.work import run_unit
 from fedwave.learning.replay import use_threads
 
 ROUNDS = 1  # of 25: the costs of the runner are per unit, so fewer rounds show them larger

@@ -12,10 +12,10 @@ from fedwave.network.arrivals import (
     RecordedArrivals,
     ZeroInflatedPoisson,
 )
-from fedwave.network.channel import GaussMarkov, Rayleigh, RecordedGains, Rician, Shadowing
 from fedwave.network.devices import Device, DeviceTable, read_devices
+from fedwave.network.fading import GaussMarkov, Rayleigh, RecordedGains, Rician, Shadowing
 from fedwave.network.network import Network, paper_network, random_network
-from fedwave.network.per import Arq, Harq, Soft, Table, Threshold, Turbo, Uncoded
+from fedwave.network.success import Arq, Harq, Soft, Table, Threshold, Turbo, Uncoded
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.grid_posterior import GridPosterior
 from fedwave.schedulers.posterior import ConjugatePosterior, GammaPrior, Jeffreys, TruncatedPrior
@@ -29,15 +29,15 @@ from fedwave.version import __version__
 _ON_DEMAND = {
     "backlog_bound": "fedwave.theory.bound",
     "score_bound": "fedwave.theory.bound",
-    "load": "fedwave.experiments.dataset",
-    "load_experiment": "fedwave.experiments.config_text",
-    "run_experiment": "fedwave.experiments.runner",
+    "load": "fedwave.experiments.results.dataset",
+    "load_experiment": "fedwave.experiments.config.read",
+    "run_experiment": "fedwave.experiments.run.runner",
     "task": "fedwave.learning.task",
     "Task": "fedwave.learning.task",
     "train": "fedwave.learning.replay",
     "train_in_lock_step": "fedwave.learning.lockstep",
     "Curves": "fedwave.learning.curves",
-    "Dataset": "fedwave.learning.data",
+    "Dataset": "fedwave.learning.data.dataset",
     "Iid": "fedwave.learning.partition",
     "Dirichlet": "fedwave.learning.partition",
     "ByClass": "fedwave.learning.partition",

@@ -18,10 +18,10 @@ from fedwave.network.arrivals import (
     RecordedArrivals,
     ZeroInflatedPoisson,
 )
-from fedwave.network.channel import GaussMarkov, Rayleigh, RecordedGains, Rician, Shadowing
 from fedwave.network.devices import Device, DeviceTable
+from fedwave.network.fading import GaussMarkov, Rayleigh, RecordedGains, Rician, Shadowing
 from fedwave.network.network import Network
-from fedwave.network.per import Arq, Harq, Soft, Table, Threshold, Turbo, Uncoded
+from fedwave.network.success import Arq, Harq, Soft, Table, Threshold, Turbo, Uncoded
 from fedwave.schedulers import registry
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.grid_posterior import GridPosterior

@@ -23,9 +23,9 @@ from fedwave.adapters import ray_cluster
 from fedwave.adapters.ray import ray_engine
 from fedwave.adapters.ray_worker import Mailbox, do_unit
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config_text import experiment_from
-from fedwave.experiments.pool import run_here
-from fedwave.experiments.units import Unit, resolved, units_of
+from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.run.pool import run_here
+from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.files import write_csv
 from fedwave.learning.replay import use_threads
 

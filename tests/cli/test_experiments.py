@@ -15,9 +15,10 @@ import pytest
 
 import fedwave as fw
 from fedwave.cli import main
-from fedwave.experiments import figures, pool
-from fedwave.experiments.config_text import experiment_from, load_experiment, preset_names
-from fedwave.experiments.store import RunFolder
+from fedwave.experiments.config.read import experiment_from, load_experiment, preset_names
+from fedwave.experiments.report.figures import common as figures
+from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.run import pool
 
 SWEEP = (
     "sweep", "random", "network.devices=6", "sweep.network.slots=[2,3]", "sweep.network.gamma=[0,0.5]",

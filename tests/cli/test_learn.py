@@ -14,11 +14,12 @@ import torch
 
 import fedwave as fw
 from fedwave.cli import output
-from fedwave.experiments import figures, work
-from fedwave.experiments.learning import LearningRow
-from fedwave.experiments.statistics import Estimate
+from fedwave.experiments.report.figures import common as figures
+from fedwave.experiments.report.learning import LearningRow
+from fedwave.experiments.results.statistics import Estimate
+from fedwave.experiments.run import work
 from fedwave.learning import task as task_module
-from fedwave.learning.data import Dataset, NoData, synthetic
+from fedwave.learning.data.dataset import Dataset, NoData, synthetic
 from fedwave.learning.evaluation import EvaluationSizes
 
 NETWORK = ("random", "--devices", 4, "--slots", 2, "--set", "rate=1")

@@ -46,7 +46,7 @@ import torch
 from tiny import trace
 from torch import Tensor, nn
 
-from fedwave.learning.data import Dataset
+from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, State
 from fedwave.learning.partition import Partition
 from fedwave.learning.reference import train_run

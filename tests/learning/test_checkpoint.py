@@ -14,7 +14,7 @@ from torch import nn
 
 import fedwave as fw
 from fedwave.learning import checkpoint
-from fedwave.learning.data import Dataset
+from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Replay, Settings, labelled_runs
 from fedwave.learning.task import Task

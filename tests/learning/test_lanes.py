@@ -8,8 +8,8 @@ import torch
 from small_models import chain, images, own_forward, with_batch_norm
 from torch import nn
 
+from fedwave.learning.batched_layers import side_by_side
 from fedwave.learning.lanes import Lane, LaneTrainer
-from fedwave.learning.side_by_side import side_by_side
 from fedwave.learning.task import Task
 
 

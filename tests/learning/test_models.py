@@ -10,7 +10,7 @@ from tiny import blobs, linear
 from torch import Tensor, nn
 
 import fedwave as fw
-from fedwave.learning.data import Dataset, synthetic
+from fedwave.learning.data.dataset import Dataset, synthetic
 from fedwave.learning.models import MODELS, Cnn, Logistic, Vgg19
 from fedwave.learning.task import Task
 

@@ -9,12 +9,12 @@ from scipy import stats
 from test_single_device import by_value_iteration
 
 import fedwave as fw
+from fedwave.planning import whittle_tables
+from fedwave.planning.index_tables import scale_of, tables
+from fedwave.planning.outlook import outlook
+from fedwave.planning.price import best_price
+from fedwave.planning.single_device import solve
 from fedwave.rng import Draws
-from fedwave.schedulers import whittle_tables
-from fedwave.schedulers.index_tables import scale_of, tables
-from fedwave.schedulers.outlook import outlook
-from fedwave.schedulers.pricing import best_price
-from fedwave.schedulers.single_device import solve
 from fedwave.theory.bound import backlog_bound
 
 CONSTANT = fw.Table((0.0, 1.0), (0.3, 0.3))  # p = 0.7 whatever the gain

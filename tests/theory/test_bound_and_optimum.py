@@ -8,8 +8,8 @@ import pytest
 import fedwave as fw
 from fedwave.network.devices import DeviceTable
 from fedwave.theory.bound import backlog_bound
+from fedwave.theory.exact_problem import small_problem
 from fedwave.theory.regret_setting import LevelFading
-from fedwave.theory.small_problem import small_problem
 from fedwave.theory.value_iteration import value_iteration
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.convergence_figures import convergence_figure
+from fedwave.experiments.report.figures.convergence import convergence_figure
 from fedwave.simulate import simulate
 from fedwave.theory.convergence import apart, convergence, descend
 from fedwave.theory.convergence_bounds import Constants, power, product

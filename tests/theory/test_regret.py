@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.regret_figures import regret_figure
-from fedwave.experiments.statistics import estimate
+from fedwave.experiments.report.figures.regret import regret_figure
+from fedwave.experiments.results.statistics import estimate
 from fedwave.network.arrivals import Poisson
 from fedwave.rng import Draws
 from fedwave.schedulers.balsa import Balsa

@@ -7,7 +7,7 @@ import pytest
 
 import fedwave as fw
 from fedwave.schedulers.greedy import AlsaPi, Fresh, MaxWeight, SqrtRule
-from fedwave.theory.small_problem import SmallProblem, small_problem
+from fedwave.theory.exact_problem import SmallProblem, small_problem
 from fedwave.theory.value_iteration import average_of, value_iteration
 
 

@@ -18,9 +18,9 @@ from fedwave.adapters.ray_cluster import connected, import_ray
 from fedwave.adapters.ray_deaths import Deaths, trouble
 from fedwave.adapters.ray_worker import Mailbox, do_unit
 from fedwave.errors import FedwaveError, whole
-from fedwave.experiments.pool import Finished, Tell
-from fedwave.experiments.runner import Engine
-from fedwave.experiments.units import Unit
+from fedwave.experiments.run.pool import Finished, Tell
+from fedwave.experiments.run.runner import Engine
+from fedwave.experiments.run.units import Unit
 from fedwave.files import write_whole
 from fedwave.version import __version__
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.units import Unit
+from fedwave.experiments.run.units import Unit
 from fedwave.version import __version__
 
 _CRASHES = 3  # of workers at the same unit before it is given up

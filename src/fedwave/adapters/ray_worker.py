@@ -15,9 +15,9 @@ from typing import Any
 
 from fedwave.adapters.ray_cluster import import_ray
 from fedwave.errors import FedwaveError
-from fedwave.experiments.keeping import Keeper, NoKeeper, SendingKeeper
-from fedwave.experiments.units import Unit
-from fedwave.experiments.work import run_unit
+from fedwave.experiments.run.checkpoints import Keeper, NoKeeper, SendingKeeper
+from fedwave.experiments.run.units import Unit
+from fedwave.experiments.run.work import run_unit
 from fedwave.version import __version__
 
 Sender = tuple[str, int]  # the unit's name, and which attempt at it this is

@@ -20,7 +20,7 @@ from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import NegativeBinomial
 from fedwave.network.devices import Device
 from fedwave.network.network import Network, paper_network
-from fedwave.network.per import Soft
+from fedwave.network.success import Soft
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.registry import check_declaration, names, scheduler_class

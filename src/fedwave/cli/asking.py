@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from fedwave.errors import FedwaveError, did_you_mean
-from fedwave.experiments.config import Experiment
-from fedwave.experiments.config_text import experiment_from, load_experiment, preset_names
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.read import experiment_from, load_experiment, preset_names
 
 _NETWORKS = ("paper", "random")
 _TABLES = (".csv", ".yaml", ".yml")

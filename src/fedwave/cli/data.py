@@ -14,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.errors import FedwaveError, did_you_mean
-from fedwave.learning.originals import MD5, data_folder, md5_of, read_original
+from fedwave.learning.data.originals import MD5, data_folder, md5_of, read_original
 
 
 def data(
@@ -32,7 +32,7 @@ def data(
 ) -> None:
     """Get MNIST and CIFAR-10, check their md5 sums, and say where they are."""
     # Here, not above: the other commands need not wait for what talks to servers to be loaded.
-    from fedwave.learning.download import fetch
+    from fedwave.learning.data.download import fetch
 
     if dataset is not None and dataset not in MD5:
         raise FedwaveError(f"there is no dataset {dataset!r} to get; {did_you_mean(dataset, MD5)}")

@@ -13,8 +13,8 @@ from fedwave.cli import output
 from fedwave.cli.asking import ask
 from fedwave.cli.running import run, show
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config_text import json_schema, preset_about, preset_names, to_yaml
-from fedwave.experiments.store import RunFolder
+from fedwave.experiments.config.read import json_schema, preset_about, preset_names, to_yaml
+from fedwave.experiments.results.folder import RunFolder
 from fedwave.files import write_text
 
 

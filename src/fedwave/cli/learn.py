@@ -12,8 +12,8 @@ import typer
 from fedwave.cli import options as opt
 from fedwave.cli.asking import ask
 from fedwave.cli.running import run, show
-from fedwave.experiments.config import Experiment
-from fedwave.experiments.runner import stored_results
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.run.runner import stored_results
 from fedwave.files import check_folder
 
 Quick = Annotated[
@@ -164,8 +164,8 @@ def with_data(how: Experiment) -> Experiment:
     """The same experiment, on synthetic data if the real ones cannot be had, loudly."""
     if how.task is None:
         return how
-    from fedwave.experiments.build import task_of
-    from fedwave.learning.data import NoData
+    from fedwave.experiments.config.build import task_of
+    from fedwave.learning.data.dataset import NoData
 
     try:
         task_of(how.task)

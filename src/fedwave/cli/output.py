@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fedwave.experiments.comparison import Row
-from fedwave.experiments.learning import LearningRow
-from fedwave.experiments.statistics import Estimate
-from fedwave.experiments.tables import with_interval
+from fedwave.experiments.report.learning import LearningRow
+from fedwave.experiments.report.tables import with_interval
+from fedwave.experiments.results.comparison import Row
+from fedwave.experiments.results.statistics import Estimate
 from fedwave.files import json_text
 from fedwave.schedulers.registry import names, scheduler_class
 

@@ -10,11 +10,11 @@ from rich.table import Table
 from fedwave.cli import output
 from fedwave.cli.watching import watching
 from fedwave.errors import FedwaveError, did_you_mean, whole
-from fedwave.experiments.config import Experiment
-from fedwave.experiments.learning import Learned, learning_json
-from fedwave.experiments.outputs import Rows, sweep_rows, write_results
-from fedwave.experiments.runner import Engine, Results, run_experiment
-from fedwave.experiments.score import as_json
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.report.learning import Learned, learning_json
+from fedwave.experiments.report.outputs import Rows, sweep_rows, write_results
+from fedwave.experiments.report.score import as_json
+from fedwave.experiments.run.runner import Engine, Results, run_experiment
 from fedwave.files import check_folder
 
 

@@ -12,12 +12,12 @@ from fedwave.cli import output
 from fedwave.cli.asking import ask
 from fedwave.cli.running import heading, run, show
 from fedwave.errors import FedwaveError, is_number
-from fedwave.experiments.build import network_of, schedulers_of
-from fedwave.experiments.comparison import Row, table
-from fedwave.experiments.config import BASE, Experiment
-from fedwave.experiments.outcome import Outcome
-from fedwave.experiments.score import as_json
-from fedwave.experiments.statistics import instances_needed
+from fedwave.experiments.config.build import network_of, schedulers_of
+from fedwave.experiments.config.experiment import BASE, Experiment
+from fedwave.experiments.report.score import as_json
+from fedwave.experiments.results.comparison import Row, table
+from fedwave.experiments.results.outcome import Outcome
+from fedwave.experiments.results.statistics import instances_needed
 from fedwave.files import write_csv, write_json
 from fedwave.simulate import simulate as run_simulation
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.runner import Event, Watcher
+from fedwave.experiments.run.runner import Event, Watcher
 
 _SECONDS = 1.0  # between two lines about progress
 

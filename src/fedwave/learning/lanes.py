@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedwave.learning.batched_layers import Forward, side_by_side
 from fedwave.learning.evaluation import State
-from fedwave.learning.side_by_side import Forward, side_by_side
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
 

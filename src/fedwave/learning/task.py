@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fedwave.errors import FedwaveError, did_you_mean, is_number, whole
-from fedwave.learning.data import Dataset, load_dataset
+from fedwave.learning.data.dataset import Dataset, load_dataset
 from fedwave.learning.models import MODELS
 from fedwave.learning.partition import Iid, Partition, Sampler
 from fedwave.rng import stream

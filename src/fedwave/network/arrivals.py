@@ -16,7 +16,7 @@ from numpy.random import Generator
 
 from fedwave.errors import FedwaveError, is_number
 from fedwave.files import read_array
-from fedwave.network.channel import as_record, recorded_block
+from fedwave.network.fading import as_record, recorded_block
 from fedwave.rng import Block
 from fedwave.types import FloatArray, IntArray
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean, is_number, whole
 from fedwave.network.arrivals import Arrivals, Poisson, RecordedArrivals
-from fedwave.network.channel import Fading, Rayleigh, RecordedGains, mean_snr
 from fedwave.network.devices import COLUMNS, Device, DeviceTable
-from fedwave.network.per import SuccessModel, Turbo
+from fedwave.network.fading import Fading, Rayleigh, RecordedGains, mean_snr
 from fedwave.network.planning import NetworkPlanning
+from fedwave.network.success import SuccessModel, Turbo
 from fedwave.types import Array, FloatArray, Problem
 
 

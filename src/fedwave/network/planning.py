@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedwave.network.arrivals import Arrivals
-from fedwave.network.channel import Fading
-from fedwave.network.per import SuccessModel
+from fedwave.network.fading import Fading
+from fedwave.network.success import SuccessModel
 from fedwave.types import FloatArray
 
 

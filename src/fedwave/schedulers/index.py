@@ -15,13 +15,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from fedwave.planning.device_curves import Curves
+from fedwave.planning.lattice import MEDIUM
+from fedwave.planning.outlook import Outlook, outlook
+from fedwave.planning.price import best_price
+from fedwave.planning.whittle_tables import known_tables
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.device_curves import Curves
-from fedwave.schedulers.lattice import MEDIUM
-from fedwave.schedulers.outlook import Outlook, outlook
-from fedwave.schedulers.pricing import best_price
-from fedwave.schedulers.whittle_tables import known_tables
 from fedwave.types import FloatArray, IntArray, Observation, Problem, State
 
 

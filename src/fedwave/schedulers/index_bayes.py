@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedwave.errors import FedwaveError
+from fedwave.planning.belief_tables import averaged_tables
+from fedwave.planning.index_tables import Tables, scale_of, tables
+from fedwave.planning.outlook import outlook
+from fedwave.planning.whittle_tables import learnt_tables
 from fedwave.rng import Draws
 from fedwave.schedulers.balsa import Balsa, BalsaPo, BayesianScheduler
-from fedwave.schedulers.belief_tables import averaged_tables
 from fedwave.schedulers.index import count_slots, mean_slots, start_slots
-from fedwave.schedulers.index_tables import Tables, scale_of, tables
-from fedwave.schedulers.outlook import outlook
-from fedwave.schedulers.whittle_tables import learnt_tables
 from fedwave.types import Array, FloatArray, Observation, Problem, State
 
 

@@ -10,7 +10,7 @@ from fedwave.errors import FedwaveError, check_parameters, did_you_mean
 from fedwave.schedulers.balsa import Balsa, BalsaPo
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.baselines import Bench, ProportionalFair, Random, RoundRobin, WMax
-from fedwave.schedulers.dp import Dp, DpTs
+from fedwave.schedulers.exact import Dp, DpTs
 from fedwave.schedulers.greedy import Age, AlphaFresh, AlsaPi, Fresh, MaxWeight, SqrtRule
 from fedwave.schedulers.index import Lagrangian, Whittle
 from fedwave.schedulers.index_bayes import LagrangianBayes, LagrangianPo, WhittleBayes

@@ -23,12 +23,12 @@ import numpy as np
 
 from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import RecordedArrivals
-from fedwave.network.channel import Fading
+from fedwave.network.fading import Fading
 from fedwave.network.network import Network
-from fedwave.schedulers.arrival_steps import ArrivalChances
-from fedwave.schedulers.lattice import FINE
-from fedwave.schedulers.levels import Levels, lowered, merged, raised, spread, stacked
-from fedwave.schedulers.pricing import LEAST_RATE, Kinds, Priced, best_price
+from fedwave.planning.arrival_steps import ArrivalChances
+from fedwave.planning.channel_levels import Levels, lowered, merged, raised, spread, stacked
+from fedwave.planning.lattice import FINE
+from fedwave.planning.price import LEAST_RATE, Kinds, Priced, best_price
 from fedwave.types import FloatArray, IntArray
 
 _EVALUATIONS = (

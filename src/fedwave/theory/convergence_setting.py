@@ -24,10 +24,10 @@ import numpy as np
 from fedwave.errors import FedwaveError, is_number, whole
 from fedwave.learning.schedule import central_weights
 from fedwave.network.arrivals import RecordedArrivals
-from fedwave.network.channel import RecordedGains
 from fedwave.network.devices import DeviceTable
+from fedwave.network.fading import RecordedGains
 from fedwave.network.network import Network
-from fedwave.network.per import Soft
+from fedwave.network.success import Soft
 from fedwave.simulate import simulate
 from fedwave.types import BoolArray, FloatArray
 

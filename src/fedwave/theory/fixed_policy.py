@@ -9,9 +9,9 @@ from itertools import combinations
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.schedulers.small_network import Devices, SmallRound, along, decisions
-from fedwave.theory.small_policies import Shares
-from fedwave.theory.small_problem import SOLVER_ARRAYS, SmallProblem
+from fedwave.planning.exact_model import Devices, SmallRound, along, decisions
+from fedwave.theory.exact_policies import Shares
+from fedwave.theory.exact_problem import SOLVER_ARRAYS, SmallProblem
 from fedwave.types import FloatArray
 
 _ROOM, _MOST_HELD, _STEPS = 20_000_000, 400, 3000

@@ -19,7 +19,7 @@ from itertools import product
 
 import numpy as np
 
-from fedwave.schedulers.small_network import decisions
+from fedwave.planning.exact_model import decisions
 from fedwave.theory.regret_setting import RegretSetting
 from fedwave.theory.value_iteration import Optimum
 from fedwave.trace import Trace

@@ -17,14 +17,14 @@ from numpy.random import Generator
 
 from fedwave.errors import FedwaveError, is_number, whole
 from fedwave.network.arrivals import Poisson
-from fedwave.network.channel import Fading
 from fedwave.network.devices import DeviceTable
+from fedwave.network.fading import Fading
 from fedwave.network.network import Network
-from fedwave.network.per import Soft
+from fedwave.network.success import Soft
 from fedwave.rng import Block, Draws
 from fedwave.schedulers.greedy import AlsaPi
 from fedwave.schedulers.posterior import ConjugatePosterior, TruncatedPrior
-from fedwave.theory.small_problem import SmallProblem
+from fedwave.theory.exact_problem import SmallProblem
 from fedwave.types import FloatArray, IntArray, Observation, State
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedwave.errors import FedwaveError
+from fedwave.planning.exact_model import SmallRound
+from fedwave.planning.exact_solver import Table, best_tables
 from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.small_network import SmallRound
-from fedwave.schedulers.small_solver import Table, best_tables
+from fedwave.theory.exact_policies import Priority, best_shares, priority_of, priority_shares
+from fedwave.theory.exact_problem import SmallProblem
 from fedwave.theory.fixed_policy import FixedPolicy
-from fedwave.theory.small_policies import Priority, best_shares, priority_of, priority_shares
-from fedwave.theory.small_problem import SmallProblem
 from fedwave.types import FloatArray, IntArray
 
 _NAME = "value iteration"

@@ -1,0 +1,1 @@
+"""An experiment as a value: read, checked and turned into objects."""

@@ -1,0 +1,1 @@
+"""Figures. matplotlib is imported in this room only."""

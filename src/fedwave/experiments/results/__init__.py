@@ -1,0 +1,1 @@
+"""What an experiment found: the run folder, its tables, and statistics over instances."""

@@ -1,0 +1,90 @@
+"""Where results come from: versions, machine, time, commit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.read import to_yaml
+from fedwave.files import write_json
+from fedwave.version import __version__
+
+_PACKAGES = ("numpy", "scipy", "torch", "pandas", "pyarrow", "xarray", "pydantic")
+
+
+def write_provenance(folder: Path, experiment: Experiment) -> None:
+    """Tell who made the results of this folder; a run that goes on elsewhere is told of beside the first."""
+    path = folder / "provenance.json"
+    before: list[Any] = []
+    if path.exists():
+        import json
+
+        try:
+            before = json.loads(path.read_bytes())["runs"]
+        except (OSError, ValueError, KeyError, TypeError):
+            before = []  # damaged, and no result depends on it
+    config = hashlib.sha256(to_yaml(experiment).encode()).hexdigest()
+    now = {"begun": datetime.now(UTC).isoformat(timespec="seconds"), **_machine(experiment)}
+    content = {"fedwave": __version__, "seed": experiment.seed, "config_sha256": config}
+    write_json(path, {**content, "runs": [*before, now]})
+
+
+def _machine(experiment: Experiment) -> dict[str, Any]:
+    return {
+        "fedwave": __version__,
+        "python": sys.version.split()[0],
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "gpu": _gpu(experiment),
+        "commit": _commit(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(
+            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+        )
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def _gpu(experiment: Experiment) -> str | None:
+    if experiment.task is None or experiment.training.device == "cpu":
+        return None
+    from fedwave.learning.replay import gpu_name
+
+    return gpu_name()
+
+
+def _commit() -> dict[str, Any] | None:
+    """The commit of the folder that the run was started in, if it is under git."""
+
+    def git(*words: str) -> str:
+        told = subprocess.run(
+            ["git", *words], capture_output=True, text=True, timeout=10, check=True
+        )
+        return told.stdout.strip()
+
+    try:
+        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return None

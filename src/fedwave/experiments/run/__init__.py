@@ -1,0 +1,1 @@
+"""Running an experiment: units of work, the workers that do them, and their checkpoints."""

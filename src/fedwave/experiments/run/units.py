@@ -1,0 +1,134 @@
+"""An experiment as units of work: (sweep point, schedulers, block of instances).
+
+How it is cut depends on the experiment alone, never on the number of workers: the same units give the same results
+on one core or on a cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, product
+from pathlib import Path
+from typing import Any
+
+from fedwave.errors import FedwaveError
+from fedwave.experiments.config.build import schedulers_of
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.read import points
+
+_INSTANCES_AT_ONCE = 50  # of a simulation; more fill the memory and are not faster
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A part of an experiment that one worker does alone."""
+
+    name: str  # of its files
+    point: int
+    where: Mapping[str, Any]  # the point's place on every axis of the sweep, as tables have it
+    schedulers: tuple[str, ...]  # labels
+    instances: tuple[int, ...]
+    experiment: Experiment  # of the point
+
+    @property
+    def rounds(self) -> int:
+        """Rounds to play until it is done, over all its runs."""
+        return self.experiment.rounds * len(self.schedulers) * len(self.instances)
+
+
+def resolved(experiment: Experiment) -> Experiment:
+    """Fill in what the machine decides: the device, and from it how the work is cut."""
+    network = experiment.network
+    if network.file is not None:  # so that the run goes on from any folder
+        network = replace(network, file=str(Path(network.file).resolve()))
+        experiment = replace(experiment, network=network)
+    if experiment.task is None:
+        block = experiment.block or min(_INSTANCES_AT_ONCE, experiment.instances)
+        return replace(experiment, block=block, group=1)
+    from fedwave.learning.replay import available_device
+
+    training = experiment.training
+    device = available_device(training.device)
+    on_gpu = device != "cpu"
+    # Half precision saves nothing on a CPU. On a GPU all runs are trained side by side: alone they would leave it idle.
+    precision = training.precision if on_gpu or training.precision != "bfloat16" else "float32"
+    return replace(
+        experiment,
+        training=replace(
+            training,
+            device=device,
+            precision=precision,
+            lanes=training.lanes or (1024 if on_gpu else 64),
+        ),
+        block=experiment.block or (experiment.instances if on_gpu else 1),
+        group=experiment.group or (len(experiment.schedulers) if on_gpu else 1),
+    )
+
+
+def units_of(experiment: Experiment) -> list[Unit]:
+    """The units of a resolved experiment, always in the same order."""
+    units = []
+    places = product(*(axis_values(values) for values in experiment.sweep.values()))
+    for number, ((_, point), values) in enumerate(zip(points(experiment), places, strict=True)):
+        _check_alike(experiment, point)
+        where = dict(zip(experiment.sweep, values, strict=True))
+        block = point.block or point.instances
+        groups = _groups(point)
+        for group, word in zip(groups, _words(groups), strict=True):
+            for first in range(0, point.instances, block):
+                instances = tuple(range(first, min(first + block, point.instances)))
+                name = f"{number:04d}_{word}_{instances[0]}-{instances[-1]}"
+                units.append(Unit(name, number, where, group, instances, point))
+    return units
+
+
+def axis_values(values: Sequence[Any]) -> list[Any]:
+    """An axis of a sweep as values of one kind, as a column of a table needs: numbers, or else texts."""
+    if any(isinstance(v, bool) or not isinstance(v, (int, float)) for v in values):
+        return [v if isinstance(v, str) else str(v) for v in values]
+    return list(values) if all(isinstance(v, int) for v in values) else [float(v) for v in values]
+
+
+def _check_alike(experiment: Experiment, point: Experiment) -> None:
+    """Points that differ in who runs, or in whether something is learnt, cannot be put side by side."""
+    if point.schedulers != experiment.schedulers:
+        raise FedwaveError(
+            "sweep.schedulers varies the schedulers, but every point must run the same ones to be compared: "
+            "list all of them in schedulers."
+        )
+    axis = next((axis for axis in experiment.sweep if axis.partition(".")[0] == "task"), "task")
+    if experiment.task is None and point.task is not None:
+        raise FedwaveError(
+            f"sweep.{axis} varies the task, but task is null: give one, such as task.dataset=mnist, or leave "
+            "the axis out."
+        )
+    if experiment.task is not None and point.task is None:
+        raise FedwaveError(
+            f"sweep.{axis} is null at a point, so nothing is learnt there that others could be compared with: "
+            "leave it out."
+        )
+
+
+def _groups(point: Experiment) -> list[tuple[str, ...]]:
+    """Schedulers that share a unit; one that looks at the models is simulated and trained alone."""
+    built = schedulers_of(point)
+    alone = [(label,) for label, s in built.items() if "learner" in s.needs]
+    blind = [label for label, s in built.items() if "learner" not in s.needs]
+    size = point.group or 1
+    together = [tuple(blind[k : k + size]) for k in range(0, len(blind), size)]
+    # Bench trains every device in every round: begun first, it does not end last.
+    together.sort(key=lambda labels: "bench" not in labels)
+    return together + alone
+
+
+def _words(groups: Sequence[tuple[str, ...]]) -> list[str]:
+    """A name for each group that a file can have; alpha=1 and alpha=-1 must not get the same."""
+    words: list[str] = []
+    for group in groups:
+        plain = re.sub(r"[^A-Za-z0-9.]+", "-", group[0]).strip("-")[:60]
+        plain += f"+{len(group) - 1}" if len(group) > 1 else ""
+        same = (f"{plain}~{k}" if k > 1 else plain for k in count(1))
+        words.append(next(word for word in same if word not in words))
+    return words

@@ -1,0 +1,1 @@
+"""Labelled images: read, checked against their published sums, fetched when missing."""

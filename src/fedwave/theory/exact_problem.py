@@ -1,0 +1,170 @@
+"""Networks small enough to be solved exactly: few devices, few channel levels, Poisson or any other arrivals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedwave.errors import FedwaveError, whole
+from fedwave.network.arrivals import Arrivals, Poisson
+from fedwave.network.network import Network
+from fedwave.planning.exact_model import SmallRound, check_devices, check_size
+from fedwave.planning.exact_setup import (
+    arrival_moves,
+    backlogs,
+    channel_levels,
+    distinct_levels,
+    enough,
+)
+from fedwave.types import FloatArray, IntArray
+
+SOLVER_ARRAYS = 30  # held beside the usual while the equations of fixed decisions are solved
+_RARE = 1e-4  # chance of a backlog beyond the first truncation that is tried
+
+
+@dataclass(frozen=True, eq=False)
+class SmallProblem:
+    """Devices of the given rates ``[U]``, whose p takes the levels ``[U, K]`` equally likely and new in every round.
+
+    ``arrivals`` is a family, or the chances ``[U, M + 1]`` of 0, 1, ..., M shards. ``truncation`` is where backlogs
+    are cut, one number or one per device; None looks for one that does not matter.
+
+    >>> SmallProblem([1, 5], [[0.7], [0.7]], slots=1).size
+    2
+    """
+
+    rates: FloatArray | Sequence[float]
+    success_levels: FloatArray | Sequence[Sequence[float]]
+    slots: int = 1
+    arrivals: Arrivals | FloatArray | Sequence[Sequence[float]] = field(default_factory=Poisson)
+    truncation: int | Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        rates = _checked("rates", self.rates, 1, 0, np.inf)
+        levels = _checked("success_levels", self.success_levels, 2, 0, 1)
+        if levels.shape[0] != rates.size:
+            raise FedwaveError(
+                f"success_levels are those of {levels.shape[0]} devices but rates those of {rates.size}: "
+                "give one row of levels per device."
+            )
+        slots = whole("slots (W)", self.slots, 1)
+        if slots > rates.size:
+            raise FedwaveError(f"slots (W) is {slots} but there are only {rates.size} devices.")
+        for u in np.flatnonzero((levels.max(axis=1) == 0) & (rates > 0)):
+            raise FedwaveError(
+                f"device {u + 1} never gets through: its backlog grows without end; give it a level above 0."
+            )
+        object.__setattr__(self, "rates", rates)
+        object.__setattr__(self, "success_levels", np.sort(levels, axis=1))
+        object.__setattr__(self, "slots", slots)
+        object.__setattr__(self, "truncation", _cuts(self.truncation, rates.size))
+        if not isinstance(self.arrivals, Arrivals):
+            object.__setattr__(self, "arrivals", _checked_chances(self.arrivals, rates))
+
+    @property
+    def size(self) -> int:
+        """U, the number of devices."""
+        return int(np.size(self.rates))
+
+    @property
+    def theta(self) -> FloatArray:
+        """The rates as an array."""
+        return np.asarray(self.rates)
+
+    @property
+    def levels(self) -> FloatArray:
+        """The levels as an array, rising."""
+        return np.asarray(self.success_levels)
+
+    def cuts(self) -> IntArray:
+        """The truncation asked for, or one to begin with."""
+        if self.truncation is not None:
+            return np.asarray(self.truncation)
+        return enough(self.theta, self.levels.mean(axis=1), self.slots, _RARE)
+
+    def chances(self, device: int, most: int) -> FloatArray:
+        """P[m = 0], ..., P[m = most] of one device."""
+        if isinstance(self.arrivals, Arrivals):
+            return self.arrivals.chances(self.theta[device], most)
+        given = np.asarray(self.arrivals)[device, : most + 1]
+        return np.concatenate([given, np.zeros(most + 1 - given.size)])
+
+    def round_(self, cuts: IntArray) -> SmallRound:
+        """What can happen in a round, with backlogs cut at ``cuts``; refused where that is too large."""
+        check_devices("value iteration", self.size)
+        levels, points = distinct_levels(self.levels), [int(n) + 1 for n in cuts]
+        different = [p.size for p, _ in levels]
+        check_size("value iteration", cuts.tolist(), different, self.slots, SOLVER_ARRAYS)
+        moves = [
+            arrival_moves(self.chances(u, size - 1), size, 1.0)[None]
+            for u, size in enumerate(points)
+        ]
+        return SmallRound(
+            levels, self.slots, tuple(moves), backlogs(points, np.ones((1, self.size)))
+        )
+
+
+def small_problem(
+    network: Network, levels: int = 8, truncation: int | Sequence[int] | None = None
+) -> SmallProblem:
+    """A network with its channels reduced to ``levels`` different p per device, with the same mean."""
+    if not isinstance(network.slots, int):
+        raise FedwaveError(
+            "slots change from round to round, which has no fixed optimum: give one W."
+        )
+    if np.isfinite(network.table.buffer_limit).any():
+        raise FedwaveError(
+            "buffer limits are not part of the exact optimum: remove buffer_limit, or describe the network "
+            "as a SmallProblem whose truncation is the limit."
+        )
+    count = whole("levels", levels, 1)
+    table = channel_levels(network.planning, count, "value iteration")
+    return SmallProblem(network.rates, table, network.slots, network.arrivals, truncation)
+
+
+def _checked(what: str, values: object, axes: int, low: float, high: float) -> FloatArray:
+    try:
+        out = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise FedwaveError(
+            f"{what} is {values!r}, must be numbers in rows of one length."
+        ) from None
+    if out.ndim != axes or out.size == 0:
+        wanted = "one number per device" if axes == 1 else "one row of numbers per device"
+        raise FedwaveError(f"{what} has shape {out.shape}, must be {wanted}.")
+    fine = (out >= low) & (out <= high) & np.isfinite(out)
+    if not fine.all():
+        raise FedwaveError(
+            f"{what} holds {out[~fine][0]:g}, must lie between {low:g} and {high:g}."
+        )
+    out.flags.writeable = False
+    return out
+
+
+def _checked_chances(values: object, rates: FloatArray) -> FloatArray:
+    chances = _checked("arrivals", values, 2, 0, 1)
+    if chances.shape[0] != rates.size or np.abs(chances.sum(axis=1) - 1).max() > 1e-9:
+        raise FedwaveError(
+            "arrivals given as chances must have one row per device, of the chances of 0, 1, 2, ... shards, "
+            "each row adding up to 1."
+        )
+    for u, mean in enumerate(chances @ np.arange(chances.shape[1])):
+        if abs(mean - rates[u]) > 1e-9 * max(1.0, rates[u]):
+            raise FedwaveError(
+                f"arrivals of device {u + 1} have a mean of {mean:g} but its rate is {rates[u]:g}: make them agree."
+            )
+    return chances
+
+
+def _cuts(truncation: int | Sequence[int] | None, devices: int) -> tuple[int, ...] | None:
+    if truncation is None:
+        return None
+    one = np.ndim(truncation) == 0
+    each = [truncation] * devices if one else list(truncation)  # type: ignore[arg-type]
+    if len(each) != devices:
+        raise FedwaveError(
+            f"truncation has {len(each)} values for {devices} devices: give one number, or one per device."
+        )
+    return tuple(whole("truncation", n, 0) for n in each)

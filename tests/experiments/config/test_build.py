@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+from fedwave.errors import FedwaveError
+from fedwave.experiments.config.build import (
+    labels_of,
+    network_of,
+    schedulers_of,
+    settings_of,
+    task_of,
+)
+from fedwave.experiments.config.experiment import (
+    Experiment,
+    NetworkConfig,
+    TaskConfig,
+    TrainingConfig,
+)
+from fedwave.experiments.config.parts import CLASSES, DATASETS, MODELS
+from fedwave.experiments.config.read import experiment_from
+from fedwave.network.network import random_network
+
+
+def test_the_papers_network_with_changes() -> None:
+    net = network_of(NetworkConfig())
+    assert (net.size, net.slots) == (25, 5)
+    assert np.array_equal(net.rates, fw.paper_network().rates)
+    net = network_of(
+        NetworkConfig(
+            slots=3, gamma=0.5, fading="rician:k_factor=6", per="harq:tries=3",
+            arrivals="negative-binomial:dispersion=2", rate=4.0, set={"buffer_limit": 20.0, "noise_dbm": -90.0},
+        )
+    )  # fmt: skip
+    assert (net.slots, net.gamma, net.noise_dbm) == (3, 0.5, -90)
+    assert net.fading == fw.Rician(k_factor=6)
+    assert net.per == fw.Harq(tries=3)
+    assert net.arrivals == fw.NegativeBinomial(dispersion=2)
+    assert set(net.rates) == {4.0}
+    assert set(np.asarray(net.table.buffer_limit)) == {20.0}
+
+
+def test_slots_of_every_round() -> None:
+    assert network_of(NetworkConfig(slots=(1, 0, 2))).slots == (1, 0, 2)
+
+
+def test_a_random_network_is_that_of_the_command_line() -> None:
+    assert network_of(NetworkConfig(kind="random")).size == 100
+    net = network_of(NetworkConfig(kind="random", devices=40, set={"seed": 3.0}))
+    assert (net.size, net.slots) == (40, 8)
+    wanted = random_network(40, 8, seed=3).table.distance_m
+    assert np.array_equal(net.table.distance_m, wanted)
+
+
+def test_a_table_of_devices(tmp_path: Path) -> None:
+    file = tmp_path / "devices.csv"
+    file.write_text("count,rate,distance_m\n2,1,100\n1,5,300\n")
+    net = network_of(NetworkConfig(kind="table", file=str(file)))
+    assert (net.size, net.slots, list(net.rates)) == (3, 3, [1, 1, 5])
+    asked = ["network.kind=table", f"network.file={file}", "network.set.rate=2"]
+    assert list(network_of(experiment_from({}, asked).network).rates) == [2, 2, 2]
+    with pytest.raises(FedwaveError, match=r"network\.slots: .* only 3 devices"):
+        network_of(NetworkConfig(kind="table", file=str(file), slots=4))
+
+
+def test_a_record_shorter_than_the_run_is_found_when_loading(tmp_path: Path) -> None:
+    np.save(tmp_path / "gains.npy", np.ones((5, 25)))
+    asked = [f"network.fading=recorded:path={tmp_path}/gains.npy"]
+    assert experiment_from({"rounds": 5}, asked).rounds == 5
+    with pytest.raises(FedwaveError, match=r"rounds.* recorded gains cover 5 rounds"):
+        experiment_from({"rounds": 6}, asked)
+
+
+def test_the_field_at_fault_is_found_among_many() -> None:
+    many = {"noise_dbm": -100.0, "miss_probability": 2.0, "buffer_limit": 3.0}
+    with pytest.raises(FedwaveError, match=r"^network\.set\.miss_probability: "):
+        network_of(NetworkConfig(slots=3, fading="rician", set=many))
+
+
+def test_a_large_network_is_not_built_to_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedwave.experiments.config import build_network
+
+    built = []
+
+    def watched(devices: int, *rest: object, **changes: object) -> fw.Network:
+        built.append(devices)
+        return random_network(devices, *rest, **changes)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(build_network, "random_network", watched)
+    large = NetworkConfig(kind="random", devices=2_000_000, slots=1_500_000)
+    Experiment(network=large)
+    Experiment(network=NetworkConfig(kind="random", devices=20_000, set={"slots": 15_000.0}))
+    with pytest.raises(FedwaveError, match=r"network\.set\.rate"):
+        Experiment(
+            network=NetworkConfig(kind="random", devices=2_000_000, set={"rate": -1.0}), rounds=5
+        )
+    assert max(built) == 10_000
+
+
+def test_schedulers_by_label() -> None:
+    given = ["age", {"name": "balsa", "prior": {"name": "gamma", "shape": 2, "rate": 0.5}}]
+    made = schedulers_of(Experiment(schedulers=labels_of(given)))
+    assert list(made) == ["age", "balsa:prior=gamma:shape=2;rate=0.5"]
+    assert made["age"] == fw.scheduler("age")
+    assert list(made.values())[1] == fw.scheduler("balsa", prior=fw.GammaPrior(shape=2, rate=0.5))
+
+
+def test_names_are_those_of_learning() -> None:
+    from fedwave.learning.models import MODELS as BUILT
+    from fedwave.learning.task import PRESETS
+
+    assert set(DATASETS) == set(PRESETS)
+    assert set(MODELS) == set(BUILT)
+    assert all(PRESETS[name]["model"] in models for name, models in DATASETS.items())
+
+
+def test_models_take_the_images_that_they_are_said_to_take() -> None:
+    import torch
+
+    from fedwave.learning.models import MODELS as BUILT
+
+    shapes = {"mnist": (2, 1, 28, 28), "synthetic": (2, 1, 28, 28), "cifar10": (2, 3, 32, 32)}
+    with torch.device("meta"):  # shapes only, no numbers
+        for dataset, shape in shapes.items():
+            for name, make in BUILT.items():
+                try:
+                    fits = make()(torch.empty(shape)).shape == (2, CLASSES)
+                except RuntimeError:
+                    fits = False
+                assert fits == (name in DATASETS[dataset]), (dataset, name)
+
+
+def test_a_task_with_its_own_numbers() -> None:
+    from fedwave.learning.partition import ByClass, Dirichlet, Iid
+
+    made = task_of(TaskConfig(dataset="synthetic"))
+    assert (made.shard_size, made.batch, made.epochs) == (10, 10, 10)
+    assert made.partition == Iid()
+    assert made.dataset.classes == CLASSES
+    numbers = {
+        "shard_size": 5,
+        "batch": 4,
+        "epochs": 2,
+        "eta": 0.1,
+        "beta": 0.5,
+        "prox": 0.0,
+        "l2": 0.2,
+    }
+    made = task_of(TaskConfig("synthetic", model="logistic", skew=0.3, **numbers))
+    assert {name: getattr(made, name) for name in numbers} == numbers
+    assert made.partition == Dirichlet(0.3)
+    assert type(made.new_model(0, 0)).__name__ == "Logistic"
+    made = task_of(TaskConfig("synthetic", classes_per_device=3))
+    assert made.partition == ByClass(3)
+
+
+def test_settings_of_a_cpu() -> None:
+    from fedwave.learning.evaluation import EvaluationSizes
+    from fedwave.learning.replay import Settings
+
+    config = TrainingConfig(
+        mode="sync", tolerance=0.1, device="cpu", precision="bfloat16", loss_images=5, test_images=6, full_every=7,
+    )  # fmt: skip
+    settings, sizes = settings_of(config)
+    assert settings == Settings("sync", 0.1, "cpu", "float32", 64)
+    assert sizes == EvaluationSizes(5, 6, 7)
+    settings, _ = settings_of(TrainingConfig(device="cpu", precision="float64", lanes=3))
+    assert (settings.precision, settings.block) == ("float64", 3)
+
+
+def test_settings_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    settings, _ = settings_of(TrainingConfig(precision="bfloat16"))
+    assert (settings.device, settings.precision, settings.block) == ("cuda", "bfloat16", 1024)

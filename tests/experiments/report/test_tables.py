@@ -1,0 +1,124 @@
+"""Tables that can be read as text and set as they stand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import fedwave as fw
+from fedwave.experiments.report.tables import escape_latex, latex, markdown, with_interval
+
+HEADING = ["scheduler", "score", "vs alsa-pi"]
+ROWS = [["alsa-pi", "9.12±0.11", "-"], ["my_own 50 %", "-1,200±13", "+0.12±0.03"]]
+
+
+def test_markdown_lines_up() -> None:
+    assert markdown(HEADING, ROWS) == (
+        "| scheduler   |     score | vs alsa-pi |\n"
+        "|:------------|----------:|-----------:|\n"
+        "| alsa-pi     | 9.12±0.11 |          - |\n"
+        "| my_own 50 % | -1,200±13 | +0.12±0.03 |\n"
+    )
+
+
+def test_markdown_cells_stay_in_their_cells() -> None:
+    lines = markdown(["a"], [["x|y"], ["two\nlines"], ["back\\slash"]]).splitlines()
+    assert [line.strip("| ") for line in lines[2:]] == [r"x\|y", "two lines", r"back\\slash"]
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_narrow_columns_keep_a_rule_that_markdown_knows() -> None:
+    assert markdown(["a", "b"], []) == "| a   |   b |\n|:----|----:|\n"
+
+
+def test_latex_by_hand() -> None:
+    assert latex(HEADING, ROWS, "50 instances & 95 %\nintervals") == (
+        "\\begin{table}\n"
+        "  \\centering\n"
+        "  \\caption{50 instances \\& 95 \\% intervals}\n"
+        "  \\begin{tabular}{lrr}\n"
+        "    \\toprule\n"
+        "    scheduler     &           score &     vs alsa-pi \\\\\n"
+        "    \\midrule\n"
+        "    alsa-pi       &   9.12$\\pm$0.11 &              - \\\\\n"
+        "    my\\_own 50 \\% & $-$1,200$\\pm$13 & +0.12$\\pm$0.03 \\\\\n"
+        "    \\bottomrule\n"
+        "  \\end{tabular}\n"
+        "\\end{table}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("_", r"\_"),
+        ("%", r"\%"),
+        ("&", r"\&"),
+        ("#", r"\#"),
+        ("$", r"\$"),
+        ("{", r"\{"),
+        ("}", r"\}"),
+        ("~", r"\textasciitilde{}"),
+        ("^", r"\textasciicircum{}"),
+        ("\\", r"\textbackslash{}"),
+        ("±", r"$\pm$"),
+        ("a<b>c|d", r"a\textless{}b\textgreater{}c\textbar{}d"),
+        ("\\_{}", r"\textbackslash{}\_\{\}"),  # what is put in is not escaped again
+        ("[x]", "{[}x]"),  # after \\ it would be an option
+        ("*", "{*}"),
+        ("alpha-fresh:alpha=0.25", "alpha-fresh:alpha=0.25"),
+    ],
+)
+def test_latex_prints_the_text_as_it_stands(text: str, escaped: str) -> None:
+    assert escape_latex(text) == escaped
+    assert f"    {escaped} " in latex(["h"], [[text]], "")
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("-3", "$-$3"),
+        ("-.5", "$-$.5"),
+        ("(-3, -2)", "($-$3, $-$2)"),
+        ("-3±1", "$-$3$\\pm$1"),
+        ("1e-05", "1e-05"),
+        ("10-20", "10-20"),
+        ("balsa-2", "balsa-2"),
+        ("-", "-"),
+        ("--3", "--3"),
+        ("\N{MINUS SIGN}3", "$-$3"),
+    ],
+)
+def test_a_minus_is_told_from_a_hyphen(text: str, escaped: str) -> None:
+    assert escape_latex(text) == escaped
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "options", "text"),
+    [
+        (12.3456, 0.1234, {}, "12.35±0.12"),
+        (12345.6, 123.4, {}, "12,346±123"),
+        (0.5, 0.01234, {}, "0.500±0.012"),
+        (0.51239, 0.00123, {"most": 4}, "0.5124±0.0012"),
+        (0.5, 0.00001, {}, "0.500±0.000"),
+        (1.0, 0.2, {"sign": "+"}, "+1.00±0.20"),
+        (-1.0, 0.2, {"sign": "+"}, "-1.00±0.20"),
+        (3.0, 0.0, {}, "3.00±0.00"),
+        (3.0, math.nan, {}, "3.00"),  # one instance
+        (3.0, math.inf, {"sign": "+"}, "+3.00"),
+        (math.nan, math.nan, {}, "nan"),
+    ],
+)
+def test_a_mean_is_written_to_the_digits_that_mean_anything(
+    mean: float, half: float, options: dict[str, str | int], text: str
+) -> None:
+    assert with_interval(mean, half, **options) == text  # type: ignore[arg-type]
+
+
+def test_bad_tables_are_refused_in_a_sentence() -> None:
+    for write in (markdown, lambda heading, rows: latex(heading, rows, "")):
+        with pytest.raises(fw.FedwaveError, match=r"\['x'\] has 1 cells, must have 3 as the head"):
+            write(HEADING, [["x"]])
+        with pytest.raises(fw.FedwaveError, match="without columns cannot be written"):
+            write([], [])

@@ -1,0 +1,63 @@
+"""Theory against practice: the parts of `fedwave reproduce theory`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from killing import command
+
+from fedwave.experiments.config.read import load_experiment
+from fedwave.experiments.report.figures.theory import gap_figure, times_figure
+from fedwave.experiments.report.theory import backlog_table, decision_times, gap_map, times_ratio
+from fedwave.experiments.run.runner import run_experiment
+
+
+def test_the_map_has_the_exact_values() -> None:
+    found = gap_map((1.0, 5.0), ((0.7,),))
+    assert found.optimal[0] == pytest.approx([2.198, 5.708], abs=6e-4)
+    assert found.greedy[0] == pytest.approx([2.198, 6.215], abs=6e-4)
+    assert found.gap[0] == pytest.approx([0.0, 0.089], abs=6e-4)
+    texts = [text.get_text() for text in gap_figure(found).axes[0].texts]
+    assert texts == ["0.0", "8.9"]
+
+
+def test_times_are_those_of_decisions_and_end_where_a_scheduler_refuses() -> None:
+    times = decision_times(["dp", "alsa-pi", "balsa"], [2, 40], rounds=4, instances=2)
+    assert [(t.scheduler, t.devices) for t in times] == [
+        ("dp", 2), ("alsa-pi", 2), ("balsa", 2), ("alsa-pi", 40), ("balsa", 40),
+    ]  # fmt: skip
+    assert all(t.first > 0 and t.later > 0 for t in times)
+    assert times_ratio(times, "balsa", "alsa-pi", 40) > 0
+    assert len(times_figure(times).axes[0].lines) == 3
+
+
+def test_the_bound_is_the_last_row_and_the_rest_is_sorted() -> None:
+    small = load_experiment("paper-backlogs", ["rounds=30", "burn_in=10", "instances=3"])
+    point = run_experiment(small).only
+    rows = backlog_table(point, bound=100.0, total_rate=67.0, gamma=0.01)
+    assert [row.label for row in rows][-1] == "the bound"
+    assert rows[-1].score.mean == pytest.approx(66.0)
+    means = [row.backlog.mean for row in rows[:-1]]
+    assert means == sorted(means, reverse=True)
+    for row in rows[:-1]:
+        assert row.gap == pytest.approx(row.backlog.mean / 100 - 1)
+        assert row.score.mean == pytest.approx(67 - 0.01 * row.backlog.mean)
+
+
+@pytest.mark.slow
+def test_the_command_makes_every_part(tmp_path: Path) -> None:
+    sizes = ["rounds=60", "burn_in=10", "instances=2"]
+    words = ["reproduce", "theory", "--quick", *sizes, "--out", str(tmp_path)]
+    made = subprocess.run(command(*words, "--json"), capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    told = json.loads(made.stdout)
+    assert list(told["backlogs"])[-1] == "the bound"
+    assert told["backlogs"]["the bound"]["mean"] == pytest.approx(100.128, abs=0.01)
+    for name in ("gap", "times", "regret", "convergence"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+        with open(tmp_path / f"{name}.csv") as file:
+            assert len(list(csv.reader(file))) > 5

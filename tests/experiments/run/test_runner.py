@@ -1,0 +1,176 @@
+"""However the work is spread, stopped and gone on with, the results are the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killing import TRAINING
+
+import fedwave as fw
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.read import experiment_from, load_experiment
+from fedwave.experiments.run.pool import run_here, run_in_pool
+from fedwave.experiments.run.runner import Event, Results, run_experiment, stored_results
+from fedwave.experiments.run.units import resolved, units_of
+
+SIMULATION = experiment_from(
+    {
+        "network": {"kind": "random", "devices": 6, "slots": 2},
+        "schedulers": ["alsa-pi", "balsa", "random"],
+        "rounds": 12,
+        "instances": 5,
+        "block": 2,
+        "sweep": {"network.slots": [1, 3], "network.set.rate": [0.5, 2.0]},
+    }
+)
+SMALL = replace(TRAINING, rounds=4, instances=2)
+
+
+def same(a: Results, b: Results) -> bool:
+    return [p.where for p in a.points] == [p.where for p in b.points] and all(
+        list(p.outcomes) == list(q.outcomes)
+        and all(p.outcomes[s].same_as(q.outcomes[s]) for s in p.outcomes)
+        for p, q in zip(a.points, b.points, strict=True)
+    )
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, Results]:
+    kinds = {"simulation": SIMULATION, "training": SMALL}
+    return {kind: run_experiment(experiment, workers=1) for kind, experiment in kinds.items()}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7])
+@pytest.mark.parametrize(("kind", "experiment"), [("simulation", SIMULATION), ("training", SMALL)])
+def test_the_number_of_workers_changes_nothing(
+    kind: str, experiment: Experiment, workers: int, alone: dict[str, Results], tmp_path: Path
+) -> None:
+    results = run_experiment(experiment, tmp_path / "run", workers=workers)
+    assert same(results, alone[kind])
+    assert same(stored_results(tmp_path / "run"), alone[kind])
+
+
+def test_it_is_what_simulate_gives(alone: dict[str, Results]) -> None:
+    for point in alone["simulation"].points:
+        network = fw.random_network(6, point.where["network.slots"], rate=point.where["network.set.rate"])  # fmt: skip
+        for label, outcome in point.outcomes.items():
+            trace = fw.simulate(network, label, rounds=12, instances=5, seed=0)
+            assert (trace.score == outcome.score).all()
+            assert (trace.uploads == outcome.uploads).all()
+            assert (trace.final.learned == outcome.learned).all()
+            assert outcome.instances == (0, 1, 2, 3, 4)
+
+
+def test_the_stored_configuration_runs_to_the_same_results(
+    alone: dict[str, Results], tmp_path: Path
+) -> None:
+    run_experiment(SMALL, tmp_path / "first", workers=1)
+    again = load_experiment(tmp_path / "first" / "config.yaml")
+    assert same(run_experiment(again, tmp_path / "second", workers=1), alone["training"])
+    one, other = ((tmp_path / name / "config.yaml").read_bytes() for name in ("first", "second"))
+    assert one == other
+
+
+class Stop(Exception):
+    pass
+
+
+def test_finished_units_are_kept_and_not_done_again(
+    alone: dict[str, Results], tmp_path: Path
+) -> None:
+    begun: list[str] = []
+
+    def first_two(units: Any, checkpoint: Any, tell: Any) -> Iterator[Any]:
+        for number, finished in enumerate(run_here(units, checkpoint, tell)):
+            yield finished
+            if number == 1:
+                raise Stop
+
+    with pytest.raises(Stop):
+        run_experiment(SMALL, tmp_path, engine=first_two)
+    with pytest.raises(fw.FedwaveError, match=r"\(2 of 4 units are missing\): run `fedwave resume"):
+        stored_results(tmp_path)
+    events: list[Event] = []
+    assert same(run_experiment(SMALL, tmp_path, workers=1, watch=events.append), alone["training"])
+    begun = [event["unit"] for event in events if event["event"] == "unit-begun"]
+    assert begun == [unit.name for unit in units_of(resolved(SMALL))[2:]]
+    assert events[-1]["finished"] == events[-1]["units"] == 4
+    assert events[-1]["rounds"] == events[-1]["of"] == SMALL.rounds * 2 * 2
+
+
+def test_a_worker_that_dies_is_replaced(alone: dict[str, Results], tmp_path: Path) -> None:
+    import os
+    import signal
+
+    from killing import children
+
+    killed: list[int] = []
+    events: list[Event] = []
+
+    def watch(event: Event) -> None:
+        events.append(event)
+        if event["event"] == "progress" and not killed:
+            killed.append(next(c for c in children(os.getpid()) if _is_worker(c)))
+            os.kill(killed[0], signal.SIGKILL)
+
+    assert same(run_experiment(SMALL, tmp_path, workers=2, watch=watch), alone["training"])
+    died = [event for event in events if event["event"] == "unit-died"]
+    assert [event["told"] for event in died] == ["signal 9"]
+
+
+def _is_worker(pid: int) -> bool:
+    return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_a_refusal_in_a_worker_is_one_sentence(tmp_path: Path) -> None:
+    assert SMALL.task is not None
+    wrong = replace(SMALL, task=replace(SMALL.task, batch=200, shard_size=2))
+    for workers in (1, 2):
+        with pytest.raises(
+            fw.FedwaveError, match="task batch is 200, but no device gets more than"
+        ):
+            run_experiment(wrong, workers=workers)
+
+
+def test_a_unit_that_kills_every_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fedwave.experiments.run import pool
+
+    monkeypatch.setattr(pool, "_serve", _die)
+    units = units_of(resolved(SIMULATION))[:1]
+    told: list[str] = []
+    with pytest.raises(fw.FedwaveError, match=r"has ended 3 workers \(exit status 3\): is there"):
+        list(run_in_pool(units, lambda unit: None, lambda kind, unit, more: told.append(kind), 1))
+    assert told.count("died") == 3
+
+
+def _die(pipe: Any) -> None:
+    import os
+
+    os._exit(3)
+
+
+def test_provenance_tells_of_every_run(tmp_path: Path) -> None:
+    once = replace(SIMULATION, sweep={}, instances=2)
+    for _ in range(2):
+        run_experiment(once, tmp_path, workers=1)
+    told = json.loads((tmp_path / "provenance.json").read_text())
+    assert told["seed"] == 0
+    assert len(told["config_sha256"]) == 64
+    assert len(told["runs"]) == 2
+    assert {"python", "packages", "system", "cores", "commit", "begun"} <= told["runs"][0].keys()
+    assert told["runs"][0]["packages"]["numpy"]
+
+
+def test_units_do_not_depend_on_workers_but_on_the_experiment() -> None:
+    names = [unit.name for unit in units_of(resolved(SIMULATION))]
+    assert len(names) == len(set(names)) == 4 * 3 * 3
+    assert names[0] == "0000_alsa-pi_0-1"
+    grouped = units_of(
+        resolved(replace(SMALL, schedulers=("age", "bench", "update-aware"), group=2))
+    )
+    assert [unit.schedulers for unit in grouped] == [("age", "bench")] * 2 + [("update-aware",)] * 2

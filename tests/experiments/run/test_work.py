@@ -1,0 +1,140 @@
+"""A unit that is stopped goes on from its checkpoint, bit for bit; one whose checkpoint is damaged starts anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.results.outcome import Outcome
+from fedwave.experiments.run import work
+from fedwave.experiments.run.checkpoints import FileKeeper, NoKeeper, SendingKeeper
+from fedwave.experiments.run.units import Unit, resolved, units_of
+from fedwave.experiments.run.work import run_unit
+
+COMMON = {"network": {"kind": "random", "devices": 5, "slots": 2}, "rounds": 8, "instances": 2}
+LEARNING = {
+    **COMMON,
+    "task": {"dataset": "synthetic", "model": "logistic", "epochs": 1},
+    "training": {"tolerance": 0, "loss_images": 50, "test_images": 50},
+    "block": 2,
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "simulation": {**COMMON, "schedulers": ["balsa"]},
+    "replay": {**LEARNING, "schedulers": ["balsa", "age"], "group": 2},
+    "lock step": {**LEARNING, "schedulers": ["update-aware"]},
+    "lock step, sync": {
+        **LEARNING,
+        "schedulers": ["update-aware"],
+        # So few arrivals that data of earlier rounds are trained on in rounds that bring none.
+        "network": {"kind": "random", "devices": 5, "slots": 2, "rate": 0.4},
+        "training": {"mode": "sync", "tolerance": 0, "loss_images": 50, "test_images": 50},
+    },
+}
+
+
+def unit_of(kind: str) -> Unit:
+    (unit,) = units_of(resolved(experiment_from(KINDS[kind])))
+    return unit
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "_PIECE", 1)
+
+
+class Stopped(Exception):
+    pass
+
+
+def same(a: dict[str, Outcome], b: dict[str, Outcome]) -> bool:
+    return a.keys() == b.keys() and all(a[label].same_as(b[label]) for label in a)
+
+
+def play(
+    unit: Unit, path: Path, stop: int | None = None
+) -> tuple[dict[str, Outcome], list[int], list[str]]:
+    """Outcomes, rounds told, warnings; stopped (by an exception) when ``stop`` rounds have been told."""
+    told: list[int] = []
+    warnings: list[str] = []
+
+    def meter(rounds: int) -> None:
+        told.append(rounds)
+        if stop is not None and sum(told) >= stop:
+            raise Stopped
+
+    outcomes = run_unit(unit, FileKeeper(path, 0), meter, warnings.append)
+    return outcomes, told, warnings
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_it_goes_on_where_it_stopped(kind: str, share: float, tmp_path: Path) -> None:
+    unit, path = unit_of(kind), tmp_path / "checkpoint.npz"
+    whole = run_unit(unit, NoKeeper(), lambda rounds: None, pytest.fail)
+    with pytest.raises(Stopped):
+        play(unit, path, stop=int(share * unit.rounds))
+    outcomes, told, warnings = play(unit, path)
+    assert warnings == []
+    # The first thing told is what need not be played again: all but the round it was stopped in.
+    runs = len(unit.instances) * len(unit.schedulers)
+    assert told[0] >= int(share * unit.rounds) - 2 * runs
+    assert sum(told) == unit.rounds
+    assert same(outcomes, whole)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("damage", ["cut off", "rubbish", "empty"])
+def test_a_damaged_checkpoint_is_told_of_and_not_used(kind: str, damage: str, tmp_path: Path) -> None:  # fmt: skip
+    unit, path = unit_of(kind), tmp_path / "checkpoint.npz"
+    with pytest.raises(Stopped):
+        play(unit, path, stop=unit.rounds // 2)
+    damaged = {"cut off": path.read_bytes()[:-100], "rubbish": b"no", "empty": b""}
+    path.write_bytes(damaged[damage])
+    outcomes, told, warnings = play(unit, path)
+    assert len(warnings) == 1
+    assert "the checkpoint cannot be used, so the unit starts anew" in warnings[0]
+    assert sum(told) == unit.rounds
+    assert same(outcomes, run_unit(unit, NoKeeper(), lambda rounds: None, pytest.fail))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_flipped_bit_is_noticed_or_does_not_matter(kind: str, tmp_path: Path) -> None:
+    """Some bytes of an archive mean nothing; the numbers in it are protected by a sum each."""
+    unit, path = unit_of(kind), tmp_path / "checkpoint.npz"
+    with pytest.raises(Stopped):
+        play(unit, path, stop=unit.rounds // 2)
+    whole, content = run_unit(unit, NoKeeper(), lambda rounds: None, pytest.fail), path.read_bytes()
+    noticed = 0
+    for place in range(1, 12):
+        damaged = bytearray(content)
+        damaged[place * len(content) // 12] ^= 16
+        path.write_bytes(damaged)
+        outcomes, _, warnings = play(unit, path)
+        noticed += len(warnings)
+        assert same(outcomes, whole)
+    assert noticed >= 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_checkpoints_that_are_sent_are_as_good(kind: str) -> None:
+    unit = unit_of(kind)
+    sent: list[bytes] = []
+    whole = run_unit(unit, SendingKeeper(None, sent.append, 0), lambda rounds: None, pytest.fail)
+    assert len(sent) == unit.experiment.rounds - 1
+    again: list[int] = []
+    keeper = SendingKeeper(sent[4], sent.append, 1e9)
+    assert same(run_unit(unit, keeper, again.append, pytest.fail), whole)
+    assert again[0] == unit.rounds // unit.experiment.rounds * 5
+
+
+def test_a_checkpoint_of_another_unit_is_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.npz"
+    with pytest.raises(Stopped):
+        play(unit_of("replay"), path, stop=8)
+    other = experiment_from({**KINDS["replay"], "seed": 1})
+    (unit,) = units_of(resolved(other))
+    _, _, warnings = play(unit, path)
+    assert "belongs to other runs" in warnings[0]

@@ -1,0 +1,81 @@
+"""The arrays of a dataset: one's own, and those made in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedwave.errors import FedwaveError
+from fedwave.learning.data.dataset import Dataset, load_dataset, synthetic
+
+
+def arrays(**changes: Any) -> dict[str, Any]:
+    images = np.zeros((4, 1, 3, 3))
+    good = {
+        "train_images": images,
+        "train_labels": np.array([0, 1, 2, 0]),
+        "test_images": images[:2],
+        "test_labels": np.array([1, 4]),
+    }
+    return good | changes
+
+
+def test_a_dataset_of_ones_own_arrays() -> None:
+    mine = Dataset("mine", **arrays(train_labels=[0.0, 1.0, 2.0, 0.0]))
+    assert mine.classes == 5
+    assert {mine.train_images.dtype, mine.test_images.dtype} == {np.dtype(np.float32)}
+    assert {mine.train_labels.dtype, mine.test_labels.dtype} == {np.dtype(np.int64)}
+    assert mine != Dataset(
+        "mine", **arrays()
+    )  # compared by identity: arrays have no one truth value
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        ({"train_images": np.zeros((4, 3, 3))}, r"shape \(4, 3, 3\).*images\[:, None\]"),
+        ({"train_images": np.zeros((4, 9))}, r"shape \(4, 9\), must be \[images, channels, height"),
+        ({"test_images": np.zeros((0, 1, 3, 3))}, "none of them 0"),
+        ({"train_images": np.full((4, 1, 3, 3), np.nan)}, "train_images holds NaN or infinite"),
+        ({"train_images": np.full((4, 1, 3, 3), 1e300)}, "train_images holds NaN or infinite"),
+        ({"train_images": np.full((4, 1, 3, 3), "a")}, "type <U1, must be numbers"),
+        ({"train_images": [[1.0], [1.0, 2.0]]}, "must be an array of numbers, all rows of one"),
+        ({"test_images": np.zeros((2, 3, 3, 3))}, r"\(1, 3, 3\) but test images \(3, 3, 3\)"),
+        ({"train_labels": [0, 1, 2]}, "holds 4 images but train_labels 3 labels"),
+        ({"train_labels": np.eye(4)}, r"train_labels has shape \(4, 4\), must be one whole"),
+        ({"test_labels": [0, -1]}, "test_labels holds -1, must be whole numbers >= 0"),
+        ({"test_labels": [0, 0.5]}, "test_labels holds 0.5"),
+        ({"test_labels": [0, np.nan]}, "test_labels holds nan"),
+        ({"test_labels": [0, 1e30]}, r"test_labels holds 1e\+30"),
+        ({"test_labels": ["cat", "dog"]}, "must be numbers"),
+        ({"test_labels": None}, "must be numbers"),
+    ],
+)
+def test_arrays_that_do_not_fit(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(FedwaveError, match=f"^mine: .*{sentence}"):
+        Dataset("mine", **arrays(**changes))
+
+
+def test_synthetic_is_seeded_and_grows_at_its_end() -> None:
+    small, large = synthetic(40, 10, seed=3), synthetic(90, 30, seed=3)
+    assert small.train_images.shape == (40, 1, 28, 28)
+    np.testing.assert_array_equal(small.train_images, large.train_images[:40])
+    np.testing.assert_array_equal(small.test_labels, large.test_labels[:10])
+    assert not np.array_equal(small.train_images, synthetic(40, 10, seed=4).train_images)
+    assert not np.array_equal(small.train_images[:10], small.test_images)
+    with pytest.raises(FedwaveError, match="synthetic test is 0, must be a whole number >= 1"):
+        synthetic(test=0)
+
+
+def test_synthetic_is_learnable_but_not_trivial() -> None:
+    data = load_dataset("synthetic")
+    assert data.classes == 10
+    assert abs(float(data.train_images.std()) - 1) < 0.2
+    train, test = data.train_images.reshape(6000, -1), data.test_images.reshape(2000, -1)
+    # Least squares on one-hot labels: a linear model in one line.
+    gram = train.T @ train + 300 * np.eye(784, dtype=np.float32)
+    weights = np.linalg.solve(gram, train.T @ np.eye(10, dtype=np.float32)[data.train_labels])
+    right = ((test @ weights).argmax(axis=1) == data.test_labels).mean()
+    assert 0.6 < right < 0.85  # chance is 0.1; the convolutional network reaches 0.95

@@ -1,0 +1,201 @@
+"""dp and dp-ts: what they decide, what they refuse, and that learning the rates costs little in the long run."""
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+from fedwave.planning import exact_plans as small_plans
+from fedwave.planning.exact_plans import Plan
+from fedwave.planning.exact_solver import Table, decision_gains, gains_at
+from fedwave.rng import Draws
+from fedwave.schedulers.exact import Dp, DpTs
+from fedwave.theory.exact_problem import SmallProblem, small_problem
+from fedwave.theory.value_iteration import average_of, value_iteration
+from fedwave.types import Observation, Problem
+
+
+def two(rates=(1.0, 10.0), **changes):
+    """p = 0.7 in every round: greedy wastes 18 % here."""
+    table = fw.DeviceTable(rate=np.array(rates), distance_m=np.full(len(rates), 300.0))
+    always = fw.Table((-1.0, 1.0), (0.3, 0.3))
+    return fw.Network(table, slots=1, per=always).replace(**changes)
+
+
+def situation(net, waiting, success, slots=None):
+    waiting = np.atleast_2d(waiting)
+    quiet = np.zeros(waiting.shape, np.int64)
+    return Observation(
+        problem=Problem(len(waiting), net.size, "poisson", (0.3, 0.7, 1.4)), round=1,
+        slots=slots or net.slots, delay=quiet + 1, delivered=quiet > 0, reported=quiet,
+        gain=quiet + 1.0, success=np.broadcast_to(np.asarray(success, float), waiting.shape),
+        waiting=waiting, rates=net.rates, planning=net.planning,
+    )  # fmt: skip
+
+
+def decide(scheduler, seen, seed=0):
+    draws = Draws(seed, range(len(seen.waiting)))
+    return scheduler.decide(scheduler.start(seen.problem), seen, draws.at(1))[0]
+
+
+def test_dp_decides_as_the_optimum_in_every_state():
+    net = two()
+    waiting = np.indices((15, 60)).reshape(2, -1).T
+    optimum = value_iteration(small_problem(net))
+    gains = optimum.table.decision_gains(np.full(waiting.shape, 0.7), waiting)
+    clear = np.abs(gains[:, 0] - gains[:, 1]) > 1e-4
+    picked = decide(Dp(), situation(net, waiting, 0.7))
+    assert np.array_equal(picked[clear].argmax(axis=1), gains[clear].argmax(axis=1))
+    assert clear.mean() > 0.9
+
+
+def test_decisions_use_the_true_p_between_the_levels():
+    seen = situation(two(), [[3, 12]] * 2, [[0.7, 0.01], [0.01, 0.7]])
+    assert decide(Dp(levels=1), seen).argmax(axis=1).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("waiting, text", [([9, 0, 9], [1, 0, 1]), ([0, 9, 9], [0, 1, 1])])
+def test_two_slots_take_the_best_pair(waiting, text):
+    net = two((1.0, 1.0, 1.0), slots=2)
+    assert decide(Dp(), situation(net, waiting, 0.7))[0].tolist() == [bool(t) for t in text]
+
+
+def test_with_as_many_slots_as_devices_or_none_there_is_nothing_to_plan(monkeypatch):
+    monkeypatch.setattr(Plan, "tables", None)
+    net = two(slots=[2, 0, 2])
+    for name in ("dp", "dp-ts"):
+        trace = fw.simulate(net, name, rounds=3, instances=2)
+        assert trace.scheduled.sum(axis=2).tolist() == [[2, 2], [0, 0], [2, 2]]
+
+
+def test_equal_devices_are_taken_in_turn_by_chance():
+    for slots, share in ((1, 1 / 3), (2, 2 / 3)):
+        net = two((1.0, 1.0, 1.0), slots=slots)
+        picked = decide(Dp(), situation(net, np.full((3000, 3), 4), 0.7))
+        assert np.abs(picked.mean(axis=0) - share).max() < 0.03
+
+
+def test_equal_networks_share_a_plan_and_others_do_not(monkeypatch):
+    solved = []
+    original = small_plans.best_tables
+
+    def counted(*args):
+        solved.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(small_plans, "best_tables", counted)
+    monkeypatch.setattr(small_plans, "_SOLVED", small_plans._Memory())
+    for _ in range(2):
+        fw.simulate(two((1.3, 2.1)), "dp", rounds=3, instances=2)
+    assert len(solved) == 1
+    others = [
+        two((1.3, 2.2)), two((1.3, 2.1), per=fw.Threshold(1.0)), two((1.3, 2.1, 1.0), slots=2),
+        two((1.3, 2.1), arrivals=fw.NegativeBinomial(2.0)),
+        two((1.3, 2.1), arrivals=fw.NegativeBinomial(3.0)),
+    ]  # fmt: skip
+    for number, other in enumerate(others, 2):
+        fw.simulate(other, "dp", rounds=3, instances=2)
+        assert len(solved) == number
+    fw.simulate(two((1.3, 2.1)), fw.scheduler("dp", truncation=9), rounds=3, instances=2)
+    assert len(solved) == len(others) + 2
+
+
+def test_a_full_memory_forgets_the_oldest_plans_only(monkeypatch):
+    table = Table(np.zeros((1, 10)), np.ones(1), 1, 0.0, 0.0, np.zeros(10))
+    monkeypatch.setattr(small_plans, "_MOST_BYTES", 3 * 160)
+    memory = small_plans._Memory()
+    for key in "abc":
+        memory.put(key, table)
+    memory.get("a")
+    memory.put("d", table)
+    assert [memory.get(key) is not None for key in "abcd"] == [True, False, True, True]
+
+
+def test_batches_give_each_network_the_answer_it_gets_alone():
+    plan, planning = Plan("dp-ts", 2, steps=12, rare=1e-2, tolerance=1e-4), two().planning
+    rates = np.array([[0.3, 0.3], [1.0, 10.0], [40.0, 2.0]])
+    together = plan._solve(planning, 1, rates)
+    for row, table in zip(rates, together, strict=True):
+        (alone,) = plan._solve(planning, 1, row[None])
+        assert np.array_equal(alone.gains, table.gains)
+    waiting = np.array([[3, 4], [7, 33], [200, 1]])
+    expected = [table.at(n[None])[0] for table, n in zip(together, waiting, strict=True)]
+    np.testing.assert_allclose(gains_at(together, waiting), expected, rtol=1e-12)
+
+
+def test_coarse_plans_are_nearly_as_good():
+    """Steps of several shards, two levels, rates 3 % off: the decisions cost little all the same."""
+    problem = SmallProblem([1, 10], [[0.7], [0.7]])
+    plan = Plan("dp-ts", 2, steps=24, rare=1e-2, tolerance=1e-4)
+    (table,) = plan.tables(two().planning, 1, np.array([[1.03, 9.7]]))
+    assert table.step.max() > 2
+
+    def coarse(p, n):
+        return decision_gains(p, table.at(n), 1)  # one slot: a decision is a device
+
+    best = value_iteration(problem).backlog
+    assert best < average_of(problem, coarse) < 1.005 * best
+
+
+def test_learnt_rates_come_to_cost_little():
+    """dp-ts approaches dp; balsa, which plays greedy, stays away from it."""
+    net = two()
+    late = {
+        name: fw.simulate(net, name, rounds=800, instances=60, seed=3).backlog[300:].mean(axis=0)
+        for name in ("dp", "dp-ts", "balsa")
+    }
+    optimum = value_iteration(small_problem(net)).backlog
+    above = {name: (late[name] - late["dp"]).mean() / optimum for name in late}
+    assert abs(above["dp-ts"]) < 0.01
+    assert above["balsa"] > 0.12
+    first = {
+        name: fw.simulate(net, name, rounds=20, instances=300, seed=4).backlog.mean()
+        for name in ("dp", "dp-ts")
+    }
+    assert first["dp-ts"] > first["dp"]
+
+
+@pytest.mark.parametrize("name", ["dp", "dp-ts"])
+def test_networks_that_are_too_large_are_refused_at_the_first_decision(name):
+    with pytest.raises(
+        fw.FedwaveError,
+        match=rf"^{name} cannot plan for 25 devices exactly: .* lower its truncation",
+    ):
+        fw.simulate(fw.paper_network(), name, rounds=2, instances=1)
+    with pytest.raises(fw.FedwaveError, match="a few devices, not of 5000: use another scheduler"):
+        fw.simulate(fw.random_network(5000), name, rounds=2, instances=1)
+    with pytest.raises(fw.FedwaveError, match="needs channels that are new in every round"):
+        fw.simulate(two(fading=fw.GaussMarkov()), name, rounds=2, instances=1)
+
+
+def test_dp_ts_refuses_rates_beyond_counting():
+    with pytest.raises(fw.FedwaveError, match=r"cannot plan for .*e\+0[78] shards per round"):
+        fw.simulate(two((1.0, 1e8)), "dp-ts", rounds=3, instances=1)
+
+
+def test_a_device_that_hardly_gets_through_is_planned_for():
+    net = fw.Network(
+        [fw.Device(rate=1, distance_m=300), fw.Device(rate=1, distance_m=3000)], slots=1
+    )
+    for name in ("dp", "dp-ts"):
+        trace = fw.simulate(net, name, rounds=30, instances=3)
+        assert trace.delivered[:, :, 0].mean() > 0.8
+
+
+def test_they_are_left_out_where_any_network_must_do():
+    assert {"dp", "dp-ts"} <= set(fw.scheduler_names())
+    assert not {"dp", "dp-ts"} & set(fw.scheduler_names(learner=False))
+
+
+@pytest.mark.parametrize(
+    "kind, wrong, text",
+    [
+        (Dp, {"levels": 0}, "dp levels is 0, must be a whole number >= 1"),
+        (Dp, {"truncation": 1.5}, "dp truncation is 1.5"),
+        (DpTs, {"steps": 0}, "dp-ts steps is 0"),
+        (DpTs, {"levels": "few"}, "dp-ts levels is 'few'"),
+        (DpTs, {"stage_rule": "max2"}, "did you mean 'max1'"),
+    ],
+)
+def test_bad_parameters_are_told_so(kind, wrong, text):
+    with pytest.raises(fw.FedwaveError, match=text):
+        kind(**wrong)

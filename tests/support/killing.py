@@ -1,0 +1,147 @@
+"""Runs that are killed at random moments, and what must be left of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.read import experiment_from, to_yaml
+
+# Checkpoints all the time; two schedulers, one in lock step, three instances each: six units.
+TRAINING = experiment_from(
+    {
+        "name": "killed",
+        "network": {"kind": "random", "devices": 6, "slots": 2},
+        "schedulers": ["balsa", "update-aware"],
+        "task": {"dataset": "synthetic", "model": "logistic", "epochs": 2},
+        "training": {"tolerance": 0, "loss_images": 200, "test_images": 200},
+        "rounds": 25,
+        "instances": 3,
+        "checkpoint_seconds": 0,
+        "metric": "accuracy",
+    }
+)
+# A simulation whose units take many pieces.
+SIMULATION = experiment_from(
+    {
+        "name": "killed",
+        "network": {"kind": "random", "devices": 4000, "slots": 20},
+        "schedulers": ["balsa", "max-weight"],
+        "rounds": 60,
+        "instances": 60,
+        "block": 30,
+        "checkpoint_seconds": 0,
+        "sweep": {"network.slots": [10, 20]},
+    }
+)
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "fedwave", *words]
+
+
+def begin(experiment: Experiment, folder: Path) -> None:
+    """A run folder as it is before anything has been done: resuming it is running it."""
+    from fedwave.experiments.results.folder import RunFolder
+    from fedwave.experiments.run.units import resolved
+
+    folder.mkdir(parents=True)
+    RunFolder(folder).begin(resolved(experiment))
+    assert to_yaml(resolved(experiment)) == (folder / "config.yaml").read_text()
+
+
+def resume(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command("resume", str(folder), "--workers", "2", *words),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finish(folder: Path, *words: str) -> str:
+    """Resume until the end; what it said on standard error."""
+    run = resume(folder, *words)
+    _, said = run.communicate(timeout=300)
+    assert run.returncode == 0, said.decode()
+    return said.decode()
+
+
+def children(pid: int) -> list[int]:
+    """Processes started by one, from what the system tells of each."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        if parent == pid:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def kill_at_random(folder: Path, luck: random.Random, whom: str) -> None:
+    """Resume, and after a random time kill the runner or one of its workers with SIGKILL."""
+    run = resume(folder)
+    time.sleep(luck.uniform(0.3, 6.0))
+    victim = run.pid
+    if whom == "worker":
+        workers = [c for c in children(run.pid) if b"spawn_main" in _command_of(c)]
+        victim = luck.choice(workers) if workers else run.pid
+    with suppress(ProcessLookupError):  # it was done before
+        os.kill(victim, signal.SIGKILL)
+    if victim == run.pid:
+        orphans = children(run.pid)
+        run.communicate()
+        _wait_until_gone(orphans)
+    else:
+        run.communicate(timeout=300)
+
+
+def results(folder: Path) -> dict[str, str]:
+    """Checksums of all that must be the same however often a run was killed."""
+    kept = [*folder.glob("rounds/*"), *folder.glob("devices/*")]
+    kept += [folder / "results.nc", folder / "summary.csv"]
+    sums = {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()) for p in kept}
+    return {name: sum_.hexdigest() for name, sum_ in sorted(sums.items())}
+
+
+def finished_units(folder: Path) -> dict[str, int]:
+    """When each finished unit was written."""
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob("units/*.json")}
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Half-written files and checkpoints that nobody needs any more."""
+    left = [*folder.rglob(".*.part"), *folder.glob("checkpoints/*"), *folder.glob("lock.json")]
+    return [path.name for path in left]
+
+
+def _command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _wait_until_gone(pids: list[int]) -> None:
+    """Workers die with their runner: seconds at most, or they would disturb the next one."""
+    until = time.monotonic() + 10
+    while any(_alive(pid) for pid in pids):
+        assert time.monotonic() < until, "workers outlive their runner"
+        time.sleep(0.02)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state != "Z"

@@ -1,0 +1,49 @@
+"""Small models of every kind that the lane trainer treats differently, and images for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedwave.learning.data.dataset import Dataset
+
+
+def images(shape: tuple[int, int, int], seed: int = 0) -> Dataset:
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(3, *shape))
+    labels = [rng.integers(0, 3, size=n) for n in (200, 60)]
+    noisy = [(means[y] + rng.normal(size=(len(y), *shape))).astype(np.float32) for y in labels]
+    return Dataset("test", noisy[0], labels[0], noisy[1], labels[1])
+
+
+def linear() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
+
+
+def with_batch_norm() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 3, 8), nn.BatchNorm1d(8),
+        nn.ReLU(), nn.Linear(8, 3),
+    )  # fmt: skip
+
+
+def chain() -> nn.Module:
+    """Layers that are computed for all lanes at once (side_by_side.py), each kind of them."""
+    return nn.Sequential(
+        nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU()),
+        nn.Conv2d(4, 6, 2, stride=(1, 2), bias=False), nn.BatchNorm2d(6), nn.Tanh(), nn.MaxPool2d((2, 1)),
+        nn.Flatten(), nn.Linear(12, 8, bias=False), nn.GELU(), nn.Linear(8, 3),
+    )  # fmt: skip
+
+
+class Own(nn.Sequential):
+    """A chain whose forward does more than its layers say: it must not be taken for a plain one."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = super().forward(x)
+        return 3 * out
+
+
+def own_forward() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), Own(nn.Linear(12, 5), nn.Tanh()), nn.Linear(5, 3))
