@@ -22,12 +22,12 @@ KNOWN = ("lagrangian", "whittle", "sqrt-rule", "max-weight", "alsa-pi")
 LEARNT = ("lagrangian-bayes", "whittle-bayes", "balsa")
 HIDDEN = ("lagrangian-po", "lagrangian-po:average=0", "balsa-po")
 MODELS: dict[str, dict[str, object]] = {
-    "soft": {"per": fw.Soft()},
-    "threshold": {"per": fw.Threshold()},
-    "uncoded": {"per": fw.Uncoded()},
-    "harq": {"per": fw.Harq()},
-    "turbo, 683 blocks": {"per": fw.Turbo(blocks=683)},
-    "negative binomial": {"arrivals": fw.NegativeBinomial()},
+    "soft": {"success": fw.success.Soft()},
+    "threshold": {"success": fw.success.Threshold()},
+    "uncoded": {"success": fw.success.Uncoded()},
+    "harq": {"success": fw.success.Harq()},
+    "turbo, 683 blocks": {"success": fw.success.Turbo(blocks=683)},
+    "negative binomial": {"arrivals": fw.arrivals.NegativeBinomial()},
 }
 
 
@@ -35,7 +35,7 @@ def backlogs(
     network: fw.Network, text: str, first: int, last: int, instances: int, block: int = 200
 ) -> FloatArray:
     """Mean backlog of rounds ``first`` to ``last``, one per instance; in blocks, to save memory."""
-    scheduler = fw.scheduler_from_text(text)
+    scheduler = fw.scheduler(text)
     parts = []
     for start in range(0, instances, block):
         numbers = range(start, min(start + block, instances))
@@ -139,7 +139,7 @@ class _Timed(Scheduler):
     name = "timed"
 
     def __init__(self, text: str, taken: list[float]) -> None:
-        self._inner, self._taken = fw.scheduler_from_text(text), taken
+        self._inner, self._taken = fw.scheduler(text), taken
         self.needs = self._inner.needs  # type: ignore[misc]
         self.start = self._inner.start  # type: ignore[method-assign]
         self.priority = self._inner.priority  # type: ignore[method-assign]

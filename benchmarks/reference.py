@@ -84,7 +84,7 @@ def main() -> None:
 
 def _first_thousand(text: str, instances: int, seed: int) -> tuple[FloatArray, FloatArray]:
     trace = fw.simulate(
-        fw.paper_network(), fw.scheduler_from_text(text), 1000, instances, seed, record="summary"
+        fw.paper_network(), fw.scheduler(text), 1000, instances, seed, record="summary"
     )
     return trace.score.mean(axis=0), trace.backlog[500:].mean(axis=0)
 

@@ -10,8 +10,8 @@ if __name__ == "__main__":
     sensors = fw.Network(
         fw.read_devices(TABLE),
         slots=3,
-        arrivals=fw.NegativeBinomial(dispersion=1.0),
-        per=fw.Harq(fw.Turbo(blocks=683), tries=3),
+        arrivals=fw.arrivals.NegativeBinomial(dispersion=1.0),
+        success=fw.success.Harq(fw.success.Turbo(blocks=683), tries=3),
     )
     for name in ("sqrt-rule", "max-weight", "alsa-pi", "balsa", "balsa-po", "round-robin"):
         trace = fw.simulate(sensors, name, rounds=200, instances=10, seed=1)

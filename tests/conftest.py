@@ -4,16 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from fedwave.schedulers import registry
+from fedwave import registry
 
 
 @pytest.fixture(autouse=True)
 def _registry_as_shipped() -> Iterator[None]:
-    """A scheduler that one test registers must not be met by another."""
-    shipped = dict(registry._SCHEDULERS)
+    """A part that one test registers must not be met by another."""
+    before = {family: dict(parts) for family, parts in registry._own.items()}
     yield
-    registry._SCHEDULERS.clear()
-    registry._SCHEDULERS.update(shipped)
+    for family, parts in before.items():
+        registry._own[family].clear()
+        registry._own[family].update(parts)
 
 
 # Fixtures hold no doctests; imported as modules, all would be called "conftest" and collide.

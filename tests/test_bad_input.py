@@ -19,11 +19,11 @@ def run_on(rounds=3, instances=2, **changes):
 
 
 def gains(*shape):
-    return fw.RecordedGains(np.ones(shape))
+    return fw.fading.RecordedGains(np.ones(shape))
 
 
 def arrivals(*shape):
-    return fw.RecordedArrivals(np.ones(shape))
+    return fw.arrivals.RecordedArrivals(np.ones(shape))
 
 
 def with_one(value, shape=(2, 3)):
@@ -106,7 +106,7 @@ def cases(table):
             "fading is 'rician', must be a Fading object.",
         ),
         "the wrong part": (
-            lambda: fw.paper_network(per=fw.Rician()),
+            lambda: fw.paper_network(success=fw.fading.Rician()),
             "must be a SuccessModel object.",
         ),
         "random network of nobody": (
@@ -202,82 +202,106 @@ def test_devices(cause, sentence):
 
 @cases(
     {
-        "rician": (lambda: fw.Rician(-1), "Rician k_factor is -1, must be a number >= 0 (0 is"),
-        "rician nan": (lambda: fw.Rician(NAN), "Rician k_factor is nan, must be a number >= 0"),
-        "rician a word": (lambda: fw.Rician("x"), "Rician k_factor is x, must be a number >= 0"),
+        "rician": (
+            lambda: fw.fading.Rician(-1),
+            "Rician k_factor is -1, must be a number >= 0 (0 is",
+        ),
+        "rician nan": (
+            lambda: fw.fading.Rician(NAN),
+            "Rician k_factor is nan, must be a number >= 0",
+        ),
+        "rician a word": (
+            lambda: fw.fading.Rician("x"),
+            "Rician k_factor is x, must be a number >= 0",
+        ),
         "correlation": (
-            lambda: fw.GaussMarkov(1.01),
+            lambda: fw.fading.GaussMarkov(1.01),
             "GaussMarkov correlation is 1.01, must lie between 0 and 1.",
         ),
-        "correlation nan": (lambda: fw.Shadowing(8, NAN), "correlation is nan, must lie between"),
-        "shadowing": (lambda: fw.Shadowing(-8), "sigma_db is -8, must be a number >= 0."),
+        "correlation nan": (
+            lambda: fw.fading.Shadowing(8, NAN),
+            "correlation is nan, must lie between",
+        ),
+        "shadowing": (lambda: fw.fading.Shadowing(-8), "sigma_db is -8, must be a number >= 0."),
         "shadowing of a word": (
-            lambda: fw.Shadowing(fading="rician"),
+            lambda: fw.fading.Shadowing(fading="rician"),
             "Shadowing fading is a str, must be a fading model without shadowing of its own",
         ),
         "shadowing of a record": (
-            lambda: fw.Shadowing(fading=gains(5, 25)),
+            lambda: fw.fading.Shadowing(fading=gains(5, 25)),
             "Shadowing fading is a RecordedGains, must be a fading model without shadowing",
         ),
         "turbo midpoint nan": (
-            lambda: fw.Turbo(midpoint_db=NAN),
+            lambda: fw.success.Turbo(midpoint_db=NAN),
             "Turbo midpoint_db is nan, must be a number (dB).",
         ),
-        "turbo slope": (lambda: fw.Turbo(slope=0), "Turbo slope is 0, must be a number > 0."),
+        "turbo slope": (
+            lambda: fw.success.Turbo(slope=0),
+            "Turbo slope is 0, must be a number > 0.",
+        ),
         "turbo blocks": (
-            lambda: fw.Turbo(blocks=1.5),
+            lambda: fw.success.Turbo(blocks=1.5),
             "Turbo blocks is 1.5, must be a whole number >= 1.",
         ),
-        "threshold": (lambda: fw.Threshold(-1), "Threshold w0 is -1, must be a number > 0."),
-        "soft": (lambda: fw.Soft(NAN), "Soft w0 is nan, must be a number > 0."),
-        "bits": (lambda: fw.Uncoded(bits=0), "Uncoded bits is 0, must be a whole number >= 1."),
+        "threshold": (
+            lambda: fw.success.Threshold(-1),
+            "Threshold w0 is -1, must be a number > 0.",
+        ),
+        "soft": (lambda: fw.success.Soft(NAN), "Soft w0 is nan, must be a number > 0."),
+        "bits": (
+            lambda: fw.success.Uncoded(bits=0),
+            "Uncoded bits is 0, must be a whole number >= 1.",
+        ),
         "modulation": (
-            lambda: fw.Uncoded(modulation="qam"),
+            lambda: fw.success.Uncoded(modulation="qam"),
             "Uncoded modulation is 'qam', must be 'bpsk' or 'qpsk'.",
         ),
-        "tries": (lambda: fw.Harq(tries=0), "Harq tries is 0, must be a whole number >= 1."),
+        "tries": (
+            lambda: fw.success.Harq(tries=0),
+            "Harq tries is 0, must be a whole number >= 1.",
+        ),
         "tries of tries": (
-            lambda: fw.Arq(fw.Harq()),
+            lambda: fw.success.Arq(fw.success.Harq()),
             "Arq cannot repeat Harq: give it a model of a single try.",
         ),
         "a word for a model": (
-            lambda: fw.Harq(model="turbo"),
+            lambda: fw.success.Harq(model="turbo"),
             "Harq model is 'turbo', must be a SuccessModel object, such as Turbo().",
         ),
         "one point": (
-            lambda: fw.Table([1], [0.5]),
+            lambda: fw.success.Table([1], [0.5]),
             "Table has 1 SNR values and 1 error rates, must have two or more of each, in pairs.",
         ),
         "unsorted points": (
-            lambda: fw.Table([1, 0], [0.5, 0.4]),
+            lambda: fw.success.Table([1, 0], [0.5, 0.4]),
             "Table snr_db must be finite and increasing: sort the points.",
         ),
         "error rate above 1": (
-            lambda: fw.Table([0, 1], [1.5, 0.4]),
+            lambda: fw.success.Table([0, 1], [1.5, 0.4]),
             "Table error_rate holds 1.5, must lie between 0 and 1.",
         ),
         "error rate nan": (
-            lambda: fw.Table([0, 1], [0.5, NAN]),
+            lambda: fw.success.Table([0, 1], [0.5, NAN]),
             "Table error_rate holds nan, must",
         ),
         "words for points": (
-            lambda: fw.Table(["a", "b"], [1, 0]),
+            lambda: fw.success.Table(["a", "b"], [1, 0]),
             "Table snr_db and error_rate must be lists of numbers.",
         ),
         "dispersion": (
-            lambda: fw.NegativeBinomial(0),
+            lambda: fw.arrivals.NegativeBinomial(0),
             "NegativeBinomial dispersion is 0, must lie between 1e-6 and 1e6",
         ),
         "silence": (
-            lambda: fw.ZeroInflatedPoisson(1.0),
+            lambda: fw.arrivals.ZeroInflatedPoisson(1.0),
             "ZeroInflatedPoisson silence is 1.0, must lie in [0, 1).",
         ),
         "harq on recorded gains": (
-            lambda: fw.paper_network(fading=gains(5, 25), per=fw.Harq()),
+            lambda: fw.paper_network(fading=gains(5, 25), success=fw.success.Harq()),
             "HARQ draws new gains for later tries, which a recorded array does not hold: use another",
         ),
         "harq behind one obstacle": (
-            lambda: fw.paper_network(fading=fw.Shadowing(), per=fw.Harq()),
+            lambda: fw.paper_network(fading=fw.fading.Shadowing(), success=fw.success.Harq()),
             "HARQ needs shadowing that is new in every round, not correlation 1.0: "
             "use Shadowing(correlation=0) or another success model.",
         ),
@@ -293,38 +317,47 @@ def test_radio_and_arrivals(cause, sentence):
 @cases(
     {
         "nan gain": (
-            lambda: fw.RecordedGains(with_one(NAN)),
+            lambda: fw.fading.RecordedGains(with_one(NAN)),
             "recorded gain at [1, 2] is nan, must be a number >= 0: clean the record first.",
         ),
-        "infinite gain": (lambda: fw.RecordedGains(with_one(np.inf)), "at [1, 2] is inf, must be"),
-        "negative gain": (lambda: fw.RecordedGains(with_one(-0.5)), "at [1, 2] is -0.5, must be"),
+        "infinite gain": (
+            lambda: fw.fading.RecordedGains(with_one(np.inf)),
+            "at [1, 2] is inf, must be",
+        ),
+        "negative gain": (
+            lambda: fw.fading.RecordedGains(with_one(-0.5)),
+            "at [1, 2] is -0.5, must be",
+        ),
         "negative arrivals": (
-            lambda: fw.RecordedArrivals(with_one(-3)),
+            lambda: fw.arrivals.RecordedArrivals(with_one(-3)),
             "recorded arrivals at [1, 2] are -3, must be whole numbers >= 0",
         ),
         "half an arrival": (
-            lambda: fw.RecordedArrivals(with_one(0.5)),
+            lambda: fw.arrivals.RecordedArrivals(with_one(0.5)),
             "recorded arrivals at [1, 2] are 0.5, must be whole numbers >= 0",
         ),
-        "nan arrivals": (lambda: fw.RecordedArrivals(with_one(NAN)), "at [1, 2] are nan, must be"),
+        "nan arrivals": (
+            lambda: fw.arrivals.RecordedArrivals(with_one(NAN)),
+            "at [1, 2] are nan, must be",
+        ),
         "arrivals beyond counting": (
-            lambda: fw.RecordedArrivals(with_one(1e300)),
+            lambda: fw.arrivals.RecordedArrivals(with_one(1e300)),
             "recorded arrivals at [1, 2] are 1e+300, must be whole numbers >= 0 and at most 1e+09.",
         ),
         "gains of one axis": (
-            lambda: fw.RecordedGains([1.0, 2.0]),
+            lambda: fw.fading.RecordedGains([1.0, 2.0]),
             "recorded gains have 1 axes, must be [round, device] or [round, instance, device].",
         ),
         "arrivals of four axes": (
-            lambda: fw.RecordedArrivals(np.ones((1, 1, 1, 1))),
+            lambda: fw.arrivals.RecordedArrivals(np.ones((1, 1, 1, 1))),
             "recorded arrivals have 4 axes, must be [round, device]",
         ),
         "ragged gains": (
-            lambda: fw.RecordedGains([[1.0], [1.0, 2.0]]),
+            lambda: fw.fading.RecordedGains([[1.0], [1.0, 2.0]]),
             "recorded gains hold something that is not a number, or rows of different lengths",
         ),
         "words for arrivals": (
-            lambda: fw.RecordedArrivals([["many", "few"]]),
+            lambda: fw.arrivals.RecordedArrivals([["many", "few"]]),
             "recorded arrivals hold something that is not a number",
         ),
         "gains too short": (
@@ -458,12 +491,13 @@ def test_device_files_that_cannot_be_read(tmp_path):
 def test_error_rate_files(tmp_path, text, sentence):
     path = tmp_path / "curve.csv"
     path.write_text(text)
-    refused(lambda: fw.Table.from_file(path), sentence)
+    refused(lambda: fw.success.Table.from_file(path), sentence)
 
 
 def test_a_missing_error_rate_file(tmp_path):
     refused(
-        lambda: fw.Table.from_file(tmp_path / "no.csv"), "cannot be read as an error-rate table"
+        lambda: fw.success.Table.from_file(tmp_path / "no.csv"),
+        "cannot be read as an error-rate table",
     )
 
 

@@ -38,29 +38,32 @@ devices = st.builds(
     buffer_limit=st.just(np.inf) | st.integers(0, 12).map(float),
 )
 simple_fadings = (
-    st.builds(fw.Rayleigh)
-    | st.builds(fw.Rician, st.sampled_from([0.0, 4.0, 100.0]))
-    | st.builds(fw.GaussMarkov, st.sampled_from([0.0, 0.9, 1.0]))
+    st.builds(fw.fading.Rayleigh)
+    | st.builds(fw.fading.Rician, st.sampled_from([0.0, 4.0, 100.0]))
+    | st.builds(fw.fading.GaussMarkov, st.sampled_from([0.0, 0.9, 1.0]))
 )
 fadings = simple_fadings | st.builds(
-    fw.Shadowing, st.sampled_from([0.0, 8.0]), st.sampled_from([0.0, 0.5, 1.0]), simple_fadings
+    fw.fading.Shadowing,
+    st.sampled_from([0.0, 8.0]),
+    st.sampled_from([0.0, 0.5, 1.0]),
+    simple_fadings,
 )
 curves = (
-    st.builds(fw.Turbo, blocks=st.sampled_from([1, 683]))
-    | st.builds(fw.Threshold, numbers(0.01, 10))
-    | st.builds(fw.Soft, numbers(0.01, 10))
-    | st.builds(fw.Uncoded, st.integers(1, 4096), st.sampled_from(["bpsk", "qpsk"]))
-    | st.just(fw.Table((-5.0, 0.0, 3.0), (1.0, 0.5, 0.0)))
+    st.builds(fw.success.Turbo, blocks=st.sampled_from([1, 683]))
+    | st.builds(fw.success.Threshold, numbers(0.01, 10))
+    | st.builds(fw.success.Soft, numbers(0.01, 10))
+    | st.builds(fw.success.Uncoded, st.integers(1, 4096), st.sampled_from(["bpsk", "qpsk"]))
+    | st.just(fw.success.Table((-5.0, 0.0, 3.0), (1.0, 0.5, 0.0)))
 )
 success_models = (
     curves
-    | st.builds(fw.Arq, curves, st.integers(1, 4))
-    | st.builds(fw.Harq, curves, st.integers(1, 3))
+    | st.builds(fw.success.Arq, curves, st.integers(1, 4))
+    | st.builds(fw.success.Harq, curves, st.integers(1, 3))
 )
 arrivals = (
-    st.builds(fw.Poisson)
-    | st.builds(fw.NegativeBinomial, st.sampled_from([0.1, 2.0]))
-    | st.builds(fw.ZeroInflatedPoisson, st.sampled_from([0.0, 0.5, 0.95]))
+    st.builds(fw.arrivals.Poisson)
+    | st.builds(fw.arrivals.NegativeBinomial, st.sampled_from([0.1, 2.0]))
+    | st.builds(fw.arrivals.ZeroInflatedPoisson, st.sampled_from([0.0, 0.5, 0.95]))
 )
 
 
@@ -69,7 +72,7 @@ def recorded_gains(draw, size):
     """Measured gains, exact zeros among them."""
     values = st.sampled_from([0.0, 1.0]) | numbers(0, 5)
     gains = draw(st.lists(values, min_size=ROUNDS * size, max_size=ROUNDS * size))
-    return fw.RecordedGains(np.array(gains).reshape(ROUNDS, size))
+    return fw.fading.RecordedGains(np.array(gains).reshape(ROUNDS, size))
 
 
 @st.composite
@@ -83,7 +86,7 @@ def networks(draw):
             slots=draw(st.integers(1, size) | per_round),
             gamma=draw(st.sampled_from([0.0, 0.01, 1.0])),
             fading=draw(fadings | recorded_gains(size)),
-            per=draw(success_models),
+            success=draw(success_models),
             arrivals=draw(arrivals),
         )
     except fw.FedwaveError as error:
@@ -97,7 +100,7 @@ def test_what_holds_along_every_path(text):
     @PROFILE
     @given(network=networks(), seed=st.integers(0, 2**40))
     def holds(network, seed):
-        trace = fw.simulate(network, fw.scheduler_from_text(text), ROUNDS, instances=2, seed=seed)
+        trace = fw.simulate(network, fw.scheduler(text), ROUNDS, instances=2, seed=seed)
         assert_numbers(trace)
         assert_slots(network, trace)
         assert_counts(network, trace)

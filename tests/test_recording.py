@@ -76,7 +76,7 @@ def test_schedulers_without_beliefs_record_none():
 
 def test_counts_too_large_for_a_full_record_are_refused_not_wrapped():
     net = fw.Network(devices=[fw.Device(1, 100), fw.Device(1, 100)], slots=[0] * 9).replace(
-        arrivals=fw.RecordedArrivals(np.full((9, 2), 1_000_000_000))
+        arrivals=fw.arrivals.RecordedArrivals(np.full((9, 2), 1_000_000_000))
     )
     assert fw.simulate(net, "random", 3, 1).waiting.max() == 2_000_000_000
     with pytest.raises(fw.FedwaveError, match=r"has 3000000000 shards, .*record=\"summary\""):

@@ -50,7 +50,7 @@ def greedy() -> fw.Trace:
 
 @pytest.mark.parametrize("text", SCORE_LOSS)
 def test_learning_against_knowing_paired(text: str, greedy: fw.Trace) -> None:
-    scheduler = fw.scheduler_from_text(text)
+    scheduler = fw.scheduler(text)
     learner = fw.simulate(fw.paper_network(), scheduler, 1000, 120, 5, record="summary")
     loss = paired_difference(greedy.score.mean(axis=0), learner.score.mean(axis=0))
     assert abs(distance(loss, SCORE_LOSS[text])) < 3

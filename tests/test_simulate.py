@@ -10,13 +10,15 @@ import fedwave as fw
 # Everything with a memory that a continued run must pick up where it stopped.
 NETWORKS = {
     "default": {},
-    "gauss-markov": {"fading": fw.GaussMarkov(0.9)},
-    "shadowed gauss-markov": {"fading": fw.Shadowing(6.0, 0.8, fw.GaussMarkov(0.9))},
-    "harq": {"per": fw.Harq(fw.Threshold(), 3)},
-    "negative binomial": {"arrivals": fw.NegativeBinomial(2.0)},
+    "gauss-markov": {"fading": fw.fading.GaussMarkov(0.9)},
+    "shadowed gauss-markov": {"fading": fw.fading.Shadowing(6.0, 0.8, fw.fading.GaussMarkov(0.9))},
+    "harq": {"success": fw.success.Harq(fw.success.Threshold(), 3)},
+    "negative binomial": {"arrivals": fw.arrivals.NegativeBinomial(2.0)},
     "recorded": {
-        "fading": fw.RecordedGains(np.random.default_rng(0).random((90, 25))),
-        "arrivals": fw.RecordedArrivals(np.random.default_rng(1).integers(0, 5, (90, 3, 25))),
+        "fading": fw.fading.RecordedGains(np.random.default_rng(0).random((90, 25))),
+        "arrivals": fw.arrivals.RecordedArrivals(
+            np.random.default_rng(1).integers(0, 5, (90, 3, 25))
+        ),
     },
     "buffers, misses, slots": {
         "buffer_limit": 6,
@@ -107,7 +109,7 @@ def test_every_network_goes_on_without_a_seam(tmp_path, network, name):
 
 @pytest.mark.parametrize("rule", ["max1", "per-device"])
 def test_stages_go_on_without_a_seam(tmp_path, rule):
-    scheduler = fw.scheduler("balsa", stage_rule=rule, prior=fw.TruncatedPrior(0.5, 12.0))
+    scheduler = fw.scheduler("balsa", stage_rule=rule, prior=fw.priors.Truncated(0.5, 12.0))
     stopped = run(scheduler, 40).save(tmp_path / "trace.npz")
     assert fw.extend(fw.Trace.load(stopped), 90).same_as(run(scheduler))
 
@@ -161,9 +163,16 @@ def test_the_meter_is_told_of_every_round():
 
 
 def test_the_network_of_a_trace_is_the_one_it_was_run_on():
-    net = fw.paper_network(slots=3, gamma=0.2, per=fw.Arq(fw.Turbo(blocks=2), 3), noise_dbm=-100.0)
+    net = fw.paper_network(
+        slots=3, gamma=0.2, success=fw.success.Arq(fw.success.Turbo(blocks=2), 3), noise_dbm=-100.0
+    )
     again = fw.network_of(fw.simulate(net, "random", rounds=2, instances=1))
-    assert (again.slots, again.gamma, again.per, again.fading) == (3, 0.2, net.per, net.fading)
+    assert (again.slots, again.gamma, again.success, again.fading) == (
+        3,
+        0.2,
+        net.success,
+        net.fading,
+    )
     np.testing.assert_array_equal(again.mean_snr, net.mean_snr)
     np.testing.assert_array_equal(again.rates, net.rates)
 
@@ -193,6 +202,6 @@ def test_a_scheduler_that_is_not_registered_is_passed_in_to_go_on(tmp_path):
     for go_on in (lambda: fw.extend(trace, 20), lambda: fw.remake(trace)):
         with pytest.raises(
             fw.FedwaveError,
-            match="made with scheduler 'loyal', which is not known here: register it",
+            match="made with Loyal, which is not known here: import the module that registers it",
         ):
             go_on()

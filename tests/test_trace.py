@@ -145,9 +145,12 @@ def test_a_trace_of_another_format(saved):
     ("origin", "complaint"),
     [
         ({"class": "Popen", "fields": {"args": "ls"}}, "made with Popen, which is not known here"),
-        ({"class": "Turbo", "fields": {"wheels": 4}}, "made with another Turbo"),
+        (
+            {"family": "success", "name": "turbo", "class": "Turbo", "fields": {"wheels": 4}},
+            "made with another Turbo",
+        ),
         ({"fields": {}}, "says of its origin is damaged"),
-        ({"class": "Turbo", "fields": 5}, "says of its origin is damaged"),
+        ({"class": "Network", "fields": 5}, "says of its origin is damaged"),
         ({"array": "nowhere"}, "says of its origin is damaged"),
     ],
 )

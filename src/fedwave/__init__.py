@@ -4,23 +4,13 @@ Everything that outside code may rely on is listed here; the rest is private and
 """
 
 from fedwave.checks.scheduler import check_scheduler
-from fedwave.components import scheduler_from_text
 from fedwave.errors import FedwaveError
-from fedwave.network.arrivals import (
-    NegativeBinomial,
-    Poisson,
-    RecordedArrivals,
-    ZeroInflatedPoisson,
-)
+from fedwave.network import arrivals, fading, success
 from fedwave.network.devices import Device, DeviceTable, read_devices
-from fedwave.network.fading import GaussMarkov, Rayleigh, RecordedGains, Rician, Shadowing
 from fedwave.network.network import Network, paper_network, random_network
-from fedwave.network.success import Arq, Harq, Soft, Table, Threshold, Turbo, Uncoded
-from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.grid_posterior import GridPosterior
-from fedwave.schedulers.posterior import ConjugatePosterior, GammaPrior, Jeffreys, TruncatedPrior
-from fedwave.schedulers.registry import names as scheduler_names
-from fedwave.schedulers.registry import register, scheduler
+from fedwave.registry import register
+from fedwave.schedulers import posterior, priors
+from fedwave.schedulers.base import Scheduler, scheduler, scheduler_names
 from fedwave.simulate import extend, network_of, remake, simulate
 from fedwave.trace import Trace
 from fedwave.version import __version__
@@ -38,13 +28,15 @@ _ON_DEMAND = {
     "train_in_lock_step": "fedwave.learning.lockstep",
     "Curves": "fedwave.learning.curves",
     "Dataset": "fedwave.learning.data.dataset",
-    "Iid": "fedwave.learning.partition",
-    "Dirichlet": "fedwave.learning.partition",
-    "ByClass": "fedwave.learning.partition",
+    "partition": "fedwave.learning",
 }
 
 
 def __getattr__(name: str) -> object:
+    if name == "partition":
+        from fedwave.learning import partition
+
+        return partition
     if name in _ON_DEMAND:
         from importlib import import_module
 

@@ -1,18 +1,29 @@
 """Records to JSON and arrays, and back: how a file remembers the network and scheduler it came from.
 
-No pickle: only classes named in a table handed in by the caller are ever built.
+No pickle: only registered parts, by family and name, and the few records listed here are ever built.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.types import Array
+
+# Records that are no parts: what holds the parts together.
+_RECORDS = {
+    "Network": "fedwave.network.network",
+    "Device": "fedwave.network.devices",
+    "DeviceTable": "fedwave.network.devices",
+    "ConjugatePosterior": "fedwave.schedulers.posterior",
+    "GridPosterior": "fedwave.schedulers.posterior",
+}
 
 
 def pack(value: Any, arrays: dict[str, Array], path: str) -> Any:
@@ -20,42 +31,54 @@ def pack(value: Any, arrays: dict[str, Array], path: str) -> Any:
     if isinstance(value, np.ndarray):
         arrays[path] = value
         return {"array": path}
-    if is_dataclass(value) and not isinstance(value, type):
-        content = {
-            f.name: pack(getattr(value, f.name), arrays, f"{path}.{f.name}") for f in fields(value)
-        }
-        return {"class": type(value).__name__, "fields": content}
     if isinstance(value, (tuple, list)):
         return [pack(v, arrays, f"{path}.{i}") for i, v in enumerate(value)]
     if isinstance(value, np.generic):
         return value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    # A scheduler of a user's own need not be a dataclass; then it has no parameters to keep.
-    return {"class": type(value).__name__, "fields": {}}
+    # A part of a user's own need not be a dataclass; then it has no parameters to keep.
+    parts = fields(value) if is_dataclass(value) else ()
+    content = {f.name: pack(getattr(value, f.name), arrays, f"{path}.{f.name}") for f in parts}
+    kind: Any = type(value)
+    place = {"class": kind.__qualname__, "fields": content}
+    family = getattr(kind, "family", None)
+    return {"family": family, "name": kind.name, **place} if family else place
 
 
-def unpack(content: Any, arrays: Mapping[str, Array], known: Mapping[str, type]) -> Any:
+def unpack(content: Any, arrays: Mapping[str, Array]) -> Any:
     """The inverse of ``pack``."""
     if isinstance(content, list):
-        return tuple(unpack(item, arrays, known) for item in content)
+        return tuple(unpack(item, arrays) for item in content)
     if not isinstance(content, dict):
         return content
     try:
         if "array" in content:
             return arrays[content["array"]]
         name, parts = content["class"], content["fields"].items()
+        kind = _kind(content, name)
     except (KeyError, AttributeError) as error:
         raise FedwaveError(f"what the file says of its origin is damaged ({error}).") from None
-    if name not in known:
-        raise FedwaveError(
-            f"the file was made with {name}, which is not known here: "
-            "import and register it, or pass the object yourself."
-        )
-    values = {k: unpack(v, arrays, known) for k, v in parts}
+    values = {k: unpack(v, arrays) for k, v in parts}
     try:
-        return known[name](**values)
+        return kind(**values)
     except TypeError as error:  # its parameters are not those of this version
         raise FedwaveError(
             f"the file was made with another {name}: it cannot be built ({error})."
         ) from None
+
+
+def _kind(content: Mapping[str, Any], name: str) -> Any:
+    if "family" in content:
+        family, registered = content["family"], content["name"]
+        if family in registry.FAMILIES and registered in registry.names(family):
+            kind = registry.find(family, registered)
+            # Somebody else's class may be called the same as one of ours.
+            if getattr(kind, "__qualname__", None) == name:
+                return kind
+    elif name in _RECORDS:
+        return getattr(import_module(_RECORDS[name]), name)
+    raise FedwaveError(
+        f"the file was made with {name}, which is not known here: import the module that registers it "
+        "(fw.register), or pass the object yourself."
+    )

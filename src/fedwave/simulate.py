@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.components import known_classes
 from fedwave.errors import FedwaveError, is_whole, whole
 from fedwave.network.dynamics import accept, step
 from fedwave.network.network import Network
@@ -15,9 +14,7 @@ from fedwave.network.world import Weather, World
 from fedwave.recording import Recorder
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.registry import names as scheduler_names
-from fedwave.schedulers.registry import scheduler as find_scheduler
-from fedwave.schedulers.registry import scheduler_class
+from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.serialize import pack, unpack
 from fedwave.trace import Trace
 from fedwave.types import (
@@ -142,21 +139,13 @@ def remake(
 
 def network_of(trace: Trace) -> Network:
     """The network that a trace was run on."""
-    network: Network = unpack(trace.provenance["network"], trace.constants, known_classes())
+    network: Network = unpack(trace.provenance["network"], trace.constants)
     return network
 
 
 def _recall(trace: Trace, scheduler: Scheduler | None) -> tuple[Network, Scheduler]:
     if scheduler is None:
-        # By registered name: somebody else's class may be called the same as one of ours.
-        if trace.scheduler not in scheduler_names():
-            raise FedwaveError(
-                f"the trace was made with scheduler {trace.scheduler!r}, which is not known here: "
-                "register it, or pass it in as scheduler=..."
-            )
-        kind = scheduler_class(trace.scheduler)
-        known = known_classes() | {kind.__name__: kind}
-        scheduler = unpack(trace.provenance["scheduler"], trace.constants, known)
+        scheduler = unpack(trace.provenance["scheduler"], trace.constants)
     return network_of(trace), scheduler
 
 

@@ -46,7 +46,7 @@ class Problem:
 
     instances: int
     devices: int
-    arrival_family: str  # which distribution the arrivals follow; not its parameters
+    arrival_distribution: str  # which distribution the arrivals follow; not its parameters
     gain_quartiles: tuple[float, float, float]  # used to count channel levels, see stages.py
 
 

@@ -8,8 +8,8 @@ import pytest
 from broken import BROKEN, LovesTheFirst, Sound
 
 import fedwave as fw
+from fedwave import registry
 from fedwave.checks.scheduler import check_scheduler
-from fedwave.schedulers import registry
 
 ALL = [
     "declaration", "information", "inputs", "priorities", "decision", "slots", "completion",
@@ -17,14 +17,14 @@ ALL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", registry.names("scheduler"))
 def test_every_registered_scheduler_keeps_the_contract(name):
     expected = [check for check in ALL if check != "devices" or name != "round-robin"]
     assert fw.check_scheduler(name) == expected
 
 
 @pytest.mark.parametrize("rule", ["max1", "per-device"])
-@pytest.mark.parametrize("prior", [fw.GammaPrior(), fw.TruncatedPrior()])
+@pytest.mark.parametrize("prior", [fw.priors.Gamma(), fw.priors.Truncated()])
 def test_learning_schedulers_keep_it_with_other_parameters(rule, prior):
     for name in ("balsa", "balsa-po"):
         assert check_scheduler(fw.scheduler(name, stage_rule=rule, prior=prior)) == ALL
@@ -75,7 +75,7 @@ def test_a_scheduler_of_ten_lines_is_checked_found_by_name_and_simulated():
     trace = fw.simulate(fw.paper_network(), "patient", rounds=20, instances=2)
     assert (np.count_nonzero(trace.scheduled, axis=2) == 5).all()
     other = fw.simulate(
-        fw.paper_network(), fw.scheduler_from_text("patient:patience=9"), rounds=20, instances=2
+        fw.paper_network(), fw.scheduler("patient:patience=9"), rounds=20, instances=2
     )
     assert not other.same_as(trace)
 

@@ -37,15 +37,15 @@ def test_options_reach_the_network(fedwave, tmp_path: Path) -> None:
     out = tmp_path / "run.npz"
     status, _, _ = fedwave(
         "simulate", "random", "--devices", 8, "--slots", 3, "--gamma", 0.5, "--fading", "rician:k_factor=6",
-        "--per", "harq:tries=3,model=turbo:blocks=2;slope=7", "--arrivals", "negative-binomial:dispersion=2",
+        "--success", "harq:tries=3,model=turbo:blocks=2;slope=7", "--arrivals", "negative-binomial:dispersion=2",
         "--set", "buffer_limit=9", "--set", "noise_dbm=-100", *SMALL, "-o", out,
     )  # fmt: skip
     net = fw.network_of(fw.Trace.load(out))
     assert status == 0
     assert (net.size, net.slots, net.gamma, net.noise_dbm) == (8, 3, 0.5, -100)
-    assert net.fading == fw.Rician(6)
-    assert net.per == fw.Harq(fw.Turbo(blocks=2, slope=7), tries=3)
-    assert net.arrivals == fw.NegativeBinomial(2)
+    assert net.fading == fw.fading.Rician(6)
+    assert net.success == fw.success.Harq(fw.success.Turbo(blocks=2, slope=7), tries=3)
+    assert net.arrivals == fw.arrivals.NegativeBinomial(2)
     assert (np.asarray(net.table.buffer_limit) == 9).all()
 
 
@@ -60,7 +60,7 @@ def test_recorded_arrays_and_measured_curves_from_files(fedwave, tmp_path: Path)
         "simulate", tmp_path / "two.yaml", "-s", "alsa-pi", "-w", 1, "--json", *SMALL,
         "--fading", f"recorded:path={tmp_path}/gains.npy",
         "--arrivals", f"recorded:path={tmp_path}/arrivals.csv",
-        "--per", f"table:path={tmp_path}/curve.csv",
+        "--success", f"table:path={tmp_path}/curve.csv",
     )  # fmt: skip
     assert status == 0
     assert json.loads(text)["delivered"]["mean"] > 0.5

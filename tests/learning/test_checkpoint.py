@@ -194,7 +194,7 @@ OTHERS: dict[str, Any] = {
     "beta": lambda: fresh(learn=task(beta=0.6)),
     "prox": lambda: fresh(learn=task(prox=0.2)),
     "l2": lambda: fresh(learn=task(l2=0.2)),
-    "partition": lambda: fresh(learn=task(partition=fw.Dirichlet(0.5))),
+    "partition": lambda: fresh(learn=task(partition=fw.partition.Dirichlet(0.5))),
     "model": lambda: fresh(learn=task(model=linear)),
     "data": lambda: fresh(learn=task(dataset=other_images())),
     "seed": lambda: fresh(made_from=traces(seed=6)),

@@ -55,8 +55,8 @@ PATHS = {
     "no proximal term, l2": Path(numbers={"prox": 0.0, "l2": 0.1}),
     "lanes in small blocks": Path(with_batch_norm, settings={"block": 2}),
     "buffer limit": Path(network={"buffer_limit": 3}),
-    "label skew": Path(numbers={"partition": fw.Dirichlet(0.3)}),
-    "by class": Path(numbers={"partition": fw.ByClass(1)}),
+    "label skew": Path(numbers={"partition": fw.partition.Dirichlet(0.3)}),
+    "by class": Path(numbers={"partition": fw.partition.ByClass(1)}),
     "sync": Path(settings={"mode": "sync"}),
     "sync, missed broadcasts, batch norm": Path(
         with_batch_norm, network={"miss_probability": 0.4}, settings={"mode": "sync"}

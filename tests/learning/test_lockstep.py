@@ -138,7 +138,7 @@ PATHS = {
     "batch norm, missed broadcasts": Path(with_batch_norm, network=MISSED),
     "buffer limit": Path(network={"buffer_limit": 2}),
     "label skew, short batches": Path(
-        numbers={"partition": fw.Dirichlet(0.3), "shard_size": 5}
+        numbers={"partition": fw.partition.Dirichlet(0.3), "shard_size": 5}
     ),
     "lanes in small blocks": Path(with_batch_norm, settings={"block": 2}),
     "no decayed gradients": Path(numbers={"beta": 0.0}),

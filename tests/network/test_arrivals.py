@@ -15,11 +15,20 @@ def silent_poisson_variance(theta, silence):
 
 
 FAMILIES = {
-    "poisson": (fw.Poisson(), lambda theta: theta),
-    "negative binomial": (fw.NegativeBinomial(2.0), lambda theta: theta + theta**2 / 2.0),
-    "bursty negative binomial": (fw.NegativeBinomial(0.5), lambda theta: theta + theta**2 / 0.5),
-    "zero-inflated": (fw.ZeroInflatedPoisson(0.5), lambda t: silent_poisson_variance(t, 0.5)),
-    "mostly silent": (fw.ZeroInflatedPoisson(0.9), lambda t: silent_poisson_variance(t, 0.9)),
+    "poisson": (fw.arrivals.Poisson(), lambda theta: theta),
+    "negative binomial": (fw.arrivals.NegativeBinomial(2.0), lambda theta: theta + theta**2 / 2.0),
+    "bursty negative binomial": (
+        fw.arrivals.NegativeBinomial(0.5),
+        lambda theta: theta + theta**2 / 0.5,
+    ),
+    "zero-inflated": (
+        fw.arrivals.ZeroInflatedPoisson(0.5),
+        lambda t: silent_poisson_variance(t, 0.5),
+    ),
+    "mostly silent": (
+        fw.arrivals.ZeroInflatedPoisson(0.9),
+        lambda t: silent_poisson_variance(t, 0.9),
+    ),
 }
 
 
@@ -51,10 +60,10 @@ def test_the_rate_is_the_true_mean(crowd, family):
 @pytest.mark.parametrize(
     ("arrivals", "exact"),
     [
-        (fw.Poisson(), stats.poisson(2.0).pmf),
-        (fw.NegativeBinomial(2.0), stats.nbinom(2.0, 0.5).pmf),
+        (fw.arrivals.Poisson(), stats.poisson(2.0).pmf),
+        (fw.arrivals.NegativeBinomial(2.0), stats.nbinom(2.0, 0.5).pmf),
         (
-            fw.ZeroInflatedPoisson(0.5),
+            fw.arrivals.ZeroInflatedPoisson(0.5),
             lambda k: 0.5 * (k == 0) + 0.5 * stats.poisson(4.0).pmf(k),
         ),
     ],
@@ -79,13 +88,13 @@ def test_a_device_without_data_never_gets_any(draw, family):
 
 
 def test_zero_silence_is_plain_poisson(draw, agree):
-    counts = draw(fw.ZeroInflatedPoisson(0.0), 3.0)
+    counts = draw(fw.arrivals.ZeroInflatedPoisson(0.0), 3.0)
     agree((counts - 3.0) ** 2, 3.0)
 
 
 def test_recorded_arrivals_for_all_instances(play, crowd):
     record = np.random.default_rng(2).integers(0, 9, (150, 3))
-    arrivals = fw.RecordedArrivals(record)
+    arrivals = fw.arrivals.RecordedArrivals(record)
     weather = play(crowd(3, arrivals=arrivals), 150, [0, 6])
     for row in range(2):
         np.testing.assert_array_equal(weather.arrivals[:, row], record)
@@ -93,19 +102,19 @@ def test_recorded_arrivals_for_all_instances(play, crowd):
 
 def test_recorded_arrivals_per_instance(play, crowd):
     record = np.random.default_rng(2).integers(0, 9, (150, 4, 3))
-    weather = play(crowd(3, arrivals=fw.RecordedArrivals(record)), 150, [3, 1])
+    weather = play(crowd(3, arrivals=fw.arrivals.RecordedArrivals(record)), 150, [3, 1])
     np.testing.assert_array_equal(weather.arrivals, record[:, [3, 1]])
 
 
 def test_the_rates_of_a_record_are_its_means(crowd):
     flat = np.array([[0, 4, 2], [2, 6, 2]])
-    assert crowd(3, arrivals=fw.RecordedArrivals(flat)).rates.tolist() == [1, 5, 2]
+    assert crowd(3, arrivals=fw.arrivals.RecordedArrivals(flat)).rates.tolist() == [1, 5, 2]
     deep = np.stack([flat, flat + 2], axis=1)  # two instances
-    assert crowd(3, arrivals=fw.RecordedArrivals(deep)).rates.tolist() == [2, 6, 3]
+    assert crowd(3, arrivals=fw.arrivals.RecordedArrivals(deep)).rates.tolist() == [2, 6, 3]
 
 
 def test_a_record_may_hold_whole_numbers_written_as_floats():
-    counts = fw.RecordedArrivals(np.array([[1.0, 2.0]])).counts
+    counts = fw.arrivals.RecordedArrivals(np.array([[1.0, 2.0]])).counts
     assert counts.dtype == np.int64
     assert counts.tolist() == [[1, 2]]
 
@@ -113,4 +122,4 @@ def test_a_record_may_hold_whole_numbers_written_as_floats():
 def test_recorded_arrivals_from_a_file(tmp_path):
     path = tmp_path / "arrivals.csv"
     path.write_text("1,0\n0,7\n")
-    assert fw.RecordedArrivals.from_file(str(path)).counts.tolist() == [[1, 0], [0, 7]]
+    assert fw.arrivals.RecordedArrivals.from_file(str(path)).counts.tolist() == [[1, 0], [0, 7]]

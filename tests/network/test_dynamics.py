@@ -137,7 +137,7 @@ RUNS = {
     "w-max": {"gamma": 0.3},
     "bench": {},
     "random": {"buffer_limit": 4},
-    "round-robin": {"buffer_limit": np.arange(25.0), "arrivals": fw.NegativeBinomial(0.5)},
+    "round-robin": {"buffer_limit": np.arange(25.0), "arrivals": fw.arrivals.NegativeBinomial(0.5)},
     "age": {"slots": [0, 1, 5, 25] * 25, "gamma": 0.0},
 }
 

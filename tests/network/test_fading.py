@@ -79,7 +79,7 @@ def test_mean_success_over_rayleigh_at_the_printed_distances(distance):
 
     def integrand(log_gain):  # in log(h): the step of p is narrow where h is small
         gain = np.exp(log_gain)
-        return net.per.probability(np.array(mean_snr * gain)) * np.exp(-gain) * gain
+        return net.success.probability(np.array(mean_snr * gain)) * np.exp(-gain) * gain
 
     step = np.log(10**-0.1647 / mean_snr)
     pieces = [(-40, step - 1), (step - 1, step + 1), (step + 1, 6)]
@@ -109,25 +109,25 @@ def test_snr_is_the_mean_snr_times_the_gain(play):
 
 @pytest.mark.parametrize("k", [0.0, 1.0, 4.0, 20.0])
 def test_rician_gains_have_mean_1_and_the_right_variance(play, crowd, agree, k):
-    gain = play(crowd(500, fading=fw.Rician(k)), 64).gain
+    gain = play(crowd(500, fading=fw.fading.Rician(k)), 64).gain
     agree(gain, 1.0)
     agree((gain - 1) ** 2, (1 + 2 * k) / (1 + k) ** 2)
 
 
 def test_rician_without_direct_path_is_rayleigh(play, crowd):
-    gain = play(crowd(400, fading=fw.Rician(0.0)), 64).gain
+    gain = play(crowd(400, fading=fw.fading.Rician(0.0)), 64).gain
     assert stats.kstest(gain.ravel(), "expon").pvalue > 1e-3
 
 
 def test_rician_gains_follow_the_noncentral_chi_square(play, crowd):
     k = 4.0
-    gain = play(crowd(400, fading=fw.Rician(k)), 64).gain
+    gain = play(crowd(400, fading=fw.fading.Rician(k)), 64).gain
     assert stats.kstest(2 * (1 + k) * gain.ravel(), stats.ncx2(2, 2 * k).cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("round_", [1, 64, 65, 100])
 def test_gauss_markov_gains_stay_exponential(play, crowd, round_):
-    weather = play(crowd(1000, fading=fw.GaussMarkov(0.9)), round_, 4, first=round_)
+    weather = play(crowd(1000, fading=fw.fading.GaussMarkov(0.9)), round_, 4, first=round_)
     assert stats.kstest(weather.gain.ravel(), "expon").pvalue > 1e-3
 
 
@@ -135,25 +135,27 @@ def test_gauss_markov_gains_stay_exponential(play, crowd, round_):
 @pytest.mark.parametrize("first", [20, 64])  # blocks are 64 rounds long: 64 to 65 crosses a border
 def test_gauss_markov_correlation_is_rho_squared_per_round(play, crowd, agree, lag, first):
     rho = 0.9
-    weather = play(crowd(1000, fading=fw.GaussMarkov(rho)), first + lag, 8, first=first)
+    weather = play(crowd(1000, fading=fw.fading.GaussMarkov(rho)), first + lag, 8, first=first)
     agree(covariance_terms(weather.gain[0], weather.gain[lag]), rho ** (2 * lag))
 
 
 def test_gauss_markov_devices_and_instances_are_independent(play, crowd, agree):
-    gain = play(crowd(1000, fading=fw.GaussMarkov(0.9)), 1, 8).gain[0]
+    gain = play(crowd(1000, fading=fw.fading.GaussMarkov(0.9)), 1, 8).gain[0]
     agree(covariance_terms(gain[:, :-1:2], gain[:, 1::2]), 0.0)
     agree(covariance_terms(gain[:-1:2], gain[1::2]), 0.0)
 
 
 def test_gauss_markov_ends_of_the_range(play, crowd, agree):
-    frozen = play(crowd(50, fading=fw.GaussMarkov(1.0)), 130).gain
+    frozen = play(crowd(50, fading=fw.fading.GaussMarkov(1.0)), 130).gain
     assert np.all(frozen == frozen[0])
-    renewed = play(crowd(1000, fading=fw.GaussMarkov(0.0)), 65, 4, first=64).gain
+    renewed = play(crowd(1000, fading=fw.fading.GaussMarkov(0.0)), 65, 4, first=64).gain
     agree(covariance_terms(renewed[0], renewed[1]), 0.0)
 
 
 def shadow_only(correlation):
-    return fw.Shadowing(sigma_db=8.0, correlation=correlation, fading=fw.Rician(STRONG))
+    return fw.fading.Shadowing(
+        sigma_db=8.0, correlation=correlation, fading=fw.fading.Rician(STRONG)
+    )
 
 
 def test_static_shadowing_is_one_obstacle_per_device_for_the_whole_run(play, crowd, agree):
@@ -180,7 +182,7 @@ def test_shadowing_in_between_is_correlated_over_rounds(play, crowd, agree, firs
 
 
 def test_shadowing_multiplies_the_fading_below_it(play, crowd):
-    log_gain = np.log(play(crowd(400, fading=fw.Shadowing(6.0, 0.0)), 64).gain)
+    log_gain = np.log(play(crowd(400, fading=fw.fading.Shadowing(6.0, 0.0)), 64).gain)
     # log of an exponential: variance pi^2 / 6; the shadowing's own variance comes on top.
     expected = np.pi**2 / 6 + (0.6 * np.log(10)) ** 2
     squares = (log_gain - log_gain.mean()) ** 2
@@ -189,24 +191,24 @@ def test_shadowing_multiplies_the_fading_below_it(play, crowd):
 
 
 def test_shadowing_lets_the_fading_below_it_keep_its_memory(play, crowd, agree):
-    fading = fw.Shadowing(0.0, 1.0, fw.GaussMarkov(0.9))
+    fading = fw.fading.Shadowing(0.0, 1.0, fw.fading.GaussMarkov(0.9))
     gain = play(crowd(1000, fading=fading), 65, 8, first=64).gain  # over a block's border
     agree(covariance_terms(gain[0], gain[1]), 0.9**2)
 
 
 def test_shadowing_of_zero_decibels_changes_nothing_in_distribution(play, crowd):
-    gain = play(crowd(400, fading=fw.Shadowing(0.0)), 64).gain
+    gain = play(crowd(400, fading=fw.fading.Shadowing(0.0)), 64).gain
     assert stats.kstest(gain.ravel(), "expon").pvalue > 1e-3
 
 
 @pytest.mark.parametrize(
     "fading",
     [
-        fw.Rayleigh(),
-        fw.Rician(4.0),
-        fw.GaussMarkov(0.9),
-        fw.Shadowing(8.0, 0.0),
-        fw.Shadowing(8.0, 1.0),
+        fw.fading.Rayleigh(),
+        fw.fading.Rician(4.0),
+        fw.fading.GaussMarkov(0.9),
+        fw.fading.Shadowing(8.0, 0.0),
+        fw.fading.Shadowing(8.0, 1.0),
     ],
     ids=repr,
 )
@@ -220,9 +222,9 @@ def test_quartiles_cut_the_gains_into_quarters(play, crowd, agree, fading):
 @pytest.mark.parametrize("k", [None, 4.0])
 def test_sums_of_gains_follow_their_exact_distribution(tries, k):
     if k is None:
-        fading, exact, draws = fw.Rayleigh(), stats.gamma(tries), np.inf
+        fading, exact, draws = fw.fading.Rayleigh(), stats.gamma(tries), np.inf
     else:
-        fading, draws = fw.Rician(k), 200_000  # no closed form: drawn once, that many times
+        fading, draws = fw.fading.Rician(k), 200_000  # no closed form: drawn once, that many times
         exact = stats.ncx2(2 * tries, 2 * k * tries, scale=1 / (2 * (1 + k)))
     level = exact.ppf([0.1, 0.5, 0.9])
     error = np.sqrt(0.25 / draws)
@@ -238,26 +240,26 @@ def test_sums_of_gains_follow_their_exact_distribution(tries, k):
 
 def test_recorded_gains_for_all_instances_are_used_exactly(play, crowd):
     record = np.random.default_rng(1).random((150, 3))
-    weather = play(crowd(3, fading=fw.RecordedGains(record)), 150, [4, 9])
+    weather = play(crowd(3, fading=fw.fading.RecordedGains(record)), 150, [4, 9])
     for row in range(2):
         np.testing.assert_array_equal(weather.gain[:, row], record)
 
 
 def test_recorded_gains_per_instance_are_used_exactly(play, crowd):
     record = np.random.default_rng(1).random((150, 5, 3))
-    weather = play(crowd(3, fading=fw.RecordedGains(record)), 150, [4, 1])
+    weather = play(crowd(3, fading=fw.fading.RecordedGains(record)), 150, [4, 1])
     np.testing.assert_array_equal(weather.gain, record[:, [4, 1]])
 
 
 def test_recorded_gains_are_used_exactly_from_a_later_round(play, crowd):
     record = np.random.default_rng(1).random((150, 3))
-    weather = play(crowd(3, fading=fw.RecordedGains(record)), 140, first=70)
+    weather = play(crowd(3, fading=fw.fading.RecordedGains(record)), 140, first=70)
     np.testing.assert_array_equal(weather.gain[:, 0], record[69:140])
 
 
 def test_a_record_does_not_change_with_the_array_it_was_made_from():
     record = np.ones((4, 2))
-    fading = fw.RecordedGains(record)
+    fading = fw.fading.RecordedGains(record)
     record[0, 0] = 7.0
     assert np.all(fading.gains == 1)
     with pytest.raises(ValueError, match="read-only"):
@@ -272,4 +274,4 @@ def test_recorded_gains_from_a_file(tmp_path, suffix):
         np.save(path, record)
     else:
         path.write_text("0.5,1.25\n2,0\n")
-    np.testing.assert_array_equal(fw.RecordedGains.from_file(str(path)).gains, record)
+    np.testing.assert_array_equal(fw.fading.RecordedGains.from_file(str(path)).gains, record)

@@ -9,19 +9,21 @@ import fedwave as fw
 from fedwave.rng import PURPOSES, Draws, stream
 
 FIELDS = ("gain", "snr", "success", "goes_through", "arrivals", "heard")
-COIN = fw.Table((0.0, 1.0), (0.5, 0.5))  # p = 1/2 whatever the SNR
+COIN = fw.success.Table((0.0, 1.0), (0.5, 0.5))  # p = 1/2 whatever the SNR
 
 NETWORKS = {
     "default": {},
-    "rician": {"fading": fw.Rician(3.0)},
-    "gauss-markov": {"fading": fw.GaussMarkov(0.9)},
-    "static shadowing": {"fading": fw.Shadowing(8.0, 1.0)},
-    "renewed shadowing": {"fading": fw.Shadowing(8.0, 0.0)},
-    "renewed shadowing of gauss-markov": {"fading": fw.Shadowing(8.0, 0.0, fw.GaussMarkov(0.8))},
-    "shadowed gauss-markov": {"fading": fw.Shadowing(8.0, 0.7, fw.GaussMarkov(0.8))},
-    "harq": {"per": fw.Harq(fw.Turbo(), 3)},
-    "negative binomial": {"arrivals": fw.NegativeBinomial(0.5)},
-    "zero-inflated": {"arrivals": fw.ZeroInflatedPoisson(0.4)},
+    "rician": {"fading": fw.fading.Rician(3.0)},
+    "gauss-markov": {"fading": fw.fading.GaussMarkov(0.9)},
+    "static shadowing": {"fading": fw.fading.Shadowing(8.0, 1.0)},
+    "renewed shadowing": {"fading": fw.fading.Shadowing(8.0, 0.0)},
+    "renewed shadowing of gauss-markov": {
+        "fading": fw.fading.Shadowing(8.0, 0.0, fw.fading.GaussMarkov(0.8))
+    },
+    "shadowed gauss-markov": {"fading": fw.fading.Shadowing(8.0, 0.7, fw.fading.GaussMarkov(0.8))},
+    "harq": {"success": fw.success.Harq(fw.success.Turbo(), 3)},
+    "negative binomial": {"arrivals": fw.arrivals.NegativeBinomial(0.5)},
+    "zero-inflated": {"arrivals": fw.arrivals.ZeroInflatedPoisson(0.4)},
 }
 
 
@@ -72,7 +74,7 @@ def test_starting_in_the_middle_is_the_same_as_going_through(play, network, firs
 
 def test_a_large_network_with_short_blocks_keeps_these_properties(play, crowd):
     net = crowd(
-        3000, fading=fw.GaussMarkov(0.9), miss_probability=0.2
+        3000, fading=fw.fading.GaussMarkov(0.9), miss_probability=0.2
     )  # its blocks are shorter than 64 rounds
     whole = play(net, 50, 2)
     assert whole.round == list(range(1, 51))
@@ -116,13 +118,13 @@ def test_every_purpose_draws_once_from_its_own_stream(play, monkeypatch):
         return stream(seed, purpose, instance, block)
 
     monkeypatch.setattr("fedwave.network.world.stream", listening)
-    play(fw.paper_network(miss_probability=0.2, per=fw.Harq()), 70, [0, 3])
+    play(fw.paper_network(miss_probability=0.2, success=fw.success.Harq()), 70, [0, 3])
     purposes = ("gain", "luck", "retries", "arrivals", "broadcast")
     assert sorted(asked) == sorted(itertools.product(purposes, (0, 3), (0, 1)))
 
 
 def test_streams_of_different_purposes_are_independent(play, crowd, agree):
-    net = crowd(400, rate=1.0, per=COIN, miss_probability=0.5)
+    net = crowd(400, rate=1.0, success=COIN, miss_probability=0.5)
     weather = play(net, 64)
     centred = {
         "gain": weather.gain - 1,
@@ -135,7 +137,7 @@ def test_streams_of_different_purposes_are_independent(play, crowd, agree):
 
 
 def test_neighbouring_rounds_devices_and_instances_are_independent(play, crowd, agree):
-    weather = play(crowd(200, per=COIN), 128, 4)
+    weather = play(crowd(200, success=COIN), 128, 4)
     for values in (weather.gain - 1, weather.goes_through - 0.5, weather.arrivals - 1):
         agree(values[:-1:2] * values[1::2], 0.0)
         agree(values[:64] * values[64:], 0.0)  # one block against the next
@@ -146,10 +148,10 @@ def test_neighbouring_rounds_devices_and_instances_are_independent(play, crowd, 
 @pytest.mark.parametrize(
     ("change", "untouched"),
     [
-        ({"fading": fw.Rician(2.0)}, {"arrivals", "heard"}),
-        ({"per": fw.Soft()}, {"gain", "snr", "arrivals", "heard"}),
-        ({"per": fw.Harq(fw.Turbo(), 2)}, {"gain", "snr", "arrivals", "heard"}),
-        ({"arrivals": fw.NegativeBinomial(1.0)}, set(FIELDS) - {"arrivals"}),
+        ({"fading": fw.fading.Rician(2.0)}, {"arrivals", "heard"}),
+        ({"success": fw.success.Soft()}, {"gain", "snr", "arrivals", "heard"}),
+        ({"success": fw.success.Harq(fw.success.Turbo(), 2)}, {"gain", "snr", "arrivals", "heard"}),
+        ({"arrivals": fw.arrivals.NegativeBinomial(1.0)}, set(FIELDS) - {"arrivals"}),
         ({"miss_probability": 0.9}, set(FIELDS) - {"heard"}),
         ({"slots": 1, "gamma": 1.0, "buffer_limit": 3}, set(FIELDS)),
     ],
@@ -168,7 +170,7 @@ def test_changing_one_part_leaves_the_others_as_they_were(play, change, untouche
 def test_success_is_the_models_probability_at_this_snr(play):
     net = fw.paper_network()
     weather = play(net, 10, 2)
-    np.testing.assert_array_equal(weather.success, net.per.probability(weather.snr))
+    np.testing.assert_array_equal(weather.success, net.success.probability(weather.snr))
 
 
 def test_uploads_go_through_with_the_probability_of_their_round(play, crowd, agree):

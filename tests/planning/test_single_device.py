@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
+from value_iteration import by_value_iteration
 
 import fedwave as fw
 from fedwave.planning.arrival_steps import reach, steps
@@ -12,7 +13,7 @@ from fedwave.planning.channel_levels import Levels, lowered, merged, raised, spr
 from fedwave.planning.lattice import COARSE, FINE, MEDIUM
 from fedwave.planning.single_device import _improve, solve
 
-POISSON = fw.Poisson().chances
+POISSON = fw.arrivals.Poisson().chances
 TWO_LEVELS = np.array([[0.3, 0.9]])
 
 
@@ -20,30 +21,14 @@ def one(levels: Levels, theta, price, chances=POISSON, effort=FINE):
     return solve(levels, np.array([0]), np.array([theta]), np.array([price]), chances, effort)
 
 
-def by_value_iteration(p, theta, price, arrivals, last=150, sweeps=4000):
-    """The equation as printed, iterated; p equally likely, ``arrivals`` the chances of m."""
-    n = np.arange(last + 1)
-    slope = (1 - p.mean()) / p.mean()
-    value = slope * n
-    for _ in range(sweeps):
-        beyond = value[-1] + slope * np.arange(1, len(arrivals))
-        ahead = np.convolve(np.concatenate([value, beyond]), arrivals[::-1], mode="valid")
-        worth = n + theta + ahead
-        new = worth - np.maximum(p[:, None] * worth - price, 0).mean(axis=0)
-        cost, value_before, value = new[0], value, new - new[0]
-        if np.abs(value - value_before).max() < 1e-11:
-            break
-    return cost, value, worth
-
-
 @pytest.mark.parametrize(
     "p, theta, price, family",
     [
-        ([0.3, 0.9], 1.0, 4.0, fw.Poisson()),
-        ([0.3, 0.9], 0.2, 9.0, fw.Poisson()),
-        ([0.0, 0.2, 0.5, 1.0], 2.5, 20.0, fw.NegativeBinomial(1.0)),
-        ([1.0], 1.5, 6.0, fw.ZeroInflatedPoisson(0.7)),
-        ([0.0, 1.0], 1.0, 0.0, fw.Poisson()),
+        ([0.3, 0.9], 1.0, 4.0, fw.arrivals.Poisson()),
+        ([0.3, 0.9], 0.2, 9.0, fw.arrivals.Poisson()),
+        ([0.0, 0.2, 0.5, 1.0], 2.5, 20.0, fw.arrivals.NegativeBinomial(1.0)),
+        ([1.0], 1.5, 6.0, fw.arrivals.ZeroInflatedPoisson(0.7)),
+        ([0.0, 1.0], 1.0, 0.0, fw.arrivals.Poisson()),
     ],
 )
 def test_the_solution_is_that_of_plain_value_iteration(p, theta, price, family):
@@ -128,7 +113,7 @@ def test_a_lattice_cut_short_gives_a_lower_cost_and_says_by_how_much_at_most(siz
 
 
 def test_every_approximation_of_the_channel_errs_on_its_side():
-    planning = fw.paper_network(per=fw.Soft()).planning
+    planning = fw.paper_network(success=fw.success.Soft()).planning
     snr = np.array([1.7])
     exact = one(spread(planning.success_levels(snr, 1 << 16), 4000), 3.0, 25.0).cost[0]
     before = None

@@ -13,8 +13,12 @@ from fedwave.rng import Draws
 from fedwave.schedulers.balsa import Balsa, BalsaPo
 
 RULES = ("literal", "max1", "per-device")
-PRIORS = (fw.Jeffreys(), fw.GammaPrior(1.0, 0.5), fw.TruncatedPrior(0.2, 15.0))
-ARRIVALS = (fw.Poisson(), fw.NegativeBinomial(1.0), fw.ZeroInflatedPoisson(0.5))
+PRIORS = (fw.priors.Jeffreys(), fw.priors.Gamma(1.0, 0.5), fw.priors.Truncated(0.2, 15.0))
+ARRIVALS = (
+    fw.arrivals.Poisson(),
+    fw.arrivals.NegativeBinomial(1.0),
+    fw.arrivals.ZeroInflatedPoisson(0.5),
+)
 
 
 def sums_before(values):
@@ -114,12 +118,12 @@ def test_all_priors_and_stage_rules_work_with_all_arrivals(kind, arrivals):
         theta = trace.beliefs["theta"]
         assert np.isfinite(theta).all()
         assert (theta > 0).all()
-        if isinstance(prior, fw.TruncatedPrior):
+        if isinstance(prior, fw.priors.Truncated):
             assert theta.min() >= 0.2
             assert theta.max() <= 15.0
 
 
 def test_a_posterior_of_ones_own_choice_is_used():
-    chosen = Balsa(posterior=fw.GridPosterior(shapes=(2.0,), points=50))
+    chosen = Balsa(posterior=fw.posterior.GridPosterior(shapes=(2.0,), points=50))
     trace = fw.simulate(fw.paper_network(), chosen, rounds=4, instances=1)
     assert trace.scheduler_state["log_likelihood"].shape == (1, 25, 50)

@@ -17,8 +17,8 @@ from fedwave.types import Observation, Problem
 def two(rates=(1.0, 10.0), **changes):
     """p = 0.7 in every round: greedy wastes 18 % here."""
     table = fw.DeviceTable(rate=np.array(rates), distance_m=np.full(len(rates), 300.0))
-    always = fw.Table((-1.0, 1.0), (0.3, 0.3))
-    return fw.Network(table, slots=1, per=always).replace(**changes)
+    always = fw.success.Table((-1.0, 1.0), (0.3, 0.3))
+    return fw.Network(table, slots=1, success=always).replace(**changes)
 
 
 def situation(net, waiting, success, slots=None):
@@ -88,9 +88,9 @@ def test_equal_networks_share_a_plan_and_others_do_not(monkeypatch):
         fw.simulate(two((1.3, 2.1)), "dp", rounds=3, instances=2)
     assert len(solved) == 1
     others = [
-        two((1.3, 2.2)), two((1.3, 2.1), per=fw.Threshold(1.0)), two((1.3, 2.1, 1.0), slots=2),
-        two((1.3, 2.1), arrivals=fw.NegativeBinomial(2.0)),
-        two((1.3, 2.1), arrivals=fw.NegativeBinomial(3.0)),
+        two((1.3, 2.2)), two((1.3, 2.1), success=fw.success.Threshold(1.0)), two((1.3, 2.1, 1.0), slots=2),
+        two((1.3, 2.1), arrivals=fw.arrivals.NegativeBinomial(2.0)),
+        two((1.3, 2.1), arrivals=fw.arrivals.NegativeBinomial(3.0)),
     ]  # fmt: skip
     for number, other in enumerate(others, 2):
         fw.simulate(other, "dp", rounds=3, instances=2)
@@ -164,7 +164,7 @@ def test_networks_that_are_too_large_are_refused_at_the_first_decision(name):
     with pytest.raises(fw.FedwaveError, match="a few devices, not of 5000: use another scheduler"):
         fw.simulate(fw.random_network(5000), name, rounds=2, instances=1)
     with pytest.raises(fw.FedwaveError, match="needs channels that are new in every round"):
-        fw.simulate(two(fading=fw.GaussMarkov()), name, rounds=2, instances=1)
+        fw.simulate(two(fading=fw.fading.GaussMarkov()), name, rounds=2, instances=1)
 
 
 def test_dp_ts_refuses_rates_beyond_counting():

@@ -7,7 +7,7 @@ from scipy import stats
 
 import fedwave as fw
 from fedwave.rng import Draws
-from fedwave.schedulers.grid_posterior import negative_binomial_sum, zero_inflated_sum
+from fedwave.schedulers.posterior import negative_binomial_sum, zero_inflated_sum
 
 ROWS, DEVICES = 100, 40
 
@@ -53,7 +53,7 @@ def test_a_likelihood_that_underflows_stays_finite_in_the_logarithm():
 
 def fed(posterior, evidence, shape=(ROWS, DEVICES)):
     """The state after the same (total, rounds) pairs have been seen everywhere."""
-    state = posterior.start(problem(*shape, family=posterior.family))
+    state = posterior.start(problem(*shape, family=posterior.distribution))
     everywhere = np.ones(shape, np.bool_)
     for total, rounds in evidence:
         state = posterior.update(state, np.full(shape, total), rounds, everywhere)
@@ -65,8 +65,10 @@ def fed(posterior, evidence, shape=(ROWS, DEVICES)):
 )
 def test_samples_follow_prior_times_likelihood(family, shape):
     """With the shape known the posterior of the rate can be integrated directly."""
-    prior = fw.GammaPrior(1.5, 0.3)
-    posterior = fw.GridPosterior(family=family, prior=prior, shapes=(shape,), points=600)
+    prior = fw.priors.Gamma(1.5, 0.3)
+    posterior = fw.posterior.GridPosterior(
+        distribution=family, prior=prior, shapes=(shape,), points=600
+    )
     evidence = [(4, 1), (0, 2), (9, 3)]
     theta = posterior.sample(fed(posterior, evidence), np.arange(ROWS), Draws(0, range(ROWS)).at(1))
     x = np.geomspace(0.02, 60, 4000)
@@ -84,7 +86,9 @@ def test_samples_follow_prior_times_likelihood(family, shape):
 
 def test_the_unknown_shape_is_learnt_too():
     """Many silent rounds and some full ones: a long silence explains them, a low rate does not."""
-    posterior = fw.GridPosterior(family="zero-inflated-poisson", prior=fw.GammaPrior(1.0, 0.1))
+    posterior = fw.posterior.GridPosterior(
+        distribution="zero-inflated-poisson", prior=fw.priors.Gamma(1.0, 0.1)
+    )
     state = fed(posterior, [(0, 1)] * 30 + [(12, 1)] * 10, (1, 1))
     weight = np.exp(state["log_likelihood"] - state["log_likelihood"].max())
     by_shape = weight.reshape(posterior.points, -1).sum(axis=0)
@@ -93,21 +97,21 @@ def test_the_unknown_shape_is_learnt_too():
 
 @pytest.mark.parametrize("evidence", [[], [(0, 5000)], [(100_000, 10)]])
 def test_a_cut_prior_keeps_the_grid_inside_its_interval(evidence):
-    prior = fw.TruncatedPrior(0.5, 8.0)
-    posterior = fw.GridPosterior(prior=prior)
+    prior = fw.priors.Truncated(0.5, 8.0)
+    posterior = fw.posterior.GridPosterior(prior=prior)
     theta = posterior.sample(fed(posterior, evidence), np.arange(ROWS), Draws(0, range(ROWS)).at(1))
     assert theta.min() >= 0.5
     assert theta.max() <= 8.0
 
 
 def test_jeffreys_takes_a_rate_of_one_until_something_has_been_seen():
-    posterior = fw.GridPosterior()
+    posterior = fw.posterior.GridPosterior()
     theta = posterior.sample(fed(posterior, []), np.arange(ROWS), Draws(0, range(ROWS)).at(1))
     assert (theta == 1).all()
 
 
 def test_only_the_devices_that_were_heard_of_are_updated():
-    posterior = fw.GridPosterior()
+    posterior = fw.posterior.GridPosterior()
     before = posterior.start(problem(1, 2))
     after = posterior.update(before, np.array([[5, 5]]), 2, np.array([[True, False]]))
     assert after["counted"].tolist() == [[5, 0]]

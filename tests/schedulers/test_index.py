@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from handmade import observation
 from scipy import stats
-from test_single_device import by_value_iteration
+from value_iteration import by_value_iteration
 
 import fedwave as fw
 from fedwave.planning import whittle_tables
@@ -17,7 +17,7 @@ from fedwave.planning.single_device import solve
 from fedwave.rng import Draws
 from fedwave.theory.bound import backlog_bound
 
-CONSTANT = fw.Table((0.0, 1.0), (0.3, 0.3))  # p = 0.7 whatever the gain
+CONSTANT = fw.success.Table((0.0, 1.0), (0.3, 0.3))  # p = 0.7 whatever the gain
 PO = ("lagrangian-po", "lagrangian-po:average=0")
 LEARNING = ("lagrangian-bayes", "whittle-bayes", *PO)
 ALL = ("lagrangian", "whittle", *LEARNING)
@@ -25,7 +25,7 @@ ALL = ("lagrangian", "whittle", *LEARNING)
 
 def priority(text, network, theta=None, **fields):
     """On a situation that is put together by hand; ``theta`` are sampled rates."""
-    scheduler = fw.scheduler_from_text(text)
+    scheduler = fw.scheduler(text)
     fields = {"rates": network.rates} | fields
     seen = observation(network.size, slots=network.slots, **fields)
     seen.planning = network.planning
@@ -42,7 +42,7 @@ def interval(values, level=0.999):
 @cache
 def paper_backlogs(text, first, last, instances=60):
     trace = fw.simulate(
-        fw.paper_network(), fw.scheduler_from_text(text), last, instances, 3, record="summary"
+        fw.paper_network(), fw.scheduler(text), last, instances, 3, record="summary"
     )
     return trace.backlog[first:].mean(axis=0)
 
@@ -52,9 +52,9 @@ def paper_bound(hidden=False):
     return backlog_bound(fw.paper_network(), hidden=hidden).value
 
 
-def pair(per=CONSTANT, **changes):
+def pair(success=CONSTANT, **changes):
     devices = [fw.Device(rate=1, distance_m=100), fw.Device(rate=5, distance_m=400)]
-    return fw.Network(devices=devices, slots=1, per=per).replace(**changes)
+    return fw.Network(devices=devices, slots=1, success=success).replace(**changes)
 
 
 def test_lagrangian_ranks_by_what_an_upload_saves_at_the_price_of_the_bound():
@@ -62,7 +62,7 @@ def test_lagrangian_ranks_by_what_an_upload_saves_at_the_price_of_the_bound():
     price = backlog_bound(net).price
     expected = []
     for rate, backlog in zip(net.rates, n, strict=True):
-        arrivals = fw.Poisson().chances(np.array([rate]), 60)[0]
+        arrivals = fw.arrivals.Poisson().chances(np.array([rate]), 60)[0]
         worth = by_value_iteration(np.array([0.7]), rate, price, arrivals)[2]
         expected.append(0.7 * worth[backlog])
     got = priority("lagrangian", net, success=0.7, waiting=n)
@@ -70,13 +70,13 @@ def test_lagrangian_ranks_by_what_an_upload_saves_at_the_price_of_the_bound():
 
 
 @pytest.mark.parametrize(
-    "per", [fw.Turbo(), fw.Soft(), CONSTANT], ids=["turbo", "soft", "constant"]
+    "success", [fw.success.Turbo(), fw.success.Soft(), CONSTANT], ids=["turbo", "soft", "constant"]
 )
-def test_the_whittle_index_is_the_price_that_makes_sending_not_worth_while(per):
-    net = pair(per)
+def test_the_whittle_index_is_the_price_that_makes_sending_not_worth_while(success):
+    net = pair(success)
     view = outlook(net.planning)
     errors = []
-    for p in (0.7,) if per is CONSTANT else (0.1, 0.45, 0.8, 1.0):
+    for p in (0.7,) if success is CONSTANT else (0.1, 0.45, 0.8, 1.0):
         for n in ([1, 3], [0, 2], [5, 40], [2, 11]):
             index = priority("whittle", net, success=p, waiting=np.array(n))
             curves = solve(view.levels, view.channel, net.rates, index, view.chances)
@@ -88,8 +88,8 @@ def test_the_whittle_index_is_the_price_that_makes_sending_not_worth_while(per):
 def test_there_is_one_such_price():
     """price / C(n; price) passes every p from below only once, wherever we look."""
     prices = np.geomspace(0.05, 1000, 40)
-    for per in (fw.Turbo(), fw.Soft(), fw.Threshold()):
-        view = outlook(pair(per).planning)
+    for success in (fw.success.Turbo(), fw.success.Soft(), fw.success.Threshold()):
+        view = outlook(pair(success).planning)
         for theta in (0.3, 1.0, 6.0):
             channel = np.repeat(view.channel, prices.size)
             price = np.tile(prices, 2)
@@ -102,7 +102,7 @@ def test_there_is_one_such_price():
 
 
 @pytest.mark.parametrize(
-    "network", [fw.paper_network(), fw.random_network(60, 8), pair(fw.Soft())], ids=["paper", "many", "soft"]
+    "network", [fw.paper_network(), fw.random_network(60, 8), pair(fw.success.Soft())], ids=["paper", "many", "soft"]
 )  # fmt: skip
 def test_tables_agree_with_exact_solutions(network):
     view = outlook(network.planning)
@@ -193,20 +193,20 @@ def test_where_backlogs_are_hidden_they_beat_balsa_po_but_not_its_bound(text):
     [
         pair(rate=0.0),
         pair(rate=[1e-300, 2.0], slots=2),
-        pair(fw.Threshold(), distance_m=[100.0, 5000.0]),
-        pair(fw.Threshold(), distance_m=1.0),
-        pair(fw.Turbo(), rate=[0.001, 3000.0]),
-        pair(fading=fw.GaussMarkov(0.9)),
-        pair(fading=fw.Shadowing(correlation=1.0)),
-        pair(fading=fw.RecordedGains(np.ones((6, 2)))),
-        pair(arrivals=fw.RecordedArrivals(np.ones((6, 2))), buffer_limit=3.0),
+        pair(fw.success.Threshold(), distance_m=[100.0, 5000.0]),
+        pair(fw.success.Threshold(), distance_m=1.0),
+        pair(fw.success.Turbo(), rate=[0.001, 3000.0]),
+        pair(fading=fw.fading.GaussMarkov(0.9)),
+        pair(fading=fw.fading.Shadowing(correlation=1.0)),
+        pair(fading=fw.fading.RecordedGains(np.ones((6, 2)))),
+        pair(arrivals=fw.arrivals.RecordedArrivals(np.ones((6, 2))), buffer_limit=3.0),
         pair(slots=[0, 2, 1, 0, 1, 2]),
     ],
     ids=["nothing", "all-slots", "never-or-always", "always", "rates-apart", "correlated", "shadowed",
          "recorded-gains", "recorded-arrivals", "slots-vary"],
 )  # fmt: skip
 def test_they_run_at_the_edges(text, network):
-    trace = fw.simulate(network, fw.scheduler_from_text(text), rounds=6, instances=2)
+    trace = fw.simulate(network, fw.scheduler(text), rounds=6, instances=2)
     assert (np.count_nonzero(trace.scheduled[0], axis=1) == network.slots_in(1)).all()
 
 
@@ -241,14 +241,14 @@ def test_the_price_is_that_of_the_slots_there_are_on_average():
 
 
 def test_what_was_solved_is_found_again_by_content():
-    one, again, other = (outlook(fw.paper_network(per=p).planning) for p in (
-        fw.Threshold(0.685), fw.Threshold(0.685), fw.Threshold(0.7),
+    one, again, other = (outlook(fw.paper_network(success=p).planning) for p in (
+        fw.success.Threshold(0.685), fw.success.Threshold(0.685), fw.success.Threshold(0.7),
     ))  # fmt: skip
     assert one is not again
     assert tables(one) is tables(again)
     assert tables(one) is not tables(other)
-    bursty = outlook(fw.paper_network(arrivals=fw.NegativeBinomial(1.9)).planning)
-    assert bursty != outlook(fw.paper_network(arrivals=fw.NegativeBinomial(2.0)).planning)
+    bursty = outlook(fw.paper_network(arrivals=fw.arrivals.NegativeBinomial(1.9)).planning)
+    assert bursty != outlook(fw.paper_network(arrivals=fw.arrivals.NegativeBinomial(2.0)).planning)
 
 
 def test_many_kinds_of_devices_are_read_from_tables(monkeypatch):

@@ -17,7 +17,7 @@ def state(counted, covered):
 
 
 def sample(prior, counted, covered, seed=0):
-    posterior = fw.ConjugatePosterior(prior)
+    posterior = fw.posterior.ConjugatePosterior(prior)
     draws = Draws(seed, range(ROWS)).at(1)
     return posterior.sample(state(counted, covered), np.arange(ROWS), draws).ravel()
 
@@ -31,7 +31,11 @@ def assert_within_noise(values, mean, sd):
 
 @pytest.mark.parametrize(
     "prior, shape, rate",
-    [(fw.Jeffreys(), 0.5, 0.0), (fw.GammaPrior(2.0, 0.25), 2.0, 0.25), (fw.GammaPrior(), 1.0, 1.0)],
+    [
+        (fw.priors.Jeffreys(), 0.5, 0.0),
+        (fw.priors.Gamma(2.0, 0.25), 2.0, 0.25),
+        (fw.priors.Gamma(), 1.0, 1.0),
+    ],
 )
 @pytest.mark.parametrize("counted, covered", [(0, 1), (3, 4), (700, 70)])
 def test_moments_are_those_of_the_gamma_posterior(prior, shape, rate, counted, covered):
@@ -40,15 +44,15 @@ def test_moments_are_those_of_the_gamma_posterior(prior, shape, rate, counted, c
 
 
 def test_jeffreys_takes_a_rate_of_one_until_something_has_been_seen():
-    assert (sample(fw.Jeffreys(), 0, 0) == 1).all()
+    assert (sample(fw.priors.Jeffreys(), 0, 0) == 1).all()
 
 
 def test_a_proper_prior_is_sampled_before_anything_has_been_seen():
-    assert_within_noise(sample(fw.GammaPrior(3.0, 2.0), 0, 0), 1.5, np.sqrt(3) / 2)
+    assert_within_noise(sample(fw.priors.Gamma(3.0, 2.0), 0, 0), 1.5, np.sqrt(3) / 2)
 
 
 def test_only_the_devices_that_were_heard_of_are_updated():
-    posterior = fw.ConjugatePosterior()
+    posterior = fw.posterior.ConjugatePosterior()
     before = posterior.start(problem(1, 3))
     known = np.array([[True, False, True]])
     after = posterior.update(before, np.array([[5, 6, 0]]), np.array([[2, 3, 4]]), known)
@@ -59,7 +63,7 @@ def test_only_the_devices_that_were_heard_of_are_updated():
 
 def test_rows_are_sampled_for_themselves():
     """Asked for two of the instances, each gets what it would get among all."""
-    posterior, rows = fw.ConjugatePosterior(), np.array([3, 7])
+    posterior, rows = fw.posterior.ConjugatePosterior(), np.array([3, 7])
     every = posterior.sample(state(4, 2), np.arange(ROWS), Draws(0, range(ROWS)).at(1))
     some = posterior.sample(state(4, 2), rows, Draws(0, range(ROWS)).at(1))
     assert np.array_equal(some, every[rows])
@@ -88,10 +92,10 @@ EXTREME = [
 
 
 @pytest.mark.parametrize("counted, covered", INSIDE + EXTREME)
-@pytest.mark.parametrize("prior", [fw.Jeffreys(), fw.GammaPrior(2.0, 0.5)])
+@pytest.mark.parametrize("prior", [fw.priors.Jeffreys(), fw.priors.Gamma(2.0, 0.5)])
 def test_a_cut_posterior_stays_inside_and_keeps_its_shape(prior, counted, covered):
     low, high = 0.1, 20.0
-    theta = sample(fw.TruncatedPrior(low, high, prior), counted, covered)
+    theta = sample(fw.priors.Truncated(low, high, prior), counted, covered)
     assert theta.min() >= low
     assert theta.max() <= high
     cdf = cut_cdf(prior.shape + counted, prior.rate + covered, low, high)
@@ -99,13 +103,13 @@ def test_a_cut_posterior_stays_inside_and_keeps_its_shape(prior, counted, covere
 
 
 def test_a_cut_jeffreys_prior_is_proper_and_sampled_before_anything_has_been_seen():
-    theta = sample(fw.TruncatedPrior(0.25, 9.0), 0, 0)
+    theta = sample(fw.priors.Truncated(0.25, 9.0), 0, 0)
     # The density theta^(-1/2) is uniform in the square root.
     assert stats.kstest(np.sqrt(theta), stats.uniform(0.5, 2.5).cdf).pvalue > 0.001
 
 
 def test_an_interval_from_zero_is_allowed():
-    theta = sample(fw.TruncatedPrior(0.0, 2.0), 1, 2)
+    theta = sample(fw.priors.Truncated(0.0, 2.0), 1, 2)
     cut = stats.gamma(1.5, scale=0.5)
     assert stats.kstest(theta, lambda x: cut.cdf(x) / cut.cdf(2.0)).pvalue > 0.001
 
@@ -113,13 +117,22 @@ def test_an_interval_from_zero_is_allowed():
 @pytest.mark.parametrize(
     "make, text",
     [
-        (lambda: fw.GammaPrior(shape=0), "GammaPrior shape is 0, must be a number > 0"),
-        (lambda: fw.GammaPrior(rate=np.nan), "GammaPrior rate is nan"),
-        (lambda: fw.TruncatedPrior(3.0, 2.0), "low 3.0 and high 2.0, must be 0 <= low < high"),
-        (lambda: fw.TruncatedPrior(0.1, np.inf), "must be 0 <= low < high < inf"),
-        (lambda: fw.GridPosterior(family="binomial"), "no posterior for arrivals 'binomial'"),
-        (lambda: fw.GridPosterior(low=0), "must be 0 < low < high < inf and two or more points"),
-        (lambda: fw.GridPosterior(prior=fw.TruncatedPrior(2000, 3000)), "holds no grid point"),
+        (lambda: fw.priors.Gamma(shape=0), "Gamma shape is 0, must be a number > 0"),
+        (lambda: fw.priors.Gamma(rate=np.nan), "Gamma rate is nan"),
+        (lambda: fw.priors.Truncated(3.0, 2.0), "low 3.0 and high 2.0, must be 0 <= low < high"),
+        (lambda: fw.priors.Truncated(0.1, np.inf), "must be 0 <= low < high < inf"),
+        (
+            lambda: fw.posterior.GridPosterior(distribution="binomial"),
+            "no posterior for arrivals 'binomial'",
+        ),
+        (
+            lambda: fw.posterior.GridPosterior(low=0),
+            "must be 0 < low < high < inf and two or more points",
+        ),
+        (
+            lambda: fw.posterior.GridPosterior(prior=fw.priors.Truncated(2000, 3000)),
+            "holds no grid point",
+        ),
     ],
 )
 def test_priors_that_make_no_sense_are_refused(make, text):

@@ -15,7 +15,7 @@ from fedwave.rng import Draws
 
 INSTANCES, DEVICES = 200, 20
 SHAPE = (INSTANCES, DEVICES)
-PRIOR = fw.GammaPrior(2.0, 0.5)
+PRIOR = fw.priors.Gamma(2.0, 0.5)
 SHAPES = {"negative-binomial": (0.5, 2.0, 8.0), "zero-inflated-poisson": (0.2, 0.5, 0.8)}
 EVIDENCE = {"single counts": [1] * 6, "sums": [4, 1, 9]}  # rounds that each number covers
 
@@ -24,9 +24,9 @@ def truth_and_posterior(family, rng):
     """(rates that make the data, shapes, rates to be found, posterior)."""
     if family == "poisson":
         theta = rng.gamma(PRIOR.shape, 1 / PRIOR.rate, SHAPE)
-        return theta, np.zeros(SHAPE), theta, fw.ConjugatePosterior(PRIOR)
-    posterior = fw.GridPosterior(
-        family=family, prior=PRIOR, shapes=SHAPES[family], low=0.1, high=30.0, points=60
+        return theta, np.zeros(SHAPE), theta, fw.posterior.ConjugatePosterior(PRIOR)
+    posterior = fw.posterior.GridPosterior(
+        distribution=family, prior=PRIOR, shapes=SHAPES[family], low=0.1, high=30.0, points=60
     )
     weight = posterior.rates**PRIOR.shape * np.exp(-PRIOR.rate * posterior.rates)
     on_grid = rng.choice(posterior.rates, size=SHAPE, p=weight / weight.sum())

@@ -213,7 +213,7 @@ class LovesTheFirst(Sound):
 
 BROKEN = [
     (Nameless, "declaration", "class Nameless has no `name`"),
-    (Colon, "declaration", "'a:b' holds a colon"),
+    (Colon, "declaration", "'a:b' holds a character of"),
     (NeedsText, "declaration", "is 'channel', must be a set"),
     (NeedsNothingIterable, "declaration", "is None, must be a set"),
     (NeedsUnknown, "declaration", "needs 'chanel'.*did you mean 'channel'"),

@@ -2,20 +2,20 @@
 
 import numpy as np
 import pytest
+from fedwave.schedulers.registry import names
 from scipy import stats
 
 import fedwave as fw
-from fedwave.schedulers.registry import names
 from fedwave.theory import bound as bounds
 from fedwave.theory.bound import backlog_bound, score_bound
 
-CERTAIN = fw.Table((0.0, 1.0), (0.0, 0.0))  # every upload arrives
-CONSTANT = fw.Table((0.0, 1.0), (0.3, 0.3))  # with a chance of 0.7
+CERTAIN = fw.success.Table((0.0, 1.0), (0.0, 0.0))  # every upload arrives
+CONSTANT = fw.success.Table((0.0, 1.0), (0.3, 0.3))  # with a chance of 0.7
 
 
-def alike(count, slots=1, per=CERTAIN, **changes):
+def alike(count, slots=1, success=CERTAIN, **changes):
     devices = [fw.Device(rate=1, distance_m=200)] * count
-    return fw.Network(devices=devices, slots=slots, per=per).replace(**changes)
+    return fw.Network(devices=devices, slots=slots, success=success).replace(**changes)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_it_is_exact_where_devices_take_turns(count, slots):
 )  # fmt: skip
 def test_it_lies_below_exact_optima(rates, optimum):
     """Optimal mean backlogs of two devices with W = 1 and p = 0.7, from the specification."""
-    value = backlog_bound(alike(2, per=CONSTANT, rate=list(map(float, rates)))).value
+    value = backlog_bound(alike(2, success=CONSTANT, rate=list(map(float, rates)))).value
     assert 0.8 * optimum < value < optimum
 
 
@@ -69,7 +69,7 @@ def test_nobody_beats_it():
         fw.Device(rate=r, distance_m=d)
         for r, d in ((1, 100), (1, 450), (4, 300), (9, 420), (2, 500))
     ]
-    net = fw.Network(devices=devices, slots=1, per=fw.Soft())
+    net = fw.Network(devices=devices, slots=1, success=fw.success.Soft())
     value = backlog_bound(net).value
     means = {}
     for name in names(learner=False):
@@ -90,10 +90,14 @@ def test_nobody_beats_it():
 
 
 @pytest.mark.parametrize(
-    "per", [fw.Turbo(), fw.Soft(), fw.Uncoded(bits=8)], ids=["turbo", "soft", "uncoded"]
+    "success",
+    [fw.success.Turbo(), fw.success.Soft(), fw.success.Uncoded(bits=8)],
+    ids=["turbo", "soft", "uncoded"],
 )
-def test_finer_steps_stay_within_the_error(per, monkeypatch):
-    net = fw.random_network(12, 3, seed=4, per=per, arrivals=fw.NegativeBinomial(1.0))
+def test_finer_steps_stay_within_the_error(success, monkeypatch):
+    net = fw.random_network(
+        12, 3, seed=4, success=success, arrivals=fw.arrivals.NegativeBinomial(1.0)
+    )
     monkeypatch.setattr(bounds, "_EVALUATIONS", 12 * 4096)
     rough = backlog_bound(net)
     monkeypatch.setattr(bounds, "_EVALUATIONS", 12 << 16)
@@ -106,8 +110,9 @@ def test_finer_steps_stay_within_the_error(per, monkeypatch):
 def test_sampled_gains_make_it_lower_and_the_error_larger():
     """A Rician factor of 0 is Rayleigh fading, but its quantiles come from a sample."""
     sure, sampled = (
-        backlog_bound(alike(6, slots=2, per=fw.Soft(), fading=f)) for f in (fw.Rayleigh(), fw.Rician(0.0))
-    )  # fmt: skip
+        backlog_bound(alike(6, slots=2, success=fw.success.Soft(), fading=f))
+        for f in (fw.fading.Rayleigh(), fw.fading.Rician(0.0))
+    )
     assert sampled.value < sure.value < sampled.value + sampled.error
     assert sampled.error < 0.03 * sampled.value
 
@@ -133,7 +138,7 @@ def test_hidden_backlogs_can_only_be_larger(paper):
     hidden = backlog_bound(fw.paper_network(), hidden=True)
     assert hidden.value > paper.value + 5
     # The arrivals' family makes no difference to somebody who cannot see them.
-    bursty = fw.paper_network(arrivals=fw.NegativeBinomial())
+    bursty = fw.paper_network(arrivals=fw.arrivals.NegativeBinomial())
     assert backlog_bound(bursty, hidden=True).value == pytest.approx(hidden.value, rel=1e-9)
 
 
@@ -151,12 +156,12 @@ def test_missed_broadcasts_do_not_matter(paper):
 def test_edges():
     nothing = backlog_bound(alike(3, rate=0.0))
     assert (nothing.value, nothing.error, nothing.price) == (0, 0, 0)
-    some = backlog_bound(alike(3, rate=[0.0, 2.0, 1e-300], per=CONSTANT))
+    some = backlog_bound(alike(3, rate=[0.0, 2.0, 1e-300], success=CONSTANT))
     assert some.value == pytest.approx(2 * 0.3 / 0.7, rel=1e-3)
     assert some.cost[0] == some.cost[2] == 0
-    everybody = backlog_bound(alike(3, slots=3, per=CONSTANT))
+    everybody = backlog_bound(alike(3, slots=3, success=CONSTANT))
     assert everybody.value == pytest.approx(3 * 0.3 / 0.7, rel=1e-3)
-    never = backlog_bound(alike(2, per=fw.Threshold(), distance_m=9000.0))
+    never = backlog_bound(alike(2, success=fw.success.Threshold(), distance_m=9000.0))
     assert never.value > 1000
     assert never.error == np.inf
 
@@ -164,10 +169,10 @@ def test_edges():
 @pytest.mark.parametrize(
     "changes, text",
     [
-        ({"fading": fw.GaussMarkov()}, "new in every round, which GaussMarkov are not: use Rayleigh"),
-        ({"fading": fw.Shadowing()}, "new in every round, which Shadowing are not"),
-        ({"fading": fw.RecordedGains(np.ones((3, 25)))}, "which RecordedGains are not"),
-        ({"arrivals": fw.RecordedArrivals(np.ones((3, 25)))}, "chances of arrivals, which a record"),
+        ({"fading": fw.fading.GaussMarkov()}, "new in every round, which GaussMarkov are not: use Rayleigh"),
+        ({"fading": fw.fading.Shadowing()}, "new in every round, which Shadowing are not"),
+        ({"fading": fw.fading.RecordedGains(np.ones((3, 25)))}, "which RecordedGains are not"),
+        ({"arrivals": fw.arrivals.RecordedArrivals(np.ones((3, 25)))}, "chances of arrivals, which a record"),
         ({"buffer_limit": [np.inf, 7.0] + [np.inf] * 23}, "device 2 has a buffer limit of 7: shards"),
     ],
 )  # fmt: skip

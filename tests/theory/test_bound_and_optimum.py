@@ -23,10 +23,12 @@ def drawn(seed: int) -> fw.Network:
     table = DeviceTable(
         rate=rng.uniform(0.1, most, devices), distance_m=rng.uniform(150.0, 400.0, devices)
     )
-    families = (fw.Poisson(), fw.NegativeBinomial(dispersion=2.0))
+    families = (fw.arrivals.Poisson(), fw.arrivals.NegativeBinomial(dispersion=2.0))
     arrivals = families[int(rng.integers(2))] if devices == 2 else families[0]
     slots = int(rng.integers(1, devices))
-    return fw.Network(table, slots, fading=LevelFading(gains), per=fw.Soft(), arrivals=arrivals)
+    return fw.Network(
+        table, slots, fading=LevelFading(gains), success=fw.success.Soft(), arrivals=arrivals
+    )
 
 
 @pytest.mark.parametrize("seed", range(50))

@@ -14,7 +14,7 @@ from fedwave.network.arrivals import Poisson
 from fedwave.rng import Draws
 from fedwave.schedulers.balsa import Balsa
 from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.posterior import GammaPrior, Jeffreys, TruncatedPrior
+from fedwave.schedulers.priors import Gamma, Jeffreys, Truncated
 from fedwave.simulate import simulate
 from fedwave.theory.regret import Regret, regret
 from fedwave.theory.regret_measures import gaps, plain, rest, span
@@ -68,7 +68,7 @@ def test_informed_greedy_is_alsa_pi_on_the_instance_s_own_network() -> None:
 
 def test_channels_are_those_that_are_planned_for() -> None:
     network, problem = MANY.network, MANY.problem(0)
-    seen = network.per.probability(network.mean_snr * run("random").gain)
+    seen = network.success.probability(network.mean_snr * run("random").gain)
     for u in range(2):
         values, counts = np.unique(seen[:, :, u], return_counts=True)
         np.testing.assert_array_equal(values, problem.levels[u])
@@ -108,7 +108,7 @@ def solved_by_hand(setting: RegretSetting) -> tuple[float, FloatArray, FloatArra
 
 @pytest.fixture(scope="module")
 def tiny() -> RegretSetting:
-    return RegretSetting(truncation=5, gamma=0.3, instances=1, prior=TruncatedPrior(0.3, 1.5))
+    return RegretSetting(truncation=5, gamma=0.3, instances=1, prior=Truncated(0.3, 1.5))
 
 
 def test_optimum_span_and_gaps_are_those_of_the_score(tiny: RegretSetting) -> None:
@@ -253,8 +253,8 @@ def test_table_and_figure(quick: Regret) -> None:
     ("changes", "words"),
     [
         ({"gamma": 0}, "gamma is 0, must lie between 0 and 1"),
-        ({"prior": Jeffreys()}, "must be a TruncatedPrior"),
-        ({"prior": TruncatedPrior(0, 4, GammaPrior(1, 1))}, "with low > 0"),
+        ({"prior": Jeffreys()}, "must be a Truncated"),
+        ({"prior": Truncated(0, 4, Gamma(1, 1))}, "with low > 0"),
         ({"truncation": 0}, "truncation"),
         ({"rounds": 1}, "rounds"),
     ],

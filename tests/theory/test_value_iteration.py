@@ -94,11 +94,17 @@ def brute_force(problem, most):
 @pytest.mark.parametrize(
     "rates, levels, slots, arrivals, most",
     [
-        ([0.7, 1.5], [[0.2, 0.9], [0.6, 0.6]], 1, fw.Poisson(), 5),
-        ([0.7, 1.5], [[0.2, 0.9], [0.6, 1.0]], 2, fw.NegativeBinomial(1.0), 5),
-        ([0.4, 1.0, 0.8], [[0.2, 0.9], [0.6, 0.8], [0.0, 1.0]], 2, fw.Poisson(), 2),
-        ([0.4, 1.0, 0.8], [[0.2, 0.9], [0.6, 0.8], [0.0, 1.0]], 1, fw.ZeroInflatedPoisson(), 2),
-        ([0.4, 0.0, 0.8], [[0.2, 0.9], [0.6, 0.8], [0.0, 1.0]], 3, fw.Poisson(), 2),
+        ([0.7, 1.5], [[0.2, 0.9], [0.6, 0.6]], 1, fw.arrivals.Poisson(), 5),
+        ([0.7, 1.5], [[0.2, 0.9], [0.6, 1.0]], 2, fw.arrivals.NegativeBinomial(1.0), 5),
+        ([0.4, 1.0, 0.8], [[0.2, 0.9], [0.6, 0.8], [0.0, 1.0]], 2, fw.arrivals.Poisson(), 2),
+        (
+            [0.4, 1.0, 0.8],
+            [[0.2, 0.9], [0.6, 0.8], [0.0, 1.0]],
+            1,
+            fw.arrivals.ZeroInflatedPoisson(),
+            2,
+        ),
+        ([0.4, 0.0, 0.8], [[0.2, 0.9], [0.6, 0.8], [0.0, 1.0]], 3, fw.arrivals.Poisson(), 2),
     ],
 )
 def test_it_agrees_with_brute_force(rates, levels, slots, arrivals, most):
@@ -114,7 +120,7 @@ def steps(*points):
     """p as a staircase in the SNR: (dB, p from there on), the first one from the very bottom."""
     at, p = np.array(points).T
     edges = np.repeat(at[1:], 2) + np.tile([-1e-9, 1e-9], at.size - 1)
-    return fw.Table(tuple(edges), tuple(1 - np.repeat(p, 2)[1:-1]))
+    return fw.success.Table(tuple(edges), tuple(1 - np.repeat(p, 2)[1:-1]))
 
 
 def snr_of(share, mean_db):
@@ -122,11 +128,11 @@ def snr_of(share, mean_db):
     return mean_db + 10 * np.log10(-np.log1p(-share))
 
 
-def network(rates, slots, per, arrivals, distances=None):
+def network(rates, slots, success, arrivals, distances=None):
     """Mean SNR 0 dB unless ``distances`` tell otherwise."""
     at = distances or [1000.0] * len(rates)
     table = fw.DeviceTable(rate=np.array(rates), distance_m=np.array(at))
-    return fw.Network(table, slots, per=per, arrivals=arrivals, noise_dbm=23 - 128.1)
+    return fw.Network(table, slots, success=success, arrivals=arrivals, noise_dbm=23 - 128.1)
 
 
 # A threshold at 0 dB is passed in 3 of 4 rounds where the mean SNR is 1 / ln(4 / 3), and in half at 1 / ln 2.
@@ -134,13 +140,13 @@ QUARTER, HALF = (1000 * s ** (-1 / 3.76) for s in (1 / np.log(4 / 3), 1 / np.log
 TWO = steps((-99, 0.3), (snr_of(1 / 2, 0), 0.9))
 THREE = steps((-99, 0.1), (snr_of(1 / 3, 0), 0.6), (snr_of(2 / 3, 0), 1.0))
 SIMULATED = {
-    "two levels": ([1, 5], 1, TWO, fw.Poisson(), None),
-    "three levels": ([2, 3], 1, THREE, fw.Poisson(), None),
-    "threshold": ([1, 4], 1, fw.Threshold(1.0), fw.Poisson(), [QUARTER, HALF]),
-    "bursts": ([1, 4], 1, TWO, fw.NegativeBinomial(2.0), None),
-    "silence": ([0.5, 3], 1, TWO, fw.ZeroInflatedPoisson(0.6), None),
-    "three devices": ([1, 1, 3], 1, TWO, fw.Poisson(), None),
-    "two slots": ([1, 1, 3], 2, TWO, fw.Poisson(), None),
+    "two levels": ([1, 5], 1, TWO, fw.arrivals.Poisson(), None),
+    "three levels": ([2, 3], 1, THREE, fw.arrivals.Poisson(), None),
+    "threshold": ([1, 4], 1, fw.success.Threshold(1.0), fw.arrivals.Poisson(), [QUARTER, HALF]),
+    "bursts": ([1, 4], 1, TWO, fw.arrivals.NegativeBinomial(2.0), None),
+    "silence": ([0.5, 3], 1, TWO, fw.arrivals.ZeroInflatedPoisson(0.6), None),
+    "three devices": ([1, 1, 3], 1, TWO, fw.arrivals.Poisson(), None),
+    "two slots": ([1, 1, 3], 2, TWO, fw.arrivals.Poisson(), None),
 }
 
 
@@ -266,11 +272,11 @@ def test_policies_that_return_nonsense_are_told_so():
 
 
 def test_networks_without_a_fixed_optimum_are_refused():
-    net = network([1, 2], 1, TWO, fw.Poisson())
+    net = network([1, 2], 1, TWO, fw.arrivals.Poisson())
     for changes, text in (
         ({"slots": [1, 2, 1]}, "slots change from round to round"),
         ({"buffer_limit": 5}, "buffer limits are not part"),
-        ({"fading": fw.GaussMarkov()}, "channels that are new in every round"),
+        ({"fading": fw.fading.GaussMarkov()}, "channels that are new in every round"),
     ):
         with pytest.raises(fw.FedwaveError, match=text):
             small_problem(net.replace(**changes))

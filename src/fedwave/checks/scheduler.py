@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from fedwave import registry
 from fedwave.checks import calls
 from fedwave.checks.calls import told, which_network
 from fedwave.checks.witness import ReorderedDraws, Run, reordered, watch
@@ -23,8 +24,7 @@ from fedwave.network.network import Network, paper_network
 from fedwave.network.success import Soft
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.registry import check_declaration, names, scheduler_class
-from fedwave.schedulers.registry import scheduler as find_scheduler
+from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulate import extend, simulate
 from fedwave.trace import Trace
 from fedwave.types import BoolArray, FloatArray, IntArray, NetworkState
@@ -71,8 +71,8 @@ def _networks(scheduler: Scheduler) -> tuple[Network, ...]:
     few = four[:3] if scheduler.small_only else four
     slots = ([1, 3, 0, 2, len(few)] * _ROUNDS)[:_ROUNDS]
     small = (
-        Network(devices=pair, slots=1, per=Soft()),
-        Network(devices=few, slots=slots, per=Soft(), arrivals=NegativeBinomial()),
+        Network(devices=pair, slots=1, success=Soft()),
+        Network(devices=few, slots=slots, success=Soft(), arrivals=NegativeBinomial()),
     )
     return small if scheduler.small_only else (paper_network(), *small)
 
@@ -81,7 +81,7 @@ def _declared(which: str | Scheduler | type[Scheduler]) -> Scheduler:
     kind = which if isinstance(which, type) else type(which)
     if issubclass(kind, Scheduler):
         try:
-            check_declaration(kind)
+            registry.check_declaration(kind)
             return find_scheduler(which)
         except FedwaveError as error:
             raise _failure(kind, "declaration", str(error)) from None
@@ -144,7 +144,7 @@ def _instances(scheduler: Scheduler, runs: Sequence[Run]) -> None:
 
 
 def _saving(scheduler: Scheduler, runs: Sequence[Run]) -> None:
-    known = scheduler.name in names() and scheduler_class(scheduler.name) is type(scheduler)
+    known = registry.is_known(scheduler)
     for network, run in zip(_networks(scheduler), runs, strict=True):
         begun = _play(network, scheduler, rounds=_STOP)
         with TemporaryDirectory() as folder:

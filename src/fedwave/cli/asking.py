@@ -16,7 +16,7 @@ from fedwave.experiments.config.read import experiment_from, load_experiment, pr
 _NETWORKS = ("paper", "random")
 _TABLES = (".csv", ".yaml", ".yml")
 # Options that are short for a field of the network.
-_OF_NETWORK = ("devices", "slots", "gamma", "fading", "per", "arrivals")
+_OF_NETWORK = ("devices", "slots", "gamma", "fading", "success", "arrivals")
 
 
 def ask(

@@ -123,7 +123,7 @@ def train(
     slots: opt.Slots = None,
     gamma: opt.Gamma = None,
     fading: opt.FadingText = None,
-    per: opt.SuccessText = None,
+    success: opt.SuccessText = None,
     arrivals: opt.ArrivalsText = None,
     settings: opt.Settings = None,
 ) -> None:  # fmt: skip
@@ -136,7 +136,7 @@ def train(
         words, defaults, schedulers=schedulers, rounds=rounds, instances=instances, seed=seed,
         task__dataset=task, task__skew=skew, task__beta=beta, training__mode=mode, training__device=device,
         training__precision=precision, training__tolerance=tolerance, training__lanes=lanes, devices=devices,
-        slots=slots, gamma=gamma, fading=fading, per=per, arrivals=arrivals, settings=settings,
+        slots=slots, gamma=gamma, fading=fading, success=success, arrivals=arrivals, settings=settings,
     )  # fmt: skip
     _check_task(how)
     results = run(how, out, workers=workers, engine=engine, address=address, events=events)

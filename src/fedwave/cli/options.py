@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedwave.components import ARRIVALS, FADINGS, SUCCESS_MODELS
+from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.files import check_folder
 
@@ -73,15 +73,15 @@ FadingText = Annotated[
     str | None,
     typer.Option(
         "--fading",
-        help=f"One of {', '.join(FADINGS)}; e.g. rician:k_factor=6.",
+        help=f"One of {', '.join(registry.names('fading'))}; e.g. rician:k_factor=6.",
         rich_help_panel=_RADIO,
     ),
 ]
 SuccessText = Annotated[
     str | None,
     typer.Option(
-        "--per",
-        help=f"One of {', '.join(SUCCESS_MODELS)}; e.g. harq:tries=3.",
+        "--success",
+        help=f"One of {', '.join(registry.names('success'))}; e.g. harq:tries=3.",
         rich_help_panel=_RADIO,
     ),
 ]
@@ -89,7 +89,7 @@ ArrivalsText = Annotated[
     str | None,
     typer.Option(
         "--arrivals",
-        help=f"One of {', '.join(ARRIVALS)}; e.g. negative-binomial:dispersion=2.",
+        help=f"One of {', '.join(registry.names('arrivals'))}; e.g. negative-binomial:dispersion=2.",
         rich_help_panel=_RADIO,
     ),
 ]

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from fedwave import registry
 from fedwave.experiments.report.learning import LearningRow
 from fedwave.experiments.report.tables import with_interval
 from fedwave.experiments.results.comparison import Row
 from fedwave.experiments.results.statistics import Estimate
 from fedwave.files import json_text
-from fedwave.schedulers.registry import names, scheduler_class
 
 _INFORMATION_NAMES = {
     "channel": "h",
@@ -126,8 +126,8 @@ def learning_table(rows: Sequence[LearningRow], base: str, heading: str) -> Tabl
 def scheduler_rows() -> list[dict[str, str]]:
     """The paper's information table, for every registered scheduler."""
     rows = []
-    for name in names():
-        kind = scheduler_class(name)
+    for name in registry.names("scheduler"):
+        kind = registry.find("scheduler", name)
         known = [_INFORMATION_NAMES[k] for k in ("rates", "statistics") if k in kind.needs]
         seen = [_INFORMATION_NAMES[k] for k in ("channel", "backlog", "learner") if k in kind.needs]
         rows.append(

@@ -51,7 +51,7 @@ def simulate(
     slots: opt.Slots = None,
     gamma: opt.Gamma = None,
     fading: opt.FadingText = None,
-    per: opt.SuccessText = None,
+    success: opt.SuccessText = None,
     arrivals: opt.ArrivalsText = None,
     settings: opt.Settings = None,
 ) -> None:  # fmt: skip
@@ -60,7 +60,7 @@ def simulate(
     how = ask(
         words, {"name": "simulate", "schedulers": ["balsa"]}, schedulers=[scheduler] if scheduler else None,
         rounds=rounds, instances=instances, seed=seed, devices=devices, slots=slots, gamma=gamma,
-        fading=fading, per=per, arrivals=arrivals, settings=settings, only_simulate=True,
+        fading=fading, success=success, arrivals=arrivals, settings=settings, only_simulate=True,
     )  # fmt: skip
     if len(how.schedulers) != 1:
         raise FedwaveError(
@@ -125,7 +125,7 @@ def compare(
     slots: opt.Slots = None,
     gamma: opt.Gamma = None,
     fading: opt.FadingText = None,
-    per: opt.SuccessText = None,
+    success: opt.SuccessText = None,
     arrivals: opt.ArrivalsText = None,
     settings: opt.Settings = None,
 ) -> None:  # fmt: skip
@@ -135,7 +135,7 @@ def compare(
         opt.check_out(out, ".csv", ".json")
     how = ask(
         words, {"name": "compare"}, schedulers=schedulers, rounds=rounds, instances=instances, seed=seed,
-        against=against, burn_in=burn_in, devices=devices, slots=slots, gamma=gamma, fading=fading, per=per,
+        against=against, burn_in=burn_in, devices=devices, slots=slots, gamma=gamma, fading=fading, success=success,
         arrivals=arrivals, settings=settings, only_simulate=True,
     )  # fmt: skip
     if folder is None:

@@ -20,7 +20,7 @@ from fedwave.learning.schedule import Run, central_weights, runs_of
 from fedwave.learning.task import Task
 from fedwave.network.network import Network
 from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.registry import scheduler as find_scheduler
+from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulate import simulate
 from fedwave.trace import Trace
 from fedwave.types import BoolArray, FloatArray, IntArray, NetworkState

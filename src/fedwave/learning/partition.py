@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from fedwave.types import FloatArray, IntArray
 
 class Partition(ABC):
     """How the classes are spread over the devices."""
+
+    family: ClassVar[str] = "partition"
+    name: ClassVar[str]
 
     @abstractmethod
     def class_shares(
@@ -29,6 +33,8 @@ class Partition(ABC):
 class Iid(Partition):
     """Every device draws from the whole training set."""
 
+    name = "iid"
+
     def class_shares(
         self, seed: int, instance: int, device: int, classes: int
     ) -> FloatArray | None:
@@ -38,6 +44,8 @@ class Iid(Partition):
 @dataclass(frozen=True)
 class Dirichlet(Partition):
     """Label skew: each device's class shares are Dirichlet(alpha); a small alpha gives it few classes."""
+
+    name = "dirichlet"
 
     alpha: float = 0.2
 
@@ -54,6 +62,8 @@ class Dirichlet(Partition):
 @dataclass(frozen=True)
 class ByClass(Partition):
     """Each device holds ``held`` classes, equally often."""
+
+    name = "by-class"
 
     held: int = 2
 

@@ -26,7 +26,9 @@ _MOST = 1e9  # shards a device can get in one round, on record: sums over any ru
 class Arrivals(ABC):
     """A family of arrival distributions, one member per rate."""
 
-    family: ClassVar[str]  # what schedulers are told about the arrivals
+    family: ClassVar[str] = "arrivals"
+    name: ClassVar[str]
+    distribution: ClassVar[str]  # what schedulers are told about the arrivals
 
     @abstractmethod
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
@@ -45,7 +47,9 @@ class Arrivals(ABC):
 class Poisson(Arrivals):
     """Independent Poisson counts: mean and variance are the rate."""
 
-    family: ClassVar[str] = "poisson"
+    name = "poisson"
+
+    distribution: ClassVar[str] = "poisson"
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         return block.draw(lambda rng, shape: rng.poisson(rates, shape))
@@ -58,8 +62,10 @@ class Poisson(Arrivals):
 class NegativeBinomial(Arrivals):
     """Bursty arrivals: mean theta, variance theta + theta^2 / dispersion."""
 
+    name = "negative-binomial"
+
     dispersion: float = 2.0
-    family: ClassVar[str] = "negative-binomial"
+    distribution: ClassVar[str] = "negative-binomial"
 
     def __post_init__(self) -> None:
         if not (is_number(self.dispersion) and 1e-6 <= self.dispersion <= 1e6):
@@ -91,8 +97,10 @@ class NegativeBinomial(Arrivals):
 class ZeroInflatedPoisson(Arrivals):
     """Nothing at all with probability ``silence``, else Poisson(theta / (1 - silence)): mean theta."""
 
+    name = "zero-inflated-poisson"
+
     silence: float = 0.5
-    family: ClassVar[str] = "zero-inflated-poisson"
+    distribution: ClassVar[str] = "zero-inflated-poisson"
 
     def __post_init__(self) -> None:
         if not (is_number(self.silence) and 0 <= self.silence < 1):
@@ -123,8 +131,10 @@ class RecordedArrivals(Arrivals):
     The true rate of a device is the mean of its record; schedulers that learn treat it as Poisson.
     """
 
+    name = "recorded"
+
     counts: IntArray
-    family: ClassVar[str] = "poisson"
+    distribution: ClassVar[str] = "poisson"
 
     def __post_init__(self) -> None:
         counts = as_record(self.counts, np.float64, "recorded arrivals")

@@ -43,6 +43,9 @@ def mean_snr(
 class Fading(ABC):
     """A distribution of power gains over rounds; mean 1 unless it says otherwise."""
 
+    family: ClassVar[str] = "fading"
+    name: ClassVar[str]
+
     independent: ClassVar[bool] = True  # are the rounds independent of each other?
 
     @abstractmethod
@@ -86,6 +89,8 @@ def _many_fresh(fading: Fading, tries: int) -> FloatArray:
 class Rayleigh(Fading):
     """h exponential with mean 1, new in every round: no line of sight."""
 
+    name = "rayleigh"
+
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
         return block.draw(lambda rng, shape: rng.standard_exponential(shape)), None
 
@@ -111,6 +116,8 @@ class Rayleigh(Fading):
 @dataclass(frozen=True)
 class Rician(Fading):
     """A direct path ``k_factor`` times as strong as the scattered ones; 0 is Rayleigh."""
+
+    name = "rician"
 
     k_factor: float = 4.0
 
@@ -139,6 +146,8 @@ class GaussMarkov(Fading):
     with mean 1 and its correlation after j rounds is correlation^(2 j).
     """
 
+    name = "gauss-markov"
+
     correlation: float = 0.9
     independent: ClassVar[bool] = False
 
@@ -166,6 +175,8 @@ class Shadowing(Fading):
     z follows a first-order Gauss-Markov process over rounds; ``correlation`` 1 (the default) draws
     one obstacle per device for the whole run, 0 a new one every round. The median of the factor is 1.
     """
+
+    name = "shadowing"
 
     sigma_db: float = 8.0
     correlation: float = 1.0
@@ -213,6 +224,8 @@ class Shadowing(Fading):
 @dataclass(frozen=True, eq=False)
 class RecordedGains(Fading):
     """Gains measured elsewhere: ``[T, U]`` for all instances, or ``[T, I, U]``, one record per instance."""
+
+    name = "recorded"
 
     gains: FloatArray
     independent: ClassVar[bool] = False

@@ -32,7 +32,7 @@ class Network:
     slots: int | Sequence[int] = 5  # W, or one W per round
     gamma: float = 0.01  # the cost of a shard that waits
     fading: Fading = field(default_factory=Rayleigh)
-    per: SuccessModel = field(default_factory=Turbo)
+    success: SuccessModel = field(default_factory=Turbo)
     arrivals: Arrivals = field(default_factory=Poisson)
     noise_dbm: float = -96.0
     pathloss_intercept_db: float = 128.1
@@ -43,7 +43,7 @@ class Network:
         object.__setattr__(self, "slots", _checked_slots(self.slots, self.size))
         if not (is_number(self.gamma) and self.gamma >= 0):
             raise FedwaveError(f"gamma is {self.gamma}, must be a number >= 0.")
-        for name, kind in (("fading", Fading), ("per", SuccessModel), ("arrivals", Arrivals)):
+        for name, kind in (("fading", Fading), ("success", SuccessModel), ("arrivals", Arrivals)):
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise FedwaveError(f"{name} is {value!r}, must be a {kind.__name__} object.")
@@ -51,7 +51,7 @@ class Network:
             if not is_number(getattr(self, name)):
                 raise FedwaveError(f"{name} is {getattr(self, name)}, must be a number.")
         self._check_mean_snr()
-        if self.per.later_tries:  # fails here, not in the middle of a run
+        if self.success.later_tries:  # fails here, not in the middle of a run
             self.fading.fresh(np.random.default_rng(0), (1,))
 
     @property
@@ -81,7 +81,7 @@ class Network:
     @cached_property
     def planning(self) -> NetworkPlanning:
         """The chances of the coming rounds, for schedulers that plan ahead."""
-        return NetworkPlanning(self.fading, self.per, self.arrivals, self.mean_snr)
+        return NetworkPlanning(self.fading, self.success, self.arrivals, self.mean_snr)
 
     def _check_mean_snr(self) -> None:
         with np.errstate(all="ignore"):  # what overflows is reported below
@@ -100,7 +100,7 @@ class Network:
 
     def problem(self, instances: int) -> Problem:
         """What schedulers are told beforehand."""
-        return Problem(instances, self.size, self.arrivals.family, self.fading.quartiles())
+        return Problem(instances, self.size, self.arrivals.distribution, self.fading.quartiles())
 
     def replace(self, **changes: Any) -> Network:
         """A copy with any field, or any column of the device table, replaced."""

@@ -17,7 +17,7 @@ class NetworkPlanning:
     """Planning (types.py) for one network."""
 
     fading: Fading
-    per: SuccessModel
+    success: SuccessModel
     arrivals: Arrivals
     mean_snr: FloatArray  # [U]
 
@@ -29,7 +29,7 @@ class NetworkPlanning:
         """p in the middle of each of ``count`` equally likely ranges of the gain."""
         gains = self.fading.sum_quantiles(1, (np.arange(count) + 0.5) / count)
         mean = np.asarray(mean_snr, dtype=np.float64)[..., None]
-        return self.per.expected(mean * gains, mean, self.fading)
+        return self.success.expected(mean * gains, mean, self.fading)
 
     def arrival_chances(self, rates: FloatArray, most: int) -> FloatArray:
         return self.arrivals.chances(np.asarray(rates, dtype=np.float64), most)

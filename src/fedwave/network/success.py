@@ -10,6 +10,7 @@ import csv
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,6 +25,9 @@ _LEVELS = 24
 
 class SuccessModel(ABC):
     """p as a function of linear SNR."""
+
+    family: ClassVar[str] = "success"
+    name: ClassVar[str]
 
     @property
     def later_tries(self) -> int:
@@ -61,6 +65,8 @@ class Turbo(SuccessModel):
     array([0.999995])
     """
 
+    name = "turbo"
+
     midpoint_db: float = -1.647
     slope: float = 7.468
     blocks: int = 1
@@ -97,6 +103,8 @@ class Turbo(SuccessModel):
 class Threshold(SuccessModel):
     """p = 1 from a linear SNR of ``w0`` on, else 0: the quasi-static approximation."""
 
+    name = "threshold"
+
     w0: float = 0.685
 
     def __post_init__(self) -> None:
@@ -115,6 +123,8 @@ class Threshold(SuccessModel):
 class Soft(SuccessModel):
     """p = exp(-w0 / SNR): an average over Rayleigh fading, used per round as many papers do."""
 
+    name = "soft"
+
     w0: float = 0.685
 
     def __post_init__(self) -> None:
@@ -129,6 +139,8 @@ class Soft(SuccessModel):
 @dataclass(frozen=True)
 class Uncoded(SuccessModel):
     """p = (1 - b)^bits with b = Q(sqrt(2 SNR)) for BPSK, Q(sqrt(SNR)) for QPSK: no bit may fail."""
+
+    name = "uncoded"
 
     bits: int = 1024
     modulation: str = "qpsk"
@@ -152,6 +164,8 @@ class Uncoded(SuccessModel):
 @dataclass(frozen=True)
 class Table(SuccessModel):
     """Interpolated between measured (SNR in dB, block error rate) points, flat beyond the ends."""
+
+    name = "table"
 
     snr_db: tuple[float, ...]
     error_rate: tuple[float, ...]
@@ -201,6 +215,8 @@ class Table(SuccessModel):
 class Arq(SuccessModel):
     """Type I retransmission: ``tries`` independent tries at the same SNR, p = 1 - (1 - p_1)^tries."""
 
+    name = "arq"
+
     model: SuccessModel = field(default_factory=Turbo)
     tries: int = 2
 
@@ -221,6 +237,8 @@ class Harq(SuccessModel):
     it decides, so its p is the mean over the others. One uniform number decides an upload: since p
     grows with the SNR, an upload that succeeds at some try also does with all of them combined.
     """
+
+    name = "harq"
 
     model: SuccessModel = field(default_factory=Turbo)
     tries: int = 2

@@ -63,10 +63,10 @@ class World:
     def _play(self, number: int, gain: FloatArray, wanted: range) -> Iterator[Weather]:
         net = self.network
         snr = net.mean_snr * gain
-        success = net.per.expected(snr, net.mean_snr, net.fading)
+        success = net.success.expected(snr, net.mean_snr, net.fading)
         luck = self._block(number, "luck").draw(lambda rng, shape: rng.random(shape))
-        if net.per.later_tries:
-            goes_through = luck < net.per.probability(
+        if net.success.later_tries:
+            goes_through = luck < net.success.probability(
                 snr + net.mean_snr * self._later_gains(number)
             )
         else:
@@ -86,7 +86,7 @@ class World:
 
     def _later_gains(self, number: int) -> FloatArray:
         """The gains of HARQ's later tries, added up."""
-        tries, fading = self.network.per.later_tries, self.network.fading
+        tries, fading = self.network.success.later_tries, self.network.fading
 
         def one(rng: Generator, shape: tuple[int, int]) -> FloatArray:
             out: FloatArray = fading.fresh(rng, (tries, *shape)).sum(axis=0)

@@ -11,7 +11,8 @@ from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.rng import Draws
 from fedwave.schedulers import stages
 from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.posterior import Jeffreys, Posterior, Prior, posterior_for
+from fedwave.schedulers.posterior import Posterior, posterior_for
+from fedwave.schedulers.priors import Jeffreys, Prior
 from fedwave.types import BoolArray, FloatArray, IntArray, Observation, Problem, State
 
 
@@ -78,7 +79,7 @@ class BayesianScheduler(Scheduler):
         """(shards, rounds they cover, where known) that the last round revealed."""
 
     def _posterior(self, problem: Problem) -> Posterior:
-        return self.posterior or posterior_for(problem.arrival_family, self.prior)
+        return self.posterior or posterior_for(problem.arrival_distribution, self.prior)
 
 
 @dataclass(frozen=True)

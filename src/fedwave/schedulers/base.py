@@ -8,18 +8,21 @@ per device), the W largest win, and ``remember`` (note what was decided). Most s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fedwave.errors import FedwaveError
+from fedwave import registry
+from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.rng import Draws
-from fedwave.types import BoolArray, FloatArray, Observation, Problem, State
+from fedwave.types import INFORMATION, BoolArray, FloatArray, Observation, Problem, State
 
 
 class Scheduler(ABC):
     """Base class. ``needs`` names what the Observation must hold: "channel", "backlog", "rates"."""
 
+    family: ClassVar[str] = "scheduler"
     name: ClassVar[str]
     needs: ClassVar[frozenset[str] | set[str]] = frozenset()
     formula: ClassVar[str] = ""  # the priority, for the table of schedulers
@@ -28,6 +31,20 @@ class Scheduler(ABC):
     )
     small_only: ClassVar[bool] = False  # refuses networks of more than a few devices
     symmetric: ClassVar[bool] = True  # False: a device's number matters, as in round-robin
+
+    @classmethod
+    def check_declaration(cls) -> None:
+        """Refuse a class whose ``needs`` names something that nobody can tell it."""
+        if isinstance(cls.needs, str) or not isinstance(cls.needs, Iterable):
+            raise FedwaveError(
+                f"`needs` of scheduler {cls.name!r} is {cls.needs!r}, must be a set, such as {{'channel'}}."
+            )
+        for need in cls.needs:
+            if need not in INFORMATION:
+                raise FedwaveError(
+                    f"scheduler {cls.name!r} needs {need!r}, which nobody can tell it; "
+                    f"{did_you_mean(need, INFORMATION)}"
+                )
 
     def start(self, problem: Problem) -> State:
         """The state before round 1: named arrays, first axis the instance."""
@@ -55,6 +72,35 @@ class Scheduler(ABC):
         priority = checked_priority(self.priority(state, seen, draws), seen, self.name)
         scheduled = pick_largest(priority, seen.slots, draws)
         return scheduled, self.remember(state, seen, scheduled)
+
+
+PAPER_SCHEDULERS = ("bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max")
+
+
+def scheduler(
+    which: str | Mapping[str, Any] | Scheduler | type[Scheduler], **parameters: Any
+) -> Scheduler:
+    """A scheduler from its name and hyper-parameters; a Scheduler passes through.
+
+    >>> scheduler("alpha-fresh", alpha=0.25)
+    AlphaFresh(alpha=0.25)
+    >>> scheduler("balsa:stage_rule=max1").stage_rule
+    'max1'
+    """
+    made: Scheduler = registry.build("scheduler", which, **parameters)
+    return made
+
+
+def scheduler_names(learner: bool = True) -> tuple[str, ...]:
+    """The registered names; ``learner=False`` keeps those that run on any network by themselves.
+
+    Those that run only beside training, or only on small networks, are left out then.
+    """
+    every = registry.names("scheduler")
+    if learner:
+        return every
+    kinds = {name: registry.find("scheduler", name) for name in every}
+    return tuple(n for n, kind in kinds.items() if not ("learner" in kind.needs or kind.small_only))
 
 
 def checked_priority(priority: FloatArray, seen: Observation, name: str) -> FloatArray:

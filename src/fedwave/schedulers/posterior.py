@@ -3,18 +3,24 @@
 A Posterior holds hyper-parameters; the statistics live in the scheduler's State. Two kinds:
 
 * ConjugatePosterior, for Poisson arrivals: Gamma(a0 + S, b0 + R), S shards counted over R rounds.
-* GridPosterior (grid_posterior.py), for families without a conjugate prior.
+* GridPosterior, for arrivals without a conjugate prior: the likelihood of everything seen is kept at every point of a
+  grid of rates and shapes, so one class serves single counts (R = 1) and sums over R rounds, in constant memory and
+  without a Markov chain that would have to converge. The shape (dispersion of a negative binomial, silence
+  of a zero-inflated Poisson) is unknown too and averaged over; pass ``shapes`` with a single value if it is known.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, is_number
+from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.rng import Draws
+from fedwave.schedulers.priors import Jeffreys, Prior
 from fedwave.types import BoolArray, FloatArray, IntArray, Problem, State
 
 
@@ -38,70 +44,6 @@ class Posterior(ABC):
     @abstractmethod
     def sample(self, state: State, rows: IntArray, draws: Draws) -> FloatArray:
         """Rates drawn from the posterior for the given instances, ``[rows, U]``."""
-
-
-class Prior(ABC):
-    """A prior of a rate that Poisson counts keep within the Gamma family."""
-
-    shape: float
-    rate: float
-    low: float = 0.0
-    high: float = np.inf
-
-    def log_density(self, theta: FloatArray) -> FloatArray:
-        """Up to a constant; -inf outside [low, high]."""
-        inside = (theta >= self.low) & (theta <= self.high)
-        return np.where(inside, (self.shape - 1) * np.log(theta) - self.rate * theta, -np.inf)
-
-
-@dataclass(frozen=True)
-class Jeffreys(Prior):
-    """theta^(-1/2), improper until something has been counted; until then the rate is taken as 1."""
-
-    @property
-    def shape(self) -> float:  # type: ignore[override]
-        return 0.5
-
-    @property
-    def rate(self) -> float:  # type: ignore[override]
-        return 0.0
-
-
-@dataclass(frozen=True)
-class GammaPrior(Prior):
-    """Gamma(shape, rate): as if ``shape`` shards had been counted over ``rate`` rounds before."""
-
-    shape: float = 1.0
-    rate: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("shape", "rate"):
-            value = getattr(self, name)
-            if not (is_number(value) and value > 0):
-                raise FedwaveError(f"GammaPrior {name} is {value}, must be a number > 0.")
-
-
-@dataclass(frozen=True)
-class TruncatedPrior(Prior):
-    """Another prior, restricted to rates between ``low`` and ``high``."""
-
-    low: float = 0.1
-    high: float = 20.0
-    prior: Jeffreys | GammaPrior = field(default_factory=Jeffreys)
-
-    def __post_init__(self) -> None:
-        if not (is_number(self.low) and is_number(self.high) and 0 <= self.low < self.high):
-            raise FedwaveError(
-                f"TruncatedPrior has low {self.low} and high {self.high}, must be 0 <= low < high < inf."
-            )
-
-    @property
-    def shape(self) -> float:  # type: ignore[override]
-        return self.prior.shape
-
-    @property
-    def rate(self) -> float:  # type: ignore[override]
-        return self.prior.rate
 
 
 @dataclass(frozen=True)
@@ -153,10 +95,140 @@ class ConjugatePosterior(Posterior):
         return np.clip(theta, low, high)
 
 
-def posterior_for(family: str, prior: Prior) -> Posterior:
-    """The posterior that fits an arrival family."""
-    if family == "poisson":
-        return ConjugatePosterior(prior)
-    from fedwave.schedulers.grid_posterior import GridPosterior
+def negative_binomial_sum(
+    total: int, rounds: int, theta: FloatArray, dispersion: FloatArray
+) -> FloatArray:
+    """log P[sum of ``rounds`` counts = total]: again negative binomial, with dispersion * rounds."""
+    from scipy import special  # slow to import, and needed only for non-Poisson arrivals
 
-    return GridPosterior(family=family, prior=prior)
+    size = dispersion * rounds
+    ways = special.gammaln(total + size) - special.gammaln(size) - special.gammaln(total + 1)
+    chance = theta / (dispersion + theta)
+    out: FloatArray = ways + size * np.log1p(-chance) + special.xlogy(total, chance)
+    return out
+
+
+def zero_inflated_sum(
+    total: int, rounds: int, theta: FloatArray, silence: FloatArray
+) -> FloatArray:
+    """log P[sum = total]: a mixture over the number of rounds that were not silent."""
+    from scipy import special  # slow to import, and needed only for non-Poisson arrivals
+
+    busy = np.arange(rounds + 1).reshape(-1, *([1] * theta.ndim))
+    mean = busy * (theta / (1 - silence))
+    choose = (
+        special.gammaln(rounds + 1) - special.gammaln(busy + 1) - special.gammaln(rounds - busy + 1)
+    )
+    weight = choose + special.xlogy(busy, 1 - silence) + special.xlogy(rounds - busy, silence)
+    poisson = special.xlogy(total, mean) - mean - special.gammaln(total + 1)
+    out: FloatArray = special.logsumexp(weight + poisson, axis=0)
+    return out
+
+
+@dataclass(frozen=True)
+class _Family:
+    log_sum: Callable[[int, int, FloatArray, FloatArray], FloatArray]
+    shapes: tuple[float, ...]  # what the unknown shape may be, a priori equally likely
+
+
+_FAMILIES = {
+    "negative-binomial": _Family(negative_binomial_sum, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0)),
+    "zero-inflated-poisson": _Family(
+        zero_inflated_sum, (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class GridPosterior(Posterior):
+    """Rates between ``low`` and ``high``, ``points`` of them evenly spaced in the logarithm.
+
+    A rate beyond the grid is believed to lie at its end: move the grid where rates are that large or small.
+    """
+
+    distribution: str = "negative-binomial"
+    prior: Prior = field(default_factory=Jeffreys)
+    shapes: tuple[float, ...] = ()
+    low: float = 0.02
+    high: float = 1000.0
+    points: int = 400
+
+    def __post_init__(self) -> None:
+        if self.distribution not in _FAMILIES:
+            raise FedwaveError(
+                f"no posterior for arrivals {self.distribution!r}; {did_you_mean(self.distribution, _FAMILIES)}"
+            )
+        if not (0 < self.low < self.high < np.inf and self.points >= 2):
+            raise FedwaveError(
+                f"GridPosterior has low {self.low}, high {self.high} and {self.points} points, "
+                "must be 0 < low < high < inf and two or more points."
+            )
+        if not np.any((self.rates >= self.prior.low) & (self.rates <= self.prior.high)):
+            raise FedwaveError(
+                f"the prior's interval [{self.prior.low}, {self.prior.high}] holds no grid point: "
+                "widen it, or move the grid with low and high."
+            )
+
+    @property
+    def rates(self) -> FloatArray:
+        return np.geomspace(self.low, self.high, self.points)
+
+    @property
+    def shape_values(self) -> tuple[float, ...]:
+        return self.shapes or _FAMILIES[self.distribution].shapes
+
+    def start(self, problem: Problem) -> State:
+        size = self.points * len(self.shape_values)
+        likelihood = np.zeros((problem.instances, problem.devices, size))
+        return {**super().start(problem), "log_likelihood": likelihood}
+
+    def update(
+        self, state: State, total: IntArray, rounds: IntArray | int, known: BoolArray
+    ) -> State:
+        rounds = np.broadcast_to(rounds, total.shape)
+        seen = np.stack([total[known], rounds[known]], axis=1)
+        different, which = np.unique(seen, axis=0, return_inverse=True)
+        log_likelihood = state["log_likelihood"].copy()
+        if different.size:
+            terms = np.stack([_log_terms(self, int(s), int(r)) for s, r in different])
+            log_likelihood[known] += terms[which.reshape(-1)]
+        return {
+            **super().update(state, total, rounds, known),
+            "log_likelihood": log_likelihood,
+        }
+
+    def sample(self, state: State, rows: IntArray, draws: Draws) -> FloatArray:
+        log_weight = state["log_likelihood"][rows] + _log_prior(self)
+        log_weight -= log_weight.max(axis=2, keepdims=True)
+        steps = np.cumsum(np.exp(log_weight), axis=2)
+        devices = steps.shape[1]
+        aim = draws.uniform(devices, rows)[:, :, None] * steps[:, :, -1:]
+        point = np.count_nonzero(steps <= aim, axis=2) // len(self.shape_values)
+        # Spread evenly over the grid cell, in the logarithm.
+        width = np.log(self.high / self.low) / (self.points - 1)
+        theta = self.rates[point] * np.exp(width * (draws.uniform(devices, rows) - 0.5))
+        theta = np.clip(theta, self.prior.low, self.prior.high)
+        improper = self.prior.rate == 0 and not np.isfinite(self.prior.high)
+        return np.where(improper & (state["covered"][rows] == 0), 1.0, theta)
+
+
+@lru_cache(maxsize=4096)
+def _log_terms(posterior: GridPosterior, total: int, rounds: int) -> FloatArray:
+    theta = posterior.rates[:, None]
+    shape = np.array(posterior.shape_values)[None, :]
+    theta, shape = np.broadcast_arrays(theta, shape)
+    return _FAMILIES[posterior.distribution].log_sum(total, rounds, theta, shape).reshape(-1)
+
+
+@lru_cache(maxsize=16)
+def _log_prior(posterior: GridPosterior) -> FloatArray:
+    # + log(theta): the grid is even in log(theta), so each point stands for a cell of width ~ theta.
+    on_rates = posterior.prior.log_density(posterior.rates) + np.log(posterior.rates)
+    return np.repeat(on_rates, len(posterior.shape_values))
+
+
+def posterior_for(distribution: str, prior: Prior) -> Posterior:
+    """The posterior that fits an arrival family."""
+    if distribution == "poisson":
+        return ConjugatePosterior(prior)
+    return GridPosterior(distribution=distribution, prior=prior)

@@ -146,7 +146,7 @@ class Setting:
         table = DeviceTable(rate=rate, distance_m=np.resize([300.0, 350.0], self.devices))
         still = RecordedGains(np.ones((rounds, self.devices)))
         arrivals = RecordedArrivals(counts)
-        return Network(table, self.slots, fading=still, per=Soft(), arrivals=arrivals)
+        return Network(table, self.slots, fading=still, success=Soft(), arrivals=arrivals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +179,7 @@ def schedule_of(setting: Setting) -> Schedule:
         share=central_weights(run.delivered, learned)[after],
         rate=np.maximum(1.0, np.log(run.delay))[after],
         least=(own / (total + sent))[after], most=(own / (total + held))[after],
-        chance=network.per.probability(network.mean_snr),
+        chance=network.success.probability(network.mean_snr),
     )  # fmt: skip
 
 

@@ -14,8 +14,7 @@ from functools import partial
 import numpy as np
 
 from fedwave.planning.exact_model import decisions
-from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.registry import scheduler
+from fedwave.schedulers.base import Scheduler, scheduler
 from fedwave.schedulers.stages import STAGE_RULES
 from fedwave.simulate import simulate
 from fedwave.theory.regret_measures import gaps, plain, rest, span, stages_begun

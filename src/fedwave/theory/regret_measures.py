@@ -35,7 +35,7 @@ def stages_begun(trace: Trace) -> IntArray:
 def gaps(setting: RegretSetting, trace: Trace, best: Sequence[Optimum]) -> FloatArray:
     """What every decision gave away, ``[T, I]``."""
     network = setting.network
-    p = network.per.probability(network.mean_snr * trace.gain)
+    p = network.success.probability(network.mean_snr * trace.gain)
     sets = decisions(network.size, setting.slots)
     taken = (trace.scheduled[:, :, None, :] == sets).all(axis=3)  # [T, I, A]
     gains = [one.table.decision_gains(p[:, i], trace.waiting[:, i]) for i, one in enumerate(best)]

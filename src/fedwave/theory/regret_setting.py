@@ -23,7 +23,8 @@ from fedwave.network.network import Network
 from fedwave.network.success import Soft
 from fedwave.rng import Block, Draws
 from fedwave.schedulers.greedy import AlsaPi
-from fedwave.schedulers.posterior import ConjugatePosterior, TruncatedPrior
+from fedwave.schedulers.posterior import ConjugatePosterior
+from fedwave.schedulers.priors import Truncated
 from fedwave.theory.exact_problem import SmallProblem
 from fedwave.types import FloatArray, IntArray, Observation, State
 
@@ -84,7 +85,7 @@ class RegretSetting:
     gains: tuple[float, ...] = (0.15, 1.85)
     slots: int = 1
     gamma: float = 0.01
-    prior: TruncatedPrior = field(default_factory=lambda: TruncatedPrior(0.1, 4.0))
+    prior: Truncated = field(default_factory=lambda: Truncated(0.1, 4.0))
     truncation: int = 40
     rounds: int = 2000
     instances: int = 20
@@ -96,9 +97,9 @@ class RegretSetting:
         whole("RegretSetting rounds", self.rounds, 2)
         if not (is_number(self.gamma) and 0 < self.gamma < 1):
             raise FedwaveError(f"RegretSetting gamma is {self.gamma}, must lie between 0 and 1.")
-        if not isinstance(self.prior, TruncatedPrior) or self.prior.low <= 0:
+        if not isinstance(self.prior, Truncated) or self.prior.low <= 0:
             raise FedwaveError(
-                f"RegretSetting prior is {self.prior!r}, must be a TruncatedPrior with low > 0: rates come from it."
+                f"RegretSetting prior is {self.prior!r}, must be a Truncated with low > 0: rates come from it."
             )
 
     @classmethod

@@ -31,14 +31,14 @@ def test_the_papers_network_with_changes() -> None:
     assert np.array_equal(net.rates, fw.paper_network().rates)
     net = network_of(
         NetworkConfig(
-            slots=3, gamma=0.5, fading="rician:k_factor=6", per="harq:tries=3",
+            slots=3, gamma=0.5, fading="rician:k_factor=6", success="harq:tries=3",
             arrivals="negative-binomial:dispersion=2", rate=4.0, set={"buffer_limit": 20.0, "noise_dbm": -90.0},
         )
     )  # fmt: skip
     assert (net.slots, net.gamma, net.noise_dbm) == (3, 0.5, -90)
-    assert net.fading == fw.Rician(k_factor=6)
-    assert net.per == fw.Harq(tries=3)
-    assert net.arrivals == fw.NegativeBinomial(dispersion=2)
+    assert net.fading == fw.fading.Rician(k_factor=6)
+    assert net.success == fw.success.Harq(tries=3)
+    assert net.arrivals == fw.arrivals.NegativeBinomial(dispersion=2)
     assert set(net.rates) == {4.0}
     assert set(np.asarray(net.table.buffer_limit)) == {20.0}
 
@@ -105,7 +105,7 @@ def test_schedulers_by_label() -> None:
     made = schedulers_of(Experiment(schedulers=labels_of(given)))
     assert list(made) == ["age", "balsa:prior=gamma:shape=2;rate=0.5"]
     assert made["age"] == fw.scheduler("age")
-    assert list(made.values())[1] == fw.scheduler("balsa", prior=fw.GammaPrior(shape=2, rate=0.5))
+    assert list(made.values())[1] == fw.scheduler("balsa", prior=fw.priors.Gamma(shape=2, rate=0.5))
 
 
 def test_names_are_those_of_learning() -> None:

@@ -26,7 +26,7 @@ from fedwave.experiments.config.read import (
     to_mapping,
     to_yaml,
 )
-from fedwave.schedulers.registry import PAPER_SCHEDULERS
+from fedwave.schedulers.base import PAPER_SCHEDULERS
 
 PRESETS = (
     "label-skew", "million-devices", "paper-backlogs", "paper-cifar10", "paper-mnist", "paper-score", "quick",
@@ -55,7 +55,7 @@ REFUSALS = {
     ("network.gamma=-1",): "network.gamma is -1.0, must be a number >= 0.",
     ("network.gamma=.nan",): "network.gamma is nan, must be a number >= 0.",
     ("network.fading=ricean",): "network.fading: there is no fading 'ricean'; did you mean 'rician'?",
-    ("network.per=harq:tries=0",): "network.per: Harq tries is 0, must be a whole number >= 1.",
+    ("network.success=harq:tries=0",): "network.success: Harq tries is 0, must be a whole number >= 1.",
     ("network.arrivals=3",): "network.arrivals is 3, must be text or null.",
     ("network.set.rate=-2",): "network.set.rate: rate of device 1 is -2, must be a number >= 0",
     ("network.set.rat=2",): "network.set.rat: a network has no field 'rat'; did you mean 'rate'?",

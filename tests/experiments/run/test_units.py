@@ -82,7 +82,7 @@ def test_names_of_units_are_names_of_files_and_never_the_same() -> None:
     outcomes = run_experiment(experiment, workers=1).only.outcomes
     network = fw.random_network(5, 2)
     for text in texts:
-        alone = fw.simulate(network, fw.scheduler_from_text(text), 6, 3, 0)
+        alone = fw.simulate(network, fw.scheduler(text), 6, 3, 0)
         assert (outcomes[text].score == alone.score).all()
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedwave.components import scheduler_from_text
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build_network import make_network, network_of
 from fedwave.experiments.config.rules import shown
-from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.base import Scheduler, scheduler
 
 if TYPE_CHECKING:
     from fedwave.experiments.config.experiment import Experiment
@@ -54,7 +53,7 @@ def schedulers_from(labels: Sequence[str]) -> dict[str, Scheduler]:
     chosen = {}
     for i, label in enumerate(labels):
         try:
-            chosen[label] = scheduler_from_text(label)
+            chosen[label] = scheduler(label)
         except FedwaveError as error:
             # In a YAML list in brackets, a comma ends the text.
             hint = " Put a text with commas in quotes." if "=" in label and ":" not in label else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.components import ARRIVALS, FADINGS, SUCCESS_MODELS, part
+from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.network.devices import read_devices
 from fedwave.network.network import Network, paper_network, random_network
@@ -16,7 +16,7 @@ from fedwave.network.network import Network, paper_network, random_network
 if TYPE_CHECKING:
     from fedwave.experiments.config.parts import NetworkConfig
 
-_PARTS = {"fading": FADINGS, "per": SUCCESS_MODELS, "arrivals": ARRIVALS}
+_PARTS = ("fading", "success", "arrivals")
 _LARGE = 10_000  # devices above which a network is too large to be built only to see whether it can
 
 
@@ -35,7 +35,7 @@ def make_network(
     wanted = dict(changes or {})
     for name, text in (parts or {}).items():
         if text is not None:
-            wanted[name] = part(text, _PARTS[name], name)
+            wanted[name] = registry.build(name, text)
     if kind == "random":
         size = 100 if devices is None else devices
         return random_network(size, wanted.pop("slots", max(1, size // 5)), **wanted)

@@ -19,7 +19,7 @@ from fedwave.experiments.config.rules import (
     check_wholes,
     shown,
 )
-from fedwave.schedulers.registry import PAPER_SCHEDULERS
+from fedwave.schedulers.base import PAPER_SCHEDULERS
 
 __all__ = ["Experiment", "NetworkConfig", "TaskConfig", "TrainingConfig"]
 

@@ -51,7 +51,7 @@ class NetworkConfig:
     """Cost of a waiting shard."""
     fading: str | None = None
     """Fading by name, such as rayleigh or rician:k_factor=6."""
-    per: str | None = None
+    success: str | None = None
     """Error model by name, such as turbo or harq:tries=3."""
     arrivals: str | None = None
     """Arrivals by name, such as poisson or negative-binomial:dispersion=2."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedwave.components import ARRIVALS, FADINGS, SUCCESS_MODELS
+from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import LEARNT_METRICS, METRICS
 from fedwave.experiments.config.parts import DATASETS, MODELS, MODES, PLACES, PRECISIONS
 from fedwave.experiments.config.validation import experiment_adapter
-from fedwave.schedulers import registry
 
 
 def json_schema() -> dict[str, Any]:
@@ -30,8 +29,8 @@ def json_schema() -> dict[str, Any]:
     task["instead_of"]["anyOf"] = [{"enum": list(DATASETS)}, {"type": "null"}]
     for name, known in (("mode", MODES), ("device", PLACES), ("precision", PRECISIONS)):
         training[name]["enum"] = list(known)
-    for name, kinds in (("fading", FADINGS), ("per", SUCCESS_MODELS), ("arrivals", ARRIVALS)):
-        network[name]["anyOf"] = [*_texts(kinds), {"type": "null"}]
+    for name in ("fading", "success", "arrivals"):
+        network[name]["anyOf"] = [*_texts(registry.names(name)), {"type": "null"}]
     heading = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "fedwave experiment",
@@ -45,7 +44,7 @@ def _texts(names: Any) -> list[dict[str, Any]]:
 
 
 def _scheduler() -> dict[str, Any]:
-    names = registry.names()
+    names = registry.names("scheduler")
     mapping = {
         "type": "object",
         "required": ["name"],

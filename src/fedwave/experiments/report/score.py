@@ -10,7 +10,7 @@ from fedwave.experiments.results.outcome import Outcome, Outcomes
 from fedwave.experiments.results.statistics import band, moving_mean, running_mean
 from fedwave.experiments.run.runner import Point
 from fedwave.files import write_csv, write_json
-from fedwave.schedulers.registry import PAPER_SCHEDULERS
+from fedwave.schedulers.base import PAPER_SCHEDULERS
 from fedwave.types import FloatArray
 from fedwave.version import __version__
 

@@ -19,8 +19,7 @@ from fedwave.experiments.results.statistics import Estimate
 from fedwave.experiments.run.runner import Point
 from fedwave.network.network import random_network
 from fedwave.rng import Draws
-from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.registry import scheduler
+from fedwave.schedulers.base import Scheduler, scheduler
 from fedwave.simulate import simulate
 from fedwave.types import BoolArray, FloatArray, Observation, State
 

@@ -100,6 +100,16 @@ def load_dataset(name: str, folder: Path | None = None, *, fetch: bool = True) -
     )
 
 
+def mnist() -> Dataset:
+    """MNIST, fetched the first time."""
+    return load_dataset("mnist")
+
+
+def cifar10() -> Dataset:
+    """CIFAR-10, fetched the first time."""
+    return load_dataset("cifar10")
+
+
 def synthetic(train: int = 6000, test: int = 2000, seed: int = 0) -> Dataset:
     """Ten classes of 28 x 28 grey images made in memory, of the shape of MNIST: for trials, tests and teaching.
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from fedwave.experiments.report.score import WINDOW, Band, ScoreCurves
 from fedwave.files import write_whole
-from fedwave.schedulers.registry import PAPER_SCHEDULERS, names
+from fedwave.schedulers.base import PAPER_SCHEDULERS
+from fedwave.schedulers.base import scheduler_names as names
 from fedwave.types import Array
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from fedwave.errors import FedwaveError, is_number
 from fedwave.experiments.report.figures.common import NAMES, style_of
 from fedwave.experiments.report.score import Band
-from fedwave.schedulers.registry import names
+from fedwave.schedulers.base import scheduler_names as names
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:

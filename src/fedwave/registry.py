@@ -1,0 +1,321 @@
+"""Every exchangeable part by family and name: the one door through which ours and users' own are found.
+
+A part is written ``name`` or ``name:key=value,key=value``, for example ``rician:k_factor=6``, or as a mapping,
+``{name: rician, k_factor: 6}``. A part within a part separates its own values by semicolons:
+``harq:tries=3,model=turbo:blocks=2;slope=7``. What was recorded or measured is read from a file:
+``recorded:path=gains.npy``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, TypeVar, get_args, get_type_hints, overload
+
+from fedwave.errors import FedwaveError, check_parameters, did_you_mean
+
+Spec = str | Mapping[str, Any]  # a part as text or as a mapping with its name
+P = TypeVar("P")
+
+# Built-in parts are imported when they are asked for: naming a model must not load torch.
+_SCHEDULERS = "fedwave.schedulers."
+_BUILT_IN: dict[str, dict[str, str]] = {
+    "scheduler": {
+        "alsa-pi": _SCHEDULERS + "greedy:AlsaPi",
+        "balsa": _SCHEDULERS + "balsa:Balsa",
+        "balsa-po": _SCHEDULERS + "balsa:BalsaPo",
+        "bench": _SCHEDULERS + "baselines:Bench",
+        "round-robin": _SCHEDULERS + "baselines:RoundRobin",
+        "w-max": _SCHEDULERS + "baselines:WMax",
+        "random": _SCHEDULERS + "baselines:Random",
+        "proportional-fair": _SCHEDULERS + "baselines:ProportionalFair",
+        "age": _SCHEDULERS + "greedy:Age",
+        "max-weight": _SCHEDULERS + "greedy:MaxWeight",
+        "sqrt-rule": _SCHEDULERS + "greedy:SqrtRule",
+        "fresh": _SCHEDULERS + "greedy:Fresh",
+        "alpha-fresh": _SCHEDULERS + "greedy:AlphaFresh",
+        "update-aware": _SCHEDULERS + "learning_aware:UpdateAware",
+        "lagrangian": _SCHEDULERS + "index:Lagrangian",
+        "whittle": _SCHEDULERS + "index:Whittle",
+        "lagrangian-bayes": _SCHEDULERS + "index_bayes:LagrangianBayes",
+        "whittle-bayes": _SCHEDULERS + "index_bayes:WhittleBayes",
+        "lagrangian-po": _SCHEDULERS + "index_bayes:LagrangianPo",
+        "dp": _SCHEDULERS + "exact:Dp",
+        "dp-ts": _SCHEDULERS + "exact:DpTs",
+    },
+    "fading": {
+        "rayleigh": "fedwave.network.fading:Rayleigh",
+        "rician": "fedwave.network.fading:Rician",
+        "gauss-markov": "fedwave.network.fading:GaussMarkov",
+        "shadowing": "fedwave.network.fading:Shadowing",
+        "recorded": "fedwave.network.fading:RecordedGains",
+    },
+    "success": {
+        "turbo": "fedwave.network.success:Turbo",
+        "threshold": "fedwave.network.success:Threshold",
+        "soft": "fedwave.network.success:Soft",
+        "uncoded": "fedwave.network.success:Uncoded",
+        "arq": "fedwave.network.success:Arq",
+        "harq": "fedwave.network.success:Harq",
+        "table": "fedwave.network.success:Table",
+    },
+    "arrivals": {
+        "poisson": "fedwave.network.arrivals:Poisson",
+        "negative-binomial": "fedwave.network.arrivals:NegativeBinomial",
+        "zero-inflated-poisson": "fedwave.network.arrivals:ZeroInflatedPoisson",
+        "recorded": "fedwave.network.arrivals:RecordedArrivals",
+    },
+    "prior": {
+        "jeffreys": _SCHEDULERS + "priors:Jeffreys",
+        "gamma": _SCHEDULERS + "priors:Gamma",
+        "truncated": _SCHEDULERS + "priors:Truncated",
+    },
+    "partition": {
+        "iid": "fedwave.learning.partition:Iid",
+        "dirichlet": "fedwave.learning.partition:Dirichlet",
+        "by-class": "fedwave.learning.partition:ByClass",
+    },
+    "aggregation": {
+        "lee": "fedwave.aggregation:Lee",
+        "constant": "fedwave.aggregation:Constant",
+        "fedasync": "fedwave.aggregation:FedAsync",
+        "fedbuff": "fedwave.aggregation:FedBuff",
+        "sync": "fedwave.aggregation:Sync",
+    },
+    "dataset": {
+        "mnist": "fedwave.learning.data.dataset:mnist",
+        "cifar10": "fedwave.learning.data.dataset:cifar10",
+        "synthetic": "fedwave.learning.data.dataset:synthetic",
+    },
+    "model": {
+        "cnn": "fedwave.learning.models:Cnn",
+        "vgg19": "fedwave.learning.models:Vgg19",
+        "vgg19-plain": "fedwave.learning.models:vgg19_plain",
+        "logistic": "fedwave.learning.models:Logistic",
+    },
+    "metric": {},
+}
+FAMILIES = tuple(_BUILT_IN)
+_WORDS = {"success": "success model", "aggregation": "aggregation rule"}  # where they differ
+_own: dict[str, dict[str, Any]] = {family: {} for family in FAMILIES}
+
+
+@overload
+def register(part: P, /) -> P: ...
+@overload
+def register(part: str, /, *, family: str) -> Callable[[P], P]: ...
+def register(part: Any, /, *, family: str | None = None) -> Any:
+    """Make a part of your own known by its name; a decorator.
+
+    A class goes into the family of its base class, under its ``name``. A function that makes a model or a dataset
+    is given both: ``@register("mlp", family="model")``.
+    """
+    if isinstance(part, str):
+        if family is None:
+            raise FedwaveError(f'register({part!r}) must say the family: family="model", say.')
+        return lambda made: _put(_known_family(family), part, made)
+    family = getattr(part, "family", None)
+    if not isinstance(part, type) or family not in FAMILIES:
+        raise FedwaveError(
+            f"{part!r} cannot be registered by itself: derive it from a base class, such as fw.Scheduler, or "
+            'name it: @fw.register("name", family="model").'
+        )
+    check_declaration(part)
+    return _put(family, part.name, part)  # type: ignore[attr-defined]
+
+
+def check_declaration(kind: type) -> None:
+    """A part's class must have a name that can be written, and whatever else its family asks for."""
+    name, what = getattr(kind, "name", None), word(kind.family)  # type: ignore[attr-defined]
+    if not isinstance(name, str) or not name:
+        raise FedwaveError(f'{what} class {kind.__qualname__} has no `name`: add name = "...".')
+    _check_name(what, name)
+    declared = getattr(kind, "check_declaration", None)
+    if declared is not None:
+        declared()
+
+
+def names(family: str) -> tuple[str, ...]:
+    """The names of a family, in order."""
+    _load_entry_points()
+    return (*_BUILT_IN[_known_family(family)], *_own[family])
+
+
+def find(family: str, name: str) -> Any:
+    """The class or function that is registered under a name."""
+    own = _own[_known_family(family)]
+    if name not in own and name not in _BUILT_IN[family]:
+        _load_entry_points()
+        if name not in own:
+            hint = did_you_mean(name, names(family))
+            raise FedwaveError(f"there is no {word(family)} {name!r}; {hint}")
+    return own[name] if name in own else _built_in(_BUILT_IN[family][name])
+
+
+def is_known(part: object) -> bool:
+    """Would the part's name find its class again?"""
+    kind = part if isinstance(part, type) else type(part)
+    family, name = getattr(kind, "family", None), getattr(kind, "name", None)
+    return family in FAMILIES and name in names(family) and find(family, name) is kind
+
+
+def build(family: str, part: Any, **more: Any) -> Any:
+    """A part from its text, its mapping or its class; an object of the family passes through.
+
+    >>> build("fading", "rician:k_factor=6")
+    Rician(k_factor=6)
+    >>> build("success", {"name": "harq", "tries": 3, "model": "soft"})
+    Harq(model=Soft(w0=0.685), tries=3)
+    """
+    if isinstance(part, (str, Mapping)):
+        given = dict(parse(family, part)) | more
+        name = given.pop("name")
+        return _make(family, find(family, name), given, f"{word(family)} {name!r}")
+    kind = part if isinstance(part, type) else type(part)
+    if getattr(kind, "family", None) != family:
+        example = next(iter(names(family)), "...")
+        raise FedwaveError(
+            f"{part!r} is not a {word(family)}: give a name, such as {example!r}, or an object of its base class."
+        )
+    check_declaration(kind)
+    return _make(family, part, more, f"{word(family)} {kind.name!r}") if part is kind else part
+
+
+def parse(family: str, part: Spec) -> dict[str, Any]:
+    """A part's name and parameters from its text or mapping.
+
+    >>> parse("scheduler", "balsa:stage_rule=max1,prior=gamma:shape=2;rate=1")
+    {'name': 'balsa', 'stage_rule': 'max1', 'prior': 'gamma:shape=2,rate=1'}
+    """
+    if isinstance(part, Mapping):
+        if not isinstance(part.get("name"), str) or not part["name"].strip():
+            raise FedwaveError(f"{word(family)} {dict(part)!r} has no name: write {{name: ...}}.")
+        return {**part, "name": part["name"].strip()}
+    name, _, rest = part.partition(":")
+    given: dict[str, Any] = {"name": name.strip()}
+    for item in filter(None, rest.split(",")):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise FedwaveError(f"{word(family)} {part!r}: {item!r} must read key=value.")
+        given[key.strip()] = _value(value.strip().replace(";", ","))
+    return given
+
+
+def text(part: Spec) -> str:
+    """A part in one line, as ``parse`` reads it: the label of a scheduler, say.
+
+    >>> text({"name": "balsa", "prior": {"name": "gamma", "shape": 2, "rate": 1}})
+    'balsa:prior=gamma:shape=2;rate=1'
+    """
+    if isinstance(part, str):
+        return part.strip()
+    given = {key: value for key, value in part.items() if key != "name"}
+    shown = {k: text(v) if isinstance(v, Mapping) else str(v) for k, v in given.items()}
+    inside = ",".join(f"{k}={v.replace(',', ';')}" for k, v in shown.items())
+    return f"{part['name']}:{inside}" if inside else str(part["name"])
+
+
+def parameters(family: str, name: str) -> tuple[str, ...]:
+    """What a part can be given beside its name; the path of a file where it is read from one."""
+    kind = find(family, name)
+    own = _parameters(kind)
+    return ("path", *own) if hasattr(kind, "from_file") else own
+
+
+def word(family: str) -> str:
+    """The family in a sentence."""
+    return _WORDS.get(family, family)
+
+
+def _make(family: str, kind: Any, given: dict[str, Any], what: str) -> Any:
+    from_file = getattr(kind, "from_file", None)
+    if from_file is not None and "path" in given:
+        kind = from_file
+    known = _parameters(kind)
+    check_parameters(what, given, known if from_file is None else ("path", *known))
+    inner = _families_of(kind)
+    values = {
+        k: build(inner[k], v) if k in inner and v is not None else v for k, v in given.items()
+    }
+    try:
+        return kind(**values)
+    except TypeError as error:  # a word where a number belongs, or a parameter left out
+        raise FedwaveError(f"{what} cannot be built: {error}.") from None
+
+
+def _parameters(kind: Any) -> tuple[str, ...]:
+    if is_dataclass(kind):
+        return tuple(f.name for f in fields(kind) if f.init)
+    try:
+        return tuple(inspect.signature(kind).parameters)
+    except (TypeError, ValueError):
+        return ()
+
+
+def _families_of(kind: Any) -> dict[str, str]:
+    """Parameters that are parts themselves, by the family of the class in their type hint."""
+    try:
+        hints = get_type_hints(kind if isinstance(kind, type) else getattr(kind, "__func__", kind))
+    except (NameError, TypeError):  # a hint of a user's own that cannot be resolved
+        return {}
+    found = {}
+    for name, hint in hints.items():
+        for option in (hint, *get_args(hint)):
+            family = getattr(option, "family", None) if isinstance(option, type) else None
+            if family in FAMILIES:
+                found[name] = family
+    return found
+
+
+def _put(family: str, name: str, part: P) -> P:
+    _check_name(word(family), name)
+    known = _own[family].get(name)
+    if known is None and name in _BUILT_IN[family]:
+        known = _built_in(_BUILT_IN[family][name])
+        if known is part:
+            return part
+    # A file that is read again brings the same classes anew: those take the place of the old ones.
+    if known is not None and known.__qualname__ != getattr(part, "__qualname__", None):
+        raise FedwaveError(
+            f"the name {name!r} belongs to {known.__qualname__} already: give your {word(family)} another."
+        )
+    _own[family][name] = part
+    return part
+
+
+def _check_name(what: str, name: str) -> None:
+    if any(character in name for character in ":,;=") or not name.isprintable():
+        raise FedwaveError(f"the {what} name {name!r} holds a character of : , ; = : use a hyphen.")
+
+
+def _known_family(family: str) -> str:
+    if family not in FAMILIES:
+        raise FedwaveError(f"there is no family {family!r}; {did_you_mean(str(family), FAMILIES)}")
+    return family
+
+
+@cache
+def _built_in(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+@cache
+def _load_entry_points() -> None:
+    """Installed packages can bring parts: each entry point of the group is a module that registers them."""
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group="fedwave.parts"):
+        entry.load()
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text

@@ -1,0 +1,85 @@
+"""What is believed of a rate before anything has been counted."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from fedwave.errors import FedwaveError, is_number
+from fedwave.types import FloatArray
+
+
+class Prior(ABC):
+    """A prior of a rate that Poisson counts keep within the Gamma family."""
+
+    family: ClassVar[str] = "prior"
+    name: ClassVar[str]
+
+    shape: float
+    rate: float
+    low: float = 0.0
+    high: float = np.inf
+
+    def log_density(self, theta: FloatArray) -> FloatArray:
+        """Up to a constant; -inf outside [low, high]."""
+        inside = (theta >= self.low) & (theta <= self.high)
+        return np.where(inside, (self.shape - 1) * np.log(theta) - self.rate * theta, -np.inf)
+
+
+@dataclass(frozen=True)
+class Jeffreys(Prior):
+    """theta^(-1/2), improper until something has been counted; until then the rate is taken as 1."""
+
+    name = "jeffreys"
+
+    @property
+    def shape(self) -> float:  # type: ignore[override]
+        return 0.5
+
+    @property
+    def rate(self) -> float:  # type: ignore[override]
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Gamma(Prior):
+    """Gamma(shape, rate): as if ``shape`` shards had been counted over ``rate`` rounds before."""
+
+    name = "gamma"
+
+    shape: float = 1.0
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("shape", "rate"):
+            value = getattr(self, name)
+            if not (is_number(value) and value > 0):
+                raise FedwaveError(f"Gamma {name} is {value}, must be a number > 0.")
+
+
+@dataclass(frozen=True)
+class Truncated(Prior):
+    """Another prior, restricted to rates between ``low`` and ``high``."""
+
+    name = "truncated"
+
+    low: float = 0.1
+    high: float = 20.0
+    prior: Jeffreys | Gamma = field(default_factory=Jeffreys)
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.low) and is_number(self.high) and 0 <= self.low < self.high):
+            raise FedwaveError(
+                f"Truncated has low {self.low} and high {self.high}, must be 0 <= low < high < inf."
+            )
+
+    @property
+    def shape(self) -> float:  # type: ignore[override]
+        return self.prior.shape
+
+    @property
+    def rate(self) -> float:  # type: ignore[override]
+        return self.prior.rate
