@@ -20,7 +20,7 @@ LAYERS = {
 }  # fmt: skip
 # Libraries and the only parts that may import them; duckdb reads results, but nothing here needs it.
 PLACES = {
-    "matplotlib": "experiments", "xarray": "experiments", "pyarrow": "experiments", "pydantic": "experiments",
+    "matplotlib": "experiments", "pyarrow": "experiments", "pydantic": "experiments",
     "filelock": "experiments", "torch": "learning", "rich": "cli", "typer": "cli", "ray": "adapters",
     "pandas": "nowhere", "duckdb": "nowhere",
 }  # fmt: skip
@@ -28,6 +28,7 @@ PLACES = {
 LIGHT = {
     "experiments": ("fedwave.learning", "torch", "matplotlib", "xarray", "pyarrow", "pydantic"),
     "adapters": ("fedwave.learning", "torch", "ray"),
+    "trace.py": ("xarray",),
 }
 MODULES = sorted(SOURCE.rglob("*.py"))
 

@@ -56,6 +56,10 @@ class Fading(ABC):
     def fresh(self, rng: Generator, shape: tuple[int, ...]) -> FloatArray:
         """Gains of new, independent tries, drawn from the marginal distribution."""
 
+    def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
+        """Refuse a run that this cannot serve; what is drawn can serve any."""
+        return
+
     def quartiles(self) -> tuple[float, float, float]:
         """Where a quarter, a half and three quarters of the gains lie below."""
         return self._three(np.quantile(_many_fresh(self, 1), _QUARTERS))
@@ -245,6 +249,9 @@ class RecordedGains(Fading):
         """From a .npy file, or a .csv file with a line per round and a column per device."""
         return cls(read_array(path, "the record of gains"))
 
+    def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
+        check_record("gains", self.gains, rounds, devices, last_instance)
+
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
         return recorded_block(self.gains, block), None
 
@@ -271,6 +278,23 @@ def as_record(values: Any, kind: type, what: str) -> Array:
         )
     record.flags.writeable = False
     return record
+
+
+def check_record(what: str, record: Array, rounds: int, devices: int, last_instance: int) -> None:
+    """Refuse a run that reaches past a record."""
+    if record.shape[0] < rounds:
+        raise FedwaveError(
+            f"the recorded {what} cover {record.shape[0]} rounds but the run has {rounds}: "
+            "record more, or run fewer rounds."
+        )
+    if record.shape[-1] != devices:
+        raise FedwaveError(
+            f"the recorded {what} are of {record.shape[-1]} devices but the network has {devices}."
+        )
+    if record.ndim == 3 and record.shape[1] <= last_instance:
+        raise FedwaveError(
+            f"the recorded {what} cover {record.shape[1]} instances but the run needs {last_instance + 1}."
+        )
 
 
 def recorded_block(record: Array, block: Block) -> Array:

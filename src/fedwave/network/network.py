@@ -11,12 +11,34 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean, is_number, whole
-from fedwave.network.arrivals import Arrivals, Poisson, RecordedArrivals
+from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.devices import COLUMNS, Device, DeviceTable
-from fedwave.network.fading import Fading, Rayleigh, RecordedGains, mean_snr
-from fedwave.network.planning import NetworkPlanning
+from fedwave.network.fading import Fading, Rayleigh, mean_snr
 from fedwave.network.success import SuccessModel, Turbo
 from fedwave.types import Array, FloatArray, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkPlanning:
+    """Planning (types.py) for one network."""
+
+    fading: Fading
+    success: SuccessModel
+    arrivals: Arrivals
+    mean_snr: FloatArray  # [U]
+
+    @property
+    def independent(self) -> bool:
+        return self.fading.independent
+
+    def success_levels(self, mean_snr: FloatArray, count: int) -> FloatArray:
+        """p in the middle of each of ``count`` equally likely ranges of the gain."""
+        gains = self.fading.sum_quantiles(1, (np.arange(count) + 0.5) / count)
+        mean = np.asarray(mean_snr, dtype=np.float64)[..., None]
+        return self.success.expected(mean * gains, mean, self.fading)
+
+    def arrival_chances(self, rates: FloatArray, most: int) -> FloatArray:
+        return self.arrivals.chances(np.asarray(rates, dtype=np.float64), most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,31 +140,14 @@ class Network:
         return Network(**values)
 
     def check_run(self, rounds: int, ids: Array) -> None:
-        """Refuse a run that reaches past something recorded."""
+        """Refuse a run that reaches past the given slots or something recorded."""
         if not isinstance(self.slots, int) and len(self.slots) < rounds:
             raise FedwaveError(
                 f"slots are given for {len(self.slots)} rounds but the run has {rounds}: "
                 "give more, or run fewer rounds."
             )
-        records: list[tuple[str, Array]] = []
-        if isinstance(self.fading, RecordedGains):
-            records.append(("gains", self.fading.gains))
-        if isinstance(self.arrivals, RecordedArrivals):
-            records.append(("arrivals", self.arrivals.counts))
-        for what, record in records:
-            if record.shape[0] < rounds:
-                raise FedwaveError(
-                    f"the recorded {what} cover {record.shape[0]} rounds but the run has {rounds}: "
-                    "record more, or run fewer rounds."
-                )
-            if record.shape[-1] != self.size:
-                raise FedwaveError(
-                    f"the recorded {what} are of {record.shape[-1]} devices but the network has {self.size}."
-                )
-            if record.ndim == 3 and record.shape[1] <= int(ids.max()):
-                raise FedwaveError(
-                    f"the recorded {what} cover {record.shape[1]} instances but the run needs {int(ids.max()) + 1}."
-                )
+        for part in (self.fading, self.arrivals):
+            part.check_run(rounds, self.size, int(ids.max()))
 
 
 def paper_network(**changes: Any) -> Network:
