@@ -128,7 +128,7 @@ class ZeroInflatedPoisson(Arrivals):
         return self.silence * nothing + (1 - self.silence) * busy
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RecordedArrivals(Arrivals):
     """Counts recorded elsewhere: ``[T, U]`` for all instances, or ``[T, I, U]``, one record each.
 
@@ -139,6 +139,9 @@ class RecordedArrivals(Arrivals):
 
     counts: IntArray
     distribution: ClassVar[str] = "poisson"
+
+    def __repr__(self) -> str:
+        return f"RecordedArrivals(shape={self.counts.shape})"
 
     def __post_init__(self) -> None:
         counts = as_record(self.counts, np.float64, "recorded arrivals")

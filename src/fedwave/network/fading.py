@@ -225,7 +225,7 @@ class Shadowing(Fading):
         return self._three(np.quantile(_many_fresh(unconditional, 1), _QUARTERS))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RecordedGains(Fading):
     """Gains measured elsewhere: ``[T, U]`` for all instances, or ``[T, I, U]``, one record per instance."""
 
@@ -233,6 +233,9 @@ class RecordedGains(Fading):
 
     gains: FloatArray
     independent: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        return f"RecordedGains(shape={self.gains.shape})"
 
     def __post_init__(self) -> None:
         gains = as_record(self.gains, np.float64, "recorded gains")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from html import escape
 from numbers import Real
 from typing import Any
 
@@ -41,13 +42,16 @@ class NetworkPlanning:
         return self.arrivals.chances(np.asarray(rates, dtype=np.float64), most)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Network:
     """One access point and its devices.
 
     >>> net = Network(devices=[Device(rate=1, distance_m=100), Device(rate=5, distance_m=400)], slots=1)
     >>> net.size
     2
+    >>> net
+    Network: 2 devices, W = 1, 6 shards a round, gamma = 0.01
+      fading Rayleigh(), success Turbo(midpoint_db=-1.647, slope=7.468, blocks=1), arrivals Poisson()
     """
 
     devices: DeviceTable | Iterable[Device | Mapping[str, Any]]
@@ -104,6 +108,17 @@ class Network:
     def planning(self) -> NetworkPlanning:
         """The chances of the coming rounds, for schedulers that plan ahead."""
         return NetworkPlanning(self.fading, self.success, self.arrivals, self.mean_snr)
+
+    def __repr__(self) -> str:
+        w = self.slots if isinstance(self.slots, int) else f"{len(self.slots)} values, one a round"
+        devices = "1 device" if self.size == 1 else f"{self.size} devices"
+        return (
+            f"Network: {devices}, W = {w}, {self.rates.sum():g} shards a round, gamma = {self.gamma:g}\n"
+            f"  fading {self.fading!r}, success {self.success!r}, arrivals {self.arrivals!r}"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>{self.table._repr_html_()}"
 
     def _check_mean_snr(self) -> None:
         with np.errstate(all="ignore"):  # what overflows is reported below
