@@ -79,7 +79,8 @@ class Aggregation(ABC):
         if self.cap is None:
             return weights
         mass = (weights * uploads.mass).sum(axis=-1, keepdims=True)
-        return weights * (self.cap / np.maximum(mass, self.cap))
+        scaled: FloatArray = weights * (self.cap / np.maximum(mass, self.cap))
+        return scaled
 
     def rate(self, delay: IntArray) -> FloatArray:
         """What the delay alone makes of an update: its weight if the network had no other device."""
@@ -180,7 +181,8 @@ class FedAsync(Aggregation):
 
     def weights(self, uploads: Uploads) -> FloatArray:
         count = np.count_nonzero(uploads.delivered, axis=-1, keepdims=True)
-        fresh = STALENESS[self.staleness](uploads.delay - 1.0, self.a, self.b)
+        stale = uploads.delay.astype(np.float64) - 1
+        fresh = STALENESS[self.staleness](stale, self.a, self.b)
         return np.where(uploads.delivered, self.alpha * fresh / np.maximum(count, 1), 0.0)
 
 

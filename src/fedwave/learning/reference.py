@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torch.func import functional_call
 
 from fedwave.learning import server_steps
@@ -29,7 +29,7 @@ def train_run(
     sampler = task.sampler()
     w = {name: p.detach().clone() for name, p in model.named_parameters()}
     b = {name: p.detach().clone() for name, p in model.named_buffers()}
-    memory = server_steps.start(rule, w)
+    memory, all_uploads = server_steps.start(rule, w), run.uploads(rule)
     devices = range(run.shards.shape[1])
     psi = [_zeros(w) for _ in devices]  # gradients not delivered yet
     own = [(w, b) for _ in devices]  # what a device trains from when it misses the broadcast
@@ -57,7 +57,7 @@ def train_run(
                 if run.heard[t, u]:
                     own[u] = (w, b)
             psi[u] = {k: gradient[k] + rule.beta * psi[u][k] for k in w}
-        uploads = run.uploads(rule).at(t)
+        uploads = all_uploads.at(t)
         a, c = rule.coefficients(uploads).tolist(), uploads.shares.tolist()
         update, shift = _zeros(w), _zeros(b)
         for u in devices:
