@@ -99,15 +99,12 @@ def train(
     rounds: opt.Rounds = None,
     instances: opt.Instances = None,
     seed: opt.Seed = None,
-    mode: Annotated[
-        str | None, typer.Option("--mode", help="async, or sync: data wait until scheduled.")
-    ] = None,
     skew: Annotated[
         float | None,
         typer.Option("--skew", help="Label skew: Dirichlet(alpha) per device; none: i.i.d."),
     ] = None,
-    beta: Annotated[
-        float | None, typer.Option("--beta", help="Decay of undelivered gradients.")
+    aggregation: Annotated[
+        str | None, typer.Option("--aggregation", help="Aggregation rule, such as lee:beta=0.5 or sync.")
     ] = None,
     out: opt.OutFolder = Path("out/train"),
     device: Device = None,
@@ -134,7 +131,7 @@ def train(
     }  # fmt: skip
     how = ask(
         words, defaults, schedulers=schedulers, rounds=rounds, instances=instances, seed=seed,
-        task__dataset=task, task__skew=skew, task__beta=beta, training__mode=mode, training__device=device,
+        task__dataset=task, task__skew=skew, task__aggregation=aggregation, training__device=device,
         training__precision=precision, training__tolerance=tolerance, training__lanes=lanes, devices=devices,
         slots=slots, gamma=gamma, fading=fading, success=success, arrivals=arrivals, settings=settings,
     )  # fmt: skip

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import fedwave as fw
+from fedwave import registry
+from fedwave.aggregation import Sync
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import (
     labels_of,
@@ -109,25 +111,22 @@ def test_schedulers_by_label() -> None:
 
 
 def test_names_are_those_of_learning() -> None:
-    from fedwave.learning.models import MODELS as BUILT
     from fedwave.learning.task import PRESETS
 
     assert set(DATASETS) == set(PRESETS)
-    assert set(MODELS) == set(BUILT)
+    assert set(MODELS) == set(registry.names("model"))
     assert all(PRESETS[name]["model"] in models for name, models in DATASETS.items())
 
 
 def test_models_take_the_images_that_they_are_said_to_take() -> None:
     import torch
 
-    from fedwave.learning.models import MODELS as BUILT
-
     shapes = {"mnist": (2, 1, 28, 28), "synthetic": (2, 1, 28, 28), "cifar10": (2, 3, 32, 32)}
     with torch.device("meta"):  # shapes only, no numbers
         for dataset, shape in shapes.items():
-            for name, make in BUILT.items():
+            for name in registry.names("model"):
                 try:
-                    fits = make()(torch.empty(shape)).shape == (2, CLASSES)
+                    fits = registry.build("model", name)(torch.empty(shape)).shape == (2, CLASSES)
                 except RuntimeError:
                     fits = False
                 assert fits == (name in DATASETS[dataset]), (dataset, name)
@@ -145,13 +144,13 @@ def test_a_task_with_its_own_numbers() -> None:
         "batch": 4,
         "epochs": 2,
         "eta": 0.1,
-        "beta": 0.5,
         "prox": 0.0,
         "l2": 0.2,
     }
     made = task_of(TaskConfig("synthetic", model="logistic", skew=0.3, **numbers))
     assert {name: getattr(made, name) for name in numbers} == numbers
     assert made.partition == Dirichlet(0.3)
+    assert task_of(TaskConfig("synthetic", aggregation="sync")).aggregation == Sync()
     assert type(made.new_model(0, 0)).__name__ == "Logistic"
     made = task_of(TaskConfig("synthetic", classes_per_device=3))
     assert made.partition == ByClass(3)
@@ -162,13 +161,13 @@ def test_settings_of_a_cpu() -> None:
     from fedwave.learning.replay import Settings
 
     config = TrainingConfig(
-        mode="sync", tolerance=0.1, device="cpu", precision="bfloat16", loss_images=5, test_images=6, full_every=7,
+        tolerance=0.1, device="cpu", precision="bfloat16", loss_images=5, test_images=6, full_every=7,
     )  # fmt: skip
     settings, sizes = settings_of(config)
-    assert settings == Settings("sync", 0.1, "cpu", "float32", 64)
+    assert settings == Settings(0.1, "cpu", "float32", 64)
     assert sizes == EvaluationSizes(5, 6, 7)
     settings, _ = settings_of(TrainingConfig(device="cpu", precision="float64", lanes=3))
-    assert (settings.precision, settings.block) == ("float64", 3)
+    assert (settings.precision, settings.lanes) == ("float64", 3)
 
 
 def test_settings_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,4 +175,4 @@ def test_settings_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     settings, _ = settings_of(TrainingConfig(precision="bfloat16"))
-    assert (settings.device, settings.precision, settings.block) == ("cuda", "bfloat16", 1024)
+    assert (settings.device, settings.precision, settings.lanes) == ("cuda", "bfloat16", 1024)

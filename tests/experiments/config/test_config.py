@@ -110,8 +110,9 @@ REFUSALS = {
     ("task.classes_per_device=2", "task.skew=1"): "task.classes_per_device is 2 and task.skew is 1.0: keep one",
     ("task.batch=1",): "task.batch is 1, must be a whole number >= 2.",
     ("task.eta=0",): "task.eta is 0.0, must be a number > 0.",
-    ("task.beta=-1",): "task.beta is -1.0, must be a number >= 0.",
-    ("training.mode=asynch",): "training.mode is 'asynch', must be async or sync; did you mean 'async'?",
+    ("task.prox=-1",): "task.prox is -1.0, must be a number >= 0.",
+    ("task.aggregation=lea",): "task.aggregation: there is no aggregation rule 'lea'; did you mean 'lee'?",
+    ("task.aggregation=lee:beta=-1",): "task.aggregation: Lee beta is -1, must be a number >= 0.",
     ("training.device=gpu",): "training.device is 'gpu', must be auto, cpu or cuda.",
     ("training.precision=float16",): "training.precision is 'float16', must be float32, float64 or bfloat16; did you",
     ("training.tolerance=1",): "training.tolerance is 1.0, must lie in [0, 1)",
@@ -223,7 +224,7 @@ def test_presets_have_the_numbers_of_the_paper() -> None:
 @pytest.mark.usefixtures("checker")
 def test_overrides() -> None:
     asked = [
-        "network.slots=10", "network.set.rate=2", "network.set.buffer_limit=.inf", "task.beta=5e-1",
+        "network.slots=10", "network.set.rate=2", "network.set.buffer_limit=.inf", "task.prox=5e-1",
         "training.tolerance=1e-3", "schedulers=[alsa-pi, {name: balsa, stage_rule: max1}]",
         "against=balsa:stage_rule=max1", "sweep.network.gamma=[0, 0.5]", "targets=[1]", "name=a=b",
     ]  # fmt: skip
@@ -233,7 +234,7 @@ def test_overrides() -> None:
         network=NetworkConfig(
             slots=10, set={"noise_dbm": -100.0, "rate": 2.0, "buffer_limit": float("inf")}
         ),
-        task=TaskConfig(beta=0.5),
+        task=TaskConfig(prox=0.5),
         training=TrainingConfig(tolerance=0.001),
         schedulers=("alsa-pi", "balsa:stage_rule=max1"),
         against="balsa:stage_rule=max1",
@@ -262,16 +263,16 @@ def test_the_scheduler_that_differences_are_taken_from() -> None:
 
 @pytest.mark.usefixtures("checker")
 def test_points_are_the_product_of_the_axes_in_order() -> None:
-    asked = ["sweep.network.set.rate=[1, 2.5]", "sweep.task.beta=[0, 0.1]", "rounds=7"]
+    asked = ["sweep.network.set.rate=[1, 2.5]", "sweep.task.prox=[0, 0.1]", "rounds=7"]
     experiment = experiment_from({}, asked)
     found = points(experiment)
     assert [tuple(point.values()) for point, _ in found] == [(1, 0), (1, 0.1), (2.5, 0), (2.5, 0.1)]
     for point, at in found:
-        assert list(point) == ["network.set.rate", "task.beta"]
+        assert list(point) == ["network.set.rate", "task.prox"]
         assert at == Experiment(
             rounds=7,
             network=NetworkConfig(set={"rate": point["network.set.rate"]}),
-            task=TaskConfig(beta=point["task.beta"]),
+            task=TaskConfig(prox=point["task.prox"]),
         )
     assert points(replace(experiment, sweep={})) == [({}, replace(experiment, sweep={}))]
 

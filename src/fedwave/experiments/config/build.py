@@ -21,7 +21,7 @@ __all__ = [
     "labels_of", "make_network", "network_of", "schedulers_from", "schedulers_of", "settings_of", "task_of",
 ]  # fmt: skip
 
-_NUMBERS = ("shard_size", "batch", "epochs", "eta", "beta", "prox", "l2")
+_NUMBERS = ("shard_size", "batch", "epochs", "eta", "prox", "l2", "aggregation")
 
 
 def labels_of(schedulers: Iterable[str | Mapping[str, Any]]) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:
     if lanes is None:
         lanes = 1024 if device == "cuda" else 64
     sizes = EvaluationSizes(config.loss_images, config.test_images, config.full_every)
-    return Settings(config.mode, config.tolerance, device, precision, lanes), sizes
+    return Settings(config.tolerance, device, precision, lanes), sizes
 
 
 def _text(item: Mapping[str, Any], where: str, separator: str) -> str:

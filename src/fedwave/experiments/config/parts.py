@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
+from fedwave import registry
 from fedwave.errors import FedwaveError, whole
 from fedwave.experiments.config.rules import (
     PYDANTIC,
@@ -19,7 +20,6 @@ from fedwave.experiments.config.rules import (
 )
 
 NetworkKind = Literal["paper", "random", "table"]
-MODES = ("async", "sync")
 PLACES = ("auto", "cpu", "cuda")
 PRECISIONS = ("float32", "float64", "bfloat16")
 MOST_DEVICES = 10_000_000
@@ -119,8 +119,8 @@ class TaskConfig:
     """Epochs of local training."""
     eta: float | None = None
     """Learning rate."""
-    beta: float | None = None
-    """What remains of an undelivered gradient after a round."""
+    aggregation: str | None = None
+    """Aggregation rule by name, such as lee:beta=0.5, fedbuff:size=10 or sync."""
     prox: float | None = None
     """Weight of the proximal term, which keeps a local model near the central one."""
     l2: float | None = None
@@ -141,8 +141,13 @@ class TaskConfig:
                 )
         check_wholes(self, "task.", 1, "classes_per_device", "shard_size", "epochs")
         check_wholes(self, "task.", 2, "batch")  # one sample has no batch statistics
-        check_numbers(self, "task.", "beta", "prox", "l2")
+        check_numbers(self, "task.", "prox", "l2")
         check_numbers(self, "task.", "skew", "eta", positive=True)
+        if self.aggregation is not None:
+            try:
+                registry.build("aggregation", self.aggregation)
+            except FedwaveError as error:
+                raise FedwaveError(f"task.aggregation: {error}") from None
         held = self.classes_per_device
         if held is not None and held > CLASSES:
             raise FedwaveError(
@@ -160,8 +165,6 @@ class TrainingConfig:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = PYDANTIC
 
-    mode: str = "async"
-    """async as in the paper, or sync: data wait until their device is scheduled."""
     tolerance: float = 1e-6
     """Local training that weighs less at its delivery is left out; 0 trains everything."""
     device: str = "auto"
@@ -178,7 +181,6 @@ class TrainingConfig:
     """Rounds between measurements on all test images; 0: never."""
 
     def __post_init__(self) -> None:
-        check_choice("training.mode", self.mode, MODES)
         check_choice("training.device", self.device, PLACES)
         check_choice("training.precision", self.precision, PRECISIONS)
         check_wholes(self, "training.", 1, "lanes", "loss_images", "test_images")

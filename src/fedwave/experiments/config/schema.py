@@ -7,7 +7,7 @@ from typing import Any
 from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import LEARNT_METRICS, METRICS
-from fedwave.experiments.config.parts import DATASETS, MODELS, MODES, PLACES, PRECISIONS
+from fedwave.experiments.config.parts import DATASETS, MODELS, PLACES, PRECISIONS
 from fedwave.experiments.config.validation import experiment_adapter
 
 
@@ -26,8 +26,9 @@ def json_schema() -> dict[str, Any]:
     own["schedulers"]["items"] = _scheduler()
     task["dataset"]["enum"] = list(DATASETS)
     task["model"]["anyOf"] = [{"enum": list(MODELS)}, {"type": "null"}]
+    task["aggregation"]["anyOf"] = [*_texts(registry.names("aggregation")), {"type": "null"}]
     task["instead_of"]["anyOf"] = [{"enum": list(DATASETS)}, {"type": "null"}]
-    for name, known in (("mode", MODES), ("device", PLACES), ("precision", PRECISIONS)):
+    for name, known in (("device", PLACES), ("precision", PRECISIONS)):
         training[name]["enum"] = list(known)
     for name in ("fading", "success", "arrivals"):
         network[name]["anyOf"] = [*_texts(registry.names(name)), {"type": "null"}]
