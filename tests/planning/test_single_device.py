@@ -8,10 +8,9 @@ from scipy import stats
 from value_iteration import by_value_iteration
 
 import fedwave as fw
-from fedwave.planning.arrival_steps import reach, steps
 from fedwave.planning.channel_levels import Levels, lowered, merged, raised, spread
 from fedwave.planning.lattice import COARSE, FINE, MEDIUM
-from fedwave.planning.single_device import _improve, solve
+from fedwave.planning.single_device import _improve, arrival_steps, arrivals_at_most, solve
 
 POISSON = fw.arrivals.Poisson().chances
 TWO_LEVELS = np.array([[0.3, 0.9]])
@@ -103,13 +102,13 @@ def test_value_is_concave_and_its_slope_falls_to_that_of_always_sending():
 @pytest.mark.parametrize("size", [14, 20, 30, 60])
 def test_a_lattice_cut_short_gives_a_lower_cost_and_says_by_how_much_at_most(size):
     levels, theta, price = spread(TWO_LEVELS, 200), np.array([1.0]), np.array([30.0])
-    moves = steps(POISSON, theta, np.ones(1), reach(POISSON, theta, 1e-12))
+    moves = arrival_steps(POISSON, theta, np.ones(1), arrivals_at_most(POISSON, theta, 1e-12))
     exact = one(levels, 1.0, 30.0).cost[0]
     cut = _improve(levels, np.array([0]), theta, price, moves, size, FINE.saving)
     assert cut.cost[0] <= exact + 1e-9
-    assert cut.cost[0] + cut.doubt[0] >= exact - 1e-9
+    assert cut.cost[0] + cut.error[0] >= exact - 1e-9
     if size == 60:
-        assert cut.doubt[0] < 1e-6
+        assert cut.error[0] < 1e-6
 
 
 def test_every_approximation_of_the_channel_errs_on_its_side():

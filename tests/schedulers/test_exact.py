@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.planning import exact_plans as small_plans
-from fedwave.planning.exact_plans import Plan
-from fedwave.planning.exact_solver import Table, decision_gains, gains_at
+from fedwave.planning import exact_solver
+from fedwave.planning.exact_solver import Plan, Table, decision_gains, gains_at
 from fedwave.rng import Draws
 from fedwave.schedulers.exact import Dp, DpTs
-from fedwave.theory.exact_problem import SmallProblem, small_problem
-from fedwave.theory.value_iteration import average_of, value_iteration
+from fedwave.theory.exact_problem import ExactProblem, exact_problem
+from fedwave.theory.policy_value import average_of, value_iteration
 from fedwave.types import Observation, Problem
 
 
@@ -40,7 +39,7 @@ def decide(scheduler, seen, seed=0):
 def test_dp_decides_as_the_optimum_in_every_state():
     net = two()
     waiting = np.indices((15, 60)).reshape(2, -1).T
-    optimum = value_iteration(small_problem(net))
+    optimum = value_iteration(exact_problem(net))
     gains = optimum.table.decision_gains(np.full(waiting.shape, 0.7), waiting)
     clear = np.abs(gains[:, 0] - gains[:, 1]) > 1e-4
     picked = decide(Dp(), situation(net, waiting, 0.7))
@@ -76,14 +75,14 @@ def test_equal_devices_are_taken_in_turn_by_chance():
 
 def test_equal_networks_share_a_plan_and_others_do_not(monkeypatch):
     solved = []
-    original = small_plans.best_tables
+    original = exact_solver.best_tables
 
     def counted(*args):
         solved.append(args)
         return original(*args)
 
-    monkeypatch.setattr(small_plans, "best_tables", counted)
-    monkeypatch.setattr(small_plans, "_SOLVED", small_plans._Memory())
+    monkeypatch.setattr(exact_solver, "best_tables", counted)
+    monkeypatch.setattr(exact_solver, "_CACHE", exact_solver._Cache())
     for _ in range(2):
         fw.simulate(two((1.3, 2.1)), "dp", rounds=3, instances=2)
     assert len(solved) == 1
@@ -101,8 +100,8 @@ def test_equal_networks_share_a_plan_and_others_do_not(monkeypatch):
 
 def test_a_full_memory_forgets_the_oldest_plans_only(monkeypatch):
     table = Table(np.zeros((1, 10)), np.ones(1), 1, 0.0, 0.0, np.zeros(10))
-    monkeypatch.setattr(small_plans, "_MOST_BYTES", 3 * 160)
-    memory = small_plans._Memory()
+    monkeypatch.setattr(exact_solver, "_MOST_BYTES", 3 * 160)
+    memory = exact_solver._Cache()
     for key in "abc":
         memory.put(key, table)
     memory.get("a")
@@ -124,7 +123,7 @@ def test_batches_give_each_network_the_answer_it_gets_alone():
 
 def test_coarse_plans_are_nearly_as_good():
     """Steps of several shards, two levels, rates 3 % off: the decisions cost little all the same."""
-    problem = SmallProblem([1, 10], [[0.7], [0.7]])
+    problem = ExactProblem([1, 10], [[0.7], [0.7]])
     plan = Plan("dp-ts", 2, steps=24, rare=1e-2, tolerance=1e-4)
     (table,) = plan.tables(two().planning, 1, np.array([[1.03, 9.7]]))
     assert table.step.max() > 2
@@ -143,7 +142,7 @@ def test_learnt_rates_come_to_cost_little():
         name: fw.simulate(net, name, rounds=800, instances=60, seed=3).backlog[300:].mean(axis=0)
         for name in ("dp", "dp-ts", "balsa")
     }
-    optimum = value_iteration(small_problem(net)).backlog
+    optimum = value_iteration(exact_problem(net)).backlog
     above = {name: (late[name] - late["dp"]).mean() / optimum for name in late}
     assert abs(above["dp-ts"]) < 0.01
     assert above["balsa"] > 0.12
@@ -196,6 +195,6 @@ def test_they_are_left_out_where_any_network_must_do():
         (DpTs, {"stage_rule": "max2"}, "did you mean 'max1'"),
     ],
 )
-def test_bad_parameters_are_told_so(kind, wrong, text):
+def test_bad_parameters_are_refused(kind, wrong, text):
     with pytest.raises(fw.FedwaveError, match=text):
         kind(**wrong)

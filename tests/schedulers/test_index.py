@@ -9,7 +9,7 @@ from scipy import stats
 from value_iteration import by_value_iteration
 
 import fedwave as fw
-from fedwave.planning import whittle_tables
+from fedwave.planning import index_tables
 from fedwave.planning.index_tables import scale_of, tables
 from fedwave.planning.outlook import outlook
 from fedwave.planning.price import best_price
@@ -79,8 +79,8 @@ def test_the_whittle_index_is_the_price_that_makes_sending_not_worth_while(succe
     for p in (0.7,) if success is CONSTANT else (0.1, 0.45, 0.8, 1.0):
         for n in ([1, 3], [0, 2], [5, 40], [2, 11]):
             index = priority("whittle", net, success=p, waiting=np.array(n))
-            curves = solve(view.levels, view.channel, net.rates, index, view.chances)
-            errors.append(p * curves.worth_at(np.arange(2), np.array(n)) / index - 1)
+            solutions = solve(view.levels, view.channel, net.rates, index, view.chances)
+            errors.append(p * solutions.worth_at(np.arange(2), np.array(n)) / index - 1)
     assert np.sqrt(np.mean(np.square(errors))) < 0.01
     assert np.abs(errors).max() < 0.03
 
@@ -93,9 +93,9 @@ def test_there_is_one_such_price():
         for theta in (0.3, 1.0, 6.0):
             channel = np.repeat(view.channel, prices.size)
             price = np.tile(prices, 2)
-            curves = solve(view.levels, channel, np.full(price.size, theta), price, view.chances)
+            solutions = solve(view.levels, channel, np.full(price.size, theta), price, view.chances)
             n = np.arange(30)
-            ratio = price[:, None] / curves.worth_at(np.arange(price.size)[:, None], n)
+            ratio = price[:, None] / solutions.worth_at(np.arange(price.size)[:, None], n)
             ratio = ratio.reshape(2, prices.size, n.size)
             highest = np.maximum.accumulate(np.minimum(ratio, 1.0), axis=1)
             assert (ratio[:, 1:] > highest[:, :-1] * (1 - 1e-6)).all()
@@ -252,7 +252,7 @@ def test_what_was_solved_is_found_again_by_content():
 
 
 def test_many_kinds_of_devices_are_read_from_tables(monkeypatch):
-    monkeypatch.setattr(whittle_tables, "_MANY", 20)
+    monkeypatch.setattr(index_tables, "_MANY_KINDS", 20)
     net = fw.random_network(60, 8, seed=1)
     rng = np.random.default_rng(0)
     n, p = rng.integers(0, 40, net.size), rng.random(net.size)

@@ -1,8 +1,7 @@
-"""The bound: its published value, closed forms, what it may cost to compute it, and that nobody beats it."""
+"""The bound: its published value, closed forms, its error, and that no scheduler beats it."""
 
 import numpy as np
 import pytest
-from fedwave.schedulers.registry import names
 from scipy import stats
 
 import fedwave as fw
@@ -35,6 +34,13 @@ def test_the_papers_network(paper):
     assert paper.service[24] > paper.service[22] > paper.service[18] > paper.service[14]
 
 
+def test_a_bound_is_a_number_and_prints_in_one_line(paper):
+    assert float(paper) == paper.value
+    assert repr(paper).startswith("Bound(value=100.1")
+    assert "price=25.6" in repr(paper)
+    assert len(repr(paper)) < 80
+
+
 def test_the_score_is_bounded_through_the_backlog(paper):
     net = fw.paper_network()
     assert score_bound(net) == pytest.approx(67 - 0.01 * paper.value, rel=1e-12)
@@ -63,7 +69,7 @@ def test_it_lies_below_exact_optima(rates, optimum):
     assert 0.8 * optimum < value < optimum
 
 
-def test_nobody_beats_it():
+def test_no_scheduler_beats_it():
     """Long-run backlogs of every scheduler; none may lie below, and the best come close."""
     devices = [
         fw.Device(rate=r, distance_m=d)
@@ -72,7 +78,7 @@ def test_nobody_beats_it():
     net = fw.Network(devices=devices, slots=1, success=fw.success.Soft())
     value = backlog_bound(net).value
     means = {}
-    for name in names(learner=False):
+    for name in fw.scheduler_names(learner=False):
         if name != "bench":  # picks everybody
             trace = fw.simulate(net, name, 500, 40, seed=1, record="summary")
             backlog = trace.backlog[150:].mean(axis=0)
@@ -169,20 +175,20 @@ def test_edges():
 @pytest.mark.parametrize(
     "changes, text",
     [
-        ({"fading": fw.fading.GaussMarkov()}, "new in every round, which GaussMarkov are not: use Rayleigh"),
-        ({"fading": fw.fading.Shadowing()}, "new in every round, which Shadowing are not"),
-        ({"fading": fw.fading.RecordedGains(np.ones((3, 25)))}, "which RecordedGains are not"),
-        ({"arrivals": fw.arrivals.RecordedArrivals(np.ones((3, 25)))}, "chances of arrivals, which a record"),
-        ({"buffer_limit": [np.inf, 7.0] + [np.inf] * 23}, "device 2 has a buffer limit of 7: shards"),
+        ({"fading": fw.fading.GaussMarkov()}, "from round to round, which GaussMarkov does not provide: use Ray"),
+        ({"fading": fw.fading.Shadowing()}, "Shadowing does not provide"),
+        ({"fading": fw.fading.RecordedGains(np.ones((3, 25)))}, "RecordedGains does not provide"),
+        ({"arrivals": fw.arrivals.RecordedArrivals(np.ones((3, 25)))}, "distribution of arrivals, which Recorded"),
+        ({"buffer_limit": [np.inf, 7.0] + [np.inf] * 23}, "device 2 has a buffer limit of 7, with which no"),
     ],
 )  # fmt: skip
 def test_what_it_cannot_bound_is_refused_in_one_sentence(changes, text):
-    with pytest.raises(fw.FedwaveError, match=text) as told:
+    with pytest.raises(fw.FedwaveError, match=text) as error:
         backlog_bound(fw.paper_network(**changes))
-    assert "\n" not in str(told.value)
-    assert str(told.value).endswith(".")
+    assert "\n" not in str(error.value)
+    assert str(error.value).endswith(".")
 
 
-def test_a_thing_that_is_no_network_is_told_so():
+def test_only_a_network_is_accepted():
     with pytest.raises(fw.FedwaveError, match="network is 'paper', must be a Network"):
         backlog_bound("paper")

@@ -8,9 +8,9 @@ import pytest
 import fedwave as fw
 from fedwave.network.devices import DeviceTable
 from fedwave.theory.bound import backlog_bound
-from fedwave.theory.exact_problem import small_problem
-from fedwave.theory.regret_setting import LevelFading
-from fedwave.theory.value_iteration import value_iteration
+from fedwave.theory.exact_problem import exact_problem
+from fedwave.theory.policy_value import value_iteration
+from fedwave.theory.regret import LevelFading
 
 
 def drawn(seed: int) -> fw.Network:
@@ -35,7 +35,7 @@ def drawn(seed: int) -> fw.Network:
 def test_no_bound_exceeds_the_optimum(seed: int) -> None:
     network = drawn(seed)
     levels = len(network.fading.levels)  # type: ignore[attr-defined]
-    best = value_iteration(small_problem(network, levels=levels), 1e-6)
+    best = value_iteration(exact_problem(network, levels=levels), 1e-6)
     bound = backlog_bound(network)
     assert bound.value <= best.backlog + best.error + 1e-6
     # And it says something: the optimum of so few devices is not far above it.

@@ -16,10 +16,17 @@ from fedwave.schedulers.balsa import Balsa
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.priors import Gamma, Jeffreys, Truncated
 from fedwave.simulate import simulate
-from fedwave.theory.regret import Regret, regret
-from fedwave.theory.regret_measures import gaps, plain, rest, span
-from fedwave.theory.regret_setting import InformedGreedy, RegretSetting
-from fedwave.theory.value_iteration import Optimum, average_of, value_iteration
+from fedwave.theory.policy_value import Optimum, average_of, value_iteration
+from fedwave.theory.regret import (
+    InformedGreedy,
+    Regret,
+    RegretSetting,
+    gaps,
+    plain,
+    regret,
+    rest,
+    span,
+)
 from fedwave.trace import Trace
 from fedwave.types import FloatArray, Observation, State
 

@@ -1,1 +1,1 @@
-"""The solvers behind the index and exact schedulers: the worth of a transmission, and small networks solved exactly."""
+"""The solvers behind the index schedulers and the exact schedulers."""

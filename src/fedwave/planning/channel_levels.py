@@ -1,9 +1,9 @@
-"""The chance p of an upload as a few levels: what planning needs of a channel.
+"""The success probability p of an upload as a few levels: all that planning needs of a channel.
 
-A planner meets p only in E[(p C - price)^+], which is convex in p. So moving p onto fixed levels, half up
-and half down with its mean kept (``spread``), can only make that term larger: the planner is told more than
-there is to know, and its cost comes out too low, never too high. Putting a group of neighbouring p at its mean
-(``merged``) errs the other way. Both errors fall with the square of the number of levels.
+A planner uses p only in E[(p C - price)^+], which is convex in p. ``spread`` moves each p to the two levels beside it
+and keeps its mean. This can only make the expectation larger, so the cost comes out too low, never too high.
+``merged`` replaces all p between two levels by their mean and errs the other way. Both errors fall with the square
+of the number of levels.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from fedwave.types import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Levels of p, rising, one row per channel: ``[S, L]``, and sums over the levels from each one on."""
+    """Levels of p, rising, one row per channel, with sums over each level and those above it."""
 
     value: FloatArray  # [S, L]
-    share: FloatArray  # [S, L + 1] how likely p is at this level or above
-    gain: FloatArray  # [S, L + 1] p summed over that share: the chance to be there and get through
+    share: FloatArray  # [S, L + 1] probability that p is at this level or above
+    gain: (
+        FloatArray  # [S, L + 1] sum of p over that share: probability of such a level and a success
+    )
     top: FloatArray  # [S] the largest p
     cells: int
 
@@ -36,8 +38,8 @@ class Levels:
         )
 
     def above(self, row: IntArray, price: FloatArray, worth: FloatArray) -> tuple[FloatArray, ...]:
-        """(share, gain) of the levels whose p * worth exceeds the price; ``row`` are channels."""
-        # A worth of 0 pays at no level; where it is far below the price the ratio may overflow.
+        """(share, gain) of the levels with p * worth > price; ``row`` are channels."""
+        # A worth of 0 pays at no level. The ratio may overflow where the worth is far below the price.
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             least = np.where(worth > 0, price / worth, np.inf)
         cell = (np.sqrt(np.minimum(least / self.top[row], 1.0)) * self.cells).astype(np.int64)
@@ -47,7 +49,7 @@ class Levels:
 
 
 def stacked(parts: list[Levels]) -> Levels:
-    """Channels one after the other; all parts have as many cells."""
+    """The channels of all parts in one record; all parts have the same number of cells."""
 
     def rows(name: str) -> FloatArray:
         return np.concatenate([getattr(part, name) for part in parts])
@@ -55,41 +57,41 @@ def stacked(parts: list[Levels]) -> Levels:
     return Levels(rows("value"), rows("share"), rows("gain"), rows("top"), parts[0].cells)
 
 
-def spread(chances: FloatArray, cells: int, weights: FloatArray | None = None) -> Levels:
-    """Each p (``[S, K]``, of these ``weights``) shared between the two levels beside it, its mean kept."""
-    top, edges, cell, weights = _cells(chances, cells, weights)
+def spread(success: FloatArray, cells: int, weights: FloatArray | None = None) -> Levels:
+    """Each p (``[S, K]``, with ``weights``) divided between the two levels beside it; its mean is kept."""
+    top, edges, cell, weights = _cells(success, cells, weights)
     low = np.take_along_axis(edges, cell, axis=1)
     high = np.take_along_axis(edges, cell + 1, axis=1)
-    upper = np.clip((chances - low) / (high - low), 0.0, 1.0)
+    upper = np.clip((success - low) / (high - low), 0.0, 1.0)
     share = _grouped(cell, weights * (1 - upper), cells + 1)
     share += _grouped(cell + 1, weights * upper, cells + 1)
     return _levels(edges, share, top, cells)
 
 
-def merged(chances: FloatArray, cells: int, weights: FloatArray | None = None) -> Levels:
-    """All p (``[S, K]``) between two neighbouring levels put at their mean."""
-    top, edges, cell, weights = _cells(chances, cells, weights)
+def merged(success: FloatArray, cells: int, weights: FloatArray | None = None) -> Levels:
+    """All p (``[S, K]``) between two neighbouring levels replaced by their mean."""
+    top, edges, cell, weights = _cells(success, cells, weights)
     share = _grouped(cell, weights, cells)
-    total = _grouped(cell, weights * chances, cells)
+    total = _grouped(cell, weights * success, cells)
     mean = np.where(share > 0, total / np.where(share > 0, share, 1.0), edges[:, :-1])
     return _levels(mean, share, top, cells)
 
 
-def raised(chances: FloatArray, slip: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Levels and weights that no true p lies above; ``chances`` stand in the middle of equal ranges.
+def raised(success: FloatArray, slip: int = 0) -> tuple[FloatArray, FloatArray]:
+    """Levels that are at least the true p, and their weights; ``success`` is p in the middle of equal ranges.
 
-    p rises with the gain, so from one middle to the next it is at most its value at the second; beyond the
-    last it is at most 1. ``slip``: the ranges themselves are uncertain by so many places.
+    p rises with the gain. Between two middles it is at most p at the upper one; beyond the last middle it is at
+    most 1. ``slip`` is the number of places by which the ranges themselves may be wrong.
     """
-    certain = np.ones((chances.shape[0], slip + 1))
-    return np.concatenate([chances[:, slip:], certain], axis=1), _half_ends(chances.shape[1])
+    certain = np.ones((success.shape[0], slip + 1))
+    return np.concatenate([success[:, slip:], certain], axis=1), _half_ends(success.shape[1])
 
 
-def lowered(chances: FloatArray, slip: int = 0) -> tuple[FloatArray, FloatArray]:
-    """The same from the other side: levels that no true p lies below."""
-    none = np.zeros((chances.shape[0], slip + 1))
-    kept = chances[:, : chances.shape[1] - slip]
-    return np.concatenate([none, kept], axis=1), _half_ends(chances.shape[1])
+def lowered(success: FloatArray, slip: int = 0) -> tuple[FloatArray, FloatArray]:
+    """The same from the other side: levels that are at most the true p."""
+    none = np.zeros((success.shape[0], slip + 1))
+    kept = success[:, : success.shape[1] - slip]
+    return np.concatenate([none, kept], axis=1), _half_ends(success.shape[1])
 
 
 def _half_ends(count: int) -> FloatArray:
@@ -99,16 +101,16 @@ def _half_ends(count: int) -> FloatArray:
 
 
 def _cells(
-    chances: FloatArray, cells: int, weights: FloatArray | None
+    success: FloatArray, cells: int, weights: FloatArray | None
 ) -> tuple[FloatArray, FloatArray, IntArray, FloatArray]:
-    """Edges at top * (j / cells)^2, closer where p is small; which cell each p lies in; its weight."""
-    largest = chances[:, -1]
+    """The largest p; edges at top * (j / cells)^2, closer where p is small; the cell and weight of each p."""
+    largest = success[:, -1]
     top = np.where(largest > 0, largest, 1.0)
     edges = top[:, None] * (np.arange(cells + 1) / cells) ** 2
-    cell = (np.sqrt(chances / top[:, None]) * cells).astype(np.int64)
+    cell = (np.sqrt(success / top[:, None]) * cells).astype(np.int64)
     if weights is None:
-        weights = np.full(chances.shape[1], 1 / chances.shape[1])
-    return top, edges, np.minimum(cell, cells - 1), np.broadcast_to(weights, chances.shape)
+        weights = np.full(success.shape[1], 1 / success.shape[1])
+    return top, edges, np.minimum(cell, cells - 1), np.broadcast_to(weights, success.shape)
 
 
 def _grouped(cell: IntArray, values: FloatArray, count: int) -> FloatArray:

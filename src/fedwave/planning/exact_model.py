@@ -1,17 +1,17 @@
-"""One round of a small network, looked at from every state at once: what exact planning needs.
+"""One round of a network of a few devices, for every state at once: the model behind exact planning.
 
-A state is the backlog n of every device, cut at a truncation: what comes on top is lost. Channels are new in
-every round, each device's p taking a few levels. Let f(n) be the cost from the end of a round on. If the
-devices in D deliver, the round is worth
+A state is the backlog n of every device, cut at a truncation; shards beyond it are lost. Channels are independent
+from round to round, and the p of each device takes a few levels. Let f(n) be the cost from the end of a round on. If
+the devices in D deliver, the round costs
 
     V_D(n) = E[f(n')], n' = 0 on D and n + m elsewhere,
 
-a product of one matrix per device. A decision A is worth the mean of V_D over the D that its uploads make. As
-a polynomial in p that is V_{} - sum over the non-empty S within A of p_S G_S(n), p_S the product of p over S: the
-gains G_S say all about a state, and a decision is best where that sum is largest. With W = 1 it is p_u G_u(n).
+computed with one matrix per device. The cost of a decision A is the mean of V_D over the sets D that it may deliver.
+As a polynomial in p this is V_{} - sum over the non-empty S within A of p_S G_S(n), where p_S is the product of p over
+S. The gains G_S describe a state completely, and the best decision has the largest sum. For W = 1 it is p_u G_u(n).
 
-Arrays are ``[B, N_1 + 1, ..., N_U + 1]``: a batch of B networks alike in all but their arrivals, and one axis
-per device.
+Arrays are ``[B, N_1 + 1, ..., N_U + 1]``: a batch of B networks that differ only in their arrivals, and one axis per
+device.
 """
 
 from __future__ import annotations
@@ -25,31 +25,32 @@ from itertools import combinations, product
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.types import BoolArray, FloatArray
+from fedwave.types import BoolArray, FloatArray, IntArray, Planning
 
 Devices = tuple[int, ...]  # a set of devices, by number
-_MOST_DEVICES = 100  # to be counted at all
+_FINE_LEVELS = 120  # equally likely gains; divisible by 2, 3, 4, 5, 6 and 8
+_MOST_DEVICES = 100  # beyond this not even the states are counted
 _MOST_BYTES = 1 << 30
-_MOST_WORK = 10**9  # values touched in one sweep over all states: about a second
+_MOST_WORK = 10**9  # values computed in one sweep over all states: about a second
 
 
 @dataclass(frozen=True, eq=False)
-class SmallRound:
+class ExactRound:
     """What can happen in a round: channel levels, arrivals, decisions."""
 
-    levels: tuple[tuple[FloatArray, FloatArray], ...]  # of each device: p, and how likely it is
+    levels: tuple[tuple[FloatArray, FloatArray], ...]  # of each device: p, and its probability
     slots: int
     arrivals: tuple[FloatArray, ...]  # of each device: from n to n + m, [B, N + 1, N + 1]
-    backlog: FloatArray  # shards waiting in each state, [B, N_1 + 1, ..., N_U + 1]
+    backlog: FloatArray  # total backlog in each state, [B, N_1 + 1, ..., N_U + 1]
 
     @property
     def devices(self) -> int:
         return len(self.levels)
 
-    def rows(self, keep: BoolArray) -> SmallRound:
+    def rows(self, keep: BoolArray) -> ExactRound:
         """The same for a part of the batch."""
-        arrivals = tuple(moves[keep] for moves in self.arrivals)
-        return SmallRound(self.levels, self.slots, arrivals, self.backlog[keep])
+        arrivals = tuple(matrix[keep] for matrix in self.arrivals)
+        return ExactRound(self.levels, self.slots, arrivals, self.backlog[keep])
 
     def deliveries(self, cost: FloatArray) -> dict[Devices, FloatArray]:
         """V_D for every D that W slots can deliver; the axes of the devices in D have length 1."""
@@ -72,19 +73,19 @@ class SmallRound:
         return out
 
     def expected_best(self, gains: Sequence[FloatArray]) -> FloatArray:
-        """The mean over channels of the best decision's gain."""
+        """The gain of the best decision, averaged over channels."""
         total = np.zeros(self.backlog.shape)
         work = [np.empty(self.backlog.shape) for _ in range(3)]
-        for p, chance in self.channels:
+        for p, probability in self.channels:
             weights = products(p, self.slots)
-            np.multiply(_best_of(gains, weights, self._within, work), chance, out=work[0])
+            np.multiply(_best_of(gains, weights, self._within, work), probability, out=work[0])
             total += work[0]
         return total
 
     @cached_property
     def channels(self) -> list[tuple[FloatArray, float]]:
-        """Every combination of levels, p ``[U]``, and how likely it is."""
-        pairs = [list(zip(p, chance, strict=True)) for p, chance in self.levels]
+        """Every combination of levels, p ``[U]``, and its probability."""
+        pairs = [list(zip(p, probability, strict=True)) for p, probability in self.levels]
         return [
             (np.array([p for p, _ in combined]), math.prod(float(c) for _, c in combined))
             for combined in product(*pairs)
@@ -101,7 +102,7 @@ def _best_of(
     within: list[list[int]],
     work: list[FloatArray],
 ) -> FloatArray:
-    """The largest, over decisions, of the weighted gains of what lies within; in place, for it is all the work."""
+    """The largest gain over all decisions; computed in place, because most of the time is spent here."""
     best, value, term = work
     for number, parts in enumerate(within):
         out = best if number == 0 else value
@@ -114,7 +115,7 @@ def _best_of(
 
 
 def along(matrix: FloatArray, values: FloatArray, device: int) -> FloatArray:
-    """Apply ``matrix`` ``[B, N, N]`` to one device's axis."""
+    """Apply ``matrix`` ``[B, N, N]`` to the axis of one device."""
     shape = values.shape
     batch, size = shape[0], matrix.shape[-1]
     before, after = math.prod(shape[1 : device + 1]), math.prod(shape[device + 2 :])
@@ -134,7 +135,7 @@ def subsets(devices: int, slots: int) -> tuple[Devices, ...]:
 
 @lru_cache(maxsize=32)
 def decisions(devices: int, slots: int) -> BoolArray:
-    """Who transmits in each possible decision, ``[A, U]``."""
+    """The devices that transmit in each possible decision, ``[A, U]``."""
     chosen = list(combinations(range(devices), slots))
     return np.array([[u in a for u in range(devices)] for a in chosen], dtype=np.bool_)
 
@@ -153,7 +154,7 @@ def products(p: FloatArray, slots: int) -> FloatArray:
 
 
 def check_devices(name: str, devices: int) -> None:
-    """Refuse networks so large that even their states would take long to count."""
+    """Refuse networks so large that even counting their states would take long."""
     if devices > _MOST_DEVICES:
         raise FedwaveError(
             f"{name} plans exactly, which takes a network of a few devices, not of {devices}: use another scheduler."
@@ -163,7 +164,7 @@ def check_devices(name: str, devices: int) -> None:
 def check_size(
     name: str, truncation: Sequence[int], levels: Sequence[int], slots: int, more: int = 0
 ) -> None:
-    """Refuse what would take too long, or more memory than there may be: ``more`` arrays beside the usual."""
+    """Refuse problems that take too long or too much memory; ``more`` is the number of additional arrays."""
     devices = len(truncation)
     states, channels = math.prod(n + 1 for n in truncation), math.prod(levels)
     taken = [math.comb(devices, k) for k in range(slots + 1)]
@@ -177,5 +178,88 @@ def check_size(
 
 
 def _rough(count: int) -> str:
-    """A count of any size; a float would overflow at some hundred devices."""
+    """A count of any size; with some hundred devices it does not fit a float."""
     return f"{count:.3g}" if count < 10**15 else f"1e{math.floor(math.log10(count))}"
+
+
+def arrival_matrix(chances: FloatArray, points: int, step: float) -> FloatArray:
+    """Transition probabilities of a backlog by arrivals, ``[points, points]``; states are ``step`` shards apart.
+
+    ``chances`` are the probabilities of 0, 1, ... shards, up to as many as reach the last state. Larger counts end in
+    the last state. A count between two states is divided between them, and its mean is kept.
+    """
+    place = np.arange(chances.size) / step
+    low = place.astype(np.int64)
+    share = place - low
+    jump = np.bincount(low, chances * (1 - share), minlength=points + 1)
+    jump = jump + np.bincount(low + 1, chances * share, minlength=jump.size + 1)[: jump.size]
+    start, end = np.indices((points, points))
+    matrix: FloatArray = np.where(end >= start, jump[np.maximum(end - start, 0)], 0.0)
+    matrix[:, -1] = 0.0
+    matrix[:, -1] = np.maximum(1 - matrix.sum(axis=1), 0.0)
+    return matrix
+
+
+def sufficient_truncation(
+    rates: FloatArray, mean_p: FloatArray, slots: int, rare: float
+) -> IntArray:
+    """A backlog that the optimum exceeds with probability about ``rare``, for rates ``[..., U]``.
+
+    The optimum delivers backlogs near sqrt(theta_u) * sum of sqrt(theta) / (W p), or theta_u / p if that is larger.
+    With every failure in a row the backlog grows by theta.
+    """
+    root, p = np.sqrt(rates), np.clip(mean_p, 1e-9, 1.0)
+    usual = np.maximum(root * root.sum(axis=-1, keepdims=True) / slots, rates) / p
+    with np.errstate(divide="ignore"):
+        failures = np.log(rare) / np.log1p(-p)
+    usual = usual + rates * failures
+    most = np.ceil(usual + np.sqrt(-2 * np.log(rare) * usual)) + 2
+    return np.where(rates > 0, most, 0).astype(np.int64)
+
+
+def backlogs(points: Sequence[int], steps: FloatArray) -> FloatArray:
+    """The total backlog in every state, ``[B, N_1 + 1, ...]``; ``steps`` is ``[B, U]``."""
+    total = np.zeros((steps.shape[0], *points))
+    for u, size in enumerate(points):
+        shape = [1] * len(points)
+        shape[u] = size
+        total = total + (steps[:, u, None] * np.arange(size)).reshape(-1, *shape)
+    return total
+
+
+def fine_levels(planning: Planning, name: str) -> FloatArray:
+    """p of every device at ``_FINE_LEVELS`` equally likely gains, ``[U, K]``."""
+    if not planning.independent:
+        raise FedwaveError(
+            f"{name} needs channels that are new in every round: use a fading without memory, such as Rayleigh."
+        )
+    return planning.success_levels(planning.mean_snr, _FINE_LEVELS)
+
+
+def reduced_levels(planning: Planning, count: int, name: str) -> FloatArray:
+    """Equally likely p of every device, ``[U, K]``, with at most ``count`` different values."""
+    return np.stack([_grouped(row, count) for row in fine_levels(planning, name)])
+
+
+def _grouped(levels: FloatArray, count: int) -> FloatArray:
+    """Equally likely p replaced by at most ``count`` different values with the same mean.
+
+    The neighbours that differ least are joined first. p is nearly a step function of the gain, so a few levels
+    describe it well.
+    """
+    values, sizes = np.unique(levels, return_counts=True)
+    weights = sizes.astype(np.float64)
+    while values.size > count:
+        loss = weights[1:] * weights[:-1] / (weights[1:] + weights[:-1]) * np.diff(values) ** 2
+        k = int(np.argmin(loss))
+        both = weights[k] + weights[k + 1]
+        values[k] = (weights[k] * values[k] + weights[k + 1] * values[k + 1]) / both
+        weights[k] = both
+        values, weights = np.delete(values, k + 1), np.delete(weights, k + 1)
+    return np.repeat(values, weights.astype(np.int64))
+
+
+def distinct_levels(levels: FloatArray) -> tuple[tuple[FloatArray, FloatArray], ...]:
+    """For each device (``levels`` is ``[U, K]``) the different p and their probabilities."""
+    pairs = (np.unique(row, return_counts=True) for row in levels)
+    return tuple((p, count / levels.shape[1]) for p, count in pairs)

@@ -1,28 +1,50 @@
-"""The best decisions of a small network by relative value iteration, and the tables that hold them.
+"""The optimal decisions of a network of a few devices by relative value iteration, in tables that are cached.
 
-g + h(n) = E_p[ min over decisions of E[B' + h(n')] ]: g is the least mean backlog, h (0 where nothing waits) the
-price of starting with more. From any h, g lies between the least and the largest of what one more round adds.
+g + h(n) = E_p[ min over decisions of E[B' + h(n')] ]: g is the least mean backlog; h, 0 where nothing waits, is the
+additional cost of starting with backlog n. For any h, g lies between the minimum and the maximum over all states of
+what one more round adds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.planning.exact_model import SmallRound, incidence, products
-from fedwave.types import FloatArray, IntArray
+from fedwave.planning.exact_model import (
+    ExactRound,
+    arrival_matrix,
+    backlogs,
+    check_devices,
+    check_size,
+    distinct_levels,
+    fine_levels,
+    incidence,
+    products,
+    reduced_levels,
+    sufficient_truncation,
+)
+from fedwave.types import FloatArray, IntArray, Planning
 
 _MOST_SWEEPS = 20_000
 _PLAIN_SWEEPS = 200
+_MOST_BYTES = 1 << 28  # of cached tables
+_MOST_TOGETHER = 1_000_000  # states of all networks that are solved in one batch
+_MOST_SHARDS = 1_000_000
+_PATIENCE = (
+    100  # a truncation is at most this many rounds of arrivals, for devices that hardly succeed
+)
+_SAMPLE_RATES, _SAMPLE_COUNTS = np.array([0.5, 8.0]), 32  # distinguish arrival distributions
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What the best decision gains from delivering, in every state: the G_S of small_network.py."""
+    """The gains G_S (see exact_model.py) of the optimum in every state."""
 
     gains: FloatArray  # [S, N_1 + 1, ..., N_U + 1]
     step: FloatArray  # [U] shards between neighbouring states
@@ -32,11 +54,11 @@ class Table:
     bias: FloatArray  # h
 
     def decision_gains(self, p: FloatArray, waiting: IntArray) -> FloatArray:
-        """What every decision gains on transmitting nothing, ``[rows, A]``, at p and n ``[rows, U]``."""
+        """The gain of every decision over transmitting nothing, ``[rows, A]``, at p and n ``[rows, U]``."""
         return decision_gains(p, self.at(waiting), self.slots)
 
     def at(self, waiting: IntArray) -> FloatArray:
-        """The gains ``[rows, S]`` at n ``[rows, U]``: between states by interpolation, beyond the last as there."""
+        """The gains ``[rows, S]`` at n ``[rows, U]``, interpolated between states and constant beyond the last."""
         last = np.array(self.gains.shape[1:]) - 1
         place = np.minimum(waiting / self.step, last)
         low = np.minimum(place.astype(np.int64), np.maximum(last - 1, 0))
@@ -56,18 +78,18 @@ class Table:
 
 
 def decision_gains(p: FloatArray, gains: FloatArray, slots: int) -> FloatArray:
-    """What every decision gains, ``[rows, A]``, from p ``[rows, U]`` and the gains of subsets ``[rows, S]``."""
+    """The gain of every decision, ``[rows, A]``, from p ``[rows, U]`` and the gains of subsets ``[rows, S]``."""
     weighted, inside = products(p, slots) * gains, incidence(p.shape[-1], slots)
     return np.stack([weighted[:, within].sum(axis=1) for within in inside], axis=1)
 
 
 def gains_at(tables: Sequence[Table], waiting: IntArray) -> FloatArray:
-    """The same as Table.at with a table for each row, all of one shape."""
+    """Table.at with a table for each row; all tables have the same shape."""
     last = np.array(tables[0].gains.shape[1:]) - 1
     place = np.minimum(waiting / np.stack([table.step for table in tables]), last)
     low = np.minimum(place.astype(np.int64), np.maximum(last - 1, 0))
     share = place - low
-    cells = np.stack(  # of every row the corners around it, [rows, S, 2, ..., 2]
+    cells = np.stack(  # the corners around each row, [rows, S, 2, ..., 2]
         [
             table.gains[(slice(None), *(slice(k, k + 2) for k in corner))]
             for table, corner in zip(tables, low.tolist(), strict=True)
@@ -79,13 +101,13 @@ def gains_at(tables: Sequence[Table], waiting: IntArray) -> FloatArray:
     return cells
 
 
-def best_tables(round_: SmallRound, steps: FloatArray, tolerance: float, name: str) -> list[Table]:
-    """Solve a batch of networks until each knows its g to ``tolerance``; ``steps`` is ``[B, U]``.
+def best_tables(round_: ExactRound, steps: FloatArray, tolerance: float, name: str) -> list[Table]:
+    """Solve a batch of networks until g of each is known to ``tolerance``; ``steps`` is ``[B, U]``.
 
-    Each network stops by itself, so that its answer does not depend on the company it is solved in.
+    Each network stops by itself, so its result does not depend on the other networks of the batch.
     """
     bias = np.zeros_like(round_.backlog)
-    waiting = np.arange(bias.shape[0])
+    unsolved = np.arange(bias.shape[0])
     out: dict[int, Table] = {}
     states = math.prod(bias.shape[1:])
     for number in range(_MOST_SWEEPS):
@@ -96,19 +118,121 @@ def best_tables(round_: SmallRound, steps: FloatArray, tolerance: float, name: s
         low, high = added.min(axis=1), added.max(axis=1)
         done = high - low <= tolerance * np.maximum(1.0, high)
         for b in np.flatnonzero(done):
-            which, of_this = int(waiting[b]), np.stack([part[b] for part in gains])
+            which, of_this = int(unsolved[b]), np.stack([part[b] for part in gains])
             g, spread = float(low[b] + high[b]) / 2, float(high[b] - low[b])
-            # A copy: a view would keep all of the batch in memory.
+            # A copy: a view would keep the whole batch in memory.
             out[which] = Table(of_this, steps[which], round_.slots, g, spread, bias[b].copy())
         if done.all():
             return [out[b] for b in range(len(out))]
-        # A network that goes round in circles (fixed arrivals, p = 1) settles only if it is slowed down.
+        # A periodic network (constant arrivals, p = 1) converges only with damping.
         bias = new if number < _PLAIN_SWEEPS else (new + bias) / 2
         nothing_waits = bias.reshape(-1, states)[:, 0]
         bias = bias - nothing_waits.reshape(-1, *(1,) * round_.devices)
         if done.any():
-            round_, bias, waiting = round_.rows(~done), bias[~done], waiting[~done]
+            round_, bias, unsolved = round_.rows(~done), bias[~done], unsolved[~done]
     raise FedwaveError(
-        f"{name} did not settle within {_MOST_SWEEPS} sweeps: a device may hardly ever get through; "
-        "leave it out, or allow a larger tolerance."
+        f"{name} did not converge within {_MOST_SWEEPS} sweeps, perhaps because a device hardly ever succeeds: "
+        "leave that device out, or allow a larger tolerance."
     )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How accurately to plan. ``truncation`` None follows the rates; ``steps`` is the number of steps up to it."""
+
+    name: str
+    levels: int
+    truncation: int | None = None
+    steps: int | None = None
+    rare: float = 1e-3
+    tolerance: float = 1e-6
+
+    def tables(self, planning: Planning, slots: int, rates: FloatArray) -> list[Table]:
+        """The optimal decisions for each row of ``rates`` ``[rows, U]``."""
+        check_devices(self.name, rates.shape[1])
+        about = (self, slots, *_contents(planning, self.name))
+        keys = [(about, row.tobytes()) for row in rates]
+        found: dict[Hashable, Table | None] = {key: _CACHE.get(key) for key in keys}
+        missing = {key: row for key, row in zip(keys, rates, strict=True) if found[key] is None}
+        if missing:
+            solved = self._solve(planning, slots, np.array(list(missing.values())))
+            for key, one in zip(missing, solved, strict=True):
+                _CACHE.put(key, one)
+                found[key] = one
+        return [table for key in keys if (table := found[key]) is not None]
+
+    def _solve(self, planning: Planning, slots: int, rates: FloatArray) -> list[Table]:
+        levels = reduced_levels(planning, self.levels, self.name)
+        most = self._truncation(rates, levels, slots)
+        together = 1
+        if self.steps is not None:  # only then do all networks have the same number of states
+            together = max(1, _MOST_TOGETHER // (self.steps + 1) ** rates.shape[1])
+        out: list[Table] = []
+        for first in range(0, len(rates), together):
+            part = slice(first, first + together)
+            out += self._solve_batch(planning, slots, rates[part], levels, most[part])
+        return out
+
+    def _truncation(self, rates: FloatArray, levels: FloatArray, slots: int) -> IntArray:
+        if self.truncation is not None:
+            most = np.full(rates.shape, self.truncation)
+        else:
+            most = sufficient_truncation(rates, levels.mean(axis=1), slots, self.rare)
+            most = np.minimum(most, np.ceil(_PATIENCE * (rates + 1)).astype(np.int64))
+        different = [p.size for p, _ in distinct_levels(levels)]
+        for row in most:
+            points = row if self.steps is None else np.full(row.size, self.steps)
+            check_size(self.name, points.tolist(), different, slots)
+        if most.max() > _MOST_SHARDS:
+            raise FedwaveError(
+                f"{self.name} cannot plan for {rates.max():.3g} shards per round: "
+                "use larger shards, or another scheduler."
+            )
+        return most
+
+    def _solve_batch(
+        self, planning: Planning, slots: int, rates: FloatArray, levels: FloatArray, most: IntArray
+    ) -> list[Table]:
+        step = np.ones(rates.shape) if self.steps is None else np.maximum(most / self.steps, 1.0)
+        points = (most[0] if self.steps is None else np.full(most.shape[1], self.steps)) + 1
+        arrivals = []
+        for u, size in enumerate(points.tolist()):
+            each = []
+            for rate, width in zip(rates[:, u], step[:, u].tolist(), strict=True):
+                chances = planning.arrival_chances(rate, math.ceil((size - 1) * width))
+                each.append(arrival_matrix(chances, size, width))
+            arrivals.append(np.stack(each))
+        states = backlogs(points.tolist(), step)
+        round_ = ExactRound(distinct_levels(levels), slots, tuple(arrivals), states)
+        return best_tables(round_, step, self.tolerance, self.name)
+
+
+@lru_cache(maxsize=32)  # by object: a decision must not compute all levels again
+def _contents(planning: Planning, name: str) -> tuple[bytes, bytes]:
+    """What a plan depends on, so that equal networks share their plans."""
+    levels = fine_levels(planning, name)
+    return levels.tobytes(), planning.arrival_chances(_SAMPLE_RATES, _SAMPLE_COUNTS).tobytes()
+
+
+class _Cache:
+    """The tables used last, up to a total size."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, Table] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Hashable) -> Table | None:
+        table = self._kept.get(key)
+        if table is not None:
+            self._kept.move_to_end(key)
+        return table
+
+    def put(self, key: Hashable, table: Table) -> None:
+        self._kept[key] = table
+        self._bytes += table.gains.nbytes + table.bias.nbytes
+        while self._bytes > _MOST_BYTES and len(self._kept) > 1:
+            _, old = self._kept.popitem(last=False)
+            self._bytes -= old.gains.nbytes + old.bias.nbytes
+
+
+_CACHE = _Cache()

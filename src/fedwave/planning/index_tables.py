@@ -1,8 +1,14 @@
-"""Indices read from tables, so that new rates or a new price cost a look-up and not a new solution.
+"""Tables of indices: with new rates or a new price an index is looked up, not solved for again.
 
-Large backlogs scale: with k = sqrt(1 + theta^2), C / k hardly depends on theta once it is written as a function of
-price / k and n / k. So one table over (channel, theta, price / k, n / k) serves all devices. It holds logarithms,
-since C and the service rates are close to powers of all of these.
+Large backlogs scale. With k = sqrt(1 + theta^2), C / k as a function of price / k and n / k hardly depends on theta.
+One table over (channel, theta, price / k, n / k) therefore serves all devices. It holds logarithms, because C and
+the service rates are close to powers of these variables.
+
+Whittle's index is the price at which a device with backlog n and success probability p is indifferent between sending
+and waiting: p C(n; price) = price. price / C(n; price) rose with the price in all cases that were examined, so the
+solution is unique. It is tabulated for every n and for steps of p.
+
+If the backlog is hidden, C is averaged over the distribution of the arrivals since the last successful upload.
 """
 
 from __future__ import annotations
@@ -12,31 +18,33 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedwave.planning.arrival_steps import ArrivalChances
 from fedwave.planning.channel_levels import Levels
-from fedwave.planning.grids import Axis, cell_of, read
-from fedwave.planning.lattice import COARSE, Effort
+from fedwave.planning.lattice import COARSE, MEDIUM, Axis, Effort, cell_of, read
 from fedwave.planning.outlook import Outlook
-from fedwave.planning.single_device import solve
+from fedwave.planning.single_device import ArrivalChances, arrivals_at_most, solve
 from fedwave.types import Array, FloatArray, IntArray
 
-RATES = Axis(scale=0.05, ratio=1.6, count=16)  # up to 58: beyond, everything scales
-PRICES = Axis(scale=1.0, ratio=1.6, count=30)  # up to 830,000: one transmission in 1,300 rounds
-LOADS = Axis(scale=1.0, ratio=2 ** (1 / 3), count=40)  # up to 8,191; beyond, in proportion
-_CHANNELS = 16  # solved for; between them, interpolated once
-_BINS = 256  # channels told apart in a table
-TINY = 1e-4  # stands for a rate of 0, where nothing would ever happen
+_RATES = Axis(scale=0.05, ratio=1.6, count=16)  # up to 58; beyond, everything scales
+_PRICES = Axis(scale=1.0, ratio=1.6, count=30)  # up to 830,000: one transmission in 1,300 rounds
+_LOADS = Axis(scale=1.0, ratio=2 ** (1 / 3), count=40)  # up to 8,191; beyond, C is proportional
+_LEAST_THETA = 1e-4  # in place of a rate of 0, at which C is not defined
+_SOLVED_CHANNELS = 16  # of many channels; those between them are interpolated
+_MOST_CHANNELS = 256  # rows of a table
+_STEPS = 17  # of p, from 0 to 1
+_FEW_KINDS = 64  # up to this many kinds of devices have the finer tables below
+_MANY_KINDS = 2000  # more kinds use the tables for any rates
+_FINE_PRICES = Axis(scale=1.0, ratio=2**0.25, count=81)
+_FINE_LOADS = Axis(scale=1.0, ratio=1.1, count=95)
+_LONG = 32  # rounds after which the sum of arrivals is replaced by its mean
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
     """Interpolated solutions at any rates."""
 
-    row: IntArray  # [S] of each channel
+    row: IntArray  # [S] row of each channel
     worth: FloatArray  # [R, rates, prices, loads] log of C / k
-    service: (
-        FloatArray  # [R * rates, prices] transmissions a round at prices PRICES (not divided by k)
-    )
+    service: FloatArray  # [R * rates, prices] transmissions per round at _PRICES (not divided by k)
 
     def worth_at(
         self, row: IntArray, theta: FloatArray, price: FloatArray, load: Array
@@ -46,19 +54,19 @@ class Tables:
         logs = read(
             self.worth,
             np.broadcast_to(row, theta.shape),
-            RATES.place(theta),
-            PRICES.place(price[:, None] / scale),
-            LOADS.place(load),
+            _RATES.place(theta),
+            _PRICES.place(price[:, None] / scale),
+            _LOADS.place(load),
         )
-        return np.exp(logs) * scale * beyond_last(load, LOADS)
+        return np.exp(logs) * scale * _beyond_last(load, _LOADS)
 
     def price(self, row: IntArray, theta: FloatArray, slots: FloatArray) -> FloatArray:
-        """At which the devices want so many slots a round; ``theta`` ``[I, U]``, the result ``[I]``."""
-        cell, part = RATES.place(theta)
-        at = row * RATES.count + cell
+        """The price at which the devices want this many slots; ``theta`` is ``[I, U]``, the result ``[I]``."""
+        cell, part = _RATES.place(theta)
+        at = row * _RATES.count + cell
         size = self.service.shape[0]
         out = np.empty(theta.shape[0])
-        for i in range(out.size):  # one at a time: the sums must not depend on who else is there
+        for i in range(out.size):  # one by one: the sums must not depend on the other instances
             weight = np.bincount(at[i], 1 - part[i], size) + np.bincount(at[i] + 1, part[i], size)
             out[i] = _crossing(weight @ self.service, slots[i])
         return out
@@ -70,73 +78,73 @@ def scale_of(theta: Array) -> FloatArray:
     return out
 
 
-def beyond_last(load: Array, loads: Axis) -> FloatArray:
-    """C grows in proportion to backlogs beyond the tables: by which factor, 1 within them."""
+def _beyond_last(load: Array, loads: Axis) -> FloatArray:
+    """The factor by which C grows for backlogs beyond the tables; 1 within them."""
     out: FloatArray = np.maximum(load / loads.last, 1.0)
     return out
 
 
 def _crossing(wanted: FloatArray, slots: float) -> float:
-    """The price at which the falling curve ``wanted`` over PRICES passes ``slots``."""
+    """The price at which the falling curve ``wanted`` over _PRICES passes ``slots``."""
     below = int(np.argmax(wanted <= slots)) if wanted[-1] <= slots else wanted.size - 1
     if below == 0:
         return 0.0
     high, low = wanted[below - 1], wanted[below]
     part = min(1.0, np.log(high / slots) / np.log(high / low)) if 0 < low < high else 1.0
-    return PRICES.at(below - 1 + part)
+    return _PRICES.at(below - 1 + part)
 
 
 @lru_cache(maxsize=8)
 def tables(view: Outlook, hidden: bool = False) -> Tables:
-    """For devices whose backlogs are seen, or, ``hidden``, grow by theta a round as far as one knows."""
+    """Tables for observed backlogs; with ``hidden``, for backlogs that grow by exactly theta per round."""
     nodes, row, mix = _channel_nodes(view.mean_snr)
-    theta = np.maximum(RATES.points, TINY)
+    theta = np.maximum(_RATES.points, _LEAST_THETA)
     which = np.repeat(nodes, theta.size)
     chances = None if hidden else view.chances
-    worth, service = solved(view.levels, which, np.tile(theta, nodes.size), chances)
+    worth, service = _solved(view.levels, which, np.tile(theta, nodes.size), chances)
     shape = (nodes.size, theta.size)
     worth = np.tensordot(mix, worth.reshape(*shape, *worth.shape[1:]), axes=1)
     service = np.tensordot(mix, service.reshape(*shape, -1), axes=1)
     return Tables(row, worth, _at_common_prices(service, theta))
 
 
-def solved(
+def _solved(
     levels: Levels, channel: IntArray, theta: FloatArray, chances: ArrivalChances | None,
-    effort: Effort = COARSE, prices: Axis = PRICES, loads: Axis = LOADS,
+    effort: Effort = COARSE, prices: Axis = _PRICES, loads: Axis = _LOADS,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """Logarithms of C / k, ``[B, prices, loads]``, and of the service rates, ``[B, prices]``."""
     shape = (theta.size, prices.count)
     scale = scale_of(theta)
     price = (scale[:, None] * prices.points).ravel()
-    curves = solve(
+    solutions = solve(
         levels, np.repeat(channel, prices.count), np.repeat(theta, prices.count), price, chances, effort
     )  # fmt: skip
     load = np.repeat(scale, prices.count)[:, None] * loads.points
-    worth = curves.worth_at(np.arange(price.size)[:, None], load)
+    worth = solutions.worth_at(np.arange(price.size)[:, None], load)
     worth = worth.reshape(*shape, -1) / scale[:, None, None]
-    service = np.maximum(curves.service.reshape(shape), 1e-12)
+    service = np.maximum(solutions.service.reshape(shape), 1e-12)
     return np.log(worth), np.log(service)
 
 
 def _at_common_prices(service: FloatArray, theta: FloatArray) -> FloatArray:
-    """Service rates at prices PRICES instead of k * PRICES, all rows one after the other."""
-    cell, part = PRICES.place(PRICES.points / scale_of(theta)[:, None])
+    """Service rates at _PRICES instead of k * _PRICES, with rows and rates on one axis."""
+    cell, part = _PRICES.place(_PRICES.points / scale_of(theta)[:, None])
     low = np.take_along_axis(service, cell[None], axis=2)
     high = np.take_along_axis(service, cell[None] + 1, axis=2)
-    return np.exp(low + (high - low) * part).reshape(-1, PRICES.count)
+    return np.exp(low + (high - low) * part).reshape(-1, _PRICES.count)
 
 
 def _channel_nodes(mean_snr: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Channels to solve for; each channel's row in the tables; how rows are mixed from those solved for.
+    """Channels to solve for; the row of each channel in the tables; the weights of the solved channels in each row.
 
-    Few different channels are all solved for. Of many, some of them, evenly spaced in number; the rest is
-    interpolated in the logarithm of the mean SNR.
+    A few different channels are all solved for. Of many channels some are solved for, evenly spaced by their number;
+    the others are interpolated in the logarithm of the mean SNR.
     """
     many = mean_snr.size
-    if many <= _CHANNELS:
+    if many <= _SOLVED_CHANNELS:
         return np.arange(many), np.arange(many), np.eye(many)
-    nodes = np.linspace(0, many - 1, _CHANNELS).astype(np.int64)
-    middle = np.linspace(0, many - 1, min(many, _BINS)).astype(np.int64)
+    nodes = np.linspace(0, many - 1, _SOLVED_CHANNELS).astype(np.int64)
+    middle = np.linspace(0, many - 1, min(many, _MOST_CHANNELS)).astype(np.int64)
     log_snr = np.log(mean_snr)
     nearest = np.searchsorted((log_snr[middle][1:] + log_snr[middle][:-1]) / 2, log_snr)
     place = np.interp(log_snr[middle], log_snr[nodes], np.arange(nodes.size))
@@ -145,3 +153,122 @@ def _channel_nodes(mean_snr: FloatArray) -> tuple[IntArray, IntArray, FloatArray
     mix[np.arange(middle.size), cell] = 1 - part
     mix[np.arange(middle.size), cell + 1] += part
     return nodes, nearest, mix
+
+
+@dataclass(frozen=True, eq=False)
+class WhittleTables:
+    """log of index / (p k), over [row, rates, p, loads]; without the rates if each row has its own rate."""
+
+    log_index: FloatArray
+    loads: Axis
+
+    def index_at(
+        self, row: IntArray, theta: FloatArray, success: FloatArray, backlog: Array
+    ) -> FloatArray:
+        """The index of each device, ``[I, U]``; ``row`` is ``[U]``."""
+        scale = scale_of(theta)
+        load = backlog / scale
+        places = [cell_of(success * (_STEPS - 1), _STEPS), self.loads.place(load)]
+        if self.log_index.ndim == 4:
+            places.insert(0, _RATES.place(theta))
+        logs = read(self.log_index, np.broadcast_to(row, success.shape), *places)
+        return success * np.exp(logs) * scale * _beyond_last(load, self.loads)
+
+
+@lru_cache(maxsize=8)
+def whittle_tables(view: Outlook) -> WhittleTables:
+    """Tables for any rates; the row of a device is its row in ``tables``."""
+    return WhittleTables(_log_index(tables(view).worth, _PRICES), _LOADS)
+
+
+@lru_cache(maxsize=8)
+def known_whittle_tables(view: Outlook, devices: bytes) -> tuple[IntArray, WhittleTables]:
+    """Tables solved for each kind of device, and the row of each device; -1 for a device without arrivals."""
+    kinds, levels = view.kinds(devices)
+    if not kinds.theta.size:
+        return kinds.of, WhittleTables(np.zeros((1, _STEPS, _LOADS.count)), _LOADS)
+    if kinds.theta.size > _MANY_KINDS:
+        row = tables(view).row[view.channel_of(devices)]
+        return np.where(kinds.of >= 0, row, -1), whittle_tables(view)
+    if kinds.theta.size > _FEW_KINDS:
+        worth, _ = _solved(levels, kinds.row, kinds.theta, view.chances)
+        return kinds.of, WhittleTables(_log_index(worth, _PRICES), _LOADS)
+    worth, _ = _solved(
+        levels, kinds.row, kinds.theta, view.chances, MEDIUM, _FINE_PRICES, _FINE_LOADS
+    )
+    return kinds.of, WhittleTables(_log_index(worth, _FINE_PRICES), _FINE_LOADS)
+
+
+def _log_index(log_worth: FloatArray, prices: Axis) -> FloatArray:
+    """From log C over [..., prices, loads] to log(index / p) over [..., p, loads]."""
+    price = prices.points[:, None]
+    ratio = price / np.exp(log_worth)  # rises from 0 with the price
+    out = []
+    for p in np.arange(_STEPS) / (_STEPS - 1):
+        below = np.count_nonzero(ratio <= p, axis=-2, keepdims=True) - 1
+        cell = np.minimum(below, prices.count - 2)
+        low, high = (np.take_along_axis(ratio, cell + k, axis=-2) for k in (0, 1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # Both are close to powers of the price, except the first, which is 0.
+            even = np.log(p / low) / np.log(high / low)
+        part = np.where(cell == 0, (p - low) / (high - low), even)
+        low_log, high_log = (np.take_along_axis(log_worth, cell + k, axis=-2) for k in (0, 1))
+        inside = low_log + np.clip(part, 0.0, 1.0) * (high_log - low_log)
+        # Beyond the last price the index grows with the square of the worth of an upload.
+        with np.errstate(divide="ignore"):
+            beyond = high_log + np.log(p / high)
+        out.append(np.where(below > cell, beyond, inside))
+    return np.concatenate(out, axis=-2)
+
+
+@lru_cache(maxsize=8)
+def averaged_tables(view: Outlook) -> Tables:
+    """Tables for hidden backlogs: E[C(n)] given d, where the last axis is d - 1 instead of n / k."""
+    seen = tables(view)
+    theta = np.maximum(_RATES.points, _LEAST_THETA)
+    belief = np.stack([_belief(view.chances, rate) for rate in theta])
+    worth = np.einsum("txy,rtqy->rtqx", belief, np.exp(seen.worth), optimize=True)
+    # A contiguous table is read without a copy.
+    return Tables(seen.row, np.ascontiguousarray(np.log(worth)), seen.service)
+
+
+def _belief(chances: ArrivalChances, theta: float) -> FloatArray:
+    """Weights of the backlogs k * _LOADS after _LOADS rounds, ``[rounds, loads]``."""
+    rounds, part = cell_of(_LOADS.points, 1 << 30)
+    wanted = np.unique(np.concatenate([rounds, rounds + 1]))
+    short = wanted[wanted <= _LONG]
+    sums = _sums(chances, theta, short)
+    scale = scale_of(np.array(theta))
+    backlogs = _load_weights(np.arange(sums.shape[1]) / scale, sums)
+    means = wanted[short.size :] * theta / scale
+    later = np.concatenate([_load_weights(mean[None], np.ones((1, 1))) for mean in means])
+    weights = np.concatenate([backlogs, later])
+    low = weights[np.searchsorted(wanted, rounds)]
+    high = weights[np.searchsorted(wanted, rounds + 1)]
+    out: FloatArray = low + part[:, None] * (high - low)
+    return out
+
+
+def _sums(chances: ArrivalChances, theta: float, rounds: IntArray) -> FloatArray:
+    """Probability of each sum of arrivals over these numbers of rounds, ``[rounds, sums]``."""
+    largest = arrivals_at_most(chances, np.array([theta]), 1e-6)[0]
+    size = 1 << int(np.ceil(np.log2(theta * _LONG + 8 * largest + 64)))
+    single = np.zeros(size)
+    single[: largest + 1] = chances(np.array([theta]), int(largest))[0]
+    waves = np.fft.rfft(single / single.sum())
+    sums = np.clip(np.fft.irfft(waves ** rounds[:, None], size, axis=1), 0.0, None)
+    out: FloatArray = sums / sums.sum(axis=1, keepdims=True)
+    return out
+
+
+def _load_weights(load: FloatArray, probability: FloatArray) -> FloatArray:
+    """Divide backlogs / k (rising) between the points of _LOADS beside them: [X, backlogs] to [X, loads]."""
+    points = _LOADS.points
+    load = np.minimum(load, points[-1])
+    cell = np.minimum(np.searchsorted(points, load, side="right") - 1, points.size - 2)
+    upper = (load - points[cell]) / (points[cell + 1] - points[cell])
+    cells, first = np.unique(cell, return_index=True)
+    out = np.zeros((probability.shape[0], points.size))
+    out[:, cells] += np.add.reduceat(probability * (1 - upper), first, axis=1)
+    out[:, cells + 1] += np.add.reduceat(probability * upper, first, axis=1)
+    return out

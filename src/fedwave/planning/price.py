@@ -1,8 +1,8 @@
-"""The price of a transmission at which all devices together want just the slots there are.
+"""The price of a transmission at which all devices together use exactly the available slots.
 
-The devices are tied together only by the slots. With a price instead, each device solves its own problem, and
-sum of g(price) - price * slots is at most the mean backlog of any policy that uses no more slots on average. It
-is concave in the price, with slope sum of service rates - slots; the largest is the best bound.
+Only the slots couple the devices. With a price in their place, each device solves its own problem, and
+sum of g(price) - price * slots is at most the mean backlog of any policy that uses no more slots on average. The
+expression is concave in the price, with slope sum of service rates - slots. Its maximum is the best bound.
 """
 
 from __future__ import annotations
@@ -12,28 +12,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.planning.arrival_steps import ArrivalChances
 from fedwave.planning.channel_levels import Levels
-from fedwave.planning.device_curves import Curves
 from fedwave.planning.lattice import FINE, Effort
-from fedwave.planning.single_device import solve
+from fedwave.planning.single_device import ArrivalChances, DeviceSolutions, solve
 from fedwave.types import FloatArray, IntArray
 
-_CLOSE = 1e-6  # the share of the bound that the price found may cost against the best one
+_CLOSE = 1e-6  # relative loss in the bound at which the search for the price stops
 _MOST_STEPS = 60
-LEAST_RATE = 1e-9  # smaller ones count as this, so that P[m = 0] is not 1 in float64
-_SAMPLE = 400  # of many kinds of devices so many find the price, nearly
+LEAST_RATE = 1e-9  # smaller rates are raised to it, so that P[m = 0] < 1 in float64
+_SAMPLE = 400  # with many kinds of devices, about this many give a first estimate of the price
 
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """The different devices of a network: those of one mean SNR and one rate are solved once."""
+    """The different devices of a network: devices with the same mean SNR and rate are solved once."""
 
     mean_snr: FloatArray  # [S] different channels
-    row: IntArray  # [D] which channel
+    row: IntArray  # [D] channel of each kind
     theta: FloatArray  # [D] > 0
-    count: IntArray  # [D] how many devices are of this kind
-    of: IntArray  # [U] each device's kind; -1 where nothing ever arrives
+    count: IntArray  # [D] number of devices of each kind
+    of: IntArray  # [U] kind of each device; -1 for a device without arrivals
 
     @classmethod
     def among(cls, mean_snr: FloatArray, rates: FloatArray) -> Kinds:
@@ -48,20 +46,20 @@ class Kinds:
 
     def solve(
         self, levels: Levels, price: float, chances: ArrivalChances | None, effort: Effort = FINE
-    ) -> Curves:
-        """Each kind's problem at one price."""
+    ) -> DeviceSolutions:
+        """The problem of each kind at one price."""
         return solve(levels, self.row, self.theta, np.full(self.row.size, price), chances, effort)
 
     def thinned(self, size: int) -> Kinds:
-        """About ``size`` of the kinds, standing for all of them."""
+        """About ``size`` of the kinds, weighted to represent all of them."""
         step = -(-self.theta.size // size)
         some = slice(step // 2, None, step)
         return Kinds(
             self.mean_snr, self.row[some], self.theta[some], self.count[some] * step, self.of
         )
 
-    def spread_out(self, values: FloatArray) -> FloatArray:
-        """A value per kind as a value per device; 0 where nothing ever arrives."""
+    def per_device(self, values: FloatArray) -> FloatArray:
+        """A value per kind as a value per device; 0 for a device without arrivals."""
         return np.append(values, 0.0)[self.of]
 
 
@@ -71,31 +69,31 @@ class Priced:
 
     price: float
     value: float  # sum of g - price * slots: a lower bound on the mean backlog
-    slope: float  # transmissions wanted a round, less the slots
-    curves: Curves
+    slope: float  # transmissions wanted per round, less the slots
+    solutions: DeviceSolutions
 
 
 def best_price(
     kinds: Kinds, slots: float, levels: Levels,
     chances: ArrivalChances | None, effort: Effort = FINE,
 ) -> Priced:  # fmt: skip
-    """The price with the largest bound, to within a millionth of it."""
+    """The price with the largest bound, to a relative loss of 1e-6."""
 
     def at(price: float) -> Priced:
-        curves = kinds.solve(levels, price, chances, effort)
-        cost, service = float(kinds.count @ curves.cost), float(kinds.count @ curves.service)
-        return Priced(price, cost - price * slots, service - slots, curves)
+        solutions = kinds.solve(levels, price, chances, effort)
+        cost, service = float(kinds.count @ solutions.cost), float(kinds.count @ solutions.service)
+        return Priced(price, cost - price * slots, service - slots, solutions)
 
     if kinds.theta.size > 2 * _SAMPLE:
         few = best_price(kinds.thinned(_SAMPLE), slots, levels, chances, effort)
         low, high = _bracket(at, few.price, 1.02)
-    else:  # where arrivals and uploads are certain, the best price is this one
+    else:  # the best price where arrivals are constant and uploads never fail
         low, high = _bracket(at, float((kinds.count @ np.sqrt(kinds.theta)) / slots) ** 2 / 2, 2.0)
     if low is high:
         return low
     best = max(low, high, key=lambda one: one.value)
     for _ in range(_MOST_STEPS):
-        # Two tangents of a concave function: it lies below where they meet, and most likely peaks near there.
+        # A concave function lies below its tangents, so their intersection bounds it and is close to its maximum.
         price = (high.value - low.value + low.slope * low.price - high.slope * high.price) / (
             low.slope - high.slope
         )
@@ -109,7 +107,7 @@ def best_price(
 
 
 def _bracket(at: Callable[[float], Priced], guess: float, factor: float) -> tuple[Priced, Priced]:
-    """Prices below and above the best one; the same one twice if it is exactly the best."""
+    """Prices below and above the best one; twice the same object if it is the best price itself."""
     one = at(guess)
     if one.slope > 0:
         while (other := at(factor * one.price)).slope > 0:
@@ -119,5 +117,5 @@ def _bracket(at: Callable[[float], Priced], guess: float, factor: float) -> tupl
     if other.slope > 0:
         return other, one
     free = at(0.0)
-    # Perhaps they do not want all the slots even for nothing.
+    # At price 0 the devices may still want fewer slots than there are.
     return (free, other) if free.slope > 0 else (free, free)

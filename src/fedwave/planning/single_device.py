@@ -1,92 +1,157 @@
-"""One device that pays a price for every transmission: when is it worth while?
+"""The single-device problem: a device pays a price for every transmission. When should it transmit?
 
     g + v(n) = C(n) - E_p[(p C(n) - price)^+],   C(n) = n + theta + E_m v(n + m),   v(0) = 0.
 
-g is the least mean cost a round (backlog, and the price of what is sent). C(n) is what an upload that arrives
-saves: all the waiting of these n + m shards that is still to come. The device transmits where p C(n) > price.
+g is the least mean cost per round: backlog, and the price of transmissions. C(n) is what a successful upload
+saves: all future waiting of these n + m shards. The device transmits where p C(n) > price.
 
-A backlog only grows until an upload arrives, and then it is 0. So the cost of a given policy follows from one
-sweep from the largest n down to 0, and better policies are found in a few such sweeps (policy iteration; no
-form of the policy is assumed). Many problems are swept side by side.
+A backlog only grows until an upload succeeds, which makes it 0. The cost of a given policy therefore follows from
+one sweep from the largest n down to 0, and policy iteration needs a few such sweeps. The policy may have any form.
+Many problems are swept together.
 
-v is concave: whatever is planned, shards that wait now cost in proportion to their number, and v is the least
-over all plans. Its slope falls to (1 - p) / p with p the mean chance, that of a device that always transmits: a
-shard then waits 1 / p - 1 rounds after this one. Continuing v with that slope beyond the last n that is solved
-makes it too low, never too high, and so is g.
+v is concave: under a fixed plan the cost of waiting shards is linear in their number, and v is the minimum over all
+plans. Its slope falls to (1 - p) / p, with p the mean success probability: the slope for a device that always
+transmits, whose shards wait another 1 / p - 1 rounds. Beyond the last lattice point v continues with that slope. This
+makes v and g too low, never too high.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 
-from fedwave.planning.arrival_steps import ArrivalChances, Steps, reach, steps
 from fedwave.planning.channel_levels import Levels
-from fedwave.planning.device_curves import Curves, joined
 from fedwave.planning.lattice import FINE, Effort, batches, lattice
-from fedwave.types import BoolArray, FloatArray, IntArray
+from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
-_MOST_SWEEPS = 60  # a handful suffices; more only where rounding turns a tie to and fro
+# P[m = 0], ..., P[m = most] at these rates: Planning.arrival_chances. None: exactly theta shards per round.
+ArrivalChances = Callable[[FloatArray, int], FloatArray]
+
+_MOST_SWEEPS = 60  # a few suffice; more are needed only if rounding errors make a tie alternate
 _LARGEST = 1 << 16  # lattice points
+_MOST_ARRIVALS = 1 << 17  # per round; larger counts are replaced by this one
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceSolutions:
+    """Solutions of B problems; C and v are kept at lattice points and are linear between them.
+
+    ``worth`` and ``value`` hold all solutions one after the other. Solution b has its points 0, ..., last[b] from
+    start[b] on, ``unit[b]`` shards apart.
+    """
+
+    cost: FloatArray  # [B] g
+    service: FloatArray  # [B] transmissions per round
+    error: FloatArray  # [B] by how much g may be too low because n is cut off
+    unit: FloatArray  # [B]
+    slope: FloatArray  # [B] of C beyond the last point
+    last: IntArray  # [B]
+    start: IntArray  # [B]
+    worth: FloatArray  # C
+    value: FloatArray  # v
+
+    def worth_at(self, which: IntArray, backlog: Array) -> FloatArray:
+        """C of problems ``which`` at these backlogs; the two are broadcast."""
+        place = backlog / self.unit[which]
+        point = np.minimum(place.astype(np.int64), self.last[which])
+        rest = place - point
+        at = self.start[which] + point
+        low = self.worth[at]
+        end = point == self.last[which]
+        rise = np.where(end, self.slope[which] * self.unit[which], self.worth[at + ~end] - low)
+        return low + rise * rest
+
+    def select(self, which: BoolArray | IntArray) -> DeviceSolutions:
+        """Some of the problems, in the given order."""
+        chosen = np.arange(self.cost.size)[which]
+        length = self.last[chosen] + 1
+        start = np.cumsum(length) - length
+        points = np.repeat(self.start[chosen] - start, length) + np.arange(length.sum())
+        return DeviceSolutions(
+            self.cost[chosen], self.service[chosen], self.error[chosen], self.unit[chosen],
+            self.slope[chosen], self.last[chosen], start, self.worth[points], self.value[points],
+        )  # fmt: skip
 
 
 def solve(
     levels: Levels, row: IntArray, theta: FloatArray, price: FloatArray,
     chances: ArrivalChances | None, effort: Effort = FINE,
-) -> Curves:  # fmt: skip
-    """Solve problems of channels ``row``, rates ``theta`` > 0 and prices, each ``[B]``.
+) -> DeviceSolutions:  # fmt: skip
+    """Solve problems with channels ``row``, rates ``theta`` > 0 and prices, each ``[B]``.
 
-    ``chances`` None lets exactly theta shards arrive in every round; that is what a backlog looks like, on
-    average, to an access point that cannot see it.
+    With ``chances`` None exactly theta shards arrive in every round: the mean backlog that an access point computes
+    when it cannot observe the backlog.
     """
-    most = reach(chances, theta, effort.tail)
+    most = arrivals_at_most(chances, theta, effort.tail)
     unit, points = lattice(levels.mean[row], theta, price, most, chances is None, effort)
-    out: list[tuple[IntArray, Curves]] = []
-    waiting = np.arange(theta.size)
-    while waiting.size:
+    out: list[tuple[IntArray, DeviceSolutions]] = []
+    unsolved = np.arange(theta.size)
+    while unsolved.size:
         again = []
-        for batch in batches(waiting, points, most / unit):
+        for batch in batches(unsolved, points, most / unit):
             size = int(points[batch].max())
-            moves = steps(chances, theta[batch], unit[batch], most[batch])
+            steps = arrival_steps(chances, theta[batch], unit[batch], most[batch])
             found = _improve(
-                levels, row[batch], theta[batch], price[batch], moves, size, effort.saving
+                levels, row[batch], theta[batch], price[batch], steps, size, effort.saving
             )
-            enough = effort.doubt * np.maximum(found.cost, 1e-9)
-            poor = (found.doubt > enough) & (2 * size <= _LARGEST)
+            allowed = effort.error * np.maximum(found.cost, 1e-9)
+            poor = (found.error > allowed) & (2 * size <= _LARGEST)
             out.append((batch[~poor], found.select(~poor)))
             again.append(batch[poor])
             points[batch[poor]] = 2 * size
-        waiting = np.concatenate(again)
-    return joined(out)
+        unsolved = np.concatenate(again)
+    return _joined(out)
+
+
+def _joined(parts: list[tuple[IntArray, DeviceSolutions]]) -> DeviceSolutions:
+    """One record from several, each with the places of its problems."""
+    places = np.concatenate([where for where, _ in parts])
+    lengths = [solutions.worth.size for _, solutions in parts]
+    offsets = np.cumsum([0, *lengths[:-1]])
+
+    def end_to_end(name: str) -> Array:
+        return np.concatenate([getattr(solutions, name) for _, solutions in parts])
+
+    start = np.concatenate(
+        [s.start + offset for (_, s), offset in zip(parts, offsets, strict=True)]
+    )
+    whole = DeviceSolutions(
+        end_to_end("cost"), end_to_end("service"), end_to_end("error"), end_to_end("unit"),
+        end_to_end("slope"), end_to_end("last"), start, end_to_end("worth"), end_to_end("value"),
+    )  # fmt: skip
+    return whole.select(np.argsort(places))
 
 
 def _improve(
     levels: Levels, row: IntArray, theta: FloatArray, price: FloatArray,
-    moves: Steps, size: int, saving: float,
-) -> Curves:  # fmt: skip
-    """Policy iteration, from a policy that serves a backlog of about the right size."""
-    backlog = np.arange(size + 1)[:, None] * moves.unit
+    steps: Steps, size: int, saving: float,
+) -> DeviceSolutions:  # fmt: skip
+    """Policy iteration from a policy that transmits at about the right backlog."""
+    backlog = np.arange(size + 1)[:, None] * steps.unit
     mean = levels.mean[row]
     worth = 1.5 * price / mean * (backlog + theta) / (theta + np.sqrt(2 * theta * price))
     share, gain, stuck = _policy(levels, row, price, worth)
     for _ in range(_MOST_SWEEPS):
-        parts = _evaluate(share, gain, backlog + theta, (1 - mean) / mean, moves)
+        parts = _evaluate(share, gain, backlog + theta, (1 - mean) / mean, steps)
         cost = (parts[0, 0] + price * parts[0, 1]) / parts[0, 2]
         value = parts[:, 0] + price * parts[:, 1] - cost * parts[:, 2]
-        worth = backlog + theta + _expected(value, moves.chance, size)
+        worth = backlog + theta + _expected(value, steps.probability, size)
         share_before, gain_before = share, gain
         share, gain, stuck = _policy(levels, row, price, worth)
         saved = (gain - gain_before) * worth - price * (share - share_before)
         if np.all(saved <= saving * worth):
             break
-    # What another sweep could still save lowers g by no more than its largest saving in any state.
+    # A further sweep would lower g by at most its largest saving in any state.
     left = np.maximum(saved, 0.0).max(axis=0)
-    # Beyond the last n the slope is at most what it was a quarter of the way, where the cut is hardly felt.
+    # v is concave, so beyond the last n its slope is at most the slope at size / 4, which the cut-off hardly changes.
     early = size // 4
-    steepest = (value[early] - value[early - 1]) / moves.unit - (1 - mean) / mean
-    doubt = left + np.maximum(steepest, 0.0) * parts[0, 3] / parts[0, 2]
-    return Curves(
-        cost=cost - left, service=parts[0, 1] / parts[0, 2], doubt=np.where(stuck, np.inf, doubt),
-        unit=moves.unit, slope=1 / mean, last=np.full(theta.size, size),
+    steepest = (value[early] - value[early - 1]) / steps.unit - (1 - mean) / mean
+    error = left + np.maximum(steepest, 0.0) * parts[0, 3] / parts[0, 2]
+    return DeviceSolutions(
+        cost=cost - left, service=parts[0, 1] / parts[0, 2], error=np.where(stuck, np.inf, error),
+        unit=steps.unit, slope=1 / mean, last=np.full(theta.size, size),
         start=np.arange(theta.size) * (size + 1),
         worth=worth.T.ravel(), value=value[: size + 1].T.ravel(),
     )  # fmt: skip
@@ -95,9 +160,10 @@ def _improve(
 def _policy(
     levels: Levels, row: IntArray, price: FloatArray, worth: FloatArray
 ) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """(share, gain) of the levels at which each backlog is sent, ``[N + 1, B]``; and who is stuck.
+    """(share, gain) of the levels at which each backlog is sent, ``[N + 1, B]``; and the problems that are stuck.
 
-    Stuck is who would not even send the largest backlog: it is made to, and its lattice is too short.
+    A problem is stuck if even its largest backlog is not sent. That backlog is then always sent, and the lattice is
+    too short.
     """
     share, gain = levels.above(row, price, worth)
     stuck: BoolArray = gain[-1] <= 0
@@ -108,37 +174,102 @@ def _policy(
 
 
 def _evaluate(
-    share: FloatArray, gain: FloatArray, held: FloatArray, slope: FloatArray, moves: Steps
+    share: FloatArray, gain: FloatArray, held: FloatArray, slope: FloatArray, steps: Steps
 ) -> FloatArray:
-    """What follows from backlog n until the next upload arrives, under a policy: ``[N + M + 1, 4, B]``.
+    """Expected sums from backlog n to the next successful upload, under a policy: ``[N + M + 1, 4, B]``.
 
-    Expected sums over the rounds until then: of the backlog, of transmissions, of rounds; and, fourth, of the
-    shards beyond the last n, which tells what a steeper continuation would cost.
+    The four sums are over the backlog, transmissions, rounds, and shards beyond the last n. The fourth gives the
+    cost of a steeper continuation.
     """
-    last, span = share.shape[0] - 1, moves.chance.shape[0] - 1
+    last, span = share.shape[0] - 1, steps.probability.shape[0] - 1
     keep = 1 - gain
     base = np.stack([keep * held, share, np.ones(share.shape), np.zeros(share.shape)], axis=1)
     out = np.empty((last + span + 1, *base.shape[1:]))
     out[last:] = base[last]
-    # Beyond the last n everything continues in straight lines: the first and the fourth part rise.
-    out[last:, 0] += keep[last] * slope * moves.mean
-    out[last:, 3] += keep[last] * moves.mean
-    out[last:] /= 1 - keep[last] * moves.chance.sum(axis=0)
-    beyond = np.arange(span + 1)[:, None] * moves.unit
+    # Beyond the last n all sums are linear; the first and the fourth rise.
+    out[last:, 0] += keep[last] * slope * steps.mean
+    out[last:, 3] += keep[last] * steps.mean
+    out[last:] /= 1 - keep[last] * steps.probability.sum(axis=0)
+    beyond = np.arange(span + 1)[:, None] * steps.unit
     out[last:, 0] += slope * beyond
     out[last:, 3] += beyond
-    # Rounds in which nothing arrives and nothing gets through leave n as it is.
-    once = 1 / (1 - keep * moves.chance[0])
-    grows = moves.chance[1:]
+    # A round without arrivals and without a successful upload leaves n unchanged.
+    once = 1 / (1 - keep * steps.probability[0])
+    grows = steps.probability[1:]
     for n in range(last - 1, -1, -1):
         ahead = np.einsum("mkb,mb->kb", out[n + 1 : n + 1 + span], grows)
         out[n] = (base[n] + keep[n] * ahead) * once[n]
     return out
 
 
-def _expected(value: FloatArray, chance: FloatArray, last: int) -> FloatArray:
+def _expected(value: FloatArray, probability: FloatArray, last: int) -> FloatArray:
     """E_m v(n + m) for n up to ``last``: ``[N + 1, B]``."""
     out = np.zeros((last + 1, value.shape[1]))
-    for m, weight in enumerate(chance):
+    for m, weight in enumerate(probability):
         out += weight * value[m : m + last + 1]
     return out
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """P[the backlog grows by j units in a round], j from 0: ``[M + 1, B]``, one column per problem."""
+
+    probability: FloatArray
+    unit: FloatArray  # [B] shards
+
+    @property
+    def mean(self) -> FloatArray:
+        """In shards, ``[B]``."""
+        out: FloatArray = np.arange(self.probability.shape[0]) @ self.probability * self.unit
+        return out
+
+
+def arrivals_at_most(chances: ArrivalChances | None, theta: FloatArray, tail: float) -> IntArray:
+    """The number of shards that a round exceeds with probability at most ``tail``: ``[B]``."""
+    if chances is None:
+        return np.ceil(theta).astype(np.int64)
+    rates, which = np.unique(theta, return_inverse=True)
+    out = np.zeros(rates.size, dtype=np.int64)
+    for k, rate in enumerate(rates):
+        most = int(2 * rate + 16)
+        while True:
+            below = np.cumsum(chances(rates[k : k + 1], most)[0])
+            enough = int(np.searchsorted(below, 1 - tail))
+            if enough <= most or most >= _MOST_ARRIVALS:
+                break
+            most = min(4 * most, _MOST_ARRIVALS)
+        out[k] = max(min(enough, most), 1)
+    return out[which.reshape(-1)]
+
+
+def arrival_steps(
+    chances: ArrivalChances | None, theta: FloatArray, unit: FloatArray, most: IntArray
+) -> Steps:
+    """Arrivals at rates ``theta`` on lattices with these units (whole numbers), up to ``most`` shards.
+
+    A count between two lattice points is divided between them, and its mean is kept. v is concave in the backlog, so
+    this too makes the cost too low, never too high.
+    """
+    if chances is None:
+        one = np.minimum(theta / unit, 1.0)
+        return Steps(np.stack([1 - one, one]), unit)
+    keys = np.stack([theta, unit, most])
+    different, which = np.unique(keys, axis=1, return_inverse=True)
+    columns = [_column(chances, *key) for key in different.T]
+    longest = max(c.size for c in columns)
+    table = np.zeros((longest, len(columns)))
+    for k, column in enumerate(columns):
+        table[: column.size, k] = column
+    return Steps(table[:, which.reshape(-1)], unit)
+
+
+def _column(chances: ArrivalChances, theta: float, unit: float, most: float) -> FloatArray:
+    count, size = int(most), int(unit)
+    single: FloatArray = chances(np.array([theta]), count)[0]
+    single[-1] += max(0.0, 1 - single.sum())  # the tail: fewer shards, so again too low a cost
+    if size == 1:
+        return single
+    below, over = np.divmod(np.arange(count + 1), size)
+    length = int(below[-1]) + 2
+    lower = np.bincount(below, single * (1 - over / size), length).astype(np.float64)
+    return lower + np.bincount(below + 1, single * (over / size), length)

@@ -1,4 +1,4 @@
-"""The paper's schedulers by dynamic programming: the optimum, for networks small enough to be solved."""
+"""The exact schedulers of the paper: the optimum by dynamic programming, for networks of a few devices."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ import numpy as np
 
 from fedwave.errors import whole
 from fedwave.planning.exact_model import decisions
-from fedwave.planning.exact_plans import Plan
-from fedwave.planning.exact_solver import decision_gains, gains_at
+from fedwave.planning.exact_solver import Plan, decision_gains, gains_at
 from fedwave.rng import Draws
 from fedwave.schedulers.balsa import Balsa
 from fedwave.schedulers.base import Scheduler
 from fedwave.types import FloatArray, Observation, State
 
-_TIE = 1e-9  # gains closer than this, relatively, differ by rounding only
+_TIE = 1e-9  # relative difference of gains up to which they count as equal
 _LEAST_RATE = 0.01
-_PER_E = 32  # rates, on a logarithmic scale, that a learning scheduler tells apart: 3 % from one to the next
+_PER_E = 32  # sampled rates are rounded to a logarithmic grid with steps of 3 %
 
 
 @dataclass(frozen=True)
 class Dp(Scheduler):
-    """The least mean backlog, by value iteration; known rates, small networks only.
+    """The least mean backlog by value iteration, with known rates; for networks of a few devices.
 
-    The plan is made for ``levels`` different p per device and backlogs up to ``truncation`` (None: what the rates
-    ask for); decisions then use the true p of the round. A W that changes is planned for as if it stayed, and
-    buffer limits are not known to it.
+    The plan has ``levels`` different p per device and backlogs up to ``truncation`` (None: chosen from the rates).
+    Decisions use the true p of the round. The plan assumes that W stays as it is and that buffers have no limit.
     """
 
     levels: int = 4
@@ -53,10 +51,10 @@ class Dp(Scheduler):
 
 @dataclass(frozen=True)
 class DpTs(Balsa):
-    """The same with rates drawn from the posterior (Thompson sampling in stages); small networks only.
+    """`dp` on rates drawn from the posterior (Thompson sampling in stages); for networks of a few devices.
 
-    A plan is made for every draw, so it is coarser: fewer ``levels``, ``steps`` from an empty to a full device, and
-    rates to 3 %.
+    Every draw needs a plan, so plans are coarser: fewer ``levels``, ``steps`` steps from an empty to a full device,
+    and rates rounded to 3 %.
     """
 
     stage_rule: str = "max1"
@@ -85,7 +83,7 @@ class DpTs(Balsa):
 
 
 def best_set(gains: FloatArray, seen: Observation, draws: Draws) -> FloatArray:
-    """1 for the devices of the decision that gains most, ``gains`` being ``[I, A]``; equal ones are drawn among."""
+    """1 for the devices of the best decision, 0 for others; ``gains`` is ``[I, A]``, ties are broken at random."""
     devices = seen.success.shape[1]
     sets = decisions(devices, seen.slots)
     best = gains.max(axis=1, keepdims=True)
@@ -93,7 +91,7 @@ def best_set(gains: FloatArray, seen: Observation, draws: Draws) -> FloatArray:
     chosen = equal.argmax(axis=1)
     tied = np.flatnonzero(equal.sum(axis=1) > 1)
     if tied.size:
-        # One number per device and not per set: it stays with the device in whatever order they are listed.
+        # One number per device, not per set: the result does not depend on the order of the devices.
         luck = draws.uniform(devices, tied) @ sets.T
         chosen[tied] = np.where(equal[tied], luck, -1.0).argmax(axis=1)
     out: FloatArray = sets[chosen].astype(np.float64)
@@ -101,7 +99,7 @@ def best_set(gains: FloatArray, seen: Observation, draws: Draws) -> FloatArray:
 
 
 def _rounded(theta: FloatArray) -> FloatArray:
-    """Rates that differ by less than the posterior can tell share a plan."""
+    """Rates rounded so that nearly equal ones share a plan."""
     logs = np.log(np.maximum(theta, _LEAST_RATE))
     out: FloatArray = np.exp(np.round(logs * _PER_E) / _PER_E)
     return out

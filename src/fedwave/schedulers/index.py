@@ -1,11 +1,14 @@
-"""Better than greedy: schedulers that price a transmission, and what waiting costs in the rounds to come.
+"""Index schedulers, which plan for the rounds to come and beat greedy.
 
-``lagrangian`` ranks by p C(n; price), what transmitting now saves at the price at which all devices together
-want just the slots there are. ``whittle`` ranks by the price at which a device would just as well not
-transmit. Both come from the single-device problem of single_device.py.
+``lagrangian`` ranks devices by p C(n; price): what a transmission now saves, at the price at which all devices together
+use exactly the available slots. ``whittle`` ranks by the price at which a device is indifferent between sending and
+waiting. Both follow from the single-device problem (planning/single_device.py).
 
-They plan for channels that are independent from round to round, and for buffers without limit. Elsewhere they run
-too, as if it were so. Where W changes from round to round, the price is that of its mean so far.
+Planning assumes channels that are independent from round to round and buffers without limit; the schedulers also
+run on other networks. If W changes from round to round, the price is that of its mean so far.
+
+``lagrangian-bayes``, ``whittle-bayes`` and ``lagrangian-po`` learn the rates as BALSA does. A new stage draws new
+rates and so needs a new price; both are looked up in tables (planning/index_tables.py).
 """
 
 from __future__ import annotations
@@ -15,52 +18,63 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedwave.planning.device_curves import Curves
+from fedwave.errors import FedwaveError
+from fedwave.planning.index_tables import (
+    Tables,
+    averaged_tables,
+    known_whittle_tables,
+    scale_of,
+    tables,
+    whittle_tables,
+)
 from fedwave.planning.lattice import MEDIUM
 from fedwave.planning.outlook import Outlook, outlook
 from fedwave.planning.price import best_price
-from fedwave.planning.whittle_tables import known_tables
+from fedwave.planning.single_device import DeviceSolutions
 from fedwave.rng import Draws
+from fedwave.schedulers.balsa import Balsa, BalsaPo, BayesianScheduler
 from fedwave.schedulers.base import Scheduler
-from fedwave.types import FloatArray, IntArray, Observation, Problem, State
+from fedwave.types import Array, FloatArray, IntArray, Observation, Problem, State
 
 
 @dataclass(frozen=True)
 class Lagrangian(Scheduler):
-    """What an upload now would save in all rounds to come, at the best price of a transmission."""
+    """What an upload now saves in all rounds to come, at the best price of a transmission."""
 
     name = "lagrangian"
     needs = frozenset({"channel", "backlog", "rates", "statistics"})
     formula = "p C(n; price*)"
 
     def start(self, problem: Problem) -> State:
-        return start_slots(problem)
+        return _start_slots(problem)
 
     def learn(self, state: State, seen: Observation, draws: Draws) -> State:
-        return count_slots(state, seen)
+        return _count_slots(state, seen)
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        slots = mean_slots(state, seen)[0]  # all instances have lived through the same rounds
+        slots = _mean_slots(state, seen)[0]  # the same in all instances
         view = outlook(seen.planning)
-        kind, curves = _priced(view, view.devices(seen.rates), float(slots))
-        if curves is None:
+        kind, solutions = _at_best_price(view, view.devices(seen.rates), float(slots))
+        if solutions is None:
             return np.zeros(seen.success.shape)
-        worth = curves.worth_at(np.maximum(kind, 0), seen.waiting)
+        worth = solutions.worth_at(np.maximum(kind, 0), seen.waiting)
         return seen.success * np.where(kind >= 0, worth, 0.0)
 
 
 @lru_cache(maxsize=32)
-def _priced(view: Outlook, devices: bytes, slots: float) -> tuple[IntArray, Curves | None]:
-    """Each device's kind, and the kinds' curves at the best price; None if nothing ever arrives."""
+def _at_best_price(
+    view: Outlook, devices: bytes, slots: float
+) -> tuple[IntArray, DeviceSolutions | None]:
+    """The kind of each device, and the solutions of the kinds at the best price; None without any arrivals."""
     kinds, levels = view.kinds(devices)
     if not kinds.theta.size:
         return kinds.of, None
-    return kinds.of, best_price(kinds, slots, levels, view.chances, MEDIUM).curves
+    return kinds.of, best_price(kinds, slots, levels, view.chances, MEDIUM).solutions
 
 
 @dataclass(frozen=True)
 class Whittle(Scheduler):
-    """The price that makes transmitting now not worth while: Whittle's index."""
+    """Whittle's index: the price at which sending and waiting cost the same."""
 
     name = "whittle"
     needs = frozenset({"channel", "backlog", "rates", "statistics"})
@@ -68,19 +82,94 @@ class Whittle(Scheduler):
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         view = outlook(seen.planning)
-        row, tables = known_tables(view, view.devices(seen.rates))
-        index = tables.index_at(np.maximum(row, 0), seen.rates, seen.success, seen.waiting)
+        row, made = known_whittle_tables(view, view.devices(seen.rates))
+        index = made.index_at(np.maximum(row, 0), seen.rates, seen.success, seen.waiting)
         return np.where(row >= 0, index, 0.0)
 
 
-def start_slots(problem: Problem) -> State:
-    """Slots so far, and the rounds they were in: ``[I]`` each."""
+@dataclass(frozen=True)
+class _PricedBayes(BayesianScheduler):
+    """Learning schedulers with a price: they count the slots."""
+
+    def start(self, problem: Problem) -> State:
+        return {**super().start(problem), **_start_slots(problem)}
+
+    def learn(self, state: State, seen: Observation, draws: Draws) -> State:
+        return _count_slots(super().learn(state, seen, draws), seen)
+
+    def worth(self, made: Tables, state: State, seen: Observation, load: Array) -> FloatArray:
+        """C at the price that fits the sampled rates; ``load`` is the last axis of the tables."""
+        row, theta = made.row[outlook(seen.planning).channel], state["theta"]
+        price = made.price(row, theta, _mean_slots(state, seen))
+        return made.worth_at(row, theta, price, load)
+
+
+@dataclass(frozen=True)
+class LagrangianBayes(_PricedBayes, Balsa):
+    """`lagrangian` on rates drawn from the posterior."""
+
+    name = "lagrangian-bayes"
+    needs = frozenset({"channel", "backlog", "statistics"})
+    formula = "p C(n; price*, theta_k)"
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        load = seen.waiting / scale_of(state["theta"])
+        return seen.success * self.worth(tables(outlook(seen.planning)), state, seen, load)
+
+
+@dataclass(frozen=True)
+class WhittleBayes(Balsa):
+    """`whittle` on rates drawn from the posterior."""
+
+    name = "whittle-bayes"
+    needs = frozenset({"channel", "backlog", "statistics"})
+    formula = "x with p C(n; x, theta_k) = x"
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        view = outlook(seen.planning)
+        row = tables(view).row[view.channel]
+        return whittle_tables(view).index_at(row, state["theta"], seen.success, seen.waiting)
+
+
+@dataclass(frozen=True)
+class LagrangianPo(_PricedBayes, BalsaPo):
+    """`lagrangian` for hidden backlogs: it knows only the delay of each device.
+
+    With ``average`` it averages the index of `lagrangian-bayes` over the possible backlogs. Without, it replaces the
+    backlog by its mean and solves the problem with exactly theta shards per round. If the rates are known, the latter
+    is the exact problem, because decisions cannot depend on a backlog that is not observed.
+    """
+
+    average: bool = True
+
+    name = "lagrangian-po"
+    needs = frozenset({"channel", "statistics"})
+    formula = "p E[C(n; price*, theta_k) | d]"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.average not in (0, 1):
+            raise FedwaveError(
+                f"lagrangian-po average is {self.average!r}, must be 1 (true) or 0 (false): whether the index is "
+                "averaged over the possible backlogs."
+            )
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        view, theta, rounds = outlook(seen.planning), state["theta"], seen.delay - 1
+        if self.average:
+            return seen.success * self.worth(averaged_tables(view), state, seen, rounds)
+        mean = rounds * theta / scale_of(theta)
+        return seen.success * self.worth(tables(view, hidden=True), state, seen, mean)
+
+
+def _start_slots(problem: Problem) -> State:
+    """The sum of W so far and the number of rounds, ``[I]`` each."""
     zero = np.zeros(problem.instances, dtype=np.int64)
     return {"slots_so_far": zero, "rounds_so_far": zero}
 
 
-def count_slots(state: State, seen: Observation) -> State:
-    """Take in this round's slots."""
+def _count_slots(state: State, seen: Observation) -> State:
+    """Add the slots of this round."""
     return {
         **state,
         "slots_so_far": state["slots_so_far"] + seen.slots,
@@ -88,8 +177,8 @@ def count_slots(state: State, seen: Observation) -> State:
     }
 
 
-def mean_slots(state: State, seen: Observation) -> FloatArray:
-    """W on average, ``[I]``, in quarters: so that few prices have to be found where it varies."""
+def _mean_slots(state: State, seen: Observation) -> FloatArray:
+    """The mean of W so far, ``[I]``, rounded to quarters so that a varying W needs few prices."""
     rounds = state["rounds_so_far"]
     mean = np.where(rounds > 0, state["slots_so_far"] / np.maximum(rounds, 1), seen.slots)
     out: FloatArray = np.maximum(np.round(4 * mean) / 4, 0.25)  # without slots any price will do

@@ -1,22 +1,30 @@
-"""When a Bayesian scheduler draws new rates: the paper's stages, and three readings of its rule.
+"""When a Bayesian scheduler draws new rates: the stages of the paper, and three readings of its rule.
 
-Stage k starts in round t_k and ends when t > t_k + T_{k-1} (it may be one round longer than the one
-before), or when some state-action pair has been visited more than twice as often as when it began,
-M^t(s, a) > 2 M^{t_k}(s, a). Only the pair of the round just played can newly pass that test.
+Stage k starts in round t_k. It ends when t > t_k + T_{k-1}, so it is at most one round longer than the stage
+before it, or when some state-action pair has been visited more than twice as often as at its start,
+M^t(s, a) > 2 M^{t_k}(s, a). Only the pair of the last round can newly pass that test.
 
-* ``literal``    as printed. Any *new* pair ends the stage (1 > 0), so where states hardly repeat the
-                 rates are drawn anew in every round.
-* ``max1``       with max{1, M} on the right: there only the length rule acts, about sqrt(2 T) stages.
-* ``per-device`` as printed, but counted for each device's own (state, scheduled); any device ends the
-                 common stage.
+* ``literal``    as printed. A pair that is visited for the first time ends the stage (1 > 0). Where states hardly
+                 repeat, new rates are drawn in every round.
+* ``max1``       with max{1, M} on the right. Where states hardly repeat, only the length rule acts: about sqrt(2 T)
+                 stages.
+* ``per-device`` as printed, but each device has its own counts of (state, scheduled). Any device ends the common
+                 stage.
 
 For counting, a state is the level of h (four, cut at its quartiles) and a bin of the backlog or delay
 (0, 1-2, 3-5, 6 or more).
+
+Visits are remembered as one 64-bit number per round. ``recent_pairs`` holds the last rounds in their order: at
+least sqrt(2 t) + 2 of them, and so all of the current stage. Older numbers lie sorted in ``older_pairs_0`` and
+further levels, each up to 64 times as long as the one before it. A round copies the recent numbers only; a block of
+them is merged into the first level, and a full level into the next. All sizes depend on the round alone, so an instance
+has the same state whatever instances run beside it.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from math import isqrt
 
 import numpy as np
 
@@ -24,6 +32,10 @@ from fedwave.types import Array, BoolArray, IntArray, Observation, Problem, Stat
 
 STAGE_RULES = ("literal", "max1", "per-device")
 _CODES = 32  # 4 channel levels x 4 backlog bins x scheduled or not
+_BLOCK = 256  # recent pairs that are merged into the first level at a time
+_GROWTH = 64  # blocks in a full first level; full first levels in a full second one
+_OLDER = tuple(f"older_pairs_{k}" for k in range(4))  # the last is full after 4e9 rounds
+_PROBES = np.arange(1, 16)  # a search divides the range that is left by 16
 
 
 def start(rule: str, problem: Problem) -> State:
@@ -36,7 +48,8 @@ def start(rule: str, problem: Problem) -> State:
         counts = np.zeros((problem.instances, problem.devices, _CODES), dtype=np.int32)
         last = np.zeros((problem.instances, problem.devices), dtype=np.uint8)
         return state | {"visits": counts, "visits_at_start": counts, "last_pair": last}
-    return state | {"pairs": np.zeros((problem.instances, 0), dtype=np.uint64)}
+    none = np.zeros((problem.instances, 0), dtype=np.uint64)
+    return state | dict.fromkeys(("recent_pairs", *_OLDER), none)
 
 
 def ended(rule: str, state: State, round_: int) -> BoolArray:
@@ -45,7 +58,9 @@ def ended(rule: str, state: State, round_: int) -> BoolArray:
     if round_ == 1:
         return np.ones(begun.shape, dtype=np.bool_)
     over_long: BoolArray = round_ > begun + state["stage_length_before"]
-    return over_long | _doubled(rule, state)
+    if rule == "per-device":
+        return over_long | _doubled_by_device(state)
+    return over_long | _doubled(state, round_, over_long, least=1 if rule == "max1" else 0)
 
 
 def begin(rule: str, state: State, new: BoolArray, round_: int) -> State:
@@ -72,29 +87,81 @@ def visit(
         here = np.take_along_axis(visits, code[:, :, None], axis=2)
         np.put_along_axis(visits, code[:, :, None], here + 1, axis=2)
         return {**state, "visits": visits, "last_pair": code}
-    # One 64-bit number stands for the pair of all devices: with random multipliers two different
-    # pairs meet with a chance near 2^-59.
+    # One 64-bit number stands for the pair of all devices. With random multipliers, two different pairs have the
+    # same number with probability near 2^-59. The largest number is left out: _visits adds 1 to each.
     pair = (code.astype(np.uint64) * _multipliers(code.shape[1])).sum(axis=1, dtype=np.uint64)
-    return {**state, "pairs": np.concatenate([state["pairs"], pair[:, None]], axis=1)}
+    pair = np.minimum(pair, np.uint64(2**64 - 2))
+    recent = np.concatenate([state["recent_pairs"], pair[:, None]], axis=1)
+    # A stage of l rounds follows stages of at least l - 1, ..., 2 rounds: l <= sqrt(2 t) + 1.
+    if recent.shape[1] < _BLOCK + isqrt(2 * seen.round) + 2:
+        return {**state, "recent_pairs": recent}
+    block = np.sort(recent[:, :_BLOCK], axis=1)
+    return {**state, "recent_pairs": recent[:, _BLOCK:].copy(), **_merged(state, block)}
 
 
-def _doubled(rule: str, state: State) -> BoolArray:
-    if rule == "per-device":
-        pair = state["last_pair"][:, :, None]
-        now = np.take_along_axis(state["visits"], pair, axis=2)
-        at_start = np.take_along_axis(state["visits_at_start"], pair, axis=2)
-        by_device: BoolArray = np.any(now > 2 * at_start, axis=(1, 2))
-        return by_device
-    same: BoolArray = state["pairs"] == state["pairs"][:, -1:]
-    before_stage = np.arange(1, same.shape[1] + 1) < state["stage_start"][:, None]
-    least = 1 if rule == "max1" else 0
-    count_at_start = np.maximum(np.count_nonzero(same & before_stage, axis=1), least)
-    doubled: BoolArray = np.count_nonzero(same, axis=1) > 2 * count_at_start
+def _merged(state: State, pairs: Array) -> State:
+    """The levels that change when sorted ``pairs`` come to the first of them."""
+    changed: dict[str, Array] = {}
+    most = _BLOCK
+    for name in _OLDER:
+        most *= _GROWTH
+        # A stable sort merges two sorted runs in linear time.
+        pairs = np.sort(np.concatenate([state[name], pairs], axis=1), axis=1, kind="stable")
+        if pairs.shape[1] < most or name == _OLDER[-1]:
+            return {**changed, name: pairs}
+        changed[name] = pairs[:, :0]
+    raise AssertionError("the last level takes any number of pairs")
+
+
+def _doubled(state: State, round_: int, over_long: BoolArray, least: int) -> BoolArray:
+    """M^t > 2 max{least, M^{t_k}} for the pair of the last round; not looked up where the stage is over anyway."""
+    recent = state["recent_pairs"]
+    pair = recent[:, -1]
+    same: BoolArray = recent == pair[:, None]
+    rounds = np.arange(round_ - recent.shape[1], round_)
+    in_stage = np.count_nonzero(same & (rounds >= state["stage_start"][:, None]), axis=1)
+    # With in_stage <= least the test fails, whatever M^{t_k} is.
+    row = np.flatnonzero((in_stage > least) & ~over_long)
+    doubled = np.zeros(pair.shape, dtype=np.bool_)
+    if row.size:
+        visits = np.count_nonzero(same[row], axis=1)
+        for name in _OLDER:
+            visits = visits + _visits(state[name], row, pair[row])
+        doubled[row] = visits > 2 * np.maximum(visits - in_stage[row], least)
+    return doubled
+
+
+def _visits(level: Array, row: IntArray, pair: Array) -> IntArray:
+    """How often each pair lies in its row of a sorted level, ``[R]``."""
+    size = level.shape[1]
+    if size == 0:
+        return np.zeros(row.size, dtype=np.int64)
+    flat, first = level.reshape(-1), np.tile(row * size, 2)[:, None]
+    key = np.concatenate([pair, pair + np.uint64(1)])[:, None]
+    below = np.zeros(key.shape, dtype=np.int64)  # so many numbers of the row lie below the key
+    span = size + 1
+    while span > 1:
+        step = -(-span // 16)
+        at = below + (step * _PROBES - 1)
+        smaller = (flat.take(first + np.minimum(at, size - 1)) < key) & (at < size)
+        below += step * np.count_nonzero(smaller, axis=1, keepdims=True)
+        span = step
+    low, high = below[:, 0].reshape(2, -1)
+    out: IntArray = high - low
+    return out
+
+
+def _doubled_by_device(state: State) -> BoolArray:
+    """M^t > 2 M^{t_k} for the last pair of any device."""
+    pair = state["last_pair"][:, :, None]
+    now = np.take_along_axis(state["visits"], pair, axis=2)
+    at_start = np.take_along_axis(state["visits_at_start"], pair, axis=2)
+    doubled: BoolArray = np.any(now > 2 * at_start, axis=(1, 2))
     return doubled
 
 
 def _code(seen: Observation, load: IntArray, scheduled: BoolArray) -> Array:
-    # Bytes, not 64-bit numbers: with a million devices this is memory traffic and nothing else.
+    # Bytes, not 64-bit numbers: with a million devices the time is that of moving memory.
     code = scheduled.astype(np.uint8)
     for edge in seen.problem.gain_quartiles:
         code += (seen.gain >= edge).view(np.uint8) << np.uint8(3)

@@ -1,1 +1,1 @@
-"""What can be said about schedulers without simulating them: bounds, exact optima, and the theorems of the paper."""
+"""Results about schedulers without training: bounds, exact optima, and the theorems of the paper."""

@@ -1,18 +1,19 @@
-"""How small can the mean backlog be? A bound that no scheduler can beat.
+"""A lower bound on the mean backlog that holds for every scheduler.
 
-Put a price on each transmission and let every device minimise its own backlog plus what it pays. The sum of
-these costs, less price * slots, is at most the long-run mean backlog of any scheduler that uses no more slots
-on average, whatever it sees of the present and the past. The best price gives the best bound.
+Put a price on each transmission and let every device minimise its own backlog plus what it pays. The sum of these
+costs, less price * slots, is at most the long-run mean backlog of any scheduler that uses no more slots on average,
+whatever it observes of the present and the past. The best price gives the best bound.
 
-Every approximation makes the bound lower, so it stays one:
+Every approximation makes the bound lower, so it remains a bound:
 
-* p is put on levels that lie above it, or spread around it (schedulers/levels.py);
-* backlogs beyond the last that is solved cost no more than those of a device that always transmits;
-* the tail of the arrivals is cut, and on a lattice coarser than a shard they are spread with their mean kept;
-* any price gives a bound, so the best one need not be found exactly.
+* p is replaced by levels above it, or spread around its value (planning/channel_levels.py);
+* beyond the last lattice point, v has the smallest slope that it can have (planning/single_device.py);
+* the tail of the arrivals is cut, and on a lattice coarser than one shard arrivals are spread with their mean kept;
+* every price gives a bound, so the best price need not be exact.
 
-``error`` is what this may have cost: the same with p on levels below it, and with the steepest slope beyond the
-last backlog. The exact value at this price lies between ``value`` and ``value + error``.
+``error`` is the most that these approximations cost. It is computed with p replaced by levels below it, and with the
+steepest slope beyond the last lattice point. The exact value at this price lies between ``value`` and
+``value + error``.
 """
 
 from __future__ import annotations
@@ -25,46 +26,51 @@ from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import RecordedArrivals
 from fedwave.network.fading import Fading
 from fedwave.network.network import Network
-from fedwave.planning.arrival_steps import ArrivalChances
 from fedwave.planning.channel_levels import Levels, lowered, merged, raised, spread, stacked
 from fedwave.planning.lattice import FINE
 from fedwave.planning.price import LEAST_RATE, Kinds, Priced, best_price
+from fedwave.planning.single_device import ArrivalChances
 from fedwave.types import FloatArray, IntArray
 
-_EVALUATIONS = (
-    1 << 25
-)  # of p in all: tens of thousands a channel where they are few, 4,096 where they are many
+# Values of p over all channels: tens of thousands per channel if there are few channels, at least 4,096 each.
+_EVALUATIONS = 1 << 25
 _AT_ONCE = 1 << 21
-# Gains without closed quantiles are sampled, 200,000 of them: with a chance of 99 % no quantile is off by
+# Fading models without closed quantiles are sampled, 200,000 gains each. With probability 99 % no quantile is off by
 # more than this (Dvoretzky, Kiefer, Wolfowitz).
 _SAMPLED = float(np.sqrt(np.log(200) / (2 * 200_000)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bound:
-    """No scheduler has a smaller mean backlog in the long run than ``value``."""
+    """No scheduler has a long-run mean backlog below ``value``; ``float(bound)`` is that value."""
 
     value: float
-    error: float  # a bound computed exactly, at the same price, would be larger by at most this
+    error: float  # the exact bound at the same price is larger by at most this
     price: float  # of a transmission, in shards waiting for one round
-    service: FloatArray  # [U] transmissions a round at that price
-    cost: FloatArray  # [U] each device's backlog and what it pays: g
+    service: FloatArray  # [U] transmissions per round at that price
+    cost: FloatArray  # [U] backlog of each device plus what it pays: g
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __repr__(self) -> str:
+        return f"Bound(value={self.value:.6g}, error={self.error:.2g}, price={self.price:.4g})"
 
 
 def backlog_bound(network: Network, *, hidden: bool = False) -> Bound:
     """A lower bound on the long-run mean backlog of every scheduler on this network.
 
-    ``hidden`` bounds those that do not see the backlogs, even if they know the rates: it is larger. Slots that
-    change from round to round count by their mean, as if their list were repeated for ever.
+    ``hidden`` gives the larger bound for schedulers that do not observe the backlogs, even if they know the rates.
+    Slots that change from round to round count by their mean, as if their list were repeated forever.
 
     >>> from fedwave import paper_network
     >>> bound = backlog_bound(paper_network())
-    >>> round(bound.value, 2), round(bound.price, 1), bound.error < 0.01
+    >>> round(float(bound), 2), round(bound.price, 1), bound.error < 0.01
     (100.13, 25.6, True)
     """
     _check(network)
     slots = float(np.mean(network.slots))
-    # Leaving out a device that hardly gets any data lowers the bound, and by next to nothing.
+    # Leaving out a device with hardly any data lowers the bound, by a negligible amount.
     rates = np.where(network.rates < LEAST_RATE, 0.0, network.rates)
     kinds = Kinds.among(network.mean_snr, rates)
     nobody = np.zeros(network.size)
@@ -75,10 +81,9 @@ def backlog_bound(network: Network, *, hidden: bool = False) -> Bound:
     below, above = _levels(network, kinds)
     chances = None if hidden else network.planning.arrival_chances
     best = best_price(kinds, slots, below, chances)
-    curves = best.curves
     return Bound(
         best.value, _error(kinds, slots, best, above, chances), best.price,
-        kinds.spread_out(curves.service), kinds.spread_out(curves.cost),
+        kinds.per_device(best.solutions.service), kinds.per_device(best.solutions.cost),
     )  # fmt: skip
 
 
@@ -94,24 +99,25 @@ def _check(network: Network) -> None:
         raise FedwaveError(f"network is {network!r}, must be a Network, such as paper_network().")
     if not network.fading.independent:
         raise FedwaveError(
-            f"the bound needs channels that are new in every round, which {type(network.fading).__name__} are not: "
-            "use Rayleigh(), Rician() or Shadowing(correlation=0)."
+            f"the bound needs channels that are independent from round to round, which {type(network.fading).__name__} "
+            "does not provide: use Rayleigh(), Rician() or Shadowing(correlation=0)."
         )
     if isinstance(network.arrivals, RecordedArrivals):
         raise FedwaveError(
-            "the bound needs the chances of arrivals, which a record does not tell: use Poisson() or another family."
+            "the bound needs the distribution of arrivals, which RecordedArrivals does not have: use Poisson(), or "
+            "another distribution."
         )
     limit = np.asarray(network.table.buffer_limit)
     if np.isfinite(limit).any():
         at = int(np.argmax(np.isfinite(limit)))
         raise FedwaveError(
-            f"device {at + 1} has a buffer limit of {limit[at]:g}: shards that are lost do not "
-            "wait, so losing many would beat any bound; leave out the limits."
+            f"device {at + 1} has a buffer limit of {limit[at]:g}, with which no bound holds, because lost shards do "
+            "not wait: remove buffer_limit."
         )
 
 
 def _levels(network: Network, kinds: Kinds) -> tuple[Levels, Levels]:
-    """The channels, on the side of a lower and of a higher cost."""
+    """The levels of the channels, approximated towards a lower and towards a higher cost."""
     many = kinds.mean_snr.size
     cells = 1024 if many <= 1024 else 256
     sampled = type(network.fading).sum_quantiles is Fading.sum_quantiles
@@ -121,7 +127,7 @@ def _levels(network: Network, kinds: Kinds) -> tuple[Levels, Levels]:
         slip = int(np.ceil(_SAMPLED * size)) if sampled else 0
         rows = np.flatnonzero(count == size)
         for some in np.array_split(rows, -(-rows.size * int(size) // _AT_ONCE)):
-            # Rising already, but for a measured curve that is not.
+            # A measured curve may not rise everywhere.
             p = np.sort(network.planning.success_levels(kinds.mean_snr[some], int(size)), axis=1)
             levels, weights = raised(p, slip)
             below.append(spread(levels, cells, weights))
@@ -133,7 +139,7 @@ def _levels(network: Network, kinds: Kinds) -> tuple[Levels, Levels]:
 
 
 def _counts(network: Network, mean_snr: FloatArray) -> IntArray:
-    """How many levels of p to look at: the fewer uploads get through, the more, since it is their share that counts."""
+    """The number of gains at which p is evaluated; more if uploads rarely succeed, since their share matters then."""
     share = _EVALUATIONS // mean_snr.size
     mean = network.planning.success_levels(mean_snr, 256).mean(axis=1)
     wanted = 2.0 ** np.ceil(np.log2(16384 / np.maximum(mean, 1 / 64)))
@@ -144,12 +150,12 @@ def _counts(network: Network, mean_snr: FloatArray) -> IntArray:
 def _error(
     kinds: Kinds, slots: float, best: Priced, above: Levels, chances: ArrivalChances | None
 ) -> float:
-    if np.any(above.mean[kinds.row] < 1e-9):  # it cannot be told whether they ever get through
+    if np.any(above.mean[kinds.row] < 1e-9):  # some device may never succeed
         return float(np.inf)
     high = kinds.solve(above, best.price, chances)
-    cost = high.cost + high.doubt
+    cost = high.cost + high.error
     if chances is not None and np.any(high.unit > 1):
-        # On a lattice of shards the cost would be larger again; how much, one twice as coarse tells.
+        # On a lattice with unit 1 the cost would be larger. A lattice twice as coarse estimates by how much.
         coarse = kinds.solve(above, best.price, chances, replace(FINE, points=FINE.points // 2))
         cost = cost + np.where(high.unit > 1, np.abs(high.cost - coarse.cost), 0.0)
     return max(float(kinds.count @ cost) - best.price * slots - best.value, 0.0)

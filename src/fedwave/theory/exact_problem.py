@@ -1,4 +1,4 @@
-"""Networks small enough to be solved exactly: few devices, few channel levels, Poisson or any other arrivals."""
+"""Problems that can be solved exactly: a few devices, a few channel levels, any distribution of arrivals."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ import numpy as np
 from fedwave.errors import FedwaveError, whole
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.network import Network
-from fedwave.planning.exact_model import SmallRound, check_devices, check_size
-from fedwave.planning.exact_setup import (
-    arrival_moves,
+from fedwave.planning.exact_model import (
+    ExactRound,
+    arrival_matrix,
     backlogs,
-    channel_levels,
+    check_devices,
+    check_size,
     distinct_levels,
-    enough,
+    reduced_levels,
+    sufficient_truncation,
 )
 from fedwave.types import FloatArray, IntArray
 
-SOLVER_ARRAYS = 30  # held beside the usual while the equations of fixed decisions are solved
-_RARE = 1e-4  # chance of a backlog beyond the first truncation that is tried
+SOLVER_ARRAYS = 30  # additional arrays in memory while the equations of a fixed policy are solved
+_RARE = 1e-4  # probability of a backlog beyond the first truncation that is tried
 
 
 @dataclass(frozen=True, eq=False)
-class SmallProblem:
-    """Devices of the given rates ``[U]``, whose p takes the levels ``[U, K]`` equally likely and new in every round.
+class ExactProblem:
+    """Devices with rates ``[U]``, whose p is drawn in every round from K equally likely levels ``[U, K]``.
 
-    ``arrivals`` is a family, or the chances ``[U, M + 1]`` of 0, 1, ..., M shards. ``truncation`` is where backlogs
-    are cut, one number or one per device; None looks for one that does not matter.
+    ``arrivals`` is a distribution, or the probabilities ``[U, M + 1]`` of 0, 1, ..., M shards. Backlogs are cut at
+    ``truncation``, one number or one per device; None searches for a truncation that hardly changes the result.
 
-    >>> SmallProblem([1, 5], [[0.7], [0.7]], slots=1).size
+    >>> ExactProblem([1, 5], [[0.7], [0.7]], slots=1).size
     2
     """
 
@@ -46,7 +48,7 @@ class SmallProblem:
         levels = _checked("success_levels", self.success_levels, 2, 0, 1)
         if levels.shape[0] != rates.size:
             raise FedwaveError(
-                f"success_levels are those of {levels.shape[0]} devices but rates those of {rates.size}: "
+                f"success_levels has {levels.shape[0]} rows but rates has {rates.size} devices: "
                 "give one row of levels per device."
             )
         slots = whole("slots (W)", self.slots, 1)
@@ -54,14 +56,14 @@ class SmallProblem:
             raise FedwaveError(f"slots (W) is {slots} but there are only {rates.size} devices.")
         for u in np.flatnonzero((levels.max(axis=1) == 0) & (rates > 0)):
             raise FedwaveError(
-                f"device {u + 1} never gets through: its backlog grows without end; give it a level above 0."
+                f"device {u + 1} never succeeds, so its backlog has no finite mean: give it a level above 0."
             )
         object.__setattr__(self, "rates", rates)
         object.__setattr__(self, "success_levels", np.sort(levels, axis=1))
         object.__setattr__(self, "slots", slots)
         object.__setattr__(self, "truncation", _cuts(self.truncation, rates.size))
         if not isinstance(self.arrivals, Arrivals):
-            object.__setattr__(self, "arrivals", _checked_chances(self.arrivals, rates))
+            object.__setattr__(self, "arrivals", _checked_arrivals(self.arrivals, rates))
 
     @property
     def size(self) -> int:
@@ -79,10 +81,10 @@ class SmallProblem:
         return np.asarray(self.success_levels)
 
     def cuts(self) -> IntArray:
-        """The truncation asked for, or one to begin with."""
+        """The given truncation, or the first one to try."""
         if self.truncation is not None:
             return np.asarray(self.truncation)
-        return enough(self.theta, self.levels.mean(axis=1), self.slots, _RARE)
+        return sufficient_truncation(self.theta, self.levels.mean(axis=1), self.slots, _RARE)
 
     def chances(self, device: int, most: int) -> FloatArray:
         """P[m = 0], ..., P[m = most] of one device."""
@@ -91,37 +93,37 @@ class SmallProblem:
         given = np.asarray(self.arrivals)[device, : most + 1]
         return np.concatenate([given, np.zeros(most + 1 - given.size)])
 
-    def round_(self, cuts: IntArray) -> SmallRound:
-        """What can happen in a round, with backlogs cut at ``cuts``; refused where that is too large."""
+    def round_(self, cuts: IntArray) -> ExactRound:
+        """The model of a round with backlogs cut at ``cuts``; refused if it is too large."""
         check_devices("value iteration", self.size)
         levels, points = distinct_levels(self.levels), [int(n) + 1 for n in cuts]
         different = [p.size for p, _ in levels]
         check_size("value iteration", cuts.tolist(), different, self.slots, SOLVER_ARRAYS)
-        moves = [
-            arrival_moves(self.chances(u, size - 1), size, 1.0)[None]
+        arrivals = [
+            arrival_matrix(self.chances(u, size - 1), size, 1.0)[None]
             for u, size in enumerate(points)
         ]
-        return SmallRound(
-            levels, self.slots, tuple(moves), backlogs(points, np.ones((1, self.size)))
+        return ExactRound(
+            levels, self.slots, tuple(arrivals), backlogs(points, np.ones((1, self.size)))
         )
 
 
-def small_problem(
+def exact_problem(
     network: Network, levels: int = 8, truncation: int | Sequence[int] | None = None
-) -> SmallProblem:
-    """A network with its channels reduced to ``levels`` different p per device, with the same mean."""
+) -> ExactProblem:
+    """A network with its channels reduced to ``levels`` different p per device with the same mean."""
     if not isinstance(network.slots, int):
         raise FedwaveError(
-            "slots change from round to round, which has no fixed optimum: give one W."
+            "slots change from round to round, so there is no fixed optimum: give one W."
         )
     if np.isfinite(network.table.buffer_limit).any():
         raise FedwaveError(
             "buffer limits are not part of the exact optimum: remove buffer_limit, or describe the network "
-            "as a SmallProblem whose truncation is the limit."
+            "as an ExactProblem whose truncation is the limit."
         )
     count = whole("levels", levels, 1)
-    table = channel_levels(network.planning, count, "value iteration")
-    return SmallProblem(network.rates, table, network.slots, network.arrivals, truncation)
+    table = reduced_levels(network.planning, count, "value iteration")
+    return ExactProblem(network.rates, table, network.slots, network.arrivals, truncation)
 
 
 def _checked(what: str, values: object, axes: int, low: float, high: float) -> FloatArray:
@@ -143,17 +145,17 @@ def _checked(what: str, values: object, axes: int, low: float, high: float) -> F
     return out
 
 
-def _checked_chances(values: object, rates: FloatArray) -> FloatArray:
+def _checked_arrivals(values: object, rates: FloatArray) -> FloatArray:
     chances = _checked("arrivals", values, 2, 0, 1)
     if chances.shape[0] != rates.size or np.abs(chances.sum(axis=1) - 1).max() > 1e-9:
         raise FedwaveError(
-            "arrivals given as chances must have one row per device, of the chances of 0, 1, 2, ... shards, "
-            "each row adding up to 1."
+            "arrivals given as probabilities must have one row per device, the probabilities of 0, 1, 2, ... shards, "
+            "and each row must add up to 1."
         )
     for u, mean in enumerate(chances @ np.arange(chances.shape[1])):
         if abs(mean - rates[u]) > 1e-9 * max(1.0, rates[u]):
             raise FedwaveError(
-                f"arrivals of device {u + 1} have a mean of {mean:g} but its rate is {rates[u]:g}: make them agree."
+                f"arrivals of device {u + 1} have mean {mean:g} but its rate is {rates[u]:g}: make them equal."
             )
     return chances
 

@@ -1,45 +1,193 @@
-"""Theorem 3 and Lemma 4 beside what happens: regret to the Bellman optimum, to greedy, and the number of stages.
+"""Theorem 3 and Lemma 4 compared with simulations: regret to the Bellman optimum, to greedy, and the number of stages.
 
-The theorem bounds R(T) = E[T J* - sum of r], J* being the optimum of the drawn rates. BALSA plays greedy, as if greedy
-were optimal; where it is not, every round costs J* - J_greedy, and R(T) grows in proportion to T. The sums of gaps
-that are drawn for R(T) are explained in regret_measures.py, the networks in regret_setting.py.
+The theorem bounds R(T) = E[T J* - sum of r], where J* is the optimum for the drawn rates. BALSA plays greedy as if
+greedy were optimal. Where it is not, every round costs J* - J_greedy, and R(T) grows linearly in T.
+
+Networks are so small that the Bellman optimum is known. Every instance has its own rates, drawn from the prior that
+the learning schedulers use: the regret of the theorem is a mean over that prior. The gain of each device takes a few
+equally likely levels, independent from round to round, so the optimum uses exactly the p that the simulation draws.
+Backlogs are cut at ``truncation`` for planning and for counting states; ``Regret.error`` bounds the effect on J*.
+
+The regret is computed from gaps, without the randomness of arrivals. Let v be the bias of the optimum and
+
+    gap(s, a) = J* + v(s) - r(s, a) - E[v(s') | s, a] >= 0
+
+the loss of a decision. Over a run, E[T J* - sum of r] = E[sum of gap] + E v(s_{T+1}) - v(s_1). The last two terms
+differ by at most H and do not grow. The sum of gaps never falls.
+
+In every round F = arrivals - (B' - B) - gamma B'. Hence J* = sum of theta - gamma g with g the least mean backlog,
+v = B - gamma h with h the bias of the backlog (policy_value.py), and a gap is gamma times the loss in backlog. Rewards
+are scores scaled to [0, 1]: everything is divided by ``RegretSetting.scale``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import product
+from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
+from fedwave.errors import FedwaveError, is_number, whole
+from fedwave.network.arrivals import Poisson
+from fedwave.network.devices import DeviceTable
+from fedwave.network.fading import Fading
+from fedwave.network.network import Network
+from fedwave.network.success import Soft
 from fedwave.planning.exact_model import decisions
+from fedwave.rng import Block, Draws
 from fedwave.schedulers.base import Scheduler, scheduler
+from fedwave.schedulers.greedy import AlsaPi
+from fedwave.schedulers.posterior import ConjugatePosterior
+from fedwave.schedulers.priors import Truncated
 from fedwave.schedulers.stages import STAGE_RULES
 from fedwave.simulate import simulate
-from fedwave.theory.regret_measures import gaps, plain, rest, span, stages_begun
-from fedwave.theory.regret_setting import InformedGreedy, RegretSetting
-from fedwave.theory.value_iteration import average_of, value_iteration
+from fedwave.theory.exact_problem import ExactProblem
+from fedwave.theory.policy_value import Optimum, average_of, value_iteration
 from fedwave.trace import Trace
-from fedwave.types import FloatArray, IntArray
+from fedwave.types import FloatArray, IntArray, Observation, State
 
-_BACKLOG_BINS = 4  # that stages.py tells apart
+_BACKLOG_BINS = 4  # of schedulers/stages.py
+
+
+@dataclass(frozen=True)
+class LevelFading(Fading):
+    """Gains that take the given levels, equally likely and independent."""
+
+    levels: tuple[float, ...]
+
+    name = "levels"
+
+    def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
+        return block.draw(self.fresh), None
+
+    def fresh(self, rng: Generator, shape: tuple[int, ...]) -> FloatArray:
+        return rng.choice(np.array(self.levels), shape)
+
+    def quartiles(self) -> tuple[float, float, float]:
+        return self._three(np.quantile(self.levels, [0.25, 0.5, 0.75]))
+
+    def sum_quantiles(self, tries: int, probability: FloatArray) -> FloatArray:
+        if tries > 1:
+            return super().sum_quantiles(tries, probability)
+        rising = np.sort(self.levels)
+        at = (np.asarray(probability) * rising.size).astype(np.int64)
+        out: FloatArray = rising[np.minimum(at, rising.size - 1)]
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnPoisson(Poisson):
+    """Poisson arrivals with different rates in each instance, ``[I, U]``; the rates of the device table are unused."""
+
+    theta: FloatArray
+
+    name = "drawn-poisson"
+
+    def sample(self, block: Block, rates: FloatArray) -> IntArray:
+        shape = (block.rounds, block.devices)
+        pairs = zip(block.generators, self.theta[block.ids], strict=True)
+        return np.stack([rng.poisson(theta, shape) for rng, theta in pairs], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class InformedGreedy(AlsaPi):
+    """ALSA-PI with known rates that differ in each instance."""
+
+    theta: FloatArray  # [I, U]
+
+    name = "informed-greedy"
+    needs = frozenset({"channel", "backlog"})
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        return seen.success * (seen.waiting + self.theta)
+
+
+@dataclass(frozen=True)
+class RegretSetting:
+    """A small network, the prior of its rates, and the length of the simulation."""
+
+    distances: tuple[float, ...] = (300.0, 400.0)
+    gains: tuple[float, ...] = (0.15, 1.85)
+    slots: int = 1
+    gamma: float = 0.01
+    prior: Truncated = field(default_factory=lambda: Truncated(0.1, 4.0))
+    truncation: int = 40
+    rounds: int = 2000
+    instances: int = 20
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("slots", "truncation", "instances"):
+            whole(f"RegretSetting {name}", getattr(self, name), 1)
+        whole("RegretSetting rounds", self.rounds, 2)
+        if not (is_number(self.gamma) and 0 < self.gamma < 1):
+            raise FedwaveError(f"RegretSetting gamma is {self.gamma}, must lie between 0 and 1.")
+        if not isinstance(self.prior, Truncated) or self.prior.low <= 0:
+            raise FedwaveError(
+                f"RegretSetting prior is {self.prior!r}, must be a Truncated with low > 0: rates are drawn from it."
+            )
+
+    @classmethod
+    def quick(cls) -> RegretSetting:
+        """A setting that takes a few seconds."""
+        return cls(rounds=400, instances=8)
+
+    @cached_property
+    def theta(self) -> FloatArray:
+        """The rates of every instance, drawn from the prior: ``[I, U]``."""
+        rows = np.arange(self.instances)
+        nothing = np.zeros((self.instances, len(self.distances)), dtype=np.int64)
+        # Simulations start with round 1, so no other draws come from round 0.
+        draws = Draws(self.seed, rows).at(0)
+        return ConjugatePosterior(self.prior).sample(
+            {"counted": nothing, "covered": nothing}, rows, draws
+        )
+
+    @cached_property
+    def network(self) -> Network:
+        """One network for all instances; only their arrivals differ."""
+        middle = np.full(len(self.distances), (self.prior.low + self.prior.high) / 2)
+        table = DeviceTable(rate=middle, distance_m=np.array(self.distances))
+        return Network(
+            table, self.slots, self.gamma, LevelFading(self.gains), Soft(), DrawnPoisson(self.theta)
+        )
+
+    def problem(self, instance: int) -> ExactProblem:
+        """The exact problem of one instance with known rates."""
+        planning = self.network.planning
+        levels = planning.success_levels(planning.mean_snr, len(self.gains))
+        return ExactProblem(self.theta[instance], levels, self.slots, truncation=self.truncation)
+
+    @property
+    def states(self) -> int:
+        """S: channel levels and backlogs of all devices."""
+        return int((len(self.gains) * (self.truncation + 1)) ** len(self.distances))
+
+    @property
+    def scale(self) -> float:
+        """The difference between the largest and the least expected score; rewards are divided by it."""
+        most = self.truncation + self.prior.high
+        return (self.slots + self.gamma * len(self.distances)) * most
 
 
 @dataclass(frozen=True, eq=False)
 class Regret:
-    """Regret by scheduler, stages by rule; row t - 1 is what holds after t rounds."""
+    """Regret by scheduler, stages by rule; row t - 1 holds the values after t rounds."""
 
     setting: RegretSetting
     states: int  # S
     actions: int  # A
-    span: float  # H: of v, the largest of all instances
+    span: float  # H of v, the largest over instances
     optimum: FloatArray  # [I] J*
     greedy: FloatArray  # [I] J of greedy with known rates
-    error: float  # by how much truncation may have moved J*, at most
-    regret: Mapping[str, FloatArray]  # [T, I] the sum of gaps
+    error: float  # the largest change of J* by truncation
+    regret: Mapping[str, FloatArray]  # [T, I] sum of gaps
     plain: Mapping[str, FloatArray]  # [I] T J* - sum of r after the last round
-    rest: Mapping[str, FloatArray]  # [I] v(s_{T+1}) - v(s_1): what `plain` has on top, on average
+    rest: Mapping[str, FloatArray]  # [I] v(s_{T+1}) - v(s_1): the mean of `plain` - `regret`
     stages: Mapping[str, IntArray]  # [T, I] stages of BALSA so far
 
     @property
@@ -48,11 +196,11 @@ class Regret:
         return np.arange(1.0, self.setting.rounds + 1)
 
     def to_greedy(self, label: str) -> FloatArray:
-        """Regret to greedy instead of the optimum, ``[T, I]``: below 0 where a scheduler does better."""
+        """Regret to greedy instead of the optimum, ``[T, I]``; negative for a scheduler that beats greedy."""
         return self.regret[label] - self.rounds[:, None] * (self.optimum - self.greedy)
 
     def slope(self, label: str) -> FloatArray:
-        """Regret to the optimum a round, over the second half of the rounds, ``[I]``."""
+        """Regret to the optimum per round, over the second half of the rounds, ``[I]``."""
         half = self.setting.rounds // 2
         rise: FloatArray = self.regret[label][-1] - self.regret[label][half - 1]
         return rise / (self.setting.rounds - half)
@@ -66,10 +214,10 @@ class Regret:
         )
 
     def crossing(self, slope: float = 1.0) -> float:
-        """The round from which slope * T exceeds the bound.
+        """The round from which on slope * T exceeds the bound.
 
-        Up to that of slope 1 the bound says nothing: no regret exceeds T. From that of a regret that does grow by
-        ``slope`` a round, the theorem is wrong.
+        The bound is trivial up to the crossing of slope 1, because no regret exceeds T. A regret that grows by
+        ``slope`` per round contradicts the theorem from its crossing on.
         """
         if slope <= 0:
             return np.inf
@@ -83,12 +231,12 @@ class Regret:
 
     @property
     def counted_states(self) -> int:
-        """The states that stages.py tells apart when it counts visits."""
+        """The number of states that schedulers/stages.py distinguishes when it counts visits."""
         each = len(self.setting.gains) * _BACKLOG_BINS
         return int(each ** len(self.setting.distances))
 
     def lemma(self, rounds: FloatArray | float, states: int) -> FloatArray:
-        """Lemma 4: the most stages, sqrt(2 S A T log T)."""
+        """Lemma 4: the largest number of stages, sqrt(2 S A T log T)."""
         t = np.asarray(rounds, dtype=np.float64)
         out: FloatArray = np.sqrt(2 * states * self.actions * t * np.log(t))
         return out
@@ -106,7 +254,7 @@ class Regret:
 
 
 def regret(setting: RegretSetting | None = None) -> Regret:
-    """Run greedy, the learning schedulers and every stage rule on the same worlds."""
+    """Simulate greedy, the learning schedulers and every stage rule on the same worlds."""
     setting = setting or RegretSetting()
     problems = [setting.problem(i) for i in range(setting.instances)]
     best = [value_iteration(problem) for problem in problems]
@@ -133,9 +281,9 @@ def regret(setting: RegretSetting | None = None) -> Regret:
 
 
 def policies(setting: RegretSetting) -> dict[str, Scheduler]:
-    """Greedy, which knows the rates, and the schedulers that learn them from the same prior."""
+    """Greedy with known rates, and the schedulers that learn them from the same prior."""
     prior = setting.prior
-    # As many steps as backlogs: dp-ts plans with the same states as the optimum.
+    # With as many steps as backlogs, dp-ts plans with the same states as the optimum.
     exact = {"levels": len(setting.gains), "steps": setting.truncation}
     return {
         "alsa-pi": InformedGreedy(setting.theta),
@@ -152,3 +300,49 @@ def _greedy(theta: FloatArray, p: FloatArray, waiting: IntArray) -> FloatArray:
 def _run(setting: RegretSetting, policy: Scheduler) -> Trace:
     ids = range(setting.instances)
     return simulate(setting.network, policy, setting.rounds, ids, setting.seed, beliefs=True)
+
+
+def stages_begun(trace: Trace) -> IntArray:
+    """The number of stages that have begun by every round, ``[T, I]``."""
+    begun = trace.beliefs["stage_start"] == np.arange(1, trace.rounds + 1)[:, None]
+    return np.cumsum(begun, axis=0)
+
+
+def gaps(setting: RegretSetting, trace: Trace, best: Sequence[Optimum]) -> FloatArray:
+    """The gap of every decision, ``[T, I]``."""
+    network = setting.network
+    p = network.success.probability(network.mean_snr * trace.gain)
+    sets = decisions(network.size, setting.slots)
+    taken = (trace.scheduled[:, :, None, :] == sets).all(axis=3)  # [T, I, A]
+    gains = [one.table.decision_gains(p[:, i], trace.waiting[:, i]) for i, one in enumerate(best)]
+    value = np.stack(gains, axis=1)
+    lost: FloatArray = value.max(axis=2) - (value * taken).sum(axis=2)
+    return lost * setting.gamma / setting.scale
+
+
+def plain(setting: RegretSetting, trace: Trace, best: Sequence[Optimum]) -> FloatArray:
+    """T J* - sum of r from the scores, ``[I]``; arrivals are replaced by their mean, which changes no mean."""
+    left = trace.final.waiting.sum(axis=1)
+    least = np.array([one.backlog for one in best])
+    out: FloatArray = left + setting.gamma * (trace.backlog - least).sum(axis=0)
+    return out / setting.scale
+
+
+def rest(setting: RegretSetting, trace: Trace, best: Sequence[Optimum]) -> FloatArray:
+    """v after the last round, averaged over the channels of the next; it is 0 where nothing waits."""
+    left = np.minimum(trace.final.waiting, setting.truncation)
+    bias = np.array([one.bias[tuple(n)] for one, n in zip(best, left, strict=True)])
+    out: FloatArray = trace.final.waiting.sum(axis=1) - setting.gamma * bias
+    return out / setting.scale
+
+
+def span(setting: RegretSetting, optimum: Optimum) -> float:
+    """H: the difference between the largest and the least v over all channels and backlogs."""
+    waiting = np.indices(optimum.bias.shape).reshape(optimum.bias.ndim, -1).T
+    channels = product(*optimum.problem.levels)
+    repeated = (np.tile(p, (len(waiting), 1)) for p in channels)
+    best = np.stack([optimum.table.decision_gains(p, waiting).max(axis=1) for p in repeated])
+    # The bias is a mean over channels; in a good channel the cost is lower.
+    cost = optimum.bias.reshape(-1) + best.mean(axis=0) - best
+    value = waiting.sum(axis=1) - setting.gamma * cost
+    return float(np.ptp(value)) / setting.scale

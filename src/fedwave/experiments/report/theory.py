@@ -45,13 +45,13 @@ class GapMap:
 
 def gap_map(rates: Sequence[float], levels: Sequence[Sequence[float]]) -> GapMap:
     """Solve every combination exactly."""
-    from fedwave.theory.exact_problem import SmallProblem
-    from fedwave.theory.value_iteration import average_of, value_iteration
+    from fedwave.theory.exact_problem import ExactProblem
+    from fedwave.theory.policy_value import average_of, value_iteration
 
     found = np.empty((2, len(levels), len(rates)))
     for i, chances in enumerate(levels):
         for j, rate in enumerate(rates):
-            problem = SmallProblem([1.0, rate], [list(chances)] * 2, slots=1)
+            problem = ExactProblem([1.0, rate], [list(chances)] * 2, slots=1)
             theta = np.array([1.0, rate])
             found[0, i, j] = value_iteration(problem, _TOLERANCE).backlog
             found[1, i, j] = average_of(problem, lambda p, n, t=theta: p * (n + t), _TOLERANCE)  # type: ignore[misc]

@@ -107,8 +107,7 @@ def _write_times(folder: Path, quick: bool) -> list[Path]:
 
 def _write_regret(folder: Path, quick: bool) -> list[Path]:
     from fedwave.experiments.report.figures.regret import regret_figure
-    from fedwave.theory.regret import regret
-    from fedwave.theory.regret_setting import RegretSetting
+    from fedwave.theory.regret import RegretSetting, regret
 
     found = regret(RegretSetting.quick() if quick else RegretSetting())
     heading, lines = found.table()

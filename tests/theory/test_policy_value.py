@@ -1,4 +1,4 @@
-"""The exact optimum of small networks: against known values, brute force, and long simulations."""
+"""The exact optimum of a few devices against known values, brute force, and long simulations."""
 
 from itertools import combinations, product
 
@@ -7,8 +7,8 @@ import pytest
 
 import fedwave as fw
 from fedwave.schedulers.greedy import AlsaPi, Fresh, MaxWeight, SqrtRule
-from fedwave.theory.exact_problem import SmallProblem, small_problem
-from fedwave.theory.value_iteration import average_of, value_iteration
+from fedwave.theory.exact_problem import ExactProblem, exact_problem
+from fedwave.theory.policy_value import average_of, value_iteration
 
 
 def in_tenths(rates):
@@ -26,7 +26,7 @@ def in_tenths(rates):
     ],
 )
 def test_the_known_values_of_two_devices(rates, levels, best, greedy):
-    problem = SmallProblem(rates, [levels, levels], slots=1)
+    problem = ExactProblem(rates, [levels, levels], slots=1)
     optimum = value_iteration(problem)
     assert round(optimum.backlog, 3) == best
     assert round(average_of(problem, in_tenths(rates)), 3) == greedy
@@ -36,7 +36,7 @@ def test_the_known_values_of_two_devices(rates, levels, best, greedy):
 
 def test_products_that_are_equal_on_paper_differ_in_float64():
     """0.3 * 3 < 0.9 there: the ties of greedy go to the better channel, which is the better half of them."""
-    problem = SmallProblem([1, 1], [[0.3, 0.9]] * 2)
+    problem = ExactProblem([1, 1], [[0.3, 0.9]] * 2)
     ties_to_the_better = average_of(problem, lambda p, n: np.round(10 * p) * (n + 1) + p / 100)
     assert average_of(problem, AlsaPi()) == pytest.approx(ties_to_the_better, abs=1e-4)
     assert average_of(problem, AlsaPi()) < average_of(problem, in_tenths([1, 1])) - 0.01
@@ -46,7 +46,7 @@ def test_greedy_is_not_optimal_where_everything_is_certain():
     """Theorem 2 of the paper is false: p = 1, and exactly (1, 9) shards every round."""
     chances = np.zeros((2, 10))
     chances[0, 1] = chances[1, 9] = 1
-    problem = SmallProblem([1, 9], [[1.0], [1.0]], 1, arrivals=chances)
+    problem = ExactProblem([1, 9], [[1.0], [1.0]], 1, arrivals=chances)
     assert value_iteration(problem).backlog == pytest.approx(3.75, abs=1e-6)
     assert round(average_of(problem, AlsaPi()), 2) == 5.21
     slow_first = average_of(problem, lambda p, n: p * (n + np.array([1, 9])) + [0.5, 0])
@@ -108,7 +108,7 @@ def brute_force(problem, most):
     ],
 )
 def test_it_agrees_with_brute_force(rates, levels, slots, arrivals, most):
-    problem = SmallProblem(rates, levels, slots, arrivals, truncation=most)
+    problem = ExactProblem(rates, levels, slots, arrivals, truncation=most)
     g, bias = brute_force(problem, most)
     optimum = value_iteration(problem)
     assert optimum.backlog == pytest.approx(g, abs=1e-7)
@@ -153,7 +153,7 @@ SIMULATED = {
 @pytest.mark.parametrize("parts", SIMULATED.values(), ids=SIMULATED)
 def test_long_simulations_agree(parts):
     net = network(*parts)
-    problem = small_problem(net, levels=4)
+    problem = exact_problem(net, levels=4)
     optimum = value_iteration(problem)
     exact = {"dp": optimum.backlog, "alsa-pi": average_of(problem, AlsaPi())}
     for name, expected in exact.items():
@@ -171,7 +171,7 @@ def test_nothing_beats_the_optimum(seed):
     slots = int(rng.integers(1, devices))
     rates, levels = rng.uniform(0.2, 3, devices), rng.uniform(0.1, 1, (devices, 2))
     # With buffers of 10 shards, where it holds as well and takes no time.
-    problem = SmallProblem(rates, levels, slots, truncation=10)
+    problem = ExactProblem(rates, levels, slots, truncation=10)
     best = value_iteration(problem)
     assert average_of(problem, best) == pytest.approx(best.backlog, abs=1e-6)
     for policy in (AlsaPi(), MaxWeight(), SqrtRule(), lambda p, n: n):
@@ -184,12 +184,12 @@ def test_twice_the_truncation_changes_no_more_than_the_stated_error(seed):
     devices = int(rng.integers(1, 4))
     rates, levels = rng.uniform(0.2, 1.5, devices), rng.uniform(0.4, 1, (devices, 2))
     slots = int(rng.integers(1, devices + 1))
-    enough = value_iteration(SmallProblem(rates, levels, slots))
+    enough = value_iteration(ExactProblem(rates, levels, slots))
     assert enough.error < 2e-6 * max(1, enough.backlog)
     for share in (0.2, 0.45):
         cut = [max(2, int(share * n)) for n in enough.truncation]
-        once = value_iteration(SmallProblem(rates, levels, slots, truncation=cut))
-        twice = value_iteration(SmallProblem(rates, levels, slots, truncation=[2 * n for n in cut]))
+        once = value_iteration(ExactProblem(rates, levels, slots, truncation=cut))
+        twice = value_iteration(ExactProblem(rates, levels, slots, truncation=[2 * n for n in cut]))
         assert -1e-8 < twice.backlog - once.backlog <= once.error
         assert -1e-8 < enough.backlog - once.backlog <= once.error + enough.error
 
@@ -200,7 +200,7 @@ def test_channels_are_reduced_to_few_levels_of_the_same_mean():
     )
     backlogs = {}
     for levels in (1, 2, 4, 16):
-        problem = small_problem(net, levels)
+        problem = exact_problem(net, levels)
         assert all(len(np.unique(row)) <= levels for row in problem.levels)
         np.testing.assert_allclose(problem.levels.mean(axis=1), [0.837, 0.758], atol=0.003)
         backlogs[levels] = value_iteration(problem).backlog
@@ -210,59 +210,60 @@ def test_channels_are_reduced_to_few_levels_of_the_same_mean():
 
 def small(**changes):
     known = {"rates": [1, 5], "success_levels": [[0.7], [0.7]], "slots": 1}
-    return SmallProblem(**known | changes)
+    return ExactProblem(**known | changes)
 
 
 @pytest.mark.parametrize(
     "wrong, text",
     [
         ({"rates": [1, -1]}, "rates holds -1, must lie between 0 and inf"),
-        ({"rates": [1, 2, 3]}, "those of 2 devices but rates those of 3"),
+        ({"rates": [1, 2, 3]}, "success_levels has 2 rows but rates has 3 devices"),
         ({"rates": "many"}, "rates is 'many', must be numbers"),
         (
             {"success_levels": [0.7, 0.7]},
             r"has shape \(2,\), must be one row of numbers per device",
         ),
         ({"success_levels": [[0.7], [1.2]]}, "success_levels holds 1.2, must lie between 0 and 1"),
-        ({"success_levels": [[0.7], [0]]}, "device 2 never gets through"),
+        (
+            {"success_levels": [[0.7], [0]]},
+            "device 2 never succeeds, so its backlog has no finite mean",
+        ),
         ({"slots": 3}, r"slots \(W\) is 3 but there are only 2 devices"),
         ({"truncation": [5]}, "truncation has 1 values for 2 devices"),
         ({"truncation": 2.5}, "truncation is 2.5, must be a whole number"),
         ({"arrivals": [[0.5, 0.5]]}, "must have one row per device"),
-        ({"arrivals": [[0, 1], [0, 1]]}, "device 2 have a mean of 1 but its rate is 5"),
+        ({"arrivals": [[0, 1], [0, 1]]}, "device 2 have mean 1 but its rate is 5"),
     ],
 )
-def test_bad_problems_are_told_so(wrong, text):
+def test_bad_problems_are_refused(wrong, text):
     with pytest.raises(fw.FedwaveError, match=text):
         small(**wrong)
 
 
 def test_what_is_too_large_is_refused():
-    many = SmallProblem([1] * 8, [[0.3, 0.9]] * 8, 2)
+    many = ExactProblem([1] * 8, [[0.3, 0.9]] * 8, 2)
     with pytest.raises(
         fw.FedwaveError,
         match=r"8 devices exactly: .*e\+12 backlogs \(about .* MiB\) times 256 channel .*lower its",
     ):
         value_iteration(many)
     with pytest.raises(fw.FedwaveError, match="a few devices, not of 200"):
-        value_iteration(SmallProblem([1] * 200, [[0.3]] * 200, 2))
+        value_iteration(ExactProblem([1] * 200, [[0.3]] * 200, 2))
 
 
 @pytest.mark.parametrize("name", ["age", "w-max", "balsa", "random", "bench", "round-robin"])
-def test_schedulers_with_other_sights_are_refused(name):
+def test_schedulers_that_need_more_than_p_and_n_are_refused(name):
     with pytest.raises(fw.FedwaveError, match=f"'{name}' does not decide by p and n alone"):
         average_of(small(), fw.scheduler(name))
 
 
 def test_a_policy_that_starves_a_device_has_no_average():
-    with pytest.raises(
-        fw.FedwaveError, match="device 1 is hardly served: its backlog keeps reaching"
-    ):
+    with pytest.raises(fw.FedwaveError, match="device 1 is hardly served: with backlogs cut at"):
         average_of(small(rates=[1, 1.5]), Fresh())
     assert average_of(small(truncation=20), Fresh()) > 20  # with a full buffer it has
 
 
-def test_policies_that_return_nonsense_are_told_so():
+def test_policies_that_return_wrong_priorities_are_refused():
     for policy in (lambda p, n: p[:, 0], lambda p, n: p * np.nan):
         with pytest.raises(fw.FedwaveError, match="return one number for every p"):
             average_of(small(), policy)
@@ -279,4 +280,4 @@ def test_networks_without_a_fixed_optimum_are_refused():
         ({"fading": fw.fading.GaussMarkov()}, "channels that are new in every round"),
     ):
         with pytest.raises(fw.FedwaveError, match=text):
-            small_problem(net.replace(**changes))
+            exact_problem(net.replace(**changes))
