@@ -8,19 +8,21 @@ import pytest
 import fedwave as fw
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import (
-    labels_of,
+    CLASSES,
+    check,
     network_of,
     schedulers_of,
     settings_of,
     task_of,
 )
 from fedwave.experiments.config.experiment import (
+    DATASETS,
+    MODELS,
     Experiment,
     NetworkConfig,
     TaskConfig,
     TrainingConfig,
 )
-from fedwave.experiments.config.parts import CLASSES, DATASETS, MODELS
 from fedwave.experiments.config.read import experiment_from
 from fedwave.network.network import random_network
 
@@ -81,7 +83,7 @@ def test_the_field_at_fault_is_found_among_many() -> None:
 
 
 def test_a_large_network_is_not_built_to_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedwave.experiments.config import build_network
+    from fedwave.experiments.config import build
 
     built = []
 
@@ -89,20 +91,19 @@ def test_a_large_network_is_not_built_to_be_checked(monkeypatch: pytest.MonkeyPa
         built.append(devices)
         return random_network(devices, *rest, **changes)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(build_network, "random_network", watched)
+    monkeypatch.setattr(build, "random_network", watched)
     large = NetworkConfig(kind="random", devices=2_000_000, slots=1_500_000)
-    Experiment(network=large)
-    Experiment(network=NetworkConfig(kind="random", devices=20_000, set={"slots": 15_000.0}))
+    check(Experiment(network=large))
+    check(Experiment(network=NetworkConfig(kind="random", devices=20_000, set={"slots": 15_000.0})))
+    wrong = NetworkConfig(kind="random", devices=2_000_000, set={"rate": -1.0})
     with pytest.raises(FedwaveError, match=r"network\.set\.rate"):
-        Experiment(
-            network=NetworkConfig(kind="random", devices=2_000_000, set={"rate": -1.0}), rounds=5
-        )
+        check(Experiment(network=wrong, rounds=5))
     assert max(built) == 10_000
 
 
 def test_schedulers_by_label() -> None:
     given = ["age", {"name": "balsa", "prior": {"name": "gamma", "shape": 2, "rate": 0.5}}]
-    made = schedulers_of(Experiment(schedulers=labels_of(given)))
+    made = schedulers_of(Experiment(schedulers=given))
     assert list(made) == ["age", "balsa:prior=gamma:shape=2;rate=0.5"]
     assert made["age"] == fw.scheduler("age")
     assert list(made.values())[1] == fw.scheduler("balsa", prior=fw.priors.Gamma(shape=2, rate=0.5))
@@ -134,6 +135,7 @@ def test_models_take_the_images_that_they_are_said_to_take() -> None:
 
 
 def test_a_task_with_its_own_numbers() -> None:
+    from fedwave.aggregation import Lee
     from fedwave.learning.partition import ByClass, Dirichlet, Iid
 
     made = task_of(TaskConfig(dataset="synthetic"))
@@ -145,15 +147,23 @@ def test_a_task_with_its_own_numbers() -> None:
         "batch": 4,
         "epochs": 2,
         "eta": 0.1,
-        "beta": 0.5,
         "prox": 0.0,
         "l2": 0.2,
     }
-    made = task_of(TaskConfig("synthetic", model="logistic", skew=0.3, **numbers))
+    made = task_of(
+        TaskConfig(
+            "synthetic",
+            model="logistic",
+            partition="dirichlet:alpha=0.3",
+            aggregation="lee:beta=0.5",
+            **numbers,
+        )
+    )
     assert {name: getattr(made, name) for name in numbers} == numbers
     assert made.partition == Dirichlet(0.3)
+    assert made.aggregation == Lee(beta=0.5)
     assert type(made.new_model(0, 0)).__name__ == "Logistic"
-    made = task_of(TaskConfig("synthetic", classes_per_device=3))
+    made = task_of(TaskConfig("synthetic", partition={"name": "by-class", "held": 3}))
     assert made.partition == ByClass(3)
 
 
@@ -162,13 +172,13 @@ def test_settings_of_a_cpu() -> None:
     from fedwave.learning.replay import Settings
 
     config = TrainingConfig(
-        mode="sync", tolerance=0.1, device="cpu", precision="bfloat16", loss_images=5, test_images=6, full_every=7,
+        tolerance=0.1, device="cpu", precision="bfloat16", loss_images=5, test_images=6, full_every=7,
     )  # fmt: skip
     settings, sizes = settings_of(config)
-    assert settings == Settings("sync", 0.1, "cpu", "float32", 64)
+    assert settings == Settings(tolerance=0.1, device="cpu", precision="float32", lanes=64)
     assert sizes == EvaluationSizes(5, 6, 7)
     settings, _ = settings_of(TrainingConfig(device="cpu", precision="float64", lanes=3))
-    assert (settings.precision, settings.block) == ("float64", 3)
+    assert (settings.precision, settings.lanes) == ("float64", 3)
 
 
 def test_settings_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,4 +186,4 @@ def test_settings_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     settings, _ = settings_of(TrainingConfig(precision="bfloat16"))
-    assert (settings.device, settings.precision, settings.block) == ("cuda", "bfloat16", 1024)
+    assert (settings.device, settings.precision, settings.lanes) == ("cuda", "bfloat16", 1024)
