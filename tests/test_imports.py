@@ -21,7 +21,7 @@ LAYERS = {
 }  # fmt: skip
 # Libraries and the only parts that may import them; duckdb reads results, but nothing here needs it.
 PLACES = {
-    "matplotlib": "experiments", "xarray": "experiments", "pyarrow": "experiments", "pydantic": "experiments",
+    "matplotlib": "experiments", "pyarrow": "experiments", "pydantic": "experiments",
     "filelock": "experiments", "torch": "learning", "rich": "cli", "typer": "cli", "ray": "adapters",
     "pandas": "nowhere", "duckdb": "nowhere", "ruamel": "yaml_text", "yaml": "nowhere",
 }  # fmt: skip
@@ -37,6 +37,7 @@ LIGHT = {
         "fedwave.yaml_text",
     ),
     "adapters": ("fedwave.learning", "torch", "ray"),
+    "trace.py": ("xarray",),
 }
 MODULES = sorted(SOURCE.rglob("*.py"))
 

@@ -140,7 +140,7 @@ def assert_counts(network, trace):
     assert (trace.waiting[0] == 0).all()
     assert not waiting_after[trace.delivered].any()
     assert not trace.arrivals[:, :, network.rates == 0].any()
-    assert np.array_equal(trace.delivered.sum(axis=0), trace.uploads)
+    assert np.array_equal(trace.delivered.sum(axis=0), trace.totals["device_uploads"])
 
 
 def assert_score(network, trace):

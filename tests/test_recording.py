@@ -5,8 +5,13 @@ import pytest
 
 import fedwave as fw
 
-SERIES = {"score", "backlog", "arrived", "lost", "uploads", "mean_age", "worst_age"}
-DEVICES = {"gain", "scheduled", "delivered", "arrivals", "waiting", "lost", "heard"}
+SERIES = {
+    "score", "backlog", "arrived", "lost", "uploads", "mean_age", "worst_age", "delivered_share", "lost_share",
+    "jain", "worst_device", "mass",
+}  # fmt: skip
+DEVICES = {
+    "gain", "scheduled", "delivered", "arrivals", "waiting", "lost", "heard", "delay", "learned",
+}  # fmt: skip
 
 
 def run(scheduler="balsa", rounds=90, **options):
@@ -32,7 +37,8 @@ def test_a_summary_is_the_series_of_the_full_record(name):
     assert summary.series.keys() == full.series.keys()
     for field in full.series:
         np.testing.assert_array_equal(summary.series[field], full.series[field])
-    np.testing.assert_array_equal(summary.uploads, full.uploads)
+    for field in full.totals:
+        np.testing.assert_array_equal(summary.totals[field], full.totals[field])
     np.testing.assert_array_equal(summary.final.waiting, full.final.waiting)
 
 

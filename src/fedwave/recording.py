@@ -2,62 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.network.world import Weather
-from fedwave.types import Array, BoolArray, IntArray, NetworkState, RoundOutcome, State
+from fedwave.metrics import Metric
+from fedwave.types import Array, IntArray, PlayedRound, State
 
 
 class Recorder:
     """Collects one row per round in arrays allocated once, grouped as a Trace wants them."""
 
-    def __init__(self, first: int, rounds: int, *, whole: bool) -> None:
-        self._first, self._rounds, self._whole = first, rounds, whole
+    def __init__(self, rounds: int, *, full: bool) -> None:
+        self._rounds, self._full = rounds, full
         self.series: dict[str, Array] = {}  # [T, I]
         self.devices: dict[str, Array] = {}  # [T, I, U]
         self.beliefs: dict[str, Array] = {}  # [T, I, ...]
+        self.accumulated: dict[str, Array] = {}  # [I, U]: per-device metrics, summed up so far
+
+    def restore(self, groups: Mapping[str, Mapping[str, Array]]) -> None:
+        """Begin with the rows of a run that was stopped."""
+        for name in ("series", "devices", "beliefs"):
+            for key, rows in groups[name].items():
+                self._room(getattr(self, name), key, rows[0])[: len(rows)] = rows
+        self.accumulated = dict(groups["accumulated"])
 
     def write(
         self,
-        weather: Weather,
-        scheduled: BoolArray,
-        before: NetworkState,
-        after: NetworkState,
-        outcome: RoundOutcome,
+        metrics: tuple[Metric, ...],
+        values: Mapping[str, Array],
+        played: PlayedRound,
         beliefs: State,
     ) -> None:
-        row = weather.round - self._first
-        lost = weather.arrivals - outcome.accepted
-        series = {
-            "score": outcome.score,
-            "backlog": after.waiting.sum(axis=1),
-            "arrived": weather.arrivals.sum(axis=1),
-            "lost": lost.sum(axis=1),
-            "uploads": np.count_nonzero(after.delivered, axis=1),
-            "mean_age": before.delay.mean(axis=1),
-            "worst_age": before.delay.max(axis=1),
-        }
-        self._put(self.series, series, row)
-        if self._whole:
-            heard = np.ones_like(scheduled) if weather.heard is None else weather.heard
-            devices = {
-                "gain": weather.gain,
-                "scheduled": scheduled,
-                "delivered": after.delivered,
-                "arrivals": _in_32_bits(weather.arrivals),
-                "waiting": _in_32_bits(before.waiting),
-                "lost": _in_32_bits(lost),
-                "heard": heard,
-            }
-            self._put(self.devices, devices, row)
-        self._put(self.beliefs, beliefs, row)
+        """Keep one round."""
+        row = played.world.round - 1
+        for metric in metrics:
+            value = values[metric.name]
+            if metric.per_device:
+                before = self.accumulated.get(metric.name)
+                self.accumulated[metric.name] = _accumulate(metric.over_rounds, before, value)
+            else:
+                self._room(self.series, metric.name, value)[row] = value
+        if self._full:
+            for name, value in _of_devices(played).items():
+                self._room(self.devices, name, value)[row] = value
+        for name, value in beliefs.items():
+            self._room(self.beliefs, name, value)[row] = value
 
-    def _put(self, group: dict[str, Array], values: State, row: int) -> None:
-        for name, value in values.items():
-            if name not in group:
-                group[name] = np.empty((self._rounds, *value.shape), dtype=value.dtype)
-            group[name][row] = value
+    def _room(self, group: dict[str, Array], name: str, value: Array) -> Array:
+        if name not in group:
+            group[name] = np.empty((self._rounds, *value.shape), dtype=value.dtype)
+        return group[name]
+
+
+def _accumulate(over_rounds: str, before: Array | None, value: Array) -> Array:
+    if before is None or over_rounds == "last":
+        return value
+    return np.maximum(before, value) if over_rounds == "max" else before + value
+
+
+def _of_devices(played: PlayedRound) -> dict[str, Array]:
+    world, before, after = played.world, played.before, played.after
+    transmits = played.decision.transmits
+    return {
+        "gain": world.gain,
+        "scheduled": transmits,
+        "delivered": after.delivered,
+        "arrivals": _in_32_bits(world.arrivals),
+        "waiting": _in_32_bits(before.waiting),
+        "lost": _in_32_bits(world.arrivals - played.accepted),
+        "heard": np.ones_like(transmits) if world.heard is None else world.heard,
+        "delay": before.delay.astype(np.int32),
+        "learned": after.learned,
+    }
 
 
 def _in_32_bits(counts: IntArray) -> Array:

@@ -97,7 +97,22 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "vgg19-plain": "fedwave.learning.models:vgg19_plain",
         "logistic": "fedwave.learning.models:Logistic",
     },
-    "metric": {},
+    "metric": {
+        "score": "fedwave.metrics:Score",
+        "backlog": "fedwave.metrics:Backlog",
+        "arrived": "fedwave.metrics:Arrived",
+        "lost": "fedwave.metrics:Lost",
+        "uploads": "fedwave.metrics:UploadCount",
+        "mean_age": "fedwave.metrics:MeanAge",
+        "worst_age": "fedwave.metrics:WorstAge",
+        "delivered_share": "fedwave.metrics:DeliveredShare",
+        "lost_share": "fedwave.metrics:LostShare",
+        "jain": "fedwave.metrics:Jain",
+        "worst_device": "fedwave.metrics:WorstDevice",
+        "mass": "fedwave.metrics:Mass",
+        "device_uploads": "fedwave.metrics:DeviceUploads",
+        "device_shards": "fedwave.metrics:DeviceShards",
+    },
 }
 FAMILIES = tuple(_BUILT_IN)
 _WORDS = {"success": "success model", "aggregation": "aggregation rule"}  # where they differ

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, is_whole, whole
+from fedwave.metrics import Metric, Watch
 from fedwave.network.dynamics import accept, step
 from fedwave.network.network import Network
-from fedwave.network.world import Weather, World
+from fedwave.network.world import World, arriving
 from fedwave.recording import Recorder
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
@@ -25,115 +26,258 @@ from fedwave.types import (
     Learner,
     NetworkState,
     Observation,
-    Problem,
-    State,
+    PlayedRound,
+    WorldRound,
 )
 from fedwave.version import __version__
 
 # Called with the number of rounds just played; numerics never print.
 Meter = Callable[[int], None]
+SchedulerLike = str | Mapping[str, Any] | Scheduler
+MetricLike = str | Mapping[str, Any] | Metric
+
+
+class Simulation:
+    """A run that is played in pieces: stopped anywhere, its ``trace()`` is what happened so far."""
+
+    def __init__(
+        self,
+        network: Network,
+        scheduler: Scheduler,
+        rounds: int,
+        provenance: Mapping[str, Any],
+        constants: Mapping[str, Array],
+        watch: Watch,
+        *,
+        learner: Learner | None = None,
+        meter: Meter | None = None,
+        begun: Trace | None = None,
+    ) -> None:
+        _check_learner(scheduler, learner)
+        ids = np.array(provenance["instances"], dtype=np.int64)
+        network.check_run(rounds, ids)
+        self.network, self.scheduler, self.rounds = network, scheduler, rounds
+        self._provenance, self._constants, self._watch = provenance, constants, watch
+        self._learner, self._meter = learner, meter
+        self._problem = network.problem(ids.size)
+        self._recorder = Recorder(rounds, full=provenance["record"] == "full")
+        self.round = 0  # the last one played
+        if begun is None:
+            self._counts = NetworkState.initial(ids.size, network.size)
+            self._state = scheduler.start(self._problem)
+            self._memories = watch.start(self._problem)
+        else:
+            self.round, self._counts, self._state = begun.rounds, begun.final, begun.scheduler_state
+            self._memories = {m.name: begun.memory_of(m.name) for m in watch.metrics}
+            self._recorder.restore(begun.groups())
+        self._draws = Draws(provenance["seed"], ids)
+        self._world = World(network, provenance["seed"], ids).rounds(self.round + 1, rounds)
+        limit = np.asarray(network.table.buffer_limit)
+        self._buffer_limit = limit if np.isfinite(limit).any() else None
+
+    @classmethod
+    def begin(
+        cls,
+        network: Network,
+        scheduler: SchedulerLike,
+        rounds: int = 500,
+        instances: int | Sequence[int] = 50,
+        seed: int = 0,
+        *,
+        record: str = "full",
+        beliefs: bool = False,
+        metrics: Iterable[MetricLike] = (),
+        learner: Learner | None = None,
+        meter: Meter | None = None,
+    ) -> Simulation:
+        """A run before its first round; the parameters are those of ``simulate``."""
+        if not isinstance(network, Network):
+            raise FedwaveError(
+                f"network is {network!r}, must be a Network, such as paper_network()."
+            )
+        rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)
+        if record not in ("full", "summary"):
+            raise FedwaveError(f"record is {record!r}, must be 'full' or 'summary'.")
+        ids = _instance_numbers(instances)
+        chosen, watch = find_scheduler(scheduler), Watch(metrics)
+        constants: dict[str, Array] = {}
+        provenance = {
+            "fedwave": __version__,
+            "network": pack(network, constants, "network"),
+            "scheduler": pack(chosen, constants, "scheduler"),
+            "scheduler_name": chosen.name,
+            "seed": seed,
+            "instances": ids.tolist(),
+            "record": record,
+            "keep_beliefs": beliefs,
+            "metrics": watch.descriptions(),
+            "more_metrics": pack(list(watch.more), constants, "metrics"),
+        }
+        return cls(
+            network, chosen, rounds, provenance, constants, watch, learner=learner, meter=meter
+        )
+
+    @classmethod
+    def resume(
+        cls,
+        trace: Trace,
+        rounds: int,
+        *,
+        network: Network | None = None,
+        scheduler: Scheduler | None = None,
+        metrics: Iterable[Metric] | None = None,
+        learner: Learner | None = None,
+        meter: Meter | None = None,
+    ) -> Simulation:
+        """A run where a trace stopped, until it has ``rounds`` rounds; the parameters are those of ``extend``."""
+        if network is None:
+            network = network_of(trace)
+        if scheduler is None:
+            scheduler = unpack(trace.provenance["scheduler"], trace.constants)
+        if metrics is None:
+            metrics = unpack(trace.provenance["more_metrics"], trace.constants)
+        return cls(
+            network, scheduler, rounds, trace.provenance, trace.constants, Watch(metrics),
+            learner=learner, meter=meter, begun=trace,
+        )  # fmt: skip
+
+    def play(self, rounds: int | None = None) -> None:
+        """Play so many rounds more; all that are left if none is said."""
+        last = self.rounds if rounds is None else min(self.round + rounds, self.rounds)
+        while self.round < last:
+            self._play_round(next(self._world))
+            if self._meter is not None:
+                self._meter(1)
+
+    def trace(self) -> Trace:
+        """What happened so far."""
+        kept = self._recorder
+
+        def so_far(group: Mapping[str, Array]) -> dict[str, Array]:
+            return {name: rows[: self.round] for name, rows in group.items()}
+
+        return Trace(
+            series=so_far(kept.series),
+            devices=so_far(kept.devices),
+            beliefs=so_far(kept.beliefs),
+            accumulated=dict(kept.accumulated),
+            final=self._counts,
+            scheduler_state=self._state,
+            memories={f"{m}.{k}": v for m, own in self._memories.items() for k, v in own.items()},
+            provenance=self._provenance,
+            constants=self._constants,
+        )
+
+    def _play_round(self, world: WorldRound) -> None:
+        counts, learner = self._counts, self._learner
+        accepted = accept(counts, world.arrivals, self._buffer_limit)
+        signals: Mapping[str, FloatArray] = {}
+        if learner is not None:
+            signals = learner.train(world.round, accepted, world.heard, counts.delay)
+        seen = self._observe(world, signals)
+        decision, self._state = self.scheduler.decide(
+            self._state, seen, self._draws.at(world.round)
+        )
+        ideal = self.scheduler.ideal
+        delivered = decision.transmits if ideal else arriving(self.network, world, decision)
+        after, score = step(counts, delivered, world.arrivals, accepted, self.network.gamma)
+        if learner is not None:
+            learner.deliver(decision, after)
+        played = PlayedRound(world, decision, counts, after, accepted, score)
+        self._memories, values = self._watch.measure(self._memories, played)
+        beliefs = self.scheduler.beliefs(self._state) if self._provenance["keep_beliefs"] else {}
+        self._recorder.write(self._watch.metrics, values, played, beliefs)
+        self._counts, self.round = after, world.round
+
+    def _observe(self, world: WorldRound, signals: Mapping[str, FloatArray]) -> Observation:
+        """Only what the scheduler declared goes in: what is not there cannot be reached."""
+        counts, network = self._counts, self.network
+        everything = {
+            "gain": world.gain, "snr": world.snr, "success": world.success, "waiting": counts.waiting,
+            "rates": network.rates, "planning": network.planning, **signals,
+        }  # fmt: skip
+        allowed = {n: everything[n] for need in self.scheduler.needs for n in INFORMATION[need]}
+        return Observation(
+            problem=self._problem, round=world.round, slots=network.slots_in(world.round),
+            delay=counts.delay, delivered=counts.delivered, reported=counts.reported, **allowed,
+        )  # fmt: skip
 
 
 def simulate(
     network: Network,
-    scheduler: str | Scheduler,
+    scheduler: SchedulerLike,
     rounds: int = 500,
     instances: int | Sequence[int] = 50,
     seed: int = 0,
     *,
     record: str = "full",
     beliefs: bool = False,
+    metrics: Iterable[MetricLike] = (),
     meter: Meter | None = None,
     learner: Learner | None = None,
 ) -> Trace:
     """Run one scheduler on a network.
 
-    ``instances`` is how many independent repetitions to run, or their numbers: instance 7 is the same
-    whether 8 or 800 run. ``record="summary"`` keeps one number per round and instance instead of one
-    per device, for large networks. ``beliefs`` keeps what a learning scheduler thought. ``learner`` trains
-    in lock step, for schedulers that need it (learning/lockstep.py makes one).
+    ``scheduler`` is a name, a name with parameters ("balsa:stage_rule=max1") or a Scheduler. ``instances`` is how many
+    independent repetitions to run, or their numbers: instance 7 is the same whether 8 or 800 run.
+    ``record="summary"`` keeps one number per round and instance instead of one per device, for large networks.
+    ``beliefs`` keeps what a learning scheduler believed. ``metrics`` are watched beside the built-in ones. ``learner``
+    trains in lock step, for schedulers that need it (learning/lockstep.py makes one).
 
     >>> import fedwave as fw
     >>> trace = fw.simulate(fw.paper_network(), "alsa-pi", rounds=20, instances=3, seed=1)
     >>> trace.score.shape, trace.waiting.shape
     ((20, 3), (20, 3, 25))
     """
-    if not isinstance(network, Network):
-        raise FedwaveError(f"network is {network!r}, must be a Network, such as paper_network().")
-    rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)
-    if record not in ("full", "summary"):
-        raise FedwaveError(f"record is {record!r}, must be 'full' or 'summary'.")
-    ids = _instance_numbers(instances)
-    network.check_run(rounds, ids)
-    chosen = find_scheduler(scheduler)
-    _check_learner(chosen, learner)
-    constants: dict[str, Array] = {}
-    provenance = {
-        "fedwave": __version__,
-        "network": pack(network, constants, "network"),
-        "scheduler": pack(chosen, constants, "scheduler"),
-        "scheduler_name": chosen.name,
-        "seed": seed,
-        "instances": ids.tolist(),
-        "record": record,
-        "keep_beliefs": beliefs,
-    }
-    counts = NetworkState.initial(ids.size, network.size)
-    state = chosen.start(network.problem(ids.size))
-    uploads = np.zeros(counts.delay.shape, dtype=np.int64)
-    new, counts, state, uploads = _play(
-        network, chosen, provenance, 1, rounds, counts, state, uploads, meter, learner
-    )
-    return Trace(
-        new.series, new.devices, new.beliefs, counts, uploads, state, provenance, constants
-    )
+    run = Simulation.begin(
+        network, scheduler, rounds, instances, seed, record=record, beliefs=beliefs, metrics=metrics,
+        learner=learner, meter=meter,
+    )  # fmt: skip
+    run.play()
+    return run.trace()
 
 
 def extend(
     trace: Trace,
     rounds: int,
     *,
+    network: Network | None = None,
     scheduler: Scheduler | None = None,
+    metrics: Iterable[Metric] | None = None,
     meter: Meter | None = None,
     learner: Learner | None = None,
 ) -> Trace:
     """Go on with a trace until it has ``rounds`` rounds: the same as if it had never stopped.
 
-    A scheduler of your own that is not registered must be passed in, and so must a learner if the scheduler
-    needs one; what else is needed is in the trace.
+    Everything needed is in the trace. Parts of your own that are not registered must be passed in again, and so must a
+    learner if the scheduler needs one.
     """
     rounds = whole("rounds", rounds, 1)
     if rounds <= trace.rounds:
         raise FedwaveError(
             f"the trace has {trace.rounds} rounds already: ask for more than {rounds}."
         )
-    network, chosen = _recall(trace, scheduler)
-    _check_learner(chosen, learner)
-    network.check_run(rounds, np.array(trace.provenance["instances"]))
-    new, counts, state, uploads = _play(
-        network, chosen, trace.provenance, trace.rounds + 1, rounds,
-        trace.final, trace.scheduler_state, trace.uploads, meter, learner,
+    run = Simulation.resume(
+        trace, rounds, network=network, scheduler=scheduler, metrics=metrics, learner=learner, meter=meter
     )  # fmt: skip
-
-    def joined(before: State, after: State) -> State:
-        return {name: np.concatenate([before[name], after[name]]) for name in after}
-
-    return Trace(
-        joined(trace.series, new.series), joined(trace.devices, new.devices),
-        joined(trace.beliefs, new.beliefs), counts, uploads, state,
-        trace.provenance, trace.constants,
-    )  # fmt: skip
+    run.play()
+    return run.trace()
 
 
 def remake(
-    trace: Trace, *, scheduler: Scheduler | None = None, learner: Learner | None = None
+    trace: Trace,
+    *,
+    network: Network | None = None,
+    scheduler: Scheduler | None = None,
+    learner: Learner | None = None,
 ) -> Trace:
     """Run again what made this trace."""
-    network, chosen = _recall(trace, scheduler)
     made = trace.provenance
+    again: Scheduler = scheduler or unpack(made["scheduler"], trace.constants)
     return simulate(
-        network, chosen, trace.rounds, made["instances"], made["seed"],
-        record=made["record"], beliefs=made["keep_beliefs"], learner=learner,
+        network or network_of(trace), again, trace.rounds, made["instances"], made["seed"],
+        record=made["record"], beliefs=made["keep_beliefs"],
+        metrics=unpack(made["more_metrics"], trace.constants), learner=learner,
     )  # fmt: skip
 
 
@@ -141,71 +285,6 @@ def network_of(trace: Trace) -> Network:
     """The network that a trace was run on."""
     network: Network = unpack(trace.provenance["network"], trace.constants)
     return network
-
-
-def _recall(trace: Trace, scheduler: Scheduler | None) -> tuple[Network, Scheduler]:
-    if scheduler is None:
-        scheduler = unpack(trace.provenance["scheduler"], trace.constants)
-    return network_of(trace), scheduler
-
-
-def _play(
-    network: Network,
-    scheduler: Scheduler,
-    how: Mapping[str, Any],
-    first: int,
-    last: int,
-    counts: NetworkState,
-    state: State,
-    uploads: IntArray,
-    meter: Meter | None,
-    learner: Learner | None,
-) -> tuple[Recorder, NetworkState, State, IntArray]:
-    """Rounds ``first`` to ``last``, from the given counts and scheduler state."""
-    ids = np.array(how["instances"], dtype=np.int64)
-    problem = network.problem(ids.size)
-    limit = np.asarray(network.table.buffer_limit)
-    buffer_limit = limit if np.isfinite(limit).any() else None
-    draws = Draws(how["seed"], ids)
-    recorder = Recorder(first, last - first + 1, whole=how["record"] == "full")
-    for weather in World(network, how["seed"], ids).rounds(first, last):
-        accepted = accept(counts, weather.arrivals, buffer_limit)
-        signals: Mapping[str, FloatArray] = {}
-        if learner is not None:
-            signals = learner.train(weather.round, accepted, weather.heard, counts.delay)
-        seen = _observe(scheduler, network, problem, weather, counts, signals)
-        scheduled, state = scheduler.decide(state, seen, draws.at(weather.round))
-        delivered = scheduled if scheduler.ideal else scheduled & weather.goes_through
-        after, outcome = step(counts, delivered, weather.arrivals, accepted, network.gamma)
-        if learner is not None:
-            learner.deliver(scheduled, after)
-        beliefs = scheduler.beliefs(state) if how["keep_beliefs"] else {}
-        recorder.write(weather, scheduled, counts, after, outcome, beliefs)
-        uploads = uploads + delivered
-        counts = after
-        if meter is not None:
-            meter(1)
-    return recorder, counts, state, uploads
-
-
-def _observe(
-    scheduler: Scheduler,
-    network: Network,
-    problem: Problem,
-    weather: Weather,
-    counts: NetworkState,
-    signals: Mapping[str, FloatArray],
-) -> Observation:
-    """Only what the scheduler declared goes in: what is not there cannot be reached."""
-    everything = {
-        "gain": weather.gain, "snr": weather.snr, "success": weather.success,
-        "waiting": counts.waiting, "rates": network.rates, "planning": network.planning, **signals,
-    }  # fmt: skip
-    allowed = {name: everything[name] for need in scheduler.needs for name in INFORMATION[need]}
-    return Observation(
-        problem=problem, round=weather.round, slots=network.slots_in(weather.round),
-        delay=counts.delay, delivered=counts.delivered, reported=counts.reported, **allowed,
-    )  # fmt: skip
 
 
 def _check_learner(scheduler: Scheduler, learner: Learner | None) -> None:

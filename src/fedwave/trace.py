@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,23 +19,25 @@ from fedwave.errors import FedwaveError
 from fedwave.files import write_whole
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, NetworkState, State
 
-FORMAT = 1
+if TYPE_CHECKING:
+    import xarray as xr
+
+FORMAT = 2
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trace:
     """A run of one scheduler. Round t stands in row t - 1."""
 
-    series: Mapping[str, Array]  # [T, I]
+    series: Mapping[str, Array]  # [T, I]: one metric each
     devices: Mapping[str, Array]  # [T, I, U]; empty in a summary
     beliefs: Mapping[str, Array]  # [T, I, ...]; empty unless asked for
+    accumulated: Mapping[str, Array]  # [I, U]: per-device metrics, see ``totals``
     final: NetworkState  # the counts after the last round
-    uploads: IntArray  # [I, U] uploads that arrived, per device
     scheduler_state: State  # after the last round: with `final`, all a run needs to go on
+    memories: State  # of the metrics, by "metric.name"
     provenance: Mapping[str, Any]  # JSON: network, scheduler, seed, instance numbers, version
-    constants: Mapping[str, Array] = field(
-        default_factory=dict
-    )  # arrays that the provenance refers to
+    constants: Mapping[str, Array] = field(default_factory=dict)  # arrays of the provenance
 
     @property
     def rounds(self) -> int:
@@ -46,8 +48,26 @@ class Trace:
         return int(self.score.shape[1])
 
     @property
+    def instance_numbers(self) -> tuple[int, ...]:
+        return tuple(self.provenance["instances"])
+
+    @property
     def scheduler(self) -> str:
         return str(self.provenance["scheduler_name"])
+
+    @property
+    def metrics(self) -> Mapping[str, Mapping[str, Any]]:
+        """What was watched: label, over_rounds, better and per_device of every metric."""
+        out: Mapping[str, Mapping[str, Any]] = self.provenance["metrics"]
+        return out
+
+    @property
+    def totals(self) -> dict[str, Array]:
+        """Per-device metrics over all rounds, ``[I, U]`` each: device_uploads, device_shards, ..."""
+        return {
+            name: value / self.rounds if self.metrics[name]["over_rounds"] == "mean" else value
+            for name, value in self.accumulated.items()
+        }
 
     @property
     def score(self) -> FloatArray:
@@ -62,53 +82,92 @@ class Trace:
     @property
     def gain(self) -> FloatArray:
         """h, ``[T, I, U]``."""
-        return self._whole("gain")
+        return self._of_devices("gain")
 
     @property
     def scheduled(self) -> BoolArray:
         """a, ``[T, I, U]``."""
-        return self._whole("scheduled")
+        return self._of_devices("scheduled")
 
     @property
     def delivered(self) -> BoolArray:
         """Scheduled and arrived, ``[T, I, U]``."""
-        return self._whole("delivered")
+        return self._of_devices("delivered")
 
     @property
     def arrivals(self) -> IntArray:
         """m, shards that came in, lost ones included, ``[T, I, U]``."""
-        return self._whole("arrivals")
+        return self._of_devices("arrivals")
 
     @property
     def lost(self) -> IntArray:
         """Shards of ``arrivals`` that found the buffer full, ``[T, I, U]``."""
-        return self._whole("lost")
+        return self._of_devices("lost")
+
+    @property
+    def accepted(self) -> IntArray:
+        """Shards of ``arrivals`` that found room: those that are trained on, ``[T, I, U]``."""
+        return self.arrivals - self.lost
 
     @property
     def waiting(self) -> IntArray:
         """n at the round's start, ``[T, I, U]``."""
-        return self._whole("waiting")
+        return self._of_devices("waiting")
 
     @property
     def heard(self) -> BoolArray:
         """Who heard the broadcast, ``[T, I, U]``."""
-        return self._whole("heard")
+        return self._of_devices("heard")
 
     @property
     def delay(self) -> IntArray:
-        """d in every round, ``[T, I, U]``, counted from ``delivered``."""
-        delivered = self.delivered
-        delay = np.ones(delivered.shape, dtype=np.int64)
-        for t in range(1, self.rounds):
-            delay[t] = np.where(delivered[t - 1], 1, delay[t - 1] + 1)
-        return delay
+        """d in every round, ``[T, I, U]``."""
+        return self._of_devices("delay")
 
-    def _whole(self, name: str) -> Array:
+    @property
+    def learned(self) -> IntArray:
+        """N after every round: the shards that a device has delivered so far, ``[T, I, U]``."""
+        return self._of_devices("learned")
+
+    def _of_devices(self, name: str) -> Array:
         if name not in self.devices:
             raise FedwaveError(
                 f'this trace is a summary and has no {name!r}: simulate with record="full" to keep it.'
             )
         return self.devices[name]
+
+    def memory_of(self, metric: str) -> dict[str, Array]:
+        """What a metric remembers after the last round."""
+        start = f"{metric}."
+        return {k.removeprefix(start): v for k, v in self.memories.items() if k.startswith(start)}
+
+    def to_xarray(self) -> xr.Dataset:
+        """Every array with labelled axes: round, instance, device; beliefs under "belief_..."."""
+        import xarray as xr
+
+        axes = ("round", "instance", "device")
+        data: dict[str, Any] = {name: (axes[:2], rows) for name, rows in self.series.items()}
+        clash = {name: f"device_{name}" if name in data else name for name in self.devices}
+        data |= {clash[name]: (axes, rows) for name, rows in self.devices.items()}
+        data |= {name: (axes[1:], values) for name, values in self.totals.items()}
+        for name, rows in self.beliefs.items():
+            more = [f"{name}_{k}" for k in range(3, rows.ndim)]
+            data[f"belief_{name}"] = ((*axes, *more)[: rows.ndim], rows)
+        coordinates = {
+            "round": np.arange(1, self.rounds + 1),
+            "instance": list(self.instance_numbers),
+            "device": np.arange(1, self.final.waiting.shape[1] + 1),
+        }
+        about = {"scheduler": self.scheduler, "seed": self.provenance["seed"]}
+        return xr.Dataset(data, coords=coordinates, attrs=about)
+
+    def __repr__(self) -> str:
+        kept = "full" if self.devices else "summary"
+        return (
+            f"Trace of {self.scheduler}: {self.rounds} rounds, {self.instances} instances, "
+            f"{self.final.waiting.shape[1]} devices, seed {self.provenance['seed']}, {kept} record\n"
+            f"  mean score {self.score.mean():.2f}, mean backlog {self.backlog.mean():.1f}"
+        )
 
     def same_as(self, other: Trace) -> bool:
         """Did exactly the same happen?"""
@@ -164,19 +223,25 @@ class Trace:
         except Exception as error:  # damage shows anywhere: in the archive, an array or the text
             raise FedwaveError(f"{name} is not a trace or is damaged ({error}).") from None
 
-    def _arrays(self) -> dict[str, Array]:
-        groups: dict[str, Mapping[str, Array]] = {
+    def groups(self) -> dict[str, Mapping[str, Array]]:
+        """All arrays, by the group they belong to."""
+        return {
             "series": self.series,
             "devices": self.devices,
             "beliefs": self.beliefs,
+            "accumulated": self.accumulated,
             "final": {f.name: getattr(self.final, f.name) for f in fields(self.final)},
             "state": self.scheduler_state,
+            "memories": self.memories,
             "constants": self.constants,
         }
-        flat = {
-            f"{g}/{name}": array for g, group in groups.items() for name, array in group.items()
+
+    def _arrays(self) -> dict[str, Array]:
+        return {
+            f"{g}/{name}": array
+            for g, group in self.groups().items()
+            for name, array in group.items()
         }
-        return flat | {"uploads": self.uploads}
 
     @classmethod
     def _of(cls, arrays: dict[str, Array], provenance: dict[str, Any]) -> Trace:
@@ -184,13 +249,16 @@ class Trace:
         for key, array in arrays.items():
             group, _, name = key.partition("/")
             groups.setdefault(group, {})[name] = array
+        for name, about in provenance["metrics"].items():
+            groups["accumulated" if about["per_device"] else "series"][name]  # or it is missing
         return cls(
             series=groups["series"],
             devices=groups.get("devices", {}),
             beliefs=groups.get("beliefs", {}),
+            accumulated=groups["accumulated"],
             final=NetworkState(**groups["final"]),
-            uploads=arrays["uploads"],
             scheduler_state=groups.get("state", {}),
+            memories=groups.get("memories", {}),
             provenance=provenance,
             constants=groups.get("constants", {}),
         )

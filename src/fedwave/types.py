@@ -126,16 +126,25 @@ class Observation:
         )
 
 
-class Learner(Protocol):
-    """Trains in lock step with a simulation, for schedulers that look at the models."""
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the access point decides in a round: who transmits. A subchannel and a power would stand beside it."""
 
-    def train(
-        self, round_: int, shards: IntArray, heard: BoolArray | None, delay: IntArray
-    ) -> Mapping[str, FloatArray]:
-        """Local training of the round; what the Observation shows of it under "learner", each ``[I, U]``."""
+    transmits: BoolArray  # a, [I, U]
 
-    def deliver(self, scheduled: BoolArray, after: NetworkState) -> None:
-        """The round's uploads have arrived (``after.delivered``): update the central models."""
+
+@dataclass(frozen=True, slots=True)
+class WorldRound:
+    """One round of the world: what no decision can change. Each array is ``[I, U]``."""
+
+    round: int
+    gain: FloatArray  # h
+    snr: FloatArray
+    success: FloatArray  # p as the access point knows it: given this round's gain
+    luck: FloatArray  # uniform: an upload arrives if its luck lies below its p
+    later_snr: FloatArray | None  # what HARQ's later tries add to the SNR; None: there are none
+    arrivals: IntArray  # m
+    heard: BoolArray | None  # who heard the broadcast; None: everybody always does
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +166,24 @@ class NetworkState:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundOutcome:
-    """What one round brought, beside the new counts; sums are over devices, ``[I]``."""
+class PlayedRound:
+    """A round that was played: everything that a metric may look at."""
 
-    score: FloatArray
-    accepted: IntArray  # [I, U] shards that found room: arrivals less the lost ones
+    world: WorldRound
+    decision: Decision
+    before: NetworkState  # the counts at the round's start
+    after: NetworkState  # and at its end
+    accepted: IntArray  # [I, U] arrivals that found room in the buffer
+    score: FloatArray  # F, [I]
+
+
+class Learner(Protocol):
+    """Trains in lock step with a simulation, for schedulers that look at the models."""
+
+    def train(
+        self, round_: int, shards: IntArray, heard: BoolArray | None, delay: IntArray
+    ) -> Mapping[str, FloatArray]:
+        """Local training of the round; what the Observation shows of it under "learner", each ``[I, U]``."""
+
+    def deliver(self, decision: Decision, after: NetworkState) -> None:
+        """The round's uploads have arrived (``after.delivered``): update the central models."""

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.network.world import World
+from fedwave.network.world import World, arriving
+from fedwave.types import Decision
 
 
 @pytest.fixture
@@ -16,9 +17,11 @@ def play():
     def play(network, rounds, instances=1, *, seed=0, first=1):
         ids = np.arange(instances) if isinstance(instances, int) else np.array(instances)
         weather = list(World(network, seed, ids).rounds(first, rounds))
-        names = ("gain", "snr", "success", "goes_through", "arrivals", "heard")
+        names = ("gain", "snr", "success", "luck", "arrivals", "heard")
+        everybody = Decision(np.ones((ids.size, network.size), dtype=bool))
         return SimpleNamespace(
             round=[w.round for w in weather],
+            goes_through=np.array([arriving(network, w, everybody) for w in weather]),
             **{name: np.array([getattr(w, name) for w in weather]) for name in names},
         )
 

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import fedwave as fw
+from fedwave.network.world import World, arriving
 from fedwave.rng import PURPOSES, Draws, stream
+from fedwave.types import Decision
 
-FIELDS = ("gain", "snr", "success", "goes_through", "arrivals", "heard")
+FIELDS = ("gain", "snr", "success", "goes_through", "arrivals", "heard", "luck")
 COIN = fw.success.Table((0.0, 1.0), (0.5, 0.5))  # p = 1/2 whatever the SNR
 
 NETWORKS = {
@@ -148,9 +150,12 @@ def test_neighbouring_rounds_devices_and_instances_are_independent(play, crowd, 
 @pytest.mark.parametrize(
     ("change", "untouched"),
     [
-        ({"fading": fw.fading.Rician(2.0)}, {"arrivals", "heard"}),
-        ({"success": fw.success.Soft()}, {"gain", "snr", "arrivals", "heard"}),
-        ({"success": fw.success.Harq(fw.success.Turbo(), 2)}, {"gain", "snr", "arrivals", "heard"}),
+        ({"fading": fw.fading.Rician(2.0)}, {"arrivals", "heard", "luck"}),
+        ({"success": fw.success.Soft()}, {"gain", "snr", "arrivals", "heard", "luck"}),
+        (
+            {"success": fw.success.Harq(fw.success.Turbo(), 2)},
+            {"gain", "snr", "arrivals", "heard", "luck"},
+        ),
         ({"arrivals": fw.arrivals.NegativeBinomial(1.0)}, set(FIELDS) - {"arrivals"}),
         ({"miss_probability": 0.9}, set(FIELDS) - {"heard"}),
         ({"slots": 1, "gamma": 1.0, "buffer_limit": 3}, set(FIELDS)),
@@ -180,6 +185,16 @@ def test_uploads_go_through_with_the_probability_of_their_round(play, crowd, agr
         assert here.sum() > 500
         agree((weather.goes_through - weather.success)[here], 0.0)
     assert np.all(weather.goes_through[weather.success == 1.0])
+
+
+def test_an_upload_arrives_only_if_its_device_transmits(play, crowd):
+    net = crowd(50, distance_m=500.0)
+    (world,) = World(net, 0, np.arange(3)).rounds(1, 1)
+    transmits = np.zeros((3, 50), dtype=bool)
+    transmits[:, ::2] = True
+    arrived = arriving(net, world, Decision(transmits))
+    assert not arrived[:, 1::2].any()
+    np.testing.assert_array_equal(arrived[:, ::2], (world.luck < world.success)[:, ::2])
 
 
 def test_broadcasts_are_missed_with_their_probability(play, agree):

@@ -104,7 +104,7 @@ def test_balsa_po_decides_alike_whatever_waits():
     for waiting in ([[0, 0, 0, 0]], [[90, 0, 7, 50]]):
         view = observation(round_=1, **seen, waiting=waiting)
         state = scheduler.start(view.problem)
-        decisions.append(scheduler.decide(state, view, Draws(0, [0]).at(1))[0])
+        decisions.append(scheduler.decide(state, view, Draws(0, [0]).at(1))[0].transmits)
     assert np.array_equal(*decisions)
 
 

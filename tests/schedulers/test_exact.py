@@ -34,7 +34,7 @@ def situation(net, waiting, success, slots=None):
 
 def decide(scheduler, seen, seed=0):
     draws = Draws(seed, range(len(seen.waiting)))
-    return scheduler.decide(scheduler.start(seen.problem), seen, draws.at(1))[0]
+    return scheduler.decide(scheduler.start(seen.problem), seen, draws.at(1))[0].transmits
 
 
 def test_dp_decides_as_the_optimum_in_every_state():

@@ -6,6 +6,7 @@ import numpy as np
 
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.greedy import AlsaPi
+from fedwave.types import Decision
 
 
 class Sound(Scheduler):
@@ -79,8 +80,8 @@ class WritesState(Sound):
     def start(self, problem):
         return {"count": np.zeros((problem.instances, problem.devices))}
 
-    def remember(self, state, seen, scheduled):
-        state["count"] += scheduled
+    def remember(self, state, seen, decision):
+        state["count"] += decision.transmits
         return state
 
 
@@ -88,8 +89,8 @@ class GrowsState(Sound):
     def start(self, problem):
         return {}
 
-    def remember(self, state, seen, scheduled):
-        state["before"] = scheduled
+    def remember(self, state, seen, decision):
+        state["before"] = decision.transmits
         return dict(state)
 
 
@@ -113,21 +114,22 @@ class DecidesIn(Sound):
         self.form = form
 
     def decide(self, state, seen, draws):
-        picked, state = Sound().decide(state, seen, draws)
-        return self.form(picked), state
+        decision, state = Sound().decide(state, seen, draws)
+        return self.form(decision), state
 
 
 class PicksOneMore(Sound):
     def decide(self, state, seen, draws):
-        picked, state = super().decide(state, seen, draws)
+        decision, state = super().decide(state, seen, draws)
+        picked = decision.transmits
         if seen.round == 3:
             picked[:, int(np.argmin(picked[0]))] = True
-        return picked, state
+        return decision, state
 
 
 class PicksOnlyGoodChannels(Sound):
     def decide(self, state, seen, draws):
-        return seen.success > 0.5, state
+        return Decision(seen.success > 0.5), state
 
 
 class LazyIdeal(Sound):
@@ -143,7 +145,7 @@ class CountsInTheObject(Sound):
     def __init__(self):
         self.rounds_seen = 0
 
-    def remember(self, state, seen, scheduled):
+    def remember(self, state, seen, decision):
         self.rounds_seen += 1
         return state
 
@@ -182,8 +184,8 @@ class StateMixesInstances(Sound):
     def start(self, problem):
         return {"mean": np.zeros(problem.instances)}
 
-    def remember(self, state, seen, scheduled):
-        return {"mean": np.full(len(scheduled), seen.success.mean())}
+    def remember(self, state, seen, decision):
+        return {"mean": np.full(len(decision.transmits), seen.success.mean())}
 
 
 class Memory(dict):
@@ -200,7 +202,7 @@ class KeepsMoreThanArrays(Sound):
         rounds = getattr(state, "rounds", 0)
         return seen.success * (-1 if rounds % 2 else 1)
 
-    def remember(self, state, seen, scheduled):
+    def remember(self, state, seen, decision):
         new = Memory(state)
         new.rounds = getattr(state, "rounds", 0) + 1
         return new
@@ -227,9 +229,13 @@ BROKEN = [
     (GrowsState, "inputs", r"alters state\['before'\] in place"),
     (DividesByZero, "priorities", "NaN in round 1 on a network of 2 devices"),
     (OnePriorityPerDevice, "priorities", r"shape \(25,\), must be .*\(3, 25\)"),
-    (DecidesIn(lambda a: a.astype(int)), "decision", r"type int64 and shape \(3, 25\), must be a bool"),
-    (DecidesIn(lambda a: a[0]), "decision", r"type bool and shape \(25,\), must be .*\(3, 25\)"),
-    (DecidesIn(lambda a: a.tolist()), "decision", "type list"),
+    (
+        DecidesIn(lambda a: Decision(a.transmits.astype(int))),
+        "decision",
+        r"type int64 and shape \(3, 25\), must be a bool",
+    ),
+    (DecidesIn(lambda a: Decision(a.transmits[0])), "decision", r"type bool and shape \(25,\), must be .*\(3, 25\)"),
+    (DecidesIn(lambda a: a.transmits), "decision", "type ndarray, must be a Decision"),
     (PicksOneMore, "slots", "picks 6 of 25 devices in round 3, must pick exactly 5"),
     (PicksOnlyGoodChannels, "slots", r"picks \d+ of 25 devices in round 1, must pick exactly 5"),
     (LazyIdeal, "slots", "picks 5 of 25 devices in round 1, must pick exactly 25"),

@@ -12,6 +12,7 @@ import numpy as np
 from fedwave.checks.witness import Run
 from fedwave.errors import FedwaveError, HiddenInformation
 from fedwave.schedulers.base import Scheduler
+from fedwave.types import Decision
 
 
 def information(scheduler: Scheduler, runs: Sequence[Run]) -> None:
@@ -55,16 +56,20 @@ def priorities(scheduler: Scheduler, runs: Sequence[Run]) -> None:
 
 
 def decision(scheduler: Scheduler, runs: Sequence[Run]) -> None:
-    """The decision is a bool array, one value per instance and device."""
+    """The decision says who transmits: a bool array, one value per instance and device."""
     for run in runs:
         for call in run.calls:
-            got, wanted = call.decision, call.seen.delay.shape
-            if got is None:
+            if call.decision is None:
                 continue
+            if not isinstance(call.decision, Decision):
+                raise FedwaveError(
+                    f"the decision is of type {type(call.decision).__name__}, must be a Decision."
+                )
+            got, wanted = call.decision.transmits, call.seen.delay.shape
             if not (isinstance(got, np.ndarray) and got.dtype == np.bool_ and got.shape == wanted):
                 kind = getattr(got, "dtype", type(got).__name__)
                 raise FedwaveError(
-                    f"the decision is of type {kind} and shape {np.shape(got)}, "
+                    f"the decision's `transmits` is of type {kind} and shape {np.shape(got)}, "
                     f"must be a bool array of shape {wanted}."
                 )
 
@@ -75,9 +80,9 @@ def slots(scheduler: Scheduler, runs: Sequence[Run]) -> None:
         for call in run.calls:
             if call.decision is None:
                 continue
-            devices = call.decision.shape[1]
+            devices = call.decision.transmits.shape[1]
             wanted = devices if scheduler.ideal else call.seen.slots
-            for picked in np.count_nonzero(call.decision, axis=1):
+            for picked in np.count_nonzero(call.decision.transmits, axis=1):
                 if picked != wanted:
                     raise FedwaveError(
                         f"it picks {picked} of {devices} devices in round {call.seen.round}, "

@@ -27,7 +27,7 @@ from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulate import extend, simulate
 from fedwave.trace import Trace
-from fedwave.types import BoolArray, FloatArray, IntArray, NetworkState
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState
 
 _ROUNDS, _INSTANCES, _SEED = 12, 3, 0
 _STOP = 5  # where a run is saved; odd, so that what alternates from round to round shows
@@ -112,7 +112,7 @@ class _StandIn:
     ) -> dict[str, FloatArray]:
         return {"update_norm": shards + np.sqrt(delay) / 10}
 
-    def deliver(self, scheduled: BoolArray, after: NetworkState) -> None:
+    def deliver(self, decision: Decision, after: NetworkState) -> None:
         pass
 
 
@@ -171,7 +171,7 @@ def _devices(scheduler: Scheduler, runs: Sequence[Run]) -> bool:
             decision, state = scheduler.decide(state, reordered(call.seen, order), draws.at(t))
             if draws.raw:  # its random numbers cannot follow the devices: nothing to compare
                 return False
-            if not np.array_equal(decision, call.decision[:, order]):
+            if not np.array_equal(decision.transmits, call.decision.transmits[:, order]):
                 raise FedwaveError(
                     f"with the devices in another order it picks others in round {t} on {which_network(run)}: "
                     "judge devices by what is seen of them, or declare `symmetric = False`."

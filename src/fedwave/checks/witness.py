@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.network.planning import NetworkPlanning
+from fedwave.network.network import NetworkPlanning
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
-from fedwave.types import BoolArray, FloatArray, IntArray, Observation, Problem, State
+from fedwave.types import Decision, FloatArray, IntArray, Observation, Problem, State
 
 
 @dataclass
@@ -79,21 +79,21 @@ class _Witness(Scheduler):
         self._run.calls[-1].priority = out
         return out
 
-    def remember(self, state: State, seen: Observation, scheduled: BoolArray) -> State:
-        return self._inner.remember(state, seen, scheduled)
+    def remember(self, state: State, seen: Observation, decision: Decision) -> State:
+        return self._inner.remember(state, seen, decision)
 
-    def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[BoolArray, State]:
+    def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[Decision, State]:
         call = Call(seen)
         self._run.calls.append(call)
         before = _inputs(state, seen)
         # Step by step where the scheduler leaves that to the base class: then its priorities show.
         by_steps = type(self._inner).decide is Scheduler.decide
         decide = super().decide if by_steps else self._inner.decide
-        scheduled, new_state = decide(state, seen, draws)
+        decision, new_state = decide(state, seen, draws)
         after = _inputs(state, seen)
         call.changed = _differences(before, after)
-        call.decision, call.state = scheduled, new_state
-        return scheduled, new_state
+        call.decision, call.state = decision, new_state
+        return decision, new_state
 
 
 def _inputs(state: Any, seen: Observation) -> dict[str, Any]:

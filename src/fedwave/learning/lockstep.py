@@ -23,7 +23,7 @@ from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulate import simulate
 from fedwave.trace import Trace
-from fedwave.types import BoolArray, FloatArray, IntArray, NetworkState
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState
 
 
 class LockStep:
@@ -69,7 +69,8 @@ class LockStep:
                 norms[i, u] = self.replay.rate(int(delay[i, u])) * squares**0.5
         return {"update_norm": np.nan_to_num(norms, nan=0.0, posinf=0.0)}
 
-    def deliver(self, scheduled: BoolArray, after: NetworkState) -> None:
+    def deliver(self, decision: Decision, after: NetworkState) -> None:
+        scheduled = decision.transmits
         t = self.replay.round
         weight = central_weights(after.delivered, after.learned)
         for i, run in enumerate(self.replay.runs):

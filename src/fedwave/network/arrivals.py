@@ -16,7 +16,7 @@ from numpy.random import Generator
 
 from fedwave.errors import FedwaveError, is_number
 from fedwave.files import read_array
-from fedwave.network.fading import as_record, recorded_block
+from fedwave.network.fading import as_record, check_record, recorded_block
 from fedwave.rng import Block
 from fedwave.types import FloatArray, IntArray
 
@@ -33,6 +33,10 @@ class Arrivals(ABC):
     @abstractmethod
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         """Shards ``[B, I, U]`` that arrive in each round of the block."""
+
+    def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
+        """Refuse a run that this cannot serve; what is drawn can serve any."""
+        return
 
     def mean_rates(self, rates: FloatArray) -> FloatArray:
         """The true mean per round of each device, ``[U]``."""
@@ -124,7 +128,7 @@ class ZeroInflatedPoisson(Arrivals):
         return self.silence * nothing + (1 - self.silence) * busy
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RecordedArrivals(Arrivals):
     """Counts recorded elsewhere: ``[T, U]`` for all instances, or ``[T, I, U]``, one record each.
 
@@ -135,6 +139,9 @@ class RecordedArrivals(Arrivals):
 
     counts: IntArray
     distribution: ClassVar[str] = "poisson"
+
+    def __repr__(self) -> str:
+        return f"RecordedArrivals(shape={self.counts.shape})"
 
     def __post_init__(self) -> None:
         counts = as_record(self.counts, np.float64, "recorded arrivals")
@@ -151,6 +158,9 @@ class RecordedArrivals(Arrivals):
     def from_file(cls, path: str) -> RecordedArrivals:
         """From a .npy file, or a .csv file with a line per round and a column per device."""
         return cls(read_array(path, "the record of arrivals"))
+
+    def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
+        check_record("arrivals", self.counts, rounds, devices, last_instance)
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         return recorded_block(self.counts, block)

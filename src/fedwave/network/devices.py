@@ -27,11 +27,12 @@ class Device:
 
 
 COLUMNS = tuple(f.name for f in fields(Device))
+_SHOWN = 30  # devices that a notebook shows
 _MOST_ALIKE = 10_000_000  # devices that one line of a file can stand for
 _DEFAULTS = {f.name: f.default for f in fields(Device)}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DeviceTable:
     """All devices of a network, one float64 array ``[U]`` per property (see Device).
 
@@ -63,6 +64,24 @@ class DeviceTable:
 
     def __len__(self) -> int:
         return int(np.size(self.rate))
+
+    def __repr__(self) -> str:
+        rate, distance = np.asarray(self.rate), np.asarray(self.distance_m)
+        return (
+            f"DeviceTable: {len(self)} devices, rates {rate.min():g} to {rate.max():g}, "
+            f"{distance.min():g} to {distance.max():g} m"
+        )
+
+    def _repr_html_(self) -> str:
+        """The first devices as a table, for notebooks."""
+        names = [name for name in COLUMNS if np.any(getattr(self, name) != _DEFAULTS[name])]
+        rows = [f"<tr><th>device</th>{''.join(f'<th>{name}</th>' for name in names)}</tr>"]
+        for u in range(min(len(self), _SHOWN)):
+            cells = "".join(f"<td>{getattr(self, name)[u]:g}</td>" for name in names)
+            rows.append(f"<tr><td>{u + 1}</td>{cells}</tr>")
+        if len(self) > _SHOWN:
+            rows.append(f"<tr><td colspan={len(names) + 1}>and {len(self) - _SHOWN} more</td></tr>")
+        return f"<table>{''.join(rows)}</table>"
 
     def replace(self, **columns: Any) -> DeviceTable:
         """A copy with some columns replaced, by an array or by one value for all devices."""

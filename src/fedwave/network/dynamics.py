@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedwave.types import BoolArray, FloatArray, IntArray, NetworkState, RoundOutcome
+from fedwave.types import BoolArray, FloatArray, IntArray, NetworkState
 
 
 def accept(state: NetworkState, arrivals: IntArray, buffer_limit: FloatArray | None) -> IntArray:
@@ -17,13 +17,13 @@ def accept(state: NetworkState, arrivals: IntArray, buffer_limit: FloatArray | N
 
 def step(
     state: NetworkState, delivered: BoolArray, arrivals: IntArray, accepted: IntArray, gamma: float
-) -> tuple[NetworkState, RoundOutcome]:
+) -> tuple[NetworkState, FloatArray]:
     """Play one round: accepted arrivals m come in, the delivered devices hand over n + m, the others keep it.
 
     ``delivered`` is who was scheduled and got through, ``[I, U]``. Always and exactly, arrivals so
     far = learned + waiting + lost.
 
-    The score of the round is F = sum over delivered of (n + m) - gamma * sum over others of (n + m).
+    Also returns the score of the round, ``[I]``: F = sum over delivered of (n + m) - gamma * sum over others of it.
     """
     held = state.waiting + accepted
     reported = np.where(delivered, held, 0)
@@ -37,4 +37,4 @@ def step(
         delivered=delivered,
         reported=reported,
     )
-    return after, RoundOutcome(score=score, accepted=accepted)
+    return after, score

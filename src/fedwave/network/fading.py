@@ -56,6 +56,10 @@ class Fading(ABC):
     def fresh(self, rng: Generator, shape: tuple[int, ...]) -> FloatArray:
         """Gains of new, independent tries, drawn from the marginal distribution."""
 
+    def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
+        """Refuse a run that this cannot serve; what is drawn can serve any."""
+        return
+
     def quartiles(self) -> tuple[float, float, float]:
         """Where a quarter, a half and three quarters of the gains lie below."""
         return self._three(np.quantile(_many_fresh(self, 1), _QUARTERS))
@@ -221,7 +225,7 @@ class Shadowing(Fading):
         return self._three(np.quantile(_many_fresh(unconditional, 1), _QUARTERS))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RecordedGains(Fading):
     """Gains measured elsewhere: ``[T, U]`` for all instances, or ``[T, I, U]``, one record per instance."""
 
@@ -229,6 +233,9 @@ class RecordedGains(Fading):
 
     gains: FloatArray
     independent: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        return f"RecordedGains(shape={self.gains.shape})"
 
     def __post_init__(self) -> None:
         gains = as_record(self.gains, np.float64, "recorded gains")
@@ -244,6 +251,9 @@ class RecordedGains(Fading):
     def from_file(cls, path: str) -> RecordedGains:
         """From a .npy file, or a .csv file with a line per round and a column per device."""
         return cls(read_array(path, "the record of gains"))
+
+    def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
+        check_record("gains", self.gains, rounds, devices, last_instance)
 
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
         return recorded_block(self.gains, block), None
@@ -271,6 +281,23 @@ def as_record(values: Any, kind: type, what: str) -> Array:
         )
     record.flags.writeable = False
     return record
+
+
+def check_record(what: str, record: Array, rounds: int, devices: int, last_instance: int) -> None:
+    """Refuse a run that reaches past a record."""
+    if record.shape[0] < rounds:
+        raise FedwaveError(
+            f"the recorded {what} cover {record.shape[0]} rounds but the run has {rounds}: "
+            "record more, or run fewer rounds."
+        )
+    if record.shape[-1] != devices:
+        raise FedwaveError(
+            f"the recorded {what} are of {record.shape[-1]} devices but the network has {devices}."
+        )
+    if record.ndim == 3 and record.shape[1] <= last_instance:
+        raise FedwaveError(
+            f"the recorded {what} cover {record.shape[1]} instances but the run needs {last_instance + 1}."
+        )
 
 
 def recorded_block(record: Array, block: Block) -> Array:

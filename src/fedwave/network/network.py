@@ -5,27 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from html import escape
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean, is_number, whole
-from fedwave.network.arrivals import Arrivals, Poisson, RecordedArrivals
+from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.devices import COLUMNS, Device, DeviceTable
-from fedwave.network.fading import Fading, Rayleigh, RecordedGains, mean_snr
-from fedwave.network.planning import NetworkPlanning
+from fedwave.network.fading import Fading, Rayleigh, mean_snr
 from fedwave.network.success import SuccessModel, Turbo
 from fedwave.types import Array, FloatArray, Problem
 
 
 @dataclass(frozen=True, eq=False)
+class NetworkPlanning:
+    """Planning (types.py) for one network."""
+
+    fading: Fading
+    success: SuccessModel
+    arrivals: Arrivals
+    mean_snr: FloatArray  # [U]
+
+    @property
+    def independent(self) -> bool:
+        return self.fading.independent
+
+    def success_levels(self, mean_snr: FloatArray, count: int) -> FloatArray:
+        """p in the middle of each of ``count`` equally likely ranges of the gain."""
+        gains = self.fading.sum_quantiles(1, (np.arange(count) + 0.5) / count)
+        mean = np.asarray(mean_snr, dtype=np.float64)[..., None]
+        return self.success.expected(mean * gains, mean, self.fading)
+
+    def arrival_chances(self, rates: FloatArray, most: int) -> FloatArray:
+        return self.arrivals.chances(np.asarray(rates, dtype=np.float64), most)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Network:
     """One access point and its devices.
 
     >>> net = Network(devices=[Device(rate=1, distance_m=100), Device(rate=5, distance_m=400)], slots=1)
     >>> net.size
     2
+    >>> net
+    Network: 2 devices, W = 1, 6 shards a round, gamma = 0.01
+      fading Rayleigh(), success Turbo(midpoint_db=-1.647, slope=7.468, blocks=1), arrivals Poisson()
     """
 
     devices: DeviceTable | Iterable[Device | Mapping[str, Any]]
@@ -83,6 +109,17 @@ class Network:
         """The chances of the coming rounds, for schedulers that plan ahead."""
         return NetworkPlanning(self.fading, self.success, self.arrivals, self.mean_snr)
 
+    def __repr__(self) -> str:
+        w = self.slots if isinstance(self.slots, int) else f"{len(self.slots)} values, one a round"
+        devices = "1 device" if self.size == 1 else f"{self.size} devices"
+        return (
+            f"Network: {devices}, W = {w}, {self.rates.sum():g} shards a round, gamma = {self.gamma:g}\n"
+            f"  fading {self.fading!r}, success {self.success!r}, arrivals {self.arrivals!r}"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>{self.table._repr_html_()}"
+
     def _check_mean_snr(self) -> None:
         with np.errstate(all="ignore"):  # what overflows is reported below
             decibels = 10 * np.log10(self.mean_snr)
@@ -118,31 +155,14 @@ class Network:
         return Network(**values)
 
     def check_run(self, rounds: int, ids: Array) -> None:
-        """Refuse a run that reaches past something recorded."""
+        """Refuse a run that reaches past the given slots or something recorded."""
         if not isinstance(self.slots, int) and len(self.slots) < rounds:
             raise FedwaveError(
                 f"slots are given for {len(self.slots)} rounds but the run has {rounds}: "
                 "give more, or run fewer rounds."
             )
-        records: list[tuple[str, Array]] = []
-        if isinstance(self.fading, RecordedGains):
-            records.append(("gains", self.fading.gains))
-        if isinstance(self.arrivals, RecordedArrivals):
-            records.append(("arrivals", self.arrivals.counts))
-        for what, record in records:
-            if record.shape[0] < rounds:
-                raise FedwaveError(
-                    f"the recorded {what} cover {record.shape[0]} rounds but the run has {rounds}: "
-                    "record more, or run fewer rounds."
-                )
-            if record.shape[-1] != self.size:
-                raise FedwaveError(
-                    f"the recorded {what} are of {record.shape[-1]} devices but the network has {self.size}."
-                )
-            if record.ndim == 3 and record.shape[1] <= int(ids.max()):
-                raise FedwaveError(
-                    f"the recorded {what} cover {record.shape[1]} instances but the run needs {int(ids.max()) + 1}."
-                )
+        for part in (self.fading, self.arrivals):
+            part.check_run(rounds, self.size, int(ids.max()))
 
 
 def paper_network(**changes: Any) -> Network:

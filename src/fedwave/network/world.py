@@ -1,13 +1,14 @@
 """The World: everything that no decision can change, drawn before any decision.
 
 Gains, the luck of uploads, arrivals, missed broadcasts. Each comes from its own stream, keyed by (seed,
-instance, block of rounds), so every scheduler meets the same world and comparisons are paired.
+instance, block of rounds), so every scheduler meets the same world and comparisons are paired. Luck is kept apart
+from p, so that any decision is judged on the same world: an upload arrives if its luck lies below the p that the
+decision gives it (``arriving``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,35 +16,22 @@ from numpy.random import Generator
 
 from fedwave.network.network import Network
 from fedwave.rng import Block, stream
-from fedwave.types import BoolArray, FloatArray, IntArray
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, WorldRound
 
 # A block is the same length whatever the number of instances: it enters the random keys.
 _BLOCK_ROUNDS = 64
 _BLOCK_VALUES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Weather:
-    """One round of the world, each array ``[I, U]``."""
-
-    round: int
-    gain: FloatArray  # h
-    snr: FloatArray
-    success: FloatArray  # p: chance of an upload, given this round's gain
-    goes_through: BoolArray  # would an upload arrive?
-    arrivals: IntArray  # m
-    heard: BoolArray | None  # who heard the broadcast; None: everybody always does
-
-
 class World:
-    """The weather of every round for some instances of a network."""
+    """Every round of the world, for some instances of a network."""
 
     def __init__(self, network: Network, seed: int, ids: IntArray) -> None:
         self.network, self.seed, self.ids = network, seed, ids
         self.block_rounds = min(_BLOCK_ROUNDS, max(1, _BLOCK_VALUES // network.size))
 
-    def rounds(self, first: int, last: int) -> Iterator[Weather]:
-        """The weather of rounds ``first`` to ``last``, both included."""
+    def rounds(self, first: int, last: int) -> Iterator[WorldRound]:
+        """Rounds ``first`` to ``last``, both included."""
         carry: Any = None
         for number in range((last - 1) // self.block_rounds + 1):
             start = 1 + number * self.block_rounds
@@ -60,17 +48,12 @@ class World:
         first = 1 + number * self.block_rounds
         return Block(first, self.block_rounds, self.network.size, self.ids, generators)
 
-    def _play(self, number: int, gain: FloatArray, wanted: range) -> Iterator[Weather]:
+    def _play(self, number: int, gain: FloatArray, wanted: range) -> Iterator[WorldRound]:
         net = self.network
         snr = net.mean_snr * gain
         success = net.success.expected(snr, net.mean_snr, net.fading)
         luck = self._block(number, "luck").draw(lambda rng, shape: rng.random(shape))
-        if net.success.later_tries:
-            goes_through = luck < net.success.probability(
-                snr + net.mean_snr * self._later_gains(number)
-            )
-        else:
-            goes_through = luck < success
+        later = net.mean_snr * self._later_gains(number) if net.success.later_tries else None
         arrivals = net.arrivals.sample(self._block(number, "arrivals"), np.asarray(net.table.rate))
         missing = np.asarray(net.table.miss_probability)
         heard = None
@@ -79,8 +62,8 @@ class World:
         first = 1 + number * self.block_rounds
         for t in wanted:
             k = t - first
-            yield Weather(
-                t, gain[k], snr[k], success[k], goes_through[k], arrivals[k],
+            yield WorldRound(
+                t, gain[k], snr[k], success[k], luck[k], None if later is None else later[k], arrivals[k],
                 None if heard is None else heard[k],
             )  # fmt: skip
 
@@ -93,3 +76,11 @@ class World:
             return out
 
         return self._block(number, "retries").draw(one)
+
+
+def arriving(network: Network, world: WorldRound, decision: Decision) -> BoolArray:
+    """Whose upload arrives, ``[I, U]``: who transmits, and whose luck lies below p after the decision."""
+    p = world.success
+    if world.later_snr is not None:
+        p = network.success.probability(world.snr + world.later_snr)
+    return decision.transmits & (world.luck < p)

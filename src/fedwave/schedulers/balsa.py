@@ -13,7 +13,7 @@ from fedwave.schedulers import stages
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.posterior import Posterior, posterior_for
 from fedwave.schedulers.priors import Jeffreys, Prior
-from fedwave.types import BoolArray, FloatArray, IntArray, Observation, Problem, State
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, Observation, Problem, State
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class BayesianScheduler(Scheduler):
             theta[rows] = sampled
         return {**stages.begin(self.stage_rule, state, new, seen.round), "theta": theta}
 
-    def remember(self, state: State, seen: Observation, scheduled: BoolArray) -> State:
+    def remember(self, state: State, seen: Observation, decision: Decision) -> State:
         load = self.load(seen)
-        state = stages.visit(self.stage_rule, state, seen, load, scheduled)
+        state = stages.visit(self.stage_rule, state, seen, load, decision.transmits)
         return {**state, "load_before": load}
 
     def beliefs(self, state: State) -> State:

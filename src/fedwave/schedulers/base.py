@@ -16,11 +16,11 @@ import numpy as np
 from fedwave import registry
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.rng import Draws
-from fedwave.types import INFORMATION, BoolArray, FloatArray, Observation, Problem, State
+from fedwave.types import INFORMATION, BoolArray, Decision, FloatArray, Observation, Problem, State
 
 
 class Scheduler(ABC):
-    """Base class. ``needs`` names what the Observation must hold: "channel", "backlog", "rates"."""
+    """Base class. ``needs`` names what the Observation must hold: keys of ``types.INFORMATION``."""
 
     family: ClassVar[str] = "scheduler"
     name: ClassVar[str]
@@ -58,7 +58,7 @@ class Scheduler(ABC):
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         """One float64 per device, ``[I, U]``; the largest transmit."""
 
-    def remember(self, state: State, seen: Observation, scheduled: BoolArray) -> State:
+    def remember(self, state: State, seen: Observation, decision: Decision) -> State:
         """Note the decision for later rounds."""
         return state
 
@@ -66,12 +66,12 @@ class Scheduler(ABC):
         """What a Trace keeps when beliefs are asked for."""
         return {}
 
-    def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[BoolArray, State]:
-        """The round's decision, ``[I, U]`` with ``seen.slots`` true values a row, and the new state."""
+    def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[Decision, State]:
+        """The round's decision, in which ``seen.slots`` devices of each instance transmit, and the new state."""
         state = self.learn(state, seen, draws)
         priority = checked_priority(self.priority(state, seen, draws), seen, self.name)
-        scheduled = pick_largest(priority, seen.slots, draws)
-        return scheduled, self.remember(state, seen, scheduled)
+        decision = Decision(pick_largest(priority, seen.slots, draws))
+        return decision, self.remember(state, seen, decision)
 
 
 PAPER_SCHEDULERS = ("bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max")

@@ -9,7 +9,7 @@ import numpy as np
 from fedwave.errors import FedwaveError, is_number
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
-from fedwave.types import BoolArray, FloatArray, IntArray, Observation, Problem, State
+from fedwave.types import Decision, FloatArray, IntArray, Observation, Problem, State
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Bench(Scheduler):
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         return np.zeros(seen.delay.shape)
 
-    def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[BoolArray, State]:
-        return np.ones(seen.delay.shape, dtype=np.bool_), state
+    def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[Decision, State]:
+        return Decision(np.ones(seen.delay.shape, dtype=np.bool_)), state
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class RoundRobin(Scheduler):
         turns_to_wait: IntArray = (np.arange(devices) - state["next"][:, None]) % devices
         return -turns_to_wait.astype(np.float64)
 
-    def remember(self, state: State, seen: Observation, scheduled: BoolArray) -> State:
+    def remember(self, state: State, seen: Observation, decision: Decision) -> State:
         return {"next": (state["next"] + seen.slots) % seen.delay.shape[1]}
 
 
@@ -95,6 +95,6 @@ class ProportionalFair(Scheduler):
         out: FloatArray = np.log2(1 + seen.snr) / granted
         return out
 
-    def remember(self, state: State, seen: Observation, scheduled: BoolArray) -> State:
-        got = np.where(scheduled, np.log2(1 + seen.snr), 0.0)
+    def remember(self, state: State, seen: Observation, decision: Decision) -> State:
+        got = np.where(decision.transmits, np.log2(1 + seen.snr), 0.0)
         return {"granted": (1 - self.memory) * state["granted"] + self.memory * got}

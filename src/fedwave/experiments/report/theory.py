@@ -21,7 +21,7 @@ from fedwave.network.network import random_network
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler, scheduler
 from fedwave.simulate import simulate
-from fedwave.types import BoolArray, FloatArray, Observation, State
+from fedwave.types import Decision, FloatArray, Observation, State
 
 _TOLERANCE = 1e-5  # of a backlog in the map, which shows a tenth of a percent
 
@@ -73,9 +73,9 @@ def _timed(inner: Scheduler, seconds: list[float]) -> Scheduler:
     kind: Any = type(inner)
 
     class Timed(kind):  # type: ignore[misc]
-        def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[BoolArray, State]:
+        def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[Decision, State]:
             begin = time.perf_counter()
-            out: tuple[BoolArray, State] = super().decide(state, seen, draws)
+            out: tuple[Decision, State] = super().decide(state, seen, draws)
             seconds.append(time.perf_counter() - begin)
             return out
 

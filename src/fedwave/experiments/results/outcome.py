@@ -30,7 +30,9 @@ class Outcome:
     @classmethod
     def of(cls, trace: Trace, curves: Curves | None = None) -> Outcome:
         instances = tuple(trace.provenance["instances"])
-        return cls(instances, trace.series, trace.uploads, trace.final.learned, curves)
+        return cls(
+            instances, trace.series, trace.totals["device_uploads"], trace.final.learned, curves
+        )
 
     @property
     def rounds(self) -> int:

@@ -1,0 +1,336 @@
+"""Numbers that are watched in every round: one class declares each, and tables, figures, sweeps and files follow.
+
+A metric turns a played round into one number per instance, or per instance and device. If it needs a memory, that is a
+State (types.py) which is passed in and out, so a run can stop and go on. ``over_rounds`` says how the rounds of one
+instance become one number: "mean" (burn-in left out), "last", "max" or "sum".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedwave import registry
+from fedwave.aggregation import Aggregation, Lee, Uploads, after_delivery
+from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.types import Array, FloatArray, PlayedRound, Problem, State
+
+Memories = Mapping[str, State]  # by the metric's name
+OVER_ROUNDS = ("mean", "last", "max", "sum")
+
+
+class Metric(ABC):
+    """Base class of round metrics."""
+
+    family: ClassVar[str] = "metric"
+    name: ClassVar[str]  # in files, tables and YAML
+    label: ClassVar[str] = ""  # for people; the name if empty
+    over_rounds: ClassVar[str] = "mean"
+    per_device: ClassVar[bool] = False
+    better: ClassVar[str] = ""  # "higher", "lower", or empty if neither
+
+    @classmethod
+    def check_declaration(cls) -> None:
+        """Refuse a way to sum up rounds that there is not, and a name that a file could not hold."""
+        if cls.over_rounds not in OVER_ROUNDS:
+            raise FedwaveError(
+                f"metric {cls.name!r} has over_rounds {cls.over_rounds!r}; {did_you_mean(cls.over_rounds, OVER_ROUNDS)}"
+            )
+        if not cls.name.isidentifier():
+            raise FedwaveError(
+                f"metric {cls.name!r} must be named like a variable: it is a column."
+            )
+        if cls.name in _OF_TRAINING:
+            raise FedwaveError(
+                f"the name {cls.name!r} belongs to a number of training: choose another."
+            )
+
+    def start(self, problem: Problem) -> State:
+        """The memory before round 1: named arrays, first axis the instance."""
+        return {}
+
+    @abstractmethod
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        """The new memory, and the number of this round: ``[I]``, or ``[I, U]`` if ``per_device``."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What tables and figures need to know of a metric; it is stored with the numbers."""
+
+    name: str
+    label: str
+    over_rounds: str = "mean"
+    better: str = ""
+    per_device: bool = False
+
+
+# Measured by training, not by the simulation.
+_OF_TRAINING = {
+    "accuracy": Description("accuracy", "test accuracy", "last", "higher"),
+    "loss": Description("loss", "training loss", "last", "lower"),
+    "accuracy_on_all": Description("accuracy_on_all", "accuracy on all test images", "last", "higher"),
+    "worst_class": Description("worst_class", "accuracy of the worst class", "last", "higher"),
+}  # fmt: skip
+
+
+def describe(metric: str | Metric | type[Metric]) -> Description:
+    """The description of a metric.
+
+    >>> describe("jain").over_rounds
+    'last'
+    """
+    if isinstance(metric, str) and metric in _OF_TRAINING:
+        return _OF_TRAINING[metric]
+    kind = registry.find("metric", metric) if isinstance(metric, str) else metric
+    label = kind.label or kind.name
+    return Description(kind.name, label, kind.over_rounds, kind.better, kind.per_device)
+
+
+def metric_names(training: bool = False) -> tuple[str, ...]:
+    """The names of the metrics with one number per round."""
+    every = (describe(name) for name in registry.names("metric"))
+    simulated = tuple(d.name for d in every if not d.per_device)
+    return (*simulated, *_OF_TRAINING) if training else simulated
+
+
+class Watch:
+    """The metrics of one run: measured round by round, their memories kept apart."""
+
+    def __init__(self, more: Iterable[Any] = ()) -> None:
+        self.more: tuple[Metric, ...] = tuple(registry.build("metric", metric) for metric in more)
+        chosen = {kind.name: kind() for kind in _BUILT_IN} | {m.name: m for m in self.more}
+        self.metrics: tuple[Metric, ...] = tuple(chosen.values())
+
+    def descriptions(self) -> dict[str, dict[str, Any]]:
+        """For the provenance: plain values by name."""
+        return {metric.name: asdict(describe(metric)) for metric in self.metrics}
+
+    def start(self, problem: Problem) -> Memories:
+        return {metric.name: metric.start(problem) for metric in self.metrics}
+
+    def measure(self, memories: Memories, played: PlayedRound) -> tuple[Memories, dict[str, Array]]:
+        """The new memories, and every metric's number."""
+        after: dict[str, State] = {}
+        values: dict[str, Array] = {}
+        for metric in self.metrics:
+            after[metric.name], value = metric.measure(memories[metric.name], played)
+            values[metric.name] = _checked(metric, np.asarray(value), played)
+        return after, values
+
+
+def _checked(metric: Metric, value: Array, played: PlayedRound) -> Array:
+    instances, devices = played.accepted.shape
+    wanted = (instances, devices) if metric.per_device else (instances,)
+    if value.shape != wanted or value.dtype.kind not in "biuf":
+        raise FedwaveError(
+            f"metric {metric.name!r} returned an array of type {value.dtype} and shape {value.shape}, "
+            f"must be numbers of shape {wanted}."
+        )
+    return value
+
+
+class Score(Metric):
+    """F: shards delivered in the round, less gamma times those that wait."""
+
+    name, label, better = "score", "score", "higher"
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        return state, played.score
+
+
+class Backlog(Metric):
+    """B: shards that wait after the round, over all devices."""
+
+    name, label, better = "backlog", "backlog (shards)", "lower"
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        return state, played.after.waiting.sum(axis=1)
+
+
+class Arrived(Metric):
+    """Shards that arrived in the round, lost ones included."""
+
+    name, label = "arrived", "shards arrived"
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        return state, played.world.arrivals.sum(axis=1)
+
+
+class Lost(Metric):
+    """Shards of the round that found the buffer full."""
+
+    name, label, better = "lost", "shards lost", "lower"
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        return state, (played.world.arrivals - played.accepted).sum(axis=1)
+
+
+class UploadCount(Metric):
+    """Uploads that arrived in the round."""
+
+    name, label, better = "uploads", "uploads that arrived", "higher"
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        return state, np.count_nonzero(played.after.delivered, axis=1)
+
+
+class MeanAge(Metric):
+    """d at the round's start, the mean over devices."""
+
+    name, label, better = "mean_age", "mean age (rounds)", "lower"
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        return state, played.before.delay.mean(axis=1)
+
+
+class WorstAge(Metric):
+    """d at the round's start of the device that was not heard for longest."""
+
+    name, label, over_rounds, better = "worst_age", "largest age (rounds)", "max", "lower"
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        return state, played.before.delay.max(axis=1)
+
+
+class DeliveredShare(Metric):
+    """Of all shards that arrived so far, the share that was delivered."""
+
+    name, label, over_rounds, better = (
+        "delivered_share",
+        "share of shards delivered",
+        "last",
+        "higher",
+    )
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        return state, played.after.learned.sum(axis=1) / np.maximum(_arrived_so_far(played), 1)
+
+
+class LostShare(Metric):
+    """Of all shards that arrived so far, the share that found the buffer full."""
+
+    name, label, over_rounds, better = "lost_share", "share of shards lost", "last", "lower"
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        return state, played.after.lost.sum(axis=1) / np.maximum(_arrived_so_far(played), 1)
+
+
+class Jain(Metric):
+    """Jain's fairness index of the uploads that each device has brought through so far."""
+
+    name, label, over_rounds, better = "jain", "Jain index of uploads", "last", "higher"
+
+    def start(self, problem: Problem) -> State:
+        return {"uploads": np.zeros((problem.instances, problem.devices), dtype=np.int64)}
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        uploads = state["uploads"] + played.after.delivered
+        return {"uploads": uploads}, jain(uploads)
+
+
+class WorstDevice(Metric):
+    """The least share of its own shards that any device has delivered so far."""
+
+    name, label, over_rounds, better = (
+        "worst_device",
+        "share delivered by the worst device",
+        "last",
+        "higher",
+    )
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        counts = played.after
+        arrived = counts.learned + counts.waiting + counts.lost
+        # A device without any shard has nothing to deliver.
+        share = np.divide(counts.learned, arrived, out=np.ones(arrived.shape), where=arrived > 0)
+        return state, share.min(axis=1)
+
+
+@dataclass(frozen=True)
+class Mass(Metric):
+    """Delivered mass M_t: shards' worth of local steps that reach the central model in the round.
+
+    M_t = sum over delivered u of a_u x_u with x_u = m_u + beta x_u, reset by a delivery. a and beta are those
+    of the aggregation rule, so M is known before any training.
+    """
+
+    aggregation: Aggregation = field(default_factory=Lee)
+
+    name, label, better = "mass", "delivered mass (shards)", "higher"
+
+    def start(self, problem: Problem) -> State:
+        server = self.aggregation.start(np.zeros(1))
+        each = {f"server.{key}": np.stack([v] * problem.instances) for key, v in server.items()}
+        return {"waiting": np.zeros((problem.instances, problem.devices)), **each}
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        rule, after = self.aggregation, played.after
+        mass = rule.age(state["waiting"], played.accepted)
+        uploads = Uploads(after.delivered, after.learned, played.before.delay, mass)
+        brought: FloatArray = (rule.coefficients(uploads) * mass).sum(axis=1)
+        server = {k.removeprefix("server."): v for k, v in state.items() if k.startswith("server.")}
+        if server:
+            server, brought = self._through_server(server, brought, uploads)
+        kept = {f"server.{key}": value for key, value in server.items()}
+        return {"waiting": after_delivery(mass, after.delivered), **kept}, brought
+
+    def _through_server(
+        self, server: State, brought: FloatArray, uploads: Uploads
+    ) -> tuple[dict[str, Array], FloatArray]:
+        """The rule's server step on the mass instead of a model, instance by instance."""
+        after, steps = [], []
+        for i, value in enumerate(brought):
+            memory: Mapping[str, Any] = {key: array[i] for key, array in server.items()}
+            memory, step = self.aggregation.server_step(memory, np.array([value]), uploads.at(i))
+            after.append(memory)
+            steps.append(step[0])
+        return {key: np.stack([m[key] for m in after]) for key in server}, np.array(steps)
+
+
+class DeviceUploads(Metric):
+    """Uploads of each device that arrived."""
+
+    name, label, over_rounds, per_device = "device_uploads", "uploads that arrived", "sum", True
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        return state, played.after.delivered.astype(np.int64)
+
+
+class DeviceShards(Metric):
+    """Shards that each device delivered."""
+
+    name, label, over_rounds, per_device = "device_shards", "shards delivered", "sum", True
+
+    def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
+        return state, played.after.reported
+
+
+_BUILT_IN: tuple[type[Metric], ...] = (
+    Score, Backlog, Arrived, Lost, UploadCount, MeanAge, WorstAge, DeliveredShare, LostShare, Jain, WorstDevice,
+    Mass, DeviceUploads, DeviceShards,
+)  # fmt: skip
+
+
+def jain(values: Array) -> FloatArray:
+    """Jain's index over the last axis, (sum x)^2 / (U sum x^2): 1 if all are equal, 1/U if one has all.
+
+    >>> jain(np.array([[1, 1, 1, 1], [4, 0, 0, 0]])).tolist()
+    [1.0, 0.25]
+    """
+    x = np.asarray(values, dtype=np.float64)
+    squares = x.shape[-1] * (x**2).sum(axis=-1)
+    out: FloatArray = np.where(
+        squares > 0, x.sum(axis=-1) ** 2 / np.where(squares > 0, squares, 1), 1
+    )
+    return out
+
+
+def _arrived_so_far(played: PlayedRound) -> Array:
+    counts = played.after
+    total: Array = (counts.learned + counts.waiting + counts.lost).sum(axis=1)
+    return total
