@@ -101,14 +101,15 @@ def train(
     seed: opt.Seed = None,
     aggregation: Annotated[
         str | None,
-        typer.Option("--aggregation", help="What an upload weighs; e.g. lee, fedbuff, sync.", show_default="lee"),
+        typer.Option(
+            "--aggregation",
+            help="Aggregation rule, such as lee:beta=0.5 or sync.",
+            show_default="lee",
+        ),
     ] = None,
     skew: Annotated[
         float | None,
         typer.Option("--skew", help="Label skew: Dirichlet(alpha) per device; none: i.i.d."),
-    ] = None,
-    beta: Annotated[
-        float | None, typer.Option("--beta", help="Decay of undelivered gradients.")
     ] = None,
     out: opt.OutFolder = Path("out/train"),
     device: Device = None,
@@ -137,7 +138,7 @@ def train(
     how = ask(
         words, defaults, schedulers=schedulers, rounds=rounds, instances=instances, seed=seed,
         task__dataset=task, task__partition=skew if skew is None else {"name": "dirichlet", "alpha": skew},
-        task__aggregation=aggregation, task__aggregation__beta=beta, training__device=device,
+        task__aggregation=aggregation, training__device=device,
         training__precision=precision, training__tolerance=tolerance, training__lanes=lanes, devices=devices,
         slots=slots, gamma=gamma, fading=fading, success=success, arrivals=arrivals, settings=settings,
         imports=imports,

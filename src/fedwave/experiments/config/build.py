@@ -16,8 +16,10 @@ from fedwave.experiments.config.experiment import (
     NetworkConfig,
     TaskConfig,
     TrainingConfig,
+    check_choice,
 )
 from fedwave.experiments.config.parts import PARTS, check_part
+from fedwave.metrics import Watch, metric_names
 from fedwave.network.devices import read_devices
 from fedwave.network.network import Network, paper_network, random_network
 from fedwave.parts_import import import_parts
@@ -48,8 +50,7 @@ def check(experiment: Experiment) -> None:
                 f"schedulers: {label!r} looks at the models, but task is null: leave it out, or give a "
                 "task and use `fedwave train`."
             )
-    for i, part in enumerate(experiment.metrics):
-        check_part("metric", part, f"metrics[{i}]")
+    _check_metrics(experiment)
     if experiment.task is not None:
         _check_task(experiment.task)
     _check_network(experiment.network, experiment.rounds, experiment.instances)
@@ -126,6 +127,18 @@ def network_of(config: NetworkConfig) -> Network:
         return make_network(config.kind, config.devices, config.file, parts, changes)
     except FedwaveError as error:
         raise FedwaveError(f"{_culprit(config)}: {error}") from None
+
+
+def _check_metrics(experiment: Experiment) -> None:
+    for i, part in enumerate(experiment.metrics):
+        check_part("metric", part, f"metrics[{i}]")
+    watched = [m.name for m in Watch(experiment.metrics).metrics if not m.per_device]
+    learnt = [name for name in metric_names(training=True) if name not in metric_names()]
+    check_choice("metric", experiment.metric, (*watched, *learnt))
+    if experiment.metric in learnt and experiment.task is None:
+        raise FedwaveError(
+            f"metric is {experiment.metric}, but task is null, so nothing is learnt: choose another, or give a task."
+        )
 
 
 def _check_task(config: TaskConfig) -> None:

@@ -24,12 +24,6 @@ PRECISIONS = ("float32", "float64", "bfloat16")
 MOST_DEVICES = 10_000_000
 MOST_POINTS = 10_000
 BASE = "alsa-pi"  # the paper's own: differences are taken from it unless another is named
-# Numbers that are watched in every round without being asked for; the second ones where something is learnt.
-METRICS = (
-    "score", "backlog", "arrived", "lost", "uploads", "mean_age", "worst_age", "delivered_share", "lost_share",
-    "jain", "worst_device", "mass",
-)  # fmt: skip
-LEARNT_METRICS = ("accuracy", "loss", "accuracy_on_all", "worst_class")
 # Which built-in models take the images of a built-in dataset; learning/ could tell, but needs torch.
 DATASETS = {
     "mnist": ("cnn", "logistic"),
@@ -219,7 +213,7 @@ class Experiment:
     targets: tuple[float, ...] = ()
     """Accuracies whose rounds are counted (figure 5)."""
     metrics: tuple[Part, ...] = ()
-    """Round metrics of your own that are watched beside the built-in ones."""
+    """Round metrics that are watched beside the built-in ones, or in place of those of the same name."""
     metric: str = "backlog"
     """What the figure of a sweep shows."""
     sweep: dict[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -277,15 +271,10 @@ class Experiment:
         for target in self.targets:
             if not (is_number(target) and 0 < target <= 1):
                 raise FedwaveError(f"targets holds {shown(target)}, must be numbers in (0, 1].")
-        own = [part.name for part in self.metrics]
-        for i, name in enumerate(own):
-            if name in (*METRICS, *LEARNT_METRICS, *own[:i]):
-                raise FedwaveError(f"metrics[{i}] is {shown(name)}, which is watched already.")
-        check_choice("metric", self.metric, (*METRICS, *LEARNT_METRICS, *own))
-        if self.metric in LEARNT_METRICS and self.task is None:
-            raise FedwaveError(
-                f"metric is {self.metric}, but task is null, so nothing is learnt: choose another, or give a task."
-            )
+        names = [part.name for part in self.metrics]
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                raise FedwaveError(f"metrics[{i}] is {shown(name)} once more: name each once.")
 
     def _check_sweep(self) -> None:
         points, swept = 1, {}

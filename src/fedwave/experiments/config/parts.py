@@ -96,10 +96,10 @@ class Part(Mapping[str, Any]):
 
 
 def check_part(family: str, part: Part, where: str) -> None:
-    """Refuse a part that cannot be built; of a name alone, and of a dataset or model, look up the name."""
+    """Refuse a part that cannot be built; of a dataset or a model only the name is looked up."""
     try:
         registry.check_known(family, part.name)
-        if part.parameters and family not in _NEED_TORCH:
+        if family not in _NEED_TORCH:
             registry.build(family, part)
     except FedwaveError as error:
         raise FedwaveError(f"{where}: {error}") from None

@@ -12,14 +12,13 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from fedwave import registry
 from fedwave.errors import FedwaveError, did_you_mean, shown
 from fedwave.experiments.config.experiment import (
-    LEARNT_METRICS,
-    METRICS,
     PLACES,
     PRECISIONS,
     Experiment,
     choice_of,
 )
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
+from fedwave.metrics import metric_names
 
 _WORDS: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "whole numbers"), float: ("a number", "numbers"), str: ("text", "texts"),
@@ -69,7 +68,7 @@ def json_schema() -> dict[str, Any]:
         for name in ("NetworkConfig", "TaskConfig", "TrainingConfig")
     )
     training["device"]["enum"], training["precision"]["enum"] = list(PLACES), list(PRECISIONS)
-    own["metric"]["anyOf"] = [{"enum": [*METRICS, *LEARNT_METRICS]}, {"type": "string"}]
+    own["metric"]["anyOf"] = [{"enum": list(metric_names(training=True))}, {"type": "string"}]
     for dotted, family in PARTS.items():
         where, _, name = dotted.rpartition(".")
         place = {"": own, "network": network, "task": task}[where][name]
