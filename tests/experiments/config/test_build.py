@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedwave as fw
+from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import (
     CLASSES,
@@ -110,25 +111,22 @@ def test_schedulers_by_label() -> None:
 
 
 def test_names_are_those_of_learning() -> None:
-    from fedwave.learning.models import MODELS as BUILT
     from fedwave.learning.task import PRESETS
 
     assert set(DATASETS) == set(PRESETS)
-    assert set(MODELS) == set(BUILT)
+    assert set(MODELS) == set(registry.names("model"))
     assert all(PRESETS[name]["model"] in models for name, models in DATASETS.items())
 
 
 def test_models_take_the_images_that_they_are_said_to_take() -> None:
     import torch
 
-    from fedwave.learning.models import MODELS as BUILT
-
     shapes = {"mnist": (2, 1, 28, 28), "synthetic": (2, 1, 28, 28), "cifar10": (2, 3, 32, 32)}
     with torch.device("meta"):  # shapes only, no numbers
         for dataset, shape in shapes.items():
-            for name, make in BUILT.items():
+            for name in registry.names("model"):
                 try:
-                    fits = make()(torch.empty(shape)).shape == (2, CLASSES)
+                    fits = registry.build("model", name)(torch.empty(shape)).shape == (2, CLASSES)
                 except RuntimeError:
                     fits = False
                 assert fits == (name in DATASETS[dataset]), (dataset, name)
