@@ -129,8 +129,8 @@ def test_every_option_reaches_the_training(fedwave, monkeypatch, tmp_path: Path)
 
     plain = run()
     for option, part, key, value in (
-        ("--mode", "training", "mode", "sync"),
-        ("--beta", "task", "beta", 0.5),
+        ("--aggregation", "task", "aggregation", "sync"),
+        ("--aggregation", "task", "aggregation", "lee:beta=0.5"),
         ("--tolerance", "training", "tolerance", 0.0),
         ("--precision", "training", "precision", "float64"),
         ("--lanes", "training", "lanes", 3),
@@ -139,7 +139,7 @@ def test_every_option_reaches_the_training(fedwave, monkeypatch, tmp_path: Path)
         changed = run(option, value)
         before = plain["experiment"]
         assert changed["experiment"] == before | {part: before[part] | {key: value}}
-        if option in ("--mode", "--beta", "--skew"):
+        if option in ("--aggregation", "--skew"):
             losses = (x["schedulers"]["w-max"]["loss"] for x in (changed, plain))
             assert len({loss["mean"] for loss in losses}) == 2
         if option == "--skew":
@@ -238,9 +238,13 @@ REFUSALS = {
         "--precision",
         "half",
     ): "training.precision is 'half', must be float32, float64 or bfloat16",
-    (*TRAIN, "synthetic", "--mode", "both"): "training.mode is 'both', must be async or sync",
-    (*TRAIN, "synthetic", "--beta", -1): "task.beta is -1.0, must be a number >= 0",
-    (*TRAIN, "synthetic", "--beta", "nan"): "task.beta is 'NaN', must be a number",
+    (
+        *TRAIN,
+        "synthetic",
+        "--aggregation",
+        "both",
+    ): "task.aggregation: there is no aggregation rule 'both'",
+    (*TRAIN, "synthetic", "--aggregation", "lee:beta=-1"): "Lee beta is -1, must be a number >= 0",
     (*TRAIN, "synthetic", "--skew", 0): "task.skew is 0.0, must be a number > 0",
     (*TRAIN, "synthetic", "--tolerance", 2): "training.tolerance is 2.0, must lie in [0, 1)",
     (*TRAIN, "synthetic", "--lanes", 0): "training.lanes is 0, must be a whole number >= 1",

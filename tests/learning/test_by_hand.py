@@ -37,7 +37,7 @@ Shards of 2 samples, batches of 2, E = 2 epochs: m shards make k = 2m steps, and
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log
+from math import log, sqrt
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,9 @@ import torch
 from tiny import trace
 from torch import Tensor, nn
 
+from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, Sync
 from fedwave.learning.data.dataset import Dataset
-from fedwave.learning.evaluation import EvaluationSizes, Evaluator, State
+from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Tensors
 from fedwave.learning.partition import Partition
 from fedwave.learning.reference import train_run
 from fedwave.learning.replay import Replay, Settings
@@ -87,6 +88,8 @@ class Parabola(nn.Module):
 class OwnLabel(Partition):
     """Device u holds label u and nothing else."""
 
+    name = "own-label"
+
     def class_shares(self, seed: int, instance: int, device: int, classes: int) -> Any:
         return np.eye(classes)[device]
 
@@ -99,7 +102,14 @@ def two_numbers() -> Dataset:
 
 def by_hand(**numbers: Any) -> tuple[Run, Task]:
     (run,) = runs_of(trace(ARRIVALS, DELIVERED, scheduled=SCHEDULED, heard=HEARD))
-    usual = {"shard_size": 2, "batch": 2, "epochs": 2, "eta": 0.25, "beta": 0.5, "prox": 1.0}
+    usual = {
+        "shard_size": 2,
+        "batch": 2,
+        "epochs": 2,
+        "eta": 0.25,
+        "aggregation": Lee(0.5),
+        "prox": 1.0,
+    }
     return run, Task(two_numbers(), Parabola, partition=OwnLabel(), **(usual | numbers))
 
 
@@ -108,20 +118,22 @@ class Watching(Evaluator):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task, SIZES, torch.device("cpu"), torch.float64)
-        self.seen: list[State] = []
+        self.seen: list[Tensors] = []
 
-    def __call__(self, model: nn.Module, parameters: State, buffers: State, *, full: bool) -> Any:
+    def __call__(
+        self, model: nn.Module, parameters: Tensors, buffers: Tensors, *, full: bool
+    ) -> Any:
         self.seen.append({k: p.clone() for k, p in (parameters | buffers).items()})
         return super().__call__(model, parameters, buffers, full=full)
 
 
-def reference(run: Run, task: Task, mode: str = "async") -> list[State]:
+def reference(run: Run, task: Task) -> list[Tensors]:
     evaluator = Watching(task)
-    train_run(run, task, evaluator, torch.float64, mode)
+    train_run(run, task, evaluator, torch.float64)
     return evaluator.seen
 
 
-def lanes(run: Run, task: Task, **settings: Any) -> list[State]:
+def lanes(run: Run, task: Task, **settings: Any) -> list[Tensors]:
     replay = Replay([run], task, Settings(precision="float64", **settings), SIZES)
     seen = []
     for _ in range(run.rounds):
@@ -133,7 +145,7 @@ def lanes(run: Run, task: Task, **settings: Any) -> list[State]:
 TRAINERS = {
     "reference": (reference, {}),
     "lanes": (lanes, {"tolerance": 0.0}),
-    "lanes, one at a time": (lanes, {"tolerance": 0.0, "block": 1}),
+    "lanes, one at a time": (lanes, {"tolerance": 0.0, "lanes": 1}),
     "lanes, tolerance": (lanes, {"tolerance": 1e-6}),
 }
 
@@ -145,7 +157,7 @@ def test_the_decimals_are_those_of_the_fractions() -> None:
 def test_delays_and_weights_of_the_trace() -> None:
     run, _ = by_hand()
     np.testing.assert_array_equal(run.delay, DELAY)
-    np.testing.assert_array_equal(run.weight, WEIGHT)
+    np.testing.assert_array_equal(run.uploads(Lee()).shares, WEIGHT)
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
@@ -162,7 +174,7 @@ def test_longer_local_training_and_other_numbers(trainer: str) -> None:
     A step from 0 is w <- w - 1/4 ((w - 4) + w) = w/2 + 1. A's two shards in batches of 3: of 4 samples 3 make a batch
     and the one that is left is dropped, so there is one step an epoch: 1, 3/2, 7/4. g = -4 * 7/4 = -7, c = 1, w = 7/4.
     """
-    _, task = by_hand(epochs=3, prox=0.0, l2=1.0, beta=0.0, batch=3)
+    _, task = by_hand(epochs=3, prox=0.0, l2=1.0, aggregation=Lee(0.0), batch=3)
     (run,) = runs_of(trace([[1, 2], [2, 0]], [[0, 0], [1, 0]]))
     train, settings = TRAINERS[trainer]
     found = [float(state["w"]) for state in train(run, task, **settings)]
@@ -181,16 +193,82 @@ def test_synchronous_devices_train_when_scheduled_on_all_that_waits(trainer: str
     scheduled, delivered = [[0], [1], [1], [1], [1]], [[0], [0], [1], [1], [1]]
     (run,) = runs_of(trace([[1], [1], [0], [0], [1]], delivered, scheduled=scheduled))
     train, settings = TRAINERS[trainer]
-    found = [float(state["w"]) for state in train(run, task, mode="sync", **settings)]
+    found = [
+        float(state["w"]) for state in train(run, replace(task, aggregation=Sync()), **settings)
+    ]
     expected = [0, 0, 15 / 8, 15 / 8, 15 / 8 + 51 / 64]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_a_constant_rate(trainer: str) -> None:
+    """The seven rounds again, with 1 in the place of ln 5 and ln 3."""
+    run, task = by_hand(aggregation=Constant(0.5))
+    v = 21 / 8 - 81 / 128
+    w6 = v - 75 / 256 * (v + 8)
+    w7 = w6 + 33 / 320 - 9 / 40 * (17 / 32 * v - 15 / 4 + 8)
+    train, settings = TRAINERS[trainer]
+    found = [float(state["w"]) for state in train(run, task, **settings)]
+    np.testing.assert_allclose(found, [0, 0, 21 / 8, 21 / 8, v, w6, w7], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize(("cap", "w"), [(0.5, 0.525), (1.25, 1.3125), (2.5, 2.625), (9, 2.625)])
+def test_a_cap_on_the_step_of_a_round(cap: float, w: float, trainer: str) -> None:
+    """A: x = 1 and psi = -6, then x = 2 + 1/2 and psi = -15/2 - 3 = -21/2. It delivers with a = c = 1: M = 5/2."""
+    _, task = by_hand(aggregation=Lee(0.5, cap=cap))
+    (run,) = runs_of(trace([[1, 2], [2, 0]], [[0, 0], [1, 0]]))
+    train, settings = TRAINERS[trainer]
+    found = [float(state["w"]) for state in train(run, task, **settings)]
+    np.testing.assert_allclose(found, [0, w], rtol=0, atol=1e-12)
+
+
+STALE = {"constant": (1, 1), "hinge": (2, 1 / 3), "polynomial": (2, 1 / 9)}  # a and s(2) with b = 1
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize("staleness", STALE)
+def test_fedasync(staleness: str, trainer: str) -> None:
+    """alpha = 1/2, b = 1.
+
+    1.  m = (1, 2). A: g = -6. B: g = 15, delivered alone with d = 1: w = -1/4 * 1/2 * 15 = -15/8.
+    2.  Nothing arrives, nothing is delivered.
+    3.  m = (1, 0). A: g = 3/2 (-15/8 - 4) = -141/16, psi = -6 - 141/16 = -237/16, delivered with d = 3. B delivers
+        nothing, but counts: w = -15/8 + 1/4 * 1/2 * s(2) / 2 * 237/16.
+    """
+    a, s = STALE[staleness]
+    _, task = by_hand(aggregation=FedAsync(0.5, staleness, a=a, b=1))
+    (run,) = runs_of(trace([[1, 2], [0, 0], [1, 0]], [[0, 1], [0, 0], [1, 1]]))
+    train, settings = TRAINERS[trainer]
+    found = [float(state["w"]) for state in train(run, task, **settings)]
+    expected = [-15 / 8, -15 / 8, -15 / 8 + 237 * s / 256]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_fedbuff(trainer: str) -> None:
+    """Room for 3.
+
+    1.  m = (1, 2). A: g = -6. B: g = 15. A delivers with d = 1: the buffer holds -6.
+    2.  m = (1, 0). A: psi = -6. B delivers 15 with d = 2: the buffer holds -6 + 15 / sqrt 2.
+    3.  m = (0, 1). B: g = 3/2 * 8 = 12. A delivers -6 with d = 2 and B 12 with d = 1: 4 uploads, which is enough,
+        w = -1/4 * (-6 + 15 / sqrt 2 - 6 / sqrt 2 + 12) / 4.
+    4.  m = (1, 0). A delivers: 1 upload in the buffer, and w stays.
+    """
+    _, task = by_hand(aggregation=FedBuff(3))
+    delivered = [[1, 0], [0, 1], [1, 1], [1, 0]]
+    (run,) = runs_of(trace([[1, 2], [1, 0], [0, 1], [1, 0]], delivered))
+    train, settings = TRAINERS[trainer]
+    found = [float(state["w"]) for state in train(run, task, **settings)]
+    w = -(6 + 9 / sqrt(2)) / 16
+    np.testing.assert_allclose(found, [0, 0, w, w], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_nothing_is_ever_delivered(trainer: str) -> None:
     run, task = by_hand()
     never = replace(
-        run, delivered=np.zeros_like(run.delivered), weight=np.zeros_like(run.weight),
+        run, delivered=np.zeros_like(run.delivered), learned=np.zeros_like(run.learned),
         delay=np.arange(1, 8)[:, None] + np.zeros((1, 2), dtype=np.int64),
     )  # fmt: skip
     train, settings = TRAINERS[trainer]
@@ -211,7 +289,8 @@ class OnlyStatistics(nn.Module):
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_running_statistics_bypass_psi_and_the_rate(trainer: str) -> None:
+@pytest.mark.parametrize("rule", [Lee(0.5), FedAsync(0.1), FedBuff(9), Lee(cap=0.01)], ids=str)
+def test_running_statistics_bypass_psi_and_the_rule(trainer: str, rule: Aggregation) -> None:
     """Momentum 0.1: after k steps on images that are all a, the mean is .9^k b + (1 - .9^k) a, the variance .9^k v.
 
     One epoch, so k = m. A: a = 4, B: a = -8. At the start mean 0 and variance 1.
@@ -222,7 +301,7 @@ def test_running_statistics_bypass_psi_and_the_rate(trainer: str) -> None:
     3.  m = (0, 1). B alone delivers, N = (3, 2), c = 2/5, from mean .57: .513 - .8 = -.287, variance .77175.
         Mean .57 + 2/5 (-.287 - .57) = .2272, variance .8575 + 2/5 (.77175 - .8575) = .8232.
     """
-    _, task = by_hand(epochs=1)
+    _, task = by_hand(epochs=1, aggregation=rule)
     task = replace(task, model=OnlyStatistics)
     (run,) = runs_of(trace([[1, 1], [2, 0], [0, 1]], [[0, 0], [1, 1], [0, 1]]))
     train, settings = TRAINERS[trainer]

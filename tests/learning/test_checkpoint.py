@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rules import RULES
 from tiny import blobs, linear, with_batch_norm
 from torch import nn
 
 import fedwave as fw
+from fedwave.aggregation import FedBuff, Lee, Sync
 from fedwave.learning import checkpoint
 from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.evaluation import EvaluationSizes
@@ -32,7 +34,14 @@ def traces(seed: int = 5, rounds: int = ROUNDS, names: tuple[str, ...] = SCHEDUL
 def task(**numbers: Any) -> Task:
     """Beta is large, so that what waits for delivery matters."""
     parts = {"dataset": blobs(), "model": with_batch_norm}
-    usual = {"shard_size": 4, "batch": 4, "epochs": 2, "eta": 0.1, "beta": 0.7, "prox": 0.1}
+    usual = {
+        "shard_size": 4,
+        "batch": 4,
+        "epochs": 2,
+        "eta": 0.1,
+        "aggregation": Lee(0.7),
+        "prox": 0.1,
+    }
     return Task(**(parts | usual | numbers))
 
 
@@ -60,7 +69,12 @@ def assert_same_states(one: Replay, other: Replay) -> None:
         assert a.diverged == b.diverged
         assert a.psi.keys() == b.psi.keys()
         assert a.own.keys() == b.own.keys()
-        pairs = [(a.w, b.w), (a.buffers, b.buffers), *((a.psi[u], b.psi[u]) for u in a.psi)]
+        pairs = [
+            (a.w, b.w),
+            (a.buffers, b.buffers),
+            (a.server, b.server),
+            *((a.psi[u], b.psi[u]) for u in a.psi),
+        ]
         pairs += [(a.own[u][k], b.own[u][k]) for u in a.own for k in (0, 1)]
         for left, right in pairs:
             assert left.keys() == right.keys()
@@ -77,18 +91,23 @@ def assert_identical(one: Replay, other: Replay) -> None:
         np.testing.assert_array_equal(c.loss, d.loss)
         np.testing.assert_array_equal(c.accuracy, d.accuracy)
         np.testing.assert_array_equal(c.class_accuracy, d.class_accuracy)
+        np.testing.assert_array_equal(c.accuracy_on_all, d.accuracy_on_all)
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "float64, everything trained": {"precision": "float64", "tolerance": 0.0},
     "bfloat16": {"precision": "bfloat16"},
-    "small blocks": {"block": 3},
-    "sync": {"mode": "sync"},
+    "few lanes": {"lanes": 3},
 }
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+HOW: dict[str, dict[str, Any]] = SETTINGS | {
+    f"rule: {name}": {"learn": task(aggregation=rule)} for name, rule in RULES.items()
+}
+
+
+@pytest.mark.parametrize("settings", HOW.values(), ids=HOW)
 def test_going_on_from_a_checkpoint_changes_nothing(settings: Any, tmp_path: Path) -> None:
     straight = fresh(**settings)
     for t in range(ROUNDS + 1):
@@ -125,6 +144,37 @@ def test_what_is_carried_matters_here(tmp_path: Path) -> None:
     assert off(lambda state: state.psi.clear()) > 1e-4
     assert off(lambda state: state.own.update({u: (state.w, state.buffers) for u in state.own})) > 1e-4  # fmt: skip
     assert off(lambda state: state.buffers.update(first)) > 1e-4
+
+
+def test_a_half_full_buffer_is_carried(tmp_path: Path) -> None:
+    """FedBuff with room for 5, stopped in a round in which some uploads lie in the buffer."""
+    learn = task(aggregation=FedBuff(5))
+    straight = play(fresh(learn=learn), 5)
+    held = [float(state.server["count"]) for state in straight.states]
+    assert all(0 < count < 5 for count in held)
+    path = checkpoint.save(straight, tmp_path / "middle.npz")
+    resumed, emptied = fresh(learn=learn), fresh(learn=learn)
+    for replay in (resumed, emptied):
+        checkpoint.load(replay, path)
+    assert [float(state.server["count"]) for state in resumed.states] == held
+    for state in emptied.states:
+        state.server = {k: 0 * p for k, p in state.server.items()}
+    assert_identical(play(resumed), play(straight))
+    assert not np.array_equal(play(emptied).curves()[0].loss, straight.curves()[0].loss)
+
+
+def test_what_the_evaluator_found_is_kept_by_name(tmp_path: Path) -> None:
+    """All test images are looked at in rounds 3, 6 and the last only."""
+    straight = play(fresh())
+    resumed = fresh()
+    checkpoint.load(resumed, checkpoint.save(straight, tmp_path / "end.npz"))
+    for found, again in zip(straight.results, resumed.results, strict=True):
+        full = [t + 1 for t, one in enumerate(again) if one.images_of_all is not None]
+        assert full == [3, 6, 7]
+        for one, other in zip(found, again, strict=True):
+            for name, value in vars(one).items():
+                np.testing.assert_array_equal(value, getattr(other, name))
+                assert type(value) is type(getattr(other, name))
 
 
 class Steep(nn.Module):
@@ -180,10 +230,11 @@ def without_hearing() -> Any:
 
 
 OTHERS: dict[str, Any] = {
-    "mode": lambda: fresh(mode="sync"),
+    "aggregation": lambda: fresh(learn=task(aggregation=Sync())),
+    "cap": lambda: fresh(learn=task(aggregation=Lee(0.7, cap=9))),
     "tolerance": lambda: fresh(tolerance=0.1),
     "precision": lambda: fresh(precision="float64"),
-    "block": lambda: fresh(block=3),
+    "lanes": lambda: fresh(lanes=3),
     "images for the loss": lambda: fresh(sizes=EvaluationSizes(30, 20, 3)),
     "images for the accuracy": lambda: fresh(sizes=EvaluationSizes(60, 30, 3)),
     "rounds between full tests": lambda: fresh(sizes=EvaluationSizes(60, 20, 4)),
@@ -191,7 +242,7 @@ OTHERS: dict[str, Any] = {
     "batch": lambda: fresh(learn=task(batch=2)),
     "epochs": lambda: fresh(learn=task(epochs=3)),
     "eta": lambda: fresh(learn=task(eta=0.2)),
-    "beta": lambda: fresh(learn=task(beta=0.6)),
+    "beta": lambda: fresh(learn=task(aggregation=Lee(0.6))),
     "prox": lambda: fresh(learn=task(prox=0.2)),
     "l2": lambda: fresh(learn=task(l2=0.2)),
     "partition": lambda: fresh(learn=task(partition=fw.partition.Dirichlet(0.5))),
@@ -269,7 +320,10 @@ def test_no_flipped_bit_goes_unnoticed(saved: Path) -> None:
     assert refused > 30
 
 
-@pytest.mark.parametrize("member", ["about", "1/loss", "0/w/1.weight", "2/own-b/0/2.running_var"])
+@pytest.mark.parametrize(
+    "member",
+    ["about", "1/found/loss", "1/found/images_of_all", "0/w/1.weight", "2/own-b/0/2.running_var"],
+)
 def test_a_checkpoint_with_a_part_missing(saved: Path, member: str) -> None:
     with np.load(saved) as file:
         arrays = {name: file[name] for name in file.files}

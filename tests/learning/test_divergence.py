@@ -11,6 +11,7 @@ from tiny import blobs
 from torch import Tensor, nn
 
 import fedwave as fw
+from fedwave.aggregation import Lee
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Replay, Settings, labelled_runs
@@ -34,7 +35,9 @@ class Cubic(nn.Module):
 
 
 def task(epochs: int) -> Task:
-    return Task(blobs(), Cubic, shard_size=4, batch=4, epochs=epochs, eta=0.05, beta=0.3)
+    return Task(
+        blobs(), Cubic, shard_size=4, batch=4, epochs=epochs, eta=0.05, aggregation=Lee(0.3)
+    )
 
 
 def replay(instances: list[int], epochs: int = 1, **settings: Any) -> Replay:
@@ -74,10 +77,10 @@ def test_only_the_steep_ones_are_marked() -> None:
                 assert np.isnan(array[round_ - 1 :]).all()
 
 
-@pytest.mark.parametrize("block", [64, 2])
+@pytest.mark.parametrize("lanes", [64, 2])
 @pytest.mark.parametrize("epochs", [1, 8])
-def test_the_others_are_what_they_are_without_it(epochs: int, block: int) -> None:
-    together, alone = (trained(which, epochs, block=block) for which in (MIXED, CALM))
+def test_the_others_are_what_they_are_without_it(epochs: int, lanes: int) -> None:
+    together, alone = (trained(which, epochs, lanes=lanes) for which in (MIXED, CALM))
     if epochs == 8:  # so long that numbers overflow in the lanes, beside those of the others
         assert not all(state.w["weight"].isfinite().all() for state in together.states)
     for curves, expected in zip(together.curves(), alone.curves(), strict=True):

@@ -23,8 +23,8 @@ def test_idle_lanes_change_nothing(model: object, multiple: int) -> None:
     buffers = {k: p.detach() for k, p in net.named_buffers()}
     sizes = ([4, 4, 4], [4], [4, 3], [4, 4], [3])
     lanes = [Lane(start, buffers, [rng.integers(0, 200, n) for n in lane]) for lane in sizes]
-    plain = LaneTrainer(task, torch.device("cpu"), torch.float64, block=4)
-    padded = LaneTrainer(task, torch.device("cpu"), torch.float64, block=4)
+    plain = LaneTrainer(task, torch.device("cpu"), torch.float64, lanes=4)
+    padded = LaneTrainer(task, torch.device("cpu"), torch.float64, lanes=4)
     padded._multiple = multiple
     for one, other in zip(plain(lanes), padded(lanes), strict=True):
         for state, same in zip(one, other, strict=True):
@@ -38,8 +38,8 @@ def test_channels_last_changes_nothing_but_the_layout() -> None:
     start = {k: p.detach() for k, p in net.named_parameters()}
     buffers = {k: p.detach() for k, p in net.named_buffers()}
     lanes = [Lane(start, buffers, [np.arange(4), np.arange(4, 8)])] * 3
-    plain = LaneTrainer(task, torch.device("cpu"), torch.float64, block=4)
-    last = LaneTrainer(task, torch.device("cpu"), torch.float64, block=4)
+    plain = LaneTrainer(task, torch.device("cpu"), torch.float64, lanes=4)
+    last = LaneTrainer(task, torch.device("cpu"), torch.float64, lanes=4)
     last._channels_last, last._forward = True, side_by_side(last._model, channels_last=True)
     for one, other in zip(plain(lanes), last(lanes), strict=True):
         for k in one[0]:

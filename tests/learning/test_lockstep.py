@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rules import RULES
 from tiny import blobs, linear, with_batch_norm
 from torch import Tensor, nn
 
 import fedwave as fw
+from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, Sync
 from fedwave.errors import HiddenInformation
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.lockstep import LockStep
@@ -30,7 +32,14 @@ from fedwave.types import FloatArray, Observation, State
 ROUNDS, SEED = 10, 5
 SIZES = EvaluationSizes(60, 60)
 EXACT = {"precision": "float64", "tolerance": 0.0}
-NUMBERS = {"shard_size": 4, "batch": 4, "epochs": 2, "eta": 0.05, "beta": 0.5, "prox": 0.1}
+NUMBERS = {
+    "shard_size": 4,
+    "batch": 4,
+    "epochs": 2,
+    "eta": 0.05,
+    "aggregation": Lee(0.5),
+    "prox": 0.1,
+}
 
 
 def network(**changes: Any) -> fw.Network:
@@ -70,10 +79,11 @@ def norms_by_hand(run: Run, task: Task) -> FloatArray:
                 odds = np.exp(x[some] @ local.T)
                 error = odds / odds.sum(axis=1, keepdims=True) - one_hot[some]
                 local -= task.eta * (error.T @ x[some] / len(some) + task.prox * (local - w))
-            psi[u] = (w - local) / task.eta + task.beta * psi[u]
+            psi[u] = (w - local) / task.eta + task.aggregation.beta * psi[u]
             norms[t, u] = rate(task, run, t, u) * np.sqrt((psi[u] ** 2).sum())
         came = np.flatnonzero(run.delivered[t])
-        w = w - sum(run.weight[t, u] * rate(task, run, t, u) * psi[u] for u in came)
+        share = run.learned[t] / max(1, run.learned[t].sum())
+        w = w - sum(share[u] * rate(task, run, t, u) * psi[u] for u in came)
         psi[came] = 0
     return norms
 
@@ -140,14 +150,17 @@ PATHS = {
     "label skew, short batches": Path(
         numbers={"partition": fw.partition.Dirichlet(0.3), "shard_size": 5}
     ),
-    "lanes in small blocks": Path(with_batch_norm, settings={"block": 2}),
-    "no decayed gradients": Path(numbers={"beta": 0.0}),
-    "sync": Path(settings={"mode": "sync"}),
+    "lanes in small blocks": Path(with_batch_norm, settings={"lanes": 2}),
+    "no decayed gradients": Path(numbers={"aggregation": Lee(0.0)}),
+    "sync": Path(numbers={"aggregation": Sync()}),
     "sync, batch norm, missed broadcasts": Path(
-        with_batch_norm, network=MISSED, settings={"mode": "sync"}
+        with_batch_norm, network=MISSED, numbers={"aggregation": Sync()}
     ),
     "float32": Path(with_batch_norm, settings={"precision": "float32"}, limit=1e-5),
 }  # fmt: skip
+
+for _name, _rule in RULES.items():
+    PATHS[f"rule: {_name}"] = Path(with_batch_norm, {"aggregation": _rule}, MISSED)
 
 
 @cache
@@ -203,9 +216,25 @@ def test_lock_step_equals_the_reference(name: str) -> None:
     evaluator = Evaluator(made, SIZES, torch.device("cpu"), how.dtype)
     for run, state in zip(runs_of(trace), lock_step.states, strict=True):
         first = made.new_model(run.seed, run.instance).to(how.dtype)
-        w = train_run(run, made, evaluator, how.dtype, how.mode)[1]
+        w = train_run(run, made, evaluator, how.dtype)[1]
         start = {k: p.detach() for k, p in first.named_parameters()}
         assert_near(state.w, w, start, max(path.limit, 1e-9))
+
+
+def test_a_scheduler_sees_the_norm_of_what_the_rule_makes_of_an_update() -> None:
+    def norms(rule: Aggregation) -> FloatArray:
+        learner = LockStep(
+            network(), task(aggregation=rule), 1, range(1), SEED, "any", Settings(**EXACT), SIZES
+        )
+        ones = np.ones((1, 6), dtype=np.int64)
+        return learner.train(1, ones, None, 4 * ones)["update_norm"]
+
+    plain = norms(Constant())
+    assert (plain > 0).all()
+    np.testing.assert_allclose(norms(Lee()), log(4) * plain)
+    np.testing.assert_allclose(norms(FedBuff(3)), plain / 2)  # 1 / sqrt(d); the buffer comes later
+    np.testing.assert_allclose(norms(FedAsync(0.6, "polynomial", a=1)), 0.6 * plain / 4)
+    np.testing.assert_allclose(norms(Sync(cap=1e-6)), plain)  # the cap depends on who is heard
 
 
 def test_the_paths_are_those_they_are_called() -> None:
@@ -331,8 +360,8 @@ def test_who_does_not_declare_it_cannot_see_it() -> None:
         ({"instances": 0}, "instances is 0, must be a whole number >= 1."),
         ({"instances": [3, 4]}, r"instances is \[3, 4\], must be a whole number >= 1."),
         ({"seed": -1}, "seed is -1, must be a whole number >= 0."),
-        ({"mod": "sync"}, "has no parameter 'mod'; did you mean 'mode'?"),
-        ({"mode": "both"}, "mode is 'both', must be 'async' or 'sync'."),
+        ({"lane": 3}, "has no parameter 'lane'; did you mean 'lanes'?"),
+        ({"lanes": 0}, "lanes is 0, must be a whole number >= 1."),
     ],
 )
 def test_bad_input_is_told_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:

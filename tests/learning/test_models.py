@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from tiny import blobs, linear
 from torch import Tensor, nn
 
 import fedwave as fw
+from fedwave import registry
+from fedwave.aggregation import FedBuff, Lee, Sync
 from fedwave.learning.data.dataset import Dataset, synthetic
-from fedwave.learning.models import MODELS, Cnn, Logistic, Vgg19
+from fedwave.learning.models import Cnn, Logistic, Vgg19
 from fedwave.learning.task import Task
 
 
@@ -31,7 +34,7 @@ def test_the_cnn_has_the_papers_number_of_parameters() -> None:
 
 @pytest.mark.parametrize("name, norms", [("vgg19", 16), ("vgg19-plain", 0)])
 def test_vgg19_has_sixteen_convolutions(name: str, norms: int) -> None:
-    model = MODELS[name]().eval()
+    model = registry.build("model", name).eval()
     assert count(model, nn.Conv2d) == 16
     assert count(model, nn.BatchNorm2d) == norms
     assert count(model, nn.MaxPool2d) == 5
@@ -139,7 +142,7 @@ def test_numbers_of_a_task_that_must_be_whole(field: str, value: Any) -> None:
         Task(blobs(), linear, **{field: value})
 
 
-@pytest.mark.parametrize("field", ["eta", "beta", "prox", "l2"])
+@pytest.mark.parametrize("field", ["eta", "prox", "l2"])
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), "small", None])
 def test_numbers_of_a_task_that_must_not_be_negative(field: str, value: Any) -> None:
     with pytest.raises(fw.FedwaveError, match=rf"task {field} is {value}, must be a number >= 0\."):
@@ -165,9 +168,58 @@ def test_a_task_by_name_and_from_parts() -> None:
     assert (own.eta, own.model) == (0.5, Logistic)
 
 
+def test_every_part_of_a_task_by_name() -> None:
+    made = fw.task(
+        "synthetic:train=50,test=20",
+        model={"name": "logistic", "classes": 12},
+        partition="dirichlet:alpha=0.5",
+        aggregation={"name": "fedbuff", "size": 4},
+    )
+    assert (len(made.dataset.train_labels), len(made.dataset.test_labels)) == (50, 20)
+    assert made.new_model(0, 0)(torch.zeros(2, 1, 28, 28)).shape == (2, 12)
+    assert made.partition == fw.partition.Dirichlet(0.5)
+    assert made.aggregation == FedBuff(4)
+    assert replace(made, aggregation=Sync()).aggregation == Sync()
+    assert Task(blobs(), linear).aggregation == Lee(0.001)
+
+
+@fw.register("two-blobs", family="dataset")
+def two_blobs(train: int = 30) -> Dataset:
+    return blobs(train=train)
+
+
+@fw.register("small-mlp", family="model")
+def small_mlp(width: int = 4) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3))
+
+
+def test_registered_functions_make_datasets_and_models() -> None:
+    made = fw.task("two-blobs:train=12", model="small-mlp:width=7")
+    assert len(made.dataset.train_labels) == 12
+    assert parameters(made.new_model(0, 0)) == 7 * 7 + 8 * 3
+    assert fw.task(dataset="two-blobs", model="small-mlp").model is small_mlp
+    with pytest.raises(fw.FedwaveError, match="a task on your own data needs model="):
+        fw.task("two-blobs")
+
+
+def test_a_task_says_what_it_is_in_a_few_lines() -> None:
+    shown = repr(fw.task(dataset=blobs(), model=linear, aggregation="sync:cap=2", eta=0.5))
+    assert shown.splitlines() == [
+        "Task 'blobs': 120 training and 60 test images (1 x 2 x 3), 3 classes",
+        "  linear, shard_size 10, batch 10, epochs 10, eta 0.5, prox 0.01, l2 0.0",
+        "  partition iid, aggregation sync:cap=2",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        ({"name": "synthetic", "aggregation": "fedbuf"}, "no aggregation rule 'fedbuf'; did you mean 'fedbuff'"),
+        ({"name": "synthetic", "aggregation": 0.001}, "0.001 is not an? aggregation rule: give a name, such as 'lee'"),
+        ({"name": "synthetic", "partition": "skewed"}, "there is no partition 'skewed'"),
+        ({"name": "synthetic", "model": "logistic:depth=3"}, "model 'logistic' has no parameter 'depth'"),
+        ({"name": "synthetic:size=3"}, "dataset 'synthetic' has no parameter 'size'"),
+        ({"name": "synthetic", "beta": 0.5}, "a task has no field 'beta'"),
         ({}, "a task needs data: name one, such as 'mnist', or pass dataset="),
         ({"name": "nmist"}, "there is no dataset 'nmist'; did you mean 'mnist'"),
         ({"dataset": blobs()}, "a task on your own data needs model="),

@@ -9,12 +9,12 @@ import pytest
 from tiny import trace
 
 import fedwave as fw
+from fedwave.aggregation import Lee, Sync
 from fedwave.learning.schedule import (
     Run,
     needed_training,
     rounds_until_delivery,
     runs_of,
-    stored_shards,
 )
 
 
@@ -53,16 +53,9 @@ def test_runs_of_against_a_plain_recomputation() -> None:
             assert run.delivered[t].tolist() == came
             assert run.scheduled[t].tolist() == trace.scheduled[t, i].tolist()
             assert run.heard[t].tolist() == trace.heard[t, i].tolist()
-            total = sum(learned)
-            weight = [learned[u] / total if came[u] and total else 0.0 for u in range(5)]
-            np.testing.assert_allclose(run.weight[t], weight, rtol=1e-15)
+            assert run.learned[t].tolist() == learned
             delay = [1 if came[u] else delay[u] + 1 for u in range(5)]
         assert learned == trace.final.learned[i].tolist()
-
-
-def test_no_weight_before_anything_was_learnt() -> None:
-    (run,) = runs_of(trace([[0, 0], [0, 2], [0, 0]], [[1, 1], [1, 0], [1, 1]]))
-    np.testing.assert_array_equal(run.weight, [[0, 0], [0, 0], [0, 1]])
 
 
 def test_a_summary_cannot_be_trained_on() -> None:
@@ -80,9 +73,14 @@ def test_rounds_until_delivery() -> None:
     )
 
 
-def test_stored_shards() -> None:
-    (run,) = runs_of(trace([[1, 2], [3, 0], [0, 1], [5, 1]], [[0, 1], [1, 0], [0, 0], [0, 1]]))
-    np.testing.assert_array_equal(stored_shards(run), [[1, 2], [4, 0], [0, 1], [5, 2]])
+def test_where_data_wait_a_scheduled_device_trains_on_all_since_its_last_delivery() -> None:
+    arrivals, delivered = [[1, 2], [3, 0], [0, 1], [5, 0]], [[0, 1], [1, 0], [0, 0], [0, 1]]
+    scheduled = [[0, 1], [1, 1], [1, 0], [1, 1]]
+    (run,) = runs_of(trace(arrivals, delivered, scheduled=scheduled))
+    np.testing.assert_array_equal(run.uploads(Sync()).mass, [[1, 2], [4, 0], [0, 1], [5, 1]])
+    for tolerance in (0.0, 0.5):
+        needed = needed_training(run, Sync(), tolerance)
+        np.testing.assert_array_equal(needed, [[0, 1], [1, 0], [0, 0], [1, 1]])
 
 
 # --- which local training can be left out ---------------------------------------------------------
@@ -96,7 +94,7 @@ def one_device(shards: str, delivered: str, heard: str | None = None) -> Run:
 
 
 def kept(run: Run, beta: float, tolerance: float) -> str:
-    return "".join(str(int(x)) for x in needed_training(run, beta, tolerance)[:, 0])
+    return "".join(str(int(x)) for x in needed_training(run, Lee(beta), tolerance)[:, 0])
 
 
 def test_a_gradient_weighs_beta_for_every_round_that_it_waits() -> None:
@@ -106,7 +104,7 @@ def test_a_gradient_weighs_beta_for_every_round_that_it_waits() -> None:
     assert kept(run, 0.5, 0.07) == "0111100"
     assert kept(run, 0.5, 0.3) == "0001100"
     assert kept(run, 0.0, 0.3) == "0000100"
-    assert kept(run, 1.0, 0.3) == "1111100"
+    assert kept(run, 1.0, 0.3) == kept(run, 1e9, 0.3) == "1111100"
 
 
 def test_a_weight_equal_to_the_tolerance_is_left_out() -> None:
@@ -180,10 +178,12 @@ def test_needed_training_against_a_forward_derivation(miss: float, tolerance: fl
             trace(rng.poisson(0.8, shape), rng.random(shape) < 0.3, heard=rng.random(shape) >= miss)
         )
         beta = float(rng.choice([0.0, 0.01, 0.37, 0.83]))
-        found = needed_training(run, beta, tolerance)
+        found = needed_training(run, Lee(beta), tolerance)
         np.testing.assert_array_equal(found, influential(run, beta, tolerance))
         left_out += np.count_nonzero((run.shards > 0) & ~found)
         hearing = replace(run, heard=np.ones_like(run.heard))
-        kept_for_a_start += np.count_nonzero(found & ~needed_training(hearing, beta, tolerance))
+        kept_for_a_start += np.count_nonzero(
+            found & ~needed_training(hearing, Lee(beta), tolerance)
+        )
     assert left_out > 100
     assert kept_for_a_start > 10 if miss else kept_for_a_start == 0

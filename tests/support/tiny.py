@@ -51,12 +51,14 @@ def trace(
 
     m, came = whole(arrivals, np.int64, None), whole(delivered, np.bool_, None)
     gone = whole(lost, np.int64, np.zeros_like(m))
-    waiting = np.zeros_like(m)
+    waiting, delay = np.zeros_like(m), np.ones_like(m)
     for t in range(1, len(m)):
         held = waiting[t - 1] + m[t - 1] - gone[t - 1]
         waiting[t] = np.where(came[t - 1], 0, held)
+        delay[t] = np.where(came[t - 1], 1, delay[t - 1] + 1)
+    learned = np.cumsum(np.where(came, waiting + m - gone, 0), axis=0)
     devices = {
-        "arrivals": m, "delivered": came, "lost": gone, "waiting": waiting,
+        "arrivals": m, "delivered": came, "lost": gone, "waiting": waiting, "delay": delay, "learned": learned,
         "scheduled": whole(scheduled, np.bool_, came), "heard": whole(heard, np.bool_, np.ones_like(came)),
     }  # fmt: skip
     rounds, many, size = m.shape

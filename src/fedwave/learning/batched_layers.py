@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedwave.learning.evaluation import State
+from fedwave.learning.evaluation import Tensors
 
 # (parameters, buffers, images [lane, sample, ...]) to logits [lane, sample, class]; buffers change in place.
-Forward = Callable[[State, State, Tensor], Tensor]
+Forward = Callable[[Tensors, Tensors, Tensor], Tensor]
 _POINTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.Identity)
 
 
@@ -31,7 +31,7 @@ def side_by_side(model: nn.Module, channels_last: bool = False) -> Forward | Non
     if not all(_known(layer) for _, layer in layers):
         return None
 
-    def forward(w: State, buffers: State, images: Tensor) -> Tensor:
+    def forward(w: Tensors, buffers: Tensors, images: Tensor) -> Tensor:
         lanes = len(images)
         x = images
         if images.ndim == 5:
@@ -49,7 +49,7 @@ def side_by_side(model: nn.Module, channels_last: bool = False) -> Forward | Non
 _PARTS = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
 
 
-def _get(key: str, w: State, buffers: State) -> Any:
+def _get(key: str, w: Tensors, buffers: Tensors) -> Any:
     """A layer's own parameters or buffers, all lanes stacked; None where it has none."""
     return w[key] if key in w else buffers.get(key)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedwave.errors import FedwaveError
 from fedwave.files import write_whole
-from fedwave.learning.evaluation import State
+from fedwave.learning.curves import Evaluation
+from fedwave.learning.evaluation import Tensors
 from fedwave.learning.replay import Replay, RunState
 from fedwave.types import Array
 
@@ -28,14 +29,15 @@ def write(replay: Replay, file: IO[bytes]) -> None:
     for r, state in enumerate(replay.states):
         _put(arrays, f"{r}/w", state.w)
         _put(arrays, f"{r}/b", state.buffers)
+        _put(arrays, f"{r}/server", state.server)
         for u, psi in state.psi.items():
             _put(arrays, f"{r}/psi/{u}", psi)
         for u, (w, b) in state.own.items():
             _put(arrays, f"{r}/own-w/{u}", w)
             _put(arrays, f"{r}/own-b/{u}", b)
         if replay.results[r]:
-            arrays[f"{r}/loss"] = np.array([loss for loss, _ in replay.results[r]])
-            arrays[f"{r}/right"] = np.stack([right.numpy() for _, right in replay.results[r]])
+            for name, column in _columns(replay.results[r]).items():
+                arrays[f"{r}/found/{name}"] = column
     about = {
         "round": replay.round,
         "made_for": replay.fingerprint(),
@@ -76,11 +78,11 @@ def read(replay: Replay, raw: IO[bytes], name: str) -> None:
 
 def _part(
     replay: Replay, r: int, arrays: dict[str, Array], about: dict[str, Any]
-) -> tuple[RunState, list[tuple[float, Tensor]]]:
+) -> tuple[RunState, list[Evaluation]]:
     """What was saved of one run."""
     fresh = replay.states[r]
 
-    def get(prefix: str, like: State) -> State:
+    def get(prefix: str, like: Tensors) -> Tensors:
         return {
             k: torch.as_tensor(arrays[f"{r}/{prefix}/{k}"]).to(p.device) for k, p in like.items()
         }
@@ -90,14 +92,33 @@ def _part(
         buffers=get("b", fresh.buffers),
         psi={u: get(f"psi/{u}", fresh.w) for u in about["psi"][r]},
         own={u: (get(f"own-w/{u}", fresh.w), get(f"own-b/{u}", fresh.buffers)) for u in fresh.own},
+        server=get("server", fresh.server),
         diverged=about["diverged"][r],
     )
     if not about["round"]:
         return state, []
-    results = zip(arrays[f"{r}/loss"], arrays[f"{r}/right"], strict=True)
-    return state, [(float(loss), torch.as_tensor(right)) for loss, right in results]
+    return state, _rows({f.name: arrays[f"{r}/found/{f.name}"] for f in fields(Evaluation)})
 
 
-def _put(arrays: dict[str, Array], prefix: str, state: State) -> None:
+def _columns(found: list[Evaluation]) -> dict[str, Array]:
+    """Evaluations by field, a row for each round; what was not measured is 0."""
+    blank = np.zeros_like(found[0].images)
+    columns = {f.name: [getattr(one, f.name) for one in found] for f in fields(Evaluation)}
+    return {k: np.stack([blank if v is None else v for v in c]) for k, c in columns.items()}
+
+
+def _rows(columns: dict[str, Array]) -> list[Evaluation]:
+    """The inverse of ``_columns``."""
+    found = []
+    for t in range(len(columns["loss"])):
+        row: dict[str, Any] = {name: column[t] for name, column in columns.items()}
+        row["loss"] = float(row["loss"])
+        if not row["images_of_all"].any():
+            row["right_of_all"] = row["images_of_all"] = None
+        found.append(Evaluation(**row))
+    return found
+
+
+def _put(arrays: dict[str, Array], prefix: str, state: Tensors) -> None:
     for name, value in state.items():
         arrays[f"{prefix}/{name}"] = value.detach().cpu().numpy()

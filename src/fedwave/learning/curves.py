@@ -15,39 +15,94 @@ _SPIKE, _WINDOW = 1.2, 10
 
 
 @dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What the evaluator found of one central model; counts are per class, ``[C]``."""
+
+    loss: float  # on the training images
+    right: IntArray  # right answers on the test images of every round
+    images: IntArray  # how many of these there are
+    right_of_all: IntArray | None = None  # the same on all test images; None where not measured
+    images_of_all: IntArray | None = None
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.right.sum() / self.images.sum())
+
+    @property
+    def class_accuracy(self) -> FloatArray:
+        """``[C]``; NaN for a class without test images."""
+        return np.where(self.images > 0, self.right / np.maximum(self.images, 1), np.nan)
+
+    @property
+    def worst_class(self) -> float:
+        """The least accuracy of a class that has test images."""
+        return float(np.nanmin(self.class_accuracy))
+
+    @property
+    def accuracy_on_all(self) -> float:
+        """On all test images; NaN where not measured."""
+        if self.right_of_all is None or self.images_of_all is None:
+            return np.nan
+        return float(self.right_of_all.sum() / self.images_of_all.sum())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Curves:
     """Training of one scheduler. A run that diverged is NaN from that round on."""
 
     label: str
     loss: FloatArray  # [T, I] training loss of the central model
     accuracy: FloatArray  # [T, I] test accuracy
-    class_accuracy: FloatArray  # [T, I, classes]
+    class_accuracy: FloatArray  # [T, I, C]; NaN for a class without test images
     settings: Mapping[str, Any]  # how it was trained, for the caption and for making it again
-    full_accuracy: FloatArray | None = None  # [T, I] on all test images; NaN in rounds without
+    accuracy_on_all: FloatArray  # [T, I] on all test images; NaN in rounds without
 
     @classmethod
     def of(
         cls,
         label: str,
-        runs: Sequence[Sequence[tuple[float, Any]]],
+        runs: Sequence[Sequence[Evaluation]],
         rounds: int,
         settings: Mapping[str, Any],
     ) -> Curves:
-        """From what the Evaluator said after every round of every instance."""
-        classes = next((run[0][1].shape[1] for run in runs if run), 0)
+        """From what the Evaluator found after every round of every instance."""
+        classes = next((len(run[0].right) for run in runs if run), 0)
         loss = np.full((rounds, len(runs)), np.nan)
-        accuracy, full = loss.copy(), loss.copy()
+        accuracy, on_all = loss.copy(), loss.copy()
         by_class = np.full((rounds, len(runs), classes), np.nan)
         for i, run in enumerate(runs):
-            for t, (value, counts) in enumerate(run):
-                if np.isfinite(value):
-                    right, images, right_of_all, all_images = np.asarray(counts)
-                    loss[t, i] = value
-                    accuracy[t, i] = right.sum() / images.sum()
-                    by_class[t, i] = right / np.maximum(images, 1)
-                    if all_images.any():
-                        full[t, i] = right_of_all.sum() / all_images.sum()
-        return cls(label, loss, accuracy, by_class, settings, full)
+            for t, found in enumerate(run):
+                if np.isfinite(found.loss):
+                    loss[t, i], accuracy[t, i] = found.loss, found.accuracy
+                    by_class[t, i], on_all[t, i] = found.class_accuracy, found.accuracy_on_all
+        return cls(label, loss, accuracy, by_class, settings, on_all)
+
+    @property
+    def worst_class(self) -> FloatArray:
+        """The least accuracy of a class that has test images, ``[T, I]``; NaN once a run has diverged."""
+        known = np.isfinite(self.class_accuracy)
+        least: FloatArray = np.where(known, self.class_accuracy, np.inf).min(axis=2, initial=np.inf)
+        return np.where(known.any(axis=2), least, np.nan)
+
+    @property
+    def series(self) -> dict[str, FloatArray]:
+        """Every curve ``[T, I]`` by the name of its metric."""
+        names = ("loss", "accuracy", "accuracy_on_all", "worst_class")
+        return {name: getattr(self, name) for name in names}
+
+    def __repr__(self) -> str:
+        rounds, instances = self.loss.shape
+        lost = np.count_nonzero(self.diverged)
+        last = {
+            name: values[-1][np.isfinite(values[-1])]
+            for name, values in self.series.items()
+            if rounds
+        }
+        means = ", ".join(f"{k} {v.mean():.4g}" for k, v in last.items() if v.size)
+        return (
+            f"Curves {self.label!r}: {rounds} rounds, {instances} instances, {lost} diverged\n"
+            f"  mean after the last round: {means or 'none'}"
+        )
 
     @property
     def diverged(self) -> IntArray:

@@ -10,18 +10,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedwave.learning.curves import Evaluation
 from fedwave.learning.task import Task, subset
+from fedwave.types import IntArray
 
-State = dict[str, Tensor]  # parameters or buffers by name
+Tensors = dict[str, Tensor]  # parameters or buffers by name
 
 
 @dataclass(frozen=True)
 class EvaluationSizes:
-    """Images to judge by: training loss on ``loss``, accuracy on ``test``, and on all every ``full_every`` rounds."""
+    """How many images the central model is judged by."""
 
-    loss: int = 2000
-    test: int = 10_000
-    full_every: int = 0  # 0: never more than ``test``
+    loss_images: int = 2000  # training images, for the loss
+    test_images: int = 10_000  # test images of every round
+    full_every: int = 0  # rounds between tests on all test images; 0: never
 
 
 class Evaluator:
@@ -38,10 +40,10 @@ class Evaluator:
         self._autocast = torch.autocast(device.type, autocast, enabled=autocast is not None)
         data = task.dataset
         self._classes, self._sizes = data.classes, sizes
-        chosen = subset(len(data.train_labels), sizes.loss)
+        chosen = subset(len(data.train_labels), sizes.loss_images)
         self._loss_images = torch.as_tensor(data.train_images[chosen]).to(device, dtype)
         self._loss_labels = torch.as_tensor(data.train_labels[chosen]).to(device)
-        test = subset(len(data.test_labels), sizes.test)
+        test = subset(len(data.test_labels), sizes.test_images)
         kept = np.arange(len(data.test_labels)) if sizes.full_every else test
         self._images = torch.as_tensor(data.test_images[kept]).to(device, dtype)
         self._labels = torch.as_tensor(data.test_labels[kept]).to(device)
@@ -49,12 +51,11 @@ class Evaluator:
         self._usual = torch.as_tensor(np.flatnonzero(np.isin(kept, test))).to(device)
 
     def __call__(
-        self, model: nn.Module, parameters: State, buffers: State, *, full: bool
-    ) -> tuple[float, Tensor]:
-        """Training loss, and counts per class ``[4, classes]``.
+        self, model: nn.Module, parameters: Tensors, buffers: Tensors, *, full: bool
+    ) -> Evaluation:
+        """Judge one model; ``full``: on all test images too.
 
-        Right answers and images of the usual test images; then the same of all test images, 0 unless ``full``.
-        The usual ones are judged in every round, so that a curve never mixes two sets of images.
+        The usual test images are judged in every round, so that a curve never mixes two sets of images.
         """
         model.eval()
         with torch.no_grad(), self._autocast:
@@ -64,21 +65,24 @@ class Evaluator:
             guess = self._logits(model, parameters, buffers, images).argmax(dim=1)
         labels = self._labels if full else self._labels[self._usual]
         usual = self._usual if full else slice(None)
-        rows = [*self._counts(guess[usual], labels[usual])]
-        rows += self._counts(guess, labels) if full else [torch.zeros_like(rows[0])] * 2
-        return float(loss), torch.stack(rows).cpu()
+        of_all = self._counts(guess, labels) if full else (None, None)
+        return Evaluation(float(loss), *self._counts(guess[usual], labels[usual]), *of_all)
 
     def full_in(self, round_: int, last: int) -> bool:
         """Is this a round in which all test images are used?"""
         every = self._sizes.full_every
         return bool(every) and (round_ % every == 0 or round_ == last)
 
-    def _counts(self, guess: Tensor, labels: Tensor) -> list[Tensor]:
-        right = labels[guess == labels]
-        return [torch.bincount(x, minlength=self._classes) for x in (right, labels)]
+    def _counts(self, guess: Tensor, labels: Tensor) -> tuple[IntArray, IntArray]:
+        """Right answers and images of every class."""
+        right, images = (
+            torch.bincount(x, minlength=self._classes).cpu().numpy()
+            for x in (labels[guess == labels], labels)
+        )
+        return right, images
 
     @staticmethod
-    def _logits(model: nn.Module, parameters: State, buffers: State, images: Tensor) -> Tensor:
+    def _logits(model: nn.Module, parameters: Tensors, buffers: Tensors, images: Tensor) -> Tensor:
         # In pieces: 10,000 images at once would need gigabytes for the first layer of a large model.
         pieces = [
             functional_call(model, (parameters, buffers), (x,)) for x in torch.split(images, 1000)

@@ -18,7 +18,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwave.learning.batched_layers import Forward, side_by_side
-from fedwave.learning.evaluation import State
+from fedwave.learning.evaluation import Tensors
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
 
@@ -27,23 +27,23 @@ from fedwave.types import IntArray
 class Lane:
     """One local training: where it starts, and the samples of each of its steps."""
 
-    start: State
-    buffers: State
+    start: Tensors
+    buffers: Tensors
     steps: list[IntArray]
 
 
 class LaneTrainer:
-    """Local training of many lanes; ``block`` lanes at a time."""
+    """Local training of many lanes; ``lanes`` at a time."""
 
     def __init__(
         self,
         task: Task,
         device: torch.device,
         dtype: torch.dtype,
-        block: int,
+        lanes: int,
         autocast: torch.dtype | None = None,
     ) -> None:
-        self._task, self._device, self._block = task, device, block
+        self._task, self._device, self._at_once = task, device, lanes
         self._images = torch.as_tensor(task.dataset.train_images).to(device, dtype)
         self._labels = torch.as_tensor(task.dataset.train_labels).to(device)
         self._model: nn.Module = task.new_model(0, 0).to(device, dtype).train()
@@ -56,7 +56,7 @@ class LaneTrainer:
         self._multiple = 32 if device.type == "cuda" else 1
         if device.type == "cuda":
             torch.backends.cudnn.benchmark = True
-        self._gradient: Callable[[State, State, Tensor, Tensor], State]
+        self._gradient: Callable[[Tensors, Tensors, Tensor, Tensor], Tensors]
         if self._forward is not None:
             self._gradient = partial(self._gradient_of_chain, self._forward)
         else:
@@ -68,12 +68,12 @@ class LaneTrainer:
             # randomness: a model with dropout draws for each lane; the paper's models have none.
             self._gradient = vmap(grad(self._loss_of_one), randomness="different")
 
-    def __call__(self, lanes: list[Lane]) -> list[tuple[State, State]]:
+    def __call__(self, lanes: list[Lane]) -> list[tuple[Tensors, Tensors]]:
         """Parameters and buffers after training, in the order of ``lanes``."""
         order = sorted(range(len(lanes)), key=lambda i: -len(lanes[i].steps))
-        results: dict[int, tuple[State, State]] = {}
-        for first in range(0, len(order), self._block):
-            chosen = order[first : first + self._block]
+        results: dict[int, tuple[Tensors, Tensors]] = {}
+        for first in range(0, len(order), self._at_once):
+            chosen = order[first : first + self._at_once]
             missing = -len(chosen) % self._multiple
             idle = [replace(lanes[chosen[-1]], steps=[])] * missing
             w, buffers = self._train([lanes[i] for i in chosen] + idle)
@@ -84,7 +84,7 @@ class LaneTrainer:
                 )
         return [results[i] for i in range(len(lanes))]
 
-    def _train(self, lanes: list[Lane]) -> tuple[State, State]:
+    def _train(self, lanes: list[Lane]) -> tuple[Tensors, Tensors]:
         start = {k: self._stack([lane.start[k] for lane in lanes]) for k in lanes[0].start}
         buffers = {k: torch.stack([lane.buffers[k] for lane in lanes]) for k in lanes[0].buffers}
         w = {k: p.clone() for k, p in start.items()}
@@ -104,7 +104,7 @@ class LaneTrainer:
         return stacked
 
     def _step(
-        self, w: State, start: State, buffers: State, rows: IntArray, samples: Tensor
+        self, w: Tensors, start: Tensors, buffers: Tensors, rows: IntArray, samples: Tensor
     ) -> None:
         """One SGD step of the lanes in ``rows``, in place."""
         if len(rows) == rows[-1] + 1:
@@ -120,7 +120,7 @@ class LaneTrainer:
             for k, p in part.items():
                 state[k][rows] = p[: len(rows)]
 
-    def _step_prefix(self, w: State, start: State, buffers: State, samples: Tensor) -> None:
+    def _step_prefix(self, w: Tensors, start: Tensors, buffers: Tensors, samples: Tensor) -> None:
         """One SGD step of the first ``len(samples)`` lanes, in place; these are views and need no copy."""
         count = len(samples)
         wide = -(-count // self._multiple) * self._multiple
@@ -140,8 +140,8 @@ class LaneTrainer:
             p[:count].sub_(gradient[k][:count], alpha=eta)
 
     def _gradient_of_chain(
-        self, forward: Forward, w: State, buffers: State, images: Tensor, labels: Tensor
-    ) -> State:
+        self, forward: Forward, w: Tensors, buffers: Tensors, images: Tensor, labels: Tensor
+    ) -> Tensors:
         w = {k: p.detach().requires_grad_() for k, p in w.items()}
         with self._precision():
             logits = forward(w, buffers, images)
@@ -151,7 +151,7 @@ class LaneTrainer:
         loss = F.cross_entropy(logits, labels.flatten(), reduction="sum") / labels.shape[1]
         return dict(zip(w, torch.autograd.grad(loss, list(w.values())), strict=True))
 
-    def _loss_of_one(self, w: State, buffers: State, images: Tensor, labels: Tensor) -> Tensor:
+    def _loss_of_one(self, w: Tensors, buffers: Tensors, images: Tensor, labels: Tensor) -> Tensor:
         with self._precision():
             logits = functional_call(self._model, (w, buffers), (images,))
         return F.cross_entropy(logits.float() if self._autocast else logits, labels)

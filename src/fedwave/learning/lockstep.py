@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from fedwave.aggregation import after_delivery
 from fedwave.errors import check_parameters, whole
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Meter, Replay, Settings, Trained
-from fedwave.learning.schedule import Run, central_weights, runs_of
+from fedwave.learning.schedule import Run, runs_of
 from fedwave.learning.task import Task
 from fedwave.network.network import Network
 from fedwave.schedulers.base import Scheduler
@@ -38,47 +39,48 @@ class LockStep:
         # Which training will matter is not known beforehand: none is left out.
         self.replay = Replay(runs, task, replace(settings, tolerance=0.0), sizes)
         self._trained: list[Trained] = []
-        self._stored = np.zeros(
-            (len(instances), network.size), np.int64
-        )  # shards not delivered yet
+        self._mass = np.zeros((len(instances), network.size))  # x, after the last round's uploads
 
     def go_on(self, trace: Trace) -> None:
         """Know what happened before, as after playing it; the models come from a checkpoint."""
-        for run, before in zip(self.replay.runs, runs_of(trace), strict=True):
-            for name in ("scheduled", "delivered", "shards", "heard", "delay", "weight"):
-                getattr(run, name)[: trace.rounds] = getattr(before, name)
-        self._stored = trace.final.waiting
+        last = trace.rounds - 1
+        for i, before in enumerate(runs_of(trace)):
+            for name in ("scheduled", "delivered", "shards", "heard", "delay", "learned"):
+                getattr(self.replay.runs[i], name)[: trace.rounds] = getattr(before, name)
+            uploads = before.uploads(self.replay.task.aggregation)
+            self.replay.uploads[i].mass[: trace.rounds] = uploads.mass
+            self._mass[i] = after_delivery(uploads.mass[last], uploads.delivered[last])
 
     def train(
         self, round_: int, shards: IntArray, heard: BoolArray | None, delay: IntArray
     ) -> Mapping[str, FloatArray]:
-        t = round_ - 1
-        self._stored = self._stored + shards
-        # In sync mode also those train whose data have waited: any of them may be scheduled.
-        trains = (self._stored if self.replay.settings.mode == "sync" else shards) > 0
+        t, rule = round_ - 1, self.replay.task.aggregation
+        self._mass = rule.age(self._mass, shards)
+        # Where data wait, those train too whose data have waited: any of them may be scheduled.
+        trains = (self._mass if rule.waits else shards) > 0
         for i, run in enumerate(self.replay.runs):
             run.shards[t] = shards[i]
             run.heard[t] = True if heard is None else heard[i]
             run.delay[t] = delay[i]
+            self.replay.uploads[i].mass[t] = self._mass[i]
             self.replay.needed[i][t] = trains[i]
         self._trained = self.replay.train_round()
         norms = np.zeros(shards.shape)
         for i, state in enumerate(self.replay.states):
             for u, psi in state.psi.items():
-                squares = sum(float((p.double() ** 2).sum()) for p in psi.values())
-                norms[i, u] = self.replay.rate(int(delay[i, u])) * squares**0.5
+                norms[i, u] = sum(float((p.double() ** 2).sum()) for p in psi.values()) ** 0.5
+        norms *= self.replay.task.eta * rule.rate(delay)
         return {"update_norm": np.nan_to_num(norms, nan=0.0, posinf=0.0)}
 
     def deliver(self, decision: Decision, after: NetworkState) -> None:
         scheduled = decision.transmits
         t = self.replay.round
-        weight = central_weights(after.delivered, after.learned)
         for i, run in enumerate(self.replay.runs):
             run.scheduled[t] = scheduled[i]
             run.delivered[t] = after.delivered[i]
-            run.weight[t] = weight[i]
-        self._stored = np.where(after.delivered, 0, self._stored)
-        if self.replay.settings.mode == "sync":
+            run.learned[t] = after.learned[i]
+        self._mass = after_delivery(self._mass, after.delivered)
+        if self.replay.task.aggregation.waits:
             # Who was not scheduled would not have trained: it keeps nothing of it.
             self._trained = [
                 {u: result for u, result in mine.items() if scheduled[i, u]}
@@ -124,5 +126,5 @@ def _blank(label: str, seed: int, instance: int, rounds: int, devices: int, miss
     heard = np.full(shape, not misses)  # unheard for now: keeps what a device would start from
     return Run(
         label, seed, instance, np.zeros(shape, np.bool_), np.zeros(shape, np.bool_),
-        np.zeros(shape, np.int64), heard, np.ones(shape, np.int64), np.zeros(shape),
+        np.zeros(shape, np.int64), heard, np.ones(shape, np.int64), np.zeros(shape, np.int64),
     )  # fmt: skip

@@ -1,11 +1,9 @@
 """The models of the paper's experiments, and a convex one for its theorem.
 
-Each is a plain chain of layers, so that many of them can be trained side by side fast (side_by_side.py).
+Each is a plain chain of layers, so that many of them can be trained side by side fast (batched_layers.py).
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from torch import nn
 
@@ -69,11 +67,3 @@ class Logistic(nn.Sequential):
 def vgg19_plain() -> nn.Module:
     """VGG19 without batch norm."""
     return Vgg19(batch_norm=False)
-
-
-MODELS: dict[str, Callable[[], nn.Module]] = {
-    "cnn": Cnn,
-    "vgg19": Vgg19,
-    "vgg19-plain": vgg19_plain,
-    "logistic": Logistic,
-}

@@ -5,15 +5,15 @@ Slow and obviously right. Every faster path is tested against it.
 
 from __future__ import annotations
 
-from math import log
-
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torch.func import functional_call
 
-from fedwave.learning.evaluation import Evaluator, State
+from fedwave.learning import server_steps
+from fedwave.learning.curves import Evaluation
+from fedwave.learning.evaluation import Evaluator, Tensors
 from fedwave.learning.partition import batches
 from fedwave.learning.schedule import Run
 from fedwave.learning.task import Task
@@ -21,36 +21,29 @@ from fedwave.types import IntArray
 
 
 def train_run(
-    run: Run,
-    task: Task,
-    evaluator: Evaluator,
-    dtype: torch.dtype = torch.float32,
-    mode: str = "async",
-) -> tuple[list[tuple[float, Tensor]], State]:
-    """Train one run; (training loss, right answers) after every round, and the final parameters."""
+    run: Run, task: Task, evaluator: Evaluator, dtype: torch.dtype = torch.float32
+) -> tuple[list[Evaluation], Tensors]:
+    """Train one run; what the evaluator found after every round, and the final parameters."""
+    rule = task.aggregation
     model = task.new_model(run.seed, run.instance).to(dtype)
     sampler = task.sampler()
     w = {name: p.detach().clone() for name, p in model.named_parameters()}
     b = {name: p.detach().clone() for name, p in model.named_buffers()}
+    memory, all_uploads = server_steps.start(rule, w), run.uploads(rule)
     devices = range(run.shards.shape[1])
     psi = [_zeros(w) for _ in devices]  # gradients not delivered yet
     own = [(w, b) for _ in devices]  # what a device trains from when it misses the broadcast
-    stored: list[list[IntArray]] = [
-        [] for _ in devices
-    ]  # mode "sync": samples waiting to be trained on
+    stored: list[list[IntArray]] = [[] for _ in devices]  # samples since the last delivery
     results = []
     for t in range(run.rounds):
-        trained_buffers: dict[int, State] = {}
+        trained_buffers: dict[int, Tensors] = {}
         for u in devices:
             start, start_buffers = (w, b) if run.heard[t, u] else own[u]
             m = int(run.shards[t, u])
-            arrived = sampler.shards(run.seed, run.instance, t + 1, u, m)
-            if mode == "sync":
-                # Nothing is learnt between uploads: the data wait, and are trained on when scheduled.
-                stored[u].append(arrived)
-                samples = np.concatenate(stored[u]) if run.scheduled[t, u] else arrived[:0]
-            else:
-                samples = arrived
+            samples = sampler.shards(run.seed, run.instance, t + 1, u, m)
+            if rule.waits:
+                stored[u].append(samples)
+                samples = np.concatenate(stored[u]) if run.scheduled[t, u] else samples[:0]
             if len(samples) > 0:
                 order = batches(samples, task.batch, task.epochs, run.seed, run.instance, t + 1, u)
                 local, local_buffers = _train_locally(
@@ -63,22 +56,21 @@ def train_run(
                 gradient = _zeros(w)
                 if run.heard[t, u]:
                     own[u] = (w, b)
-            decay = 0.0 if mode == "sync" else task.beta
-            psi[u] = {k: gradient[k] + decay * psi[u][k] for k in w}
+            psi[u] = {k: gradient[k] + rule.beta * psi[u][k] for k in w}
+        uploads = all_uploads.at(t)
+        a, c = rule.coefficients(uploads).tolist(), uploads.shares.tolist()
         update, shift = _zeros(w), _zeros(b)
         for u in devices:
             if not run.delivered[t, u]:
                 continue
-            c = float(run.weight[t, u])
-            delay = 1 if mode == "sync" else int(run.delay[t, u])
-            rate = task.eta * max(1.0, log(delay))
-            update = {k: update[k] + c * rate * psi[u][k] for k in w}
+            update = {k: update[k] + a[u] * psi[u][k] for k in w}
             if u in trained_buffers:
-                # Running statistics are averages, not gradients: they bypass psi and the rate.
-                shift = {k: shift[k] + c * (trained_buffers[u][k] - b[k]) for k in b}
+                # Running statistics are averages, not gradients: they bypass psi and the rule.
+                shift = {k: shift[k] + c[u] * (trained_buffers[u][k] - b[k]) for k in b}
             psi[u] = _zeros(w)
             stored[u] = []
-        w = {k: w[k] - update[k] for k in w}
+        memory, step = server_steps.step(rule, memory, update, uploads)
+        w = {k: w[k] - task.eta * step[k] for k in w}
         b = {k: b[k] + shift[k] if b[k].is_floating_point() else b[k] for k in b}
         results.append(evaluator(model, w, b, full=evaluator.full_in(t + 1, run.rounds)))
     return results, w
@@ -86,12 +78,12 @@ def train_run(
 
 def _train_locally(
     model: nn.Module,
-    start: State,
-    buffers: State,
+    start: Tensors,
+    buffers: Tensors,
     order: list[IntArray],
     task: Task,
     dtype: torch.dtype,
-) -> tuple[State, State]:
+) -> tuple[Tensors, Tensors]:
     model.train()
     w = {name: p.clone().requires_grad_() for name, p in start.items()}
     buffers = {name: p.clone() for name, p in buffers.items()}  # batch norm writes into them
@@ -109,5 +101,5 @@ def _train_locally(
     return {name: p.detach() for name, p in w.items()}, buffers
 
 
-def _zeros(like: State) -> State:
+def _zeros(like: Tensors) -> Tensors:
     return {name: torch.zeros_like(p) for name, p in like.items()}

@@ -8,53 +8,52 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from math import isfinite, log
+from math import isfinite
 from typing import Any, overload
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from fedwave.aggregation import Uploads
 from fedwave.errors import FedwaveError, check_parameters, is_number, whole
-from fedwave.learning.curves import Curves
-from fedwave.learning.evaluation import EvaluationSizes, Evaluator, State
+from fedwave.learning import server_steps
+from fedwave.learning.curves import Curves, Evaluation
+from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Tensors
 from fedwave.learning.lanes import Lane, LaneTrainer
 from fedwave.learning.partition import batches
-from fedwave.learning.schedule import Run, needed_training, runs_of, stored_shards
+from fedwave.learning.schedule import Run, needed_training, runs_of
 from fedwave.learning.task import Task
 from fedwave.trace import Trace
-from fedwave.types import BoolArray, IntArray
+from fedwave.types import IntArray
 
 Meter = Callable[[int], None]
 # By device: the lane of its local training, and the parameters and buffers that came out.
-Trained = dict[int, tuple[Lane, tuple[State, State]]]
+Trained = dict[int, tuple[Lane, tuple[Tensors, Tensors]]]
 
 
 @dataclass
 class RunState:
     """What one run carries from round to round."""
 
-    w: State
-    buffers: State
-    psi: dict[int, State] = field(default_factory=dict)  # by device; absent means zero
+    w: Tensors
+    buffers: Tensors
+    psi: dict[int, Tensors] = field(default_factory=dict)  # by device; absent means zero
     # By device: what it starts from when it misses the broadcast.
-    own: dict[int, tuple[State, State]] = field(default_factory=dict)
+    own: dict[int, tuple[Tensors, Tensors]] = field(default_factory=dict)
+    server: Tensors = field(default_factory=dict)  # what the server step remembers
     diverged: bool = False
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train; part of the results, since lane blocks and precision change the last digits."""
+    """How to train; part of the results, since lanes and precision change the last digits."""
 
-    mode: str = "async"  # or "sync": data wait until their device is scheduled
     tolerance: float = 1e-6  # leave out local training that weighs less; 0 trains everything
     device: str = "cpu"
     precision: str = "float32"  # "float64", or "bfloat16": float32 weights, bfloat16 layers
-    block: int = 64  # lanes trained at once
+    lanes: int = 64  # models trained at once
 
     def __post_init__(self) -> None:
-        if self.mode not in ("async", "sync"):
-            raise FedwaveError(f"mode is {self.mode!r}, must be 'async' or 'sync'.")
         if self.precision not in ("float32", "float64", "bfloat16"):
             raise FedwaveError(
                 f"precision is {self.precision!r}, must be 'float32', 'float64' or 'bfloat16'."
@@ -64,7 +63,7 @@ class Settings:
             raise FedwaveError(
                 f"tolerance is {self.tolerance}, must lie in [0, 1): 0 trains everything."
             )
-        object.__setattr__(self, "block", whole("block", self.block, 1))
+        object.__setattr__(self, "lanes", whole("lanes", self.lanes, 1))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -106,15 +105,16 @@ class Replay:
         self.runs, self.task, self.settings, self.sizes = runs, task, settings, sizes
         device = torch.device(settings.device)
         autocast = torch.bfloat16 if settings.precision == "bfloat16" else None
-        self._lanes = LaneTrainer(task, device, settings.dtype, settings.block, autocast)
+        self._lanes = LaneTrainer(task, device, settings.dtype, settings.lanes, autocast)
         self._evaluator = Evaluator(task, sizes, device, settings.dtype, autocast)
         self._model = task.new_model(0, 0).to(device, settings.dtype)
         self._sampler = task.sampler()
         self._check_batch()
-        self.needed = [self._needed_in(run) for run in runs]
+        self.uploads = [run.uploads(task.aggregation) for run in runs]
+        self.needed = [needed_training(run, task.aggregation, settings.tolerance) for run in runs]
         self.states = [self._fresh(run, device) for run in runs]
         self.round = 0
-        self.results: list[list[tuple[float, Tensor]]] = [[] for _ in runs]
+        self.results: list[list[Evaluation]] = [[] for _ in runs]
 
     @property
     def rounds(self) -> int:
@@ -123,9 +123,8 @@ class Replay:
     def fingerprint(self) -> str:
         """Tells whether a checkpoint belongs to these runs, this task and these settings."""
         task, data = self.task, self.task.dataset
-        skew = (type(task.partition).__name__, vars(task.partition))
         model = [(name, tuple(p.shape)) for name, p in self._model.state_dict().items()]
-        about = (self.settings, self.sizes, _numbers(task), skew, model, data.train_images.shape)
+        about = (self.settings, self.sizes, task.numbers, model, data.train_images.shape)
         digest = hashlib.sha256(repr(about).encode())
         some = data.train_images[:: len(data.train_images) // 500 + 1]  # enough to tell data apart
         for part in (data.train_labels, data.test_labels, some):
@@ -160,12 +159,10 @@ class Replay:
         trained: list[Trained] = [{} for _ in self.runs]
         for (r, u), lane, result in zip(jobs, lanes, self._lanes(lanes), strict=True):
             trained[r][u] = (lane, result)
-        decay = 0.0 if self.settings.mode == "sync" else self.task.beta
+        beta = self.task.aggregation.beta
         for state, mine in zip(self.states, trained, strict=True):
             psi = {
-                u: {k: decay * p for k, p in old.items()}
-                for u, old in state.psi.items()
-                if decay > 0
+                u: {k: beta * p for k, p in old.items()} for u, old in state.psi.items() if beta > 0
             }
             for u, (lane, (local, _)) in mine.items():
                 gradient = {k: (lane.start[k] - local[k]) / self.task.eta for k in local}
@@ -176,23 +173,18 @@ class Replay:
     def _check_batch(self) -> None:
         """A single short batch is fine; a batch that no device could ever fill is a mistake."""
         most = max(int(run.shards.max()) for run in self.runs) * self.task.shard_size
-        if 0 < most < self.task.batch and self.settings.mode == "async":
+        if 0 < most < self.task.batch and not self.task.aggregation.waits:
             raise FedwaveError(
                 f"task batch is {self.task.batch}, but no device gets more than {most} samples in a round of "
                 "this run: make batch smaller or shard_size larger."
             )
-
-    def _needed_in(self, run: Run) -> BoolArray:
-        if self.settings.mode == "sync":
-            return run.scheduled & (stored_shards(run) > 0)
-        return needed_training(run, self.task.beta, self.settings.tolerance)
 
     def _fresh(self, run: Run, device: torch.device) -> RunState:
         model = self.task.new_model(run.seed, run.instance).to(device, self.settings.dtype)
         w = {name: p.detach().clone() for name, p in model.named_parameters()}
         b = {name: p.detach().clone() for name, p in model.named_buffers()}
         own = {u: (w, b) for u in np.flatnonzero(~run.heard.all(axis=0)).tolist()}
-        return RunState(w, b, own=own)
+        return RunState(w, b, own=own, server=server_steps.start(self.task.aggregation, w))
 
     def _lane(self, r: int, u: int, t: int) -> Lane:
         run, state = self.runs[r], self.states[r]
@@ -203,9 +195,9 @@ class Replay:
         return Lane(start, buffers, steps)
 
     def _samples(self, run: Run, u: int, t: int) -> IntArray:
-        """The samples that device u trains on in row t: of this round, or ("sync") all since its last delivery."""
+        """The samples that device u trains on in row t: of this round, or all since its last delivery."""
         first = t
-        if self.settings.mode == "sync":
+        if self.task.aggregation.waits:
             before = np.flatnonzero(run.delivered[:t, u])
             first = int(before[-1]) + 1 if before.size else 0
         pieces = [
@@ -217,30 +209,39 @@ class Replay:
     def _deliver(self, r: int, trained: Trained) -> None:
         """Aggregation and resets of one run (steps 6 to 8 of the round), then judge the central model."""
         run, state, t = self.runs[r], self.states[r], self.round
-        w, b = state.w, state.buffers
-        update = {k: torch.zeros_like(p) for k, p in w.items()}
+        uploads = self.uploads[r].at(t)
+        update = self._central_update(state, uploads)
+        b, shares = state.buffers, uploads.shares.tolist()
         shift = {k: torch.zeros_like(p) for k, p in b.items()}
-        for u in np.flatnonzero(run.delivered[t]).tolist():
-            c = float(run.weight[t, u])
-            for k, p in state.psi.pop(u, {}).items():
-                update[k] += c * self.rate(int(run.delay[t, u])) * p
+        for u in np.flatnonzero(uploads.delivered).tolist():
             if u in trained:
-                # Running statistics are averages, not gradients: they bypass psi and the rate.
+                # Running statistics are averages, not gradients: they bypass psi and the rule.
                 for k, p in trained[u][1][1].items():
                     if p.is_floating_point():
-                        shift[k] += c * (p - b[k])
+                        shift[k] += shares[u] * (p - b[k])
         self._keep_own(state, run, t, trained)
-        state.w = {k: w[k] - update[k] for k in w}
+        state.w = {k: p - update[k] for k, p in state.w.items()}
         state.buffers = {k: b[k] + shift[k] for k in b}
-        loss, right = self._evaluator(
+        found = self._evaluator(
             self._model, state.w, state.buffers, full=self._evaluator.full_in(t + 1, run.rounds)
         )
-        state.diverged = not isfinite(loss)
-        self.results[r].append((loss, right))
+        state.diverged = not isfinite(found.loss)
+        self.results[r].append(found)
 
-    def rate(self, delay: int) -> float:
-        """The learning rate of an update: larger for a device that was not heard for long."""
-        return self.task.eta * (1.0 if self.settings.mode == "sync" else max(1.0, log(delay)))
+    def _central_update(self, state: RunState, uploads: Uploads) -> Tensors:
+        """What w moves by: eta times the step of the aggregation rule. Delivered gradients are taken out of psi."""
+        rule, eta = self.task.aggregation, self.task.eta
+        weights = rule.coefficients(uploads).tolist()
+        # Without a server step eta is part of the weight, which saves a pass over all parameters.
+        scale = 1.0 if rule.has_server_step() else eta
+        update = {k: torch.zeros_like(p) for k, p in state.w.items()}
+        for u in np.flatnonzero(uploads.delivered).tolist():
+            for k, p in state.psi.pop(u, {}).items():
+                update[k] += scale * weights[u] * p
+        if not rule.has_server_step():
+            return update
+        state.server, step = server_steps.step(rule, state.server, update, uploads)
+        return {k: eta * p for k, p in step.items()}
 
     @staticmethod
     def _keep_own(state: RunState, run: Run, t: int, trained: Trained) -> None:
@@ -253,7 +254,7 @@ class Replay:
 
     def curves(self) -> list[Curves]:
         """One Curves per scheduler, instances in the order of the runs."""
-        settings = {**vars(self.settings), **_numbers(self.task)}
+        settings = {**vars(self.settings), **self.task.numbers}
         out = []
         for label in dict.fromkeys(run.label for run in self.runs):
             mine = [self.results[r] for r, run in enumerate(self.runs) if run.label == label]
@@ -289,7 +290,7 @@ def train(
 ) -> Curves | dict[str, Curves]:
     """Train a task on a trace, or on several side by side (by label); the curves of each.
 
-    ``settings`` are the fields of Settings: mode, tolerance, device, precision, block.
+    ``settings`` are the fields of Settings: tolerance, device, precision, lanes.
     """
     many = {traces.scheduler: traces} if isinstance(traces, Trace) else dict(traces)
     check_parameters("train", settings, [f.name for f in fields(Settings)])
@@ -308,8 +309,3 @@ def labelled_runs(traces: Mapping[str, Trace]) -> list[Run]:
     if len({run.rounds for run in runs}) != 1:
         raise FedwaveError("traces that are trained together must have the same number of rounds.")
     return runs
-
-
-def _numbers(task: Task) -> dict[str, object]:
-    names = ("shard_size", "batch", "epochs", "eta", "beta", "prox", "l2")
-    return {"dataset": task.dataset.name, **{name: getattr(task, name) for name in names}}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedwave.aggregation import Aggregation, Uploads, uploads_of_rounds
 from fedwave.trace import Trace
 from fedwave.types import BoolArray, FloatArray, IntArray
 
@@ -22,13 +23,15 @@ class Run:
     shards: IntArray  # m: shards that arrived and found room
     heard: BoolArray
     delay: IntArray  # d in every round
-    weight: (
-        FloatArray  # c: share of the device in the central update of the round, 0 if not delivered
-    )
+    learned: IntArray  # N after every round
 
     @property
     def rounds(self) -> int:
         return int(self.shards.shape[0])
+
+    def uploads(self, rule: Aggregation) -> Uploads:
+        """The counts that an aggregation rule weighs uploads by, ``[T, U]``."""
+        return uploads_of_rounds(rule, self.delivered, self.learned, self.delay, self.shards)
 
 
 def runs_of(trace: Trace) -> list[Run]:
@@ -36,29 +39,14 @@ def runs_of(trace: Trace) -> list[Run]:
     shards = trace.arrivals - trace.lost
     held = trace.waiting + shards
     learned = np.cumsum(np.where(trace.delivered, held, 0), axis=0)  # N after every round
-    weight = central_weights(trace.delivered, learned)
     delay = trace.delay
     return [
         Run(
             trace.scheduler, trace.provenance["seed"], int(instance), trace.scheduled[:, i],
-            trace.delivered[:, i], shards[:, i], trace.heard[:, i], delay[:, i], weight[:, i],
+            trace.delivered[:, i], shards[:, i], trace.heard[:, i], delay[:, i], learned[:, i],
         )
         for i, instance in enumerate(trace.provenance["instances"])
     ]  # fmt: skip
-
-
-def central_weights(delivered: BoolArray, learned: IntArray) -> FloatArray:
-    """c = N / sum of N for delivered devices, 0 for the others; ``learned`` is N after the round, ``[..., U]``."""
-    total = learned.sum(axis=-1, keepdims=True)
-    return np.where(delivered, learned / np.maximum(total, 1), 0.0)
-
-
-def stored_shards(run: Run) -> IntArray:
-    """Shards since the last delivery, this round's included: what a synchronous device trains on, ``[T, U]``."""
-    stored = run.shards.astype(np.int64)
-    for t in range(1, run.rounds):
-        stored[t] += np.where(run.delivered[t - 1], 0, stored[t - 1])
-    return stored
 
 
 def rounds_until_delivery(delivered: BoolArray) -> FloatArray:
@@ -71,20 +59,21 @@ def rounds_until_delivery(delivered: BoolArray) -> FloatArray:
     return left
 
 
-def needed_training(run: Run, beta: float, tolerance: float) -> BoolArray:
+def needed_training(run: Run, rule: Aggregation, tolerance: float) -> BoolArray:
     """Which local training changes the central model by more than ``tolerance`` of an update, ``[T, U]``.
 
     A gradient computed j rounds before its delivery enters with weight beta^j. Tolerance 0 keeps everything.
     Where a device misses a broadcast it starts from its own last parameters, so the training that made
-    them counts in full and is kept too.
+    them counts in full and is kept too. Where data wait, a device trains when it is scheduled.
     """
+    if rule.waits:
+        return run.scheduled & (run.uploads(rule).mass > 0)
     trains = run.shards > 0
     if tolerance == 0:
         return trains
     left = rounds_until_delivery(run.delivered)
-    weight = np.where(
-        np.isinf(left), 0.0, np.power(float(beta), np.where(np.isinf(left), 0.0, left))
-    )
+    ever = np.isfinite(left)
+    weight = np.where(ever, np.power(min(rule.beta, 1.0), np.where(ever, left, 0.0)), 0.0)
     needed: BoolArray = trains & (weight > tolerance)
     for t in reversed(range(1, run.rounds)):
         for u in np.flatnonzero(needed[t] & ~run.heard[t]):

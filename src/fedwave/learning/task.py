@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from fedwave.errors import FedwaveError, did_you_mean, is_number, whole
-from fedwave.learning.data.dataset import Dataset, load_dataset
-from fedwave.learning.models import MODELS
+from fedwave import registry
+from fedwave.aggregation import Aggregation, Lee
+from fedwave.errors import FedwaveError, check_parameters, did_you_mean, is_number, whole
+from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.partition import Iid, Partition, Sampler
 from fedwave.rng import stream
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Task:
     """What devices learn, and how.
 
     A shard is ``shard_size`` samples. A device trains ``epochs`` epochs of plain SGD with rate ``eta`` in batches
-    of ``batch`` on mean cross-entropy + (prox/2) ||w - start||^2 + (l2/2) ||w||^2. Gradients that could not be
-    delivered decay by ``beta`` a round.
+    of ``batch`` on mean cross-entropy + (prox/2) ||w - start||^2 + (l2/2) ||w||^2. The aggregation rule says what
+    each upload weighs, and what becomes of gradients that were not delivered.
     """
 
     dataset: Dataset
@@ -32,15 +34,17 @@ class Task:
     batch: int = 10
     epochs: int = 10
     eta: float = 0.01
-    beta: float = 0.001
     prox: float = 0.01  # the paper names the term and gives no value
     l2: float = 0.0
     partition: Partition = field(default_factory=Iid)
+    aggregation: Aggregation = field(default_factory=Lee)
 
     def __post_init__(self) -> None:
+        for family in ("partition", "aggregation"):  # by name, as a mapping or an object
+            object.__setattr__(self, family, registry.build(family, getattr(self, family)))
         for name in ("shard_size", "batch", "epochs"):
             object.__setattr__(self, name, whole(f"task {name}", getattr(self, name), 1))
-        for name in ("eta", "beta", "prox", "l2"):
+        for name in ("eta", "prox", "l2"):
             value = getattr(self, name)
             if not (is_number(value) and value >= 0):
                 raise FedwaveError(f"task {name} is {value}, must be a number >= 0.")
@@ -51,6 +55,28 @@ class Task:
                 "task batch is 1, must be larger: a batch of one sample is never trained on."
             )
         self._check_model()
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The task in plain values, for results and checkpoints."""
+        names = ("shard_size", "batch", "epochs", "eta", "prox", "l2")
+        return {
+            "dataset": self.dataset.name,
+            **{name: getattr(self, name) for name in names},
+            "partition": _text(self.partition),
+            "aggregation": _text(self.aggregation),
+        }
+
+    def __repr__(self) -> str:
+        data, given = self.dataset, self.numbers
+        model = getattr(self.model, "__name__", type(self.model).__name__)
+        shape = " x ".join(str(n) for n in data.train_images.shape[1:])
+        numbers = ", ".join(f"{k} {v}" for k, v in given.items() if not isinstance(v, str))
+        return (
+            f"Task {data.name!r}: {len(data.train_labels):,} training and {len(data.test_labels):,} test images "
+            f"({shape}), {data.classes} classes\n"
+            f"  {model}, {numbers}\n  partition {given['partition']}, aggregation {given['aggregation']}"
+        )
 
     def sampler(self) -> Sampler:
         """Draws the shards of this task."""
@@ -89,41 +115,54 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def task(
-    name: str | None = None,
+    name: str | Mapping[str, Any] | None = None,
     *,
-    dataset: str | Dataset | None = None,
-    model: str | Callable[[], nn.Module] | None = None,
+    dataset: str | Mapping[str, Any] | Dataset | None = None,
+    model: str | Mapping[str, Any] | Callable[[], nn.Module] | None = None,
     **numbers: Any,
 ) -> Task:
-    """A task by name ("mnist", "cifar10", "synthetic"), or from your own Dataset and model factory.
+    """A task on a dataset by name ("mnist", "cifar10", "synthetic"), or from your own Dataset and model factory.
 
-    Any number can be replaced: ``task("mnist", epochs=5, partition=Dirichlet(0.2))``.
+    Every part can be given by name, with parameters, and any number can be replaced:
+    ``task("mnist", epochs=5, partition="dirichlet:alpha=0.2", aggregation="fedbuff:size=10")``.
     """
     given = dataset if dataset is not None else name
     if given is None:
         raise FedwaveError("a task needs data: name one, such as 'mnist', or pass dataset=.")
     settings: dict[str, Any] = {}
-    if isinstance(given, str):
-        if given not in PRESETS:
-            raise FedwaveError(f"there is no dataset {given!r}; {did_you_mean(given, PRESETS)}")
-        settings = dict(PRESETS[given])
-        given = load_dataset(given)
+    if isinstance(given, (str, Mapping)):
+        settings = dict(PRESETS.get(registry.parse("dataset", given)["name"], {}))
+        given = registry.build("dataset", given)
     if model is not None:
         settings["model"] = model
     if "model" not in settings:
         raise FedwaveError(
             "a task on your own data needs model=, a function that makes an nn.Module."
         )
-    chosen = settings.pop("model")
-    if isinstance(chosen, str):
-        if chosen not in MODELS:
-            raise FedwaveError(f"there is no model {chosen!r}; {did_you_mean(chosen, MODELS)}")
-        chosen = MODELS[chosen]
+    chosen = _factory(settings.pop("model"))
     known = [f.name for f in fields(Task) if f.name not in ("dataset", "model")]
     for key in numbers:
         if key not in known:
             raise FedwaveError(f"a task has no field {key!r}; {did_you_mean(key, known)}")
     return Task(given, chosen, **(settings | numbers))
+
+
+def _factory(model: Any) -> Callable[[], nn.Module]:
+    """The function that makes a model: given, or found by its name and parameters."""
+    if not isinstance(model, (str, Mapping)):
+        return model  # type: ignore[no-any-return]
+    given = registry.parse("model", model)
+    name = given.pop("name")
+    make: Callable[..., nn.Module] = registry.find("model", name)
+    check_parameters(f"model {name!r}", given, registry.parameters("model", name))
+    return partial(make, **given) if given else make
+
+
+def _text(part: Any) -> str:
+    """A part in one line, by its name and parameters."""
+    parameters = {f.name: getattr(part, f.name) for f in fields(part)} if is_dataclass(part) else {}
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return registry.text({"name": part.name, **given})
 
 
 def subset(size: int, wanted: int) -> np.ndarray[Any, np.dtype[np.int64]]:

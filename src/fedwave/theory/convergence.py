@@ -87,7 +87,7 @@ def convergence(setting: Setting | None = None) -> Convergence:
     setting = setting or Setting()
     loss, plan = setting.loss(), schedule_of(setting)
     eta = setting.eta or _good_step(setting, loss, plan)
-    path, eps, v = descend(loss, plan, eta, setting.beta)
+    path, eps, v = descend(loss, plan, eta, setting.aggregation.beta)
     known = constants_of(loss, plan, setting.slots, float(np.nanmin(eps)), float(np.nanmax(v)), eta)
     gap = np.maximum(loss.value(path) - loss.value(loss.minimiser), 0.0)
     return Convergence(

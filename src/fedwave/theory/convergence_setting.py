@@ -21,15 +21,15 @@ from functools import cached_property
 
 import numpy as np
 
+from fedwave.aggregation import Lee, Uploads
 from fedwave.errors import FedwaveError, is_number, whole
-from fedwave.learning.schedule import central_weights
 from fedwave.network.arrivals import RecordedArrivals
 from fedwave.network.devices import DeviceTable
 from fedwave.network.fading import RecordedGains
 from fedwave.network.network import Network
 from fedwave.network.success import Soft
 from fedwave.simulate import simulate
-from fedwave.types import BoolArray, FloatArray
+from fedwave.types import BoolArray, FloatArray, IntArray
 
 _LONGEST, _REACH = 2.0, 0.5  # of features and of w*: so short that no label leaves [0, 1]
 
@@ -115,6 +115,11 @@ class Setting:
         if not (self.eta is None or (is_number(self.eta) and self.eta > 0)):
             raise FedwaveError(f"Setting eta is {self.eta}, must be a number > 0, or None.")
 
+    @property
+    def aggregation(self) -> Lee:
+        """The rule that the theorem is about."""
+        return Lee(self.beta)
+
     def loss(self) -> LogisticLoss:
         """The data."""
         rng = np.random.default_rng([self.seed, 0])
@@ -171,14 +176,17 @@ def schedule_of(setting: Setting) -> Schedule:
     held = run.waiting + run.arrivals
     reported = np.where(run.delivered, held, 0)
     learned = np.cumsum(reported, axis=0)
-    total = (learned - reported).sum(axis=2, keepdims=True)
-    sent = np.where(run.scheduled, held, 0).sum(axis=2, keepdims=True)
-    own, after = learned - reported + held, slice(setting.settle, None)
+    before, after = learned - reported, slice(setting.settle, None)
+    all_arrive = before + np.where(run.scheduled, held, 0)
+    alone = before.sum(axis=2, keepdims=True) + held
+
+    def shares(delivered: BoolArray, learned: IntArray) -> FloatArray:
+        return Uploads(delivered, learned, run.delay, np.zeros(learned.shape)).shares[after]
+
     return Schedule(
         scheduled=run.scheduled[after], delivered=run.delivered[after],
-        share=central_weights(run.delivered, learned)[after],
-        rate=np.maximum(1.0, np.log(run.delay))[after],
-        least=(own / (total + sent))[after], most=(own / (total + held))[after],
+        share=shares(run.delivered, learned), rate=setting.aggregation.rate(run.delay)[after],
+        least=shares(run.scheduled, all_arrive), most=((before + held) / alone)[after],
         chance=network.success.probability(network.mean_snr),
     )  # fmt: skip
 

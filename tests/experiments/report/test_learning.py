@@ -107,7 +107,7 @@ def test_curves_are_those_of_training_alone(learned: Learned) -> None:
         np.testing.assert_allclose(learned.curves[label].loss, alone.loss, rtol=1e-4)
         np.testing.assert_allclose(learned.curves[label].accuracy, alone.accuracy, atol=0.011)
     # Rounds 5, 10 and the last are judged on all 2000 images too.
-    full = learned.curves["bench"].full_accuracy
+    full = learned.curves["bench"].accuracy_on_all
     assert full is not None
     assert np.flatnonzero(np.isfinite(full).all(axis=1)).tolist() == [4, 9, 11]
     assert np.isfinite(full).sum() == 3 * 3
@@ -128,7 +128,7 @@ def test_csv_holds_the_curves(folder: Path, learned: Learned) -> None:
         curves, at = learned.curves[row["scheduler"]], (int(row["round"]) - 1, int(row["instance"]))
         assert float(row["loss"]) == pytest.approx(curves.loss[at], rel=1e-5)
         assert float(row["accuracy"]) == pytest.approx(curves.accuracy[at], rel=1e-5)
-        on_all = curves.full_accuracy[at] if curves.full_accuracy is not None else np.nan
+        on_all = curves.accuracy_on_all[at]
         assert float(row["accuracy_on_all"] or "nan") == pytest.approx(
             on_all, rel=1e-5, nan_ok=True
         )

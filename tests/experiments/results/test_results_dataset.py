@@ -124,7 +124,7 @@ def test_what_was_learnt(learnt: tuple[Path, Results], tmp_path: Path) -> None:
                 assert curves is not None
                 np.testing.assert_array_equal(here.loss, curves.loss.T)
                 np.testing.assert_array_equal(here.accuracy, curves.accuracy.T)
-                np.testing.assert_array_equal(here.accuracy_on_all, curves.full_accuracy.T)
+                np.testing.assert_array_equal(here.accuracy_on_all, curves.accuracy_on_all.T)
                 np.testing.assert_array_equal(
                     here.class_accuracy, curves.class_accuracy.transpose(1, 0, 2)
                 )

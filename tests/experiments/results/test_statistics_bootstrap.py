@@ -135,7 +135,7 @@ def test_curves_say_who_never_got_there() -> None:
         [[0.1, 0.1, 0.6], [0.6, 0.1, np.nan], [0.6, 0.1, np.nan], [0.6, 0.7, np.nan]]
         + [[0.6, 0.7, np.nan]] * 2
     )
-    curves = Curves("x", 1 - accuracy, accuracy, accuracy[..., None], {})
+    curves = Curves("x", 1 - accuracy, accuracy, accuracy[..., None], {}, accuracy)
     found = bootstrap_rounds(curves.rounds_to(0.5), horizon=6)
     assert (found.reached, found.censored) == (2, 1)
     assert found.restricted.value == (2 + 4 + 6) / 3

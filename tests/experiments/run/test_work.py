@@ -24,13 +24,24 @@ LEARNING = {
 KINDS: dict[str, dict[str, Any]] = {
     "simulation": {**COMMON, "schedulers": ["balsa"]},
     "replay": {**LEARNING, "schedulers": ["balsa", "age"], "group": 2},
+    "replay, half-full buffer": {
+        **LEARNING,
+        "schedulers": ["balsa", "age"],
+        "group": 2,
+        "task": {
+            "dataset": "synthetic",
+            "model": "logistic",
+            "epochs": 1,
+            "aggregation": "fedbuff:size=3",
+        },
+    },
     "lock step": {**LEARNING, "schedulers": ["update-aware"]},
     "lock step, sync": {
         **LEARNING,
         "schedulers": ["update-aware"],
         # So few arrivals that data of earlier rounds are trained on in rounds that bring none.
         "network": {"kind": "random", "devices": 5, "slots": 2, "rate": 0.4},
-        "training": {"mode": "sync", "tolerance": 0, "loss_images": 50, "test_images": 50},
+        "task": {"dataset": "synthetic", "model": "logistic", "epochs": 1, "aggregation": "sync"},
     },
 }
 

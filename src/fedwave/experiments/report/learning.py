@@ -176,10 +176,9 @@ def _write_targets(learned: Learned, path: Path) -> Path:
 def _curve_rows(learned: Learned) -> list[list[Any]]:
     rows = []
     for label, curves in learned.curves.items():
-        full = curves.accuracy * np.nan if curves.full_accuracy is None else curves.full_accuracy
         for i, instance in enumerate(learned.outcomes[label].instances):
             for t in range(curves.loss.shape[0]):
-                values = (curves.loss[t, i], curves.accuracy[t, i], full[t, i])
+                values = (curves.loss[t, i], curves.accuracy[t, i], curves.accuracy_on_all[t, i])
                 rows.append(
                     [label, instance, t + 1, *("" if np.isnan(v) else f"{v:.6g}" for v in values)]
                 )

@@ -19,8 +19,6 @@ from fedwave.version import __version__
 if TYPE_CHECKING:
     import xarray as xr
 
-_NAMES = {"full_accuracy": "accuracy_on_all"}
-
 
 def load(folder: str | Path) -> xr.Dataset:
     """The results in a run folder: axes of the sweep, scheduler, instance, round, device, class as labelled axes.
@@ -74,9 +72,8 @@ def to_dataset(results: Results) -> xr.Dataset:
     data["device_uploads"] = gather(("device",), (devices,), lambda o: o.uploads)
     data["device_shards"] = gather(("device",), (devices,), lambda o: o.learned)
     if first.curves is not None:
-        for name in ("loss", "accuracy", "full_accuracy"):
-            key = _NAMES.get(name, name)
-            data[key] = gather(("round",), (rounds,), lambda o, n=name: getattr(o.curves, n).T)  # type: ignore[misc]
+        for name in ("loss", "accuracy", "accuracy_on_all"):
+            data[name] = gather(("round",), (rounds,), lambda o, n=name: getattr(o.curves, n).T)  # type: ignore[misc]
         classes = first.curves.class_accuracy.shape[2]
         coordinates["class"] = np.arange(classes)
         data["class_accuracy"] = gather(

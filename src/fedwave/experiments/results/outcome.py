@@ -14,7 +14,7 @@ from fedwave.types import Array, FloatArray, IntArray
 if TYPE_CHECKING:
     from fedwave.learning.curves import Curves
 
-CURVES = ("loss", "accuracy", "class_accuracy", "full_accuracy")
+CURVES = ("loss", "accuracy", "class_accuracy", "accuracy_on_all")
 
 
 @dataclass(frozen=True, eq=False)

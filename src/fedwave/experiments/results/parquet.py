@@ -29,8 +29,7 @@ def rounds_bytes(where: Mapping[str, Any], outcomes: Outcomes) -> bytes:
         if outcome.curves is not None:
             curves = outcome.curves
             columns |= {_LOSS: curves.loss.T.ravel(), _ACCURACY: curves.accuracy.T.ravel()}
-            full = curves.loss * np.nan if curves.full_accuracy is None else curves.full_accuracy
-            columns[_FULL] = full.T.ravel()
+            columns[_FULL] = curves.accuracy_on_all.T.ravel()
             for c in range(curves.class_accuracy.shape[2]):
                 columns[f"{_CLASS}{c}"] = curves.class_accuracy[:, :, c].T.ravel()
         parts.append((label, columns))

@@ -1,0 +1,279 @@
+"""Aggregation rules: how much each upload moves the central model, and how an undelivered update ages.
+
+Every rule has one form (D: the devices whose upload arrived in the round, g_u: local gradient):
+
+    psi_u <- g_u + beta * psi_u,        w <- w - eta * sum over u in D of a_u * psi_u,        psi_u <- 0 for u in D.
+
+The weights a_u depend on counts alone, so they are known before any training. A rule can have a server step with a
+memory in between, which turns sum a_u psi_u into the step that w takes.
+
+The *mass* x_u of an update is the number of shards' worth of local steps in it: x_u <- m_u + beta * x_u, 0 after a
+delivery. The delivered mass of a round is M_t = sum over D of a_u * x_u.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedwave.errors import FedwaveError, did_you_mean, is_number, whole
+from fedwave.types import BoolArray, FloatArray, IntArray
+
+# What a server step remembers: named arrays, or tensors in training.
+Memory = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Uploads:
+    """The counts behind the uploads of one round, each ``[..., U]``, or of many rounds, ``[T, ..., U]``."""
+
+    delivered: BoolArray  # D: whose upload arrived
+    learned: IntArray  # N after the round
+    delay: IntArray  # d of the round: 1 right after a delivery
+    mass: FloatArray  # x of the update that a device would send, 0 before any training
+
+    @property
+    def shares(self) -> FloatArray:
+        """c = N / sum of N for a delivered upload, else 0; all 0 where the sum is 0."""
+        total = self.learned.sum(axis=-1, keepdims=True)
+        return np.where(self.delivered, self.learned / np.maximum(total, 1), 0.0)
+
+    def at(self, index: int | tuple[int, ...]) -> Uploads:
+        """Those of one round, or of one round and instance."""
+        return Uploads(*(getattr(self, field.name)[index] for field in fields(self)))
+
+
+class Aggregation(ABC):
+    """An aggregation rule. Derive a frozen dataclass and give it ``name`` and ``weights``."""
+
+    family: ClassVar[str] = "aggregation"
+    name: ClassVar[str]
+    waits: ClassVar[bool] = False
+    """Data wait at the device, which trains on all of them when it is scheduled."""
+
+    beta: float = 1.0
+    """What is left of an undelivered update after a round."""
+    cap: float | None = None
+    """Largest delivered mass of a round; None: no limit."""
+
+    def __post_init__(self) -> None:
+        _check(self, "beta", lambda beta: beta >= 0, "a number >= 0")
+        if self.cap is not None:
+            _check(self, "cap", lambda cap: cap > 0, "a number > 0, or None")
+        if self.waits and self.beta:
+            raise FedwaveError(
+                f"{type(self).__name__} beta is {self.beta}, must be 0: data that wait are trained on again."
+            )
+
+    @abstractmethod
+    def weights(self, uploads: Uploads) -> FloatArray:
+        """a of every upload, ``[..., U]``; 0 where none was delivered. The cap is not applied yet."""
+
+    def coefficients(self, uploads: Uploads) -> FloatArray:
+        """a as it is used: scaled by cap / M_t in a round whose M_t exceeds the cap."""
+        weights = self.weights(uploads)
+        if self.cap is None:
+            return weights
+        mass = (weights * uploads.mass).sum(axis=-1, keepdims=True)
+        scaled: FloatArray = weights * (self.cap / np.maximum(mass, self.cap))
+        return scaled
+
+    def rate(self, delay: IntArray) -> FloatArray:
+        """What the delay alone makes of an update: its weight if the network had no other device."""
+        alone = np.ones((*np.shape(delay), 1), dtype=np.int64)
+        upload = Uploads(alone > 0, alone, np.asarray(delay)[..., None], np.zeros(alone.shape))
+        return self.weights(upload)[..., 0]
+
+    def age(self, mass: FloatArray, shards: IntArray) -> FloatArray:
+        """x after the arrivals of a round."""
+        return shards + (1.0 if self.waits else self.beta) * mass
+
+    def start(self, zero: Any) -> Memory:
+        """The memory of the server step before the first round, made from ``zero``, an update ``[P]`` of zeros."""
+        return {}
+
+    def server_step(self, memory: Memory, update: Any, uploads: Uploads) -> tuple[Memory, Any]:
+        """The memory after a round, and the step ``[P]`` that w takes (times eta).
+
+        ``update`` is sum a_u psi_u of one run, ``[P]``, and ``uploads`` are those of its round, ``[U]``. The same
+        code sees NumPy arrays (for the mass) and torch tensors (in training): use plain arithmetic only.
+        """
+        return memory, update
+
+    @classmethod
+    def has_server_step(cls) -> bool:
+        """Does the rule put a step of its own between the uploads and w?"""
+        return cls.server_step is not Aggregation.server_step
+
+
+@dataclass(frozen=True)
+class Lee(Aggregation):
+    """The paper's rule: a = c max(1, ln d), so that a device that was not heard for long counts more.
+
+    Lee & Lee, "Adaptive Transmission Scheduling in Wireless Networks for Asynchronous Federated Learning".
+    """
+
+    name = "lee"
+
+    beta: float = 0.001
+    cap: float | None = None
+
+    def weights(self, uploads: Uploads) -> FloatArray:
+        return uploads.shares * np.maximum(1.0, np.log(uploads.delay))
+
+
+@dataclass(frozen=True)
+class Constant(Aggregation):
+    """The paper's rule with a constant rate: a = c."""
+
+    name = "constant"
+
+    beta: float = 0.001
+    cap: float | None = None
+
+    def weights(self, uploads: Uploads) -> FloatArray:
+        return uploads.shares
+
+
+Staleness = Callable[[FloatArray, float, float], FloatArray]  # (staleness, a, b)
+STALENESS: dict[str, Staleness] = {
+    "constant": lambda stale, a, b: np.ones_like(stale),
+    "hinge": lambda stale, a, b: 1 / (1 + a * np.maximum(0.0, stale - b)),
+    "polynomial": lambda stale, a, b: (stale + 1) ** -a,
+}
+
+
+@dataclass(frozen=True)
+class FedAsync(Aggregation):
+    """FedAsync: a = alpha s(d - 1) / |D|.
+
+    s(k) is 1 (``constant``), 1 up to b and 1 / (a (k - b) + 1) beyond (``hinge``; the paper takes a = 10, b = 4), or
+    (k + 1)^-a (``polynomial``). Xie, Koyejo and Gupta, "Asynchronous Federated Optimization", 2019 (arXiv:1903.03934).
+
+    There the server mixes in a whole model, w <- (1 - alpha s) w + alpha s w_u, and w_u was trained from the model
+    that device u fetched k updates ago. Here a device starts from every broadcast, so nothing that it trains is stale
+    and d - 1 counts the rounds that its update has waited; it sends the sum of its gradients since its last delivery,
+    which is w - w_u for d = 1. The uploads of a round arrive together and are averaged (1 / |D|; one that brings no
+    shards counts in |D|). alpha does not decay over time.
+    """
+
+    name = "fedasync"
+
+    alpha: float = 0.6
+    staleness: str = "polynomial"
+    a: float = 0.5
+    b: float = 4.0
+    beta: float = 1.0
+    cap: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.staleness not in STALENESS:
+            hint = did_you_mean(str(self.staleness), STALENESS)
+            raise FedwaveError(f"FedAsync has no staleness {self.staleness!r}; {hint}")
+        _check(self, "alpha", lambda alpha: 0 < alpha <= 1, "a number > 0 and <= 1")
+        for name in ("a", "b"):
+            _check(self, name, lambda value: value >= 0, "a number >= 0")
+
+    def weights(self, uploads: Uploads) -> FloatArray:
+        count = np.count_nonzero(uploads.delivered, axis=-1, keepdims=True)
+        stale = uploads.delay.astype(np.float64) - 1
+        fresh = STALENESS[self.staleness](stale, self.a, self.b)
+        return np.where(uploads.delivered, self.alpha * fresh / np.maximum(count, 1), 0.0)
+
+
+@dataclass(frozen=True)
+class FedBuff(Aggregation):
+    """FedBuff: uploads are collected, each weighted by 1 / sqrt(d), until ``size`` are there; w moves by their mean.
+
+    Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AISTATS 2022 (arXiv:2106.06639).
+
+    There w moves as soon as the buffer holds ``size`` updates, and the weight is 1 / sqrt(1 + k) for an update whose
+    start is k server steps old. Here a device starts from every broadcast and d - 1 counts the rounds that its update
+    has waited. The uploads of a round arrive together, so the buffer is looked at once a round: it can hold more than
+    ``size``, and the mean is over all that it holds. An upload that brings no shards counts. The server's own rate is
+    1, without momentum. A cap holds for what a round brings into the buffer.
+    """
+
+    name = "fedbuff"
+
+    size: int = 10
+    beta: float = 1.0
+    cap: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "size", whole("FedBuff size", self.size, 1))
+
+    def weights(self, uploads: Uploads) -> FloatArray:
+        return np.where(uploads.delivered, 1 / np.sqrt(uploads.delay), 0.0)
+
+    def start(self, zero: Any) -> Memory:
+        return {"sum": zero, "count": zero[:1]}
+
+    def server_step(self, memory: Memory, update: Any, uploads: Uploads) -> tuple[Memory, Any]:
+        total = memory["sum"] + update
+        count = memory["count"] + int(np.count_nonzero(uploads.delivered))
+        if count < self.size:
+            return {"sum": total, "count": count}, 0 * update
+        return {"sum": 0 * total, "count": 0 * count}, total / count
+
+
+@dataclass(frozen=True)
+class Sync(Aggregation):
+    """Plain synchronous averaging, a = c: data wait, and a scheduled device trains on all since its last delivery."""
+
+    name = "sync"
+    waits = True
+    beta = 0.0
+
+    cap: float | None = None
+
+    def weights(self, uploads: Uploads) -> FloatArray:
+        return uploads.shares
+
+
+def after_delivery(mass: FloatArray, delivered: BoolArray) -> FloatArray:
+    """x once the uploads of a round have arrived: what was delivered starts again from 0."""
+    return np.where(delivered, 0.0, mass)
+
+
+def uploads_of_rounds(
+    rule: Aggregation, delivered: BoolArray, learned: IntArray, delay: IntArray, shards: IntArray
+) -> Uploads:
+    """The uploads of a whole schedule, with their mass; every array is ``[T, ..., U]``."""
+    mass = np.zeros(shards.shape)
+    before = np.zeros(shards.shape[1:])
+    for t in range(len(mass)):
+        mass[t] = rule.age(before, shards[t])
+        before = after_delivery(mass[t], delivered[t])
+    return Uploads(delivered, learned, delay, mass)
+
+
+def delivered_mass(rule: Aggregation, uploads: Uploads) -> FloatArray:
+    """M of every round of a schedule, ``[T, ...]``: what enters w, in shards' worth of local steps.
+
+    It goes through the rule's own server step, so with a buffer it is 0 until the buffer is full.
+    """
+    mass: FloatArray = (rule.coefficients(uploads) * uploads.mass).sum(axis=-1)
+    if not rule.has_server_step():
+        return mass
+    entered = np.zeros(mass.shape)
+    for run in np.ndindex(mass.shape[1:]):
+        memory = rule.start(np.zeros(1))
+        for t in range(len(mass)):
+            at = (t, *run)
+            memory, step = rule.server_step(memory, mass[at].reshape(1), uploads.at(at))
+            entered[at] = step[0]
+    return entered
+
+
+def _check(rule: Aggregation, name: str, fits: Callable[[float], bool], wanted: str) -> None:
+    """Refuse a parameter that is not a number in its range."""
+    value = getattr(rule, name)
+    if not (is_number(value) and fits(value)):
+        raise FedwaveError(f"{type(rule).__name__} {name} is {value!r}, must be {wanted}.")

@@ -1,0 +1,245 @@
+"""Aggregation rules, worked out by hand on counts alone; training with them is tested in tests/learning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import log, sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rules import RULES, Momentum
+
+from fedwave import registry
+from fedwave.aggregation import (
+    STALENESS,
+    Aggregation,
+    Constant,
+    FedAsync,
+    FedBuff,
+    Lee,
+    Sync,
+    Uploads,
+    after_delivery,
+    delivered_mass,
+    uploads_of_rounds,
+)
+from fedwave.errors import FedwaveError
+
+# Three devices, of which the second has not got through; c = (6, 2, 4) / 12 where delivered.
+ROUND = Uploads(
+    np.array([True, False, True]), np.array([6, 2, 4]), np.array([1, 5, 8]), np.array([2.0, 7.0, 3.0])
+)  # fmt: skip
+WEIGHTS: list[tuple[Aggregation, list[float]]] = [
+    (Lee(), [1 / 2, 0, log(8) / 3]),
+    (Constant(), [1 / 2, 0, 1 / 3]),
+    (Sync(), [1 / 2, 0, 1 / 3]),
+    (FedAsync(0.6, "constant"), [0.3, 0, 0.3]),
+    (FedAsync(0.6, "hinge", a=10, b=4), [0.3, 0, 0.3 / 31]),
+    (FedAsync(0.6, "hinge", a=10, b=7), [0.3, 0, 0.3]),
+    (FedAsync(0.6, "polynomial", a=0.5), [0.3, 0, 0.3 / sqrt(8)]),
+    (FedBuff(), [1, 0, 1 / sqrt(8)]),
+]
+
+
+@pytest.mark.parametrize(("rule", "expected"), WEIGHTS, ids=str)
+def test_weights_by_hand(rule: Aggregation, expected: list[float]) -> None:
+    np.testing.assert_allclose(rule.weights(ROUND), expected, rtol=1e-14)
+    np.testing.assert_array_equal(rule.coefficients(ROUND), rule.weights(ROUND))
+    capped = replace(rule, cap=0.25)  # type: ignore[type-var]
+    mass = 2 * expected[0] + 3 * expected[2]  # more than the cap with every rule
+    np.testing.assert_allclose(
+        capped.coefficients(ROUND), np.array(expected) * 0.25 / mass, rtol=1e-14
+    )
+    np.testing.assert_array_equal(capped.weights(ROUND), rule.weights(ROUND))
+
+
+def test_staleness_by_hand() -> None:
+    stale = np.array([0.0, 1, 2, 3, 6])
+    np.testing.assert_allclose(STALENESS["constant"](stale, 2, 1), 1)
+    np.testing.assert_allclose(STALENESS["hinge"](stale, 2, 1), [1, 1, 1 / 3, 1 / 5, 1 / 11])
+    np.testing.assert_allclose(STALENESS["polynomial"](stale, 2, 1), [1, 1 / 4, 1 / 9, 1 / 16, 1 / 49])  # fmt: skip
+
+
+def test_no_shares_before_anything_was_learnt() -> None:
+    learned, delivered = np.array([[0, 0], [0, 2]]), np.array([[True, True], [True, False]])
+    uploads = Uploads(delivered, learned, np.ones_like(learned), np.zeros((2, 2)))
+    assert not uploads.shares.any()
+
+
+def test_the_rate_is_what_the_delay_alone_makes_of_an_update() -> None:
+    delay = np.array([[1, 2, 20]])
+    np.testing.assert_array_equal(Lee().rate(delay), [[1, 1, np.log(20)]])
+    assert Sync().rate(delay).tolist() == [[1, 1, 1]]
+    np.testing.assert_allclose(FedBuff().rate(delay), 1 / np.sqrt(delay))
+    np.testing.assert_allclose(FedAsync(0.5, "polynomial", a=1).rate(delay), 0.5 / delay)
+
+
+# --- the mass of updates --------------------------------------------------------------------------
+
+# Two devices, three rounds; d and N as they follow from the deliveries.
+SHARDS = np.array([[4, 1], [2, 0], [0, 3]])
+DELIVERED = np.array([[0, 1], [0, 0], [1, 1]], dtype=bool)
+DELAY = np.array([[1, 1], [2, 1], [3, 2]])
+LEARNED = np.array([[0, 1], [0, 1], [6, 4]])
+
+
+def schedule(rule: Aggregation) -> Uploads:
+    return uploads_of_rounds(rule, DELIVERED, LEARNED, DELAY, SHARDS)
+
+
+def test_mass_by_hand() -> None:
+    np.testing.assert_array_equal(schedule(Lee(0.5)).mass, [[4, 1], [4, 0], [2, 3]])
+    np.testing.assert_array_equal(schedule(Lee(0.0)).mass, SHARDS)
+    for rule in (FedBuff(), Sync()):  # added up, or waiting: nothing is lost
+        np.testing.assert_array_equal(schedule(rule).mass, [[4, 1], [6, 0], [6, 3]])
+    np.testing.assert_array_equal(after_delivery(np.array([4.0, 1.0]), DELIVERED[0]), [4, 0])
+
+
+def test_delivered_mass_by_hand() -> None:
+    # c = (0, 1) in round 1, (6, 4) / 10 in round 3, where ln 3 is the rate of the first.
+    found = delivered_mass(Lee(0.5), schedule(Lee(0.5)))
+    np.testing.assert_allclose(found, [1, 0, 0.6 * log(3) * 2 + 0.4 * 3])
+    capped = Lee(0.5, cap=0.75)
+    np.testing.assert_allclose(delivered_mass(capped, schedule(capped)), [0.75, 0, 0.75])
+    np.testing.assert_allclose(delivered_mass(Sync(), schedule(Sync())), [1, 0, 0.6 * 6 + 0.4 * 3])
+
+
+@pytest.mark.parametrize("axes", [0, 1])
+def test_a_buffer_delivers_its_mass_when_it_is_full(axes: int) -> None:
+    """Uploads bring 1; nothing; 6 / sqrt(3) and 3 / sqrt(2)."""
+    last = 6 / sqrt(3) + 3 / sqrt(2)
+    for size, expected in ((1, [1, 0, last / 2]), (2, [0, 0, (1 + last) / 3]), (4, [0, 0, 0])):
+        rule = FedBuff(size)
+        uploads = schedule(rule)
+        if axes:  # an axis of instances, the second of which delivers nothing
+            parts = (uploads.delivered, uploads.learned, uploads.delay, uploads.mass)
+            uploads = Uploads(*(np.stack([x, np.zeros_like(x) + (x is parts[2])], axis=1) for x in parts))  # fmt: skip
+        found = delivered_mass(rule, uploads)
+        if axes:
+            assert not found[:, 1].any()
+            found = found[:, 0]
+        np.testing.assert_allclose(found, expected)
+
+
+def test_the_mass_goes_through_the_server_step_of_a_users_own_rule() -> None:
+    """Round masses 1, 0, (5.84 + 3) / 2 with beta .8; velocity v <- v / 2 + mass, the step is v (1 + 1 / t)."""
+    rule = Momentum()
+    uploads = schedule(rule)
+    assert uploads.mass[2].tolist() == [0.8 * (0.8 * 4 + 2), 3]
+    last = (4.16 + 3) / 2
+    np.testing.assert_allclose(delivered_mass(rule, uploads), [2, 0.5 * 1.5, (0.25 + last) * 4 / 3])
+
+
+def test_only_a_rule_with_a_server_step_of_its_own_has_one() -> None:
+    found = {name for name, rule in RULES.items() if rule.has_server_step()}
+    assert found == {name for name in RULES if name.startswith("fedbuff")} | {"a user's own"}
+
+
+# --- whatever the counts --------------------------------------------------------------------------
+
+
+@st.composite
+def counts(draw: Any) -> Uploads:
+    """Uploads of a few rounds and devices, ``[T, U]``."""
+    shape = draw(st.tuples(st.integers(1, 4), st.integers(1, 5)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    return Uploads(
+        rng.random(shape) < draw(st.sampled_from([0.2, 0.8, 1.0])), rng.integers(0, 9, shape),
+        rng.integers(1, 30, shape), rng.exponential(draw(st.sampled_from([0.1, 10.0])), shape),
+    )  # fmt: skip
+
+
+some_rule = st.sampled_from(list(RULES.values()))
+
+
+@given(some_rule, counts())
+def test_what_was_not_delivered_weighs_nothing(rule: Aggregation, uploads: Uploads) -> None:
+    for found in (rule.weights(uploads), rule.coefficients(uploads)):
+        assert found.shape == uploads.delivered.shape
+        assert np.isfinite(found).all()
+        assert (found >= 0).all()
+        assert not found[~uploads.delivered].any()
+
+
+@given(some_rule, counts(), st.floats(0.01, 50))
+def test_the_cap_holds_and_changes_nothing_below(
+    rule: Aggregation, uploads: Uploads, cap: float
+) -> None:
+    free, capped = (replace(rule, cap=c) for c in (None, cap))  # type: ignore[type-var]
+    before, after = free.coefficients(uploads), capped.coefficients(uploads)
+    mass = (before * uploads.mass).sum(axis=-1)
+    np.testing.assert_allclose(
+        (after * uploads.mass).sum(axis=-1), np.minimum(mass, cap), rtol=1e-12
+    )
+    np.testing.assert_array_equal(after[mass <= cap], before[mass <= cap])
+    above = mass > cap
+    np.testing.assert_allclose(after[above], before[above] * cap / mass[above][:, None], rtol=1e-12)
+
+
+@given(some_rule, counts(), st.randoms(use_true_random=False))
+def test_devices_can_be_numbered_in_any_order(
+    rule: Aggregation, uploads: Uploads, random: Any
+) -> None:
+    order = list(range(uploads.delivered.shape[-1]))
+    random.shuffle(order)
+    moved = Uploads(*(getattr(uploads, k)[:, order] for k in ("delivered", "learned", "delay", "mass")))  # fmt: skip
+    np.testing.assert_allclose(
+        rule.coefficients(moved), rule.coefficients(uploads)[:, order], rtol=1e-12
+    )
+
+
+@given(some_rule, counts())
+def test_rounds_are_weighed_one_by_one(rule: Aggregation, uploads: Uploads) -> None:
+    rows = [rule.coefficients(uploads.at(t)) for t in range(len(uploads.delivered))]
+    np.testing.assert_array_equal(rule.coefficients(uploads), rows)
+
+
+# --- names and bad input --------------------------------------------------------------------------
+
+
+def named(rule: registry.Spec) -> Aggregation:
+    made: Aggregation = registry.build("aggregation", rule)
+    return made
+
+
+def test_every_rule_is_found_by_its_name() -> None:
+    assert named("lee") == Lee(0.001, None)
+    assert named("constant:beta=0.5") == Constant(0.5)
+    made = named({"name": "fedasync", "staleness": "hinge", "a": 10})
+    assert made == FedAsync(staleness="hinge", a=10)
+    assert named("fedbuff:size=4,cap=2") == FedBuff(4, cap=2)
+    assert named("sync") == Sync()
+    assert set(registry.names("aggregation")) >= {"lee", "constant", "fedasync", "fedbuff", "sync"}
+
+
+@dataclass(frozen=True)
+class Impatient(Sync):
+    beta: float = 0.5
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Lee(-0.1), "Lee beta is -0.1, must be a number >= 0."),
+        (lambda: Lee(float("nan")), "Lee beta is nan, must be a number >= 0."),
+        (lambda: Constant("much"), "Constant beta is 'much', must be a number >= 0."),  # type: ignore[arg-type]
+        (lambda: Sync(cap=0), "Sync cap is 0, must be a number > 0, or None."),
+        (lambda: FedBuff(0), "FedBuff size is 0, must be a whole number >= 1."),
+        (lambda: FedBuff(2.5), "FedBuff size is 2.5, must be a whole number >= 1."),  # type: ignore[arg-type]
+        (lambda: FedAsync(0), "FedAsync alpha is 0, must be a number > 0 and <= 1."),
+        (lambda: FedAsync(1.5), "FedAsync alpha is 1.5, must be a number > 0 and <= 1."),
+        (lambda: FedAsync(a=-1), "FedAsync a is -1, must be a number >= 0."),
+        (lambda: FedAsync(b=None), "FedAsync b is None, must be a number >= 0."),  # type: ignore[arg-type]
+        (lambda: FedAsync(staleness="hinged"), "FedAsync has no staleness 'hinged'; did you mean 'hinge'?"),
+        (lambda: Impatient(), "Impatient beta is 0.5, must be 0: data that wait are trained on again."),
+        (lambda: named("fedbuf"), "there is no aggregation rule 'fedbuf'; did you mean 'fedbuff'?"),
+        (lambda: named("sync:beta=1"), "aggregation rule 'sync' has no parameter 'beta'; known are cap."),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_in_one_sentence(make: Any, sentence: str) -> None:
+    with pytest.raises(FedwaveError) as refused:
+        make()
+    assert str(refused.value) == sentence
