@@ -324,7 +324,7 @@ def test_config_prints_what_loads_to_the_same_experiment(fedwave, tmp_path: Path
     changes = (
         "rounds=7",
         "network.slots=3",
-        "sweep.task.skew=[null,0.5]",
+        "sweep.task.partition=[iid,dirichlet:alpha=0.5]",
         "training.tolerance=1e-7",
     )
     status, text, err = fedwave("config", "quick", *changes)
@@ -332,7 +332,8 @@ def test_config_prints_what_loads_to_the_same_experiment(fedwave, tmp_path: Path
     file = tmp_path / "mine.yaml"
     file.write_text(text)
     assert load_experiment(file) == load_experiment("quick", changes)
-    assert load_experiment(file).sweep == {"task.skew": (None, 0.5)}
+    parts = ({"name": "iid"}, {"name": "dirichlet", "alpha": 0.5})
+    assert load_experiment(file).sweep == {"task.partition": parts}
     assert fedwave("config", file)[1] == text
     written = tmp_path / "new" / "other.yml"
     assert fedwave("config", "quick", *changes, "--out", written) == (0, "", "")

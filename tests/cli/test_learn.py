@@ -134,9 +134,9 @@ def test_every_option_reaches_the_training(fedwave, monkeypatch, tmp_path: Path)
         ("--tolerance", "training", "tolerance", 0.0),
         ("--precision", "training", "precision", "float64"),
         ("--lanes", "training", "lanes", 3),
-        ("--skew", "task", "skew", 0.05),
+        ("--skew", "task", "partition", {"name": "dirichlet", "alpha": 0.05}),
     ):
-        changed = run(option, value)
+        changed = run(option, value["alpha"] if isinstance(value, dict) else value)
         before = plain["experiment"]
         assert changed["experiment"] == before | {part: before[part] | {key: value}}
         if option in ("--aggregation", "--skew"):
@@ -185,21 +185,22 @@ def test_figures_are_drawn_again_without_training(
 
 
 def test_a_sweep_of_what_is_learnt(fedwave, tmp_path: Path) -> None:
-    words = ("random", *SMALL, "task.dataset=synthetic", "training.device=cpu", "network.devices=4")
+    words = ("random", *SMALL, "task.dataset=synthetic", "training.device=cpu", "network.devices=4",
+        "task.partition=dirichlet")  # fmt: skip
     status, text, err = fedwave(
-        "sweep", *words, "sweep.task.skew=[0.05,5]", "--metric", "accuracy", "-s", "age", "-t", 3, "-i", 2,
+        "sweep", *words, "sweep.task.partition.alpha=[0.05,5]", "--metric", "accuracy", "-s", "age", "-t", 3, "-i", 2,
         "--workers", 1, "--json", "-o", tmp_path,
     )  # fmt: skip
     assert (status, err) == (0, "")
     rows = json.loads(text)["rows"]
-    assert [row["task.skew"] for row in rows] == ["0.05", "5"]
+    assert [row["task.partition.alpha"] for row in rows] == ["0.05", "5"]
     assert all({"accuracy", "loss", "backlog"} <= row.keys() for row in rows)
-    assert (tmp_path / "accuracy-task-skew.png").exists()
+    assert (tmp_path / "accuracy-task-partition-alpha.png").exists()
     found = fw.load(tmp_path)
     assert found.class_accuracy.sizes == {
-        "task.skew": 2, "scheduler": 1, "instance": 2, "round": 3, "class": 10,
+        "task.partition.alpha": 2, "scheduler": 1, "instance": 2, "round": 3, "class": 10,
     }  # fmt: skip
-    loss = found.loss.sel({"task.skew": 0.05, "scheduler": "age", "round": 3}).mean()
+    loss = found.loss.sel({"task.partition.alpha": 0.05, "scheduler": "age", "round": 3}).mean()
     assert float(rows[0]["loss"].partition("±")[0]) == pytest.approx(float(loss), abs=0.1)
 
 
@@ -245,7 +246,12 @@ REFUSALS = {
         "both",
     ): "task.aggregation: there is no aggregation rule 'both'",
     (*TRAIN, "synthetic", "--aggregation", "lee:beta=-1"): "Lee beta is -1, must be a number >= 0",
-    (*TRAIN, "synthetic", "--skew", 0): "task.skew is 0.0, must be a number > 0",
+    (
+        *TRAIN,
+        "synthetic",
+        "--skew",
+        0,
+    ): "task.partition: Dirichlet alpha is 0.0, must be a number > 0",
     (*TRAIN, "synthetic", "--tolerance", 2): "training.tolerance is 2.0, must lie in [0, 1)",
     (*TRAIN, "synthetic", "--lanes", 0): "training.lanes is 0, must be a whole number >= 1",
     (*TRAIN, "synthetic", "block=0"): "block is 0, must be a whole number >= 1",

@@ -112,7 +112,7 @@ def test_units_know_their_place_in_one_kind() -> None:
     "overrides, sentence",
     [
         (["sweep.schedulers=[[age],[w-max]]"], "sweep.schedulers varies the schedulers, but every"),
-        (["sweep.task.skew=[1,2]"], "sweep.task.skew varies the task, but task is null: give one"),
+        (["sweep.task.eta=[1,2]"], "sweep.task.eta varies the task, but task is null: give one"),
         (
             ["task.dataset=synthetic", "sweep.task=[null,{dataset: synthetic}]"],
             "sweep.task is null at a point, so nothing is learnt there",
