@@ -85,7 +85,7 @@ def test_the_folder_of_a_sweep_is_complete(finished: Path) -> None:
     assert told["config_sha256"] == hashlib.sha256(config).hexdigest()
     asked = load_experiment(finished / "config.yaml")
     assert asked.sweep == {"network.slots": (2, 3), "network.gamma": (0, 0.5)}
-    assert (asked.rounds, asked.instances, asked.schedulers) == (10, 3, ("alsa-pi", "age"))
+    assert (asked.rounds, asked.instances, asked.labels) == (10, 3, ("alsa-pi", "age"))
 
 
 def test_checksums_by_hand(finished: Path) -> None:

@@ -81,9 +81,9 @@ def test_names_of_units_are_names_of_files_and_never_the_same() -> None:
     assert all(len(name) < 100 and "/" not in name and name.isascii() for name in names)
     outcomes = run_experiment(experiment, workers=1).only.outcomes
     network = fw.random_network(5, 2)
-    for text in texts:
+    for text, label in zip(texts, experiment.labels, strict=True):
         alone = fw.simulate(network, fw.scheduler(text), 6, 3, 0)
-        assert (outcomes[text].score == alone.score).all()
+        assert (outcomes[label].score == alone.score).all()
 
 
 @pytest.mark.parametrize(
