@@ -6,7 +6,11 @@ import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from numbers import Real
+from reprlib import Repr
 from typing import Any
+
+_SHORT = Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 60, 60
 
 
 class FedwaveError(Exception):
@@ -17,6 +21,11 @@ class HiddenInformation(FedwaveError, AttributeError):
     """A scheduler reached for something it did not declare in ``needs``."""
 
 
+def shown(value: Any) -> str:
+    """A value for a sentence: never more than a part of a line."""
+    return _SHORT.repr(value)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """End a sentence about an unknown name with the nearest known one, or with all of them.
 
@@ -25,7 +34,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     known = sorted(known)
     near = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known) or 'none'}."
 
 
 def check_parameters(what: str, given: Iterable[str], known: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ A part is written ``name`` or ``name:key=value,key=value``, for example ``rician
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -115,6 +116,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
 }
 FAMILIES = tuple(_BUILT_IN)
 _WORDS = {"success": "success model", "aggregation": "aggregation rule"}  # where they differ
+_WORDS_OF: dict[str, Any] = {"true": True, "false": False, "null": None}
 _own: dict[str, dict[str, Any]] = {family: {} for family in FAMILIES}
 
 
@@ -161,13 +163,16 @@ def names(family: str) -> tuple[str, ...]:
 
 def find(family: str, name: str) -> Any:
     """The class or function that is registered under a name."""
-    own = _own[_known_family(family)]
-    if name not in own and name not in _BUILT_IN[family]:
-        _load_entry_points()
-        if name not in own:
-            hint = did_you_mean(name, names(family))
-            raise FedwaveError(f"there is no {word(family)} {name!r}; {hint}")
+    check_known(family, name)
+    own = _own[family]
     return own[name] if name in own else _built_in(_BUILT_IN[family][name])
+
+
+def check_known(family: str, name: str) -> None:
+    """Refuse a name that the family does not have; imports no built-in part."""
+    if not _is_there(family, name) and name not in names(family):
+        hint = did_you_mean(name, names(family))
+        raise FedwaveError(f"there is no {word(family)} {name!r}; {hint}")
 
 
 def is_known(part: object) -> bool:
@@ -228,7 +233,7 @@ def text(part: Spec) -> str:
     if isinstance(part, str):
         return part.strip()
     given = {key: value for key, value in part.items() if key != "name"}
-    shown = {k: text(v) if isinstance(v, Mapping) else str(v) for k, v in given.items()}
+    shown = {k: text(v) if isinstance(v, Mapping) else _text(v) for k, v in given.items()}
     inside = ",".join(f"{k}={v.replace(',', ';')}" for k, v in shown.items())
     return f"{part['name']}:{inside}" if inside else str(part["name"])
 
@@ -238,6 +243,15 @@ def parameters(family: str, name: str) -> tuple[str, ...]:
     kind = find(family, name)
     own = _parameters(kind)
     return ("path", *own) if hasattr(kind, "from_file") else own
+
+
+def inner_families(family: str, name: str) -> dict[str, str]:
+    """The parameters of a part that are parts themselves, and their families; none if the name is unknown.
+
+    >>> inner_families("scheduler", "balsa")
+    {'prior': 'prior'}
+    """
+    return _families_of(find(family, name)) if _is_there(family, name) else {}
 
 
 def word(family: str) -> str:
@@ -306,6 +320,11 @@ def _check_name(what: str, name: str) -> None:
         raise FedwaveError(f"the {what} name {name!r} holds a character of : , ; = : use a hyphen.")
 
 
+def _is_there(family: str, name: str) -> bool:
+    """Is the name known without a look at the installed packages?"""
+    return name in _BUILT_IN[_known_family(family)] or name in _own[family]
+
+
 def _known_family(family: str) -> str:
     if family not in FAMILIES:
         raise FedwaveError(f"there is no family {family!r}; {did_you_mean(str(family), FAMILIES)}")
@@ -323,11 +342,22 @@ def _load_entry_points() -> None:
     """Installed packages can bring parts: each entry point of the group is a module that registers them."""
     from importlib.metadata import entry_points
 
+    from fedwave.parts_import import import_parts
+
     for entry in entry_points(group="fedwave.parts"):
-        entry.load()
+        try:
+            import_parts(entry.module)
+        except FedwaveError as error:  # a broken package must not break every command
+            warnings.warn(f"the parts of an installed package are missing: {error}", stacklevel=2)
+
+
+def _text(value: Any) -> str:
+    return next((word for word, it in _WORDS_OF.items() if it is value), str(value))
 
 
 def _value(text: str) -> Any:
+    if text in _WORDS_OF:
+        return _WORDS_OF[text]
     for kind in (int, float):
         try:
             return kind(text)

@@ -85,7 +85,7 @@ def test_the_folder_of_a_sweep_is_complete(finished: Path) -> None:
     assert told["config_sha256"] == hashlib.sha256(config).hexdigest()
     asked = load_experiment(finished / "config.yaml")
     assert asked.sweep == {"network.slots": (2, 3), "network.gamma": (0, 0.5)}
-    assert (asked.rounds, asked.instances, asked.schedulers) == (10, 3, ("alsa-pi", "age"))
+    assert (asked.rounds, asked.instances, asked.labels) == (10, 3, ("alsa-pi", "age"))
 
 
 def test_checksums_by_hand(finished: Path) -> None:
@@ -324,7 +324,7 @@ def test_config_prints_what_loads_to_the_same_experiment(fedwave, tmp_path: Path
     changes = (
         "rounds=7",
         "network.slots=3",
-        "sweep.task.skew=[null,0.5]",
+        "sweep.task.partition=[iid,dirichlet:alpha=0.5]",
         "training.tolerance=1e-7",
     )
     status, text, err = fedwave("config", "quick", *changes)
@@ -332,7 +332,8 @@ def test_config_prints_what_loads_to_the_same_experiment(fedwave, tmp_path: Path
     file = tmp_path / "mine.yaml"
     file.write_text(text)
     assert load_experiment(file) == load_experiment("quick", changes)
-    assert load_experiment(file).sweep == {"task.skew": (None, 0.5)}
+    parts = ({"name": "iid"}, {"name": "dirichlet", "alpha": 0.5})
+    assert load_experiment(file).sweep == {"task.partition": parts}
     assert fedwave("config", file)[1] == text
     written = tmp_path / "new" / "other.yml"
     assert fedwave("config", "quick", *changes, "--out", written) == (0, "", "")

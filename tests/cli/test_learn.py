@@ -6,6 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,12 @@ import pytest
 import torch
 
 import fedwave as fw
+from fedwave import registry
 from fedwave.cli import output
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.learning import LearningRow
 from fedwave.experiments.results.statistics import Estimate
 from fedwave.experiments.run import work
-from fedwave.learning import task as task_module
 from fedwave.learning.data.dataset import Dataset, NoData, synthetic
 from fedwave.learning.evaluation import EvaluationSizes
 
@@ -47,12 +48,12 @@ KEPT = {"config.yaml", "provenance.json", "rounds", "devices", "units", "SHA256S
 def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Few images, one thread; the published data cannot be had."""
 
-    def load(name: str) -> Dataset:
-        if name == "synthetic":
-            return synthetic(200, 100)
+    def missing(name: str) -> Dataset:
         raise NoData(f"{name} could not be fetched: there is no network here.")
 
-    monkeypatch.setattr(task_module, "load_dataset", load)
+    for name in ("mnist", "cifar10"):
+        monkeypatch.setitem(registry._own["dataset"], name, partial(missing, name))
+    monkeypatch.setitem(registry._own["dataset"], "synthetic", lambda: synthetic(200, 100))
     work._task.cache_clear()  # of tasks with all their images, before and after
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -128,15 +129,16 @@ def test_every_option_reaches_the_training(fedwave, monkeypatch, tmp_path: Path)
         return json.loads(text)
 
     plain = run()
-    for option, part, key, value in (
-        ("--aggregation", "task", "aggregation", "sync"),
-        ("--aggregation", "task", "aggregation", "lee:beta=0.5"),
-        ("--tolerance", "training", "tolerance", 0.0),
-        ("--precision", "training", "precision", "float64"),
-        ("--lanes", "training", "lanes", 3),
-        ("--skew", "task", "skew", 0.05),
+    lee, skewed = {"name": "lee", "beta": 0.5}, {"name": "dirichlet", "alpha": 0.05}
+    for option, given, part, key, value in (
+        ("--aggregation", "sync", "task", "aggregation", "sync"),
+        ("--aggregation", "lee:beta=0.5", "task", "aggregation", lee),
+        ("--tolerance", 0.0, "training", "tolerance", 0.0),
+        ("--precision", "float64", "training", "precision", "float64"),
+        ("--lanes", 3, "training", "lanes", 3),
+        ("--skew", 0.05, "task", "partition", skewed),
     ):
-        changed = run(option, value)
+        changed = run(option, given)
         before = plain["experiment"]
         assert changed["experiment"] == before | {part: before[part] | {key: value}}
         if option in ("--aggregation", "--skew"):
@@ -175,7 +177,7 @@ def test_figures_are_drawn_again_without_training(
     first, second = tmp_path / "first", tmp_path / "second"
     words = ("train", *NETWORK, *SMALL, *SIZE, "-s", "w-max,update-aware", "-o", first)
     assert fedwave(*words)[0] == 0
-    monkeypatch.setattr(task_module, "load_dataset", None)  # no data, no training
+    monkeypatch.setattr(work, "task_of", None)  # no data, no training
     status, text, err = fedwave("reproduce", "mnist", "--from", first, "--out", second)
     assert (status, err) == (0, "")
     assert "synthetic: 3 rounds, 2 instances, seed 0" in text
@@ -185,21 +187,22 @@ def test_figures_are_drawn_again_without_training(
 
 
 def test_a_sweep_of_what_is_learnt(fedwave, tmp_path: Path) -> None:
-    words = ("random", *SMALL, "task.dataset=synthetic", "training.device=cpu", "network.devices=4")
+    words = ("random", *SMALL, "task.dataset=synthetic", "training.device=cpu", "network.devices=4",
+        "task.partition=dirichlet")  # fmt: skip
     status, text, err = fedwave(
-        "sweep", *words, "sweep.task.skew=[0.05,5]", "--metric", "accuracy", "-s", "age", "-t", 3, "-i", 2,
+        "sweep", *words, "sweep.task.partition.alpha=[0.05,5]", "--metric", "accuracy", "-s", "age", "-t", 3, "-i", 2,
         "--workers", 1, "--json", "-o", tmp_path,
     )  # fmt: skip
     assert (status, err) == (0, "")
     rows = json.loads(text)["rows"]
-    assert [row["task.skew"] for row in rows] == ["0.05", "5"]
+    assert [row["task.partition.alpha"] for row in rows] == ["0.05", "5"]
     assert all({"accuracy", "loss", "backlog"} <= row.keys() for row in rows)
-    assert (tmp_path / "accuracy-task-skew.png").exists()
+    assert (tmp_path / "accuracy-task-partition-alpha.png").exists()
     found = fw.load(tmp_path)
     assert found.class_accuracy.sizes == {
-        "task.skew": 2, "scheduler": 1, "instance": 2, "round": 3, "class": 10,
+        "task.partition.alpha": 2, "scheduler": 1, "instance": 2, "round": 3, "class": 10,
     }  # fmt: skip
-    loss = found.loss.sel({"task.skew": 0.05, "scheduler": "age", "round": 3}).mean()
+    loss = found.loss.sel({"task.partition.alpha": 0.05, "scheduler": "age", "round": 3}).mean()
     assert float(rows[0]["loss"].partition("±")[0]) == pytest.approx(float(loss), abs=0.1)
 
 
@@ -229,7 +232,7 @@ REFUSALS = {
     (
         *TRAIN,
         "sinthetic",
-    ): "task.dataset is 'sinthetic', must be mnist, cifar10 or synthetic; did you mean 'synthetic'?",
+    ): "task.dataset: there is no dataset 'sinthetic'; did you mean 'synthetic'?",
     (*TRAIN, "synthetic", "--device", "tpu"): "training.device is 'tpu', must be auto, cpu or cuda",
     (*TRAIN, "synthetic", "--device", "cuda"): "device is 'cuda', must be auto, cpu, or cuda",
     (
@@ -245,7 +248,12 @@ REFUSALS = {
         "both",
     ): "task.aggregation: there is no aggregation rule 'both'",
     (*TRAIN, "synthetic", "--aggregation", "lee:beta=-1"): "Lee beta is -1, must be a number >= 0",
-    (*TRAIN, "synthetic", "--skew", 0): "task.skew is 0.0, must be a number > 0",
+    (
+        *TRAIN,
+        "synthetic",
+        "--skew",
+        0,
+    ): "task.partition: Dirichlet alpha is 0.0, must be a number > 0",
     (*TRAIN, "synthetic", "--tolerance", 2): "training.tolerance is 2.0, must lie in [0, 1)",
     (*TRAIN, "synthetic", "--lanes", 0): "training.lanes is 0, must be a whole number >= 1",
     (*TRAIN, "synthetic", "block=0"): "block is 0, must be a whole number >= 1",

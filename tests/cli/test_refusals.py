@@ -120,10 +120,10 @@ REFUSALS = {
     ("sweep", "sweep.schedulers=[[age],[w-max]]", "-o", "."): "list all of them in schedulers",
     (
         "sweep",
-        "sweep.task.skew=[1,2]",
+        "sweep.task.eta=[1,2]",
         "-o",
         ".",
-    ): "sweep.task.skew varies the task, but task is null",
+    ): "sweep.task.eta varies the task, but task is null",
     ("resume", "nowhere"): "there is no run folder at nowhere",
     ("resume", "."): ". is no run folder: it has no config.yaml",
     ("resume",): "Missing argument 'DIR'",

@@ -7,6 +7,7 @@ import pytest
 
 import fedwave as fw
 from fedwave.network.devices import COLUMNS
+from fedwave.yaml_text import write_yaml
 
 
 @pytest.fixture
@@ -136,12 +137,11 @@ def test_round_trip_through_csv(tmp_path):
 
 
 def test_round_trip_through_yaml(tmp_path):
-    yaml = pytest.importorskip("yaml")
     rows = [
         dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns_of(ODD).values(), strict=True)
     ]
     path = tmp_path / "devices.yaml"
-    path.write_text(yaml.safe_dump({"devices": rows}))
+    path.write_text(write_yaml({"devices": rows}))
     assert columns_of(fw.read_devices(path)) == columns_of(ODD)
 
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, load_experiment, preset_names
@@ -25,6 +23,7 @@ def ask(
     *,
     schedulers: Sequence[str] | None = None,
     settings: Sequence[str] | None = None,
+    imports: Sequence[str] | None = None,
     only_simulate: bool = False,
     **options: Any,
 ) -> Experiment:
@@ -44,17 +43,18 @@ def ask(
         overrides += ["task=null", "metric=backlog"]
     overrides += [f"network.set.{_setting(text)}" for text in settings or ()]
     if source in _NETWORKS:
-        return experiment_from({**defaults, "network": {"kind": source}}, overrides)
+        asked = {**defaults, "network": {"kind": source}}
+        return experiment_from(asked, overrides, imports or ())
     if _is_device_table(source):
         table = {"kind": "table", "file": source}
-        return experiment_from({**defaults, "network": table}, overrides)
+        return experiment_from({**defaults, "network": table}, overrides, imports or ())
     known = (*preset_names(), *_NETWORKS)
     if Path(source).suffix.lower() not in (*_TABLES, ".json") and source not in known:
         raise FedwaveError(
             f"there is no experiment {source!r}; {did_you_mean(source, known)} A file must end in .yaml, a device "
             "table in .csv or .yaml."
         )
-    return load_experiment(source, overrides)
+    return load_experiment(source, overrides, imports or ())
 
 
 def scheduler_labels(texts: Sequence[str]) -> list[str]:
@@ -81,12 +81,14 @@ def _split(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def _is_device_table(source: str) -> bool:
     """A device table in YAML is a list, an experiment is not."""
+    from fedwave.yaml_text import read_yaml
+
     path = Path(source)
     if path.suffix.lower() not in _TABLES or path.suffix.lower() == ".csv" or not path.is_file():
         return path.suffix.lower() == ".csv"
     try:
-        return isinstance(yaml.safe_load(path.read_bytes()), list)
-    except (yaml.YAMLError, OSError, ValueError):
+        return isinstance(read_yaml(path.read_text(encoding="utf-8-sig"), source), list)
+    except (FedwaveError, OSError, ValueError):
         return False  # reading it as an experiment will say what is wrong
 
 

@@ -13,7 +13,8 @@ from fedwave.cli import output
 from fedwave.cli.asking import ask
 from fedwave.cli.running import run, show
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.read import json_schema, preset_about, preset_names, to_yaml
+from fedwave.experiments.config.read import preset_about, preset_names, to_yaml
+from fedwave.experiments.config.schema import json_schema
 from fedwave.experiments.results.folder import RunFolder
 from fedwave.files import write_text
 
@@ -27,6 +28,7 @@ def sweep(
     metric: Annotated[
         str | None, typer.Option("--metric", help="What the figures show; e.g. backlog, accuracy.")
     ] = None,
+    imports: opt.Imports = None,
     out: opt.OutFolder = Path("out/sweep"),
     workers: opt.Workers = None,
     engine: opt.EngineName = "local",
@@ -36,7 +38,8 @@ def sweep(
 ) -> None:
     """Run an experiment at every point of its sweep: sweep.network.slots=[2,5,10]."""
     how = ask(
-        words, {"name": "sweep"}, schedulers=schedulers, rounds=rounds, instances=instances, seed=seed, metric=metric
+        words, {"name": "sweep"}, schedulers=schedulers, rounds=rounds, instances=instances, seed=seed, metric=metric,
+        imports=imports,
     )  # fmt: skip
     if not how.sweep:
         raise FedwaveError(
@@ -78,6 +81,7 @@ def presets(json: opt.AsJson = False) -> None:
 
 def config(
     words: opt.Words = None,
+    imports: opt.Imports = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema, for editors that complete.")
     ] = False,
@@ -86,7 +90,8 @@ def config(
     ] = None,
 ) -> None:
     """Print an experiment with every field filled in, checked, as YAML."""
-    text = json_module.dumps(json_schema(), indent=2) + "\n" if schema else to_yaml(ask(words, {}))
+    how = None if schema else ask(words, {}, imports=imports)
+    text = json_module.dumps(json_schema(), indent=2) + "\n" if how is None else to_yaml(how)
     if out is None:
         print(text, end="")
         return

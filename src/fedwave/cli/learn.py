@@ -99,12 +99,17 @@ def train(
     rounds: opt.Rounds = None,
     instances: opt.Instances = None,
     seed: opt.Seed = None,
+    aggregation: Annotated[
+        str | None,
+        typer.Option(
+            "--aggregation",
+            help="Aggregation rule, such as lee:beta=0.5 or sync.",
+            show_default="lee",
+        ),
+    ] = None,
     skew: Annotated[
         float | None,
         typer.Option("--skew", help="Label skew: Dirichlet(alpha) per device; none: i.i.d."),
-    ] = None,
-    aggregation: Annotated[
-        str | None, typer.Option("--aggregation", help="Aggregation rule, such as lee:beta=0.5 or sync.")
     ] = None,
     out: opt.OutFolder = Path("out/train"),
     device: Device = None,
@@ -123,6 +128,7 @@ def train(
     success: opt.SuccessText = None,
     arrivals: opt.ArrivalsText = None,
     settings: opt.Settings = None,
+    imports: opt.Imports = None,
 ) -> None:  # fmt: skip
     """Train a task on the schedules of several schedulers: accuracy beside score, backlog and fairness."""
     defaults = {
@@ -131,9 +137,11 @@ def train(
     }  # fmt: skip
     how = ask(
         words, defaults, schedulers=schedulers, rounds=rounds, instances=instances, seed=seed,
-        task__dataset=task, task__skew=skew, task__aggregation=aggregation, training__device=device,
+        task__dataset=task, task__partition=skew if skew is None else {"name": "dirichlet", "alpha": skew},
+        task__aggregation=aggregation, training__device=device,
         training__precision=precision, training__tolerance=tolerance, training__lanes=lanes, devices=devices,
         slots=slots, gamma=gamma, fading=fading, success=success, arrivals=arrivals, settings=settings,
+        imports=imports,
     )  # fmt: skip
     _check_task(how)
     results = run(how, out, workers=workers, engine=engine, address=address, events=events)
@@ -162,21 +170,21 @@ def with_data(how: Experiment) -> Experiment:
     if how.task is None:
         return how
     from fedwave.experiments.config.build import task_of
+    from fedwave.experiments.config.parts import Part
     from fedwave.learning.data.dataset import NoData
 
     try:
         task_of(how.task)
         return how
     except NoData as error:
-        wanted = how.task.dataset
+        wanted = str(how.task.dataset)
         print(f"fedwave: {error}", file=sys.stderr)
         print(
             f"fedwave: SYNTHETIC DATA is used instead of {wanted}, here and on every figure.",
             file=sys.stderr,
         )
-        return replace(
-            how, task=replace(how.task, dataset="synthetic", model=None, instead_of=wanted)
-        )
+        task = replace(how.task, dataset=Part("synthetic"), model=None, instead_of=wanted)
+        return replace(how, task=task)
 
 
 def _asked(

@@ -56,6 +56,12 @@ SchedulersText = Annotated[
         "--schedulers", "-s", help="Names with commas between; the paper's if none is given."
     ),
 ]
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import", help="A .py file or a module with parts of your own. Can be repeated."
+    ),
+]
 OutFolder = Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and data.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of a table.")]
 Devices = Annotated[

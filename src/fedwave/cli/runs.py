@@ -54,13 +54,15 @@ def simulate(
     success: opt.SuccessText = None,
     arrivals: opt.ArrivalsText = None,
     settings: opt.Settings = None,
+    imports: opt.Imports = None,
 ) -> None:  # fmt: skip
     """Run one scheduler on a network and print what it brings."""
     opt.check_out(out, ".npz")
     how = ask(
         words, {"name": "simulate", "schedulers": ["balsa"]}, schedulers=[scheduler] if scheduler else None,
         rounds=rounds, instances=instances, seed=seed, devices=devices, slots=slots, gamma=gamma,
-        fading=fading, success=success, arrivals=arrivals, settings=settings, only_simulate=True,
+        fading=fading, success=success, arrivals=arrivals, settings=settings, imports=imports,
+        only_simulate=True,
     )  # fmt: skip
     if len(how.schedulers) != 1:
         raise FedwaveError(
@@ -128,6 +130,7 @@ def compare(
     success: opt.SuccessText = None,
     arrivals: opt.ArrivalsText = None,
     settings: opt.Settings = None,
+    imports: opt.Imports = None,
 ) -> None:  # fmt: skip
     """Compare schedulers on the same worlds: score, backlog, fairness, age, with intervals."""
     folder = out if out is not None and not out.suffix else None
@@ -136,7 +139,8 @@ def compare(
     how = ask(
         words, {"name": "compare"}, schedulers=schedulers, rounds=rounds, instances=instances, seed=seed,
         against=against, burn_in=burn_in, devices=devices, slots=slots, gamma=gamma, fading=fading, success=success,
-        arrivals=arrivals, settings=settings, only_simulate=True,
+        arrivals=arrivals, settings=settings, imports=imports,
+        only_simulate=True,
     )  # fmt: skip
     if folder is None:
         _check_single(how)

@@ -154,15 +154,9 @@ def _csv_rows(text: str, path: Path) -> list[dict[str, Any]]:
 
 
 def _yaml_rows(text: str, path: Path) -> list[dict[str, Any]]:
-    import yaml
+    from fedwave.yaml_text import read_yaml
 
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
-        raise FedwaveError(f"device table {path} is not valid YAML near line {line}.") from None
-    except ValueError as error:  # a date or a number that does not exist
-        raise FedwaveError(f"device table {path} is not valid YAML: {error}.") from None
+    content = read_yaml(text, f"device table {path}")
     if isinstance(content, dict):
         content = content.get("devices", content)
     if content is None:

@@ -7,22 +7,23 @@ import pytest
 
 import fedwave as fw
 from fedwave import registry
-from fedwave.aggregation import Sync
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import (
-    labels_of,
+    CLASSES,
+    check,
     network_of,
     schedulers_of,
     settings_of,
     task_of,
 )
 from fedwave.experiments.config.experiment import (
+    DATASETS,
+    MODELS,
     Experiment,
     NetworkConfig,
     TaskConfig,
     TrainingConfig,
 )
-from fedwave.experiments.config.parts import CLASSES, DATASETS, MODELS
 from fedwave.experiments.config.read import experiment_from
 from fedwave.network.network import random_network
 
@@ -83,7 +84,7 @@ def test_the_field_at_fault_is_found_among_many() -> None:
 
 
 def test_a_large_network_is_not_built_to_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedwave.experiments.config import build_network
+    from fedwave.experiments.config import build
 
     built = []
 
@@ -91,20 +92,19 @@ def test_a_large_network_is_not_built_to_be_checked(monkeypatch: pytest.MonkeyPa
         built.append(devices)
         return random_network(devices, *rest, **changes)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(build_network, "random_network", watched)
+    monkeypatch.setattr(build, "random_network", watched)
     large = NetworkConfig(kind="random", devices=2_000_000, slots=1_500_000)
-    Experiment(network=large)
-    Experiment(network=NetworkConfig(kind="random", devices=20_000, set={"slots": 15_000.0}))
+    check(Experiment(network=large))
+    check(Experiment(network=NetworkConfig(kind="random", devices=20_000, set={"slots": 15_000.0})))
+    wrong = NetworkConfig(kind="random", devices=2_000_000, set={"rate": -1.0})
     with pytest.raises(FedwaveError, match=r"network\.set\.rate"):
-        Experiment(
-            network=NetworkConfig(kind="random", devices=2_000_000, set={"rate": -1.0}), rounds=5
-        )
+        check(Experiment(network=wrong, rounds=5))
     assert max(built) == 10_000
 
 
 def test_schedulers_by_label() -> None:
     given = ["age", {"name": "balsa", "prior": {"name": "gamma", "shape": 2, "rate": 0.5}}]
-    made = schedulers_of(Experiment(schedulers=labels_of(given)))
+    made = schedulers_of(Experiment(schedulers=given))
     assert list(made) == ["age", "balsa:prior=gamma:shape=2;rate=0.5"]
     assert made["age"] == fw.scheduler("age")
     assert list(made.values())[1] == fw.scheduler("balsa", prior=fw.priors.Gamma(shape=2, rate=0.5))
@@ -133,6 +133,7 @@ def test_models_take_the_images_that_they_are_said_to_take() -> None:
 
 
 def test_a_task_with_its_own_numbers() -> None:
+    from fedwave.aggregation import Lee
     from fedwave.learning.partition import ByClass, Dirichlet, Iid
 
     made = task_of(TaskConfig(dataset="synthetic"))
@@ -147,12 +148,20 @@ def test_a_task_with_its_own_numbers() -> None:
         "prox": 0.0,
         "l2": 0.2,
     }
-    made = task_of(TaskConfig("synthetic", model="logistic", skew=0.3, **numbers))
+    made = task_of(
+        TaskConfig(
+            "synthetic",
+            model="logistic",
+            partition="dirichlet:alpha=0.3",
+            aggregation="lee:beta=0.5",
+            **numbers,
+        )
+    )
     assert {name: getattr(made, name) for name in numbers} == numbers
     assert made.partition == Dirichlet(0.3)
-    assert task_of(TaskConfig("synthetic", aggregation="sync")).aggregation == Sync()
+    assert made.aggregation == Lee(beta=0.5)
     assert type(made.new_model(0, 0)).__name__ == "Logistic"
-    made = task_of(TaskConfig("synthetic", classes_per_device=3))
+    made = task_of(TaskConfig("synthetic", partition={"name": "by-class", "held": 3}))
     assert made.partition == ByClass(3)
 
 
@@ -164,7 +173,7 @@ def test_settings_of_a_cpu() -> None:
         tolerance=0.1, device="cpu", precision="bfloat16", loss_images=5, test_images=6, full_every=7,
     )  # fmt: skip
     settings, sizes = settings_of(config)
-    assert settings == Settings(0.1, "cpu", "float32", 64)
+    assert settings == Settings(tolerance=0.1, device="cpu", precision="float32", lanes=64)
     assert sizes == EvaluationSizes(5, 6, 7)
     settings, _ = settings_of(TrainingConfig(device="cpu", precision="float64", lanes=3))
     assert (settings.precision, settings.lanes) == ("float64", 3)

@@ -18,7 +18,6 @@ from fedwave.experiments.config.experiment import (
 )
 from fedwave.experiments.config.read import (
     experiment_from,
-    json_schema,
     load_experiment,
     points,
     preset_about,
@@ -26,19 +25,12 @@ from fedwave.experiments.config.read import (
     to_mapping,
     to_yaml,
 )
+from fedwave.experiments.config.schema import json_schema
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 
 PRESETS = (
     "label-skew", "million-devices", "paper-backlogs", "paper-cifar10", "paper-mnist", "paper-score", "quick",
 )  # fmt: skip
-
-
-@pytest.fixture(params=["pydantic", "plain"])
-def checker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Everything must come out the same on a machine without pydantic."""
-    if request.param == "plain":
-        monkeypatch.setitem(sys.modules, "pydantic", None)
-    return request.param
 
 
 # What is asked, and the sentence that answers.
@@ -56,7 +48,15 @@ REFUSALS = {
     ("network.gamma=.nan",): "network.gamma is nan, must be a number >= 0.",
     ("network.fading=ricean",): "network.fading: there is no fading 'ricean'; did you mean 'rician'?",
     ("network.success=harq:tries=0",): "network.success: Harq tries is 0, must be a whole number >= 1.",
-    ("network.arrivals=3",): "network.arrivals is 3, must be text or null.",
+    ("network.arrivals=3",): "network.arrivals is 3, must be a name or a mapping or null.",
+    ("network.arrivals=[poisson]",): "network.arrivals is ['poisson'], must be a name or a mapping or null.",
+    ("network.fading.k_factor=6",): "network.fading has no name: write it as {name: ..., parameter: value}.",
+    ("network.fading=rician:k",): "network.fading: fading 'rician:k': 'k' must read key=value.",
+    ("network.fading={name: rician, k: 6}",): "network.fading: fading 'rician' has no parameter 'k'; known are",
+    ("network.fading=rician", "network.fading.k.x=6"): "network.fading: fading 'rician' has no parameter 'k'",
+    ("network.success={name: harq, model: {slope: 7}}",): "network.success.model has no name",
+    ("network.success={name: harq, model: torbo}",): "network.success: there is no success model 'torbo'; did you",
+    ("network.fading.name=3",): "network.fading has no name",
     ("network.set.rate=-2",): "network.set.rate: rate of device 1 is -2, must be a number >= 0",
     ("network.set.rat=2",): "network.set.rat: a network has no field 'rat'; did you mean 'rate'?",
     ("network.set.rate=fast",): "network.set.rate is 'fast', must be a number.",
@@ -74,7 +74,7 @@ REFUSALS = {
     ("network=null",): "network is None, must be a mapping.",
     ("rounds=0",): "rounds is 0, must be a whole number >= 1.",
     ("rounds=3.7",): "rounds is 3.7, must be a whole number.",
-    ("rounds=yes",): "rounds is True, must be a whole number.",
+    ("rounds=true",): "rounds is True, must be a whole number.",
     ("rounds='5'",): "rounds is '5', must be a whole number.",
     ("rounds=0x" + "f" * 5000,): "rounds is a number of too many digits",
     ("instances=0",): "instances is 0, must be a whole number >= 1.",
@@ -84,35 +84,47 @@ REFUSALS = {
     ("burn_in=500",): "burn_in is 500, must lie between 0 and the 500 rounds less one.",
     ("checkpoint_seconds=-1",): "checkpoint_seconds is -1.0, must be a number >= 0.",
     ("name=''",): "name is '', must be a text of one line.",
-    ("name=2024-01-01",): "name is datetime.date(2024, 1, 1), must be a number or text: put text in quotes.",
-    ("name=&a [*a]",): "is nested too deeply or too large",
+    ("rounds=yes",): "rounds is 'yes', must be a whole number.",
+    ("rounds=2024-01-01",): "rounds is '2024-01-01', must be a whole number.",
+    ("name=&a [*a]",): "override 'name': the value is not valid YAML in line 1: the alias 'a' stands for nothing yet.",
+    ("imports=3",): "imports is 3, must be a list of texts.",
+    ("imports=[3]",): "imports[0] is 3, must be text.",
+    ("imports=[no.py]",): "no.py cannot be read: No such file",
+    ("metrics=[x]",): "metrics[0]: there is no metric 'x'; known are",
+    ("metrics=[jain, jain]",): "metrics[1] is 'jain' once more: name each once.",
+    ("metrics=[jan]",): "metrics[0]: there is no metric 'jan'; did you mean 'jain'?",
+    ("metric=device_uploads",): "metric is 'device_uploads', must be score, backlog,",
     ("targets=[1.5]",): "targets holds 1.5, must be numbers in (0, 1].",
     ("targets=[0.5, high]",): "targets[1] is 'high', must be a number.",
     ("metric=backlogs",): "metric is 'backlogs', must be score, backlog,",
     ("metric=accuracy",): "metric is accuracy, but task is null",
     ("against=blsa",): "against is 'blsa', which is not among the schedulers; did you mean 'balsa'?",
-    ("schedulers=balsa",): "schedulers is 'balsa', must be a list of texts.",
+    ("schedulers=balsa",): "schedulers is 'balsa', must be a list of names or mappings.",
     ("schedulers=[]",): "schedulers is empty: name at least one",
     ("schedulers=[blsa]",): "schedulers[0]: there is no scheduler 'blsa'; did you mean 'balsa'?",
     ("schedulers=[age, age]",): "schedulers[1] is 'age' once more: name each once.",
-    ("schedulers=[age, 3]",): "schedulers[1] is 3, must be a name, such as balsa, or a mapping",
+    ("schedulers=[age, 3]",): "schedulers[1] is 3, must be a name or a mapping.",
     ("schedulers=[{nam: age}]",): "schedulers[0] has no name",
     ("schedulers=[{name: balsa, stage_rul: max1}]",): "has no parameter 'stage_rul'; did you mean 'stage_rule'?",
-    ("schedulers=[{name: balsa, stage_rule: [1]}]",): "schedulers[0].stage_rule is [1], must be a number, or a text",
+    ("schedulers=[{name: balsa, stage_rule: [1]}]",): "schedulers[0]: ",
+    ("schedulers=[age, age]", "against=age"): "schedulers[1] is 'age' once more: name each once.",
+    ("schedulers.x=1",): "schedulers is {'x': 1}, must be a list of names or mappings.",
     ("schedulers=[balsa:stage_rule=max1,prior=gamma]",): "Put a text with commas in quotes.",
     ("schedulers=[update-aware]",): "'update-aware' looks at the models, but task is null",
     ("task=mnist",): "task is 'mnist', must be a mapping or null.",
-    ("task.dataset=minst",): "task.dataset is 'minst', must be mnist, cifar10 or synthetic; did you mean 'mnist'?",
-    ("task.model=vgg",): "task.model is 'vgg', must be cnn, logistic, vgg19 or vgg19-plain; did you mean 'vgg19'?",
+    ("task.dataset=minst",): "task.dataset: there is no dataset 'minst'; did you mean 'mnist'?",
+    ("task.model=vgg",): "task.model: there is no model 'vgg'; did you mean 'vgg19'?",
     ("task.model=vgg19",): "task.model is vgg19, which cannot take the images of mnist: choose cnn or logistic.",
-    ("task.skew=0",): "task.skew is 0.0, must be a number > 0.",
-    ("task.classes_per_device=11",): "task.classes_per_device is 11, but mnist has only 10 classes.",
-    ("task.classes_per_device=2", "task.skew=1"): "task.classes_per_device is 2 and task.skew is 1.0: keep one",
+    ("task.partition=dirichlet:alpha=0",): "task.partition: Dirichlet alpha is 0, must be a number > 0.",
+    ("task.partition.alpha=1",): "task.partition: partition 'iid' has no parameter 'alpha'; it has none.",
+    ("task.partition=by-class:held=11",): "task.partition: ByClass held is 11, but there are only 10 classes.",
+    ("task.partition=iit",): "task.partition: there is no partition 'iit'; did you mean 'iid'?",
+    ("task.aggregation=fedbuf",): "task.aggregation: there is no aggregation rule 'fedbuf'; did you mean 'fedbuff'?",
+    ("task.aggregation=lee:beta=-1",): "task.aggregation: Lee beta is -1, must be a number >= 0.",
+    ("task.aggregation.bet=1",): "task.aggregation: aggregation rule 'lee' has no parameter 'bet'; did you mean",
+    ("task.aggregation=null",): "task.aggregation is None, must be a name or a mapping.",
     ("task.batch=1",): "task.batch is 1, must be a whole number >= 2.",
     ("task.eta=0",): "task.eta is 0.0, must be a number > 0.",
-    ("task.prox=-1",): "task.prox is -1.0, must be a number >= 0.",
-    ("task.aggregation=lea",): "task.aggregation: there is no aggregation rule 'lea'; did you mean 'lee'?",
-    ("task.aggregation=lee:beta=-1",): "task.aggregation: Lee beta is -1, must be a number >= 0.",
     ("training.device=gpu",): "training.device is 'gpu', must be auto, cpu or cuda.",
     ("training.precision=float16",): "training.precision is 'float16', must be float32, float64 or bfloat16; did you",
     ("training.tolerance=1",): "training.tolerance is 1.0, must lie in [0, 1)",
@@ -135,14 +147,18 @@ REFUSALS = {
     ("network.=5",): "there is no field 'network.'",
     ("rounds=[",): "override 'rounds': the value is not valid YAML in line 1: expected the node content",
     ("rounds=!!python/object:os.system 5",): "the tag 'tag:yaml.org,2002:python/object:os.system' is not known",
-    ("rounds=!!int ''",): "override 'rounds': the value is not valid YAML: it holds a value that cannot be read",
-    ("name={a: 1, a: 2}",): "the key 'a' stands twice",
+    ("rounds=!!int ''",): "override 'rounds': the value is not valid YAML in line 1: it holds a value that cannot be",
+    ("name={a: 1, a: 2}",): "the key 'a' is given twice",
+    ("sweep.network.fading.k=[1]", "network.fading=rician"): "sweep.network.fading.k at 1: network.fading: fading",
+    ("sweep.network.fading=[rician, {name: rician}]",): "sweep.network.fading holds Part('rician') twice",
+    ("sweep.network.fading=[rician, 3]",): "sweep.network.fading[1] is 3, must be a name or a mapping.",
+    ("sweep.schedulers.x=[1]",): "sweep.schedulers.x: there is no field 'schedulers.x'",
+    ("sweep.imports=[[a.py]]",): "sweep.imports: there is no field 'imports'",
     ("name=" + "[" * 500,): "override 'name': the value is nested too deeply",
     ('network.fading="rician:k_factor=a\\nb"',): "network.fading: Rician k_factor is a b, must be a number",
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("checker")
 @pytest.mark.parametrize("asked", REFUSALS, ids=lambda asked: " ".join(asked)[:60])
 def test_a_refusal_is_one_sentence_that_names_the_field(asked: tuple[str, ...]) -> None:
     with pytest.raises(FedwaveError) as caught:
@@ -151,22 +167,7 @@ def test_a_refusal_is_one_sentence_that_names_the_field(asked: tuple[str, ...]) 
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_both_checkers_word_a_refusal_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answers() -> list[str]:
-        sentences = []
-        for asked in REFUSALS:
-            with pytest.raises(FedwaveError) as caught:
-                experiment_from({}, asked)
-            sentences.append(str(caught.value))
-        return sentences
-
-    with_pydantic = answers()
-    monkeypatch.setitem(sys.modules, "pydantic", None)
-    assert answers() == with_pydantic
-
-
 @pytest.mark.parametrize("content", [3, None, [1], {1: 2}, {"network.slots": 3}, {"a\ud800": 1}])
-@pytest.mark.usefixtures("checker")
 def test_what_is_no_experiment_at_all(content: object) -> None:
     with pytest.raises(FedwaveError, match=r"must be|there is no field|not valid text"):
         experiment_from(content)  # type: ignore[arg-type]
@@ -182,19 +183,15 @@ def test_presets_say_what_they_are() -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_are_equal_however_checked_and_read_back(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_presets_are_read_back(name: str, tmp_path: Path) -> None:
     experiment = load_experiment(name)
     assert experiment_from(to_mapping(experiment)) == experiment
     (tmp_path / "again.yaml").write_text(to_yaml(experiment))
     (tmp_path / "again.json").write_text(json.dumps(to_mapping(experiment)))
     assert load_experiment(tmp_path / "again.yaml") == experiment
     assert load_experiment(tmp_path / "again.json") == experiment
-    monkeypatch.setitem(sys.modules, "pydantic", None)
-    plain = load_experiment(name)
-    assert plain == experiment
-    assert repr(plain) == repr(experiment)  # 1 and 1.0 are equal, but not alike
+    again = load_experiment(tmp_path / "again.yaml")
+    assert repr(again) == repr(experiment)  # 1 and 1.0 are equal, but not alike
 
 
 def test_presets_have_the_numbers_of_the_paper() -> None:
@@ -205,26 +202,30 @@ def test_presets_have_the_numbers_of_the_paper() -> None:
     score, mnist, cifar = (load_experiment(f"paper-{n}") for n in ("score", "mnist", "cifar10"))
     assert (score.rounds, score.instances, score.task) == (500, 50, None)
     others = [n for n in fw.scheduler_names(learner=False) if n not in PAPER_SCHEDULERS]
-    assert score.schedulers == (*PAPER_SCHEDULERS, *others)
+    assert score.labels == (*PAPER_SCHEDULERS, *others)
     assert size(mnist) == (150, 50, 1e-6, 10_000, 0, "float32")
     assert size(cifar) == (400, 20, 1e-3, 2000, 10, "bfloat16")
     assert mnist.targets == (0.70, 0.75, 0.80, 0.85, 0.90, 0.95)
     assert cifar.targets == (0.48, 0.52, 0.56, 0.60, 0.64, 0.68, 0.72)
-    assert mnist.schedulers == cifar.schedulers == PAPER_SCHEDULERS
+    assert mnist.labels == cifar.labels == PAPER_SCHEDULERS
     quick = load_experiment("quick")
     assert size(quick) == (25, 2, 1e-3, 2000, 0, "float32")
     assert quick.task == mnist.task == TaskConfig()
     assert cifar.task == TaskConfig(dataset="cifar10")
     skew = load_experiment("label-skew")
-    assert (skew.rounds, skew.instances, skew.task) == (100, 6, TaskConfig(skew=0.2))
-    assert skew.schedulers[:4] == ("bench", "fresh", "alpha-fresh:alpha=0.5", "alsa-pi")
+    assert (skew.rounds, skew.instances, skew.task) == (
+        100,
+        6,
+        TaskConfig(partition="dirichlet:alpha=0.2"),
+    )
+    assert skew.labels[:4] == ("bench", "fresh", "alpha-fresh:alpha=0.5", "alsa-pi")
     assert load_experiment("million-devices").network.devices == 1_000_000
 
 
-@pytest.mark.usefixtures("checker")
 def test_overrides() -> None:
     asked = [
-        "network.slots=10", "network.set.rate=2", "network.set.buffer_limit=.inf", "task.prox=5e-1",
+        "network.slots=10", "network.set.rate=2", "network.set.buffer_limit=.inf", "task.partition=dirichlet",
+        "task.partition.alpha=5e-1",
         "training.tolerance=1e-3", "schedulers=[alsa-pi, {name: balsa, stage_rule: max1}]",
         "against=balsa:stage_rule=max1", "sweep.network.gamma=[0, 0.5]", "targets=[1]", "name=a=b",
     ]  # fmt: skip
@@ -234,7 +235,7 @@ def test_overrides() -> None:
         network=NetworkConfig(
             slots=10, set={"noise_dbm": -100.0, "rate": 2.0, "buffer_limit": float("inf")}
         ),
-        task=TaskConfig(prox=0.5),
+        task=TaskConfig(partition={"name": "dirichlet", "alpha": 0.5}),
         training=TrainingConfig(tolerance=0.001),
         schedulers=("alsa-pi", "balsa:stage_rule=max1"),
         against="balsa:stage_rule=max1",
@@ -261,18 +262,17 @@ def test_the_scheduler_that_differences_are_taken_from() -> None:
     assert Experiment(against="balsa").base == "balsa"
 
 
-@pytest.mark.usefixtures("checker")
 def test_points_are_the_product_of_the_axes_in_order() -> None:
-    asked = ["sweep.network.set.rate=[1, 2.5]", "sweep.task.prox=[0, 0.1]", "rounds=7"]
+    asked = ["sweep.network.set.rate=[1, 2.5]", "sweep.task.eta=[1, 0.1]", "rounds=7"]
     experiment = experiment_from({}, asked)
     found = points(experiment)
-    assert [tuple(point.values()) for point, _ in found] == [(1, 0), (1, 0.1), (2.5, 0), (2.5, 0.1)]
+    assert [tuple(point.values()) for point, _ in found] == [(1, 1), (1, 0.1), (2.5, 1), (2.5, 0.1)]
     for point, at in found:
-        assert list(point) == ["network.set.rate", "task.prox"]
+        assert list(point) == ["network.set.rate", "task.eta"]
         assert at == Experiment(
             rounds=7,
             network=NetworkConfig(set={"rate": point["network.set.rate"]}),
-            task=TaskConfig(prox=point["task.prox"]),
+            task=TaskConfig(eta=point["task.eta"]),
         )
     assert points(replace(experiment, sweep={})) == [({}, replace(experiment, sweep={}))]
 
@@ -284,7 +284,7 @@ def test_an_axis_of_whole_schedulers_and_of_slots_per_round(tmp_path: Path) -> N
         "sweep.network.slots=[[1,2],3]",
     ]
     experiment = experiment_from({}, asked)
-    assert [at.schedulers for _, at in points(experiment)[::2]] == [("age",), ("balsa",)]
+    assert [at.labels for _, at in points(experiment)[::2]] == [("age",), ("balsa",)]
     assert [at.network.slots for _, at in points(experiment)[:2]] == [(1, 2), 3]
     (tmp_path / "again.yaml").write_text(to_yaml(experiment))
     assert load_experiment(tmp_path / "again.yaml") == experiment
@@ -294,13 +294,13 @@ FILES: dict[tuple[str, bytes], str] = {
     ("a.yaml", b""): "a.yaml must be a mapping of fields, such as `rounds: 100`.",
     ("a.yaml", b"- 1\n"): "a.yaml must be a mapping of fields",
     ("a.yaml", b"rounds: 5\nseed: [1\n"): "a.yaml is not valid YAML in line 3: expected ',' or ']'",
-    ("a.yml", b"rounds: 5\n\nrounds: 6\n"): "a.yml is not valid YAML in line 3: the key 'rounds' stands twice.",
+    ("a.yml", b"rounds: 5\n\nrounds: 6\n"): "a.yml is not valid YAML in line 3: the key 'rounds' is given twice.",
     ("a.yaml", b"rounds: 5\nname: !mine x\n"): "in line 2: the tag '!mine' is not known, write plain values.",
-    ("a.yaml", b"rounds: 5\nname: \x07\n"): "is not valid YAML in line 2: it holds a character that no text has.",
+    ("a.yaml", b"rounds: 5\nname: \x07\n"): "is not valid YAML in line 2: it holds a control character.",
     ("a.yaml", b"\xff\xfe\x00\x81"): "a.yaml cannot be read: it is not text.",
     ("a.yaml", b"[" * 500): "a.yaml is nested too deeply",
-    ("a.yaml", b"rounds: 5\n---\nrounds: 6\n"): "expected a single document in the stream",
-    ("a.json", b'{"rounds": 5,\n"rounds": 6}'): "a.json is not valid: the key 'rounds' stands twice.",
+    ("a.yaml", b"rounds: 5\n---\nrounds: 6\n"): "is not valid YAML in line 3: there is a second document, keep one.",
+    ("a.json", b'{"rounds": 5,\n"rounds": 6}'): "a.json is not valid: the key 'rounds' is given twice.",
     ("a.json", b'{"rounds": 5,\n'): "a.json is not valid JSON in line 2",
     ("a.json", b"[" * 200_000): "a.json is nested too deeply",
     ("a.json", b'{"rounds": 1' + b"0" * 5000 + b"}"): "a.json holds a value that cannot be read",
@@ -376,12 +376,6 @@ def test_the_schema_describes_every_field() -> None:
     assert "float64" in schema["$defs"]["TrainingConfig"]["properties"]["precision"]["enum"]
     texts = json.dumps(schema["properties"]["schedulers"]["items"])
     assert all(name in texts for name in fw.scheduler_names())
-
-
-def test_the_schema_needs_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pydantic", None)
-    with pytest.raises(FedwaveError, match="needs pydantic"):
-        json_schema()
 
 
 def test_configurations_are_made_without_torch_and_without_pydantic() -> None:

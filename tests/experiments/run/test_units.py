@@ -81,9 +81,9 @@ def test_names_of_units_are_names_of_files_and_never_the_same() -> None:
     assert all(len(name) < 100 and "/" not in name and name.isascii() for name in names)
     outcomes = run_experiment(experiment, workers=1).only.outcomes
     network = fw.random_network(5, 2)
-    for text in texts:
+    for text, label in zip(texts, experiment.labels, strict=True):
         alone = fw.simulate(network, fw.scheduler(text), 6, 3, 0)
-        assert (outcomes[text].score == alone.score).all()
+        assert (outcomes[label].score == alone.score).all()
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_units_know_their_place_in_one_kind() -> None:
     "overrides, sentence",
     [
         (["sweep.schedulers=[[age],[w-max]]"], "sweep.schedulers varies the schedulers, but every"),
-        (["sweep.task.skew=[1,2]"], "sweep.task.skew varies the task, but task is null: give one"),
+        (["sweep.task.eta=[1,2]"], "sweep.task.eta varies the task, but task is null: give one"),
         (
             ["task.dataset=synthetic", "sweep.task=[null,{dataset: synthetic}]"],
             "sweep.task is null at a point, so nothing is learnt there",

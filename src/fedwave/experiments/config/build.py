@@ -2,83 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from fedwave import registry
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build_network import make_network, network_of
-from fedwave.experiments.config.rules import shown
+from fedwave.experiments.config.experiment import (
+    DATASETS,
+    Experiment,
+    NetworkConfig,
+    TaskConfig,
+    TrainingConfig,
+    check_choice,
+)
+from fedwave.experiments.config.parts import PARTS, check_part
+from fedwave.metrics import Watch, metric_names
+from fedwave.network.devices import read_devices
+from fedwave.network.network import Network, paper_network, random_network
+from fedwave.parts_import import import_parts
 from fedwave.schedulers.base import Scheduler, scheduler
 
 if TYPE_CHECKING:
-    from fedwave.experiments.config.experiment import Experiment
-    from fedwave.experiments.config.parts import TaskConfig, TrainingConfig
     from fedwave.learning.evaluation import EvaluationSizes
     from fedwave.learning.replay import Settings
     from fedwave.learning.task import Task
 
-__all__ = [
-    "labels_of", "make_network", "network_of", "schedulers_from", "schedulers_of", "settings_of", "task_of",
-]  # fmt: skip
+CLASSES = 10  # of every built-in dataset
+_NUMBERS = ("shard_size", "batch", "epochs", "eta", "prox", "l2")
+_RADIO = ("fading", "success", "arrivals")
+_LARGE = 10_000  # devices above which a network is too large to be built only to see whether it can
 
-_NUMBERS = ("shard_size", "batch", "epochs", "eta", "prox", "l2", "aggregation")
+
+def prepare(experiment: Experiment) -> None:
+    """Import the users' parts of an experiment: once in every process, before anything is built."""
+    for source in experiment.imports:
+        import_parts(source)
 
 
-def labels_of(schedulers: Iterable[str | Mapping[str, Any]]) -> tuple[str, ...]:
-    """Each scheduler as the text that names it in the results; refuses none, and one named twice.
-
-    >>> labels_of(["alsa-pi", {"name": "balsa", "stage_rule": "max1"}])
-    ('alsa-pi', 'balsa:stage_rule=max1')
-    """
-    labels: list[str] = []
-    for i, item in enumerate(schedulers):
-        label = _text(item, f"schedulers[{i}]", ",") if isinstance(item, Mapping) else item
-        if not isinstance(label, str):
+def check(experiment: Experiment) -> None:
+    """Refuse an experiment whose parts are unknown or cannot be built, or whose network is too small for it."""
+    for label, chosen in schedulers_of(experiment).items():
+        if "learner" in chosen.needs and experiment.task is None:
             raise FedwaveError(
-                f"schedulers[{i}] is {shown(item)}, must be a name, such as balsa, or a mapping, "
-                "such as {name: balsa, stage_rule: max1}."
+                f"schedulers: {label!r} looks at the models, but task is null: leave it out, or give a "
+                "task and use `fedwave train`."
             )
-        if label.strip() in labels:
-            raise FedwaveError(f"schedulers[{i}] is {shown(label)} once more: name each once.")
-        labels.append(label.strip())
-    if not labels:
-        raise FedwaveError(
-            "schedulers is empty: name at least one, as `fedwave schedulers` lists them."
-        )
-    return tuple(labels)
-
-
-def schedulers_from(labels: Sequence[str]) -> dict[str, Scheduler]:
-    """Schedulers by the texts that name them."""
-    chosen = {}
-    for i, label in enumerate(labels):
-        try:
-            chosen[label] = scheduler(label)
-        except FedwaveError as error:
-            # In a YAML list in brackets, a comma ends the text.
-            hint = " Put a text with commas in quotes." if "=" in label and ":" not in label else ""
-            raise FedwaveError(f"schedulers[{i}]: {error}{hint}") from None
-    return chosen
+    _check_metrics(experiment)
+    if experiment.task is not None:
+        _check_task(experiment.task)
+    _check_network(experiment.network, experiment.rounds, experiment.instances)
 
 
 def schedulers_of(experiment: Experiment) -> dict[str, Scheduler]:
     """The schedulers of an experiment by their labels, in order."""
-    return schedulers_from(experiment.schedulers)
+    made = {}
+    for i, part in enumerate(experiment.schedulers):
+        try:
+            made[str(part)] = scheduler(part)
+        except FedwaveError as error:
+            # In a YAML list in brackets, a comma ends the text.
+            hint = " Put a text with commas in quotes." if "=" in part.name else ""
+            raise FedwaveError(f"schedulers[{i}]: {error}{hint}") from None
+    return made
 
 
 def task_of(config: TaskConfig) -> Task:
     """The task, with its data loaded (fetched the first time)."""
-    from fedwave.learning.partition import ByClass, Dirichlet, Iid, Partition
     from fedwave.learning.task import task
 
-    partition: Partition = Iid()
-    if config.skew is not None:
-        partition = Dirichlet(config.skew)
-    elif config.classes_per_device is not None:
-        partition = ByClass(config.classes_per_device)
-    given = {name: getattr(config, name) for name in _NUMBERS}
-    numbers = {name: value for name, value in given.items() if value is not None}
-    return task(config.dataset, model=config.model, partition=partition, **numbers)
+    given = {name: getattr(config, name) for name in ("model", *_NUMBERS)}
+    given = {name: value for name, value in given.items() if value is not None}
+    return task(
+        dataset=config.dataset, partition=config.partition, aggregation=config.aggregation, **given
+    )
 
 
 def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:
@@ -92,22 +91,122 @@ def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:
     if lanes is None:
         lanes = 1024 if device == "cuda" else 64
     sizes = EvaluationSizes(config.loss_images, config.test_images, config.full_every)
-    return Settings(config.tolerance, device, precision, lanes), sizes
+    settings = Settings(tolerance=config.tolerance, device=device, precision=precision, lanes=lanes)
+    return settings, sizes
 
 
-def _text(item: Mapping[str, Any], where: str, separator: str) -> str:
-    """A part written as a mapping, in the text form that components.py reads."""
-    name = item.get("name")
-    if not isinstance(name, str) or not name.strip():
-        raise FedwaveError(f"{where} has no name: write it as {{name: balsa, stage_rule: max1}}.")
-    parameters = []
-    for key, value in item.items():
-        if isinstance(value, Mapping) and separator == ",":
-            value = _text(value, f"{where}.{key}", ";")
-        if isinstance(value, bool) or not isinstance(value, (str, int, float)) or "," in str(value):
+def make_network(
+    kind: str,
+    devices: int | None = None,
+    file: str | None = None,
+    parts: Mapping[str, registry.Spec | None] | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Network:
+    """A network of a kind, with its parts, and any field or device column changed.
+
+    >>> make_network("paper", parts={"fading": "rician:k_factor=6"}, changes={"slots": 3}).slots
+    3
+    """
+    wanted = dict(changes or {})
+    for name, part in (parts or {}).items():
+        if part is not None:
+            wanted[name] = registry.build(name, part)
+    if kind == "random":
+        size = 100 if devices is None else devices
+        return random_network(size, wanted.pop("slots", max(1, size // 5)), **wanted)
+    if kind == "table":
+        table = read_devices(file or "")
+        return Network(table, slots=wanted.pop("slots", min(5, len(table)))).replace(**wanted)
+    return paper_network(**wanted)
+
+
+def network_of(config: NetworkConfig) -> Network:
+    """The network that a configuration describes; a refusal names the field at fault."""
+    parts, changes = _asked(config)
+    try:
+        return make_network(config.kind, config.devices, config.file, parts, changes)
+    except FedwaveError as error:
+        raise FedwaveError(f"{_culprit(config)}: {error}") from None
+
+
+def _check_metrics(experiment: Experiment) -> None:
+    for i, part in enumerate(experiment.metrics):
+        check_part("metric", part, f"metrics[{i}]")
+    watched = [m.name for m in Watch(experiment.metrics).metrics if not m.per_device]
+    learnt = [name for name in metric_names(training=True) if name not in metric_names()]
+    check_choice("metric", experiment.metric, (*watched, *learnt))
+    if experiment.metric in learnt and experiment.task is None:
+        raise FedwaveError(
+            f"metric is {experiment.metric}, but task is null, so nothing is learnt: choose another, or give a task."
+        )
+
+
+def _check_task(config: TaskConfig) -> None:
+    for name in ("dataset", "model", "partition", "aggregation"):
+        part = getattr(config, name)
+        if part is not None:
+            check_part(PARTS[f"task.{name}"], part, f"task.{name}")
+    if config.dataset.name in DATASETS:
+        try:
+            registry.build("partition", config.partition).class_shares(0, 0, 0, CLASSES)
+        except FedwaveError as error:
+            raise FedwaveError(f"task.partition: {error}") from None
+
+
+def _check_network(config: NetworkConfig, rounds: int, instances: int) -> None:
+    """Refuse a network that cannot be built, or that a run reaches past; of a large one try a part."""
+    slots = config.slots
+    if isinstance(slots, tuple) and len(slots) < rounds:
+        raise FedwaveError(
+            f"network.slots gives W of {len(slots)} rounds, but rounds is {rounds}: give more, or run fewer."
+        )
+    if config.devices is not None and config.devices > _LARGE:
+        network_of(_smaller(config))
+        return
+    network = network_of(config)
+    try:
+        network.check_run(rounds, np.array([instances - 1]))
+    except FedwaveError as error:
+        raise FedwaveError(f"network does not fit rounds and instances: {error}") from None
+
+
+def _smaller(config: NetworkConfig) -> NetworkConfig:
+    """The same network with fewer devices, and no more slots than them."""
+    assert config.devices is not None
+    most, slots, numbers = config.devices, config.slots, dict(config.set)
+    for w in (*(slots if isinstance(slots, tuple) else [slots or 0]), numbers.get("slots", 0)):
+        if w > most:
             raise FedwaveError(
-                f"{where}.{key} is {shown(value)}, must be a number, or a text without a comma."
+                f"network.slots is {w}, but there are only {most} devices: W must not exceed them."
             )
-        if key != "name":
-            parameters.append(f"{key}={value}")
-    return name.strip() + (":" if parameters else "") + separator.join(parameters)
+    if isinstance(slots, tuple):
+        slots = tuple(min(w, _LARGE) for w in slots)
+    elif slots is not None:
+        slots = min(slots, _LARGE)
+    if "slots" in numbers:
+        numbers["slots"] = min(numbers["slots"], _LARGE)
+    return replace(config, devices=_LARGE, slots=slots, set=numbers)
+
+
+def _asked(config: NetworkConfig) -> tuple[dict[str, registry.Spec | None], dict[str, Any]]:
+    """The parts, and the numbers that differ from the kind's own."""
+    given = {name: getattr(config, name) for name in ("slots", "gamma", "rate")}
+    changes = {name: value for name, value in given.items() if value is not None}
+    return {name: getattr(config, name) for name in _RADIO}, dict(config.set) | changes
+
+
+def _culprit(config: NetworkConfig) -> str:
+    """The field that cannot be built even alone, so that a refusal can name it."""
+    parts, changes = _asked(config)
+    first = "network.file" if config.kind == "table" else "network.devices"
+    alone: list[tuple[str, dict[str, Any], dict[str, Any]]] = [(first, {}, {})]
+    alone += [(f"network.{name}", {name: part}, {}) for name, part in parts.items()]
+    for name, value in changes.items():
+        field = f"network.set.{name}" if name in config.set else f"network.{name}"
+        alone.append((field, {}, {name: value}))
+    for field, one_part, one_change in alone:
+        try:
+            make_network(config.kind, config.devices, config.file, one_part, one_change)
+        except FedwaveError:
+            return field
+    return "network"

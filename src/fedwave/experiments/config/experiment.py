@@ -1,33 +1,179 @@
 """An experiment as a value: what to simulate, what to train, how often, and what to vary.
 
-Written as YAML, read by config_text.py, turned into objects by build.py.
+The text below a field describes it in the JSON schema. Rules on values are checked here, so that they hold however
+an object was made. Types are checked where a file is read (schema.py); whether names are known and parts and
+networks can be built, when an experiment is read or run (build.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, ClassVar, Literal, get_args
 
-from fedwave.errors import FedwaveError, did_you_mean, is_number
-from fedwave.experiments.config.build import labels_of, schedulers_from
-from fedwave.experiments.config.build_network import check_network
-from fedwave.experiments.config.parts import NetworkConfig, TaskConfig, TrainingConfig
-from fedwave.experiments.config.rules import (
-    PYDANTIC,
-    check_choice,
-    check_numbers,
-    check_wholes,
-    shown,
-)
+from fedwave.errors import FedwaveError, did_you_mean, is_number, shown, whole
+from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 
-__all__ = ["Experiment", "NetworkConfig", "TaskConfig", "TrainingConfig"]
-
-# What a figure of a sweep can show; the last two only where something is learnt.
-METRICS = ("score", "backlog", "delivered", "lost", "jain", "mean_age", "worst_age")
-LEARNT_METRICS = ("accuracy", "loss")
-BASE = "alsa-pi"  # the paper's own: differences are taken from it unless told otherwise
+# pydantic reads this from the classes, which therefore need not import it.
+PYDANTIC: dict[str, Any] = {"extra": "forbid", "strict": True, "use_attribute_docstrings": True}
+NetworkKind = Literal["paper", "random", "table"]
+PLACES = ("auto", "cpu", "cuda")
+PRECISIONS = ("float32", "float64", "bfloat16")
+MOST_DEVICES = 10_000_000
 MOST_POINTS = 10_000
+BASE = "alsa-pi"  # the paper's own: differences are taken from it unless another is named
+# Which built-in models take the images of a built-in dataset; learning/ could tell, but needs torch.
+DATASETS = {
+    "mnist": ("cnn", "logistic"),
+    "cifar10": ("vgg19", "vgg19-plain"),
+    "synthetic": ("cnn", "logistic"),
+}
+MODELS = tuple(dict.fromkeys(model for models in DATASETS.values() for model in models))
+_MNIST, _IID, _LEE = Part("mnist"), Part("iid"), Part("lee")
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The devices, the radio and the arrivals. What is null is as the kind of network has it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = PYDANTIC
+
+    kind: NetworkKind = "paper"
+    """paper: the paper's 25 devices; random: drawn at random; table: read from a file."""
+    devices: int | None = None
+    """Number of devices of a random network; 100 if null."""
+    file: str | None = None
+    """Device table (.csv, .yaml) of a network of kind table, as seen from the current folder."""
+    slots: int | tuple[int, ...] | None = None
+    """W: uploads that fit in a round; or a list with one W for each round."""
+    gamma: float | None = None
+    """Cost of a waiting shard."""
+    fading: Part | None = None
+    """Fading, such as rayleigh, rician:k_factor=6 or {name: rician, k_factor: 6}."""
+    success: Part | None = None
+    """Success model, such as turbo, harq:tries=3 or {name: harq, tries: 3}."""
+    arrivals: Part | None = None
+    """Arrivals, such as poisson or negative-binomial:dispersion=2."""
+    rate: float | None = None
+    """Mean number of shards that arrive at a device in a round, the same for all devices."""
+    set: dict[str, float] = field(default_factory=dict)
+    """Any other number of the network, or a device column for all devices, such as buffer_limit: 20."""
+
+    def __post_init__(self) -> None:
+        _make_parts(self, "network.")
+        check_choice("network.kind", self.kind, get_args(NetworkKind))
+        check_wholes(self, "network.", 1, "devices")
+        check_numbers(self, "network.", "gamma", "rate")
+        if isinstance(self.slots, (list, tuple)):
+            object.__setattr__(self, "slots", tuple(self.slots))
+        elif self.slots is not None:
+            object.__setattr__(self, "slots", whole("network.slots", self.slots, 1))
+        self._check_kind()
+        for name, value in self.set.items():
+            if name in ("kind", "devices", "file", "set"):
+                raise FedwaveError(
+                    f"network.set.{name} is {shown(value)}, but {name} is no number to set: "
+                    f"leave it out here, and give network.{name}."
+                )
+            if vars(self).get(name) is not None:
+                raise FedwaveError(
+                    f"network.set.{name} is {shown(value)}, but network.{name} is given too: keep one."
+                )
+
+    def _check_kind(self) -> None:
+        for name, kind in (("devices", "random"), ("file", "table")):
+            value = getattr(self, name)
+            if value is not None and self.kind != kind:
+                raise FedwaveError(
+                    f"network.{name} is {shown(value)}, but goes with network.kind {kind}, not {self.kind}."
+                )
+        if self.devices is not None and self.devices > MOST_DEVICES:
+            raise FedwaveError(
+                f"network.devices is {shown(self.devices)}, must be at most {MOST_DEVICES}."
+            )
+        if self.kind == "table" and (not self.file or "\0" in self.file):
+            raise FedwaveError(
+                f"network.file is {shown(self.file)}, must be a device table (.csv, .yaml) for kind table."
+            )
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """What is learnt, and how devices train. What is null is as the dataset has it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = PYDANTIC
+
+    dataset: Part = _MNIST
+    """Dataset: mnist, cifar10, synthetic (made in memory, for trials), or one of your own."""
+    model: Part | None = None
+    """Model: cnn or logistic for mnist and synthetic, vgg19 or vgg19-plain for cifar10, or one of your own."""
+    partition: Part = _IID
+    """How classes are spread over devices: iid, dirichlet:alpha=0.2 (small: few classes each), by-class:held=2."""
+    shard_size: int | None = None
+    """Samples in a shard."""
+    batch: int | None = None
+    """Samples in a batch of local training."""
+    epochs: int | None = None
+    """Epochs of local training."""
+    eta: float | None = None
+    """Learning rate."""
+    aggregation: Part = _LEE
+    """What an upload weighs and how an undelivered update ages: lee, lee:beta=0.5, fedasync, fedbuff, sync."""
+    prox: float | None = None
+    """Weight of the proximal term, which keeps a local model near the central one."""
+    l2: float | None = None
+    """Weight of the squared norm of the model in the loss."""
+    instead_of: str | None = None
+    """Dataset that was asked for and is unavailable; written by fedwave, so that results say so."""
+
+    def __post_init__(self) -> None:
+        _make_parts(self, "task.")
+        dataset, model = self.dataset.name, self.model.name if self.model else None
+        fitting = DATASETS.get(dataset)
+        if fitting is not None and model in MODELS and model not in fitting:
+            raise FedwaveError(
+                f"task.model is {model}, which cannot take the images of {dataset}: "
+                f"choose {' or '.join(fitting)}."
+            )
+        check_wholes(self, "task.", 1, "shard_size", "epochs")
+        check_wholes(self, "task.", 2, "batch")  # one sample has no batch statistics
+        check_numbers(self, "task.", "prox", "l2")
+        check_numbers(self, "task.", "eta", positive=True)
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How models are trained and judged."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = PYDANTIC
+
+    tolerance: float = 1e-6
+    """Local training that weighs less at its delivery is left out; 0 trains everything."""
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu or cuda."""
+    precision: str = "float32"
+    """float32, float64, or bfloat16: float32 weights, bfloat16 layers."""
+    lanes: int | None = None
+    """Models trained at once; null: 64 on a CPU, 1024 on a GPU."""
+    loss_images: int = 2000
+    """Training images that the loss is measured on."""
+    test_images: int = 10_000
+    """Test images that the accuracy is measured on in every round."""
+    full_every: int = 0
+    """Rounds between measurements on all test images; 0: never."""
+
+    def __post_init__(self) -> None:
+        check_choice("training.device", self.device, PLACES)
+        check_choice("training.precision", self.precision, PRECISIONS)
+        check_wholes(self, "training.", 1, "lanes", "loss_images", "test_images")
+        check_wholes(self, "training.", 0, "full_every")
+        check_numbers(self, "training.", "tolerance")
+        if self.tolerance >= 1:
+            raise FedwaveError(
+                f"training.tolerance is {self.tolerance}, must lie in [0, 1): 0 trains everything."
+            )
 
 
 @dataclass(frozen=True)
@@ -38,10 +184,12 @@ class Experiment:
 
     name: str = "experiment"
     """What the experiment is called in its results."""
+    imports: tuple[str, ...] = ()
+    """Files (.py, as seen from this file's folder) or modules that register parts of your own."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     """The devices, the radio and the arrivals."""
-    schedulers: tuple[str, ...] = PAPER_SCHEDULERS
-    """Schedulers by name, with parameters: balsa:stage_rule=max1 or {name: balsa, stage_rule: max1}."""
+    schedulers: tuple[Part, ...] = field(default_factory=lambda: tuple(map(Part, PAPER_SCHEDULERS)))
+    """Schedulers, such as alsa-pi, balsa:stage_rule=max1 or {name: balsa, stage_rule: max1}."""
     task: TaskConfig | None = None
     """What is learnt; null: only simulate."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -64,12 +212,16 @@ class Experiment:
     """Time between checkpoints of a unit of work."""
     targets: tuple[float, ...] = ()
     """Accuracies whose rounds are counted (figure 5)."""
+    metrics: tuple[Part, ...] = ()
+    """Round metrics that are watched beside the built-in ones, or in place of those of the same name."""
     metric: str = "backlog"
     """What the figure of a sweep shows."""
     sweep: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """What is varied: a field with its dots, such as network.slots, and the values it takes."""
 
     def __post_init__(self) -> None:
+        _make_parts(self, "")
+        object.__setattr__(self, "imports", tuple(self.imports))
         if not self.name.strip() or not self.name.isprintable():
             raise FedwaveError(f"name is {shown(self.name)}, must be a text of one line.")
         check_wholes(self, "", 1, "rounds", "instances", "block", "group")
@@ -82,42 +234,50 @@ class Experiment:
         self._check_schedulers()
         self._check_results()
         self._check_sweep()
-        check_network(self.network, self.rounds, self.instances)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The text that names each scheduler in the results."""
+        return tuple(str(part) for part in self.schedulers)
 
     @property
     def base(self) -> str:
-        """The scheduler that differences are taken from."""
+        """The scheduler that differences are taken from, by its label."""
         if self.against is not None:
             return self.against
-        return BASE if BASE in self.schedulers else self.schedulers[0]
+        return BASE if BASE in self.labels else self.labels[0]
 
     def _check_schedulers(self) -> None:
-        object.__setattr__(self, "schedulers", labels_of(self.schedulers))
-        for label, chosen in schedulers_from(self.schedulers).items():
-            if "learner" in chosen.needs and self.task is None:
-                raise FedwaveError(
-                    f"schedulers: {label!r} looks at the models, but task is null: leave it out, or give a "
-                    "task and use `fedwave train`."
-                )
-        if self.against is not None and self.against not in self.schedulers:
+        labels = self.labels
+        if not labels:
+            raise FedwaveError(
+                "schedulers is empty: name at least one, as `fedwave schedulers` lists them."
+            )
+        for i, label in enumerate(labels):
+            if label in labels[:i]:
+                raise FedwaveError(f"schedulers[{i}] is {shown(label)} once more: name each once.")
+        if self.against is None:
+            return
+        against = str(Part.of("scheduler", self.against, "against"))
+        if against not in labels:
             raise FedwaveError(
                 f"against is {shown(self.against)}, which is not among the schedulers; "
-                f"{did_you_mean(self.against, self.schedulers)}"
+                f"{did_you_mean(against, labels)}"
             )
+        object.__setattr__(self, "against", against)
 
     def _check_results(self) -> None:
         object.__setattr__(self, "targets", tuple(self.targets))
         for target in self.targets:
             if not (is_number(target) and 0 < target <= 1):
                 raise FedwaveError(f"targets holds {shown(target)}, must be numbers in (0, 1].")
-        check_choice("metric", self.metric, (*METRICS, *LEARNT_METRICS))
-        if self.metric in LEARNT_METRICS and self.task is None:
-            raise FedwaveError(
-                f"metric is {self.metric}, but task is null, so nothing is learnt: choose another, or give a task."
-            )
+        names = [part.name for part in self.metrics]
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                raise FedwaveError(f"metrics[{i}] is {shown(name)} once more: name each once.")
 
     def _check_sweep(self) -> None:
-        points = 1
+        points, swept = 1, {}
         for axis, values in self.sweep.items():
             if not values:
                 raise FedwaveError(
@@ -128,16 +288,73 @@ class Experiment:
                 raise FedwaveError(
                     f"sweep.{axis} makes {points} points or more, must be at most {MOST_POINTS}."
                 )
+            swept[axis] = tuple(
+                _as_part(axis, v, f"sweep.{axis}[{i}]") for i, v in enumerate(values)
+            )
             seen = set()
-            for value in values:
-                key = _key(value)
-                if key in seen:
+            for value in swept[axis]:
+                if _key(value) in seen:
                     raise FedwaveError(f"sweep.{axis} holds {shown(value)} twice: give each once.")
-                seen.add(key)
-        swept = {axis: tuple(values) for axis, values in self.sweep.items()}
+                seen.add(_key(value))
         object.__setattr__(self, "sweep", swept)
+
+
+def _make_parts(config: Any, where: str) -> None:
+    """Turn every field that is a part, given as text or mapping, into a Part."""
+    for one in fields(config):
+        name, value = where + one.name, getattr(config, one.name)
+        if name in PART_LISTS:
+            family = PARTS[name]
+            made: Any = tuple(Part.of(family, v, f"{name}[{i}]") for i, v in enumerate(value))
+        else:
+            made = _as_part(name, value, name)
+        object.__setattr__(config, one.name, made)
+
+
+def _as_part(name: str, value: Any, where: str) -> Any:
+    """A value of a field: a Part where the field is one. Lists of parts stay as they are."""
+    if value is None or name in PART_LISTS or name not in PARTS:
+        return value
+    return Part.of(PARTS[name], value, where)
 
 
 def _key(value: Any) -> Any:
     """Tells values apart: 1 and 1.0 are the same, 1 and true are not."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else repr(value)
+
+
+def check_wholes(config: object, where: str, least: int, *names: str) -> None:
+    """Each of these fields is a whole number of at least ``least``; None stands for a default."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None:
+            object.__setattr__(config, name, whole(where + name, value, least))
+
+
+def check_numbers(config: object, where: str, *names: str, positive: bool = False) -> None:
+    """Each of these fields is a finite number, not negative; None stands for a default."""
+    for name in names:
+        value = getattr(config, name)
+        if value is None or (is_number(value) and (value > 0 or (value == 0 and not positive))):
+            continue
+        rule = "> 0" if positive else ">= 0"
+        raise FedwaveError(f"{where}{name} is {shown(value)}, must be a number {rule}.")
+
+
+def check_choice(where: str, value: Any, known: Iterable[str]) -> None:
+    """The value is one of the known names."""
+    known = list(known)
+    if value not in known:
+        raise FedwaveError(f"{where} is {shown(value)}, must be {choice_of(known, value)}")
+
+
+def choice_of(known: Iterable[str], value: Any) -> str:
+    """End a sentence about a name that is none of the known ones.
+
+    >>> choice_of(["async", "sync"], "asynch")
+    "async or sync; did you mean 'async'?"
+    """
+    known = list(known)
+    text = " or ".join(filter(None, [", ".join(known[:-1]), known[-1]]))
+    near = get_close_matches(value, known, n=1, cutoff=0.7) if isinstance(value, str) else []
+    return f"{text}; did you mean {near[0]!r}?" if near else f"{text}."

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from fedwave.errors import FedwaveError
-from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.rules import shown
-from fedwave.experiments.config.types import field_names, no_field
-from fedwave.experiments.config.validation import build_experiment
-from fedwave.experiments.config.yaml_text import read_yaml
+from fedwave import registry
+from fedwave.errors import FedwaveError, shown
+from fedwave.experiments.config.experiment import Experiment, TaskConfig
+from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
+from fedwave.experiments.config.schema import field_names, no_field, typed
 
 Point = dict[str, Any]  # the value of every axis
+Check = Callable[[Experiment], None]  # refuses an experiment that cannot be built
+_DEFAULTS = {"task": TaskConfig()}  # whose parts have names before any is given
 
 
 def to_mapping(experiment: Experiment) -> dict[str, Any]:
-    """Every field as plain nested values, for YAML and JSON."""
-    mapping: dict[str, Any] = _lists(asdict(experiment))
+    """Every field as plain nested values, for YAML and JSON; a part without parameters is its name."""
+    mapping: dict[str, Any] = _plain(asdict(experiment))
     return mapping
 
 
 def with_override(content: Mapping[str, Any], text: str) -> dict[str, Any]:
     """The mapping with one field changed, as ``network.slots=10`` asks; the value is read as YAML."""
+    from fedwave.yaml_text import read_yaml
+
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise FedwaveError(
@@ -35,7 +38,9 @@ def with_override(content: Mapping[str, Any], text: str) -> dict[str, Any]:
     )
 
 
-def points(experiment: Experiment) -> list[tuple[Point, Experiment]]:
+def points(
+    experiment: Experiment, check: Check = lambda at: None
+) -> list[tuple[Point, Experiment]]:
     """Every point of the sweep: the values of its axes, and the experiment there. One where nothing is swept."""
     for axis in experiment.sweep:
         _check_axis(axis)
@@ -44,51 +49,69 @@ def points(experiment: Experiment) -> list[tuple[Point, Experiment]]:
     for values in product(*experiment.sweep.values()):
         point = dict(zip(experiment.sweep, values, strict=True))
         try:
-            found.append((point, _at(base, point)))
+            found.append((point, _at(base, point, check)))
         except FedwaveError as error:
-            raise FedwaveError(f"{_culprits(base, point)}: {error}") from None
+            raise FedwaveError(f"{_culprits(base, point, check)}{error}") from None
     return found
 
 
-def _at(base: Mapping[str, Any], point: Point) -> Experiment:
+def _at(base: Mapping[str, Any], point: Point, check: Check) -> Experiment:
     content = dict(base)
     for axis, value in point.items():
-        content = _with(content, axis, value)
-    return build_experiment(content)
+        content = _with(content, axis, _plain(value))
+    experiment = typed(content)
+    check(experiment)
+    return experiment
 
 
-def _culprits(base: Mapping[str, Any], point: Point) -> str:
+def _culprits(base: Mapping[str, Any], point: Point, check: Check) -> str:
     """The axis whose value is refused even alone; else all of them, with their values."""
     for axis, value in point.items():
         try:
-            _at(base, {axis: value})
+            _at(base, {axis: value}, check)
         except FedwaveError:
-            return f"sweep.{axis} at {shown(value)}"
-    return " and ".join(f"sweep.{axis} at {shown(value)}" for axis, value in point.items())
+            return f"sweep.{axis} at {shown(_plain(value))}: "
+    both = (f"sweep.{axis} at {shown(_plain(value))}" for axis, value in point.items())
+    return " and ".join(both) + (": " if point else "")
 
 
 def _check_axis(axis: str) -> None:
-    known = axis in field_names() or axis.startswith("network.set.")
-    if not known or axis.partition(".")[0] == "sweep":
+    inside = axis.startswith("network.set.") or any(
+        axis.startswith(f"{part}.") for part in PARTS if part not in PART_LISTS
+    )
+    if not (inside or axis in field_names()) or axis.partition(".")[0] in ("sweep", "imports"):
         raise FedwaveError(f"sweep.{axis}: {no_field(axis)}")
 
 
-def _with(content: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+def _with(content: Mapping[str, Any], key: str, value: Any, where: str = "") -> dict[str, Any]:
     """A copy with the field at the dots set. Mappings that are missing or null are made on the way."""
     first, dot, rest = key.partition(".")
     if not first or (dot and not rest):
-        raise no_field(key)
-    inside = content.get(first)
+        raise no_field(where + key)
     if not dot:
         return {**content, first: value}
+    inside, place = content.get(first), where + first
+    if any(f"{place}.".startswith(f"{part}.") for part in PARTS if part not in PART_LISTS):
+        inside = _part(inside, place)
     if inside is not None and not isinstance(inside, Mapping):
-        raise FedwaveError(f"there is no field {shown(key)}; {first} is {shown(inside)}.")
-    if first == "sweep":  # an axis has dots of its own
+        raise FedwaveError(f"there is no field {shown(where + key)}; {place} is {shown(inside)}.")
+    if place == "sweep":  # an axis has dots of its own
         return {**content, first: {**(inside or {}), rest: value}}
-    return {**content, first: _with(inside or {}, rest, value)}
+    return {**content, first: _with(inside or {}, rest, value, f"{place}.")}
 
 
-def _lists(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _lists(item) for key, item in value.items()}
-    return [_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
+def _part(given: Any, place: str) -> Any:
+    """What is written there as a mapping, into which a parameter can be put."""
+    if isinstance(given, str):
+        return registry.parse(PARTS.get(place, "fading"), given)
+    where, _, name = place.rpartition(".")
+    default = getattr(_DEFAULTS.get(where), name, None)
+    return dict(default) if given is None and default is not None else given
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Part):
+        return {k: _plain(v) for k, v in value.items()} if value.parameters else value.name
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

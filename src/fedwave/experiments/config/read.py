@@ -8,45 +8,63 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.errors import FedwaveError, did_you_mean, shown
+from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.points import points, to_mapping, with_override
-from fedwave.experiments.config.schema import json_schema
-from fedwave.experiments.config.validation import build_experiment, plain_copy
-from fedwave.experiments.config.yaml_text import read_json, read_yaml, write_yaml
+from fedwave.experiments.config.schema import typed
+from fedwave.parts_import import absolute, import_parts
 
 __all__ = [
-    "experiment_from", "json_schema", "load_experiment", "points", "preset_about", "preset_names", "to_mapping",
-    "to_yaml",
+    "experiment_from", "load_experiment", "points", "preset_about", "preset_names", "stored_experiment",
+    "to_mapping", "to_yaml",
 ]  # fmt: skip
 
 _PRESETS = "fedwave.experiments.presets"
+_DEEPEST = 10
 
 
-def load_experiment(source: str | Path, overrides: Sequence[str] = ()) -> Experiment:
+def load_experiment(
+    source: str | Path, overrides: Sequence[str] = (), imports: Sequence[str] = ()
+) -> Experiment:
     """An experiment from a preset's name or a .yaml, .yml or .json file; overrides read ``field=value``.
+
+    ``imports`` are files or modules with parts of your own, beside those that the file names.
 
     >>> load_experiment("quick", ["network.slots=3", "instances=4"]).instances
     4
     """
     with _one_line():
-        return experiment_from(_content(source), overrides)
+        content = _plain_copy(_content(source))
+        content["imports"] = _absolute(content.get("imports", []), Path(source).parent)
+        return experiment_from(content, overrides, imports)
 
 
-def experiment_from(mapping: Mapping[str, Any], overrides: Sequence[str] = ()) -> Experiment:
-    """An experiment from nested mappings, as a file has them."""
+def experiment_from(
+    mapping: Mapping[str, Any], overrides: Sequence[str] = (), imports: Sequence[str] = ()
+) -> Experiment:
+    """An experiment from nested mappings, as a file has them; imports as seen from the current folder."""
     with _one_line():
-        content = plain_copy(mapping)
+        content = _plain_copy(mapping)
         for text in overrides:
-            content = with_override(content, text)
-        experiment = build_experiment(content)
+            content = _plain_copy(with_override(content, text))
+        experiment = typed(_imported(content, imports))  # names are looked up after the imports
+        check(experiment)
         if experiment.sweep:
-            points(experiment)  # a point that is wrong is found now, not after hours
+            points(experiment, check)  # a point that is wrong is found now, not after hours
         return experiment
+
+
+def stored_experiment(path: Path) -> Experiment:
+    """The experiment of a run folder's file: nothing is imported, built or read beside it."""
+    with _one_line():
+        return typed(_plain_copy(_content(path)))
 
 
 def to_yaml(experiment: Experiment) -> str:
     """The file that gives this experiment, with every field."""
+    from fedwave.yaml_text import write_yaml
+
     return write_yaml(to_mapping(experiment))
 
 
@@ -72,6 +90,8 @@ def _preset_text(name: str) -> str:
 
 
 def _content(source: str | Path) -> Mapping[str, Any]:
+    from fedwave.yaml_text import read_json, read_yaml
+
     path, what = Path(source), f"experiment {source}"
     if path.suffix.lower() not in (".yaml", ".yml", ".json"):
         text = _preset_text(str(source))
@@ -85,6 +105,76 @@ def _content(source: str | Path) -> Mapping[str, Any]:
     if not isinstance(content, Mapping):
         raise FedwaveError(f"{what} must be a mapping of fields, such as `rounds: 100`.")
     return content
+
+
+def _absolute(imports: Any, folder: Path) -> Any:
+    """Files with parts as any folder can name them; what is not a list of texts is left to be refused."""
+    if not _are_texts(imports):
+        return imports
+    return [absolute(source, folder) for source in imports]
+
+
+def _are_texts(imports: Any) -> bool:
+    return isinstance(imports, list) and all(isinstance(source, str) for source in imports)
+
+
+def _imported(content: Mapping[str, Any], more: Sequence[str]) -> Mapping[str, Any]:
+    """The content with all that it imports, which has been imported."""
+    given = content.get("imports", [])
+    if not _are_texts(given):
+        return content
+    sources = list(dict.fromkeys(_absolute([*given, *more], Path())))
+    for source in sources:
+        try:
+            import_parts(source)
+        except FedwaveError as error:
+            raise FedwaveError(f"imports: {error}") from None
+    return {**content, "imports": sources}
+
+
+def _plain_copy(content: Any) -> dict[str, Any]:
+    """A copy that holds nothing but what JSON can."""
+    if not isinstance(content, Mapping):
+        raise FedwaveError(
+            f"an experiment is {shown(content)}, must be a mapping of fields, such as `rounds: 100`."
+        )
+    copy: dict[str, Any] = _copy(content, "", 0)
+    return copy
+
+
+def _copy(value: Any, where: str, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise FedwaveError(f"{shown(where)} is nested too deeply: use at most {_DEEPEST} levels.")
+    if isinstance(value, Mapping):
+        return {
+            _key(key, where): _copy(item, f"{where}.{key}" if where else str(key), depth + 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [_copy(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise FedwaveError(f"{where} is a number of too many digits: give a smaller one.")
+    if isinstance(value, str):
+        return _encodable(value, where)
+    if value is not None and not isinstance(value, (bool, int, float)):
+        raise FedwaveError(
+            f"{where} is {shown(value)}, must be a number or text: put text in quotes."
+        )
+    return value
+
+
+def _key(key: Any, where: str) -> str:
+    if not isinstance(key, str):
+        raise FedwaveError(f"{where or 'the experiment'} has the key {shown(key)}, must be text.")
+    return _encodable(key, where or "the experiment")
+
+
+def _encodable(text: str, where: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise FedwaveError(f"{where} holds {shown(text)}, which is not valid text.") from None
+    return text
 
 
 @contextmanager

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.parts import TaskConfig
+from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.config.read import to_mapping
 from fedwave.experiments.results.bootstrap import bootstrap_rounds
 from fedwave.experiments.results.comparison import metrics
@@ -50,7 +49,7 @@ class Learned:
     @property
     def dataset(self) -> str:
         """The one that was wanted."""
-        return self.task.instead_of or self.task.dataset
+        return self.task.instead_of or str(self.task.dataset)
 
     @property
     def synthetic(self) -> bool:

@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.read import load_experiment, to_mapping, to_yaml
+from fedwave.experiments.config.read import stored_experiment, to_mapping, to_yaml
 from fedwave.experiments.results.outcome import Outcome
 from fedwave.experiments.results.parquet import devices_bytes, outcomes_from, rounds_bytes
 from fedwave.experiments.run.units import Unit
@@ -68,7 +68,7 @@ class RunFolder:
         if not config.exists():
             write_text(config, to_yaml(experiment))
             return
-        there, wanted = to_mapping(load_experiment(config)), to_mapping(experiment)
+        there, wanted = to_mapping(stored_experiment(config)), to_mapping(experiment)
         # The order of the axes numbers the points, and with them the units.
         if there != wanted or list(there["sweep"]) != list(wanted["sweep"]):
             field, is_, asked = _first_difference(there, wanted)
@@ -82,7 +82,7 @@ class RunFolder:
         config = self.path / "config.yaml"
         if not config.exists():
             raise FedwaveError(f"{self.path} is no run folder: it has no config.yaml.")
-        return load_experiment(config)
+        return stored_experiment(config)
 
     def keep(self, unit: Unit, outcomes: Mapping[str, Outcome], seconds: float) -> None:
         """Store a finished unit; its record comes last, its checkpoint goes then."""

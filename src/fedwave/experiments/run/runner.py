@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedwave.errors import FedwaveError
+from fedwave.experiments.config.build import check, network_of, prepare
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
 from fedwave.experiments.results.folder import Damaged, RunFolder
@@ -109,6 +110,8 @@ def run_experiment(
     watch: Watcher | None = None,
 ) -> Results:
     """Run it, or go on with it. ``workers`` are processes; None: one per core, or none for a small run."""
+    prepare(experiment)
+    check(experiment)
     experiment = resolved(experiment)
     units = units_of(experiment)
     progress = _Progress(watch or (lambda event: None), len(units), sum(u.rounds for u in units))
@@ -154,8 +157,6 @@ def _engine(experiment: Experiment, units: list[Unit], workers: int | None) -> E
 
 
 def _size(units: list[Unit]) -> int:
-    from fedwave.experiments.config.build import network_of
-
     return sum(u.rounds * network_of(u.experiment.network).size for u in units)
 
 
@@ -200,7 +201,7 @@ def _results(
     return Results(
         experiment,
         [
-            Point(where, point, {s: joined(parts[number, s]) for s in point.schedulers})
+            Point(where, point, {s: joined(parts[number, s]) for s in point.labels})
             for number, (where, point) in enumerate(points(experiment))
         ],
     )

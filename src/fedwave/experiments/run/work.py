@@ -9,7 +9,13 @@ from functools import lru_cache, partial
 from typing import IO, TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build import network_of, schedulers_of, settings_of, task_of
+from fedwave.experiments.config.build import (
+    network_of,
+    prepare,
+    schedulers_of,
+    settings_of,
+    task_of,
+)
 from fedwave.experiments.config.experiment import TaskConfig
 from fedwave.experiments.results.outcome import Outcome
 from fedwave.experiments.run.checkpoints import Keeper
@@ -31,6 +37,7 @@ _PIECE = 5_000_000
 
 def run_unit(unit: Unit, keeper: Keeper, meter: Meter, warn: Warn) -> dict[str, Outcome]:
     """The outcome of every scheduler of the unit."""
+    prepare(unit.experiment)
     network = network_of(unit.experiment.network)
     every = schedulers_of(unit.experiment)
     chosen = {label: every[label] for label in unit.schedulers}

@@ -1,0 +1,200 @@
+"""YAML 1.2 and JSON read with care: plain values only, no key twice, bounded work, one sentence on what is wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.events import AliasEvent, MappingStartEvent, ScalarEvent, SequenceStartEvent
+from ruamel.yaml.nodes import ScalarNode
+from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.representer import SafeRepresenter
+
+from fedwave.errors import FedwaveError
+
+_MOST_CHARACTERS = 2_000_000
+_MOST_VALUES = 100_000  # seconds of work; a larger device table is better kept as CSV
+_DEEPEST = 20
+_TAG = "tag:yaml.org,2002:"
+_CONVERTED = {_TAG + kind for kind in ("int", "float", "bool", "null")}
+_TEXTS = {_TAG + kind for kind in ("str", "timestamp", "value", "merge")} | {"!"}
+
+
+def read_yaml(text: str, what: str) -> Any:
+    """The content of a YAML text: mappings, lists, texts, numbers, true, false and null."""
+    if len(text) > _MOST_CHARACTERS:
+        raise FedwaveError(
+            f"{what} has {len(text):,} characters, must have at most {_MOST_CHARACTERS:,}."
+        )
+    try:
+        return _Reader(text, what).document()
+    except MarkedYAMLError as error:
+        line = 0 if error.problem_mark is None else error.problem_mark.line
+        problem = str(error.problem)
+        if problem.startswith("but"):  # the second half of a sentence
+            problem = f"{error.context} {problem}"
+        raise _invalid(what, line, problem) from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position)
+        raise _invalid(what, line, "it holds a control character") from None
+
+
+class _Reader:
+    """Plain values from the events of a parser, so that hostile text is refused before it is held in memory."""
+
+    def __init__(self, text: str, what: str) -> None:
+        self._yaml = YAML(typ="safe", pure=True)
+        self._events: Iterator[Any] = self._yaml.parse(text)
+        self._what = what
+        self._count = 0
+        self._anchors: dict[str, tuple[Any, int]] = {}  # the value, and how many values it holds
+
+    def document(self) -> Any:
+        content, documents = None, 0
+        for event in self._events:
+            if isinstance(event, (AliasEvent, ScalarEvent, SequenceStartEvent, MappingStartEvent)):
+                documents += 1
+                if documents > 1:
+                    raise self._wrong(event, "there is a second document, keep one")
+                content = self._value(event, 0)
+        return content
+
+    def _value(self, event: Any, depth: int) -> Any:
+        before = self._count
+        self._add(1)
+        if depth > _DEEPEST:
+            raise FedwaveError(f"{self._what} is nested too deeply: use at most {_DEEPEST} levels.")
+        if isinstance(event, AliasEvent):
+            if event.anchor not in self._anchors:
+                raise self._wrong(event, f"the alias {event.anchor!r} stands for nothing yet")
+            value, size = self._anchors[event.anchor]
+            self._add(size)  # a few aliases can stand for billions of values
+            return value
+        if isinstance(event, ScalarEvent):
+            value = self._scalar(event)
+        elif isinstance(event, SequenceStartEvent):
+            self._check_tag(event, "seq")
+            value = [self._value(item, depth + 1) for item in self._inside()]
+        else:
+            self._check_tag(event, "map")
+            value = self._mapping(depth)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value, self._count - before
+        return value
+
+    def _mapping(self, depth: int) -> dict[Any, Any]:
+        own: dict[Any, Any] = {}
+        merged: dict[Any, Any] = {}
+        for event in self._inside():
+            merge = isinstance(event, ScalarEvent) and event.value == "<<" and event.implicit[0]
+            key = self._value(event, depth + 1)
+            value = self._value(next(self._events), depth + 1)
+            if merge:
+                for other in value if isinstance(value, list) else [value]:
+                    if not isinstance(other, dict):
+                        raise self._wrong(event, "<< must stand before a mapping")
+                    self._add(len(other))
+                    merged = {**other, **merged}
+            elif isinstance(key, (list, dict)):
+                raise self._wrong(event, "a key is a list or a mapping, must be text")
+            elif key in own:
+                raise self._wrong(event, f"the key {key!r} is given twice")
+            else:
+                own[key] = value
+        return {**merged, **own}
+
+    def _inside(self) -> Iterator[Any]:
+        """Events up to the end of the list or mapping that has begun; nested ones are read by the caller."""
+        for event in self._events:
+            if type(event).__name__ in ("SequenceEndEvent", "MappingEndEvent"):
+                return
+            yield event
+
+    def _scalar(self, event: Any) -> Any:
+        tag = event.tag or self._yaml.resolver.resolve(ScalarNode, event.value, event.implicit)
+        if str(tag) in _TEXTS:
+            return event.value
+        if str(tag) not in _CONVERTED:
+            raise self._unknown_tag(event)
+        try:
+            return self._yaml.constructor.construct_object(ScalarNode(str(tag), event.value))
+        except Exception as error:  # ruamel fails in many ways on a number that does not exist
+            problem = f"it holds a value that cannot be read ({type(error).__name__}: {error})"
+            raise self._wrong(event, problem) from None
+
+    def _check_tag(self, event: Any, kind: str) -> None:
+        if event.tag not in (None, "!", _TAG + kind):
+            raise self._unknown_tag(event)
+
+    def _unknown_tag(self, event: Any) -> FedwaveError:
+        return self._wrong(event, f"the tag {str(event.tag)!r} is not known, write plain values")
+
+    def _add(self, values: int) -> None:
+        self._count += values
+        if self._count > _MOST_VALUES:
+            raise FedwaveError(
+                f"{self._what} is too large: it may hold at most {_MOST_VALUES:,} values."
+            )
+
+    def _wrong(self, event: Any, problem: str) -> FedwaveError:
+        return _invalid(self._what, event.start_mark.line, problem)
+
+
+def read_json(text: str, what: str) -> Any:
+    """The content of a JSON text."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in content:
+                raise FedwaveError(f"{what} is not valid: the key {key!r} is given twice.")
+            content[key] = value
+        return content
+
+    try:
+        return json.loads(text, object_pairs_hook=once)
+    except json.JSONDecodeError as error:
+        raise FedwaveError(
+            f"{what} is not valid JSON in line {error.lineno}: {error.msg}."
+        ) from None
+    except RecursionError:
+        raise FedwaveError(f"{what} is nested too deeply: use fewer levels.") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise FedwaveError(f"{what} holds a value that cannot be read: {error}.") from None
+
+
+class _Representer(SafeRepresenter):
+    """Writes a list in one line, and no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def in_one_line(self, data: list[Any]) -> Any:
+        return self.represent_sequence(_TAG + "seq", data, flow_style=True)
+
+    def quoted(self, data: str) -> Any:
+        """A line break that is not a newline is lost unless it is escaped."""
+        return self.represent_scalar(_TAG + "str", data, style=None if data.isprintable() else '"')
+
+
+_Representer.add_representer(list, _Representer.in_one_line)
+_Representer.add_representer(str, _Representer.quoted)
+
+
+def write_yaml(content: Any) -> str:
+    """A YAML text that read_yaml reads back."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Representer = _Representer
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    vars(yaml).update(default_flow_style=False, width=1_000_000)  # a list stays in one line
+    text = io.StringIO()
+    yaml.dump(content, text)
+    return text.getvalue()
+
+
+def _invalid(what: str, line: int, problem: str) -> FedwaveError:
+    return FedwaveError(f"{what} is not valid YAML in line {line + 1}: {problem}.")

@@ -1,0 +1,266 @@
+"""Parts in an experiment: as text, as mappings, nested, overridden, swept, and of one's own."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedwave as fw
+from fedwave import registry
+from fedwave.errors import FedwaveError
+from fedwave.experiments.config.build import check, network_of, schedulers_of
+from fedwave.experiments.config.experiment import Experiment, NetworkConfig, TaskConfig
+from fedwave.experiments.config.parts import Part
+from fedwave.experiments.config.read import (
+    experiment_from,
+    load_experiment,
+    points,
+    stored_experiment,
+    to_mapping,
+    to_yaml,
+)
+
+ALIKE = [
+    ("network.fading", "rician:k_factor=6", {"name": "rician", "k_factor": 6}),
+    ("network.success", "harq:tries=3,model=turbo:blocks=2;slope=7",
+     {"name": "harq", "tries": 3, "model": {"name": "turbo", "blocks": 2, "slope": 7}}),
+    ("network.success", {"name": "harq", "model": "turbo:slope=7"},
+     {"name": "harq", "model": {"name": "turbo", "slope": 7}}),
+    ("network.arrivals", " poisson ", {"name": "poisson"}),
+    ("task.partition", "dirichlet:alpha=0.2", {"name": "dirichlet", "alpha": 0.2}),
+    ("task.dataset", "synthetic", {"name": "synthetic"}),
+    ("task.model", "logistic:inputs=784", {"name": "logistic", "inputs": 784}),
+]  # fmt: skip
+
+
+def content(field: str, value: Any) -> dict[str, Any]:
+    first, _, last = field.partition(".")
+    return {first: {last: value}}
+
+
+@pytest.mark.parametrize("field, one, other", ALIKE, ids=lambda x: str(x)[:40])
+def test_a_text_and_a_mapping_are_the_same_part(field: str, one: Any, other: Any) -> None:
+    made = experiment_from(content(field, one))
+    assert made == experiment_from(content(field, other))
+    first, _, last = field.partition(".")
+    part = getattr(getattr(made, first), last)
+    assert isinstance(part, Part)
+    assert part == other
+    assert experiment_from({}, [f"{field}={json.dumps(other)}"]) == made
+
+
+def test_labels_are_the_texts_of_the_parts() -> None:
+    given = [
+        "age", {"name": "balsa", "prior": {"name": "gamma", "shape": 2, "rate": 0.5}}, "alpha-fresh: alpha=0.50",
+        {"name": "balsa", "stage_rule": "max1"},
+    ]  # fmt: skip
+    made = experiment_from({"schedulers": given, "against": "alpha-fresh:alpha=0.500"})
+    wanted = (
+        "age",
+        "balsa:prior=gamma:shape=2;rate=0.5",
+        "alpha-fresh:alpha=0.5",
+        "balsa:stage_rule=max1",
+    )
+    assert made.labels == wanted
+    assert made.base == "alpha-fresh:alpha=0.5"
+    assert tuple(schedulers_of(made)) == wanted
+    assert experiment_from({"schedulers": list(wanted), "against": wanted[2]}) == made
+
+
+def test_a_part_is_a_value() -> None:
+    part = Part.of("scheduler", {"name": "balsa", "prior": "gamma:shape=2;rate=1"}, "it")
+    again = pickle.loads(pickle.dumps(part))
+    assert again == part
+    assert hash(again) == hash(part)
+    assert hash(TaskConfig(partition="dirichlet:alpha=1")) == hash(
+        TaskConfig(partition="dirichlet:alpha=1.0")
+    )
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        part["prior"] = 3  # type: ignore[index]
+
+
+def test_truth_and_nothing_as_parameters() -> None:
+    given = {"name": "x", "a": True, "b": False, "c": None, "d": "word", "e": 1.5}
+    assert registry.parse("fading", registry.text(given)) == given
+
+
+def test_a_part_is_not_built_from_its_text() -> None:
+    """A text with a comma or a colon in it would not survive that."""
+    path = "a,b:c;d=e.npy"
+    made = NetworkConfig(fading={"name": "recorded", "path": path})
+    assert made.fading is not None
+    assert made.fading["path"] == path
+    with pytest.raises(FedwaveError, match=f"network.fading: the record of gains {path} cannot"):
+        network_of(made)
+
+
+def test_overrides_reach_into_parts() -> None:
+    base = {
+        "network": {"success": "harq:tries=3,model=turbo:slope=6", "fading": {"name": "rician"}}
+    }
+    asked = [
+        "network.success.tries=4", "network.success.model.slope=7", "network.fading.k_factor=1e1",
+        "task.partition.name=dirichlet", "task.partition.alpha=0.5",
+    ]  # fmt: skip
+    made = experiment_from(base, asked)
+    assert made.network.success == {
+        "name": "harq",
+        "tries": 4,
+        "model": {"name": "turbo", "slope": 7},
+    }
+    assert made.network.fading == {"name": "rician", "k_factor": 10.0}
+    assert made.task == TaskConfig(partition={"name": "dirichlet", "alpha": 0.5})
+
+
+def test_a_parameter_of_the_default_rule() -> None:
+    made = experiment_from({"task": {"dataset": "mnist"}}, ["task.aggregation.beta=0.5"])
+    assert made.task is not None
+    assert made.task.aggregation == {"name": "lee", "beta": 0.5}
+
+
+def test_sweeps_reach_into_parts(tmp_path: Path) -> None:
+    asked = [
+        "network.fading=rician", "sweep.network.fading.k_factor=[1, 4]",
+        "sweep.network.success=[turbo, {name: harq, tries: 2}]", "sweep.task.partition=[iid, dirichlet]", "rounds=5",
+    ]  # fmt: skip
+    made = experiment_from({}, asked)
+    found = points(made)
+    assert len(found) == 8
+    assert found[2][1].network.fading == {"name": "rician", "k_factor": 1}
+    assert found[2][1].network.success == {"name": "harq", "tries": 2}
+    assert [str(value) for value in made.sweep["network.success"]] == ["turbo", "harq:tries=2"]
+    assert [at.network.fading["k_factor"] for _, at in found[::4]] == [1, 4]  # type: ignore[index]
+    file = tmp_path / "config.yaml"
+    file.write_text(to_yaml(made))
+    assert load_experiment(file) == stored_experiment(file) == made
+    assert [at for _, at in points(stored_experiment(file))] == [at for _, at in found]
+
+
+def test_what_is_written_is_short() -> None:
+    made = experiment_from(
+        {"schedulers": ["age", "balsa:stage_rule=max1"], "network": {"fading": "rician"}}
+    )
+    lines = to_yaml(made).splitlines()
+    assert "schedulers: [age, {name: balsa, stage_rule: max1}]" in lines
+    assert "  fading: rician" in lines
+    assert to_mapping(made)["network"]["fading"] == "rician"
+
+
+OWN = """
+from dataclasses import dataclass
+import fedwave as fw
+
+@fw.register
+@dataclass(frozen=True)
+class Louder(fw.fading.Rayleigh):
+    name = "louder-test"
+    base: fw.fading.Fading | None = None
+
+@fw.register("own-model-test", family="model")
+def make(width: int = 3):
+    raise AssertionError("nobody asked for it")
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an experiment that uses parts of its own, which are forgotten afterwards."""
+    for family in registry.FAMILIES:
+        monkeypatch.setitem(registry._own, family, dict(registry._own[family]))
+    monkeypatch.setattr("fedwave.parts_import._done", {})
+    (tmp_path / "parts.py").write_text(OWN)
+    (tmp_path / "mine.yaml").write_text(
+        "imports: [parts.py]\nschedulers: [age]\nnetwork: {fading: 'louder-test:base=rician:k_factor=2'}\n"
+        "task: {model: own-model-test:width=9}\nrounds: 3\ninstances: 2\n"
+    )
+    return tmp_path
+
+
+def test_an_experiment_imports_parts_of_its_own(own: Path) -> None:
+    made = load_experiment(own / "mine.yaml")
+    assert made.imports == (str(own / "parts.py"),)
+    assert made.network.fading == {"name": "louder-test", "base": {"name": "rician", "k_factor": 2}}
+    assert network_of(made.network).fading.base == fw.fading.Rician(k_factor=2)  # type: ignore[attr-defined]
+    assert made.task is not None
+    assert str(made.task.model) == "own-model-test:width=9"
+    (own / "elsewhere").mkdir()
+    again = own / "elsewhere" / "config.yaml"
+    again.write_text(to_yaml(made))
+    assert load_experiment(again) == made
+
+
+def test_the_command_line_adds_to_the_imports(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(own)
+    more = own / "more.py"
+    more.write_text(
+        "import fedwave as fw\n@fw.register('more-test', family='model')\ndef f(): ...\n"
+    )
+    made = load_experiment("mine.yaml", ["task.model=more-test"], ["more.py", "parts.py"])
+    assert made.imports == (str(own / "parts.py"), str(more))
+    asked = experiment_from({}, ["task.model=more-test", "imports=[more.py]"])
+    assert asked.imports == (str(more),)
+
+
+def test_without_the_import_the_name_is_unknown(own: Path) -> None:
+    with pytest.raises(FedwaveError, match=r"network\.fading: there is no fading 'louder-test'"):
+        load_experiment(own / "mine.yaml", ["imports=[]", "task=null"])
+    with pytest.raises(FedwaveError, match=r"task\.model: there is no model 'own-model-test'"):
+        load_experiment(own / "mine.yaml", ["imports=[]", "network.fading=null"])
+
+
+def test_a_broken_import_is_told(own: Path) -> None:
+    (own / "parts.py").write_text("\n1 / 0\n")
+    with pytest.raises(
+        FedwaveError, match=r"^imports: .*parts\.py cannot be imported: ZeroDivisionError in line 2"
+    ):
+        load_experiment(own / "mine.yaml")
+    (own / "parts.py").unlink()
+    with pytest.raises(
+        FedwaveError, match=r"^imports: parts file .*parts\.py cannot be read: No such file"
+    ):
+        load_experiment(own / "mine.yaml")
+
+
+def test_a_stored_experiment_is_read_without_its_inputs(own: Path) -> None:
+    table = own / "devices.csv"
+    table.write_text("rate,distance_m\n1,100\n2,200\n")
+    asked = ["network.kind=table", f"network.file={table}", "sweep.seed=[1, 2]"]
+    made = load_experiment(own / "mine.yaml", asked)
+    (own / "config.yaml").write_text(to_yaml(made))
+    for name in ("parts.py", "devices.csv"):
+        (own / name).unlink()
+    code = (
+        "import sys, pickle; from pathlib import Path\n"
+        "from fedwave.experiments.config.read import stored_experiment, points\n"
+        f"made = stored_experiment(Path({str(own / 'config.yaml')!r}))\n"
+        "assert len(points(made)) == 2 and 'torch' not in sys.modules\n"
+        "sys.stdout.buffer.write(pickle.dumps(made))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert pickle.loads(told.stdout) == made
+
+
+def test_another_process_prepares_itself(own: Path) -> None:
+    made = load_experiment(own / "mine.yaml")
+    code = (
+        "import sys, pickle; from fedwave.experiments.config.build import network_of, prepare\n"
+        "made = pickle.loads(sys.stdin.buffer.read())\n"
+        "prepare(made); print(network_of(made.network).fading)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(made), capture_output=True, check=True
+    )
+    assert told.stdout.decode() == "Louder(base=Rician(k_factor=2))\n"
+
+
+def test_what_was_made_by_hand_is_checked_when_it_runs() -> None:
+    with pytest.raises(FedwaveError, match=r"schedulers\[0\]: there is no scheduler 'blsa'"):
+        check(Experiment(schedulers=("blsa",)))  # type: ignore[arg-type]
+    with pytest.raises(FedwaveError, match=r"schedulers\[0\]: there is no scheduler 'blsa'"):
+        fw.run_experiment(Experiment(schedulers=("blsa",)))  # type: ignore[attr-defined]

@@ -1,0 +1,143 @@
+"""YAML 1.2 as written by people, and as written by somebody who means harm."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedwave import yaml_text
+from fedwave.errors import FedwaveError
+from fedwave.yaml_text import read_yaml, write_yaml
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("1e-6", 1e-6), ("1E3", 1000.0), ("-.5", -0.5), ("+.inf", math.inf), ("010", 10), ("0o17", 15), ("0x1F", 31),
+        ("1_000_000", 1_000_000), ("yes", "yes"), ("on", "on"), ("off", "off"), ("NO", "NO"), ("y", "y"),
+        ("true", True), ("False", False), ("null", None), ("~", None), ("", None), ("1:30", "1:30"),
+        ("2024-01-01", "2024-01-01"), ("2024-13-45", "2024-13-45"), ("=", "="), ("'5'", "5"), ("!!str 5", "5"),
+        ("rician:k_factor=6", "rician:k_factor=6"), ("[a:b=1, c]", ["a:b=1", "c"]), ("{a: }", {"a": None}),
+        ("? a\n: b", {"a": "b"}), ("'<<': 1", {"<<": 1}),
+    ],
+)  # fmt: skip
+def test_plain_values_are_those_of_yaml_1_2(text: str, value: Any) -> None:
+    read = read_yaml(text, "it")
+    assert (type(read), read) == (type(value), value)
+
+
+def test_anchors_and_merge_keys() -> None:
+    text = "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: {y: 4, <<: [{x: 5}, *a]}\nd: [*a]\n"
+    a = {"x": 1, "y": 2}
+    wanted = {"a": a, "b": {"x": 1, "y": 3}, "c": {"x": 5, "y": 4}, "d": [a]}
+    assert read_yaml(text, "it") == wanted
+
+
+@pytest.mark.parametrize(
+    "text, sentence",
+    [
+        ("{a: 1, a: 2}", "in line 1: the key 'a' is given twice."),
+        ("a: 1\nb: {c: 1,\n  c: 2}", "in line 3: the key 'c' is given twice."),
+        ("{1: a, 1.0: b}", "the key 1.0 is given twice."),
+        ("{[1]: 2}", "a key is a list or a mapping, must be text."),
+        ("a: !mine x", "the tag '!mine' is not known, write plain values."),
+        ("a: !mine [x]", "the tag '!mine' is not known"),
+        ("!!python/object/apply:os.getcwd []", "os.getcwd' is not known"),
+        ("!!set {a}", "the tag 'tag:yaml.org,2002:set' is not known"),
+        ("!!binary aGk=", "the tag 'tag:yaml.org,2002:binary' is not known"),
+        ("!!int ''", "it holds a value that cannot be read"),
+        ("!!bool maybe", "it holds a value that cannot be read"),
+        ("9" * 5000, "it holds a value that cannot be read"),
+        ("*a", "the alias 'a' stands for nothing yet."),
+        ("&a [*a]", "the alias 'a' stands for nothing yet."),
+        ("<<: 3", "<< must stand before a mapping."),
+        ("a: 1\n---\nb: 2", "in line 3: there is a second document, keep one."),
+        ("a: [1", "in line 1: expected ',' or ']', but got"),
+        ("a: \x07", "in line 1: it holds a control character."),
+        ("x" * 2_000_001, "it has 2,000,001 characters, must have at most 2,000,000."),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_what_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(FedwaveError) as caught:
+        read_yaml(text, "it")
+    assert sentence in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+LAUGHS = ["a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]"] + [
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)
+]
+KEYS = ", ".join(f"k{i}: 1" for i in range(1000))
+BOMBS = {
+    "deep lists": ("[" * 100_000, "nested too deeply", 30),
+    "deep mappings": ("{a: " * 50_000, "nested too deeply", 60),
+    "deep blocks": ("- " * 100_000, "nested too deeply", 30),
+    "many values": ("[" + "a," * 150_000, "too large: it may hold at most 100,000 values.", 100_000),
+    "laughs": ("\n".join(LAUGHS), "too large", 200),
+    "merged laughs": (
+        f"a: &a {{{KEYS}}}\n" + "".join(f"b{i}: {{<<: *a}}\n" for i in range(1000)), "too large", 3000,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_is_refused_after_little_work(bomb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, sentence, most = BOMBS[bomb]
+    read, values = yaml_text._Reader._value, 0
+
+    def counted(self: Any, event: Any, depth: int) -> Any:
+        nonlocal values
+        values += 1
+        return read(self, event, depth)
+
+    monkeypatch.setattr(yaml_text._Reader, "_value", counted)
+    with pytest.raises(FedwaveError, match=sentence):
+        read_yaml(text, "it")
+    assert values <= most + 1
+
+
+def test_lists_are_written_in_one_line() -> None:
+    content = {
+        "b": [1, {"name": "x", "k": 2}, ["y"]],
+        "a": {"c": 1e-06, "d": []},
+        "e": list(range(300)),
+    }
+    text = write_yaml(content)
+    assert text.splitlines()[:4] == ["b: [1, {name: x, k: 2}, [y]]", "a:", "  c: 1e-06", "  d: []"]
+    assert len(text.splitlines()) == 5
+    shared = [1, 2]
+    assert "&" not in write_yaml({"a": shared, "b": shared})
+
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=10)
+    | st.from_regex(r"[-+.0-9_eExo:]{1,8}", fullmatch=True)
+    | st.sampled_from(["yes", "null", "~", "<<", "=", "2024-01-01", "#", "- a", "a: b", "!x", "&a", "*a", "---"])
+)  # fmt: skip
+texts = st.text(max_size=6)
+
+
+@settings(max_examples=500, derandomize=True, deadline=None, database=None)
+@given(
+    st.recursive(
+        scalars,
+        lambda x: st.lists(x, max_size=3) | st.dictionaries(texts, x, max_size=3),
+        max_leaves=8,
+    )
+)
+def test_what_is_written_is_read_back(value: Any) -> None:
+    try:
+        text = write_yaml({"value": value})
+        text.encode()
+    except Exception:  # text that YAML cannot hold: experiments refuse it before
+        return
+    assert read_yaml(text, "it") == {"value": value}
