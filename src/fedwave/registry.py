@@ -225,6 +225,11 @@ def parameters(family: str, name: str) -> tuple[str, ...]:
     return ("path", *own) if hasattr(kind, "from_file") else own
 
 
+def own() -> dict[str, dict[str, Any]]:
+    """The parts that users have registered, by family and name; parts_import.py replaces those of a changed file."""
+    return _own
+
+
 def word(family: str) -> str:
     """The family in a sentence."""
     return _WORDS.get(family, family)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build_network import make_network, network_of
 from fedwave.experiments.config.rules import shown
+from fedwave.parts_import import import_parts, import_source
 from fedwave.schedulers.base import Scheduler, scheduler
 
 if TYPE_CHECKING:
@@ -18,10 +19,19 @@ if TYPE_CHECKING:
     from fedwave.learning.task import Task
 
 __all__ = [
-    "labels_of", "make_network", "network_of", "schedulers_from", "schedulers_of", "settings_of", "task_of",
+    "labels_of", "make_network", "network_of", "prepare", "schedulers_from", "schedulers_of", "settings_of", "task_of",
 ]  # fmt: skip
 
 _NUMBERS = ("shard_size", "batch", "epochs", "eta", "beta", "prox", "l2")
+
+
+def prepare(experiment: Experiment, sources: Mapping[str, str]) -> None:
+    """Import the user's parts of an experiment, before anything is built; a file that is in ``sources`` from there."""
+    for source in experiment.imports:
+        if source in sources:
+            import_source(source, sources[source])
+        else:
+            import_parts(source)
 
 
 def labels_of(schedulers: Iterable[str | Mapping[str, Any]]) -> tuple[str, ...]:

@@ -38,6 +38,8 @@ class Experiment:
 
     name: str = "experiment"
     """What the experiment is called in its results."""
+    imports: tuple[str, ...] = ()
+    """Files (.py) and modules in which parts of your own are registered."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     """The devices, the radio and the arrivals."""
     schedulers: tuple[str, ...] = PAPER_SCHEDULERS
@@ -79,6 +81,7 @@ class Experiment:
             raise FedwaveError(
                 f"burn_in is {self.burn_in}, must lie between 0 and the {self.rounds} rounds less one."
             )
+        object.__setattr__(self, "imports", tuple(self.imports))
         self._check_schedulers()
         self._check_results()
         self._check_sweep()

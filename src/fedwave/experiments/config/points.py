@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from itertools import product
 from typing import Any
@@ -15,6 +15,7 @@ from fedwave.experiments.config.validation import build_experiment
 from fedwave.experiments.config.yaml_text import read_yaml
 
 Point = dict[str, Any]  # the value of every axis
+Build = Callable[[Mapping[str, Any]], Experiment]
 
 
 def to_mapping(experiment: Experiment) -> dict[str, Any]:
@@ -35,7 +36,9 @@ def with_override(content: Mapping[str, Any], text: str) -> dict[str, Any]:
     )
 
 
-def points(experiment: Experiment) -> list[tuple[Point, Experiment]]:
+def points(
+    experiment: Experiment, build: Build = build_experiment
+) -> list[tuple[Point, Experiment]]:
     """Every point of the sweep: the values of its axes, and the experiment there. One where nothing is swept."""
     for axis in experiment.sweep:
         _check_axis(axis)
@@ -44,17 +47,17 @@ def points(experiment: Experiment) -> list[tuple[Point, Experiment]]:
     for values in product(*experiment.sweep.values()):
         point = dict(zip(experiment.sweep, values, strict=True))
         try:
-            found.append((point, _at(base, point)))
+            found.append((point, _at(base, point, build)))
         except FedwaveError as error:
             raise FedwaveError(f"{_culprits(base, point)}: {error}") from None
     return found
 
 
-def _at(base: Mapping[str, Any], point: Point) -> Experiment:
+def _at(base: Mapping[str, Any], point: Point, build: Build = build_experiment) -> Experiment:
     content = dict(base)
     for axis, value in point.items():
         content = _with(content, axis, value)
-    return build_experiment(content)
+    return build(content)
 
 
 def _culprits(base: Mapping[str, Any], point: Point) -> str:

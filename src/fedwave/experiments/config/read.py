@@ -12,12 +12,14 @@ from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.points import points, to_mapping, with_override
 from fedwave.experiments.config.schema import json_schema
+from fedwave.experiments.config.stored import stored_experiment
 from fedwave.experiments.config.validation import build_experiment, plain_copy
 from fedwave.experiments.config.yaml_text import read_json, read_yaml, write_yaml
+from fedwave.parts_import import absolute, import_parts
 
 __all__ = [
-    "experiment_from", "json_schema", "load_experiment", "points", "preset_about", "preset_names", "to_mapping",
-    "to_yaml",
+    "experiment_from", "json_schema", "load_experiment", "points", "preset_about", "preset_names",
+    "stored_experiment", "to_mapping", "to_yaml",
 ]  # fmt: skip
 
 _PRESETS = "fedwave.experiments.presets"
@@ -39,6 +41,11 @@ def experiment_from(mapping: Mapping[str, Any], overrides: Sequence[str] = ()) -
         content = plain_copy(mapping)
         for text in overrides:
             content = with_override(content, text)
+        asked = content.get("imports")
+        if isinstance(asked, list) and all(isinstance(name, str) for name in asked):
+            content["imports"] = [absolute(name, Path()) for name in asked]
+            for name in content["imports"]:  # before the check of names, which may be defined there
+                import_parts(name)
         experiment = build_experiment(content)
         if experiment.sweep:
             points(experiment)  # a point that is wrong is found now, not after hours

@@ -1,0 +1,131 @@
+"""Users' own parts: importing the files and modules that register them.
+
+A file is executed from its text, so that a worker that shares no disk with the user can import it too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fedwave import registry
+from fedwave.errors import FedwaveError
+
+# Files that this process has imported, by absolute path: the text, and the parts that it registered.
+_done: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {}
+
+
+def import_parts(source: str | Path) -> None:
+    """Import a .py file or a module by its dotted name, so that its parts are registered."""
+    source = str(source)
+    if not is_module(source):
+        path = os.path.abspath(source)
+        import_source(path, read_source(path))
+        return
+    try:
+        import_module(source)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{source}.".startswith(f"{error.name}."):
+            raise _failed(source, error) from None
+        raise FedwaveError(
+            f"there is no module {source!r} to import: install it, or give a file, which ends in .py."
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise _failed(source, error) from None
+
+
+def import_source(path: str, text: str) -> None:
+    """Execute the text of a user's file, once; the file need not exist on this machine.
+
+    A changed text is executed again, and the parts that the old one registered are removed before.
+    """
+    own = registry.own()
+    before, parts = _done.get(path, (None, {}))
+    if text != before:
+        for family, old in parts.items():
+            for name in [n for n, part in old.items() if own[family].get(n) is part]:
+                del own[family][name]
+        known = {family: dict(parts) for family, parts in own.items()}
+        try:
+            _execute(path, text)
+        except (Exception, SystemExit) as error:
+            own.update(known)
+            _done.pop(path, None)
+            raise _failed(path, error) from None
+        parts = {f: {n: p for n, p in own[f].items() if known[f].get(n) is not p} for f in own}
+        _done[path] = (text, parts)
+    for family, new in parts.items():  # another file may have taken one of the names since
+        own[family].update(new)
+
+
+def imported_sources(sources: Iterable[str]) -> dict[str, str]:
+    """The text of the files among the sources, by absolute path, as this process has imported them."""
+    paths = [os.path.abspath(source) for source in sources if not is_module(source)]
+    for path in paths:
+        if path not in _done:
+            import_parts(path)
+    return {path: _done[path][0] for path in paths}
+
+
+def absolute(source: str, folder: Path) -> str:
+    """The source as any folder can name it: a file's whole path, seen from ``folder``; a module's name stays."""
+    return source if is_module(source) else os.path.abspath(folder / source)
+
+
+def is_module(source: str) -> bool:
+    """Is it the dotted name of a module, not a file?"""
+    return not source.endswith(".py") and all(step.isidentifier() for step in source.split("."))
+
+
+def read_source(path: str) -> str:
+    """The text of a user's file, byte for byte."""
+    if not path.endswith(".py"):
+        raise FedwaveError(
+            f"parts file {path} must end in .py; a module is given by its dotted name."
+        )
+    try:
+        return Path(path).read_bytes().decode("utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FedwaveError(f"parts file {path} cannot be read: {reason}.") from None
+
+
+def checksum(text: str) -> str:
+    """The sha256 of the file with this text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _execute(path: str, text: str) -> None:
+    # The same name in every process, and no other file's.
+    name = f"fedwave_parts_{Path(path).stem}_{checksum(path)[:12]}"
+    module = ModuleType(name)
+    module.__file__ = path
+    sys.modules[name] = module  # dataclasses look their module up there
+    try:
+        exec(compile(text.encode(), path, "exec"), vars(module))
+    except BaseException:
+        del sys.modules[name]
+        raise
+
+
+def _failed(source: str, error: BaseException) -> FedwaveError:
+    """What went wrong in a user's file, and in which line of it."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename != __file__ and "importlib" not in frame.filename
+    ]
+    own = [frame for frame in frames if frame.filename == source] or frames
+    line = own[-1].lineno if own else None
+    if isinstance(error, SyntaxError):
+        line = error.lineno
+    where = f" in line {line}" if line else ""
+    text = " ".join(str(error).split()).rstrip(".")
+    return FedwaveError(f"{source} cannot be imported: {type(error).__name__}{where}: {text}.")
