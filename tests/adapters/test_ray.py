@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from user_file import forgotten, text
 
 from fedwave.adapters import ray as adapter
 from fedwave.adapters import ray_cluster
@@ -189,6 +190,19 @@ class TestOnALocalRay:
         table.unlink()
         with pytest.raises(FedwaveError, match=r"^network.file: .*devices.csv cannot be read"):
             list(ray_engine()(wanted, lambda unit: None, Watch()))
+
+    def test_files_of_the_user_travel_with_the_units(self, tmp_path: Path) -> None:
+        """Nodes share no disk: the file is gone before any worker begins."""
+        with forgotten():
+            file = tmp_path / "mine.py"
+            file.write_text(text())
+            network = {"kind": "random", "devices": 5, "slots": 2, "fading": "steady-test"}
+            wanted = units(
+                SIMULATED, imports=[str(file)], schedulers=["heavy-test:weight=3"], network=network
+            )
+            file.unlink()
+            found = {u.name: o for u, o, _ in ray_engine()(wanted, lambda unit: None, Watch())}
+            assert same_as_here(found, wanted)
 
 
 @pytest.mark.slow

@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedwave.errors import FedwaveError
+from fedwave.experiments.config.build import prepare
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
+from fedwave.experiments.config.stored import unchecked
 from fedwave.experiments.results.folder import Damaged, RunFolder
 from fedwave.experiments.results.outcome import Outcome, Outcomes, joined
 from fedwave.experiments.results.provenance import write_provenance
 from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
 from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.worker import Message, Report
+from fedwave.parts_import import imported_sources
 
 Event = dict[str, Any]
 # A simulation of fewer device-rounds takes less time than starting workers.
@@ -111,7 +114,11 @@ def run_experiment(
     engine: Engine | None = None,
     watch: Watcher | None = None,
 ) -> Results:
-    """Run it, or go on with it. ``workers`` are processes; None: one per core, or none for a small run."""
+    """Run an experiment, or resume it in its folder.
+
+    ``workers`` is a number of processes; None: one per core, or no extra process for a small run.
+    """
+    prepare(experiment, imported_sources(experiment.imports))
     experiment = resolved(experiment)
     units = units_of(experiment)
     progress = _Progress(watch or (lambda event: None), len(units), sum(u.rounds for u in units))
@@ -121,17 +128,16 @@ def run_experiment(
         return _results(experiment, units, lambda unit: found[unit.name])
     store = RunFolder(folder)
     with store.locked():
-        store.begin(experiment)
+        store.begin(experiment, units)
         write_provenance(store.path, experiment)
         _in_folder(store, units, run, progress)
         return _results(experiment, units, store.outcomes)
 
 
 def stored_results(folder: Path) -> Results:
-    """The results in a run folder, all of which must be there."""
+    """The results in a run folder, which must be finished. Imports nothing: the user's own parts are not needed."""
     store = RunFolder(folder)
-    experiment = store.experiment()
-    units = units_of(experiment)
+    experiment, units = store.stored(), store.units()
     missing = [unit for unit in units if not store.finished(unit)]
     if missing:
         raise FedwaveError(
@@ -204,6 +210,6 @@ def _results(
         experiment,
         [
             Point(where, point, {s: joined(parts[number, s]) for s in point.schedulers})
-            for number, (where, point) in enumerate(points(experiment))
+            for number, (where, point) in enumerate(points(experiment, build=unchecked))
         ],
     )

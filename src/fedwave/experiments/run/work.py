@@ -1,4 +1,4 @@
-"""Doing one unit of work, from its last checkpoint if there is one."""
+"""Run one unit of work, from its last checkpoint if there is one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from functools import lru_cache, partial
 from typing import IO, TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build import network_of, schedulers_of, settings_of, task_of
+from fedwave.experiments.config.build import (
+    network_of,
+    prepare,
+    schedulers_of,
+    settings_of,
+    task_of,
+)
 from fedwave.experiments.config.experiment import TaskConfig
 from fedwave.experiments.results.outcome import Outcome
 from fedwave.experiments.run.checkpoints import Checkpointer
@@ -23,9 +29,9 @@ if TYPE_CHECKING:
     from fedwave.learning.replay import Replay
     from fedwave.learning.task import Task
 
-Meter = Callable[[int], None]  # told the rounds played, over all runs of the unit
+Meter = Callable[[int], None]  # called with the rounds played, over all runs of the unit
 Warn = Callable[[str], None]
-# Device-rounds between two looks at the clock: some seconds of work.
+# Device-rounds between two checks whether a checkpoint is due: some seconds of work.
 _PIECE = 5_000_000
 
 
@@ -33,13 +39,14 @@ def run_unit(
     unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn
 ) -> dict[str, Outcome]:
     """The outcome of every scheduler of the unit."""
+    prepare(unit.experiment, unit.sources)
     network = network_of(unit.experiment.network)
     every = schedulers_of(unit.experiment)
     chosen = {label: every[label] for label in unit.schedulers}
     if unit.experiment.task is None:
         (label, one), *_ = chosen.items()
         return {label: Outcome.of(_simulate(unit, network, one, checkpointer, meter, warn))}
-    task = _task(unit.experiment.task)
+    task = _task(unit.experiment.task, tuple(unit.sources.values()))
     if any("learner" in one.needs for one in chosen.values()):
         (label, one), *_ = chosen.items()
         return {label: _in_lock_step(unit, network, label, one, task, checkpointer, meter, warn)}
@@ -47,8 +54,11 @@ def run_unit(
 
 
 @lru_cache(maxsize=2)
-def _task(config: TaskConfig) -> Task:
-    """Units of one worker share the data: reading them takes longer than a small unit."""
+def _task(config: TaskConfig, sources: tuple[str, ...]) -> Task:
+    """The units of one worker share the data: reading them takes longer than a small unit.
+
+    A changed file of the user may give other data, so ``sources`` are part of the key.
+    """
     return task_of(config)
 
 
@@ -74,7 +84,7 @@ def _in_pieces(
     unit: Unit, network: Network, scheduler: Scheduler, trace: Trace | None, how: Mapping[str, Any],
     meter: Meter, checkpointer: Checkpointer, write: Callable[[Trace, IO[bytes]], None], piece: int | None = None,
 ) -> Trace:  # fmt: skip
-    """Simulate, stopping now and then to keep what there is."""
+    """Simulate piece by piece, with a checkpoint between pieces when one is due."""
     runs, rounds = len(unit.instances), unit.experiment.rounds
     piece = piece or max(1, _PIECE // (runs * network.size))
     tick = lambda played: meter(played * runs)  # noqa: E731
@@ -96,7 +106,7 @@ def _replay(
     unit: Unit, network: Network, chosen: Mapping[str, Scheduler], task: Task, checkpointer: Checkpointer,
     meter: Meter, warn: Warn,
 ) -> dict[str, Outcome]:  # fmt: skip
-    """Simulate, then train on what happened: the schedule does not depend on the models."""
+    """Simulate, then train on the traces: the schedule does not depend on the models."""
     from fedwave.learning import checkpoint
     from fedwave.learning.replay import Replay, labelled_runs
 
@@ -137,7 +147,7 @@ def _in_lock_step(
     learner = fresh()
     trace = _read(checkpointer, lambda raw: _go_on_in_lock_step(learner, raw), warn)
     if trace is None:
-        learner = fresh()  # whatever a damaged checkpoint may have left in the other
+        learner = fresh()  # a damaged checkpoint may have changed the other
     else:
         meter(trace.rounds * len(unit.instances))
     trace = _in_pieces(
@@ -171,7 +181,7 @@ def _go_on_in_lock_step(learner: Any, raw: IO[bytes]) -> Trace:
 
 
 def _read(checkpointer: Checkpointer, read: Callable[[IO[bytes]], Any], warn: Warn) -> Any:
-    """What ``read`` makes of the checkpoint; None if there is none or it is damaged."""
+    """The checkpoint, read by ``read``; None if there is none or it is damaged."""
     raw = checkpointer.load()
     if raw is None:
         return None
