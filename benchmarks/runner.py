@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedwave.experiments.config.read import load_experiment
-from fedwave.experiments.run.checkpoints import NoKeeper
+from fedwave.experiments.run.checkpoints import Checkpointer
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.run.units import resolved, units_of
 from fedwave.experiments.run.work import run_unit
@@ -26,12 +26,12 @@ def main() -> None:
     use_threads(1)
     experiment = resolved(replace(load_experiment("quick", ["training.device=cpu"]), rounds=ROUNDS))
     units = units_of(experiment)
-    run_unit(units[-1], NoKeeper(), lambda rounds: None, print)  # the data are read once, before
+    run_unit(units[-1], Checkpointer(), lambda rounds: None, print)  # the data are read once, before
     bare = with_runner = 0.0
     for _ in range(REPEATS):  # alternating, so that a busy machine disturbs both alike
         start = time.perf_counter()
         for unit in units:
-            run_unit(unit, NoKeeper(), lambda rounds: None, print)
+            run_unit(unit, Checkpointer(), lambda rounds: None, print)
         bare += time.perf_counter() - start
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()

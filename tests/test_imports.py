@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedwave"
 LAYERS = {
     "errors": 0, "version": 0, "types": 1, "registry": 1, "parts_import": 1, "rng": 2, "files": 2, "serialize": 2,
     "yaml_text": 2,
-    "aggregation": 3, "network": 4, "planning": 5, "schedulers": 6, "components": 7, "metrics": 7,
+    "aggregation": 3, "network": 4, "planning": 5, "schedulers": 6, "metrics": 7,
     "trace": 8, "recording": 8, "simulate": 9, "learning": 10, "checks": 11, "theory": 11,
     "experiments": 12, "adapters": 13, "cli": 14, "__main__": 15, "__init__": 15,
 }  # fmt: skip

@@ -1,4 +1,7 @@
-"""Users' own parts: importing the files and modules that register them."""
+"""Users' own parts: importing the files and modules that register them.
+
+A file is executed from its text, so that a worker that shares no disk with the user can import it too.
+"""
 
 from __future__ import annotations
 
@@ -8,82 +11,108 @@ import sys
 import traceback
 from collections.abc import Iterable
 from importlib import import_module
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+from fedwave import registry
 from fedwave.errors import FedwaveError
 
-_done: dict[Path, str] = {}  # files that were imported, and the sha256 of their content then
+# Files that this process has imported, by absolute path: the text, and the parts that it registered.
+_done: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {}
 
 
 def import_parts(source: str | Path) -> None:
-    """Import a .py file or a module by its dotted name, so that its parts are registered.
-
-    A file is run once for each content: again only after it was changed.
-    """
-    if not _is_module(str(source)):
-        _import_file(Path(os.path.abspath(source)))
+    """Import a .py file or a module by its dotted name, so that its parts are registered."""
+    source = str(source)
+    if not is_module(source):
+        path = os.path.abspath(source)
+        import_source(path, read_source(path))
         return
     try:
-        import_module(str(source))
+        import_module(source)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{source}.".startswith(f"{error.name}."):
-            raise _failed(str(source), error) from None
+            raise _failed(source, error) from None
         raise FedwaveError(
-            f"there is no module {str(source)!r} to import: install it, or give a file, which ends in .py."
+            f"there is no module {source!r} to import: install it, or give a file, which ends in .py."
         ) from None
     except (Exception, SystemExit) as error:
-        raise _failed(str(source), error) from None
+        raise _failed(source, error) from None
+
+
+def import_source(path: str, text: str) -> None:
+    """Execute the text of a user's file, once; the file need not exist on this machine.
+
+    A changed text is executed again, and the parts that the old one registered are removed before.
+    """
+    own = registry.own()
+    before, parts = _done.get(path, (None, {}))
+    if text != before:
+        for family, old in parts.items():
+            for name in [n for n, part in old.items() if own[family].get(n) is part]:
+                del own[family][name]
+        known = {family: dict(parts) for family, parts in own.items()}
+        try:
+            _execute(path, text)
+        except (Exception, SystemExit) as error:
+            own.update(known)
+            _done.pop(path, None)
+            raise _failed(path, error) from None
+        parts = {f: {n: p for n, p in own[f].items() if known[f].get(n) is not p} for f in own}
+        _done[path] = (text, parts)
+    for family, new in parts.items():  # another file may have taken one of the names since
+        own[family].update(new)
+
+
+def imported_sources(sources: Iterable[str]) -> dict[str, str]:
+    """The text of the files among the sources, by absolute path, as this process has imported them."""
+    paths = [os.path.abspath(source) for source in sources if not is_module(source)]
+    for path in paths:
+        if path not in _done:
+            import_parts(path)
+    return {path: _done[path][0] for path in paths}
 
 
 def absolute(source: str, folder: Path) -> str:
     """The source as any folder can name it: a file's whole path, seen from ``folder``; a module's name stays."""
-    return source if _is_module(source) else os.path.abspath(folder / source)
+    return source if is_module(source) else os.path.abspath(folder / source)
 
 
-def content_hashes(sources: Iterable[str | Path]) -> dict[str, str]:
-    """The sha256 of each imported file's content, by source."""
-    return {str(source): hashlib.sha256(_content(_file_of(str(source)))).hexdigest() for source in sources}  # fmt: skip
-
-
-def _is_module(source: str) -> bool:
+def is_module(source: str) -> bool:
+    """Is it the dotted name of a module, not a file?"""
     return not source.endswith(".py") and all(step.isidentifier() for step in source.split("."))
 
 
-def _file_of(source: str) -> Path:
-    spec = find_spec(source) if _is_module(source) else None
-    return Path(source if spec is None or spec.origin is None else spec.origin)
-
-
-def _content(path: Path) -> bytes:
+def read_source(path: str) -> str:
+    """The text of a user's file, byte for byte."""
+    if not path.endswith(".py"):
+        raise FedwaveError(
+            f"parts file {path} must end in .py; a module is given by its dotted name."
+        )
     try:
-        return path.read_bytes()
+        return Path(path).read_bytes().decode("utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise FedwaveError(f"parts file {path} cannot be read: {reason}.") from None
 
 
-def _import_file(path: Path) -> None:
-    if path.suffix != ".py":
-        raise FedwaveError(
-            f"parts file {path} must end in .py; a module is given by its dotted name."
-        )
-    content = _content(path)
-    digest = hashlib.sha256(content).hexdigest()
-    if _done.get(path) == digest:
-        return
+def checksum(text: str) -> str:
+    """The sha256 of the file with this text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _execute(path: str, text: str) -> None:
     # The same name in every process, and no other file's.
-    name = f"fedwave_parts_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    spec = spec_from_file_location(name, path)
-    assert spec is not None  # it ends in .py
-    module = module_from_spec(spec)
+    name = f"fedwave_parts_{Path(path).stem}_{checksum(path)[:12]}"
+    module = ModuleType(name)
+    module.__file__ = path
     sys.modules[name] = module  # dataclasses look their module up there
     try:
-        exec(compile(content, path, "exec"), vars(module))
-    except (Exception, SystemExit) as error:
+        exec(compile(text.encode(), path, "exec"), vars(module))
+    except BaseException:
         del sys.modules[name]
-        raise _failed(str(path), error) from None
-    _done[path] = digest
+        raise
 
 
 def _failed(source: str, error: BaseException) -> FedwaveError:

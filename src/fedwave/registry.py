@@ -254,6 +254,11 @@ def inner_families(family: str, name: str) -> dict[str, str]:
     return _families_of(find(family, name)) if _is_there(family, name) else {}
 
 
+def own() -> dict[str, dict[str, Any]]:
+    """The parts that users have registered, by family and name; parts_import.py replaces those of a changed file."""
+    return _own
+
+
 def word(family: str) -> str:
     """The family in a sentence."""
     return _WORDS.get(family, family)

@@ -11,25 +11,29 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from user_file import forgotten, text
 
 from fedwave.adapters import ray as adapter
 from fedwave.adapters import ray_cluster
-from fedwave.adapters.ray import ray_engine
-from fedwave.adapters.ray_worker import Mailbox, do_unit
+from fedwave.adapters.ray import Mailbox, do_unit, ray_engine
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.run.pool import run_here
 from fedwave.experiments.run.units import Unit, resolved, units_of
+from fedwave.experiments.run.worker import Message, environment, result_of
 from fedwave.files import write_csv
 from fedwave.learning.replay import use_threads
 
-ray = pytest.importorskip("ray")
+if find_spec("ray") is None:
+    pytest.skip("ray is not installed", allow_module_level=True)
+ray = ray_cluster.import_ray(loopback=True)
 
 SIMULATED = {"schedulers": ["alsa-pi", "balsa"], "rounds": 300, "instances": 60, "block": 30}
 TRAINED = {
@@ -46,31 +50,31 @@ def units(mapping: dict[str, Any], **changes: Any) -> list[Unit]:
 
 
 class Watch:
-    """Writes down what is told; ``on`` may do something about it."""
+    """Keeps the messages; ``on`` may act on them."""
 
-    def __init__(self, on: Callable[[str, Unit, Any], None] | None = None) -> None:
-        self.told: list[tuple[str, str, Any]] = []
+    def __init__(self, on: Callable[[Message], Any] | None = None) -> None:
+        self.messages: list[tuple[str, str, Any]] = []
         self._on = on
 
-    def __call__(self, kind: str, unit: Unit, more: Any) -> None:
-        self.told.append((kind, unit.name, more))
+    def __call__(self, message: Message) -> None:
+        self.messages.append((message.kind, message.unit.name, message.content))
         if self._on is not None:
-            self._on(kind, unit, more)
+            self._on(message)
 
     def of(self, kind: str) -> list[str]:
-        return [name for k, name, _ in self.told if k == kind]
+        return [name for k, name, _ in self.messages if k == kind]
 
     def played(self, unit: str) -> int:
-        return sum(sum(told) for told in self.rounds(unit))
+        return sum(sum(rounds) for rounds in self.rounds(unit))
 
     def rounds(self, unit: str) -> list[list[int]]:
-        """What each attempt at a unit told, in order."""
+        """The messages about rounds of each attempt at a unit, in order."""
         attempts: list[list[int]] = []
-        for kind, name, more in self.told:
+        for kind, name, content in self.messages:
             if name == unit and kind == "begun":
                 attempts.append([])
             elif name == unit and kind == "rounds":
-                attempts[-1].append(more)
+                attempts[-1].append(content)
         return attempts
 
 
@@ -122,10 +126,8 @@ def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     soon = {"health_check_period_ms": 300, "health_check_failure_threshold": 2}
-    with pytest.MonkeyPatch.context() as patch:
-        # Without these two, Ray takes 127.0.0.1 for another name of the machine's address on the network.
-        patch.setattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER", False)
-        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    # Otherwise Ray replaces 127.0.0.1 by the machine's address on the network.
+    with environment({"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}):
         cluster = Cluster(True, head_node_args={**NODE, "num_cpus": 0, "_system_config": soon})
         yield cluster
         cluster.shutdown()
@@ -135,7 +137,7 @@ def test_a_local_ray_gives_the_same_simulation(
     tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
     wanted, addresses, before = units(SIMULATED), [], signal.getsignal(signal.SIGTERM)
-    watch = Watch(lambda *told: addresses.append(ray.nodes()[0]["NodeManagerAddress"]))
+    watch = Watch(lambda message: addresses.append(ray.nodes()[0]["NodeManagerAddress"]))
     found = {
         u.name: o for u, o, _ in ray_engine(cpus=2)(wanted, lambda u: tmp_path / u.name, watch)
     }
@@ -154,9 +156,10 @@ class TestOnALocalRay:
     def test_a_killed_worker_goes_on_from_its_checkpoint(self, tmp_path: Path) -> None:
         killed: list[str] = []
 
-        def kill_once(kind: str, unit: Unit, more: Any) -> None:
-            if kind == "rounds" and watch.played(unit.name) > 20 and not killed:
-                killed.append(unit.name)
+        def kill_once(message: Message) -> None:
+            name = message.unit.name
+            if message.kind == "rounds" and watch.played(name) > 20 and not killed:
+                killed.append(name)
                 kill(*workers_of_mine())
 
         wanted, watch = units(TRAINED), Watch(kill_once)
@@ -172,13 +175,13 @@ class TestOnALocalRay:
         assert sum(second) == 100
 
     def test_a_unit_that_ends_its_workers_is_given_up(self, capfd: pytest.CaptureFixture) -> None:
-        watch = Watch(lambda kind, *_: kind == "begun" and kill(*workers_of_mine()))
+        watch = Watch(lambda message: message.kind == "begun" and kill(*workers_of_mine()))
         long = units(SIMULATED, schedulers=["fresh"], rounds=100_000, instances=1)
         with pytest.raises(
             FedwaveError, match=r"0000_fresh_0-0 is given up: its worker ended 3 times"
         ):
             list(ray_engine()(long, lambda unit: None, watch))
-        assert watch.of("died") == ["0000_fresh_0-0"] * 2  # the third death is told by the error
+        assert watch.of("died") == ["0000_fresh_0-0"] * 2  # the third death is in the error
         assert capfd.readouterr() == ("", "")
 
     def test_a_refusal_arrives_as_it_is(self, tmp_path: Path) -> None:
@@ -187,6 +190,19 @@ class TestOnALocalRay:
         table.unlink()
         with pytest.raises(FedwaveError, match=r"^network.file: .*devices.csv cannot be read"):
             list(ray_engine()(wanted, lambda unit: None, Watch()))
+
+    def test_files_of_the_user_travel_with_the_units(self, tmp_path: Path) -> None:
+        """Nodes share no disk: the file is gone before any worker begins."""
+        with forgotten():
+            file = tmp_path / "mine.py"
+            file.write_text(text())
+            network = {"kind": "random", "devices": 5, "slots": 2, "fading": "steady-test"}
+            wanted = units(
+                SIMULATED, imports=[str(file)], schedulers=["heavy-test:weight=3"], network=network
+            )
+            file.unlink()
+            found = {u.name: o for u, o, _ in ray_engine()(wanted, lambda unit: None, Watch())}
+            assert same_as_here(found, wanted)
 
 
 @pytest.mark.slow
@@ -202,13 +218,11 @@ class TestOnACluster:
     def test_a_run_survives_the_death_of_a_node(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: Any
     ) -> None:
-        monkeypatch.setattr(adapter, "_PATIENCE", 0.5)
+        monkeypatch.setattr(adapter, "_IDLE_SECONDS", 0.5)
         nodes: list[Any] = []
 
-        def interfere(kind: str, unit: Unit, more: Any) -> None:
-            if (
-                kind == "warning" and not nodes
-            ):  # nothing but a head that does no work: now come two that do
+        def interfere(message: Message) -> None:
+            if message.kind == "warning" and not nodes:  # only a head without CPUs: add two nodes
                 nodes.extend(cluster.add_node(**NODE, num_cpus=1) for _ in range(2))
             at_work = set(watch.of("begun")) - set(watch.of("finished"))
             busy = [name for name in at_work if 20 < watch.played(name) < 200]
@@ -220,7 +234,7 @@ class TestOnACluster:
         watch = Watch(interfere)
         engine, found = ray_engine(cluster.address), {}
         for unit, outcomes, _ in engine(wanted, lambda u: tmp_path / u.name, watch):
-            watch("finished", unit, None)
+            watch(Message("finished", unit))
             found[unit.name] = outcomes
         assert not ray.is_initialized()
         assert len(nodes) == 1
@@ -229,8 +243,8 @@ class TestOnACluster:
         died, begun = Counter(watch.of("died")), Counter(watch.of("begun"))
         assert all(begun[name] <= 1 + died[name] for name in found)
         assert any(attempts[0] > 1 for name in died for attempts in watch.rounds(name)[1:])
-        assert "node was lost" in next(more for kind, _, more in watch.told if kind == "died")
-        last = {name: kind for kind, name, _ in watch.told}
+        assert "node was lost" in next(text for kind, _, text in watch.messages if kind == "died")
+        last = {name: kind for kind, name, _ in watch.messages}
         assert set(last.values()) == {"finished"}
 
 
@@ -239,24 +253,24 @@ def a_driver(folder: Path, watch: Watch) -> Any:
     box = Mailbox()
     driver = adapter._Driver(MagicMock(get=lambda x: x), [], lambda u: folder / u.name, watch, None)
     driver.mailbox = SimpleNamespace(
-        post=SimpleNamespace(remote=lambda *letter: box.post(*letter) or MagicMock()),
-        letters=SimpleNamespace(remote=box.letters),
+        post=SimpleNamespace(remote=lambda *message: box.post(*message) or MagicMock()),
+        messages=SimpleNamespace(remote=box.messages),
         checkpoint=SimpleNamespace(remote=box.checkpoint),
     )
     return driver
 
 
-def test_what_a_task_given_up_for_dead_still_sends_is_ignored(tmp_path: Path) -> None:
+def test_messages_of_a_task_that_was_given_up_are_ignored(tmp_path: Path) -> None:
     (unit,), watch = units(SIMULATED, schedulers=["fresh"], instances=1), Watch()
     driver = a_driver(tmp_path, watch)
     driver.at_work["task"] = adapter._Attempt(unit, 2)
     for attempt in (2, 1):
         driver.mailbox.post.remote((unit.name, attempt), "rounds", attempt)
         driver.mailbox.post.remote((unit.name, attempt), "checkpoint", bytes([attempt]))
-    driver._read_mail()
-    assert watch.told == [("rounds", unit.name, 2)]
+    driver._read_mailbox()
+    assert watch.messages == [("rounds", unit.name, 2)]
     assert (tmp_path / unit.name).read_bytes() == bytes([2])
-    assert driver.mailbox.letters.remote() == ([], [])
+    assert driver.mailbox.messages.remote() == ([], [])
 
 
 def test_an_error_names_its_unit_and_another_version_is_refused(tmp_path: Path) -> None:
@@ -265,7 +279,7 @@ def test_an_error_names_its_unit_and_another_version_is_refused(tmp_path: Path) 
 
     def run(unit: Unit, version: str) -> None:
         answer = pickle.loads(do_unit(unit, 1, None, False, version, driver.mailbox))
-        driver._finished(adapter._Attempt(unit, 1), *answer)
+        result_of(unit, *answer[:2])
 
     with pytest.raises(RuntimeError, match=r"(?s)^unit 0000_fresh_0-0 failed.*KeyError: 'nobody'"):
         run(broken, adapter.__version__)
@@ -307,3 +321,15 @@ def test_a_bad_address(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "at auto cannot be reached (ValueError: Invalid address" in refusal("auto")
     with pytest.raises(FedwaveError, match=r"^cpus is 0, must be a whole number >= 1\."):
         ray_engine(cpus=0)
+
+
+def test_a_ray_that_would_listen_on_the_network_is_not_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it is where the user's script imports ray before the engine is made."""
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "192.0.2.7")
+    with pytest.raises(
+        FedwaveError, match=r"listen on the network \(192\.0\.2\.7\): call ray_engine"
+    ):
+        list(ray_engine()(units(SIMULATED), lambda unit: None, Watch()))
+    assert not ray.is_initialized()

@@ -72,7 +72,15 @@ def lines(path: Path) -> list[dict]:
 
 def test_the_folder_of_a_sweep_is_complete(finished: Path) -> None:
     shown = {path.name for path in finished.iterdir() if not path.name.startswith(".")}
-    kept = {"config.yaml", "provenance.json", "rounds", "devices", "units", "SHA256SUMS"}
+    kept = {
+        "config.yaml",
+        "plan.json",
+        "provenance.json",
+        "rounds",
+        "devices",
+        "units",
+        "SHA256SUMS",
+    }
     assert shown == FILES | kept
     for part in ("rounds", "devices", "units"):
         assert {path.stem for path in (finished / part).iterdir()} == UNITS

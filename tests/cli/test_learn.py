@@ -41,7 +41,7 @@ FILES |= {
     "table.tex",
     "results.nc",
 }
-KEPT = {"config.yaml", "provenance.json", "rounds", "devices", "units", "SHA256SUMS"}
+KEPT = {"config.yaml", "plan.json", "provenance.json", "rounds", "devices", "units", "SHA256SUMS"}
 
 
 @pytest.fixture(autouse=True)

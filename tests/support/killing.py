@@ -1,4 +1,4 @@
-"""Runs that are killed at random moments, and what must be left of them."""
+"""Runs that are killed at random moments, and what must remain of them."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def command(*words: str) -> list[str]:
 
 
 def begin(experiment: Experiment, folder: Path) -> None:
-    """A run folder as it is before anything has been done: resuming it is running it."""
+    """A run folder without any results: resuming it is running it."""
     from fedwave.experiments.results.folder import RunFolder
-    from fedwave.experiments.run.units import resolved
+    from fedwave.experiments.run.units import resolved, units_of
 
     folder.mkdir(parents=True)
-    RunFolder(folder).begin(resolved(experiment))
+    RunFolder(folder).begin(resolved(experiment), units_of(resolved(experiment)))
     assert to_yaml(resolved(experiment)) == (folder / "config.yaml").read_text()
 
 
@@ -67,15 +67,15 @@ def resume(folder: Path, *words: str) -> subprocess.Popen[bytes]:
 
 
 def finish(folder: Path, *words: str) -> str:
-    """Resume until the end; what it said on standard error."""
+    """Resume until the end; returns its standard error."""
     run = resume(folder, *words)
-    _, said = run.communicate(timeout=300)
-    assert run.returncode == 0, said.decode()
-    return said.decode()
+    _, errors = run.communicate(timeout=300)
+    assert run.returncode == 0, errors.decode()
+    return errors.decode()
 
 
 def children(pid: int) -> list[int]:
-    """Processes started by one, from what the system tells of each."""
+    """The processes that a process has started."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -95,7 +95,7 @@ def kill_at_random(folder: Path, luck: random.Random, whom: str) -> None:
     if whom == "worker":
         workers = [c for c in children(run.pid) if b"spawn_main" in _command_of(c)]
         victim = luck.choice(workers) if workers else run.pid
-    with suppress(ProcessLookupError):  # it was done before
+    with suppress(ProcessLookupError):  # it has ended already
         os.kill(victim, signal.SIGKILL)
     if victim == run.pid:
         orphans = children(run.pid)
@@ -106,7 +106,7 @@ def kill_at_random(folder: Path, luck: random.Random, whom: str) -> None:
 
 
 def results(folder: Path) -> dict[str, str]:
-    """Checksums of all that must be the same however often a run was killed."""
+    """Checksums of all files that do not depend on kills."""
     kept = [*folder.glob("rounds/*"), *folder.glob("devices/*")]
     kept += [folder / "results.nc", folder / "summary.csv"]
     sums = {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()) for p in kept}
@@ -119,7 +119,7 @@ def finished_units(folder: Path) -> dict[str, int]:
 
 
 def leftovers(folder: Path) -> list[str]:
-    """Half-written files and checkpoints that nobody needs any more."""
+    """Half-written files and checkpoints that should have been removed."""
     left = [*folder.rglob(".*.part"), *folder.glob("checkpoints/*"), *folder.glob("lock.json")]
     return [path.name for path in left]
 
@@ -132,7 +132,7 @@ def _command_of(pid: int) -> bytes:
 
 
 def _wait_until_gone(pids: list[int]) -> None:
-    """Workers die with their runner: seconds at most, or they would disturb the next one."""
+    """Workers must exit within seconds after their runner, or they would disturb the next one."""
     until = time.monotonic() + 10
     while any(_alive(pid) for pid in pids):
         assert time.monotonic() < until, "workers outlive their runner"

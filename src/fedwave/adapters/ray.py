@@ -1,6 +1,6 @@
-"""Units of work on a Ray cluster: a task for each unit, nothing but messages between the machines.
+"""Units of work on a Ray cluster: one task per unit; machines exchange messages only and share no disk.
 
-A worker or a whole node may die: its units go on elsewhere from their last checkpoint. Checkpoints are kept on the disk
+If a worker or a node dies, its units go on elsewhere from their last checkpoint. Checkpoints are stored on the disk
 of the process that runs the engine, so that process can be stopped and started again too.
 """
 
@@ -8,49 +8,49 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fedwave.adapters.ray_cluster import connected, import_ray
-from fedwave.adapters.ray_deaths import Deaths, trouble
-from fedwave.adapters.ray_worker import Mailbox, do_unit
 from fedwave.errors import FedwaveError, whole
-from fedwave.experiments.run.pool import Finished, Tell
+from fedwave.experiments.run.checkpoints import Checkpointer, SendingCheckpointer
+from fedwave.experiments.run.pool import DEATHS, Finished, PathOf
 from fedwave.experiments.run.runner import Engine
 from fedwave.experiments.run.units import Unit
+from fedwave.experiments.run.worker import ONE_THREAD, Message, Report, Reporter, answer, result_of
 from fedwave.files import write_whole
 from fedwave.version import __version__
 
-_LOOK_SECONDS = 0.2  # between two looks into the mailbox
-_PATIENCE = 30.0  # seconds without any unit at work before the user is told
-_AHEAD = 2  # units submitted beyond the free places: none stays empty, and an autoscaler sees what is wanted
-# Libraries that would each start a thread per core in every worker.
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+Sender = tuple[str, int]  # the unit's name and the number of the attempt
+_POLL_SECONDS = 0.2  # between two looks into the mailbox
+_IDLE_SECONDS = 30.0  # without a unit at work before a warning
+_CLOSE_SECONDS = 60.0  # for the last messages of a task to arrive
+_AHEAD = 2  # units submitted beyond the free CPUs, so that none is idle and an autoscaler sees the demand
+_LOSSES = 10  # of nodes under the same unit before the run ends: not the unit's fault, so more than DEATHS
 
 
 def ray_engine(address: str | None = None, cpus: int | None = None) -> Engine:
-    """An engine for run_experiment. ``address``: "auto" or host:port; None: a Ray of its own, on this machine only.
+    """An engine for run_experiment. ``address``: "auto" or host:port; None: starts Ray on this machine only.
 
-    ``cpus`` is the most units at work at once; None: as many as the cluster has room for.
+    ``cpus`` is the largest number of units at work at once; None: as many as the cluster has room for.
     """
-    ray = import_ray()  # refuse at once, before a run folder is made
+    ray = import_ray(loopback=address is None)  # fails before a run folder is made
     if cpus is not None:
         cpus = whole("cpus", cpus, 1)
 
-    def run(
-        units: list[Unit], checkpoint: Callable[[Unit], Path | None], tell: Tell
-    ) -> Iterator[Finished]:
+    def run(units: list[Unit], checkpoint: PathOf, report: Report) -> Iterator[Finished]:
         if not units:
             return
         with connected(ray, address, cpus):
-            driver = _Driver(ray, list(reversed(units)), checkpoint, tell, cpus)
+            driver = _Driver(ray, list(reversed(units)), checkpoint, report, cpus)
             try:
                 yield from driver.results()
             except ray.exceptions.RayError as error:
-                raise trouble(error) from None
+                raise _failure(error) from None
             finally:
                 driver.stop()
 
@@ -66,47 +66,48 @@ class _Attempt:
 
 @dataclass
 class _Driver:
-    """Submits units, reads what they send, and submits again those that died."""
+    """Submits units, reads their messages, and submits units again whose worker or node died."""
 
     ray: Any
-    waiting: list[Unit]  # the next one last
-    checkpoint: Callable[[Unit], Path | None]
-    tell: Tell
+    waiting: list[Unit]  # the next one is the last
+    checkpoint: PathOf
+    report: Report
     most: int | None
     at_work: dict[Any, _Attempt] = field(default_factory=dict)  # by the task's reference
-    attempts: dict[str, int] = field(default_factory=dict)
+    attempts: Counter[str] = field(default_factory=Counter)  # by the unit's name
+    deaths: Counter[str] = field(default_factory=Counter)  # of workers
+    losses: Counter[str] = field(default_factory=Counter)  # of nodes
 
     def __post_init__(self) -> None:
         here = self.ray.get_runtime_context().get_node_id()
         place = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=False)
-        # Started anew if it dies: it holds nothing that is not sent again.
+        # Ray restarts the mailbox if it dies; what it held is sent again.
         actor = self.ray.remote(
             num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=place
         )
         self.mailbox = actor(Mailbox).remote()
         self.task = self.ray.remote(max_retries=0)(do_unit)
-        self.deaths = Deaths(self.ray.exceptions)
         self.idle_since: float | None = time.monotonic()
 
     def results(self) -> Iterator[Finished]:
         while self.waiting or self.at_work:
             self._submit()
-            ready, _ = self.ray.wait(list(self.at_work), timeout=_LOOK_SECONDS)
-            self._read_mail()  # before the answers: what a unit sent comes before its end
-            self._complain()
+            ready, _ = self.ray.wait(list(self.at_work), timeout=_POLL_SECONDS)
+            self._read_mailbox()  # before the answers: the messages of a unit precede its end
+            self._warn_if_idle()
             for task in ready:
-                attempt = self.at_work.pop(task)
+                unit = self.at_work.pop(task).unit
                 try:
-                    answer = pickle.loads(self.ray.get(task))
+                    kind, content, seconds = pickle.loads(self.ray.get(task))
                 except self.ray.exceptions.RayError as error:
-                    self.tell("died", attempt.unit, self.deaths.died(attempt.unit, error))
-                    self.waiting.append(attempt.unit)
+                    self.report(Message("died", unit, self._died(unit, error)))
+                    self.waiting.append(unit)
                     continue
-                yield self._finished(attempt, *answer)
+                yield unit, result_of(unit, kind, content), seconds
 
     def stop(self) -> None:
-        """Leave nothing at work on a cluster that goes on without us."""
-        with suppress(self.ray.exceptions.RayError):  # the cluster itself may be what is gone
+        """Leave no task on a cluster that outlives this process."""
+        with suppress(self.ray.exceptions.RayError):  # the cluster may be gone
             for task in self.at_work:
                 self.ray.cancel(task, force=True)
             self.ray.kill(self.mailbox)
@@ -119,50 +120,143 @@ class _Driver:
             if len(self.at_work) >= (room if self.most is None else min(room, self.most)):
                 return
             unit = self.waiting.pop()
-            number = self.attempts[unit.name] = self.attempts.get(unit.name, 0) + 1
-            path = self.checkpoint(unit)
-            begin = path.read_bytes() if path is not None and path.exists() else None
+            self.attempts[unit.name] += 1
+            number, path = self.attempts[unit.name], self.checkpoint(unit)
+            start = path.read_bytes() if path is not None and path.exists() else None
             task = self.task.options(
-                num_cpus=1,
-                num_gpus=1 if gpu else 0,
-                runtime_env={"env_vars": dict.fromkeys(_THREADS, "1")},
-            ).remote(unit, number, begin, path is not None, __version__, self.mailbox)
+                num_cpus=1, num_gpus=1 if gpu else 0, runtime_env={"env_vars": ONE_THREAD}
+            ).remote(unit, number, start, path is not None, __version__, self.mailbox)
             self.at_work[task] = _Attempt(unit, number)
 
-    def _read_mail(self) -> None:
+    def _read_mailbox(self) -> None:
         current = {(a.unit.name, a.number): a for a in self.at_work.values()}
-        letters, saved = self.ray.get(self.mailbox.letters.remote())
-        for sender, kind, content in letters:
+        messages, saved = self.ray.get(self.mailbox.messages.remote())
+        for sender, kind, content in messages:
             attempt = current.get(sender)
             if attempt is None:
-                continue  # from a task given up for dead: another does its unit now
+                continue  # from a task that was given up: another one does its unit now
             attempt.begun = attempt.begun or kind == "begun"
-            self.tell(kind, attempt.unit, content)
-        for sender in saved:  # one by one: together they might not fit into the memory
+            self.report(Message(kind, attempt.unit, content))
+        for sender in saved:  # one by one: together they might not fit into memory
             content = self.ray.get(self.mailbox.checkpoint.remote(sender))
             attempt = current.get(sender)
             path = self.checkpoint(attempt.unit) if attempt else None
             if path is not None and content is not None:
                 write_whole(path, lambda file, c=content: file.write(c))  # type: ignore[misc]
 
-    def _finished(self, attempt: _Attempt, kind: str, content: Any, seconds: float) -> Finished:
-        unit = attempt.unit
-        if kind == "refused":
-            raise FedwaveError(content)
-        if kind == "failed":
-            raise RuntimeError(f"unit {unit.name} failed in its worker:\n{content}")
-        return unit, content, seconds
-
-    def _complain(self) -> None:
-        """Say once that nothing gets a place; wait on, since one may be freed or added."""
+    def _warn_if_idle(self) -> None:
+        """Warn once that no unit gets a CPU; then wait on, since one may become free or be added."""
         if any(attempt.begun for attempt in self.at_work.values()):
             self.idle_since = time.monotonic()
-        elif self.idle_since is not None and time.monotonic() - self.idle_since > _PATIENCE:
+        elif self.idle_since is not None and time.monotonic() - self.idle_since > _IDLE_SECONDS:
             unit = next(iter(self.at_work.values())).unit
             kind = "GPU" if _on_gpu(unit) else "CPU"
-            self.tell("warning", unit, f"waits for a free {kind} of the Ray cluster (`ray status`)")
+            text = f"waits for a free {kind} of the Ray cluster (`ray status`)"
+            self.report(Message("warning", unit, text))
             self.idle_since = None
+
+    def _died(self, unit: Unit, error: Exception) -> str:
+        """The cause in words, if another attempt may succeed; otherwise it raises."""
+        known = self.ray.exceptions
+        if isinstance(error, known.RayTaskError):
+            raise error  # the node cannot load the task, so every attempt would fail
+        if isinstance(error, (known.WorkerCrashedError, known.OutOfMemoryError)):
+            counts, most, what = self.deaths, DEATHS, "its worker ended"
+            hint = "is there too little memory? Try a smaller block, or fewer units at once."
+        elif isinstance(error, (known.NodeDiedError, known.ObjectLostError, known.RaySystemError)):
+            counts, most, what = self.losses, _LOSSES, "its node was lost"
+            hint = "look at the cluster with `ray status`."
+        else:
+            raise error
+        name = type(error).__name__
+        counts[unit.name] += 1
+        if counts[unit.name] == most:
+            raise FedwaveError(
+                f"unit {unit.name} is given up: {what} {most} times ({name}); {hint}"
+            ) from None
+        return f"{what} ({name})"
 
 
 def _on_gpu(unit: Unit) -> bool:
     return unit.experiment.task is not None and unit.experiment.training.device == "cuda"
+
+
+def _failure(error: Exception) -> FedwaveError:
+    """An error of Ray that another attempt would meet again, in one sentence."""
+    if "No module named 'fedwave" in str(error):
+        return FedwaveError(
+            f"fedwave is not installed on a node of the Ray cluster: install fedwave {__version__} there, "
+            "in the Python that Ray was started with."
+        )
+    *_, last = ["", *str(error).strip().splitlines()]
+    reason = last.strip().split(". ")[0].rstrip(".")
+    return FedwaveError(
+        f"the Ray cluster failed ({type(error).__name__}: {reason}): repair it, and resume the run."
+    )
+
+
+class Mailbox:
+    """An actor beside the driver: keeps messages, and the newest checkpoint of each sender, until they are read."""
+
+    def __init__(self) -> None:
+        self._messages: list[tuple[Sender, str, Any]] = []
+        self._checkpoints: dict[Sender, bytes] = {}
+
+    def post(self, sender: Sender, kind: str, content: Any) -> None:
+        if kind == "checkpoint":
+            self._checkpoints[sender] = content
+        else:
+            self._messages.append((sender, kind, content))
+
+    def messages(self) -> tuple[list[tuple[Sender, str, Any]], list[Sender]]:
+        """All messages since the last call, and the senders of checkpoints."""
+        messages, self._messages = self._messages, []
+        return messages, list(self._checkpoints)
+
+    def checkpoint(self, sender: Sender) -> bytes | None:
+        """The checkpoint, which is then removed from the mailbox."""
+        return self._checkpoints.pop(sender, None)
+
+
+def do_unit(
+    unit: Unit, attempt: int, start: bytes | None, save: bool, version: str, mailbox: Any
+) -> bytes:
+    """A Ray task: (kind, content, seconds) of the answer, pickled.
+
+    Pickled here, because arrays that Ray unpickles are read-only and lie in its shared memory, which ends with Ray.
+    """
+
+    def send(kind: str, content: Any) -> Future[None]:
+        # A future, not ray.get: Ray gives the CPU of a task that waits in ray.get to another task.
+        sent: Future[None] = mailbox.post.remote((unit.name, attempt), kind, content).future()
+        return sent
+
+    begun, reporter = time.monotonic(), Reporter(send)
+    send("begun", None)
+    if version != __version__:
+        kind, content = "refused", (
+            f"a node of the Ray cluster has fedwave {__version__}, but this is fedwave {version}: "
+            "install the same there."
+        )  # fmt: skip
+    else:
+        seconds = unit.experiment.checkpoint_seconds
+        checkpointer = _MailingCheckpointer(start, reporter, seconds) if save else Checkpointer()
+        kind, content = answer(unit, checkpointer, reporter)
+    with suppress(import_ray().exceptions.RayError, TimeoutError):  # the result does not need them
+        reporter.flush().result(_CLOSE_SECONDS)
+    return pickle.dumps((kind, content, time.monotonic() - begun))
+
+
+class _MailingCheckpointer(SendingCheckpointer):
+    """Sends a checkpoint only when the last one has arrived: a slow network must not fill the memory."""
+
+    def __init__(self, start: bytes | None, reporter: Reporter, seconds: float) -> None:
+        super().__init__(start, self._mail, seconds)
+        self._reporter = reporter
+        self._sent: Future[None] | None = None
+
+    def due(self) -> bool:
+        return (self._sent is None or self._sent.done()) and super().due()
+
+    def _mail(self, content: bytes) -> None:
+        self._sent = self._reporter.send("checkpoint", content)

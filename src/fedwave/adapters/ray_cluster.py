@@ -1,4 +1,4 @@
-"""Reaching a Ray cluster, or starting one on this machine; what goes wrong is told in one sentence."""
+"""Connecting to a Ray cluster, or starting Ray on this machine; every failure is one sentence."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from fedwave.errors import FedwaveError
+from fedwave.experiments.run.worker import environment
 
 _TRY_SECONDS = 20.0
-# Ray tries for minutes, and may end the process that tries: so another process tries first.
+# Ray tries for minutes and may end the process, so another process tries first.
 _TRY = """
 import logging, sys, ray
 try:
@@ -26,19 +27,25 @@ except Exception as error:
     print(type(error).__name__ + ": " + " ".join(str(error).split()))
     sys.exit(1)
 """
+# Ray reads these when it is imported. With the first, a Ray that is started here listens on the loopback address only,
+# as Ray does by default on Windows and macOS.
+_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+# Ray prints the death of a worker to standard output, where a table or JSON is expected; fedwave reports it itself.
+_QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": "^"}
 
 
-def import_ray() -> Any:
-    """The package, which not everyone has."""
+def import_ray(loopback: bool = False) -> Any:
+    """The ray package. ``loopback``: if this imports it, a Ray started by this process is not on the network."""
     try:
-        return importlib.import_module("ray")
+        with environment(_QUIET | (_LOOPBACK if loopback else {})):
+            return importlib.import_module("ray")
     except ImportError:
         raise FedwaveError("ray is not installed: pip install 'fedwave[ray]'.") from None
 
 
 @contextmanager
 def connected(ray: Any, address: str | None, cpus: int | None) -> Iterator[None]:
-    """With a cluster to work on; one that this process is connected to already is used, and left connected."""
+    """Connect to a cluster; an existing connection of this process is used, and left open."""
     if ray.is_initialized():
         there = ray.get_runtime_context().gcs_address
         if address not in (None, "auto", there):
@@ -50,11 +57,7 @@ def connected(ray: Any, address: str | None, cpus: int | None) -> Iterator[None]
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    # A worker that dies is our news to tell: Ray would print it where a table or JSON is expected.
-    with (
-        _changed("ray._private.worker", "print_to_stdstream", lambda *_, **__: None),
-        _sigterm() as ours,
-    ):
+    with _sigterm() as ours:
         try:
             if address is None:
                 _start(ray, num_cpus=cpus, include_dashboard=False, **quiet)
@@ -68,9 +71,9 @@ def connected(ray: Any, address: str | None, cpus: int | None) -> Iterator[None]
 
 @contextmanager
 def _sigterm() -> Iterator[Callable[[], None]]:
-    """Ray prints a stack and may abort when its process is told to end: ours shuts Ray down, and ends."""
+    """On SIGTERM, exit normally, so that Ray is shut down; Ray's own handler prints a stack and may abort."""
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: None  # signals are not ours to handle, nor Ray's
+        yield lambda: None  # only the main thread may set signal handlers
         return
     before = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
     handler = before if callable(before) else lambda *_: sys.exit(128 + signal.SIGTERM)
@@ -84,23 +87,16 @@ def _sigterm() -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGTERM, before)
 
 
-@contextmanager
-def _changed(module: str, name: str, value: Any) -> Iterator[None]:
-    """Something of Ray's own that it has no option for, changed for a while."""
-    there: Any = importlib.import_module(module)
-    before = getattr(there, name, value)
-    setattr(there, name, value)
-    try:
-        yield
-    finally:
-        setattr(there, name, before)
-
-
 def _start(ray: Any, **options: Any) -> None:
-    """A Ray that listens on 127.0.0.1 only, as it does by itself where clusters are not supported."""
+    """Start Ray on this machine, not reachable from the network: whoever reaches Ray can run any code."""
+    here = ray.util.get_node_ip_address()
+    if not here.startswith("127.") and here != "::1":
+        raise FedwaveError(
+            f"ray was imported before the engine was made, so it would listen on the network ({here}): call "
+            "ray_engine() before `import ray`, or call ray.init() yourself."
+        )
     try:
-        with _changed("ray._private.ray_constants", "ENABLE_RAY_CLUSTER", False):
-            ray.init(address="local", **options)
+        ray.init(address="local", **options)
     except Exception as error:
         reason = " ".join(str(error).split()).split(". ")[0].rstrip(".")
         raise FedwaveError(
@@ -109,7 +105,7 @@ def _start(ray: Any, **options: Any) -> None:
 
 
 def _reach(ray: Any, address: str, **options: Any) -> None:
-    """Connect to a cluster, and refuse one that does not answer."""
+    """Connect to a cluster; fail soon if it does not answer."""
     _check(address)
     try:
         ray.init(address=address, **options)
@@ -140,8 +136,8 @@ def _check(address: str) -> None:
             ) from None
         raise _unreachable(address, f"no answer within {_TRY_SECONDS:.0f} seconds") from None
     if tried.returncode:
-        told = tried.stdout.strip().splitlines() or [f"exit status {tried.returncode}"]
-        raise _unreachable(address, told[-1])
+        lines = tried.stdout.strip().splitlines() or [f"exit status {tried.returncode}"]
+        raise _unreachable(address, lines[-1])
 
 
 def _unreachable(address: str, reason: str) -> FedwaveError:

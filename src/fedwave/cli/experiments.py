@@ -51,6 +51,9 @@ def sweep(
 
 def resume(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run that was stopped.")],
+    imports: Annotated[
+        list[str] | None, typer.Option("--import", metavar="FILE", help="A file that the run imports, if it was moved.")
+    ] = None,
     workers: opt.Workers = None,
     engine: opt.EngineName = "local",
     address: opt.Address = None,
@@ -60,7 +63,7 @@ def resume(
     """Go on with a run that was stopped: what is finished stays, what was begun goes on from its checkpoint."""
     if not folder.is_dir():
         raise FedwaveError(f"there is no run folder at {folder}.")
-    how = RunFolder(folder).experiment()
+    how = RunFolder(folder).experiment(imports or ())
     results = run(how, folder, workers=workers, engine=engine, address=address, events=events)
     show(results, folder, json)
 

@@ -59,8 +59,8 @@ def _warn(event: Event) -> None:
     """What somebody should know even if nothing else is shown."""
     if event["event"] in ("damaged", "unit-warning", "unit-died"):
         died = event["event"] == "unit-died"
-        told = f"a worker died ({event['told']}), begun again" if died else event["told"]
-        print(f"fedwave: unit {event['unit']}: {told}", file=sys.stderr)
+        text = f"a worker died ({event['message']}), begun again" if died else event["message"]
+        print(f"fedwave: unit {event['unit']}: {text}", file=sys.stderr)
 
 
 class _JsonLines:

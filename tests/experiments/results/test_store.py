@@ -65,7 +65,7 @@ def test_a_damaged_result_is_named_and_only_it_is_done_again(
     events: list[Event] = []
     write_results(run_experiment(EXPERIMENT, folder, watch=events.append), folder)
     assert [e["unit"] for e in events if e["event"] == "unit-begun"] == [Path(name).stem]
-    assert [name in e["told"] for e in events if e["event"] == "damaged"] == [True]
+    assert [name in e["message"] for e in events if e["event"] == "damaged"] == [True]
     assert results(folder) == before
 
 

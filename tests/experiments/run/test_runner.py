@@ -17,6 +17,7 @@ from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.run.pool import run_here, run_in_pool
 from fedwave.experiments.run.runner import Event, Results, run_experiment, stored_results
 from fedwave.experiments.run.units import resolved, units_of
+from fedwave.experiments.run.worker import Message
 
 SIMULATION = experiment_from(
     {
@@ -85,8 +86,8 @@ def test_finished_units_are_kept_and_not_done_again(
 ) -> None:
     begun: list[str] = []
 
-    def first_two(units: Any, checkpoint: Any, tell: Any) -> Iterator[Any]:
-        for number, finished in enumerate(run_here(units, checkpoint, tell)):
+    def first_two(units: Any, checkpoint: Any, report: Any) -> Iterator[Any]:
+        for number, finished in enumerate(run_here(units, checkpoint, report)):
             yield finished
             if number == 1:
                 raise Stop
@@ -120,7 +121,7 @@ def test_a_worker_that_dies_is_replaced(alone: dict[str, Results], tmp_path: Pat
 
     assert same(run_experiment(SMALL, tmp_path, workers=2, watch=watch), alone["training"])
     died = [event for event in events if event["event"] == "unit-died"]
-    assert [event["told"] for event in died] == ["signal 9"]
+    assert [event["message"] for event in died] == ["signal 9"]
 
 
 def _is_worker(pid: int) -> bool:
@@ -142,10 +143,10 @@ def test_a_unit_that_kills_every_worker_is_given_up(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(pool, "_serve", _die)
     units = units_of(resolved(SIMULATION))[:1]
-    told: list[str] = []
+    messages: list[Message] = []
     with pytest.raises(fw.FedwaveError, match=r"has ended 3 workers \(exit status 3\): is there"):
-        list(run_in_pool(units, lambda unit: None, lambda kind, unit, more: told.append(kind), 1))
-    assert told.count("died") == 3
+        list(run_in_pool(units, lambda unit: None, messages.append, 1))
+    assert [message.kind for message in messages].count("died") == 3
 
 
 def _die(pipe: Any) -> None:
@@ -154,16 +155,16 @@ def _die(pipe: Any) -> None:
     os._exit(3)
 
 
-def test_provenance_tells_of_every_run(tmp_path: Path) -> None:
+def test_provenance_lists_every_run(tmp_path: Path) -> None:
     once = replace(SIMULATION, sweep={}, instances=2)
     for _ in range(2):
         run_experiment(once, tmp_path, workers=1)
-    told = json.loads((tmp_path / "provenance.json").read_text())
-    assert told["seed"] == 0
-    assert len(told["config_sha256"]) == 64
-    assert len(told["runs"]) == 2
-    assert {"python", "packages", "system", "cores", "commit", "begun"} <= told["runs"][0].keys()
-    assert told["runs"][0]["packages"]["numpy"]
+    content = json.loads((tmp_path / "provenance.json").read_text())
+    assert content["seed"] == 0
+    assert len(content["config_sha256"]) == 64
+    assert len(content["runs"]) == 2
+    assert {"python", "packages", "system", "cores", "commit", "begun"} <= content["runs"][0].keys()
+    assert content["runs"][0]["packages"]["numpy"]
 
 
 def test_units_do_not_depend_on_workers_but_on_the_experiment() -> None:

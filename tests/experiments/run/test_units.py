@@ -1,4 +1,4 @@
-"""An experiment is cut into units that can be told apart, and put together again without loss."""
+"""An experiment is cut into units with distinct names, and put together again without loss."""
 
 from __future__ import annotations
 
@@ -132,5 +132,5 @@ def test_a_device_table_is_found_from_any_folder(tmp_path, monkeypatch) -> None:
     (tmp_path / "devices.csv").write_text("rate,distance_m\n1,100\n2,200\n")
     monkeypatch.chdir(tmp_path)
     mapping = {"network": {"kind": "table", "file": "devices.csv", "slots": 1}}
-    told = resolved(experiment_from(mapping)).network.file
-    assert told == str(tmp_path / "devices.csv")
+    stored = resolved(experiment_from(mapping)).network.file
+    assert stored == str(tmp_path / "devices.csv")

@@ -10,7 +10,7 @@ import pytest
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.results.outcome import Outcome
 from fedwave.experiments.run import work
-from fedwave.experiments.run.checkpoints import FileKeeper, NoKeeper, SendingKeeper
+from fedwave.experiments.run.checkpoints import Checkpointer, FileCheckpointer, SendingCheckpointer
 from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.work import run_unit
 
@@ -67,48 +67,48 @@ def same(a: dict[str, Outcome], b: dict[str, Outcome]) -> bool:
 def play(
     unit: Unit, path: Path, stop: int | None = None
 ) -> tuple[dict[str, Outcome], list[int], list[str]]:
-    """Outcomes, rounds told, warnings; stopped (by an exception) when ``stop`` rounds have been told."""
-    told: list[int] = []
+    """Outcomes, rounds reported, warnings; stopped (by an exception) after ``stop`` rounds."""
+    played: list[int] = []
     warnings: list[str] = []
 
     def meter(rounds: int) -> None:
-        told.append(rounds)
-        if stop is not None and sum(told) >= stop:
+        played.append(rounds)
+        if stop is not None and sum(played) >= stop:
             raise Stopped
 
-    outcomes = run_unit(unit, FileKeeper(path, 0), meter, warnings.append)
-    return outcomes, told, warnings
+    outcomes = run_unit(unit, FileCheckpointer(path, 0), meter, warnings.append)
+    return outcomes, played, warnings
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("share", [0.3, 0.7])
 def test_it_goes_on_where_it_stopped(kind: str, share: float, tmp_path: Path) -> None:
     unit, path = unit_of(kind), tmp_path / "checkpoint.npz"
-    whole = run_unit(unit, NoKeeper(), lambda rounds: None, pytest.fail)
+    whole = run_unit(unit, Checkpointer(), lambda rounds: None, pytest.fail)
     with pytest.raises(Stopped):
         play(unit, path, stop=int(share * unit.rounds))
-    outcomes, told, warnings = play(unit, path)
+    outcomes, played, warnings = play(unit, path)
     assert warnings == []
-    # The first thing told is what need not be played again: all but the round it was stopped in.
+    # The first number reported is what need not be played again: all but the round it was stopped in.
     runs = len(unit.instances) * len(unit.schedulers)
-    assert told[0] >= int(share * unit.rounds) - 2 * runs
-    assert sum(told) == unit.rounds
+    assert played[0] >= int(share * unit.rounds) - 2 * runs
+    assert sum(played) == unit.rounds
     assert same(outcomes, whole)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", ["cut off", "rubbish", "empty"])
-def test_a_damaged_checkpoint_is_told_of_and_not_used(kind: str, damage: str, tmp_path: Path) -> None:  # fmt: skip
+def test_a_damaged_checkpoint_is_reported_and_not_used(kind: str, damage: str, tmp_path: Path) -> None:  # fmt: skip
     unit, path = unit_of(kind), tmp_path / "checkpoint.npz"
     with pytest.raises(Stopped):
         play(unit, path, stop=unit.rounds // 2)
     damaged = {"cut off": path.read_bytes()[:-100], "rubbish": b"no", "empty": b""}
     path.write_bytes(damaged[damage])
-    outcomes, told, warnings = play(unit, path)
+    outcomes, played, warnings = play(unit, path)
     assert len(warnings) == 1
     assert "the checkpoint cannot be used, so the unit starts anew" in warnings[0]
-    assert sum(told) == unit.rounds
-    assert same(outcomes, run_unit(unit, NoKeeper(), lambda rounds: None, pytest.fail))
+    assert sum(played) == unit.rounds
+    assert same(outcomes, run_unit(unit, Checkpointer(), lambda rounds: None, pytest.fail))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,7 +117,10 @@ def test_a_flipped_bit_is_noticed_or_does_not_matter(kind: str, tmp_path: Path) 
     unit, path = unit_of(kind), tmp_path / "checkpoint.npz"
     with pytest.raises(Stopped):
         play(unit, path, stop=unit.rounds // 2)
-    whole, content = run_unit(unit, NoKeeper(), lambda rounds: None, pytest.fail), path.read_bytes()
+    whole, content = (
+        run_unit(unit, Checkpointer(), lambda rounds: None, pytest.fail),
+        path.read_bytes(),
+    )
     noticed = 0
     for place in range(1, 12):
         damaged = bytearray(content)
@@ -133,11 +136,13 @@ def test_a_flipped_bit_is_noticed_or_does_not_matter(kind: str, tmp_path: Path) 
 def test_checkpoints_that_are_sent_are_as_good(kind: str) -> None:
     unit = unit_of(kind)
     sent: list[bytes] = []
-    whole = run_unit(unit, SendingKeeper(None, sent.append, 0), lambda rounds: None, pytest.fail)
+    whole = run_unit(
+        unit, SendingCheckpointer(None, sent.append, 0), lambda rounds: None, pytest.fail
+    )
     assert len(sent) == unit.experiment.rounds - 1
     again: list[int] = []
-    keeper = SendingKeeper(sent[4], sent.append, 1e9)
-    assert same(run_unit(unit, keeper, again.append, pytest.fail), whole)
+    checkpointer = SendingCheckpointer(sent[4], sent.append, 1e9)
+    assert same(run_unit(unit, checkpointer, again.append, pytest.fail), whole)
     assert again[0] == unit.rounds // unit.experiment.rounds * 5
 
 

@@ -22,7 +22,7 @@ from fedwave.experiments.config.parts import PARTS, check_part
 from fedwave.metrics import Watch, metric_names
 from fedwave.network.devices import read_devices
 from fedwave.network.network import Network, paper_network, random_network
-from fedwave.parts_import import import_parts
+from fedwave.parts_import import import_parts, import_source
 from fedwave.schedulers.base import Scheduler, scheduler
 
 if TYPE_CHECKING:
@@ -36,10 +36,13 @@ _RADIO = ("fading", "success", "arrivals")
 _LARGE = 10_000  # devices above which a network is too large to be built only to see whether it can
 
 
-def prepare(experiment: Experiment) -> None:
-    """Import the users' parts of an experiment: once in every process, before anything is built."""
+def prepare(experiment: Experiment, sources: Mapping[str, str]) -> None:
+    """Import the user's parts of an experiment, before anything is built; a file that is in ``sources`` from there."""
     for source in experiment.imports:
-        import_parts(source)
+        if source in sources:
+            import_source(source, sources[source])
+        else:
+            import_parts(source)
 
 
 def check(experiment: Experiment) -> None:

@@ -231,6 +231,7 @@ class Experiment:
             raise FedwaveError(
                 f"burn_in is {self.burn_in}, must lie between 0 and the {self.rounds} rounds less one."
             )
+        object.__setattr__(self, "imports", tuple(self.imports))
         self._check_schedulers()
         self._check_results()
         self._check_sweep()

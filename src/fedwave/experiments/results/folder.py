@@ -1,14 +1,18 @@
-"""A run folder: what an experiment is, what it has brought so far, and who works on it.
+"""A run folder: an experiment, its results so far, and a lock.
 
     config.yaml        the experiment, resolved: run again, it gives the same results
+    plan.json          the units that the experiment consists of
     provenance.json    versions, machine, time, commit
+    inputs/            copies of the user's files that the experiment imports, for people, and inputs.json: their
+                       SHA-256 sums. They are never imported from here.
     rounds/*.parquet   one file per finished unit: a row per scheduler, instance and round
     devices/*.parquet  the same: a row per scheduler, instance and device
-    units/*.json       written last: the unit is finished, and these are its files' SHA-256 sums
+    units/*.json       written last: the unit is finished, and these are the SHA-256 sums of its files
     checkpoints/       of units at work
-    .lock              held by the process at work; the system frees it when that process dies
+    .lock, lock.json   Only one process can use a run folder at a time; a second one fails and names the first.
+                       The system releases the lock when the process dies.
 
-Every file is written whole or not at all. Nothing is ever pickled.
+Every file is written whole or not at all. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,11 +30,13 @@ from filelock import FileLock, Timeout
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.read import stored_experiment, to_mapping, to_yaml
+from fedwave.experiments.config.read import points, stored_experiment, to_mapping, to_yaml
+from fedwave.experiments.results.inputs import find_inputs, keep_inputs
 from fedwave.experiments.results.outcome import Outcome
 from fedwave.experiments.results.parquet import devices_bytes, outcomes_from, rounds_bytes
 from fedwave.experiments.run.units import Unit
 from fedwave.files import check_folder, write_json, write_text, write_whole
+from fedwave.parts_import import checksum, import_source
 
 
 class Damaged(FedwaveError):
@@ -45,47 +51,64 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Work on it alone; another process at work is told of, and left alone."""
+        """Hold the lock; fail if another process holds it."""
         check_folder(self.path)
         holder, lock = self.path / "lock.json", FileLock(self.path / ".lock")
         try:
             lock.acquire(timeout=0)
         except Timeout:
             raise FedwaveError(
-                f"{self.path} is in use by {_told(holder)}: wait for it, or choose another place."
+                f"{self.path} is in use by {_named(holder)}: wait for it, or choose another place."
             ) from None
         try:
             write_json(holder, {"process": os.getpid(), "machine": platform.node()})
-            self._sweep()
+            self._remove_unfinished()
             yield
         finally:
             holder.unlink(missing_ok=True)
-            lock.release()  # the file stays: removed, two could hold what they take for the same lock
+            lock.release()  # .lock stays: if it were removed, two processes could each lock their own
 
-    def begin(self, experiment: Experiment) -> None:
-        """Say what experiment this folder is for; refuse one that is for another."""
-        config = self.path / "config.yaml"
-        if not config.exists():
-            write_text(config, to_yaml(experiment))
-            return
-        there, wanted = to_mapping(stored_experiment(config)), to_mapping(experiment)
-        # The order of the axes numbers the points, and with them the units.
-        if there != wanted or list(there["sweep"]) != list(wanted["sweep"]):
-            field, is_, asked = _first_difference(there, wanted)
-            raise FedwaveError(
-                f"{self.path} holds another experiment: its {field} is {_short(is_)}, not {_short(asked)}; "
-                f"choose another --out, or go on with it by `fedwave resume {self.path}`."
-            )
+    def begin(self, experiment: Experiment, units: Sequence[Unit]) -> None:
+        """Write down the experiment of this folder, or refuse one that differs from it."""
+        if self._config.exists():
+            self._check_same(experiment)
+        keep_inputs(self.path, units[0].sources)
+        fields = ("name", "point", "where", "schedulers", "instances")
+        plan = [{field: getattr(unit, field) for field in fields} for unit in units]
+        write_json(self.path / "plan.json", plan)
+        if not self._config.exists():  # last, since it makes this a run folder
+            write_text(self._config, to_yaml(experiment))
 
-    def experiment(self) -> Experiment:
-        """The experiment of this folder."""
-        config = self.path / "config.yaml"
-        if not config.exists():
+    def experiment(self, imports: Sequence[str] = ()) -> Experiment:
+        """The experiment, to resume it: imports the user's files from their old places or from ``imports``."""
+        stored = self.stored()
+        for path, text in find_inputs(self.path, stored.imports, imports).items():
+            import_source(path, text)
+        return stored
+
+    def stored(self) -> Experiment:
+        """The experiment, to read its results: imports nothing."""
+        if not self._config.exists():
             raise FedwaveError(f"{self.path} is no run folder: it has no config.yaml.")
-        return stored_experiment(config)
+        return stored_experiment(self._config)
+
+    def units(self) -> list[Unit]:
+        """All units of the experiment, finished or not; imports nothing."""
+        at = [point for _, point in points(self.stored())]
+        plan = self.path / "plan.json"
+        try:
+            return [
+                Unit(
+                    unit["name"], unit["point"], unit["where"], tuple(unit["schedulers"]),
+                    tuple(unit["instances"]), at[unit["point"]],
+                )
+                for unit in json.loads(plan.read_bytes())
+            ]  # fmt: skip
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+            raise Damaged(f"{plan} is damaged ({error}): resume the run to repair it.") from None
 
     def keep(self, unit: Unit, outcomes: Mapping[str, Outcome], seconds: float) -> None:
-        """Store a finished unit; its record comes last, its checkpoint goes then."""
+        """Store a finished unit; its record is written last, then its checkpoint is removed."""
         contents = {
             f"rounds/{unit.name}.parquet": rounds_bytes(unit.where, outcomes),
             f"devices/{unit.name}.parquet": devices_bytes(unit.where, outcomes),
@@ -98,29 +121,30 @@ class RunFolder:
             "schedulers": list(unit.schedulers),
             "instances": list(unit.instances),
             "seconds": round(seconds, 3),
+            "imports": {path: checksum(source) for path, source in unit.sources.items()},
             "sha256": {name: _sum(content) for name, content in contents.items()},
         }
         write_json(self._record(unit), record)
         self.checkpoint(unit).unlink(missing_ok=True)
 
     def finished(self, unit: Unit) -> bool:
-        """Is it there, whole? Raises Damaged, with the file's name, if it is there but not whole."""
+        """Is it stored? Raises Damaged, with the file's name, if a file of it has changed since."""
         if not self._record(unit).exists():
             return False
         self._contents(unit)
         return True
 
     def outcomes(self, unit: Unit) -> dict[str, Outcome]:
-        """What a finished unit brought."""
+        """The results of a finished unit."""
         rounds, devices = self._contents(unit)
         try:
             return outcomes_from(rounds, devices, self._settings(unit))
-        except Exception as error:  # sums match, so somebody wrote other tables and new sums
+        except Exception as error:  # the sums match, so someone wrote other tables with new sums
             where = f"unit {unit.name} in {self.path}"
             raise Damaged(f"the tables of {where} cannot be read ({error}).") from None
 
     def checkpoint(self, unit: Unit) -> Path:
-        """Where the checkpoint of a unit at work lies."""
+        """The file with the checkpoint of a unit at work."""
         return self.path / "checkpoints" / f"{unit.name}.npz"
 
     def _record(self, unit: Unit) -> Path:
@@ -150,7 +174,21 @@ class RunFolder:
         point = to_mapping(unit.experiment)
         return {**point["training"], **(point["task"] or {})}
 
-    def _sweep(self) -> None:
+    @property
+    def _config(self) -> Path:
+        return self.path / "config.yaml"
+
+    def _check_same(self, experiment: Experiment) -> None:
+        there, wanted = to_mapping(self.stored()), to_mapping(experiment)
+        # The order of the axes numbers the points, and with them the units.
+        if there != wanted or list(there["sweep"]) != list(wanted["sweep"]):
+            field, is_, asked = _first_difference(there, wanted)
+            raise FedwaveError(
+                f"{self.path} holds another experiment: its {field} is {_short(is_)}, not {_short(asked)}; "
+                f"choose another --out, or go on with it by `fedwave resume {self.path}`."
+            )
+
+    def _remove_unfinished(self) -> None:
         """Remove what a killed process left half-written."""
         for unfinished in self.path.rglob(".*.part"):
             unfinished.unlink(missing_ok=True)
@@ -160,16 +198,16 @@ def _sum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _told(holder: Path) -> str:
+def _named(holder: Path) -> str:
     try:
-        told = json.loads(holder.read_bytes())
-        return f"process {told['process']} on {told['machine']}"
+        content = json.loads(holder.read_bytes())
+        return f"process {content['process']} on {content['machine']}"
     except (OSError, ValueError, KeyError):
         return "another process"
 
 
 def _first_difference(there: Any, wanted: Any, where: str = "") -> tuple[str, Any, Any]:
-    """A field, with its dots, that two experiments do not share, and its values."""
+    """The first field, with its dots, in which two experiments differ, and its values."""
     keys = [k for k in {**wanted, **there} if wanted.get(k) != there.get(k)]
     if not keys:
         return "sweep", list(there["sweep"]), list(wanted["sweep"])

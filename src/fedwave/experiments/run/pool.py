@@ -1,7 +1,6 @@
 """Units of work on this machine: in this process, or in several that each do one unit after another.
 
-A worker that dies takes nothing with it: its unit is begun again from its last checkpoint by a new one. Workers die
-with the process that started them.
+A worker that dies is replaced, and its unit goes on from its last checkpoint. Workers exit when their parent does.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ import multiprocessing
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -20,110 +19,95 @@ from typing import Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.results.outcome import Outcome
-from fedwave.experiments.run.checkpoints import FileKeeper, Keeper, NoKeeper
+from fedwave.experiments.run.checkpoints import Checkpointer, FileCheckpointer
 from fedwave.experiments.run.units import Unit
 from fedwave.experiments.run.work import run_unit
+from fedwave.experiments.run.worker import (
+    ONE_THREAD,
+    Answer,
+    Message,
+    Report,
+    Reporter,
+    answer,
+    environment,
+    result_of,
+)
 
-# Told (event, unit, more): "begun", "rounds" (how many more), "warning" (a sentence), "died".
-Tell = Callable[[str, Unit, Any], None]
 Finished = tuple[Unit, dict[str, Outcome], float]  # with the seconds it took
-_DEATHS = 3  # of workers at the same unit before it is given up
-_TELL_SECONDS = 0.2
-# Libraries that would each start a thread per core in every worker.
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+PathOf = Callable[[Unit], Path | None]  # the checkpoint file of a unit; None: no checkpoints
+DEATHS = 3  # of workers at the same unit before the run ends
 
 
-def keeper_for(unit: Unit, path: Path | None) -> Keeper:
-    """Where the unit's checkpoints go: a file, or nowhere."""
-    seconds = unit.experiment.checkpoint_seconds
-    return NoKeeper() if path is None else FileKeeper(path, seconds)
-
-
-def run_here(
-    units: list[Unit], checkpoint: Callable[[Unit], Path | None], tell: Tell
-) -> Iterator[Finished]:
+def run_here(units: list[Unit], checkpoint: PathOf, report: Report) -> Iterator[Finished]:
     """One unit after another in this process."""
     for unit in units:
-        tell("begun", unit, None)
+        report(Message("begun", unit))
         start = time.monotonic()
-        outcomes = run_unit(
-            unit,
-            keeper_for(unit, checkpoint(unit)),
-            partial(tell, "rounds", unit),
-            partial(tell, "warning", unit),
-        )
+        count, warn = (partial(_send, report, unit, kind) for kind in ("rounds", "warning"))
+        outcomes = run_unit(unit, _checkpointer(unit, checkpoint(unit)), count, warn)
         yield unit, outcomes, time.monotonic() - start
 
 
 def run_in_pool(
-    units: list[Unit],
-    checkpoint: Callable[[Unit], Path | None],
-    tell: Tell,
-    workers: int,
-    gpus: int = 0,
+    units: list[Unit], checkpoint: PathOf, report: Report, workers: int, gpus: int = 0
 ) -> Iterator[Finished]:
     """Units spread over ``workers`` processes; with GPUs, worker k has GPU k to itself."""
     waiting = list(reversed(units))
-    deaths: dict[str, int] = {}
+    deaths: Counter[str] = Counter()
     pool = [_Worker(k if gpus else None) for k in range(min(workers, len(units)))]
     try:
         while waiting or any(worker.unit for worker in pool):
             for worker in pool:
                 if worker.unit is None and waiting:
-                    worker.begin(waiting.pop(), checkpoint)
-                    tell("begun", worker.unit, None)  # type: ignore[arg-type]
+                    unit = waiting.pop()
+                    worker.begin(unit, checkpoint(unit))
+                    report(Message("begun", unit))
             ready = wait([worker.pipe for worker in pool if worker.unit])
             for k, worker in enumerate(pool):
-                if worker.pipe not in ready:
+                if worker.unit is None or worker.pipe not in ready:
                     continue
                 unit = worker.unit
-                assert unit is not None
                 try:
                     kind, content = worker.pipe.recv()
-                except (EOFError, ConnectionError, OSError):
-                    deaths[unit.name] = deaths.get(unit.name, 0) + 1
-                    tell("died", unit, worker.exit_code())
-                    if deaths[unit.name] >= _DEATHS:
+                except (EOFError, OSError):
+                    deaths[unit.name] += 1
+                    report(Message("died", unit, worker.exit_code()))
+                    if deaths[unit.name] == DEATHS:
                         raise FedwaveError(
-                            f"unit {unit.name} has ended {_DEATHS} workers ({worker.exit_code()}): is there too "
+                            f"unit {unit.name} has ended {DEATHS} workers ({worker.exit_code()}): is there too "
                             "little memory? Try fewer workers, or a smaller block."
                         ) from None
                     waiting.append(unit)
                     pool[k] = _Worker(k if gpus else None)
                     continue
-                if kind == "done":
-                    worker.unit = None
-                    yield unit, content, time.monotonic() - worker.since
-                elif kind == "refused":
-                    raise FedwaveError(content)
-                elif kind == "failed":
-                    raise RuntimeError(f"unit {unit.name} failed in its worker:\n{content}")
+                if kind in ("rounds", "warning"):
+                    report(Message(kind, unit, content))
                 else:
-                    tell(kind, unit, content)
+                    worker.unit = None
+                    yield unit, result_of(unit, kind, content), time.monotonic() - worker.since
     finally:
         for worker in pool:
             worker.stop()
 
 
 class _Worker:
-    """A process and what it does now."""
+    """A process and the unit that it does now."""
 
     def __init__(self, gpu: int | None) -> None:
-        context = multiprocessing.get_context("spawn")  # a forked torch may wait for lost threads
+        context = multiprocessing.get_context("spawn")  # torch in a forked process can deadlock
         self.pipe, theirs = context.Pipe()
-        with _environment(gpu):
+        device = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)}
+        with environment({**ONE_THREAD, **device}):
             self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
             self._process.start()
-        theirs.close()  # so that the pipe ends when the process does
+        theirs.close()  # the pipe must close when the process ends
         self.unit: Unit | None = None
         self.since = 0.0
 
-    def begin(self, unit: Unit, checkpoint: Callable[[Unit], Path | None]) -> None:
+    def begin(self, unit: Unit, path: Path | None) -> None:
         self.unit, self.since = unit, time.monotonic()
-        with suppress(
-            BrokenPipeError, ConnectionError
-        ):  # it has died: reading from the pipe will tell
-            self.pipe.send((unit, checkpoint(unit)))
+        with suppress(ConnectionError):  # the worker has died: reading from the pipe will show it
+            self.pipe.send((unit, path))
 
     def exit_code(self) -> str:
         self._process.join(timeout=5)
@@ -136,77 +120,33 @@ class _Worker:
         self.pipe.close()
 
 
-@contextmanager
-def _environment(gpu: int | None) -> Iterator[None]:
-    """What a worker inherits: one thread for each, so that cores are not fought over."""
-    wanted = dict.fromkeys(_THREADS, "1")
-    if gpu is not None:
-        wanted["CUDA_VISIBLE_DEVICES"] = str(gpu)
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@dataclass
-class _Teller:
-    """Sends a worker's rounds now and then, not one by one."""
-
-    pipe: Connection
-    rounds: int = 0
-    last: float = 0.0
-
-    def count(self, rounds: int) -> None:
-        self.rounds += rounds
-        if time.monotonic() - self.last > _TELL_SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        self.pipe.send(("rounds", self.rounds))
-        self.rounds, self.last = 0, time.monotonic()
-
-
 def _serve(pipe: Connection) -> None:
-    """A worker's life: units until the pipe ends."""
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-    while True:
-        try:
+    """The worker process: does units until the pipe closes."""
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    with suppress(EOFError, ConnectionError):  # the parent process has exited
+        while True:
             unit, path = pipe.recv()
-        except EOFError:
-            return
-        pipe.send(_answer(unit, path, pipe))
+            pipe.send(_answer(unit, path, pipe))
 
 
-def _answer(unit: Unit, path: Path | None, pipe: Connection) -> tuple[str, Any]:
-    teller = _Teller(pipe)
-    try:
-        if unit.experiment.task is not None:
-            from fedwave.learning.replay import use_threads
-
-            use_threads(1)
-        outcomes = run_unit(
-            unit, keeper_for(unit, path), teller.count, lambda text: pipe.send(("warning", text))
-        )
-    except FedwaveError as error:
-        return "refused", str(error)
-    except (BrokenPipeError, ConnectionError):
-        raise SystemExit from None  # whoever wanted it is gone
-    except Exception:
-        import traceback
-
-        return "failed", traceback.format_exc()
-    teller.flush()
-    return "done", outcomes
+def _answer(unit: Unit, path: Path | None, pipe: Connection) -> Answer:
+    reporter = Reporter(lambda kind, content: pipe.send((kind, content)))
+    found = answer(unit, _checkpointer(unit, path), reporter)
+    reporter.flush()
+    return found
 
 
-def _die_with_parent() -> None:
-    """Killed, the parent cannot stop its workers: they see that it is gone."""
+def _send(report: Report, unit: Unit, kind: str, content: Any) -> None:
+    report(Message(kind, unit, content))
+
+
+def _checkpointer(unit: Unit, path: Path | None) -> Checkpointer:
+    seconds = unit.experiment.checkpoint_seconds
+    return Checkpointer() if path is None else FileCheckpointer(path, seconds)
+
+
+def _exit_with_parent() -> None:
+    """A parent that is killed cannot stop its workers, so each worker waits for the parent's end."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

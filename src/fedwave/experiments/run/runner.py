@@ -1,6 +1,6 @@
-"""Run an experiment: cut it into units, spread them over workers, keep what each brings.
+"""Run an experiment: cut it into units, spread them over workers, collect their results.
 
-With a folder, everything finished is kept there, and a run that was stopped goes on where it stopped.
+With a folder, finished units are stored there, and a run that was stopped goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -19,31 +19,33 @@ from fedwave.experiments.config.read import points
 from fedwave.experiments.results.folder import Damaged, RunFolder
 from fedwave.experiments.results.outcome import Outcome, Outcomes, joined
 from fedwave.experiments.results.provenance import write_provenance
-from fedwave.experiments.run.pool import Finished, Tell, run_here, run_in_pool
+from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
 from fedwave.experiments.run.units import Unit, resolved, units_of
+from fedwave.experiments.run.worker import Message, Report
+from fedwave.parts_import import imported_sources
 
 Event = dict[str, Any]
-# Simulations of fewer device-rounds are over before workers have started.
+# A simulation of fewer device-rounds takes less time than starting workers.
 _WORTH_WORKERS = 50_000_000
 
 
 class Watcher(Protocol):
-    """Told how a run goes: numerics never print."""
+    """Called with every event of a run, which itself prints nothing."""
 
     def __call__(self, event: Event) -> None: ...
 
 
 class Engine(Protocol):
-    """Does units of work wherever it likes; yields each when it is finished."""
+    """Does units of work, in any order and place; yields each when it is finished."""
 
     def __call__(
-        self, units: list[Unit], checkpoint: Callable[[Unit], Path | None], tell: Tell
+        self, units: list[Unit], checkpoint: PathOf, report: Report
     ) -> Iterator[Finished]: ...
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a sweep (the only one where nothing is swept) and what came out."""
+    """One point of a sweep (the only one where nothing is swept) and its results."""
 
     where: dict[str, Any]
     experiment: Experiment
@@ -69,7 +71,7 @@ class Results:
 
 @dataclass
 class _Progress:
-    """Turns what engines tell into events."""
+    """Turns the messages of an engine into events."""
 
     watch: Watcher
     units: int
@@ -86,14 +88,16 @@ class _Progress:
             }
         )  # fmt: skip
 
-    def tell(self, kind: str, unit: Unit, more: Any) -> None:
-        if kind == "rounds":
-            self.played[unit.name] = self.played.get(unit.name, 0) + more
-            self.event("progress", unit=unit.name)
+    def report(self, message: Message) -> None:
+        unit, content = message.unit.name, message.content
+        if message.kind == "rounds":
+            self.played[unit] = self.played.get(unit, 0) + content
+            self.event("progress", unit=unit)
             return
-        if kind in ("begun", "died"):
-            self.played[unit.name] = 0
-        self.event(f"unit-{kind}", unit=unit.name, **({} if more is None else {"told": more}))
+        if message.kind in ("begun", "died"):
+            self.played[unit] = 0
+        more = {} if content is None else {"message": content}
+        self.event(f"unit-{message.kind}", unit=unit, **more)
 
     def done(self, unit: Unit, **more: Any) -> None:
         self.finished += 1
@@ -109,8 +113,11 @@ def run_experiment(
     engine: Engine | None = None,
     watch: Watcher | None = None,
 ) -> Results:
-    """Run it, or go on with it. ``workers`` are processes; None: one per core, or none for a small run."""
-    prepare(experiment)
+    """Run an experiment, or resume it in its folder.
+
+    ``workers`` is a number of processes; None: one per core, or no extra process for a small run.
+    """
+    prepare(experiment, imported_sources(experiment.imports))
     check(experiment)
     experiment = resolved(experiment)
     units = units_of(experiment)
@@ -121,17 +128,16 @@ def run_experiment(
         return _results(experiment, units, lambda unit: found[unit.name])
     store = RunFolder(folder)
     with store.locked():
-        store.begin(experiment)
+        store.begin(experiment, units)
         write_provenance(store.path, experiment)
         _in_folder(store, units, run, progress)
         return _results(experiment, units, store.outcomes)
 
 
 def stored_results(folder: Path) -> Results:
-    """The results in a run folder, all of which must be there."""
+    """The results in a run folder, which must be finished. Imports nothing: the user's own parts are not needed."""
     store = RunFolder(folder)
-    experiment = store.experiment()
-    units = units_of(experiment)
+    experiment, units = store.stored(), store.units()
     missing = [unit for unit in units if not store.finished(unit)]
     if missing:
         raise FedwaveError(
@@ -153,7 +159,7 @@ def _engine(experiment: Experiment, units: list[Unit], workers: int | None) -> E
         workers = min(len(units), os.cpu_count() or 1) if worth else 1
     if workers <= 1:
         return run_here
-    return lambda units, checkpoint, tell: run_in_pool(units, checkpoint, tell, workers, gpus)
+    return lambda units, checkpoint, report: run_in_pool(units, checkpoint, report, workers, gpus)
 
 
 def _size(units: list[Unit]) -> int:
@@ -163,7 +169,7 @@ def _size(units: list[Unit]) -> int:
 def _in_memory(units: list[Unit], run: Engine, progress: _Progress) -> dict[str, Outcomes]:
     progress.event("started")
     found: dict[str, Outcomes] = {}
-    for unit, outcomes, seconds in run(units, lambda unit: None, progress.tell):
+    for unit, outcomes, seconds in run(units, lambda unit: None, progress.report):
         found[unit.name] = outcomes
         progress.done(unit, took=round(seconds, 3))
     progress.event("finished")
@@ -176,7 +182,7 @@ def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Prog
         try:
             kept = store.finished(unit)
         except Damaged as damage:
-            progress.event("damaged", unit=unit.name, told=str(damage))
+            progress.event("damaged", unit=unit.name, message=str(damage))
             kept = False
         if kept:
             progress.finished += 1
@@ -184,7 +190,7 @@ def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Prog
         else:
             left.append(unit)
     progress.event("started")
-    for unit, outcomes, seconds in run(left, store.checkpoint, progress.tell):
+    for unit, outcomes, seconds in run(left, store.checkpoint, progress.report):
         store.keep(unit, outcomes, seconds)
         progress.done(unit, took=round(seconds, 3))
     progress.event("finished")

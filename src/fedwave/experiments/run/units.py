@@ -1,14 +1,14 @@
 """An experiment as units of work: (sweep point, schedulers, block of instances).
 
-How it is cut depends on the experiment alone, never on the number of workers: the same units give the same results
-on one core or on a cluster.
+The cut depends on the experiment alone, not on the number of workers: the same units give the same results on one
+core or on a cluster.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count, product
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,24 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import schedulers_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
+from fedwave.parts_import import absolute, imported_sources
 
-_INSTANCES_AT_ONCE = 50  # of a simulation; more fill the memory and are not faster
+_INSTANCES_AT_ONCE = 50  # of a simulation; more use more memory and are not faster
 
 
 @dataclass(frozen=True)
 class Unit:
     """A part of an experiment that one worker does alone."""
 
-    name: str  # of its files
+    name: str  # also of its files
     point: int
-    where: Mapping[str, Any]  # the point's place on every axis of the sweep, as tables have it
+    where: Mapping[str, Any]  # the point's value on every axis of the sweep, as in the tables
     schedulers: tuple[str, ...]  # labels
     instances: tuple[int, ...]
     experiment: Experiment  # of the point
+    sources: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the text of the user's files, by path
 
     @property
     def rounds(self) -> int:
@@ -39,14 +43,14 @@ class Unit:
 
 
 def resolved(experiment: Experiment) -> Experiment:
-    """Fill in what the machine decides: the device, and from it how the work is cut."""
+    """Fill in what depends on this machine: absolute paths, the device, and from it how the work is cut."""
     network = experiment.network
-    if network.file is not None:  # so that the run goes on from any folder
+    if network.file is not None:  # so that the run can be resumed from any folder
         network = replace(network, file=str(Path(network.file).resolve()))
-        experiment = replace(experiment, network=network)
+    imports = tuple(absolute(source, Path()) for source in experiment.imports)
     if experiment.task is None:
         block = experiment.block or min(_INSTANCES_AT_ONCE, experiment.instances)
-        return replace(experiment, block=block, group=1)
+        return replace(experiment, network=network, imports=imports, block=block, group=1)
     from fedwave.learning.replay import available_device
 
     training = experiment.training
@@ -54,14 +58,12 @@ def resolved(experiment: Experiment) -> Experiment:
     on_gpu = device != "cpu"
     # Half precision saves nothing on a CPU. On a GPU all runs are trained side by side: alone they would leave it idle.
     precision = training.precision if on_gpu or training.precision != "bfloat16" else "float32"
+    lanes = training.lanes or (1024 if on_gpu else 64)
     return replace(
         experiment,
-        training=replace(
-            training,
-            device=device,
-            precision=precision,
-            lanes=training.lanes or (1024 if on_gpu else 64),
-        ),
+        network=network,
+        imports=imports,
+        training=replace(training, device=device, precision=precision, lanes=lanes),
         block=experiment.block or (experiment.instances if on_gpu else 1),
         group=experiment.group or (len(experiment.schedulers) if on_gpu else 1),
     )
@@ -69,7 +71,7 @@ def resolved(experiment: Experiment) -> Experiment:
 
 def units_of(experiment: Experiment) -> list[Unit]:
     """The units of a resolved experiment, always in the same order."""
-    units = []
+    units, sources = [], imported_sources(experiment.imports)
     places = product(*(axis_values(values) for values in experiment.sweep.values()))
     for number, ((_, point), values) in enumerate(zip(points(experiment), places, strict=True)):
         _check_alike(experiment, point)
@@ -80,7 +82,7 @@ def units_of(experiment: Experiment) -> list[Unit]:
             for first in range(0, point.instances, block):
                 instances = tuple(range(first, min(first + block, point.instances)))
                 name = f"{number:04d}_{word}_{instances[0]}-{instances[-1]}"
-                units.append(Unit(name, number, where, group, instances, point))
+                units.append(Unit(name, number, where, group, instances, point, sources))
     return units
 
 
@@ -92,7 +94,7 @@ def axis_values(values: Sequence[Any]) -> list[Any]:
 
 
 def _check_alike(experiment: Experiment, point: Experiment) -> None:
-    """Points that differ in who runs, or in whether something is learnt, cannot be put side by side."""
+    """Points with different schedulers, or with and without a task, cannot be compared."""
     if point.schedulers != experiment.schedulers:
         raise FedwaveError(
             "sweep.schedulers varies the schedulers, but every point must run the same ones to be compared: "
@@ -106,7 +108,7 @@ def _check_alike(experiment: Experiment, point: Experiment) -> None:
         )
     if experiment.task is not None and point.task is None:
         raise FedwaveError(
-            f"sweep.{axis} is null at a point, so nothing is learnt there that others could be compared with: "
+            f"sweep.{axis} is null at a point, so nothing is learnt there and it cannot be compared with others: "
             "leave it out."
         )
 
@@ -118,13 +120,13 @@ def _groups(point: Experiment) -> list[tuple[str, ...]]:
     blind = [label for label, s in built.items() if "learner" not in s.needs]
     size = point.group or 1
     together = [tuple(blind[k : k + size]) for k in range(0, len(blind), size)]
-    # Bench trains every device in every round: begun first, it does not end last.
+    # Bench trains every device in every round, which takes longest, so it is started first.
     together.sort(key=lambda labels: "bench" not in labels)
     return together + alone
 
 
 def _words(groups: Sequence[tuple[str, ...]]) -> list[str]:
-    """A name for each group that a file can have; alpha=1 and alpha=-1 must not get the same."""
+    """A different file name for each group: alpha=1 and alpha=-1 must not get the same."""
     words: list[str] = []
     for group in groups:
         plain = re.sub(r"[^A-Za-z0-9.]+", "-", group[0]).strip("-")[:60]

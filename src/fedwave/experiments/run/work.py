@@ -1,4 +1,4 @@
-"""Doing one unit of work, from its last checkpoint if there is one."""
+"""Run one unit of work, from its last checkpoint if there is one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedwave.experiments.config.build import (
 )
 from fedwave.experiments.config.experiment import TaskConfig
 from fedwave.experiments.results.outcome import Outcome
-from fedwave.experiments.run.checkpoints import Keeper
+from fedwave.experiments.run.checkpoints import Checkpointer
 from fedwave.experiments.run.units import Unit
 from fedwave.network.network import Network
 from fedwave.schedulers.base import Scheduler
@@ -29,52 +29,62 @@ if TYPE_CHECKING:
     from fedwave.learning.replay import Replay
     from fedwave.learning.task import Task
 
-Meter = Callable[[int], None]  # told the rounds played, over all runs of the unit
+Meter = Callable[[int], None]  # called with the rounds played, over all runs of the unit
 Warn = Callable[[str], None]
-# Device-rounds between two looks at the clock: some seconds of work.
+# Device-rounds between two checks whether a checkpoint is due: some seconds of work.
 _PIECE = 5_000_000
 
 
-def run_unit(unit: Unit, keeper: Keeper, meter: Meter, warn: Warn) -> dict[str, Outcome]:
+def run_unit(
+    unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn
+) -> dict[str, Outcome]:
     """The outcome of every scheduler of the unit."""
-    prepare(unit.experiment)
+    prepare(unit.experiment, unit.sources)
     network = network_of(unit.experiment.network)
     every = schedulers_of(unit.experiment)
     chosen = {label: every[label] for label in unit.schedulers}
     if unit.experiment.task is None:
         (label, one), *_ = chosen.items()
-        return {label: Outcome.of(_simulate(unit, network, one, keeper, meter, warn))}
-    task = _task(unit.experiment.task)
+        return {label: Outcome.of(_simulate(unit, network, one, checkpointer, meter, warn))}
+    task = _task(unit.experiment.task, tuple(unit.sources.values()))
     if any("learner" in one.needs for one in chosen.values()):
         (label, one), *_ = chosen.items()
-        return {label: _in_lock_step(unit, network, label, one, task, keeper, meter, warn)}
-    return _replay(unit, network, chosen, task, keeper, meter, warn)
+        return {label: _in_lock_step(unit, network, label, one, task, checkpointer, meter, warn)}
+    return _replay(unit, network, chosen, task, checkpointer, meter, warn)
 
 
 @lru_cache(maxsize=2)
-def _task(config: TaskConfig) -> Task:
-    """Units of one worker share the data: reading them takes longer than a small unit."""
+def _task(config: TaskConfig, sources: tuple[str, ...]) -> Task:
+    """The units of one worker share the data: reading them takes longer than a small unit.
+
+    A changed file of the user may give other data, so ``sources`` are part of the key.
+    """
     return task_of(config)
 
 
 def _simulate(
-    unit: Unit, network: Network, scheduler: Scheduler, keeper: Keeper, meter: Meter, warn: Warn
+    unit: Unit,
+    network: Network,
+    scheduler: Scheduler,
+    checkpointer: Checkpointer,
+    meter: Meter,
+    warn: Warn,
 ) -> Trace:
-    trace = _read(keeper, lambda raw: Trace.read(raw, "its checkpoint"), warn)
+    trace = _read(checkpointer, lambda raw: Trace.read(raw, "its checkpoint"), warn)
     runs = len(unit.instances)
     if trace is not None:
         meter(trace.rounds * runs)
     return _in_pieces(
-        unit, network, scheduler, trace, {"record": "summary"}, meter, keeper,
+        unit, network, scheduler, trace, {"record": "summary"}, meter, checkpointer,
         lambda so_far, file: so_far.write(file),
     )  # fmt: skip
 
 
 def _in_pieces(
     unit: Unit, network: Network, scheduler: Scheduler, trace: Trace | None, how: Mapping[str, Any],
-    meter: Meter, keeper: Keeper, write: Callable[[Trace, IO[bytes]], None], piece: int | None = None,
+    meter: Meter, checkpointer: Checkpointer, write: Callable[[Trace, IO[bytes]], None], piece: int | None = None,
 ) -> Trace:  # fmt: skip
-    """Simulate, stopping now and then to keep what there is."""
+    """Simulate piece by piece, with a checkpoint between pieces when one is due."""
     runs, rounds = len(unit.instances), unit.experiment.rounds
     piece = piece or max(1, _PIECE // (runs * network.size))
     tick = lambda played: meter(played * runs)  # noqa: E731
@@ -87,16 +97,16 @@ def _in_pieces(
         else:
             until = min(trace.rounds + piece, rounds)
             trace = extend(trace, until, scheduler=scheduler, meter=tick, learner=learner)
-        if trace.rounds < rounds and keeper.due():
-            keeper.save(partial(write, trace))
+        if trace.rounds < rounds and checkpointer.due():
+            checkpointer.save(partial(write, trace))
     return trace
 
 
 def _replay(
-    unit: Unit, network: Network, chosen: Mapping[str, Scheduler], task: Task, keeper: Keeper,
+    unit: Unit, network: Network, chosen: Mapping[str, Scheduler], task: Task, checkpointer: Checkpointer,
     meter: Meter, warn: Warn,
 ) -> dict[str, Outcome]:  # fmt: skip
-    """Simulate, then train on what happened: the schedule does not depend on the models."""
+    """Simulate, then train on the traces: the schedule does not depend on the models."""
     from fedwave.learning import checkpoint
     from fedwave.learning.replay import Replay, labelled_runs
 
@@ -107,20 +117,20 @@ def _replay(
     }
     settings, sizes = settings_of(point.training)
     replay = Replay(labelled_runs(traces), task, settings, sizes)
-    _read(keeper, lambda raw: checkpoint.read(replay, raw, "its checkpoint"), warn)
+    _read(checkpointer, lambda raw: checkpoint.read(replay, raw, "its checkpoint"), warn)
     runs = len(replay.runs)
     meter(replay.round * runs)
     while replay.round < replay.rounds:
         replay.advance()
         meter(runs)
-        if replay.round < replay.rounds and keeper.due():
-            keeper.save(lambda file: checkpoint.write(replay, file))
+        if replay.round < replay.rounds and checkpointer.due():
+            checkpointer.save(lambda file: checkpoint.write(replay, file))
     curves = {c.label: c for c in replay.curves()}
     return {label: Outcome.of(trace, curves[label]) for label, trace in traces.items()}
 
 
 def _in_lock_step(
-    unit: Unit, network: Network, label: str, scheduler: Scheduler, task: Task, keeper: Keeper,
+    unit: Unit, network: Network, label: str, scheduler: Scheduler, task: Task, checkpointer: Checkpointer,
     meter: Meter, warn: Warn,
 ) -> Outcome:  # fmt: skip
     """Simulate and train together, for a scheduler that looks at the models."""
@@ -135,13 +145,13 @@ def _in_lock_step(
         )
 
     learner = fresh()
-    trace = _read(keeper, lambda raw: _go_on_in_lock_step(learner, raw), warn)
+    trace = _read(checkpointer, lambda raw: _go_on_in_lock_step(learner, raw), warn)
     if trace is None:
-        learner = fresh()  # whatever a damaged checkpoint may have left in the other
+        learner = fresh()  # a damaged checkpoint may have changed the other
     else:
         meter(trace.rounds * len(unit.instances))
     trace = _in_pieces(
-        unit, network, scheduler, trace, {"learner": learner}, meter, keeper,
+        unit, network, scheduler, trace, {"learner": learner}, meter, checkpointer,
         lambda so_far, file: _write_lock_step(so_far, learner.replay, file), piece=1,
     )  # fmt: skip
     return Outcome.of(trace, replace(learner.replay.curves()[0], label=label))
@@ -170,9 +180,9 @@ def _go_on_in_lock_step(learner: Any, raw: IO[bytes]) -> Trace:
     return trace
 
 
-def _read(keeper: Keeper, read: Callable[[IO[bytes]], Any], warn: Warn) -> Any:
-    """What ``read`` makes of the checkpoint; None if there is none or it is damaged."""
-    raw = keeper.saved()
+def _read(checkpointer: Checkpointer, read: Callable[[IO[bytes]], Any], warn: Warn) -> Any:
+    """The checkpoint, read by ``read``; None if there is none or it is damaged."""
+    raw = checkpointer.load()
     if raw is None:
         return None
     with raw:

@@ -1,0 +1,100 @@
+"""How a worker does a unit: the messages that it sends, and its answer at the end.
+
+This is common to the process pool of one machine (pool.py) and to Ray (adapters/ray.py).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fedwave.errors import FedwaveError
+from fedwave.experiments.run.checkpoints import Checkpointer
+from fedwave.experiments.run.units import Unit
+from fedwave.experiments.run.work import run_unit
+
+# Without these, each of several numerical libraries starts a thread per core in every worker.
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+_SECONDS = 0.2  # between two messages about rounds
+
+
+@dataclass(frozen=True)
+class Message:
+    """News about a unit at work."""
+
+    kind: str  # "begun", "rounds" (how many more were played), "warning" (a sentence), "died" (why)
+    unit: Unit
+    content: Any = None
+
+
+Report = Callable[[Message], None]
+Answer = tuple[
+    str, Any
+]  # "done" and the result, "refused" and a sentence, or "failed" and a traceback
+
+
+class Reporter:
+    """The worker's end: sends (kind, content). Rounds are added up and sent a few times a second."""
+
+    def __init__(self, send: Callable[[str, Any], Any]) -> None:
+        self.send = send
+        self._rounds, self._last = 0, 0.0
+
+    def count(self, rounds: int) -> None:
+        self._rounds += rounds
+        if time.monotonic() - self._last > _SECONDS:
+            self.flush()
+
+    def warn(self, text: str) -> None:
+        self.send("warning", text)
+
+    def flush(self) -> Any:
+        """Send the rounds since the last message; returns what ``send`` returns."""
+        sent = self.send("rounds", self._rounds)
+        self._rounds, self._last = 0, time.monotonic()
+        return sent
+
+
+def answer(unit: Unit, checkpointer: Checkpointer, reporter: Reporter) -> Answer:
+    """Do the unit on one thread."""
+    try:
+        if unit.experiment.task is not None:
+            from fedwave.learning.replay import use_threads
+
+            use_threads(1)
+        return "done", run_unit(unit, checkpointer, reporter.count, reporter.warn)
+    except FedwaveError as error:
+        return "refused", str(error)
+    except Exception:
+        return "failed", traceback.format_exc()
+
+
+def result_of(unit: Unit, kind: str, content: Any) -> Any:
+    """The result in a worker's answer; raises if there is none."""
+    if kind == "refused":
+        raise FedwaveError(content)
+    if kind == "failed":
+        raise RuntimeError(f"unit {unit.name} failed in its worker:\n{content}")
+    return content
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a while, so that new processes and imports see them."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
