@@ -22,11 +22,11 @@ LAYERS = {
 PLACES = {
     "matplotlib": "experiments", "xarray": "experiments", "pyarrow": "experiments", "pydantic": "experiments",
     "filelock": "experiments", "torch": "learning", "rich": "cli", "typer": "cli", "ray": "adapters",
-    "pandas": "nowhere", "duckdb": "nowhere",
+    "pandas": "experiments", "duckdb": "nowhere",
 }  # fmt: skip
 # Parts whose modules must be loaded without these: what needs them is imported when it is used.
 LIGHT = {
-    "experiments": ("fedwave.learning", "torch", "matplotlib", "xarray", "pyarrow", "pydantic"),
+    "experiments": ("fedwave.learning", "torch", "matplotlib", "pandas", "xarray", "pyarrow", "pydantic"),
     "adapters": ("fedwave.learning", "torch", "ray"),
 }
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -77,14 +77,14 @@ def _answer(
             from fedwave.learning.replay import use_threads
 
             use_threads(1)
-        outcomes = run_unit(unit, keeper, line.count, line.warn)
+        data = run_unit(unit, keeper, line.count, line.warn)
     except FedwaveError as error:
         return "refused", str(error)
     except Exception:
         return "failed", traceback.format_exc()
     finally:
         line.close()
-    return "done", outcomes
+    return "done", data
 
 
 class _Line:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xarray as xr
 
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.results.outcome import Outcome
 from fedwave.experiments.run import work
 from fedwave.experiments.run.checkpoints import FileKeeper, NoKeeper, SendingKeeper
 from fedwave.experiments.run.units import Unit, resolved, units_of
@@ -49,14 +49,10 @@ class Stopped(Exception):
     pass
 
 
-def same(a: dict[str, Outcome], b: dict[str, Outcome]) -> bool:
-    return a.keys() == b.keys() and all(a[label].same_as(b[label]) for label in a)
-
-
 def play(
     unit: Unit, path: Path, stop: int | None = None
-) -> tuple[dict[str, Outcome], list[int], list[str]]:
-    """Outcomes, rounds told, warnings; stopped (by an exception) when ``stop`` rounds have been told."""
+) -> tuple[xr.Dataset, list[int], list[str]]:
+    """Results, rounds told, warnings; stopped (by an exception) when ``stop`` rounds have been told."""
     told: list[int] = []
     warnings: list[str] = []
 
@@ -65,8 +61,8 @@ def play(
         if stop is not None and sum(told) >= stop:
             raise Stopped
 
-    outcomes = run_unit(unit, FileKeeper(path, 0), meter, warnings.append)
-    return outcomes, told, warnings
+    data = run_unit(unit, FileKeeper(path, 0), meter, warnings.append)
+    return data, told, warnings
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -76,13 +72,13 @@ def test_it_goes_on_where_it_stopped(kind: str, share: float, tmp_path: Path) ->
     whole = run_unit(unit, NoKeeper(), lambda rounds: None, pytest.fail)
     with pytest.raises(Stopped):
         play(unit, path, stop=int(share * unit.rounds))
-    outcomes, told, warnings = play(unit, path)
+    data, told, warnings = play(unit, path)
     assert warnings == []
     # The first thing told is what need not be played again: all but the round it was stopped in.
     runs = len(unit.instances) * len(unit.schedulers)
     assert told[0] >= int(share * unit.rounds) - 2 * runs
     assert sum(told) == unit.rounds
-    assert same(outcomes, whole)
+    assert data.identical(whole)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -93,11 +89,11 @@ def test_a_damaged_checkpoint_is_told_of_and_not_used(kind: str, damage: str, tm
         play(unit, path, stop=unit.rounds // 2)
     damaged = {"cut off": path.read_bytes()[:-100], "rubbish": b"no", "empty": b""}
     path.write_bytes(damaged[damage])
-    outcomes, told, warnings = play(unit, path)
+    data, told, warnings = play(unit, path)
     assert len(warnings) == 1
     assert "the checkpoint cannot be used, so the unit starts anew" in warnings[0]
     assert sum(told) == unit.rounds
-    assert same(outcomes, run_unit(unit, NoKeeper(), lambda rounds: None, pytest.fail))
+    assert data.identical(run_unit(unit, NoKeeper(), lambda rounds: None, pytest.fail))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -112,9 +108,9 @@ def test_a_flipped_bit_is_noticed_or_does_not_matter(kind: str, tmp_path: Path) 
         damaged = bytearray(content)
         damaged[place * len(content) // 12] ^= 16
         path.write_bytes(damaged)
-        outcomes, _, warnings = play(unit, path)
+        data, _, warnings = play(unit, path)
         noticed += len(warnings)
-        assert same(outcomes, whole)
+        assert data.identical(whole)
     assert noticed >= 2
 
 
@@ -126,7 +122,7 @@ def test_checkpoints_that_are_sent_are_as_good(kind: str) -> None:
     assert len(sent) == unit.experiment.rounds - 1
     again: list[int] = []
     keeper = SendingKeeper(sent[4], sent.append, 1e9)
-    assert same(run_unit(unit, keeper, again.append, pytest.fail), whole)
+    assert run_unit(unit, keeper, again.append, pytest.fail).identical(whole)
     assert again[0] == unit.rounds // unit.experiment.rounds * 5
 
 

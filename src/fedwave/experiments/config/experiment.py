@@ -23,9 +23,11 @@ from fedwave.schedulers.base import PAPER_SCHEDULERS
 
 __all__ = ["Experiment", "NetworkConfig", "TaskConfig", "TrainingConfig"]
 
-# What a figure of a sweep can show; the last two only where something is learnt.
-METRICS = ("score", "backlog", "delivered", "lost", "jain", "mean_age", "worst_age")
-LEARNT_METRICS = ("accuracy", "loss")
+# What a figure of a sweep can show; the second kind only where something is learnt.
+METRICS = (
+    "score", "backlog", "arrived", "lost", "uploads", "mean_age", "worst_age", "delivered_share", "lost_share", "jain",
+)  # fmt: skip
+LEARNT_METRICS = ("accuracy", "loss", "accuracy_on_all", "worst_class")
 BASE = "alsa-pi"  # the paper's own: differences are taken from it unless told otherwise
 MOST_POINTS = 10_000
 

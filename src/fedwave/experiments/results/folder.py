@@ -1,4 +1,4 @@
-"""A run folder: what an experiment is, what it has brought so far, and who works on it.
+"""A run folder: an experiment, its results so far, and the lock of the process at work.
 
     config.yaml        the experiment, resolved: run again, it gives the same results
     provenance.json    versions, machine, time, commit
@@ -6,9 +6,9 @@
     devices/*.parquet  the same: a row per scheduler, instance and device
     units/*.json       written last: the unit is finished, and these are its files' SHA-256 sums
     checkpoints/       of units at work
-    .lock              held by the process at work; the system frees it when that process dies
+    .lock              held by the process at work; the system releases it when that process ends
 
-Every file is written whole or not at all. Nothing is ever pickled.
+Every file is written whole or not at all. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import load_experiment, to_mapping, to_yaml
-from fedwave.experiments.results.outcome import Outcome
-from fedwave.experiments.results.parquet import devices_bytes, outcomes_from, rounds_bytes
+from fedwave.experiments.results.parquet import dataset_from, tables
 from fedwave.experiments.run.units import Unit
 from fedwave.files import check_folder, write_json, write_text, write_whole
 
+if TYPE_CHECKING:
+    import xarray as xr
+
 
 class Damaged(FedwaveError):
-    """A file of a run folder is not what was written."""
+    """A file of a run folder has changed since it was written."""
 
 
 class RunFolder:
@@ -45,14 +47,14 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Work on it alone; another process at work is told of, and left alone."""
+        """Hold the folder's lock; fail and name the holder if another process has it."""
         check_folder(self.path)
         holder, lock = self.path / "lock.json", FileLock(self.path / ".lock")
         try:
             lock.acquire(timeout=0)
         except Timeout:
             raise FedwaveError(
-                f"{self.path} is in use by {_told(holder)}: wait for it, or choose another place."
+                f"{self.path} is in use by {_holder(holder)}: wait for it, or choose another place."
             ) from None
         try:
             write_json(holder, {"process": os.getpid(), "machine": platform.node()})
@@ -60,10 +62,10 @@ class RunFolder:
             yield
         finally:
             holder.unlink(missing_ok=True)
-            lock.release()  # the file stays: removed, two could hold what they take for the same lock
+            lock.release()  # the file stays: if it were removed, two processes could lock different files
 
     def begin(self, experiment: Experiment) -> None:
-        """Say what experiment this folder is for; refuse one that is for another."""
+        """Store the experiment; refuse a folder that holds another one."""
         config = self.path / "config.yaml"
         if not config.exists():
             write_text(config, to_yaml(experiment))
@@ -84,12 +86,10 @@ class RunFolder:
             raise FedwaveError(f"{self.path} is no run folder: it has no config.yaml.")
         return load_experiment(config)
 
-    def keep(self, unit: Unit, outcomes: Mapping[str, Outcome], seconds: float) -> None:
-        """Store a finished unit; its record comes last, its checkpoint goes then."""
-        contents = {
-            f"rounds/{unit.name}.parquet": rounds_bytes(unit.where, outcomes),
-            f"devices/{unit.name}.parquet": devices_bytes(unit.where, outcomes),
-        }
+    def keep(self, unit: Unit, data: xr.Dataset, seconds: float) -> None:
+        """Store a finished unit: its tables, then its record; then its checkpoint is removed."""
+        made = tables(unit.where, data)
+        contents = {f"{kind}/{unit.name}.parquet": table for kind, table in made.items()}
         for name, content in contents.items():
             write_whole(self.path / name, lambda file, c=content: file.write(c))  # type: ignore[misc]
         record = {
@@ -104,23 +104,23 @@ class RunFolder:
         self.checkpoint(unit).unlink(missing_ok=True)
 
     def finished(self, unit: Unit) -> bool:
-        """Is it there, whole? Raises Damaged, with the file's name, if it is there but not whole."""
+        """Whether the unit is stored; raises Damaged, with the file's name, if a file is damaged."""
         if not self._record(unit).exists():
             return False
         self._contents(unit)
         return True
 
-    def outcomes(self, unit: Unit) -> dict[str, Outcome]:
-        """What a finished unit brought."""
+    def data(self, unit: Unit) -> xr.Dataset:
+        """The results of a finished unit."""
         rounds, devices = self._contents(unit)
         try:
-            return outcomes_from(rounds, devices, self._settings(unit))
-        except Exception as error:  # sums match, so somebody wrote other tables and new sums
+            return dataset_from(rounds, devices)
+        except Exception as error:  # the checksums match, so these tables were made by other code
             where = f"unit {unit.name} in {self.path}"
             raise Damaged(f"the tables of {where} cannot be read ({error}).") from None
 
     def checkpoint(self, unit: Unit) -> Path:
-        """Where the checkpoint of a unit at work lies."""
+        """The path of a unit's checkpoint."""
         return self.path / "checkpoints" / f"{unit.name}.npz"
 
     def _record(self, unit: Unit) -> Path:
@@ -146,12 +146,8 @@ class RunFolder:
             contents.append(content)
         return contents
 
-    def _settings(self, unit: Unit) -> dict[str, Any]:
-        point = to_mapping(unit.experiment)
-        return {**point["training"], **(point["task"] or {})}
-
     def _sweep(self) -> None:
-        """Remove what a killed process left half-written."""
+        """Remove unfinished files of a killed process."""
         for unfinished in self.path.rglob(".*.part"):
             unfinished.unlink(missing_ok=True)
 
@@ -160,10 +156,10 @@ def _sum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _told(holder: Path) -> str:
+def _holder(path: Path) -> str:
     try:
-        told = json.loads(holder.read_bytes())
-        return f"process {told['process']} on {told['machine']}"
+        found = json.loads(path.read_bytes())
+        return f"process {found['process']} on {found['machine']}"
     except (OSError, ValueError, KeyError):
         return "another process"
 

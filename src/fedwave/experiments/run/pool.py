@@ -16,17 +16,19 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.results.outcome import Outcome
 from fedwave.experiments.run.checkpoints import FileKeeper, Keeper, NoKeeper
 from fedwave.experiments.run.units import Unit
 from fedwave.experiments.run.work import run_unit
 
+if TYPE_CHECKING:
+    import xarray as xr
+
 # Told (event, unit, more): "begun", "rounds" (how many more), "warning" (a sentence), "died".
 Tell = Callable[[str, Unit, Any], None]
-Finished = tuple[Unit, dict[str, Outcome], float]  # with the seconds it took
+Finished = tuple[Unit, "xr.Dataset", float]  # with the seconds it took
 _DEATHS = 3  # of workers at the same unit before it is given up
 _TELL_SECONDS = 0.2
 # Libraries that would each start a thread per core in every worker.
@@ -46,13 +48,13 @@ def run_here(
     for unit in units:
         tell("begun", unit, None)
         start = time.monotonic()
-        outcomes = run_unit(
+        data = run_unit(
             unit,
             keeper_for(unit, checkpoint(unit)),
             partial(tell, "rounds", unit),
             partial(tell, "warning", unit),
         )
-        yield unit, outcomes, time.monotonic() - start
+        yield unit, data, time.monotonic() - start
 
 
 def run_in_pool(
@@ -190,7 +192,7 @@ def _answer(unit: Unit, path: Path | None, pipe: Connection) -> tuple[str, Any]:
             from fedwave.learning.replay import use_threads
 
             use_threads(1)
-        outcomes = run_unit(
+        data = run_unit(
             unit, keeper_for(unit, path), teller.count, lambda text: pipe.send(("warning", text))
         )
     except FedwaveError as error:
@@ -202,7 +204,7 @@ def _answer(unit: Unit, path: Path | None, pipe: Connection) -> tuple[str, Any]:
 
         return "failed", traceback.format_exc()
     teller.flush()
-    return "done", outcomes
+    return "done", data
 
 
 def _die_with_parent() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import IO, TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import network_of, schedulers_of, settings_of, task_of
 from fedwave.experiments.config.experiment import TaskConfig
-from fedwave.experiments.results.outcome import Outcome
+from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.run.checkpoints import Keeper
 from fedwave.experiments.run.units import Unit
 from fedwave.network.network import Network
@@ -20,6 +19,8 @@ from fedwave.simulate import extend, simulate
 from fedwave.trace import Trace
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from fedwave.learning.replay import Replay
     from fedwave.learning.task import Task
 
@@ -29,18 +30,18 @@ Warn = Callable[[str], None]
 _PIECE = 5_000_000
 
 
-def run_unit(unit: Unit, keeper: Keeper, meter: Meter, warn: Warn) -> dict[str, Outcome]:
-    """The outcome of every scheduler of the unit."""
+def run_unit(unit: Unit, keeper: Keeper, meter: Meter, warn: Warn) -> xr.Dataset:
+    """The results of the unit."""
     network = network_of(unit.experiment.network)
     every = schedulers_of(unit.experiment)
     chosen = {label: every[label] for label in unit.schedulers}
     if unit.experiment.task is None:
         (label, one), *_ = chosen.items()
-        return {label: Outcome.of(_simulate(unit, network, one, keeper, meter, warn))}
+        return unit_dataset({label: _simulate(unit, network, one, keeper, meter, warn)})
     task = _task(unit.experiment.task)
     if any("learner" in one.needs for one in chosen.values()):
         (label, one), *_ = chosen.items()
-        return {label: _in_lock_step(unit, network, label, one, task, keeper, meter, warn)}
+        return _in_lock_step(unit, network, label, one, task, keeper, meter, warn)
     return _replay(unit, network, chosen, task, keeper, meter, warn)
 
 
@@ -88,7 +89,7 @@ def _in_pieces(
 def _replay(
     unit: Unit, network: Network, chosen: Mapping[str, Scheduler], task: Task, keeper: Keeper,
     meter: Meter, warn: Warn,
-) -> dict[str, Outcome]:  # fmt: skip
+) -> xr.Dataset:  # fmt: skip
     """Simulate, then train on what happened: the schedule does not depend on the models."""
     from fedwave.learning import checkpoint
     from fedwave.learning.replay import Replay, labelled_runs
@@ -108,14 +109,13 @@ def _replay(
         meter(runs)
         if replay.round < replay.rounds and keeper.due():
             keeper.save(lambda file: checkpoint.write(replay, file))
-    curves = {c.label: c for c in replay.curves()}
-    return {label: Outcome.of(trace, curves[label]) for label, trace in traces.items()}
+    return unit_dataset(traces, {curves.label: curves for curves in replay.curves()})
 
 
 def _in_lock_step(
     unit: Unit, network: Network, label: str, scheduler: Scheduler, task: Task, keeper: Keeper,
     meter: Meter, warn: Warn,
-) -> Outcome:  # fmt: skip
+) -> xr.Dataset:  # fmt: skip
     """Simulate and train together, for a scheduler that looks at the models."""
     from fedwave.learning.lockstep import LockStep
 
@@ -137,7 +137,7 @@ def _in_lock_step(
         unit, network, scheduler, trace, {"learner": learner}, meter, keeper,
         lambda so_far, file: _write_lock_step(so_far, learner.replay, file), piece=1,
     )  # fmt: skip
-    return Outcome.of(trace, replace(learner.replay.curves()[0], label=label))
+    return unit_dataset({label: trace}, {label: learner.replay.curves()[0]})
 
 
 def _write_lock_step(trace: Trace, replay: Replay, file: IO[bytes]) -> None:
