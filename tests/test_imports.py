@@ -23,7 +23,7 @@ LAYERS = {
 PLACES = {
     "matplotlib": "experiments", "pyarrow": "experiments", "pydantic": "experiments",
     "filelock": "experiments", "torch": "learning", "rich": "cli", "typer": "cli", "ray": "adapters",
-    "pandas": "nowhere", "duckdb": "nowhere", "ruamel": "yaml_text", "yaml": "nowhere",
+    "pandas": "experiments", "duckdb": "nowhere", "ruamel": "yaml_text", "yaml": "nowhere",
 }  # fmt: skip
 # Parts whose modules must be loaded without these: what needs them is imported when it is used.
 LIGHT = {
@@ -31,6 +31,7 @@ LIGHT = {
         "fedwave.learning",
         "torch",
         "matplotlib",
+        "pandas",
         "xarray",
         "pyarrow",
         "pydantic",

@@ -82,9 +82,7 @@ def same_as_here(found: dict[str, Any], wanted: list[Unit]) -> bool:
     use_threads(1)  # as the workers do; two fight over such small models
     here = {u.name: o for u, o, _ in run_here(wanted, lambda unit: None, Watch())}
     return found.keys() == here.keys() and all(
-        outcome.same_as(here[name][label])
-        for name, outcomes in found.items()
-        for label, outcome in outcomes.items()
+        data.identical(here[name]) for name, data in found.items()
     )
 
 
@@ -233,9 +231,9 @@ class TestOnACluster:
         wanted = units(TRAINED, schedulers=["alsa-pi", "fresh"], instances=2, rounds=250)
         watch = Watch(interfere)
         engine, found = ray_engine(cluster.address), {}
-        for unit, outcomes, _ in engine(wanted, lambda u: tmp_path / u.name, watch):
+        for unit, data, _ in engine(wanted, lambda u: tmp_path / u.name, watch):
             watch(Message("finished", unit))
-            found[unit.name] = outcomes
+            found[unit.name] = data
         assert not ray.is_initialized()
         assert len(nodes) == 1
         assert same_as_here(found, wanted)

@@ -63,7 +63,7 @@ def test_recorded_arrays_and_measured_curves_from_files(fedwave, tmp_path: Path)
         "--success", f"table:path={tmp_path}/curve.csv",
     )  # fmt: skip
     assert status == 0
-    assert json.loads(text)["delivered"]["mean"] > 0.5
+    assert json.loads(text)["delivered_share"]["mean"] > 0.5
 
 
 def test_compare_prints_paired_differences(fedwave, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_compare_prints_paired_differences(fedwave, tmp_path: Path) -> None:
     ):
         assert heading in text
     with open(out, newline="") as file:
-        rows = {(r["scheduler"], r["quantity"]): float(r["mean"]) for r in csv.DictReader(file)}
+        rows = {(r["scheduler"], r["metric"]): float(r["mean"]) for r in csv.DictReader(file)}
     trace = fw.simulate(fw.paper_network(), "round-robin", 12, 3, 0)
     assert rows["round-robin", "backlog"] == pytest.approx(trace.backlog[2:].mean())
 

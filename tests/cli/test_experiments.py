@@ -112,19 +112,18 @@ def test_checksums_by_hand(finished: Path) -> None:
 def test_the_summary_is_what_was_simulated(finished: Path) -> None:
     with open(finished / "summary.csv", newline="") as file:
         rows = {
-            (r["network.slots"], r["network.gamma"], r["scheduler"], r["quantity"]): float(
-                r["mean"]
-            )
+            (r["network.slots"], r["network.gamma"], r["scheduler"], r["metric"]): r
             for r in csv.DictReader(file)
         }
     for slots, gamma in ((2, "0"), (3, "0.5")):
         network = fw.random_network(6, slots, gamma=float(gamma))
         traces = {name: fw.simulate(network, name, 10, 3, 0) for name in ("alsa-pi", "age")}
         for name, trace in traces.items():
-            found = rows[str(slots), gamma, name, "score"]
+            found = float(rows[str(slots), gamma, name, "score"]["mean"])
             assert found == pytest.approx(trace.score.mean())
         difference = traces["age"].score.mean() - traces["alsa-pi"].score.mean()
-        assert rows[str(slots), gamma, "age", "score_difference"] == pytest.approx(difference)
+        found = float(rows[str(slots), gamma, "age", "score"]["difference"])
+        assert found == pytest.approx(difference)
 
 
 @pytest.mark.usefixtures("_no_figures", "_no_runs")
@@ -149,7 +148,8 @@ def test_a_sweep_prints_a_table(fedwave, tmp_path: Path) -> None:
     assert (status, err) == (0, "")
     assert "sweep: 4 rounds, 2 instances, seed 0" in text
     table = [line.split() for line in text.splitlines()]
-    assert ["scheduler", "network.slots", "score", "backlog", "delivered", "jain"] in table
+    names = ["score", "backlog", "mean_age", "worst_age", "delivered_share", "jain"]
+    assert ["scheduler", "network.slots", *names] in table
     assert [row[1] for row in table if row[0] == "age"] == ["5", "25"]
     assert "results.nc" in text
 

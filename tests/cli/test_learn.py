@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.table import Table
 
 import fedwave as fw
 from fedwave import registry
 from fedwave.cli import output
 from fedwave.experiments.report.figures import common as figures
-from fedwave.experiments.report.learning import LearningRow
-from fedwave.experiments.results.statistics import Estimate
+from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.run import work
 from fedwave.learning.data.dataset import Dataset, NoData, synthetic
 from fedwave.learning.evaluation import EvaluationSizes
@@ -101,7 +101,9 @@ def test_train_json_is_only_json(fedwave, monkeypatch, tmp_path: Path) -> None:
     assert (status, err) == (0, "")
     assert {Path(path).name for path in content.pop("files")} == FILES
     assert content == json.loads((tmp_path / "summary.json").read_text())
-    assert content["schedulers"]["w-max"]["difference"]["mean"] == 0  # the first: no alsa-pi here
+    assert (
+        content["schedulers"]["w-max"]["accuracy_difference"]["mean"] == 0
+    )  # the first: no alsa-pi here
     assert content["experiment"]["training"]["tolerance"] == 1e-6
     trace = fw.simulate(fw.random_network(4, 2, rate=1.0), "age", 3, 2, 0)
     task, sizes = fw.task("synthetic", model="logistic", epochs=1), EvaluationSizes(100, 60)
@@ -214,15 +216,16 @@ def test_without_data_train_does_not_fall_back(fedwave, tmp_path: Path) -> None:
 
 def test_who_the_base_is_does_not_depend_on_luck() -> None:
     """An equal accuracy makes nobody the base, and a base that diverged is still named."""
-    nan, zero = Estimate(np.nan, np.nan, np.nan), Estimate(0.0, 0.0, 0.0)
 
-    def row(label: str, difference: Estimate, diverged: int = 0) -> LearningRow:
-        return LearningRow(label, zero, difference, zero, 0.0, diverged, 0.0, 0.0, 1.0)
+    def table(last: float) -> Table:
+        values = np.array([[0.5, 0.5], [last, last]])
+        names = {name: name for name in ("accuracy", "loss")}
+        found = Comparison(("bench", "alsa-pi"), "alsa-pi", dict.fromkeys(names, values), names)
+        return output.comparison_table(found, "")
 
-    equal = output.learning_table([row("bench", zero), row("alsa-pi", zero)], "alsa-pi", "")
+    equal, lost = table(0.5), table(np.nan)
     assert list(equal.columns[2].cells) == ["+0.00±0.00", "-"]
-    lost = output.learning_table([row("bench", nan), row("alsa-pi", nan, 2)], "alsa-pi", "")
-    assert [table.columns[2].header for table in (equal, lost)] == ["vs alsa-pi"] * 2
+    assert [made.columns[2].header for made in (equal, lost)] == ["vs alsa-pi"] * 2
     assert list(lost.columns[0].cells) == ["bench", "alsa-pi (2 diverged)"]
     assert list(lost.columns[2].cells)[1] == "-"
 

@@ -12,10 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fedwave import registry
-from fedwave.experiments.report.learning import LearningRow
 from fedwave.experiments.report.tables import with_interval
-from fedwave.experiments.results.comparison import Row
-from fedwave.experiments.results.statistics import Estimate
+from fedwave.experiments.results.comparison import Comparison
 from fedwave.files import json_text
 
 _INFORMATION_NAMES = {
@@ -25,6 +23,12 @@ _INFORMATION_NAMES = {
     "rates": "true rates",
     "statistics": "chances",
 }
+# Headings and formats of metrics that need no interval in a narrow table.
+_COMPACT = {
+    "delivered_share": ("delivered", "{:.1%}"), "jain": ("Jain", "{:.2f}"), "mean_age": ("age", "{:.1f}"),
+    "worst_age": ("worst", "{:.0f}"), "loss": ("loss", "{:.3f}"), "spikes": ("spikes", "{:.1f}"),
+}  # fmt: skip
+_NOT_LEARNT = ("score", "mean_age", "worst_age")  # left out where there is an accuracy to show
 
 
 def print_json(content: Any) -> None:
@@ -74,52 +78,29 @@ def plain_rows(heading: Sequence[str], rows: Sequence[Sequence[str]], title: str
     return out
 
 
-def comparison_table(rows: Sequence[Row], base: str, heading: str) -> Table:
-    """Mean and 95 % interval of what a schedule brings and costs."""
+def comparison_table(comparison: Comparison, heading: str) -> Table:
+    """Mean and 95 % interval of what a schedule brings and costs, after what was learnt on it."""
+    first, *others = (
+        m for m in comparison.brief if "loss" not in comparison.values or m not in _NOT_LEARNT
+    )
     out = _plain_table(
         heading,
-        "±: half-width of the 95 % interval over instances. vs: paired difference of the score. Delivered: share "
+        f"±: half-width of the 95 % interval over instances. vs: paired difference of the {first}. Delivered: share "
         "of the shards. Jain: fairness of uploads. Age: rounds since a device's last delivery; worst: the oldest.",
     )
     out.add_column("scheduler", no_wrap=True)
-    for name in ("score", f"vs {base}", "backlog", "delivered", "Jain", "age", "worst"):
+    names = (_COMPACT.get(metric, (metric, ""))[0] for metric in others)
+    for name in (first, f"vs {comparison.base}", *names):
         out.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        v = row.values
-        out.add_row(
-            row.label,
-            _with_interval(v["score"]),
-            "-" if row.label == base else _with_interval(row.score_difference, sign="+"),
-            _with_interval(v["backlog"]),
-            f"{100 * v['delivered'].mean:.1f} %",
-            f"{v['jain'].mean:.2f}",
-            f"{v['mean_age'].mean:.1f}",
-            f"{v['worst_age'].mean:.0f}",
-        )
-    return out
-
-
-def learning_table(rows: Sequence[LearningRow], base: str, heading: str) -> Table:
-    """Accuracy beside what the schedule brings and costs."""
-    out = _plain_table(
-        heading,
-        "±: half-width of the 95 % interval over instances. vs: paired difference of the accuracy. Spikes: per "
-        "instance. Delivered: share of the shards. Jain: fairness of uploads.",
-    )
-    out.add_column("scheduler", no_wrap=True)
-    for name in ("accuracy", f"vs {base}", "loss", "spikes", "backlog", "delivered", "Jain"):
-        out.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        out.add_row(
-            row.label + (f" ({row.diverged} diverged)" if row.diverged else ""),
-            _with_interval(row.accuracy, most=4),
-            "-" if row.label == base else _with_interval(row.difference, sign="+", most=4),
-            f"{row.loss.mean:.3f}",
-            f"{row.spikes:.1f}",
-            f"{row.backlog:,.0f}",
-            f"{100 * row.delivered:.1f} %",
-            f"{row.jain:.2f}",
-        )
+    for label in comparison.schedulers:
+        apart = comparison.difference(label, first)
+        told = with_interval(apart.mean, apart.half_width, sign="+", most=4)
+        cells = [*comparison.cells(label, [first]), "-" if label == comparison.base else told]
+        for metric in others:
+            mean = comparison.estimate(label, metric).mean
+            compact = _COMPACT[metric][1].format(mean) if metric in _COMPACT else None
+            cells.append(compact or comparison.cells(label, [metric])[0])
+        out.add_row(comparison.name(label), *cells)
     return out
 
 
@@ -165,7 +146,3 @@ def _plain_table(heading: str, caption: str) -> Table:
         title=heading, title_justify="left", title_style="bold", caption=caption, caption_justify="left",
         box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False,
     )  # fmt: skip
-
-
-def _with_interval(value: Estimate, sign: str = "", most: int = 3) -> str:
-    return with_interval(value.mean, value.half_width, sign, most)

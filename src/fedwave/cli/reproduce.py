@@ -62,7 +62,7 @@ def theory(
     json: opt.AsJson = False,
 ) -> None:
     """The bound and who comes near it, greedy's gap to the optimum, decision times, regret, Theorem 1."""
-    from fedwave.experiments.report.theory_outputs import backlog_lines, write_theory
+    from fedwave.experiments.report.theory import backlog_lines, write_theory
 
     sizes = ["instances=50"] if quick else []
     how = ask(

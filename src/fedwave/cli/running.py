@@ -11,10 +11,10 @@ from fedwave.cli import output
 from fedwave.cli.watching import watching
 from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.report.learning import Learned, learning_json
-from fedwave.experiments.report.outputs import Rows, sweep_rows, write_results
-from fedwave.experiments.report.score import as_json
-from fedwave.experiments.run.runner import Engine, Results, run_experiment
+from fedwave.experiments.report.learning import dataset_of, is_synthetic
+from fedwave.experiments.report.outputs import comparison_of, summary, sweep_rows, write_results
+from fedwave.experiments.results.container import Results
+from fedwave.experiments.run.runner import Engine, run_experiment
 from fedwave.files import check_folder
 
 
@@ -49,14 +49,14 @@ def _engine(name: str, address: str | None, workers: int | None) -> Engine | Non
     return None
 
 
-def show(results: Results, folder: Path, as_json_: bool) -> None:
+def show(results: Results, folder: Path, as_json: bool) -> None:
     """Write figures and tables beside the results, and print the table."""
-    rows, paths = write_results(results, folder)
-    if as_json_:
-        output.print_json({"files": [str(path) for path in paths], **_json(results, rows)})
+    paths = write_results(results, folder)
+    if as_json:
+        output.print_json({"files": [str(path) for path in paths], **_json(results)})
         return
     screen = output.console()
-    screen.print(_table(results, rows))
+    screen.print(_table(results))
     names = ", ".join(path.name for path in paths)
     screen.print(f"Figures and data are in {folder}: {names}", soft_wrap=True)
 
@@ -67,22 +67,20 @@ def heading(experiment: Experiment, name: str | None = None) -> str:
     return f"{name or how.name}: {how.rounds} rounds, {how.instances} instances, seed {how.seed}"
 
 
-def _table(results: Results, rows: Rows) -> Table:
+def _table(results: Results) -> Table:
     how = results.experiment
     if how.sweep:
-        return output.plain_rows(*sweep_rows(results), heading(how))
-    if how.task is None:
-        return output.comparison_table(rows, how.base, heading(how))  # type: ignore[arg-type]
-    learned = Learned.of(results.only)
-    data = f"SYNTHETIC DATA (no {learned.dataset})" if learned.synthetic else learned.dataset
-    return output.learning_table(rows, how.base, heading(how, data))  # type: ignore[arg-type]
+        return output.plain_rows(*sweep_rows(results, brief=True), heading(how))
+    name = None
+    if how.task is not None:
+        name = dataset_of(how)
+        name = f"SYNTHETIC DATA (no {name})" if is_synthetic(how) else name
+    return output.comparison_table(comparison_of(results.only), heading(how, name))
 
 
-def _json(results: Results, rows: Rows) -> dict[str, Any]:
-    how = results.experiment
-    if how.sweep:
-        names, lines = sweep_rows(results)
-        return {"name": how.name, "rows": [dict(zip(names, line, strict=True)) for line in lines]}
-    if how.task is None:
-        return {"seed": how.seed, "schedulers": as_json(rows)}  # type: ignore[arg-type]
-    return learning_json(Learned.of(results.only), rows)  # type: ignore[arg-type]
+def _json(results: Results) -> dict[str, Any]:
+    if not results.experiment.sweep:
+        return summary(results.only)
+    names, lines = sweep_rows(results)
+    rows = [dict(zip(names, line, strict=True)) for line in lines]
+    return {"name": results.experiment.name, "rows": rows}

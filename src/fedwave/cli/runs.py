@@ -14,9 +14,8 @@ from fedwave.cli.running import heading, run, show
 from fedwave.errors import FedwaveError, is_number
 from fedwave.experiments.config.build import network_of, schedulers_of
 from fedwave.experiments.config.experiment import BASE, Experiment
-from fedwave.experiments.report.score import as_json
-from fedwave.experiments.results.comparison import Row, table
-from fedwave.experiments.results.outcome import Outcome
+from fedwave.experiments.results.comparison import COLUMNS, Comparison
+from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.results.statistics import instances_needed
 from fedwave.files import write_csv, write_json
 from fedwave.simulate import simulate as run_simulation
@@ -79,14 +78,14 @@ def simulate(
         )  # fmt: skip
     if out:
         trace.save(out)
-    rows = table({label: Outcome.of(trace)}, label, how.burn_in)
+    comparison = Comparison.of(unit_dataset({label: trace}), label, how.burn_in)
     if json:
         about = {"seed": how.seed, "rounds": how.rounds, "instances": how.instances}
-        output.print_json({**about, **as_json(rows)[label]})
+        output.print_json({**about, **comparison.to_json()[label]})
         return
     screen = output.console()
     name = f"{how.network.file or how.network.kind}, {network.size} devices"
-    screen.print(output.comparison_table(rows, label, heading(how, name)))
+    screen.print(output.comparison_table(comparison, heading(how, name)))
     if out:
         screen.print(f"Trace written to {out}", soft_wrap=True)
 
@@ -150,23 +149,27 @@ def compare(
     if folder is not None:
         show(results, folder, json)
         return
-    rows = table(results.only.outcomes, how.base, how.burn_in)
+    comparison = Comparison.of(results.only.data, how.base, how.burn_in)
     content: dict[str, Any] = {
         "network": how.network.file or how.network.kind, "rounds": how.rounds, "instances": how.instances,
-        "seed": how.seed, "against": how.base, "burn_in": how.burn_in, "schedulers": as_json(rows),
+        "seed": how.seed, "against": how.base, "burn_in": how.burn_in, "schedulers": comparison.to_json(),
     }  # fmt: skip
     if half_width is not None:
-        others = [row for row in rows if row.label != how.base]
+        others = [label for label in comparison.schedulers if label != how.base]
         content["instances_needed"] = {
-            row.label: instances_needed(row.score_differences, half_width) for row in others
+            label: instances_needed(comparison.differences(label, "score"), half_width)
+            for label in others
         }
     if out is not None:
-        _write_table(out, rows, content)
+        if out.suffix == ".json":
+            write_json(out, content)
+        else:
+            write_csv(out, COLUMNS, comparison.lines())
     if json:
         output.print_json(content)
         return
     screen = output.console()
-    screen.print(output.comparison_table(rows, how.base, heading(how, str(content["network"]))))
+    screen.print(output.comparison_table(comparison, heading(how, str(content["network"]))))
     if half_width is not None:
         needed = ", ".join(f"{k} {n:,}" for k, n in content["instances_needed"].items())
         screen.print(
@@ -201,16 +204,3 @@ def _check_plan(how: Experiment, half_width: float, folder: Path | None) -> None
         raise FedwaveError(
             f"--half-width goes with a table, not with the folder {folder}: give --out a .csv or .json file."
         )
-
-
-def _write_table(out: Path, rows: list[Row], content: dict[str, Any]) -> None:
-    if out.suffix == ".json":
-        write_json(out, content)
-        return
-    lines = (
-        [label, quantity, *estimate.values()]
-        for label, quantities in as_json(rows).items()
-        for quantity, estimate in quantities.items()
-        if quantity != "backlog_ratio"  # its interval has two ends, not one half-width
-    )
-    write_csv(out, ["scheduler", "quantity", "mean", "half_width", "standard_error"], lines)

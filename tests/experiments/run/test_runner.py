@@ -14,8 +14,9 @@ from killing import TRAINING
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, load_experiment
+from fedwave.experiments.results.container import Results, unit_dataset
 from fedwave.experiments.run.pool import run_here, run_in_pool
-from fedwave.experiments.run.runner import Event, Results, run_experiment, stored_results
+from fedwave.experiments.run.runner import Event, run_experiment, stored_results
 from fedwave.experiments.run.units import resolved, units_of
 from fedwave.experiments.run.worker import Message
 
@@ -34,9 +35,7 @@ SMALL = replace(TRAINING, rounds=4, instances=2)
 
 def same(a: Results, b: Results) -> bool:
     return [p.where for p in a.points] == [p.where for p in b.points] and all(
-        list(p.outcomes) == list(q.outcomes)
-        and all(p.outcomes[s].same_as(q.outcomes[s]) for s in p.outcomes)
-        for p, q in zip(a.points, b.points, strict=True)
+        p.data.identical(q.data) for p, q in zip(a.points, b.points, strict=True)
     )
 
 
@@ -59,12 +58,10 @@ def test_the_number_of_workers_changes_nothing(
 def test_it_is_what_simulate_gives(alone: dict[str, Results]) -> None:
     for point in alone["simulation"].points:
         network = fw.random_network(6, point.where["network.slots"], rate=point.where["network.set.rate"])  # fmt: skip
-        for label, outcome in point.outcomes.items():
+        assert point.data.instance.values.tolist() == [0, 1, 2, 3, 4]
+        for label in point.experiment.schedulers:
             trace = fw.simulate(network, label, rounds=12, instances=5, seed=0)
-            assert (trace.score == outcome.score).all()
-            assert (trace.uploads == outcome.uploads).all()
-            assert (trace.final.learned == outcome.learned).all()
-            assert outcome.instances == (0, 1, 2, 3, 4)
+            assert point.data.sel(scheduler=[label]).identical(unit_dataset({label: trace}))
 
 
 def test_the_stored_configuration_runs_to_the_same_results(

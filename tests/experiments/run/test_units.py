@@ -45,10 +45,10 @@ def test_every_point_scheduler_and_instance_is_in_exactly_one_unit() -> None:
 
 
 def test_how_it_is_cut_changes_no_result() -> None:
-    whole = run_experiment(experiment_from(SMALL), workers=1).only.outcomes
+    whole = run_experiment(experiment_from(SMALL), workers=1).only.data
     for block in (1, 2):
-        parts = run_experiment(experiment_from(SMALL, [f"block={block}"]), workers=1).only.outcomes
-        assert all(parts[label].same_as(whole[label]) for label in whole)
+        parts = run_experiment(experiment_from(SMALL, [f"block={block}"]), workers=1).only.data
+        assert parts.identical(whole)
 
 
 def test_what_a_machine_without_gpu_decides() -> None:
@@ -79,11 +79,11 @@ def test_names_of_units_are_names_of_files_and_never_the_same() -> None:
     names = [unit.name for unit in units_of(resolved(experiment))]
     assert len({name.lower() for name in names}) == 5
     assert all(len(name) < 100 and "/" not in name and name.isascii() for name in names)
-    outcomes = run_experiment(experiment, workers=1).only.outcomes
+    data = run_experiment(experiment, workers=1).only.data
     network = fw.random_network(5, 2)
     for text, label in zip(texts, experiment.labels, strict=True):
         alone = fw.simulate(network, fw.scheduler(text), 6, 3, 0)
-        assert (outcomes[label].score == alone.score).all()
+        assert (data.score.sel(scheduler=label).values == alone.score.T).all()
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xarray as xr
 
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.results.outcome import Outcome
 from fedwave.experiments.run import work
 from fedwave.experiments.run.checkpoints import Checkpointer, FileCheckpointer, SendingCheckpointer
 from fedwave.experiments.run.units import Unit, resolved, units_of
@@ -60,14 +60,10 @@ class Stopped(Exception):
     pass
 
 
-def same(a: dict[str, Outcome], b: dict[str, Outcome]) -> bool:
-    return a.keys() == b.keys() and all(a[label].same_as(b[label]) for label in a)
-
-
 def play(
     unit: Unit, path: Path, stop: int | None = None
-) -> tuple[dict[str, Outcome], list[int], list[str]]:
-    """Outcomes, rounds reported, warnings; stopped (by an exception) after ``stop`` rounds."""
+) -> tuple[xr.Dataset, list[int], list[str]]:
+    """Results, rounds reported, warnings; stopped (by an exception) after ``stop`` rounds."""
     played: list[int] = []
     warnings: list[str] = []
 
@@ -76,8 +72,8 @@ def play(
         if stop is not None and sum(played) >= stop:
             raise Stopped
 
-    outcomes = run_unit(unit, FileCheckpointer(path, 0), meter, warnings.append)
-    return outcomes, played, warnings
+    data = run_unit(unit, FileCheckpointer(path, 0), meter, warnings.append)
+    return data, played, warnings
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,13 +83,13 @@ def test_it_goes_on_where_it_stopped(kind: str, share: float, tmp_path: Path) ->
     whole = run_unit(unit, Checkpointer(), lambda rounds: None, pytest.fail)
     with pytest.raises(Stopped):
         play(unit, path, stop=int(share * unit.rounds))
-    outcomes, played, warnings = play(unit, path)
+    data, played, warnings = play(unit, path)
     assert warnings == []
     # The first number reported is what need not be played again: all but the round it was stopped in.
     runs = len(unit.instances) * len(unit.schedulers)
     assert played[0] >= int(share * unit.rounds) - 2 * runs
     assert sum(played) == unit.rounds
-    assert same(outcomes, whole)
+    assert data.identical(whole)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,11 +100,11 @@ def test_a_damaged_checkpoint_is_reported_and_not_used(kind: str, damage: str, t
         play(unit, path, stop=unit.rounds // 2)
     damaged = {"cut off": path.read_bytes()[:-100], "rubbish": b"no", "empty": b""}
     path.write_bytes(damaged[damage])
-    outcomes, played, warnings = play(unit, path)
+    data, played, warnings = play(unit, path)
     assert len(warnings) == 1
     assert "the checkpoint cannot be used, so the unit starts anew" in warnings[0]
     assert sum(played) == unit.rounds
-    assert same(outcomes, run_unit(unit, Checkpointer(), lambda rounds: None, pytest.fail))
+    assert data.identical(run_unit(unit, Checkpointer(), lambda rounds: None, pytest.fail))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -126,9 +122,9 @@ def test_a_flipped_bit_is_noticed_or_does_not_matter(kind: str, tmp_path: Path) 
         damaged = bytearray(content)
         damaged[place * len(content) // 12] ^= 16
         path.write_bytes(damaged)
-        outcomes, _, warnings = play(unit, path)
+        data, _, warnings = play(unit, path)
         noticed += len(warnings)
-        assert same(outcomes, whole)
+        assert data.identical(whole)
     assert noticed >= 2
 
 
@@ -142,7 +138,7 @@ def test_checkpoints_that_are_sent_are_as_good(kind: str) -> None:
     assert len(sent) == unit.experiment.rounds - 1
     again: list[int] = []
     checkpointer = SendingCheckpointer(sent[4], sent.append, 1e9)
-    assert same(run_unit(unit, checkpointer, again.append, pytest.fail), whole)
+    assert run_unit(unit, checkpointer, again.append, pytest.fail).identical(whole)
     assert again[0] == unit.rounds // unit.experiment.rounds * 5
 
 

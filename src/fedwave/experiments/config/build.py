@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave import registry
+from fedwave.aggregation import Aggregation
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import (
     DATASETS,
@@ -19,7 +20,7 @@ from fedwave.experiments.config.experiment import (
     check_choice,
 )
 from fedwave.experiments.config.parts import PARTS, check_part
-from fedwave.metrics import Watch, metric_names
+from fedwave.metrics import Mass, Metric, Watch, metric_names
 from fedwave.network.devices import read_devices
 from fedwave.network.network import Network, paper_network, random_network
 from fedwave.parts_import import import_parts, import_source
@@ -130,6 +131,14 @@ def network_of(config: NetworkConfig) -> Network:
         return make_network(config.kind, config.devices, config.file, parts, changes)
     except FedwaveError as error:
         raise FedwaveError(f"{_culprit(config)}: {error}") from None
+
+
+def metrics_of(experiment: Experiment, aggregation: Aggregation | None = None) -> list[Metric]:
+    """The metrics that are watched beside the built-in ones; the mass is that of the task's aggregation rule."""
+    made: list[Metric] = [registry.build("metric", part) for part in experiment.metrics]
+    if aggregation is not None and not any(metric.name == Mass.name for metric in made):
+        made.append(Mass(aggregation))
+    return made
 
 
 def _check_metrics(experiment: Experiment) -> None:

@@ -1,22 +1,26 @@
-"""Theory against practice: greedy's gap to the optimum, what a decision costs in time, and the table of backlogs.
+"""`fedwave reproduce theory`: the bound and the table of backlogs, greedy's gap, decision times, regret, Theorem 1.
 
-The optimum and the bound are computed in theory/; here they are set beside what is measured.
+The optimum and the bounds are computed in theory/; here they are set beside what is measured.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.results.comparison import Row, table
+from fedwave.experiments.config.build import network_of
+from fedwave.experiments.report.tables import latex, markdown, with_interval
+from fedwave.experiments.results.comparison import Comparison
+from fedwave.experiments.results.container import Point, Results
 from fedwave.experiments.results.statistics import Estimate
-from fedwave.experiments.run.runner import Point
+from fedwave.files import write_csv, write_json, write_text
 from fedwave.network.network import random_network
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler, scheduler
@@ -24,6 +28,14 @@ from fedwave.simulate import simulate
 from fedwave.types import Decision, FloatArray, Observation, State
 
 _TOLERANCE = 1e-5  # of a backlog in the map, which shows a tenth of a percent
+# Rates of the second device, and equally likely success probabilities.
+_FEW = ((1.0, 3.0, 10.0), ((0.3,), (0.7,), (1.0,), (0.3, 0.9)))
+_MANY = (
+    (1.0, 2.0, 3.0, 5.0, 10.0, 20.0),
+    ((0.3,), (0.5,), (0.7,), (1.0,), (0.3, 0.9), (0.0, 1.0)),
+)
+TIMED = ("dp", "alsa-pi", "balsa", "lagrangian", "whittle", "lagrangian-bayes", "whittle-bayes")
+Say = Callable[[str], None]  # gets the name of the part that comes next
 
 
 @dataclass(frozen=True)
@@ -121,22 +133,121 @@ class BacklogRow:
 
 def backlog_table(point: Point, bound: float, total_rate: float, gamma: float) -> list[BacklogRow]:
     """Schedulers by their backlog, and the bound as the last line."""
-    rows: list[Row] = table(point.outcomes, point.experiment.base, point.experiment.burn_in)
-    lines = [_line(row, bound, total_rate, gamma) for row in rows]
+    found = Comparison.of(point.data, point.experiment.base, point.experiment.burn_in)
+    lines = []
+    for label in found.schedulers:
+        backlog = found.estimate(label, "backlog")
+        # The score of a finite run is mostly the luck of its arrivals; in the long run it is this.
+        width, error = gamma * backlog.half_width, gamma * backlog.standard_error
+        score = Estimate(total_rate - gamma * backlog.mean, width, error)
+        lines.append(BacklogRow(label, backlog, score, backlog.mean / bound - 1))
     lines.sort(key=lambda line: -line.backlog.mean)
     exact = [Estimate(value, 0.0, 0.0) for value in (bound, total_rate - gamma * bound)]
     return [*lines, BacklogRow("the bound", exact[0], exact[1], None)]
-
-
-def _line(row: Row, bound: float, total_rate: float, gamma: float) -> BacklogRow:
-    backlog = row.values["backlog"]
-    # The score of a finite run is mostly the luck of its arrivals; in the long run it is this.
-    width, error = gamma * backlog.half_width, gamma * backlog.standard_error
-    score = Estimate(total_rate - gamma * backlog.mean, width, error)
-    return BacklogRow(row.label, backlog, score, backlog.mean / bound - 1)
 
 
 def times_ratio(times: Sequence[DecisionTime], over: str, under: str, devices: int) -> float:
     """How many times as long a decision of one takes as one of the other, from the same run."""
     later = {(t.scheduler, t.devices): t.later for t in times}
     return later[over, devices] / later[under, devices]
+
+
+def write_theory(
+    results: Results, folder: Path, quick: bool, say: Say
+) -> tuple[list[BacklogRow], list[Path]]:
+    """The five parts; ``results`` are those of the preset paper-backlogs."""
+    say("the bound")
+    rows, paths = _write_backlogs(results, folder)
+    say("greedy's gap")
+    paths += _write_gaps(folder, quick)
+    say("decision times")
+    paths += _write_times(folder, quick)
+    say("regret")
+    paths += _write_regret(folder, quick)
+    say("convergence")
+    paths += _write_convergence(folder, quick)
+    return rows, paths
+
+
+def _write_backlogs(results: Results, folder: Path) -> tuple[list[BacklogRow], list[Path]]:
+    from fedwave.theory.bound import backlog_bound
+
+    point = results.only
+    network = network_of(point.experiment.network)
+    bound = backlog_bound(network)
+    rows = backlog_table(point, bound.value, float(network.rates.sum()), network.gamma)
+    heading, lines = backlog_lines(rows)
+    how = point.experiment
+    caption = f"Mean backlog, {how.instances} instances, rounds {how.burn_in + 1} to {how.rounds}, 95 % intervals."
+    paths = [write_text(folder / "backlogs.md", markdown(heading, lines))]
+    paths.append(write_text(folder / "backlogs.tex", latex(heading, lines, caption)))
+    told: dict[str, Any] = {"value": bound.value, "error": bound.error, "price": bound.price}
+    told |= {"service": bound.service.tolist(), "cost": bound.cost.tolist()}
+    by_label = {row.label: {**vars(row.backlog), "gap": row.gap} for row in rows}
+    paths.append(write_json(folder / "backlogs.json", {"bound": told, "schedulers": by_label}))
+    return rows, paths
+
+
+def backlog_lines(rows: list[BacklogRow]) -> tuple[list[str], list[list[str]]]:
+    """The table as text, for the terminal and for files."""
+    heading = ["scheduler", "mean backlog", "above the bound", "score in the long run"]
+    lines = []
+    for row in rows:
+        gap = "-" if row.gap is None else f"{100 * row.gap:+.2f} %"
+        score = with_interval(row.score.mean, row.score.half_width, most=4)
+        lines.append([row.label, with_interval(row.backlog.mean, row.backlog.half_width), gap, score])  # fmt: skip
+    return heading, lines
+
+
+def _write_gaps(folder: Path, quick: bool) -> list[Path]:
+    from fedwave.experiments.report.figures.common import save_figure
+    from fedwave.experiments.report.figures.theory import gap_figure
+
+    found = gap_map(*(_FEW if quick else _MANY))
+    lines = [
+        [rate, " or ".join(map(str, chances)), found.optimal[i, j], found.greedy[i, j], found.gap[i, j]]
+        for i, chances in enumerate(found.levels)
+        for j, rate in enumerate(found.rates)
+    ]  # fmt: skip
+    heading = ["rate_of_the_second", "success", "optimal_backlog", "greedy_backlog", "gap"]
+    return [*save_figure(gap_figure(found), folder / "gap"), write_csv(folder / "gap.csv", heading, lines)]  # fmt: skip
+
+
+def _write_times(folder: Path, quick: bool) -> list[Path]:
+    from fedwave.experiments.report.figures.common import save_figure
+    from fedwave.experiments.report.figures.theory import times_figure
+
+    sizes = (2, 3, 10, 100, 1000) if quick else (2, 3, 5, 10, 25, 100, 1000, 10_000)
+    times = decision_times(TIMED, sizes)
+    lines = [[t.scheduler, t.devices, f"{t.first:.6g}", f"{t.later:.6g}"] for t in times]
+    ratio = times_ratio(times, "lagrangian-bayes", "balsa", 1000)
+    about = {"lagrangian-bayes over balsa at 1000 devices": ratio}
+    return [
+        *save_figure(times_figure(times), folder / "times"),
+        write_csv(folder / "times.csv", ["scheduler", "devices", "first_seconds", "later_seconds"], lines),
+        write_json(folder / "times.json", about),
+    ]  # fmt: skip
+
+
+def _write_regret(folder: Path, quick: bool) -> list[Path]:
+    from fedwave.experiments.report.figures.common import save_figure
+    from fedwave.experiments.report.figures.regret import regret_figure
+    from fedwave.theory.regret import RegretSetting, regret
+
+    found = regret(RegretSetting.quick() if quick else RegretSetting())
+    heading, lines = found.table()
+    paths = save_figure(regret_figure(found), folder / "regret")
+    return [*paths, write_csv(folder / "regret.csv", heading, lines)]
+
+
+def _write_convergence(folder: Path, quick: bool) -> list[Path]:
+    from fedwave.experiments.report.figures.common import save_figure
+    from fedwave.experiments.report.figures.convergence import convergence_figure
+    from fedwave.theory.convergence import apart, convergence
+    from fedwave.theory.convergence_setting import Setting
+
+    setting = replace(Setting(), rounds=60, instances=5) if quick else Setting()
+    tried = convergence(setting)
+    heading, lines = tried.table()
+    paths = save_figure(convergence_figure(tried, apart(tried)), folder / "convergence")
+    return [*paths, write_csv(folder / "convergence.csv", heading, lines)]

@@ -21,10 +21,10 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
@@ -32,15 +32,17 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points, stored_experiment, to_mapping, to_yaml
 from fedwave.experiments.results.inputs import find_inputs, keep_inputs
-from fedwave.experiments.results.outcome import Outcome
-from fedwave.experiments.results.parquet import devices_bytes, outcomes_from, rounds_bytes
+from fedwave.experiments.results.parquet import dataset_from, tables
 from fedwave.experiments.run.units import Unit
 from fedwave.files import check_folder, write_json, write_text, write_whole
 from fedwave.parts_import import checksum, import_source
 
+if TYPE_CHECKING:
+    import xarray as xr
+
 
 class Damaged(FedwaveError):
-    """A file of a run folder is not what was written."""
+    """A file of a run folder has changed since it was written."""
 
 
 class RunFolder:
@@ -107,12 +109,10 @@ class RunFolder:
         except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             raise Damaged(f"{plan} is damaged ({error}): resume the run to repair it.") from None
 
-    def keep(self, unit: Unit, outcomes: Mapping[str, Outcome], seconds: float) -> None:
-        """Store a finished unit; its record is written last, then its checkpoint is removed."""
-        contents = {
-            f"rounds/{unit.name}.parquet": rounds_bytes(unit.where, outcomes),
-            f"devices/{unit.name}.parquet": devices_bytes(unit.where, outcomes),
-        }
+    def keep(self, unit: Unit, data: xr.Dataset, seconds: float) -> None:
+        """Store a finished unit: its tables, then its record; then its checkpoint is removed."""
+        made = tables(unit.where, data)
+        contents = {f"{kind}/{unit.name}.parquet": table for kind, table in made.items()}
         for name, content in contents.items():
             write_whole(self.path / name, lambda file, c=content: file.write(c))  # type: ignore[misc]
         record = {
@@ -134,12 +134,12 @@ class RunFolder:
         self._contents(unit)
         return True
 
-    def outcomes(self, unit: Unit) -> dict[str, Outcome]:
+    def data(self, unit: Unit) -> xr.Dataset:
         """The results of a finished unit."""
         rounds, devices = self._contents(unit)
         try:
-            return outcomes_from(rounds, devices, self._settings(unit))
-        except Exception as error:  # the sums match, so someone wrote other tables with new sums
+            return dataset_from(rounds, devices)
+        except Exception as error:  # the checksums match, so these tables were made by other code
             where = f"unit {unit.name} in {self.path}"
             raise Damaged(f"the tables of {where} cannot be read ({error}).") from None
 
@@ -169,10 +169,6 @@ class RunFolder:
                 raise Damaged(f"{path} is damaged: its checksum is not the one it was stored with.")
             contents.append(content)
         return contents
-
-    def _settings(self, unit: Unit) -> dict[str, Any]:
-        point = to_mapping(unit.experiment)
-        return {**point["training"], **(point["task"] or {})}
 
     @property
     def _config(self) -> Path:

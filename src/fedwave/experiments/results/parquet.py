@@ -1,76 +1,84 @@
-"""Outcomes as plain tables (Parquet) that pandas and DuckDB read without fedwave, and back."""
+"""The Dataset of a unit as two plain tables (Parquet) that pandas and DuckDB read without fedwave, and back.
+
+Rounds: a row per scheduler, instance and round; a column per metric, and ``accuracy_class_k`` for class k. Devices: a
+row per scheduler, instance and device. The description of a metric is the metadata of its column.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.experiments.results.outcome import Outcome, Outcomes
+from fedwave.experiments.results.container import labels, with_counts
 from fedwave.types import Array
 
-# Columns of the rounds table that come from training; the rest are series of the simulation.
-_LOSS, _ACCURACY, _FULL, _CLASS = "loss", "accuracy", "accuracy_on_all", "accuracy_class_"
-_KEYS = ("scheduler", "instance", "round")
+if TYPE_CHECKING:
+    import xarray as xr
+
+_CLASS = "accuracy_class_"
+_Columns = dict[str, tuple[Array, dict[str, str]]]  # with the attributes of the metric
 
 
-def rounds_bytes(where: Mapping[str, Any], outcomes: Outcomes) -> bytes:
-    """One row per scheduler, instance and round; a column per axis of the sweep first."""
-    parts = []
-    for label, outcome in outcomes.items():
-        rounds, runs = outcome.score.shape
-        columns: dict[str, Array] = {
-            "instance": np.repeat(outcome.instances, rounds),
-            "round": np.tile(np.arange(1, rounds + 1), runs),
-        }
-        columns |= {name: values.T.ravel() for name, values in outcome.series.items()}
-        if outcome.curves is not None:
-            curves = outcome.curves
-            columns |= {_LOSS: curves.loss.T.ravel(), _ACCURACY: curves.accuracy.T.ravel()}
-            columns[_FULL] = curves.accuracy_on_all.T.ravel()
-            for c in range(curves.class_accuracy.shape[2]):
-                columns[f"{_CLASS}{c}"] = curves.class_accuracy[:, :, c].T.ravel()
-        parts.append((label, columns))
-    return _parquet(where, parts)
-
-
-def devices_bytes(where: Mapping[str, Any], outcomes: Outcomes) -> bytes:
-    """One row per scheduler, instance and device."""
-    parts = []
-    for label, outcome in outcomes.items():
-        runs, size = outcome.uploads.shape
-        columns = {
-            "instance": np.repeat(outcome.instances, size),
-            "device": np.tile(np.arange(1, size + 1), runs),
-            "uploads": outcome.uploads.ravel(),
-            "delivered_shards": outcome.learned.ravel(),
-        }
-        parts.append((label, columns))
-    return _parquet(where, parts)
-
-
-def outcomes_from(rounds: bytes, devices: bytes, settings: Mapping[str, Any]) -> dict[str, Outcome]:
-    """The outcomes that a pair of tables was made from; ``settings`` go into the curves."""
-    by_round, by_device = _by_scheduler(rounds), _by_scheduler(devices)
+def tables(where: Mapping[str, Any], data: xr.Dataset) -> dict[str, bytes]:
+    """The tables "rounds" and "devices"; ``where`` says the place on every axis of the sweep, a column each."""
     return {
-        label: _outcome(label, by_round[label], by_device[label], settings) for label in by_round
+        "rounds": _parquet(where, data, "round", _columns(data, "round")),
+        "devices": _parquet(where, data, "device", _columns(data, "device")),
     }
 
 
-def _parquet(where: Mapping[str, Any], parts: list[tuple[str, dict[str, Array]]]) -> bytes:
+def dataset_from(rounds: bytes, devices: bytes) -> xr.Dataset:
+    """The Dataset that a pair of tables was made from."""
+    import xarray as xr
+
+    coordinates, by_round = _read(rounds, "round")
+    _, by_device = _read(devices, "device")
+    before = ("scheduler", "instance")
+    classes = [name for name in by_round if re.fullmatch(rf"{_CLASS}\d+", name)]
+    found: dict[str, Any] = {
+        name: ((*before, last), *by[name])
+        for last, by in (("round", by_round), ("device", by_device))
+        for name in by
+        if name not in classes
+    }
+    if classes:
+        stacked = np.stack([by_round[name][0] for name in classes], axis=-1)
+        found["class_accuracy"] = ((*before, "round", "class"), stacked, by_round[classes[0]][1])
+    return with_counts(xr.Dataset(found, coords=coordinates))
+
+
+def _columns(data: xr.Dataset, last: str) -> _Columns:
+    found: _Columns = {}
+    for name, variable in data.data_vars.items():
+        array, about = variable.values, dict(variable.attrs)
+        if variable.dims[-1] == last:
+            found[str(name)] = (array.ravel(), about)
+        elif variable.dims[-1] == "class" and last == "round":
+            found |= {f"{_CLASS}{k}": (array[..., k].ravel(), about) for k in range(array.shape[-1])}  # fmt: skip
+    return found
+
+
+def _parquet(where: Mapping[str, Any], data: xr.Dataset, last: str, columns: _Columns) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    tables = []
-    for label, columns in parts:
-        size = len(columns["instance"])
-        told = {axis: _repeated(value, size) for axis, value in where.items()}
-        told["scheduler"] = _repeated(label, size)
-        tables.append(pa.table({**told, **{k: pa.array(v) for k, v in columns.items()}}))
+    schedulers, instances, size = labels(data), data["instance"].values, data.sizes[last]
+    rows = len(instances) * size
+    keys = {axis: _repeated(value, rows * len(schedulers)) for axis, value in where.items()}
+    keys["scheduler"] = pa.concat_arrays([_repeated(label, rows) for label in schedulers])
+    keys["instance"] = pa.array(np.tile(np.repeat(instances, size), len(schedulers)))
+    keys[last] = pa.array(np.tile(data[last].values, len(instances) * len(schedulers)))
+    fields = [pa.field(name, array.type) for name, array in keys.items()]
+    arrays = list(keys.values())
+    for name, (values, about) in columns.items():
+        arrays.append(pa.array(values))
+        fields.append(pa.field(name, arrays[-1].type, metadata=about))
     file = BytesIO()
-    pq.write_table(pa.concat_tables(tables), file, compression="zstd")
+    pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), file, compression="zstd")
     return file.getvalue()
 
 
@@ -82,44 +90,18 @@ def _repeated(value: Any, size: int) -> Any:
     return pa.repeat(pa.scalar(value if plain else str(value)), size)
 
 
-def _by_scheduler(content: bytes) -> dict[str, dict[str, Array]]:
+def _read(content: bytes, last: str) -> tuple[dict[str, list[Any]], _Columns]:
+    """Schedulers and instances, and the columns as ``[scheduler, instance, last]``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     table = pq.read_table(pa.BufferReader(content))
-    labels = np.asarray(table["scheduler"].to_pylist(), dtype=object)
-    columns = {name: table[name].to_numpy() for name in table.column_names if name != "scheduler"}
-    return {
-        str(label): {name: column[labels == label] for name, column in columns.items()}
-        for label in dict.fromkeys(labels.tolist())
-    }
-
-
-def _outcome(
-    label: str, rounds: dict[str, Array], devices: dict[str, Array], settings: Mapping[str, Any]
-) -> Outcome:
-    instances = tuple(int(i) for i in dict.fromkeys(rounds["instance"].tolist()))
-    from_training = (_LOSS, _ACCURACY, _FULL)
-
-    def series(name: str) -> Array:
-        # Laid out as a trace has it: sums over it then come out the same to the last digit.
-        table: Array = np.ascontiguousarray(rounds[name].reshape(len(instances), -1).T)
-        return table
-
-    names = list(rounds)[list(rounds).index("round") + 1 :]
-    simulated = [n for n in names if n not in from_training and not n.startswith(_CLASS)]
-    curves = None
-    if _LOSS in rounds:
-        from fedwave.learning.curves import Curves
-
-        classes = [series(n) for n in names if n.startswith(_CLASS)]
-        curves = Curves(
-            label, series(_LOSS), series(_ACCURACY), np.stack(classes, axis=2), settings, series(_FULL)
-        )  # fmt: skip
-    return Outcome(
-        instances,
-        {name: series(name) for name in simulated},
-        devices["uploads"].reshape(len(instances), -1),
-        devices["delivered_shards"].reshape(len(instances), -1),
-        curves,
-    )
+    keys = ("scheduler", "instance")
+    found = {name: list(dict.fromkeys(table[name].to_pylist())) for name in keys}
+    shape = (*(len(values) for values in found.values()), -1)
+    columns: _Columns = {}
+    for field in list(table.schema)[table.column_names.index(last) + 1 :]:
+        about = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
+        about = {k: v for k, v in about.items() if not k.startswith("PARQUET:")}
+        columns[field.name] = (table[field.name].to_numpy().reshape(shape), about)
+    return found, columns

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
 
 from fedwave.errors import FedwaveError, is_number
 from fedwave.types import Array, FloatArray
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 _MOST_SPREADS = 1e6  # a mean known to a millionth of the spread takes over 10^12 instances
 
@@ -25,6 +29,25 @@ class Estimate:
     mean: float
     half_width: float
     standard_error: float
+
+
+def per_instance(data: xr.Dataset, metric: str, burn_in: int = 0) -> FloatArray:
+    """One number per scheduler and instance, ``[scheduler, instance]``, as the metric's ``over_rounds`` says.
+
+    ``burn_in`` leaves the first rounds out of a "mean"; "last", "max" and "sum" count the whole run.
+    """
+    array = data[metric].transpose("round", "scheduler", "instance")
+    rounds = array.sizes["round"]
+    if not 0 <= burn_in < rounds:
+        raise FedwaveError(
+            f"burn_in is {burn_in}, must lie between 0 and the {rounds} rounds of the run less one."
+        )
+    # In this order in memory: numpy's sums depend on it in the last digits.
+    values = np.ascontiguousarray(array.values, dtype=np.float64)
+    how = array.attrs.get("over_rounds", "mean")
+    if how == "mean":
+        return np.asarray(values[burn_in:].mean(axis=0))
+    return np.asarray(values[-1] if how == "last" else getattr(values, how)(axis=0))
 
 
 def estimate(values: Array, level: float = 0.95) -> Estimate:
@@ -119,6 +142,9 @@ def check_level(level: float) -> None:
     """Refuse a confidence level that is not a share."""
     if not is_number(level) or not 0 < level < 1:
         raise FedwaveError(f"level is {level!r}, must lie between 0 and 1, such as 0.95.")
+
+
+Band = tuple[FloatArray, FloatArray]  # mean and half-width of its 95 % interval
 
 
 def running_mean(values: Array) -> FloatArray:

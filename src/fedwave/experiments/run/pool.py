@@ -15,10 +15,9 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.results.outcome import Outcome
 from fedwave.experiments.run.checkpoints import Checkpointer, FileCheckpointer
 from fedwave.experiments.run.units import Unit
 from fedwave.experiments.run.work import run_unit
@@ -33,7 +32,10 @@ from fedwave.experiments.run.worker import (
     result_of,
 )
 
-Finished = tuple[Unit, dict[str, Outcome], float]  # with the seconds it took
+if TYPE_CHECKING:
+    import xarray as xr
+
+Finished = tuple[Unit, "xr.Dataset", float]  # with the seconds it took
 PathOf = Callable[[Unit], Path | None]  # the checkpoint file of a unit; None: no checkpoints
 DEATHS = 3  # of workers at the same unit before the run ends
 
@@ -44,8 +46,8 @@ def run_here(units: list[Unit], checkpoint: PathOf, report: Report) -> Iterator[
         report(Message("begun", unit))
         start = time.monotonic()
         count, warn = (partial(_send, report, unit, kind) for kind in ("rounds", "warning"))
-        outcomes = run_unit(unit, _checkpointer(unit, checkpoint(unit)), count, warn)
-        yield unit, outcomes, time.monotonic() - start
+        data = run_unit(unit, _checkpointer(unit, checkpoint(unit)), count, warn)
+        yield unit, data, time.monotonic() - start
 
 
 def run_in_pool(

@@ -10,19 +10,22 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import check, network_of, prepare
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
+from fedwave.experiments.results.container import Point, Results, joined
 from fedwave.experiments.results.folder import Damaged, RunFolder
-from fedwave.experiments.results.outcome import Outcome, Outcomes, joined
 from fedwave.experiments.results.provenance import write_provenance
 from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
 from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.worker import Message, Report
 from fedwave.parts_import import imported_sources
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Event = dict[str, Any]
 # A simulation of fewer device-rounds takes less time than starting workers.
@@ -41,32 +44,6 @@ class Engine(Protocol):
     def __call__(
         self, units: list[Unit], checkpoint: PathOf, report: Report
     ) -> Iterator[Finished]: ...
-
-
-@dataclass(frozen=True)
-class Point:
-    """One point of a sweep (the only one where nothing is swept) and its results."""
-
-    where: dict[str, Any]
-    experiment: Experiment
-    outcomes: Outcomes
-
-
-@dataclass(frozen=True)
-class Results:
-    """A finished experiment."""
-
-    experiment: Experiment  # resolved
-    points: list[Point]
-
-    @property
-    def only(self) -> Point:
-        """The single point of an experiment that sweeps nothing."""
-        if len(self.points) != 1:
-            raise FedwaveError(
-                f"this experiment has {len(self.points)} points, not one: use `fedwave sweep` to look at it."
-            )
-        return self.points[0]
 
 
 @dataclass
@@ -131,7 +108,7 @@ def run_experiment(
         store.begin(experiment, units)
         write_provenance(store.path, experiment)
         _in_folder(store, units, run, progress)
-        return _results(experiment, units, store.outcomes)
+        return _results(experiment, units, store.data)
 
 
 def stored_results(folder: Path) -> Results:
@@ -144,7 +121,7 @@ def stored_results(folder: Path) -> Results:
             f"{folder} is not finished ({len(missing)} of {len(units)} units are missing): "
             f"run `fedwave resume {folder}`."
         )
-    return _results(experiment, units, store.outcomes)
+    return _results(experiment, units, store.data)
 
 
 def _engine(experiment: Experiment, units: list[Unit], workers: int | None) -> Engine:
@@ -166,11 +143,11 @@ def _size(units: list[Unit]) -> int:
     return sum(u.rounds * network_of(u.experiment.network).size for u in units)
 
 
-def _in_memory(units: list[Unit], run: Engine, progress: _Progress) -> dict[str, Outcomes]:
+def _in_memory(units: list[Unit], run: Engine, progress: _Progress) -> dict[str, xr.Dataset]:
     progress.event("started")
-    found: dict[str, Outcomes] = {}
-    for unit, outcomes, seconds in run(units, lambda unit: None, progress.report):
-        found[unit.name] = outcomes
+    found: dict[str, xr.Dataset] = {}
+    for unit, data, seconds in run(units, lambda unit: None, progress.report):
+        found[unit.name] = data
         progress.done(unit, took=round(seconds, 3))
     progress.event("finished")
     return found
@@ -190,24 +167,23 @@ def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Prog
         else:
             left.append(unit)
     progress.event("started")
-    for unit, outcomes, seconds in run(left, store.checkpoint, progress.report):
-        store.keep(unit, outcomes, seconds)
+    for unit, data, seconds in run(left, store.checkpoint, progress.report):
+        store.keep(unit, data, seconds)
         progress.done(unit, took=round(seconds, 3))
     progress.event("finished")
 
 
 def _results(
-    experiment: Experiment, units: list[Unit], outcomes_of: Callable[[Unit], Outcomes]
+    experiment: Experiment, units: list[Unit], data_of: Callable[[Unit], xr.Dataset]
 ) -> Results:
     """Units put together again: for every point, every scheduler in its order with all its instances."""
-    parts: dict[tuple[int, str], list[Outcome]] = {}
+    parts: dict[int, list[xr.Dataset]] = {}
     for unit in units:
-        for label, outcome in outcomes_of(unit).items():
-            parts.setdefault((unit.point, label), []).append(outcome)
+        parts.setdefault(unit.point, []).append(data_of(unit))
     return Results(
         experiment,
         [
-            Point(where, point, {s: joined(parts[number, s]) for s in point.labels})
+            Point(where, point, joined(parts[number], point.labels))
             for number, (where, point) in enumerate(points(experiment))
         ],
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import (
+    metrics_of,
     network_of,
     prepare,
     schedulers_of,
@@ -17,15 +17,18 @@ from fedwave.experiments.config.build import (
     task_of,
 )
 from fedwave.experiments.config.experiment import TaskConfig
-from fedwave.experiments.results.outcome import Outcome
+from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.run.checkpoints import Checkpointer
 from fedwave.experiments.run.units import Unit
 from fedwave.network.network import Network
 from fedwave.schedulers.base import Scheduler
-from fedwave.simulate import extend, simulate
+from fedwave.simulate import Simulation, simulate
 from fedwave.trace import Trace
 
 if TYPE_CHECKING:
+    import xarray as xr
+
+    from fedwave.learning.lockstep import LockStep
     from fedwave.learning.replay import Replay
     from fedwave.learning.task import Task
 
@@ -35,21 +38,19 @@ Warn = Callable[[str], None]
 _PIECE = 5_000_000
 
 
-def run_unit(
-    unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn
-) -> dict[str, Outcome]:
-    """The outcome of every scheduler of the unit."""
+def run_unit(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -> xr.Dataset:
+    """The results of the unit."""
     prepare(unit.experiment, unit.sources)
     network = network_of(unit.experiment.network)
     every = schedulers_of(unit.experiment)
     chosen = {label: every[label] for label in unit.schedulers}
     if unit.experiment.task is None:
         (label, one), *_ = chosen.items()
-        return {label: Outcome.of(_simulate(unit, network, one, checkpointer, meter, warn))}
+        return unit_dataset({label: _simulate(unit, network, one, checkpointer, meter, warn)})
     task = _task(unit.experiment.task, tuple(unit.sources.values()))
     if any("learner" in one.needs for one in chosen.values()):
         (label, one), *_ = chosen.items()
-        return {label: _in_lock_step(unit, network, label, one, task, checkpointer, meter, warn)}
+        return _in_lock_step(unit, network, label, one, task, checkpointer, meter, warn)
     return _replay(unit, network, chosen, task, checkpointer, meter, warn)
 
 
@@ -63,59 +64,46 @@ def _task(config: TaskConfig, sources: tuple[str, ...]) -> Task:
 
 
 def _simulate(
-    unit: Unit,
-    network: Network,
-    scheduler: Scheduler,
-    checkpointer: Checkpointer,
-    meter: Meter,
-    warn: Warn,
-) -> Trace:
-    trace = _read(checkpointer, lambda raw: Trace.read(raw, "its checkpoint"), warn)
-    runs = len(unit.instances)
-    if trace is not None:
-        meter(trace.rounds * runs)
-    return _in_pieces(
-        unit, network, scheduler, trace, {"record": "summary"}, meter, checkpointer,
-        lambda so_far, file: so_far.write(file),
-    )  # fmt: skip
-
-
-def _in_pieces(
-    unit: Unit, network: Network, scheduler: Scheduler, trace: Trace | None, how: Mapping[str, Any],
-    meter: Meter, checkpointer: Checkpointer, write: Callable[[Trace, IO[bytes]], None], piece: int | None = None,
+    unit: Unit, network: Network, scheduler: Scheduler, checkpointer: Checkpointer, meter: Meter, warn: Warn
 ) -> Trace:  # fmt: skip
-    """Simulate piece by piece, with a checkpoint between pieces when one is due."""
-    runs, rounds = len(unit.instances), unit.experiment.rounds
-    piece = piece or max(1, _PIECE // (runs * network.size))
-    tick = lambda played: meter(played * runs)  # noqa: E731
-    learner = how.get("learner")
-    while trace is None or trace.rounds < rounds:
-        if trace is None:
-            trace = simulate(
-                network, scheduler, min(piece, rounds), unit.instances, unit.experiment.seed, meter=tick, **how
-            )  # fmt: skip
-        else:
-            until = min(trace.rounds + piece, rounds)
-            trace = extend(trace, until, scheduler=scheduler, meter=tick, learner=learner)
-        if trace.rounds < rounds and checkpointer.due():
-            checkpointer.save(partial(write, trace))
-    return trace
+    how, runs = unit.experiment, len(unit.instances)
+    begun = _read(checkpointer, lambda raw: Trace.read(raw, "its checkpoint"), warn)
+
+    def tick(rounds: int) -> None:
+        meter(rounds * runs)
+
+    if begun is None:
+        run = Simulation.begin(
+            network, scheduler, how.rounds, unit.instances, how.seed, record="summary",
+            metrics=metrics_of(how), meter=tick,
+        )  # fmt: skip
+    else:
+        run = Simulation.resume(
+            begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics_of(how), meter=tick
+        )  # fmt: skip
+        tick(run.round)
+    while run.round < run.rounds:
+        run.play(max(1, _PIECE // (runs * network.size)))
+        if run.round < run.rounds and checkpointer.due():
+            checkpointer.save(lambda file: run.trace().write(file))
+    return run.trace()
 
 
 def _replay(
     unit: Unit, network: Network, chosen: Mapping[str, Scheduler], task: Task, checkpointer: Checkpointer,
     meter: Meter, warn: Warn,
-) -> dict[str, Outcome]:  # fmt: skip
+) -> xr.Dataset:  # fmt: skip
     """Simulate, then train on the traces: the schedule does not depend on the models."""
     from fedwave.learning import checkpoint
     from fedwave.learning.replay import Replay, labelled_runs
 
-    point = unit.experiment
+    how = unit.experiment
+    metrics = metrics_of(how, task.aggregation)
     traces = {
-        label: simulate(network, one, point.rounds, unit.instances, point.seed)
+        label: simulate(network, one, how.rounds, unit.instances, how.seed, metrics=metrics)
         for label, one in chosen.items()
     }
-    settings, sizes = settings_of(point.training)
+    settings, sizes = settings_of(how.training)
     replay = Replay(labelled_runs(traces), task, settings, sizes)
     _read(checkpointer, lambda raw: checkpoint.read(replay, raw, "its checkpoint"), warn)
     runs = len(replay.runs)
@@ -125,36 +113,41 @@ def _replay(
         meter(runs)
         if replay.round < replay.rounds and checkpointer.due():
             checkpointer.save(lambda file: checkpoint.write(replay, file))
-    curves = {c.label: c for c in replay.curves()}
-    return {label: Outcome.of(trace, curves[label]) for label, trace in traces.items()}
+    return unit_dataset(traces, {curves.label: curves for curves in replay.curves()})
 
 
 def _in_lock_step(
     unit: Unit, network: Network, label: str, scheduler: Scheduler, task: Task, checkpointer: Checkpointer,
     meter: Meter, warn: Warn,
-) -> Outcome:  # fmt: skip
+) -> xr.Dataset:  # fmt: skip
     """Simulate and train together, for a scheduler that looks at the models."""
     from fedwave.learning.lockstep import LockStep
 
-    settings, sizes = settings_of(unit.experiment.training)
+    how, runs = unit.experiment, len(unit.instances)
+    settings, sizes = settings_of(how.training)
 
     def fresh() -> LockStep:
-        point = unit.experiment
-        return LockStep(
-            network, task, point.rounds, unit.instances, point.seed, label, settings, sizes
-        )
+        return LockStep(network, task, how.rounds, unit.instances, how.seed, label, settings, sizes)
 
+    metrics = metrics_of(how, task.aggregation)
     learner = fresh()
-    trace = _read(checkpointer, lambda raw: _go_on_in_lock_step(learner, raw), warn)
-    if trace is None:
+    begun = _read(checkpointer, lambda raw: _resume_lock_step(learner, raw), warn)
+    if begun is None:
         learner = fresh()  # a damaged checkpoint may have changed the other
+        run = Simulation.begin(
+            network, scheduler, how.rounds, unit.instances, how.seed, metrics=metrics, learner=learner
+        )  # fmt: skip
     else:
-        meter(trace.rounds * len(unit.instances))
-    trace = _in_pieces(
-        unit, network, scheduler, trace, {"learner": learner}, meter, checkpointer,
-        lambda so_far, file: _write_lock_step(so_far, learner.replay, file), piece=1,
-    )  # fmt: skip
-    return Outcome.of(trace, replace(learner.replay.curves()[0], label=label))
+        run = Simulation.resume(
+            begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics, learner=learner
+        )  # fmt: skip
+    meter(run.round * runs)
+    while run.round < run.rounds:
+        run.play(1)
+        meter(runs)
+        if run.round < run.rounds and checkpointer.due():
+            checkpointer.save(lambda file: _write_lock_step(run.trace(), learner.replay, file))
+    return unit_dataset({label: run.trace()}, {label: learner.replay.curves()[0]})
 
 
 def _write_lock_step(trace: Trace, replay: Replay, file: IO[bytes]) -> None:
@@ -168,7 +161,7 @@ def _write_lock_step(trace: Trace, replay: Replay, file: IO[bytes]) -> None:
             checkpoint.write(replay, part)
 
 
-def _go_on_in_lock_step(learner: Any, raw: IO[bytes]) -> Trace:
+def _resume_lock_step(learner: LockStep, raw: IO[bytes]) -> Trace:
     from fedwave.learning import checkpoint
 
     with zipfile.ZipFile(raw) as archive:

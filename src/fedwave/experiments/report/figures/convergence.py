@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedwave.experiments.report.figures.common import figure_with, label_panel
 from fedwave.theory.convergence import Convergence
 
 if TYPE_CHECKING:
@@ -18,10 +19,7 @@ _DECADES = 4  # how far above the first loss the frame reaches: what never falls
 
 def convergence_figure(tried: Convergence, apart: Convergence) -> Figure:
     """The loss with all bounds; eps and V by round, with and without a common minimiser."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.9), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = figure_with(1, 2, (10, 4.9))
     _draw_bounds(left, tried)
     rounds = np.arange(apart.setting.rounds + 1)
     words = "measured, data of each device's own"
@@ -29,10 +27,7 @@ def convergence_figure(tried: Convergence, apart: Convergence) -> Figure:
     left.legend(frameon=False, fontsize=8, loc="upper right")
     _draw_assumptions(right, tried, apart)
     for axis in (left, right):
-        axis.set_xlabel("Round")
         axis.set_xlim(0, tried.setting.rounds)
-        axis.grid(alpha=0.3, lw=0.5)
-        axis.spines[["top", "right"]].set_visible(False)
     figure.supxlabel(caption(tried, apart), fontsize=8, color="0.35")
     return figure
 
@@ -69,8 +64,7 @@ def _draw_bounds(axis: Axes, tried: Convergence) -> None:
     axis.set_yscale("log")
     first, last = float(tried.gap[0, 0]), float(tried.gap[-1].mean())
     axis.set_ylim(last / 30, first * 10**_DECADES)
-    axis.set_title("(a) Loss above its minimum, and its bounds", loc="left", fontsize=10)
-    axis.set_ylabel("l(w) - l*")
+    label_panel(axis, "(a) Loss above its minimum, and its bounds", "Round", "l(w) - l*")
 
 
 def _draw_assumptions(axis: Axes, tried: Convergence, apart: Convergence) -> None:
@@ -84,6 +78,6 @@ def _draw_assumptions(axis: Axes, tried: Convergence, apart: Convergence) -> Non
     axis.axhline(0, color="0.6", lw=0.6, zorder=0)
     axis.set_yscale("symlog", linthresh=1)
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.set_title("(b) The eps and V that each round would need", loc="left", fontsize=10)
-    axis.set_ylabel("eps must stay above 0, V finite")
+    words = "eps must stay above 0, V finite"
+    label_panel(axis, "(b) The eps and V that each round would need", "Round", words)
     axis.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1, 0.47))

@@ -1,4 +1,4 @@
-"""Figures 3, 4 and 5: learning curves, a single instance, and targets reached."""
+"""Learning curves, a single instance, and targets reached: the paper's figures 3, 4 and 5."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.experiments.report.figures.common import NAMES, style_of
-from fedwave.experiments.report.learning import Learned
+from fedwave.experiments.report.figures.common import (
+    figure_with,
+    finish,
+    label_panel,
+    name_of,
+    style_of,
+)
+from fedwave.experiments.report.learning import caption_of, is_synthetic
+from fedwave.experiments.results.container import Point, curves_of, label_of, labels, series
 from fedwave.experiments.results.statistics import band
 from fedwave.types import FloatArray
 
@@ -15,131 +22,110 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from fedwave.learning.curves import Curves
 
 _ENOUGH_FOR_A_BAND = 5
+_SIZE = (10, 4.6)
 
 
-def curves_figure(learned: Learned) -> Figure:
-    """Figure 3: training loss and test accuracy, mean and 95 % band over instances.
+def curves_figure(point: Point) -> Figure:
+    """Training loss and test accuracy, mean and 95 % band over instances.
 
     The interval of two or three instances is many times as wide as their spread and would cover the figure:
     with so few, every instance is drawn instead.
     """
-    few = learned.experiment.instances < _ENOUGH_FOR_A_BAND
-    figure, (left, right) = _two_panels(learned)
-    for label, curves in learned.curves.items():
-        for axis, values in ((left, curves.loss), (right, curves.accuracy)):
+    few = point.experiment.instances < _ENOUGH_FOR_A_BAND
+    figure, axes = _two_panels(point)
+    means: list[FloatArray] = []
+    for label, curves in _all_curves(point).items():
+        for axis, values in zip(axes, (curves.loss, curves.accuracy), strict=True):
             mean, half = band(values, skip_nan=True)
             rounds, style = np.arange(1, len(mean) + 1), style_of(label)
-            axis.plot(rounds, mean, lw=1.3, label=_name(learned, label), **style)  # type: ignore[arg-type]
+            axis.plot(rounds, mean, lw=1.3, label=_name(label, curves), **style)
             if few:
                 axis.plot(rounds, values, lw=0.5, alpha=0.5, color=style["color"])
             else:
                 low, high = mean - half, mean + half
                 axis.fill_between(rounds, low, high, color=style["color"], alpha=0.15, lw=0)
-    _label(left, "(a) Training loss", "Round", "Cross-entropy")
-    _label(right, "(b) Test accuracy", "Round", "Accuracy")
-    left.set_ylim(
-        bottom=0,
-        top=1.05 * _largest([band(c.loss, skip_nan=True)[0] for c in learned.curves.values()]),
-    )
-    right.set_ylim(*_accuracy_limits(learned))
-    _frame_rounds(learned, left, right)
+            means += [mean] if axis is axes[0] else []
+    axes[0].set_ylim(bottom=0, top=1.05 * _largest(means))
     note = "Thin: single instances, too few for a band; bold: their mean."
-    return _finish(figure, left, learned, note if few else "Bands: 95 % intervals over instances.")
+    return _finish(figure, axes, point, note if few else "Bands: 95 % intervals over instances.")
 
 
-def single_figure(learned: Learned) -> Figure:
-    """Figure 4: one single instance; the legend counts spikes over all instances."""
-    figure, (left, right) = _two_panels(learned)
-    for label, curves in learned.curves.items():
+def single_figure(point: Point) -> Figure:
+    """One single instance; the legend counts spikes over all instances."""
+    figure, axes = _two_panels(point)
+    for label, curves in _all_curves(point).items():
         rounds, style = np.arange(1, len(curves.loss) + 1), style_of(label)
-        name = f"{_name(learned, label)} ({curves.spikes().mean():.1f})"
-        left.plot(rounds, curves.loss[:, 0], lw=1.1, label=name, **style)  # type: ignore[arg-type]
-        right.plot(rounds, curves.accuracy[:, 0], lw=1.1, **style)  # type: ignore[arg-type]
-    _label(left, "(a) Training loss", "Round", "Cross-entropy")
-    _label(right, "(b) Test accuracy", "Round", "Accuracy")
-    left.set_ylim(bottom=0)
-    right.set_ylim(*_accuracy_limits(learned))
-    _frame_rounds(learned, left, right)
+        name = f"{_name(label, curves)} ({curves.spikes().mean():.1f})"
+        axes[0].plot(rounds, curves.loss[:, 0], lw=1.1, label=name, **style)
+        axes[1].plot(rounds, curves.accuracy[:, 0], lw=1.1, **style)
+    axes[0].set_ylim(bottom=0)
     note = "One instance. In brackets: spikes per instance, over all (loss above 1.2 x median of 10 rounds)."
-    return _finish(figure, left, learned, note)
+    return _finish(figure, axes, point, note)
 
 
-def targets_figure(learned: Learned) -> Figure:
-    """Figure 5: who reaches a target accuracy, and when."""
-    figure, (left, right) = _two_panels(learned)
-    targets = np.array(learned.experiment.targets)
-    for label, curves in learned.curves.items():
+def targets_figure(point: Point) -> Figure:
+    """Who reaches a target accuracy, and when."""
+    figure, (left, right) = figure_with(1, 2, _SIZE)
+    targets = np.array(point.experiment.targets)
+    for label, curves in _all_curves(point).items():
         style = style_of(label)
         share = [float(curves.reaches(target).mean()) for target in targets]
-        left.plot(targets, share, marker="o", ms=4, lw=1.2, label=_name(learned, label), **style)  # type: ignore[arg-type]
-        needed = np.array([curves.rounds_to(target) for target in targets])  # [target, instance]
-        arrived = np.isfinite(needed)
-        mean = [
-            float(row[ok].mean()) if ok.any() else np.nan
-            for row, ok in zip(needed, arrived, strict=True)
-        ]
-        right.plot(targets, mean, marker="o", ms=4, lw=1.2, **style)  # type: ignore[arg-type]
-        for target, value, ok in zip(targets, mean, arrived, strict=True):
-            if ok.any() and not ok.all():
-                right.annotate(
-                    f"{np.count_nonzero(~ok)} never",
-                    (target, value),
-                    fontsize=7,
-                    color=style["color"],
-                )
-    _label(left, "(a) Final accuracy beats the target", "Target accuracy", "Share of instances")
-    _label(
-        right,
-        "(b) Rounds until three in a row beat it",
-        "Target accuracy",
-        "Mean rounds, of those that do",
+        left.plot(targets, share, marker="o", ms=4, lw=1.2, label=_name(label, curves), **style)
+        needed = [curves.rounds_to(target) for target in targets]  # [target][instance]
+        mean = [_mean_of_finite(row) for row in needed]
+        right.plot(targets, mean, marker="o", ms=4, lw=1.2, **style)
+        for target, value, row in zip(targets, mean, needed, strict=True):
+            never = np.count_nonzero(~np.isfinite(row))
+            if 0 < never < row.size:
+                right.annotate(f"{never} never", (target, value), fontsize=7, color=style["color"])
+    x = "Target accuracy"
+    label_panel(left, "(a) Final accuracy beats the target", x, "Share of instances")
+    label_panel(
+        right, "(b) Rounds until three in a row beat it", x, "Mean rounds, of those that do"
     )
     left.set_ylim(-0.03, 1.03)
     right.set_ylim(bottom=0)
     right.set_xlim(left.get_xlim())
     note = "'never': instances that did not get there, left out of the mean; no point: none did."
-    return _finish(figure, left, learned, note)
+    return _with_caption(figure, left, point, note)
 
 
-def _two_panels(learned: Learned) -> tuple[Figure, tuple[Axes, Axes]]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    return figure, (left, right)
-
-
-def _finish(figure: Figure, axis: Axes, learned: Learned, note: str) -> Figure:
-    handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=6, frameon=False, fontsize=9)
-    colour = "#B00020" if learned.synthetic else "0.35"
-    figure.supxlabel(f"{learned.caption}\n{note}", fontsize=8, color=colour)
-    return figure
+def _two_panels(point: Point) -> tuple[Figure, list[Axes]]:
+    figure, axes = figure_with(1, 2, _SIZE)
+    for axis, letter, metric in zip(axes, "ab", ("loss", "accuracy"), strict=True):
+        label = label_of(point.data, metric)
+        label_panel(axis, f"({letter}) {label}", "Round", label)
+    return figure, axes
 
 
-def _label(axis: Axes, title: str, x: str, y: str) -> None:
-    axis.set_title(title, loc="left", fontsize=10)
-    axis.set_xlabel(x)
-    axis.set_ylabel(y)
-    axis.grid(alpha=0.3, lw=0.5)
-    axis.spines[["top", "right"]].set_visible(False)
-
-
-def _frame_rounds(learned: Learned, *axes: Axes) -> None:
+def _finish(figure: Figure, axes: list[Axes], point: Point, note: str) -> Figure:
+    best = _largest([series(point.data, label, "accuracy") for label in labels(point.data)])
+    axes[1].set_ylim(0.0, min(1.0, best * 1.05))
     for axis in axes:
-        axis.set_xlim(1, max(2, learned.experiment.rounds))
+        axis.set_xlim(1, max(2, point.experiment.rounds))
+    return _with_caption(figure, axes[0], point, note)
 
 
-def _name(learned: Learned, label: str) -> str:
-    lost = int(np.count_nonzero(learned.curves[label].diverged))
-    return NAMES.get(label, label) + (f" ({lost} diverged)" if lost else "")
+def _with_caption(figure: Figure, axis: Axes, point: Point, note: str) -> Figure:
+    colour = "#B00020" if is_synthetic(point.experiment) else "0.35"
+    return finish(figure, axis, f"{caption_of(point.experiment)}\n{note}", colour=colour)
 
 
-def _accuracy_limits(learned: Learned) -> tuple[float, float]:
-    best = _largest([c.accuracy for c in learned.curves.values()])
-    return 0.0, min(1.0, best * 1.05)
+def _all_curves(point: Point) -> dict[str, Curves]:
+    return {label: curves_of(point.data, label) for label in labels(point.data)}
+
+
+def _name(label: str, curves: Curves) -> str:
+    lost = int(np.count_nonzero(curves.diverged))
+    return name_of(label) + (f" ({lost} diverged)" if lost else "")
+
+
+def _mean_of_finite(values: FloatArray) -> float:
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if finite.size else np.nan
 
 
 def _largest(arrays: list[FloatArray]) -> float:

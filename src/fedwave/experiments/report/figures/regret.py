@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.experiments.report.figures.common import NAMES, style_of
+from fedwave.experiments.report.figures.common import (
+    figure_with,
+    finish,
+    label_panel,
+    name_of,
+    style_of,
+)
 from fedwave.experiments.results.statistics import Estimate, band, estimate
 from fedwave.theory.regret import Regret
 from fedwave.types import FloatArray
@@ -22,22 +28,11 @@ _RULES = {"literal": "-", "max1": "--", "per-device": ":"}
 
 def regret_figure(result: Regret) -> Figure:
     """Four panels: regret to the optimum, to greedy, beside the printed bound, and stages beside Lemma 4."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 8), layout="constrained")
-    (first, second), (third, fourth) = figure.subplots(2, 2)
-    _draw_regret(first, result)
-    _draw_to_greedy(second, result)
-    _draw_bound(third, result)
-    _draw_stages(fourth, result)
-    for axis in (first, second, third, fourth):
-        axis.set_xlabel("Round")
-        axis.grid(alpha=0.3, lw=0.5)
-        axis.spines[["top", "right"]].set_visible(False)
-    handles, labels = second.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
-    figure.supxlabel(caption(result), fontsize=8, color="0.35")
-    return figure
+    figure, axes = figure_with(2, 2, (10, 8))
+    panels = (_draw_regret, _draw_to_greedy, _draw_bound, _draw_stages)
+    for draw, axis in zip(panels, axes, strict=True):
+        draw(axis, result)
+    return finish(figure, axes[1], caption(result), columns=len(result.regret))
 
 
 def caption(result: Regret) -> str:
@@ -76,7 +71,7 @@ def _draw_regret(axis: Axes, result: Regret) -> None:
     axis.legend([exact], [words], frameon=False, fontsize=8, loc="upper left")
     axis.set_xlim(0, result.setting.rounds)
     axis.set_ylim(bottom=0)
-    _name(axis, "(a) Regret to the Bellman optimum", "Sum of J* - r")
+    label_panel(axis, "(a) Regret to the Bellman optimum", "Round", "Sum of J* - r")
 
 
 def _draw_to_greedy(axis: Axes, result: Regret) -> None:
@@ -84,7 +79,7 @@ def _draw_to_greedy(axis: Axes, result: Regret) -> None:
         _draw(axis, result.rounds, result.to_greedy(label), label)
     axis.axhline(0, color="0.6", lw=0.6, zorder=0)
     axis.set_xlim(0, result.setting.rounds)
-    _name(axis, "(b) Regret to greedy with known rates", "Sum of J of greedy - r")
+    label_panel(axis, "(b) Regret to greedy with known rates", "Round", "Sum of J of greedy - r")
 
 
 def _draw_bound(axis: Axes, result: Regret) -> None:
@@ -96,14 +91,14 @@ def _draw_bound(axis: Axes, result: Regret) -> None:
     words = f"says nothing\nbefore round {end:.0e}".replace("e+", "e")
     axis.annotate(words, (end, 1e3), (-6, 0), textcoords="offset points", ha="right", fontsize=8)
     for label in ("balsa", "dp-ts"):
-        mean, words = result.regret[label].mean(axis=1), f"{NAMES.get(label, label)}, measured"
-        axis.plot(result.rounds, mean, lw=1.5, label=words, **style_of(label))  # type: ignore[arg-type]
+        mean, words = result.regret[label].mean(axis=1), f"{name_of(label)}, measured"
+        axis.plot(result.rounds, mean, lw=1.5, label=words, **style_of(label))
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlim(1, far[-1])
     axis.set_ylim(bottom=1e-6)
     axis.legend(frameon=False, fontsize=8, loc="upper left")
-    _name(axis, "(c) The bound, and what it bounds", "Regret")
+    label_panel(axis, "(c) The bound, and what it bounds", "Round", "Regret")
 
 
 def _draw_stages(axis: Axes, result: Regret) -> None:
@@ -121,7 +116,7 @@ def _draw_stages(axis: Axes, result: Regret) -> None:
     axis.set_xlim(1, result.setting.rounds)
     axis.set_ylim(0.7, _ROOM * float(result.lemma(t[-1], result.states)))
     axis.legend(frameon=False, fontsize=8, loc="upper left")
-    _name(axis, "(d) Stages of BALSA by rule", "Stages so far")
+    label_panel(axis, "(d) Stages of BALSA by rule", "Round", "Stages so far")
 
 
 def _draw(axis: Axes, rounds: FloatArray, values: FloatArray, label: str) -> None:
@@ -129,9 +124,4 @@ def _draw(axis: Axes, rounds: FloatArray, values: FloatArray, label: str) -> Non
     axis.fill_between(rounds, mean - half, mean + half, color=style["color"], alpha=0.12, lw=0)
     # BALSA lies on what it imitates: a broad line below shows beside it.
     broad = 3.2 if label == "alsa-pi" else 1.4
-    axis.plot(rounds, mean, lw=broad, label=NAMES.get(label, label), **style)  # type: ignore[arg-type]
-
-
-def _name(axis: Axes, title: str, label: str) -> None:
-    axis.set_title(title, loc="left", fontsize=10)
-    axis.set_ylabel(label)
+    axis.plot(rounds, mean, lw=broad, label=name_of(label), **style)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, is_number
-from fedwave.experiments.report.figures.common import NAMES, style_of
-from fedwave.experiments.report.score import Band
+from fedwave.experiments.report.figures.common import figure_with, listed, name_of, style_of
+from fedwave.experiments.results.container import Point, label_of, labels
+from fedwave.experiments.results.statistics import Band, estimate, per_instance
 from fedwave.schedulers.base import scheduler_names as names
 from fedwave.types import FloatArray
 
@@ -26,7 +27,24 @@ _LETTERS = 70  # that fit under the figure side by side
 _DODGE = 0.7  # how much of a category's width its points take
 
 
-def sweep_figure(
+def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
+    """A metric of every scheduler against an axis of the sweep; the points differ in that axis alone."""
+    bands: dict[str, Band] = {}
+    values = [per_instance(point.data, metric, point.experiment.burn_in) for point in points]
+    for place, label in enumerate(labels(points[0].data)):
+        own = [value[place] for value in values]
+        found = [
+            estimate(value[np.isfinite(value)]) for value in own
+        ]  # one that diverged is left out
+        bands[label] = np.array([e.mean for e in found]), np.array([e.half_width for e in found])
+    how, where = points[0].experiment, points[0].where
+    rest = ", ".join(f"{k} = {v}" for k, v in where.items() if k != axis)
+    caption = f"{rest + '; ' if rest else ''}{how.instances} instances, seed {how.seed}; bands: 95 % intervals."
+    places = [point.where[axis] for point in points]
+    return bands_figure(axis, places, bands, label_of(points[0].data, metric), caption)
+
+
+def bands_figure(
     axis_name: str,
     axis_values: Sequence[Any],
     series: Mapping[str, Band],
@@ -38,13 +56,10 @@ def sweep_figure(
     Values that are not all numbers are drawn as categories, side by side. A mean that is not finite leaves
     a gap, such a half-width a line without a band.
     """
-    from matplotlib.figure import Figure
-
     bands = _checked(axis_values, series)
     # One value makes no line: then points with error bars, as for categories.
     numeric = len(axis_values) > 1 and all(_is_plain_number(value) for value in axis_values)
-    figure = Figure(figsize=(9, 5.2), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = figure_with(1, 1, (9, 5.2))
     styles = _styles(list(bands))
     for place, (label, band) in enumerate(bands.items()):
         if numeric:
@@ -99,7 +114,7 @@ def _styles(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     chosen = {label: style_of(label) if label in names() else next(spare) for label in labels}
     marks = dict(zip(sorted(labels), cycle(_MARKERS), strict=False))
     return {
-        label: {**style, "marker": marks[label], "ms": 4.5, "label": NAMES.get(label, label)}
+        label: {**style, "marker": marks[label], "ms": 4.5, "label": name_of(label)}
         for label, style in chosen.items()
     }
 
@@ -156,7 +171,7 @@ def _frame(axes: Axes, bands: Mapping[str, Band]) -> str:
         axes.set_ylim(positive.min() / 1.5, positive.max() * 1.5)
         _plain_numbers(axes.yaxis, positive.min(), positive.max())
         zero = [label for label, mean in means.items() if (mean == 0).any()]
-        return _say("Zero, which a logarithmic scale cannot show", zero)
+        return listed("Zero, which a logarithmic scale cannot show", zero)
     quarter, most = np.quantile(every, [0.25, 0.75])
     low, high = quarter - _FAR * (most - quarter), most + _FAR * (most - quarter)
     near = [label for label, mean in means.items() if ((mean >= low) & (mean <= high)).all()]
@@ -170,11 +185,7 @@ def _frame(axes: Axes, bands: Mapping[str, Band]) -> str:
     kept = np.clip(np.concatenate(ends), low, high)
     margin = 0.05 * (np.nanmax(kept) - np.nanmin(kept)) or 1.0
     axes.set_ylim(np.nanmin(kept) - margin, np.nanmax(kept) + margin)
-    return _say("Partly or wholly beyond the frame", [k for k in means if k not in near])
-
-
-def _say(what: str, labels: Sequence[str]) -> str:
-    return f"{what}: {', '.join(NAMES.get(k, k) for k in labels)}." if labels else ""
+    return listed("Partly or wholly beyond the frame", [k for k in means if k not in near])
 
 
 def _plain_numbers(axis: Axis, low: float, high: float) -> None:

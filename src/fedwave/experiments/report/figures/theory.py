@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.experiments.report.figures.common import NAMES, style_of
+from fedwave.experiments.report.figures.common import (
+    figure_with,
+    finish,
+    label_panel,
+    name_of,
+    style_of,
+)
 from fedwave.experiments.report.theory import DecisionTime, GapMap
 
 if TYPE_CHECKING:
@@ -16,10 +22,7 @@ if TYPE_CHECKING:
 
 def gap_figure(found: GapMap) -> Figure:
     """A map: the rate of the second device to the right, the channel upwards, the gap as colour and number."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.4, 5.0), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = figure_with(1, 1, (8.4, 5.0))
     percent = 100 * found.gap
     image = axes.imshow(percent, origin="lower", cmap="YlOrBr", vmin=0, aspect="auto")
     for (i, j), value in np.ndenumerate(percent):
@@ -39,30 +42,20 @@ def gap_figure(found: GapMap) -> Figure:
 
 def times_figure(times: Sequence[DecisionTime]) -> Figure:
     """The complexity table made real: seconds of a decision against U, first and later ones."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2, sharex=True)
+    figure, (left, right) = figure_with(1, 2, (10, 4.6))
     for name in dict.fromkeys(t.scheduler for t in times):
         mine = [t for t in times if t.scheduler == name]
         sizes = [t.devices for t in mine]
         for axis, values in ((left, [t.later for t in mine]), (right, [t.first for t in mine])):
             axis.plot(
-                sizes, values, marker="o", ms=3.5, lw=1.2, label=NAMES.get(name, name), **style_of(name)
-            )  # fmt: skip
+                sizes, values, marker="o", ms=3.5, lw=1.2, label=name_of(name), **style_of(name)
+            )
     for axis, title in (
         (left, "(a) A decision, per instance"),
         (right, "(b) The first one, with what is solved before"),
     ):
         axis.set_xscale("log")
         axis.set_yscale("log")
-        axis.set_title(title, loc="left", fontsize=10)
-        axis.set_xlabel("Devices")
-        axis.set_ylabel("Seconds")
-        axis.grid(alpha=0.3, lw=0.5)
-        axis.spines[["top", "right"]].set_visible(False)
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=6, frameon=False, fontsize=9)
+        label_panel(axis, title, "Devices", "Seconds")
     note = "Random networks, W a fifth of the devices, one core. A line that ends: the scheduler refuses larger ones."
-    figure.supxlabel(note, fontsize=8, color="0.35")
-    return figure
+    return finish(figure, left, note)

@@ -1,0 +1,161 @@
+"""The one container of results, from the worker to the figure: an xarray Dataset.
+
+    score, backlog, ...       [scheduler, instance, round]         every series of the traces
+    loss, accuracy, ...       [scheduler, instance, round]         if a task was trained
+    class_accuracy            [scheduler, instance, round, class]
+    device_uploads, ...       [scheduler, instance, device]        totals over the rounds
+
+A unit of work, a point of a sweep and a whole sweep have the same form; the axes of a sweep stand in front. The
+attributes of a variable describe its metric, so that results can be read without the code that declared it:
+``long_name`` (for people), ``over_rounds`` (how the rounds of an instance become one number) and ``better``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedwave.errors import FedwaveError
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.metrics import describe
+from fedwave.trace import Trace
+from fedwave.types import Array
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from fedwave.learning.curves import Curves
+
+_Variables = dict[str, tuple[tuple[str, ...], Array]]  # dimensions after (scheduler, instance)
+_BY_CLASS = {"long_name": "test accuracy of the class", "over_rounds": "last", "better": "higher"}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a sweep (the only one where nothing is swept) and its results."""
+
+    where: dict[str, Any]
+    experiment: Experiment
+    data: xr.Dataset
+
+
+@dataclass(frozen=True)
+class Results:
+    """A finished experiment."""
+
+    experiment: Experiment  # resolved
+    points: list[Point]
+
+    @property
+    def only(self) -> Point:
+        """The single point of an experiment that sweeps nothing."""
+        if len(self.points) != 1:
+            raise FedwaveError(
+                f"this experiment has {len(self.points)} points, not one: use `fedwave sweep` to look at it."
+            )
+        return self.points[0]
+
+
+def unit_dataset(
+    traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None = None
+) -> xr.Dataset:
+    """What schedulers, by their labels, brought on the same instances, and what was learnt."""
+    import xarray as xr
+
+    parts = [_variables(traces[label], curves[label] if curves else None) for label in traces]
+    first = next(iter(traces.values()))
+    data = {
+        name: (("scheduler", "instance", *dims), np.stack([p[name][1] for p in parts]), _about(name, first))
+        for name, (dims, _) in parts[0].items()
+    }  # fmt: skip
+    coordinates = {"scheduler": list(traces), "instance": list(first.instance_numbers)}
+    return with_counts(xr.Dataset(data, coords=coordinates))
+
+
+def with_counts(data: xr.Dataset) -> xr.Dataset:
+    """The same with numbers along its rounds and devices (from 1) and classes (from 0)."""
+    starts = {"round": 1, "device": 1, "class": 0}
+    there = {name: start for name, start in starts.items() if name in data.sizes}
+    return data.assign_coords({k: np.arange(n, n + data.sizes[k]) for k, n in there.items()})
+
+
+def _variables(trace: Trace, curves: Curves | None) -> _Variables:
+    found: _Variables = {name: (("round",), rows.T) for name, rows in trace.series.items()}
+    found |= {name: (("device",), values) for name, values in trace.totals.items()}
+    if curves is not None:
+        found |= {name: (("round",), values.T) for name, values in curves.series.items()}
+        found["class_accuracy"] = (("round", "class"), curves.class_accuracy.swapaxes(0, 1))
+    return found
+
+
+def _about(name: str, trace: Trace) -> dict[str, str]:
+    if name == "class_accuracy":
+        return _BY_CLASS
+    told = trace.metrics.get(name) or asdict(describe(name))
+    about = {"long_name": told["label"], "over_rounds": told["over_rounds"], "better": told["better"]}  # fmt: skip
+    return {key: text for key, text in about.items() if text}
+
+
+def joined(parts: Sequence[xr.Dataset], schedulers: Sequence[str]) -> xr.Dataset:
+    """Blocks of schedulers and instances, given in any order, as a whole: schedulers in the given order."""
+    import xarray as xr
+
+    alike: Any = {
+        "data_vars": "minimal",
+        "coords": "minimal",
+        "compat": "override",
+        "join": "exact",
+    }
+    whole = []
+    for label in schedulers:
+        blocks = [part.sel(scheduler=[label]) for part in parts if label in labels(part)]
+        blocks.sort(key=lambda block: int(block.instance[0]))
+        whole.append(xr.concat(blocks, "instance", **alike) if len(blocks) > 1 else blocks[0])
+    return xr.concat(whole, "scheduler", **alike) if len(whole) > 1 else whole[0]
+
+
+def assembled(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -> xr.Dataset:
+    """The points of a sweep, the last axis running fastest; shorter or smaller ones are filled up with NaN."""
+    import xarray as xr
+
+    filled: Any = {"data_vars": "all", "coords": "minimal", "compat": "override", "join": "outer"}
+    found = list(points)
+    for axis, values in reversed(list(axes.items())):
+        place, size = xr.DataArray(list(values), dims=axis, name=axis), len(values)
+        rows = (found[k : k + size] for k in range(0, len(found), size))
+        found = [xr.concat(row, place, **filled) for row in rows]
+    (whole,) = found
+    return whole
+
+
+def labels(data: xr.Dataset) -> list[str]:
+    """The schedulers."""
+    return [str(label) for label in data["scheduler"].values]
+
+
+def metrics_of(data: xr.Dataset) -> list[str]:
+    """The metrics with one number per round."""
+    return [str(name) for name, variable in data.data_vars.items() if variable.dims[-1] == "round"]
+
+
+def label_of(data: xr.Dataset, metric: str) -> str:
+    """What people call a metric."""
+    return str(data[metric].attrs.get("long_name", metric))
+
+
+def series(data: xr.Dataset, scheduler: str, metric: str) -> Array:
+    """A metric of one scheduler ``[T, I]``, as its trace has it: sums come out the same to the last digit."""
+    values = data[metric].sel(scheduler=scheduler).transpose("round", "instance", ...).values
+    return np.ascontiguousarray(values)
+
+
+def curves_of(data: xr.Dataset, scheduler: str) -> Curves:
+    """What one scheduler's training showed, with the methods of Curves."""
+    from fedwave.learning.curves import Curves
+
+    names = ("loss", "accuracy", "class_accuracy", "accuracy_on_all")
+    loss, accuracy, by_class, on_all = (series(data, scheduler, name) for name in names)
+    return Curves(scheduler, loss, accuracy, by_class, {}, on_all)
