@@ -94,8 +94,8 @@ def comparison_table(comparison: Comparison, heading: str) -> Table:
         out.add_column(name, justify="right", no_wrap=True)
     for label in comparison.schedulers:
         apart = comparison.difference(label, first)
-        told = with_interval(apart.mean, apart.half_width, sign="+", most=4)
-        cells = [*comparison.cells(label, [first]), "-" if label == comparison.base else told]
+        text = with_interval(apart.mean, apart.half_width, sign="+", most=4)
+        cells = [*comparison.cells(label, [first]), "-" if label == comparison.base else text]
         for metric in others:
             mean = comparison.estimate(label, metric).mean
             compact = _COMPACT[metric][1].format(mean) if metric in _COMPACT else None

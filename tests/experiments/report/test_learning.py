@@ -18,9 +18,11 @@ from fedwave.experiments.config.build import network_of, task_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures.learning import curves_figure, single_figure, targets_figure
-from fedwave.experiments.report.learning import Learned, learning_table, write_learning
-from fedwave.experiments.results.outcome import Outcome
+from fedwave.experiments.report.learning import caption_of, is_synthetic, write_learning
+from fedwave.experiments.report.outputs import comparison_of, summary
+from fedwave.experiments.results.container import Point, curves_of, labels, unit_dataset
 from fedwave.experiments.run.runner import Event, run_experiment, stored_results
+from fedwave.files import json_text
 from fedwave.learning.evaluation import EvaluationSizes
 
 NAMES = ("bench", "update-aware", "alsa-pi", "w-max")
@@ -41,14 +43,14 @@ ASKED = experiment_from(
     }
 )  # fmt: skip
 FILES = {f"figure{n}.{kind}" for n in (3, 4, 5) for kind in ("png", "svg")}
-FILES |= {"curves.csv", "targets.csv", "summary.json"}
+FILES |= {"curves.csv", "targets.csv"}
 
 
 def run(
     *names: str, folder: Path | None = None, watch: Callable[[Event], None] | None = None, **changes: Any
-) -> Learned:  # fmt: skip
+) -> Point:  # fmt: skip
     asked = replace(ASKED, schedulers=names or NAMES, **changes)
-    return Learned.of(run_experiment(asked, folder, workers=1, watch=watch).only)
+    return run_experiment(asked, folder, workers=1, watch=watch).only
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -66,35 +68,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def learned(folder: Path) -> Learned:
+def learned(folder: Path) -> Point:
     out = run()
     write_learning(out, folder)
     return out
 
 
-def with_accuracy(learned: Learned, **last: list[float]) -> Learned:
+def with_accuracy(learned: Point, **last: list[float]) -> Point:
     """The same with other accuracies after the last round; NaN: that instance diverged there."""
-    curves = dict(learned.curves)
+    data = learned.data.copy(deep=True)
     for key, values in last.items():
-        label = key.replace("_", "-")
-        loss, accuracy = curves[label].loss.copy(), curves[label].accuracy.copy()
-        accuracy[-1] = values
-        loss[-1] = np.where(np.isnan(values), np.nan, loss[-1])
-        by_class = curves[label].class_accuracy.copy()
-        by_class[-1, np.isnan(values)] = np.nan
-        curves[label] = replace(
-            curves[label], loss=loss, accuracy=accuracy, class_accuracy=by_class
-        )
-    return replace(learned, curves=curves)
+        here = {"scheduler": key.replace("_", "-"), "round": data.sizes["round"]}
+        data.accuracy.loc[here] = values
+        for name in ("loss", "class_accuracy", "worst_class"):
+            data[name].loc[{**here, "instance": np.flatnonzero(np.isnan(values))}] = np.nan
+    return replace(learned, data=data)
 
 
 def legend(figure: Any) -> list[str]:
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_curves_are_those_of_training_alone(learned: Learned) -> None:
-    assert list(learned.curves) == list(NAMES)
-    network, task, sizes = network_of(ASKED.network), task_of(learned.task), EvaluationSizes(100, 100, 5)  # fmt: skip
+def test_curves_are_those_of_training_alone(learned: Point) -> None:
+    assert labels(learned.data) == list(NAMES)
+    network, sizes = network_of(ASKED.network), EvaluationSizes(100, 100, 5)
+    assert ASKED.task is not None
+    task = task_of(ASKED.task)
     for label in NAMES:
         if label == "update-aware":
             trace, alone = fw.train_in_lock_step(
@@ -103,93 +102,110 @@ def test_curves_are_those_of_training_alone(learned: Learned) -> None:
         else:
             trace = fw.simulate(network, label, 12, 3, SEED)
             alone = fw.train(trace, task, sizes=sizes, tolerance=1e-6, precision="float64")
-        assert replace(learned.outcomes[label], curves=None).same_as(Outcome.of(trace))
-        np.testing.assert_allclose(learned.curves[label].loss, alone.loss, rtol=1e-4)
-        np.testing.assert_allclose(learned.curves[label].accuracy, alone.accuracy, atol=0.011)
+        simulated = unit_dataset({label: trace})
+        assert learned.data[list(simulated)].sel(scheduler=[label]).identical(simulated)
+        found = curves_of(learned.data, label)
+        np.testing.assert_allclose(found.loss, alone.loss, rtol=1e-4)
+        np.testing.assert_allclose(found.accuracy, alone.accuracy, atol=0.011)
+    worst = learned.data.class_accuracy.min("class")
+    np.testing.assert_array_equal(learned.data.worst_class, worst)
     # Rounds 5, 10 and the last are judged on all 2000 images too.
-    full = learned.curves["bench"].accuracy_on_all
+    full = curves_of(learned.data, "bench").accuracy_on_all
     assert full is not None
     assert np.flatnonzero(np.isfinite(full).all(axis=1)).tolist() == [4, 9, 11]
     assert np.isfinite(full).sum() == 3 * 3
 
 
-def test_files_are_complete(folder: Path, learned: Learned) -> None:
+def test_files_are_complete(folder: Path, learned: Point) -> None:
     assert {path.name for path in folder.iterdir()} == FILES  # no checkpoint, no unfinished file
     for n in (3, 4, 5):
         assert (folder / f"figure{n}.png").read_bytes().startswith(b"\x89PNG")
         assert "<svg" in (folder / f"figure{n}.svg").read_text()
 
 
-def test_csv_holds_the_curves(folder: Path, learned: Learned) -> None:
+def test_csv_holds_the_curves(folder: Path, learned: Point) -> None:
     with open(folder / "curves.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(NAMES) * 3 * 12
     for row in rows:
-        curves, at = learned.curves[row["scheduler"]], (int(row["round"]) - 1, int(row["instance"]))
-        assert float(row["loss"]) == pytest.approx(curves.loss[at], rel=1e-5)
-        assert float(row["accuracy"]) == pytest.approx(curves.accuracy[at], rel=1e-5)
-        on_all = curves.accuracy_on_all[at]
-        assert float(row["accuracy_on_all"] or "nan") == pytest.approx(
-            on_all, rel=1e-5, nan_ok=True
-        )
+        here: dict[str, Any] = {"scheduler": row["scheduler"]}
+        here |= {"round": int(row["round"]), "instance": int(row["instance"])}
+        for name in ("loss", "accuracy", "accuracy_on_all"):
+            wanted = float(learned.data[name].sel(here))
+            assert float(row[name] or "nan") == pytest.approx(wanted, rel=1e-5, nan_ok=True)
     assert len({(row["scheduler"], row["instance"], row["round"]) for row in rows}) == len(rows)
 
 
-def test_summary_is_json(folder: Path, learned: Learned) -> None:
-    summary = json.loads((folder / "summary.json").read_text())
-    how = summary["experiment"]
+def test_summary_is_json(learned: Point) -> None:
+    found = json.loads(json_text(summary(learned)))
+    how = found["experiment"]
     assert (how["seed"], how["rounds"], how["task"]["eta"]) == (SEED, 12, 0.02)
-    assert (summary["synthetic"], summary["fedwave"]) == (False, fw.__version__)
-    assert list(summary["schedulers"]) == list(NAMES)
-    wanted = learned.curves["w-max"]
-    assert summary["schedulers"]["w-max"]["accuracy"]["mean"] == pytest.approx(
+    assert (found["synthetic"], found["fedwave"]) == (False, fw.__version__)
+    assert list(found["schedulers"]) == list(NAMES)
+    wanted = curves_of(learned.data, "w-max")
+    assert found["schedulers"]["w-max"]["accuracy"]["mean"] == pytest.approx(
         wanted.accuracy[-1].mean()
     )
-    assert summary["class_accuracy"]["w-max"] == pytest.approx(
+    assert found["class_accuracy"]["w-max"] == pytest.approx(
         wanted.class_accuracy[-1].mean(axis=0), abs=1e-6
     )
-    assert summary["uploads_per_device"]["bench"] == [12.0] * 5
+    assert found["uploads_per_device"]["bench"] == [12.0] * 5
 
 
-def test_table_by_hand(learned: Learned) -> None:
+def test_comparison_by_hand(learned: Point) -> None:
     changed = with_accuracy(
         learned, bench=[0.5, 0.7, 0.9], alsa_pi=[0.5, 0.6, 0.7], w_max=[0.4, 0.6, 0.5]
     )
-    rows = {row.label: row for row in learning_table(changed)}
-    assert rows["bench"].accuracy.mean == pytest.approx(0.7)
+    found = comparison_of(changed)
+    assert found.base == "alsa-pi"
+    assert found.brief[:2] == ("accuracy", "loss")
+    assert found.estimate("bench", "accuracy").mean == pytest.approx(0.7)
     # Student t with 2 degrees of freedom reaches 4.302653 standard errors; deviation .2 over 3.
-    assert rows["bench"].accuracy.half_width == pytest.approx(4.302653 * 0.2 / 3**0.5)
-    assert rows["alsa-pi"].difference.mean == 0
+    half = found.estimate("bench", "accuracy").half_width
+    assert half == pytest.approx(4.302653 * 0.2 / 3**0.5)
+    assert found.difference("alsa-pi", "accuracy").mean == 0
     # Differences 0, .1, .2 and -.1, 0, -.2: both of deviation .1, though the accuracies spread more.
-    assert rows["bench"].difference.mean == pytest.approx(0.1)
-    assert rows["w-max"].difference.mean == pytest.approx(-0.1)
-    for label in ("bench", "w-max"):
-        assert rows[label].difference.half_width == pytest.approx(4.302653 * 0.1 / 3**0.5)
+    for label, mean in (("bench", 0.1), ("w-max", -0.1)):
+        apart = found.difference(label, "accuracy")
+        assert apart.mean == pytest.approx(mean)
+        assert apart.half_width == pytest.approx(4.302653 * 0.1 / 3**0.5)
     trace = fw.simulate(network_of(ASKED.network), "w-max", 12, 3, SEED)
-    assert rows["w-max"].backlog == pytest.approx(trace.backlog.mean())
-    assert rows["w-max"].loss.mean == pytest.approx(learned.curves["w-max"].loss[-1].mean())
+    assert found.estimate("w-max", "backlog").mean == pytest.approx(trace.backlog.mean())
+    curves = curves_of(learned.data, "w-max")
+    assert found.estimate("w-max", "loss").mean == pytest.approx(curves.loss[-1].mean())
+    assert found.estimate("w-max", "spikes").mean == curves.spikes().mean()
     brought = trace.final.learned.sum(axis=1) / trace.arrivals.sum(axis=(0, 2))
-    assert rows["w-max"].delivered == pytest.approx(brought.mean())
-    assert (rows["bench"].delivered, rows["bench"].jain, rows["bench"].backlog) == (1, 1, 0)
+    assert found.estimate("w-max", "delivered_share").mean == pytest.approx(brought.mean())
+    of_bench = [
+        found.estimate("bench", name).mean for name in ("delivered_share", "jain", "backlog")
+    ]
+    assert of_bench == [1, 1, 0]
 
 
-def test_differences_are_from_the_first_where_alsa_pi_was_not_run(learned: Learned) -> None:
-    without = replace(learned.experiment, schedulers=("w-max", "bench"))
-    curves = {k: learned.curves[k] for k in without.schedulers}
-    some = replace(learned, experiment=without, curves=curves)
-    rows = learning_table(some)
-    assert (learned.base, some.base) == ("alsa-pi", "w-max")
-    assert rows[0].difference.mean == 0
-    wanted = learned.curves["bench"].accuracy[-1] - learned.curves["w-max"].accuracy[-1]
-    assert rows[1].difference.mean == pytest.approx(wanted.mean())
+def test_differences_are_from_the_first_where_alsa_pi_was_not_run(learned: Point) -> None:
+    names = ("w-max", "bench")
+    asked = replace(learned.experiment, schedulers=names)
+    some = replace(learned, experiment=asked, data=learned.data.sel(scheduler=list(names)))
+    found = comparison_of(some)
+    assert found.base == "w-max"
+    last = learned.data.accuracy.isel(round=-1)
+    wanted = (last.sel(scheduler="bench") - last.sel(scheduler="w-max")).mean()
+    assert found.difference("w-max", "accuracy").mean == 0
+    assert found.difference("bench", "accuracy").mean == pytest.approx(float(wanted))
 
 
-def test_a_diverged_instance_is_marked_and_left_out(learned: Learned) -> None:
+def test_a_diverged_instance_is_marked_and_left_out(learned: Point) -> None:
     changed = with_accuracy(learned, w_max=[0.4, np.nan, 0.5], alsa_pi=[0.5, 0.6, 0.7])
-    row = learning_table(changed)[-1]
-    assert (row.label, row.diverged) == ("w-max", 1)
-    assert row.accuracy.mean == pytest.approx(0.45)
-    assert row.difference.mean == pytest.approx(-0.15)  # of -.1 and -.2
+    found = comparison_of(changed)
+    assert [found.diverged(label) for label in NAMES] == [0, 0, 0, 1]
+    assert "w-max (1 diverged)" in repr(found)
+    assert found.estimate("w-max", "accuracy").mean == pytest.approx(0.45)
+    apart = found.difference("w-max", "accuracy")
+    assert apart.mean == pytest.approx(-0.15)  # of -.1 and -.2
+    assert len(found.differences("w-max", "accuracy")) == 2
+    table = found.to_pandas().set_index(["scheduler", "metric"])
+    assert table.loc[("w-max", "accuracy"), "instances"] == 2
+    assert table.loc[("w-max", "backlog"), "instances"] == 3
     for draw in (curves_figure, single_figure, targets_figure):
         assert [name.startswith("W-max (1 diverged)") for name in legend(draw(changed))] == [
             False,
@@ -200,42 +216,38 @@ def test_a_diverged_instance_is_marked_and_left_out(learned: Learned) -> None:
         assert not any("diverged" in name for name in legend(draw(learned)))
 
 
-def test_all_of_a_scheduler_diverge_at_once(learned: Learned, tmp_path: Path) -> None:
-    def gone(array: Any) -> Any:
-        return np.full_like(array, np.nan)
-
-    nothing = {
-        label: replace(
-            c, loss=gone(c.loss), accuracy=gone(c.accuracy), class_accuracy=gone(c.class_accuracy)
-        )
-        for label, c in learned.curves.items()
-    }
-    for lost in (("alsa-pi",), NAMES):
-        curves = {label: (nothing if label in lost else learned.curves)[label] for label in NAMES}
-        rows, _ = write_learning(replace(learned, curves=curves), tmp_path)
-        assert [row.diverged for row in rows] == [3 * (label in lost) for label in NAMES]
+def test_all_of_a_scheduler_diverge_at_once(learned: Point, tmp_path: Path) -> None:
+    for lost in (["alsa-pi"], list(NAMES)):
+        data = learned.data.copy(deep=True)
+        for name in ("loss", "accuracy", "class_accuracy", "worst_class"):
+            data[name].loc[{"scheduler": lost}] = np.nan
+        gone = replace(learned, data=data)
+        write_learning(gone, tmp_path)
+        found = comparison_of(gone)
+        assert [found.diverged(label) for label in NAMES] == [3 * (x in lost) for x in NAMES]
+        assert np.isnan(found.difference("w-max", "accuracy").mean)
         assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
-def test_targets_reached_by_hand(learned: Learned) -> None:
+def test_targets_reached_by_hand(learned: Point) -> None:
     changed = with_accuracy(learned, w_max=[0.05, 0.2, 0.4])
     left, right = targets_figure(changed).axes
     shares = {line.get_label(): line.get_ydata() for line in left.get_lines()}
     assert list(shares["W-max"]) == pytest.approx([2 / 3, 1 / 3, 0])
     means = right.get_lines()[NAMES.index("bench")].get_ydata()
-    needed = learned.curves["bench"].rounds_to(0.1)
+    needed = curves_of(learned.data, "bench").rounds_to(0.1)
     assert np.isfinite(needed).all()
     assert means[0] == pytest.approx(needed.mean())
     assert np.isnan(means[2])  # nobody beats .9
 
 
-def test_targets_in_the_table(learned: Learned, tmp_path: Path) -> None:
+def test_targets_in_the_table(learned: Point, tmp_path: Path) -> None:
     write_learning(with_accuracy(learned, w_max=[0.05, 0.2, 0.4]), tmp_path)
     with open(tmp_path / "targets.csv", newline="") as file:
         rows = {(row["scheduler"], row["target"]): row for row in csv.DictReader(file)}
     assert list(rows) == [(name, target) for name in NAMES for target in ("0.1", "0.3", "0.9")]
     row = rows["bench", "0.1"]
-    needed = learned.curves["bench"].rounds_to(0.1)
+    needed = curves_of(learned.data, "bench").rounds_to(0.1)
     assert float(row["rounds_of_those_that_did"]) == pytest.approx(needed.mean(), rel=1e-5)
     assert (row["instances"], row["never"]) == ("3", "0")
     shares = [float(rows["w-max", target]["share_reached_at_the_end"]) for target in ("0.1", "0.3")]
@@ -259,7 +271,7 @@ class Stop:
             raise KeyboardInterrupt
 
 
-def test_stopped_half_way_it_goes_on(learned: Learned, tmp_path: Path) -> None:
+def test_stopped_half_way_it_goes_on(learned: Point, tmp_path: Path) -> None:
     names = ("bench", "alsa-pi", "w-max")
     with pytest.raises(KeyboardInterrupt):
         run(*names, folder=tmp_path, watch=Stop(7))
@@ -275,12 +287,11 @@ def test_stopped_half_way_it_goes_on(learned: Learned, tmp_path: Path) -> None:
     assert played == [9 * t for t in range(6, 13)]
     assert list((tmp_path / "checkpoints").iterdir()) == []
     whole = run(*names)
-    for label in names:
-        assert again.outcomes[label].same_as(whole.outcomes[label])
-        for what in ("loss", "accuracy", "class_accuracy"):
-            # With others beside them the lanes differ, so the last digits may.
-            found, wanted = (getattr(x.curves[label], what) for x in (whole, learned))
-            np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert again.data.identical(whole.data)
+    for what in ("loss", "accuracy", "class_accuracy"):
+        # With others beside them the lanes differ, so the last digits may.
+        beside = learned.data[what].sel(scheduler=list(names))
+        np.testing.assert_allclose(whole.data[what], beside, rtol=1e-6)
 
 
 def test_the_checkpoint_of_another_experiment_is_left_alone(tmp_path: Path) -> None:
@@ -298,47 +309,49 @@ def test_no_checkpoint_within_the_first_minute(tmp_path: Path) -> None:
     assert not (tmp_path / "checkpoints").exists()
 
 
-def test_only_schedulers_that_look_at_the_models(learned: Learned) -> None:
+def test_only_schedulers_that_look_at_the_models(learned: Point) -> None:
     alone = run("update-aware")
-    np.testing.assert_array_equal(
-        alone.curves["update-aware"].loss, learned.curves["update-aware"].loss
-    )
-    assert alone.base == "update-aware"
+    beside = learned.data.loss.sel(scheduler=["update-aware"])
+    np.testing.assert_array_equal(alone.data.loss, beside)
+    assert comparison_of(alone).base == "update-aware"
 
 
 def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
     """A learning rate far too large: numbers that are not there are stored as such, and counted."""
     wild = replace(ASKED.task, eta=1e200)
     made = run("bench", "update-aware", folder=tmp_path, task=wild, rounds=4, targets=())
-    stored = Learned.of(stored_results(tmp_path).only)
-    rows, paths = write_learning(stored, tmp_path / "drawn")
-    assert [row.diverged for row in rows] == [3, 3]
+    stored = stored_results(tmp_path).only
+    assert stored.data.identical(made.data)
+    paths = write_learning(stored, tmp_path / "drawn")
     assert {path.name for path in paths} == FILES
+    found = comparison_of(stored)
     for label in ("bench", "update-aware"):
-        assert stored.outcomes[label].same_as(made.outcomes[label])
-        assert np.isnan(stored.curves[label].accuracy[-1]).all()
-    summary = json.loads((tmp_path / "drawn" / "summary.json").read_text())
-    assert summary["schedulers"]["bench"]["accuracy"]["mean"] is None  # NaN is no JSON
+        assert found.diverged(label) == 3
+        assert np.isnan(curves_of(stored.data, label).accuracy[-1]).all()
+    told = json.loads(json_text(summary(stored)))
+    assert told["schedulers"]["bench"]["accuracy"]["mean"] is None  # NaN is no JSON
+    assert told["schedulers"]["bench"]["diverged"] == 3
     assert ",4,,,\n" in (tmp_path / "drawn" / "curves.csv").read_text()
 
 
-def test_where_nothing_was_learnt_there_is_no_table() -> None:
+def test_where_nothing_was_learnt_there_are_no_figures(tmp_path: Path) -> None:
+    point = run("w-max", task=None)
     with pytest.raises(
         fw.FedwaveError, match="nothing was learnt in this experiment: it has no task"
     ):
-        run("w-max", task=None)
+        write_learning(point, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_stand_in_is_called_one(learned: Learned, tmp_path: Path) -> None:
+def test_a_stand_in_is_called_one(learned: Point) -> None:
     task = replace(ASKED.task, instead_of="mnist")
     stand_in = run("w-max", task=task, rounds=2, instances=1)
-    assert stand_in.synthetic
-    assert stand_in.caption.startswith("SYNTHETIC DATA, not mnist")
-    assert not learned.synthetic  # it was asked for
-    assert "SYNTHETIC" not in learned.caption
+    assert is_synthetic(stand_in.experiment)
+    assert caption_of(stand_in.experiment).startswith("SYNTHETIC DATA, not mnist")
+    assert not is_synthetic(learned.experiment)  # it was asked for
+    assert "SYNTHETIC" not in caption_of(learned.experiment)
     for draw in (curves_figure, single_figure, targets_figure):
         assert "SYNTHETIC DATA" in draw(stand_in).get_supxlabel()
         assert "SYNTHETIC" not in draw(learned).get_supxlabel()
         assert "accuracy on 100 test images" in draw(learned).get_supxlabel()
-    write_learning(stand_in, tmp_path)
-    assert json.loads((tmp_path / "summary.json").read_text())["synthetic"] is True
+    assert summary(stand_in)["synthetic"] is True

@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.figures import sweep as sweep_figures
-from fedwave.experiments.report.outputs import measure, sweep_rows, write_results
-from fedwave.experiments.results.outcome import Outcome
-from fedwave.experiments.run.runner import Results, run_experiment
-from fedwave.learning.curves import Curves
+from fedwave.experiments.report.outputs import comparison_of, sweep_rows, write_results
+from fedwave.experiments.results.container import Point, Results, metrics_of
+from fedwave.experiments.results.dataset import to_dataset
+from fedwave.experiments.run.runner import run_experiment
 
 NAMES = ["max-weight", "alsa-pi", "age"]
 SWEEP = experiment_from(
@@ -41,7 +42,7 @@ def results() -> Results:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """What figures of sweeps are asked for; drawing them takes long."""
     asked: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(sweep_figures, "sweep_figure", lambda *words: asked.append(words))
+    monkeypatch.setattr(sweep_figures, "bands_figure", lambda *words: asked.append(words))
     monkeypatch.setattr(figures, "save_figure", lambda figure, stem: [stem])
     return asked
 
@@ -55,7 +56,7 @@ def backlog(label: str, slots: int, seed: int) -> np.ndarray:
 def test_a_figure_for_every_axis_at_every_setting_of_the_others(
     results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
-    _, paths = write_results(results, tmp_path)
+    paths = write_results(results, tmp_path)
     stems = [path.name for path in paths if path.name.startswith("backlog")]
     slots = [f"backlog-network-slots-{k}" for k in (1, 2, 3)]
     assert stems == [*slots, "backlog-seed-1", "backlog-seed-2"]
@@ -67,7 +68,7 @@ def test_a_figure_for_every_axis_at_every_setting_of_the_others(
         assert (axis, values) == ("seed", [5, 6, 7])
         assert caption.startswith(f"network.slots = {slots_}; 4 instances")
     _, _, series, metric, _ = drawn[1]
-    assert (list(series), metric) == (NAMES, "backlog")
+    assert (list(series), metric) == (NAMES, "backlog (shards)")
     mean, half = series["age"]
     by_hand = [backlog("age", 1, 6), backlog("age", 3, 6)]
     assert mean == pytest.approx([x.mean() for x in by_hand])
@@ -81,31 +82,27 @@ def test_the_summary_holds_every_number_and_paired_differences(
     write_results(results, tmp_path)
     with open(tmp_path / "summary.csv", newline="") as file:
         rows = {
-            (r["network.slots"], r["seed"], r["scheduler"], r["quantity"]): r
+            (r["network.slots"], r["seed"], r["scheduler"], r["metric"]): r
             for r in csv.DictReader(file)
         }
-    assert len(rows) == 6 * 3 * 9
+    assert len(rows) == 6 * 3 * len(metrics_of(results.points[0].data))
     age, base = backlog("age", 3, 7), backlog("alsa-pi", 3, 7)  # alsa-pi is the base, not the first
     assert float(rows["3", "7", "age", "backlog"]["mean"]) == pytest.approx(age.mean())
-    found = rows["3", "7", "age", "backlog_difference"]
-    assert float(found["mean"]) == pytest.approx((age - base).mean())
-    assert float(found["standard_error"]) == pytest.approx((age - base).std(ddof=1) / 2)
-    assert float(found["half_width"]) == pytest.approx(3.182446 * (age - base).std(ddof=1) / 2)
+    found = rows["3", "7", "age", "backlog"]
+    assert float(found["standard_error"]) == pytest.approx(age.std(ddof=1) / 2)
+    assert float(found["difference"]) == pytest.approx((age - base).mean())
+    half = 3.182446 * (age - base).std(ddof=1) / 2
+    assert float(found["difference_half_width"]) == pytest.approx(half)
+    assert found["instances"] == "4"
 
 
 def test_tables_have_a_row_for_every_point_and_scheduler(
     results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
     heading, rows = sweep_rows(results)
-    assert heading == [
-        "scheduler",
-        "network.slots",
-        "seed",
-        "score",
-        "backlog",
-        "delivered",
-        "jain",
-    ]
+    assert heading == ["scheduler", "network.slots", "seed", *metrics_of(results.points[0].data)]
+    brief, _ = sweep_rows(results, brief=True)
+    assert brief[3:] == ["score", "backlog", "mean_age", "worst_age", "delivered_share", "jain"]
     assert [row[:3] for row in rows] == [
         [name, slots, seed] for slots in ("1", "3") for seed in ("5", "6", "7") for name in NAMES
     ]
@@ -136,18 +133,56 @@ def test_sums_leave_out_what_changes_by_itself(
         assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == sum_
 
 
+def with_extra(point: Point, name: str, values: Any, **about: str) -> Point:
+    """The same point with another metric ``[scheduler, instance, round]``."""
+    dims = ("scheduler", "instance", "round")
+    return replace(point, data=point.data.assign({name: (dims, values, about)}))
+
+
 def test_what_was_learnt_is_measured_after_the_last_round(results: Results) -> None:
-    outcome: Outcome = results.points[0].outcomes["age"]
-    accuracy = np.zeros((12, 4))
-    accuracy[-1] = [0.2, 0.4, np.nan, 0.6]  # one diverged
-    curves = Curves("age", accuracy + 1, accuracy, np.zeros((12, 4, 10)), {}, accuracy)
-    found = measure(replace(outcome, curves=curves), "accuracy", 3)
+    point, age = results.points[0], NAMES.index("age")
+    accuracy = np.zeros((3, 4, 12))
+    accuracy[age, :, -1] = [0.2, 0.4, np.nan, 0.6]  # one diverged
+    learnt = with_extra(point, "accuracy", accuracy, over_rounds="last")
+    found = comparison_of(learnt).estimate("age", "accuracy")
     assert found.mean == pytest.approx(0.4)
     assert found.standard_error == pytest.approx(0.2 / 3**0.5)
-    assert measure(replace(outcome, curves=curves), "loss", 3).mean == pytest.approx(1.4)
-    gone = replace(curves, accuracy=accuracy * np.nan)
-    assert np.isnan(measure(replace(outcome, curves=gone), "accuracy", 3).mean)
-    assert measure(outcome, "worst_age", 3).mean == outcome.series["worst_age"].max(axis=0).mean()
+    gone = with_extra(point, "accuracy", accuracy * np.nan, over_rounds="last")
+    assert np.isnan(comparison_of(gone).estimate("age", "accuracy").mean)
+    worst = point.data.worst_age.sel(scheduler="age").max("round").mean()
+    assert comparison_of(point).estimate("age", "worst_age").mean == worst
+
+
+def test_a_metric_of_the_users_own_is_everywhere(results: Results, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    drawn = [rng.random((3, 4, 12)) for _ in results.points]
+    points = [
+        with_extra(point, "surprise", values, long_name="surprise (bits)", over_rounds="max")
+        for point, values in zip(results.points, drawn, strict=True)
+    ]
+    asked = replace(SWEEP)
+    object.__setattr__(
+        asked, "metric", "surprise"
+    )  # its name is checked where metrics are declared
+    own = Results(asked, points)
+    paths = write_results(own, tmp_path)
+    assert "surprise-network-slots-1.png" in [path.name for path in paths]
+    figure = sweep_figures.sweep_figure([points[0], points[3]], "network.slots", "surprise")
+    assert figure.axes[0].get_ylabel() == "surprise (bits)"
+    shown = {str(line.get_label()): line.get_ydata() for line in figure.axes[0].get_lines()}
+    by_hand = [values[2].max(axis=1).mean() for values in (drawn[0], drawn[3])]
+    assert shown["age"] == pytest.approx(by_hand)
+    assert "surprise" in (tmp_path / "table.md").read_text().splitlines()[0]
+    assert "surprise" in (tmp_path / "table.tex").read_text()
+    assert "surprise" in sweep_rows(own, brief=True)[0]
+    with open(tmp_path / "summary.csv", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["metric"] == "surprise"]
+    assert float(rows[2]["mean"]) == pytest.approx(by_hand[0])
+    apart = drawn[0][2].max(axis=1) - drawn[0][1].max(axis=1)
+    assert float(rows[2]["difference"]) == pytest.approx(apart.mean())
+    with xr.open_dataset(tmp_path / "results.nc") as plain:
+        np.testing.assert_array_equal(plain.surprise, to_dataset(own).surprise)
+        assert plain.surprise.attrs == {"long_name": "surprise (bits)", "over_rounds": "max"}
 
 
 def test_a_single_point_has_no_figure_of_a_sweep(
@@ -157,8 +192,7 @@ def test_a_single_point_has_no_figure_of_a_sweep(
         _ = results.only
     point = results.points[0]
     single = Results(point.experiment, [replace(point, where={})])
-    rows, paths = write_results(single, tmp_path)
-    assert [row.label for row in rows] == NAMES
+    paths = write_results(single, tmp_path)
     assert not drawn
     assert [path.name for path in paths] == [
         "figure2", "figure2-all", "rounds.csv", "instances.csv", "summary.json", "table.md", "table.tex",

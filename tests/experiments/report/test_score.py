@@ -9,72 +9,98 @@ import pytest
 
 import fedwave as fw
 from fedwave.experiments.config.read import load_experiment
-from fedwave.experiments.report.score import score_curves, write_score
-from fedwave.experiments.results.outcome import Outcome
+from fedwave.experiments.report.figures.score import score_figure
+from fedwave.experiments.report.outputs import write_results
+from fedwave.experiments.report.score import score_bands, write_score
+from fedwave.experiments.results.container import Point, Results, labels, series
 from fedwave.experiments.results.statistics import estimate
-from fedwave.experiments.run.runner import Point, run_experiment
+from fedwave.experiments.run.runner import run_experiment
 
 
 @pytest.fixture(scope="module")
-def point() -> Point:
+def results() -> Results:
     asked = load_experiment("paper-score", ["rounds=40", "instances=4", "seed=2"])
-    return run_experiment(asked, workers=1).only
+    return run_experiment(asked, workers=1)
 
 
 @pytest.fixture(scope="module")
-def outcomes(point: Point) -> dict[str, Outcome]:
-    return dict(point.outcomes)
+def point(results: Results) -> Point:
+    return results.only
 
 
 @pytest.fixture(scope="module")
-def folder(point: Point, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("score") / "new" / "folder"
-    write_score(point, out)
+    write_results(results, out)
     return out
 
 
-def test_all_schedulers_run_those_of_the_paper_first(outcomes: dict[str, Outcome]) -> None:
-    assert list(outcomes)[:6] == ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max"]
+def test_all_schedulers_run_those_of_the_paper_first(point: Point) -> None:
+    assert labels(point.data)[:6] == [
+        "bench",
+        "alsa-pi",
+        "balsa",
+        "balsa-po",
+        "round-robin",
+        "w-max",
+    ]
     for_large = [n for n in fw.scheduler_names(learner=False) if not fw.scheduler(n).small_only]
-    assert set(outcomes) == set(for_large)
+    assert set(labels(point.data)) == set(for_large)
 
 
-def test_curves_by_hand(outcomes: dict[str, Outcome]) -> None:
-    curve = score_curves(outcomes["balsa"], outcomes["alsa-pi"])
-    mine, base = (outcomes[name].score[:30].mean(axis=0) for name in ("balsa", "alsa-pi"))
+def test_bands_by_hand(point: Point) -> None:
+    bands = score_bands(point.data, "balsa", "alsa-pi")
+    traces = [fw.simulate(fw.paper_network(), name, 40, 4, 2) for name in ("balsa", "alsa-pi")]
+    mine, base = (trace.score[:30].mean(axis=0) for trace in traces)
     by_hand = estimate(mine - base)
-    assert curve.difference[0][29] == pytest.approx(by_hand.mean)
-    assert curve.difference[1][29] == pytest.approx(by_hand.half_width)
-    assert curve.recent[0][-1] == pytest.approx(outcomes["balsa"].score[15:].mean())
+    assert bands["difference"][0][29] == pytest.approx(by_hand.mean)
+    assert bands["difference"][1][29] == pytest.approx(by_hand.half_width)
+    assert bands["backlog"][0] == pytest.approx(traces[0].backlog.mean(axis=1))
 
 
-def test_files_are_complete(folder: Path, outcomes: dict[str, Outcome]) -> None:
+def test_the_figure_shows_the_bands_and_the_labels_of_the_metrics(point: Point) -> None:
+    data = point.data.sel(scheduler=["alsa-pi", "balsa"])
+    figure = score_figure(data, "alsa-pi", "A caption.")
+    first, running, difference, backlog = figure.axes
+    assert (first.get_ylabel(), backlog.get_ylabel()) == ("score", "backlog (shards)")
+    assert difference.get_ylabel() == "difference from ALSA-PI"
+    assert figure.get_supxlabel() == "A caption."
+    bold = {line.get_label(): line for line in first.get_lines()}["BALSA"]
+    assert bold.get_xdata()[-1] == 40
+    recent = series(point.data, "balsa", "score")[15:].mean()
+    assert bold.get_ydata()[-1] == pytest.approx(recent)
+    shown = {line.get_label(): line.get_ydata() for line in running.get_lines()}
+    assert shown["BALSA"] == pytest.approx(score_bands(data, "balsa", "alsa-pi")["running"][0])
+
+
+def test_files_are_complete(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     figures = {f"figure2{which}.{ending}" for which in ("", "-all") for ending in ("png", "svg")}
-    assert names == figures | {"rounds.csv", "instances.csv", "summary.json"}
+    tables = {"rounds.csv", "instances.csv", "summary.json", "summary.csv", "table.md", "table.tex"}
+    assert names == figures | tables | {"results.nc", "SHA256SUMS"}
     assert (folder / "figure2.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (folder / "figure2.svg").read_text()
 
 
-def test_csv_holds_the_curves(folder: Path, outcomes: dict[str, Outcome]) -> None:
+def test_csv_holds_the_bands(folder: Path, point: Point) -> None:
     with open(folder / "rounds.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 40 * len(outcomes)
+    assert len(rows) == 40 * len(labels(point.data))
     mine = [row for row in rows if row["scheduler"] == "w-max"]
     assert float(mine[9]["backlog_mean"]) == pytest.approx(
-        outcomes["w-max"].backlog[9].mean(), rel=1e-5
+        series(point.data, "w-max", "backlog")[9].mean(), rel=1e-5
     )
     with open(folder / "instances.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     scores = [float(row["score"]) for row in rows if row["scheduler"] == "balsa"]
-    assert np.allclose(scores, outcomes["balsa"].score.mean(axis=0))
+    assert np.allclose(scores, series(point.data, "balsa", "score").mean(axis=0))
 
 
-def test_summary_is_json(folder: Path, outcomes: dict[str, Outcome]) -> None:
+def test_summary_is_json(folder: Path, point: Point) -> None:
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["seed"], summary["rounds"], summary["instances"]) == (2, 40, 4)
     assert summary["schedulers"]["age"]["score"]["mean"] == pytest.approx(
-        outcomes["age"].score.mean()
+        series(point.data, "age", "score").mean()
     )
 
 

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 import fedwave as fw
 from fedwave.experiments.report.figures.common import save_figure, style_of
-from fedwave.experiments.report.figures.sweep import sweep_figure
+from fedwave.experiments.report.figures.sweep import bands_figure
 
 ALL = fw.scheduler_names(learner=False)
 SLOTS = [1, 2, 3, 5, 8]
@@ -26,7 +26,7 @@ def draw(values: Any, series: dict[str, Any], caption: str = "A caption.") -> tu
     for label, given in series.items():
         mean, half = given if isinstance(given, tuple) else (given, np.full(len(given), 0.1))
         bands[label] = (np.asarray(mean, dtype=float), np.asarray(half, dtype=float))
-    figure = sweep_figure("Slots", values, bands, "Score", caption)
+    figure = bands_figure("Slots", values, bands, "Score", caption)
     figure.draw_without_rendering()
     return figure, figure.axes[0]
 

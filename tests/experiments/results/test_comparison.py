@@ -1,22 +1,29 @@
+"""A comparison says what the traces say, with paired differences of every metric."""
+
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pytest
+import xarray as xr
+from scipy import stats
 
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.results.comparison import metrics, table
-from fedwave.experiments.results.outcome import Outcome
-from fedwave.experiments.results.statistics import jain
+from fedwave.experiments.results.comparison import COLUMNS, Comparison
+from fedwave.experiments.results.container import unit_dataset
+from fedwave.experiments.results.statistics import jain, per_instance
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.files import json_text
 
 NAMES = ("alsa-pi", "max-weight", "bench")
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, Outcome]:
+def data() -> xr.Dataset:
     experiment = Experiment(schedulers=NAMES, rounds=60, instances=8, seed=3, block=5)
-    return dict(run_experiment(experiment, workers=1).only.outcomes)
+    return run_experiment(experiment, workers=1).only.data
 
 
 @pytest.fixture(scope="module")
@@ -26,51 +33,136 @@ def traces() -> dict[str, fw.Trace]:
 
 
 def test_every_scheduler_meets_the_same_worlds(
-    outcomes: dict[str, Outcome], traces: dict[str, fw.Trace]
+    data: xr.Dataset, traces: dict[str, fw.Trace]
 ) -> None:
-    assert list(outcomes) == list(NAMES)
+    assert data.identical(unit_dataset(traces))
     for name in NAMES:
-        assert outcomes[name].same_as(Outcome.of(traces[name]))
         assert np.array_equal(traces[name].gain, traces["bench"].gain)
         assert np.array_equal(traces[name].arrivals, traces["bench"].arrivals)
 
 
-def test_metrics_follow_from_the_trace(
-    outcomes: dict[str, Outcome], traces: dict[str, fw.Trace]
-) -> None:
+def test_metrics_follow_from_the_trace(data: xr.Dataset, traces: dict[str, fw.Trace]) -> None:
     trace = traces["alsa-pi"]
-    values = metrics(outcomes["alsa-pi"])
+    found = Comparison.of(data, "bench")
+    values = {name: found.of_instances("alsa-pi", name) for name in found.metrics}
     held = trace.waiting + trace.arrivals
     learned = np.where(trace.delivered, held, 0)
     assert np.allclose(
-        values["delivered"], learned.sum(axis=(0, 2)) / trace.arrivals.sum(axis=(0, 2))
+        values["delivered_share"], learned.sum(axis=(0, 2)) / trace.arrivals.sum(axis=(0, 2))
     )
-    assert np.allclose(values["score"], trace.score.mean(axis=0))
+    assert np.array_equal(values["score"], trace.score.mean(axis=0))  # to the last digit
     assert np.allclose(values["jain"], jain(trace.delivered.sum(axis=0)))
     assert np.allclose(values["mean_age"], trace.delay.mean(axis=(0, 2)))
     assert np.array_equal(values["worst_age"], trace.delay.max(axis=(0, 2)))
-    late = metrics(outcomes["alsa-pi"], burn_in=50)
-    assert np.allclose(late["backlog"], trace.backlog[50:].mean(axis=0))
-    assert np.allclose(late["mean_age"], trace.delay[50:].mean(axis=(0, 2)))
+    late = Comparison.of(data, "bench", burn_in=50)
+    of_backlog = late.of_instances("alsa-pi", "backlog")
+    assert np.array_equal(of_backlog, trace.backlog[50:].mean(axis=0))
+    assert np.allclose(late.of_instances("alsa-pi", "mean_age"), trace.delay[50:].mean(axis=(0, 2)))
+    for whole in ("worst_age", "delivered_share", "lost_share", "jain"):  # burn-in is for means
+        assert np.array_equal(late.values[whole], found.values[whole])
 
 
-def test_differences_are_paired(outcomes: dict[str, Outcome]) -> None:
-    rows = {row.label: row for row in table(outcomes, "alsa-pi")}
-    by_hand = outcomes["max-weight"].score.mean(axis=0) - outcomes["alsa-pi"].score.mean(axis=0)
-    assert rows["max-weight"].score_difference.mean == pytest.approx(by_hand.mean())
+@pytest.mark.parametrize(
+    "how, wanted", [("mean", [3.5, 1.5]), ("last", [4, 1]), ("max", [4, 2]), ("sum", [7, 2])]
+)
+def test_rounds_become_one_number_as_the_metric_says(how: str, wanted: list[float]) -> None:
+    values = np.array([[[0, 3, 4], [-1, 2, 1]]])  # [scheduler, instance, round]
+    dims = ("scheduler", "instance", "round")
+    own = xr.Dataset({"own": (dims, values, {"over_rounds": how})})
+    found = per_instance(own, "own", burn_in=1)
+    assert found.tolist() == [wanted]
+    assert found.dtype == np.float64
+    # The order in memory changes nothing, not even the last digit.
+    rng = np.random.default_rng(0)
+    noise = xr.Dataset({"own": (dims, rng.random((3, 5, 70)), {"over_rounds": how})})
+    other = noise.transpose("round", "instance", "scheduler").copy(deep=True)
+    assert np.array_equal(per_instance(noise, "own"), per_instance(other, "own"))
+
+
+def test_differences_are_paired(data: xr.Dataset, traces: dict[str, fw.Trace]) -> None:
+    found = Comparison.of(data, "alsa-pi")
+    score = traces["max-weight"].score.mean(axis=0) - traces["alsa-pi"].score.mean(axis=0)
+    apart = found.difference("max-weight", "score")
+    assert apart.mean == pytest.approx(score.mean())
     # Student t with 7 degrees of freedom reaches 2.364624 standard errors.
-    half = 2.364624 * by_hand.std(ddof=1) / 8**0.5
-    assert rows["max-weight"].score_difference.half_width == pytest.approx(half, rel=1e-6)
-    assert rows["alsa-pi"].score_difference.half_width == 0
-    assert rows["bench"].values["delivered"].mean == 1
+    assert apart.half_width == pytest.approx(2.364624 * score.std(ddof=1) / 8**0.5, rel=1e-6)
+    assert found.difference("alsa-pi", "score").half_width == 0
+    assert found.estimate("bench", "delivered_share").mean == 1
 
 
-def test_bad_requests_are_refused_in_a_sentence(outcomes: dict[str, Outcome]) -> None:
+def test_the_tidy_table_equals_an_independent_computation(
+    data: xr.Dataset, traces: dict[str, fw.Trace]
+) -> None:
+    found = Comparison.of(data, "alsa-pi").to_pandas()
+    assert tuple(found.columns) == COLUMNS
+    assert len(found) == len(NAMES) * len(set(found.metric))
+    table = found.set_index(["scheduler", "metric"])
+    reduced = {
+        "score": lambda trace: trace.score.mean(axis=0),
+        "backlog": lambda trace: trace.backlog.mean(axis=0),
+        "mean_age": lambda trace: trace.series["mean_age"].mean(axis=0),
+        "worst_age": lambda trace: trace.series["worst_age"].max(axis=0),
+        "jain": lambda trace: jain(trace.uploads),
+        "delivered_share": lambda t: t.final.learned.sum(axis=1) / t.series["arrived"].sum(axis=0),
+    }
+    reach = stats.t.ppf(0.975, 7)
+    for name in NAMES:
+        for metric, reduce in reduced.items():
+            own, base = reduce(traces[name]), reduce(traces["alsa-pi"])
+            row = table.loc[(name, metric)]
+            assert row["mean"] == pytest.approx(own.mean())
+            assert row["standard_error"] == pytest.approx(own.std(ddof=1) / 8**0.5)
+            assert row["half_width"] == pytest.approx(reach * own.std(ddof=1) / 8**0.5)
+            assert row["difference"] == pytest.approx((own - base).mean(), abs=1e-12)
+            half = reach * (own - base).std(ddof=1) / 8**0.5
+            assert row["difference_half_width"] == pytest.approx(half, abs=1e-12)
+            assert row["instances"] == 8
+
+
+def test_json_has_differences_of_everything_and_the_ratio(data: xr.Dataset) -> None:
+    found = Comparison.of(data, "alsa-pi")
+    told = json.loads(json_text(found.to_json()))
+    assert list(told) == list(NAMES)
+    for metric in found.metrics:
+        assert told["bench"][metric]["mean"] == found.estimate("bench", metric).mean
+        apart = told["bench"][f"{metric}_difference"]
+        assert apart["half_width"] == found.difference("bench", metric).half_width
+    ratio = told["max-weight"]["backlog_ratio"]
+    assert ratio["low"] < ratio["value"] < ratio["high"]
+    assert "backlog_ratio" not in Comparison.of(data, "bench").to_json()["alsa-pi"]
+
+
+def test_it_shows_itself_in_a_few_lines(data: xr.Dataset) -> None:
+    found = Comparison.of(data, "alsa-pi")
+    lines = repr(found).splitlines()
+    assert len(lines) == 1 + 2 + len(NAMES)
+    assert lines[0] == "Comparison of 3 schedulers on 8 instances (± 95 % interval)"
+    assert [cell.strip() for cell in lines[1].strip("|").split("|")][:3] == [
+        "scheduler", "score", "vs alsa-pi",
+    ]  # fmt: skip
+    assert "<th>vs alsa-pi</th>" in found._repr_html_()
+    figure = found.plot()
+    assert [axis.get_xlabel() for axis in figure.axes] == [found.labels[k] for k in found.brief]
+    (axis,) = found.plot("backlog").axes
+    assert [text.get_text() for text in axis.get_yticklabels()] == [
+        "ALSA-PI",
+        "max-weight",
+        "Bench",
+    ]
+    assert axis.get_xlabel() == "backlog (shards)"
+    shown = [container.lines[0].get_xdata()[0] for container in axis.containers]
+    assert shown == [found.estimate(name, "backlog").mean for name in NAMES]
+
+
+def test_bad_requests_are_refused_in_a_sentence(data: xr.Dataset) -> None:
     with pytest.raises(fw.FedwaveError, match="schedulers is empty: name at least one"):
         Experiment(schedulers=())
-    with pytest.raises(
-        fw.FedwaveError, match="burn_in is 60, must lie between 0 and the 60 rounds"
-    ):
-        metrics(outcomes["bench"], burn_in=60)
+    for wrong in (60, -1):
+        with pytest.raises(
+            fw.FedwaveError, match=f"burn_in is {wrong}, must lie between 0 and the 60 rounds"
+        ):
+            Comparison.of(data, "bench", burn_in=wrong)
     with pytest.raises(fw.FedwaveError, match="'age', which is not among the schedulers"):
-        table(outcomes, "age")
+        Comparison.of(data, "age")
+    with pytest.raises(fw.FedwaveError, match=r"no metric 'backlogs' .* did you mean 'backlog'"):
+        Comparison.of(data, "bench").plot("backlogs")

@@ -14,8 +14,9 @@ import xarray as xr
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.report.outputs import write_results
+from fedwave.experiments.results.container import Results, curves_of, series
 from fedwave.experiments.results.dataset import netcdf_bytes, to_dataset
-from fedwave.experiments.run.runner import Results, run_experiment
+from fedwave.experiments.run.runner import run_experiment
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -67,12 +68,8 @@ def test_two_axes_are_two_dimensions(swept: tuple[Path, Results]) -> None:
     )  # fmt: skip
     assert len(results.points) == 6
     for point in results.points:
-        for label, outcome in point.outcomes.items():
-            here = found.sel(point.where).sel(scheduler=label)
-            for name, series in outcome.series.items():
-                np.testing.assert_array_equal(here[name], series.T)
-            np.testing.assert_array_equal(here.device_uploads, outcome.uploads)
-            np.testing.assert_array_equal(here.device_shards, outcome.learned)
+        here = found.sel(point.where, drop=True).drop_attrs(deep=False)
+        assert here.identical(point.data)
     alone = fw.simulate(fw.random_network(5, 1, gamma=0.5), "age", 6, 3, 0)
     here = found.sel({"network.gamma": 0.5, "network.slots": 1, "scheduler": "age"})
     np.testing.assert_array_equal(here.score.transpose("round", "instance"), alone.score)
@@ -80,10 +77,11 @@ def test_two_axes_are_two_dimensions(swept: tuple[Path, Results]) -> None:
 
 def test_counts_are_whole_numbers_and_the_rest_is_not(swept: tuple[Path, Results]) -> None:
     kinds = {name: array.dtype.kind for name, array in fw.load(swept[0]).items()}
-    assert kinds == {
+    wanted = {
         "score": "f", "backlog": "i", "arrived": "i", "lost": "i", "uploads": "i", "mean_age": "f",
-        "worst_age": "i", "device_uploads": "i", "device_shards": "i",
+        "worst_age": "i", "delivered_share": "f", "jain": "f", "device_uploads": "i", "device_shards": "i",
     }  # fmt: skip
+    assert wanted.items() <= kinds.items()
 
 
 def test_it_says_what_it_is_of(swept: tuple[Path, Results], tmp_path: Path) -> None:
@@ -119,9 +117,9 @@ def test_what_was_learnt(learnt: tuple[Path, Results], tmp_path: Path) -> None:
     (tmp_path / "a.nc").write_bytes(netcdf_bytes(found))
     with xr.open_dataset(tmp_path / "a.nc") as plain:
         for data in (found, plain):
-            for label, outcome in results.only.outcomes.items():
-                here, curves = data.sel(scheduler=label), outcome.curves
-                assert curves is not None
+            for label in results.experiment.schedulers:
+                here, curves = data.sel(scheduler=label), curves_of(results.only.data, label)
+                assert curves.full_accuracy is not None
                 np.testing.assert_array_equal(here.loss, curves.loss.T)
                 np.testing.assert_array_equal(here.accuracy, curves.accuracy.T)
                 np.testing.assert_array_equal(here.accuracy_on_all, curves.accuracy_on_all.T)
@@ -162,7 +160,7 @@ def test_parquet_opens_with_plain_pandas(swept: tuple[Path, Results]) -> None:
     assert list(one.columns[:5]) == ["network.gamma", "network.slots", "scheduler", "instance", "round"]  # fmt: skip
     assert len(one) == 2 * 6
     run = one[one.instance == 1].sort_values("round")
-    np.testing.assert_array_equal(run.score, point.outcomes["age"].score[:, 1])
+    np.testing.assert_array_equal(run.score, series(point.data, "age", "score")[:, 1])
     whole = pd.read_parquet(folder / "rounds")
     assert len(whole) == 6 * 2 * 3 * 6
     keys = ["network.gamma", "network.slots", "scheduler", "instance", "round"]
@@ -170,8 +168,9 @@ def test_parquet_opens_with_plain_pandas(swept: tuple[Path, Results]) -> None:
     assert sorted(whole["network.gamma"].unique()) == [0, 0.5, 2]
     devices = pd.read_parquet(folder / "devices")
     here = devices[(devices["network.gamma"] == 0.5) & (devices["network.slots"] == 2)]
-    sums = here[here.scheduler == "age"].groupby("instance").delivered_shards.sum()
-    np.testing.assert_array_equal(sums, point.outcomes["age"].learned.sum(axis=1))
+    sums = here[here.scheduler == "age"].groupby("instance").device_shards.sum()
+    shards = point.data.device_shards.sel(scheduler="age")
+    np.testing.assert_array_equal(sums, shards.sum("device"))
 
 
 def test_duckdb_reads_all_parquet_files_as_one_table(swept: tuple[Path, Results]) -> None:
@@ -182,9 +181,9 @@ def test_duckdb_reads_all_parquet_files_as_one_table(swept: tuple[Path, Results]
         f"from '{folder}/rounds/*.parquet' group by all"
     ).fetchall()
     wanted = {
-        (*point.where.values(), label): outcome.score.mean()
+        (*point.where.values(), label): float(point.data.score.sel(scheduler=label).mean())
         for point in results.points
-        for label, outcome in point.outcomes.items()
+        for label in point.experiment.schedulers
     }
     assert {tuple(row[:3]): row[3] for row in found} == pytest.approx(wanted)
     assert {row[4] for row in found} == {3 * 6}
@@ -197,8 +196,7 @@ def test_duckdb_reads_what_was_learnt(learnt: tuple[Path, Results]) -> None:
         f"select scheduler, avg(accuracy), avg(accuracy_class_3) from {table} where round = 6 group by all"
     ).fetchall()
     for label, accuracy, third in found:
-        curves = results.only.outcomes[label].curves
-        assert curves is not None
+        curves = curves_of(results.only.data, label)
         assert accuracy == pytest.approx(curves.accuracy[-1].mean())
         assert third == pytest.approx(curves.class_accuracy[-1, :, 3].mean())
     assert len(found) == 2

@@ -16,6 +16,7 @@ import numpy as np
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import network_of
+from fedwave.experiments.report.figures.common import save_figure
 from fedwave.experiments.report.tables import latex, markdown, with_interval
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Point, Results
@@ -181,10 +182,10 @@ def _write_backlogs(results: Results, folder: Path) -> tuple[list[BacklogRow], l
     caption = f"Mean backlog, {how.instances} instances, rounds {how.burn_in + 1} to {how.rounds}, 95 % intervals."
     paths = [write_text(folder / "backlogs.md", markdown(heading, lines))]
     paths.append(write_text(folder / "backlogs.tex", latex(heading, lines, caption)))
-    told: dict[str, Any] = {"value": bound.value, "error": bound.error, "price": bound.price}
-    told |= {"service": bound.service.tolist(), "cost": bound.cost.tolist()}
+    about: dict[str, Any] = {"value": bound.value, "error": bound.error, "price": bound.price}
+    about |= {"service": bound.service.tolist(), "cost": bound.cost.tolist()}
     by_label = {row.label: {**vars(row.backlog), "gap": row.gap} for row in rows}
-    paths.append(write_json(folder / "backlogs.json", {"bound": told, "schedulers": by_label}))
+    paths.append(write_json(folder / "backlogs.json", {"bound": about, "schedulers": by_label}))
     return rows, paths
 
 
@@ -200,7 +201,6 @@ def backlog_lines(rows: list[BacklogRow]) -> tuple[list[str], list[list[str]]]:
 
 
 def _write_gaps(folder: Path, quick: bool) -> list[Path]:
-    from fedwave.experiments.report.figures.common import save_figure
     from fedwave.experiments.report.figures.theory import gap_figure
 
     found = gap_map(*(_FEW if quick else _MANY))
@@ -214,7 +214,6 @@ def _write_gaps(folder: Path, quick: bool) -> list[Path]:
 
 
 def _write_times(folder: Path, quick: bool) -> list[Path]:
-    from fedwave.experiments.report.figures.common import save_figure
     from fedwave.experiments.report.figures.theory import times_figure
 
     sizes = (2, 3, 10, 100, 1000) if quick else (2, 3, 5, 10, 25, 100, 1000, 10_000)
@@ -230,7 +229,6 @@ def _write_times(folder: Path, quick: bool) -> list[Path]:
 
 
 def _write_regret(folder: Path, quick: bool) -> list[Path]:
-    from fedwave.experiments.report.figures.common import save_figure
     from fedwave.experiments.report.figures.regret import regret_figure
     from fedwave.theory.regret import RegretSetting, regret
 
@@ -241,7 +239,6 @@ def _write_regret(folder: Path, quick: bool) -> list[Path]:
 
 
 def _write_convergence(folder: Path, quick: bool) -> list[Path]:
-    from fedwave.experiments.report.figures.common import save_figure
     from fedwave.experiments.report.figures.convergence import convergence_figure
     from fedwave.theory.convergence import apart, convergence
     from fedwave.theory.convergence_setting import Setting

@@ -1,10 +1,10 @@
 """Intervals by resampling instances, for what the t interval does not fit: ratios, and runs that were cut off.
 
 An interval reaches from one percentile of the resampled values to another. With few instances that is too
-narrow, as a normal interval is beside Student's; so the percentiles are moved out by the same factor
+narrow, as a normal interval is compared with Student's; so the percentiles are moved out by the same factor
 (Hesterberg, What Teachers Should Know about the Bootstrap, 2015). In simulations of ratios with 8 to 50 instances this
-covered nearer to the nominal level than BCa intervals did. It cannot reach beyond what was seen: below about
-8 instances it promises too much.
+covered nearer to the nominal level than BCa intervals did. It cannot reach beyond the observed values: below about
+8 instances it is too narrow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEAST_RESAMPLES = 100
 
 @dataclass(frozen=True)
 class Interval:
-    """A value and its confidence interval; the ends are NaN where the instances do not tell."""
+    """A value and its confidence interval; the ends are NaN where the instances do not determine them."""
 
     value: float
     low: float
@@ -40,8 +40,8 @@ class Interval:
 class CensoredEstimate:
     """Rounds until something happens, where some runs ended before it did.
 
-    Neither mean alone is fair: the restricted one counts those that never got there as if they had at the
-    horizon, the other one leaves them out. So both stand here, with their number.
+    Neither mean alone is fair: the restricted one counts runs that never got there as if they had at the
+    horizon, the other one leaves them out. So both are given, with their number.
     """
 
     restricted: Interval  # mean of min(rounds, horizon) over all

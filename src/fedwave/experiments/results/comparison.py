@@ -119,13 +119,13 @@ class Comparison:
         """By scheduler: every metric, its paired difference as ``<metric>_difference``, the ratio of backlogs."""
         found: dict[str, dict[str, Any]] = {}
         for scheduler in self.schedulers:
-            told: dict[str, Any] = {}
+            own: dict[str, Any] = {}
             for metric in self.metrics:
-                told[metric] = vars(self.estimate(scheduler, metric))
-                told[f"{metric}_difference"] = vars(self.difference(scheduler, metric))
+                own[metric] = vars(self.estimate(scheduler, metric))
+                own[f"{metric}_difference"] = vars(self.difference(scheduler, metric))
             ratio = self.backlog_ratio(scheduler)
-            told |= {} if ratio is None else {"backlog_ratio": vars(ratio)}
-            found[scheduler] = told | {"diverged": self.diverged(scheduler)}
+            own |= {} if ratio is None else {"backlog_ratio": vars(ratio)}
+            found[scheduler] = own | {"diverged": self.diverged(scheduler)}
         return found
 
     def cells(self, scheduler: str, metrics: Sequence[str]) -> list[str]:
@@ -141,8 +141,8 @@ class Comparison:
         for scheduler in self.schedulers:
             own, *rest = self.cells(scheduler, self.brief)
             apart = self.difference(scheduler, first)
-            told = with_interval(apart.mean, apart.half_width, sign="+", most=4)
-            rows.append([self.name(scheduler), own, "-" if scheduler == self.base else told, *rest])
+            text = with_interval(apart.mean, apart.half_width, sign="+", most=4)
+            rows.append([self.name(scheduler), own, "-" if scheduler == self.base else text, *rest])
         return heading, rows
 
     def name(self, scheduler: str) -> str:

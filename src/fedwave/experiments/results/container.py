@@ -94,41 +94,49 @@ def _variables(trace: Trace, curves: Curves | None) -> _Variables:
 def _about(name: str, trace: Trace) -> dict[str, str]:
     if name == "class_accuracy":
         return _BY_CLASS
-    told = trace.metrics.get(name) or asdict(describe(name))
-    about = {"long_name": told["label"], "over_rounds": told["over_rounds"], "better": told["better"]}  # fmt: skip
-    return {key: text for key, text in about.items() if text}
+    stored = trace.metrics.get(name) or asdict(describe(name))
+    about = {"long_name": "label", "over_rounds": "over_rounds", "better": "better"}
+    return {key: stored[field] for key, field in about.items() if stored[field]}
 
 
 def joined(parts: Sequence[xr.Dataset], schedulers: Sequence[str]) -> xr.Dataset:
     """Blocks of schedulers and instances, given in any order, as a whole: schedulers in the given order."""
     import xarray as xr
 
-    alike: Any = {
-        "data_vars": "minimal",
-        "coords": "minimal",
-        "compat": "override",
-        "join": "exact",
-    }
-    whole = []
-    for label in schedulers:
-        blocks = [part.sel(scheduler=[label]) for part in parts if label in labels(part)]
-        blocks.sort(key=lambda block: int(block.instance[0]))
-        whole.append(xr.concat(blocks, "instance", **alike) if len(blocks) > 1 else blocks[0])
-    return xr.concat(whole, "scheduler", **alike) if len(whole) > 1 else whole[0]
+    instances = sorted({int(i) for part in parts for i in part["instance"].values})
+    places = []
+    for part in parts:
+        rows = np.array([schedulers.index(label) for label in labels(part)])
+        places.append(np.ix_(rows, np.searchsorted(instances, part["instance"].values)))
+    data = {}
+    for name, variable in parts[0].data_vars.items():
+        shape = (len(schedulers), len(instances), *variable.shape[2:])
+        whole = np.zeros(shape, variable.dtype)
+        for part, place in zip(parts, places, strict=True):
+            whole[place] = part.variables[name].values
+        data[name] = (variable.dims, whole, variable.attrs)
+    coordinates = {"scheduler": list(schedulers), "instance": instances}
+    return with_counts(xr.Dataset(data, coords=coordinates))
 
 
 def assembled(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -> xr.Dataset:
     """The points of a sweep, the last axis running fastest; shorter or smaller ones are filled up with NaN."""
     import xarray as xr
 
-    filled: Any = {"data_vars": "all", "coords": "minimal", "compat": "override", "join": "outer"}
-    found = list(points)
-    for axis, values in reversed(list(axes.items())):
-        place, size = xr.DataArray(list(values), dims=axis, name=axis), len(values)
-        rows = (found[k : k + size] for k in range(0, len(found), size))
-        found = [xr.concat(row, place, **filled) for row in rows]
-    (whole,) = found
-    return whole
+    first = points[0]
+    places = {dim: max((p.variables[dim].values for p in points), key=len) for dim in first.dims}
+    data = {}
+    for name, variable in first.data_vars.items():
+        shape = tuple(len(places[dim]) for dim in variable.dims)
+        alike = all(point.variables[name].shape == shape for point in points)
+        fill: Any = variable.dtype.type(0) if alike else np.nan
+        whole = np.full((len(points), *shape), fill)
+        for place, point in zip(whole, points, strict=True):
+            values = point.variables[name].values
+            place[tuple(map(slice, values.shape))] = values
+        whole = whole.reshape(*(len(values) for values in axes.values()), *shape)
+        data[name] = ((*axes, *variable.dims), whole, variable.attrs)
+    return xr.Dataset(data, coords={**axes, **places})
 
 
 def labels(data: xr.Dataset) -> list[str]:

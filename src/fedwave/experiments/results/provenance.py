@@ -1,8 +1,9 @@
-"""Where results come from: versions, machine, time, commit."""
+"""The origin of results: versions, machine, time, commit."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -21,16 +22,14 @@ _PACKAGES = ("numpy", "scipy", "torch", "pandas", "pyarrow", "xarray", "pydantic
 
 
 def write_provenance(folder: Path, experiment: Experiment) -> None:
-    """Tell who made the results of this folder; a run that goes on elsewhere is told of beside the first."""
+    """Record which machine and versions made these results; a run that is resumed adds a record."""
     path = folder / "provenance.json"
     before: list[Any] = []
     if path.exists():
-        import json
-
         try:
             before = json.loads(path.read_bytes())["runs"]
         except (OSError, ValueError, KeyError, TypeError):
-            before = []  # damaged, and no result depends on it
+            before = []  # damaged; no result depends on it
     config = hashlib.sha256(to_yaml(experiment).encode()).hexdigest()
     now = {"begun": datetime.now(UTC).isoformat(timespec="seconds"), **_machine(experiment)}
     content = {"fedwave": __version__, "seed": experiment.seed, "config_sha256": config}
@@ -79,10 +78,10 @@ def _commit() -> dict[str, Any] | None:
     """The commit of the folder that the run was started in, if it is under git."""
 
     def git(*words: str) -> str:
-        told = subprocess.run(
+        done = subprocess.run(
             ["git", *words], capture_output=True, text=True, timeout=10, check=True
         )
-        return told.stdout.strip()
+        return done.stdout.strip()
 
     try:
         return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain"))}

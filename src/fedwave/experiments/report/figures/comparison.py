@@ -36,6 +36,6 @@ def comparison_figure(comparison: Comparison, metrics: Sequence[str]) -> Figure:
             half = np.nan_to_num(found.half_width)
             axis.errorbar(found.mean, place, xerr=half, fmt="o", ms=4, capsize=2, color=colour)
         axis.set_yticks(range(len(schedulers)), [name_of(s) for s in schedulers])
-        axis.invert_yaxis()
+        axis.set_ylim(len(schedulers) - 0.5, -0.5)  # the first on top
         label_panel(axis, "", comparison.labels[metric], "")
     return figure

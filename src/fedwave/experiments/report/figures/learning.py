@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.experiments.report.figures.common import (
-    figure_with,
-    finish,
-    label_panel,
-    name_of,
-    style_of,
-)
+from fedwave.experiments.report.figures import common
 from fedwave.experiments.report.learning import caption_of, is_synthetic
 from fedwave.experiments.results.container import Point, curves_of, label_of, labels, series
 from fedwave.experiments.results.statistics import band
@@ -40,7 +34,7 @@ def curves_figure(point: Point) -> Figure:
     for label, curves in _all_curves(point).items():
         for axis, values in zip(axes, (curves.loss, curves.accuracy), strict=True):
             mean, half = band(values, skip_nan=True)
-            rounds, style = np.arange(1, len(mean) + 1), style_of(label)
+            rounds, style = np.arange(1, len(mean) + 1), common.style_of(label)
             axis.plot(rounds, mean, lw=1.3, label=_name(label, curves), **style)
             if few:
                 axis.plot(rounds, values, lw=0.5, alpha=0.5, color=style["color"])
@@ -57,7 +51,7 @@ def single_figure(point: Point) -> Figure:
     """One single instance; the legend counts spikes over all instances."""
     figure, axes = _two_panels(point)
     for label, curves in _all_curves(point).items():
-        rounds, style = np.arange(1, len(curves.loss) + 1), style_of(label)
+        rounds, style = np.arange(1, len(curves.loss) + 1), common.style_of(label)
         name = f"{_name(label, curves)} ({curves.spikes().mean():.1f})"
         axes[0].plot(rounds, curves.loss[:, 0], lw=1.1, label=name, **style)
         axes[1].plot(rounds, curves.accuracy[:, 0], lw=1.1, **style)
@@ -68,10 +62,10 @@ def single_figure(point: Point) -> Figure:
 
 def targets_figure(point: Point) -> Figure:
     """Who reaches a target accuracy, and when."""
-    figure, (left, right) = figure_with(1, 2, _SIZE)
+    figure, (left, right) = common.figure_with(1, 2, _SIZE)
     targets = np.array(point.experiment.targets)
     for label, curves in _all_curves(point).items():
-        style = style_of(label)
+        style = common.style_of(label)
         share = [float(curves.reaches(target).mean()) for target in targets]
         left.plot(targets, share, marker="o", ms=4, lw=1.2, label=_name(label, curves), **style)
         needed = [curves.rounds_to(target) for target in targets]  # [target][instance]
@@ -81,11 +75,9 @@ def targets_figure(point: Point) -> Figure:
             never = np.count_nonzero(~np.isfinite(row))
             if 0 < never < row.size:
                 right.annotate(f"{never} never", (target, value), fontsize=7, color=style["color"])
-    x = "Target accuracy"
-    label_panel(left, "(a) Final accuracy beats the target", x, "Share of instances")
-    label_panel(
-        right, "(b) Rounds until three in a row beat it", x, "Mean rounds, of those that do"
-    )
+    x, y = "Target accuracy", "Mean rounds, of those that do"
+    common.label_panel(left, "(a) Final accuracy beats the target", x, "Share of instances")
+    common.label_panel(right, "(b) Rounds until three in a row beat it", x, y)
     left.set_ylim(-0.03, 1.03)
     right.set_ylim(bottom=0)
     right.set_xlim(left.get_xlim())
@@ -94,10 +86,10 @@ def targets_figure(point: Point) -> Figure:
 
 
 def _two_panels(point: Point) -> tuple[Figure, list[Axes]]:
-    figure, axes = figure_with(1, 2, _SIZE)
+    figure, axes = common.figure_with(1, 2, _SIZE)
     for axis, letter, metric in zip(axes, "ab", ("loss", "accuracy"), strict=True):
         label = label_of(point.data, metric)
-        label_panel(axis, f"({letter}) {label}", "Round", label)
+        common.label_panel(axis, f"({letter}) {label}", "Round", label)
     return figure, axes
 
 
@@ -111,7 +103,7 @@ def _finish(figure: Figure, axes: list[Axes], point: Point, note: str) -> Figure
 
 def _with_caption(figure: Figure, axis: Axes, point: Point, note: str) -> Figure:
     colour = "#B00020" if is_synthetic(point.experiment) else "0.35"
-    return finish(figure, axis, f"{caption_of(point.experiment)}\n{note}", colour=colour)
+    return common.finish(figure, axis, f"{caption_of(point.experiment)}\n{note}", colour=colour)
 
 
 def _all_curves(point: Point) -> dict[str, Curves]:
@@ -120,7 +112,7 @@ def _all_curves(point: Point) -> dict[str, Curves]:
 
 def _name(label: str, curves: Curves) -> str:
     lost = int(np.count_nonzero(curves.diverged))
-    return name_of(label) + (f" ({lost} diverged)" if lost else "")
+    return common.name_of(label) + (f" ({lost} diverged)" if lost else "")
 
 
 def _mean_of_finite(values: FloatArray) -> float:

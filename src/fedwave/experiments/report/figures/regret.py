@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.experiments.report.figures.common import (
-    figure_with,
-    finish,
-    label_panel,
-    name_of,
-    style_of,
-)
+from fedwave.experiments.report.figures import common
 from fedwave.experiments.results.statistics import Estimate, band, estimate
 from fedwave.theory.regret import Regret
 from fedwave.types import FloatArray
@@ -28,11 +22,11 @@ _RULES = {"literal": "-", "max1": "--", "per-device": ":"}
 
 def regret_figure(result: Regret) -> Figure:
     """Four panels: regret to the optimum, to greedy, beside the printed bound, and stages beside Lemma 4."""
-    figure, axes = figure_with(2, 2, (10, 8))
+    figure, axes = common.figure_with(2, 2, (10, 8))
     panels = (_draw_regret, _draw_to_greedy, _draw_bound, _draw_stages)
     for draw, axis in zip(panels, axes, strict=True):
         draw(axis, result)
-    return finish(figure, axes[1], caption(result), columns=len(result.regret))
+    return common.finish(figure, axes[1], caption(result), columns=len(result.regret))
 
 
 def caption(result: Regret) -> str:
@@ -71,7 +65,7 @@ def _draw_regret(axis: Axes, result: Regret) -> None:
     axis.legend([exact], [words], frameon=False, fontsize=8, loc="upper left")
     axis.set_xlim(0, result.setting.rounds)
     axis.set_ylim(bottom=0)
-    label_panel(axis, "(a) Regret to the Bellman optimum", "Round", "Sum of J* - r")
+    common.label_panel(axis, "(a) Regret to the Bellman optimum", "Round", "Sum of J* - r")
 
 
 def _draw_to_greedy(axis: Axes, result: Regret) -> None:
@@ -79,7 +73,9 @@ def _draw_to_greedy(axis: Axes, result: Regret) -> None:
         _draw(axis, result.rounds, result.to_greedy(label), label)
     axis.axhline(0, color="0.6", lw=0.6, zorder=0)
     axis.set_xlim(0, result.setting.rounds)
-    label_panel(axis, "(b) Regret to greedy with known rates", "Round", "Sum of J of greedy - r")
+    common.label_panel(
+        axis, "(b) Regret to greedy with known rates", "Round", "Sum of J of greedy - r"
+    )
 
 
 def _draw_bound(axis: Axes, result: Regret) -> None:
@@ -91,14 +87,14 @@ def _draw_bound(axis: Axes, result: Regret) -> None:
     words = f"says nothing\nbefore round {end:.0e}".replace("e+", "e")
     axis.annotate(words, (end, 1e3), (-6, 0), textcoords="offset points", ha="right", fontsize=8)
     for label in ("balsa", "dp-ts"):
-        mean, words = result.regret[label].mean(axis=1), f"{name_of(label)}, measured"
-        axis.plot(result.rounds, mean, lw=1.5, label=words, **style_of(label))
+        mean, words = result.regret[label].mean(axis=1), f"{common.name_of(label)}, measured"
+        axis.plot(result.rounds, mean, lw=1.5, label=words, **common.style_of(label))
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlim(1, far[-1])
     axis.set_ylim(bottom=1e-6)
     axis.legend(frameon=False, fontsize=8, loc="upper left")
-    label_panel(axis, "(c) The bound, and what it bounds", "Round", "Regret")
+    common.label_panel(axis, "(c) The bound, and what it bounds", "Round", "Regret")
 
 
 def _draw_stages(axis: Axes, result: Regret) -> None:
@@ -107,7 +103,7 @@ def _draw_stages(axis: Axes, result: Regret) -> None:
         words = f"Lemma 4, S = {states:,}" + (" (states told apart)" if dash == "--" else "")
         axis.plot(t[1:], result.lemma(t[1:], states), color=_PRINTED, lw=1.3, ls=dash, label=words)
     axis.plot(t, t, color=_GREY, lw=1, ls=":", label="T: there cannot be more")
-    colour = style_of("balsa")["color"]
+    colour = common.style_of("balsa")["color"]
     for rule, values in result.stages.items():
         words = f"{rule}: {values[-1].mean():.0f} in {result.setting.rounds:,} rounds"
         axis.plot(t, values.mean(axis=1), color=colour, ls=_RULES[rule], lw=1.5, label=words)
@@ -116,12 +112,12 @@ def _draw_stages(axis: Axes, result: Regret) -> None:
     axis.set_xlim(1, result.setting.rounds)
     axis.set_ylim(0.7, _ROOM * float(result.lemma(t[-1], result.states)))
     axis.legend(frameon=False, fontsize=8, loc="upper left")
-    label_panel(axis, "(d) Stages of BALSA by rule", "Round", "Stages so far")
+    common.label_panel(axis, "(d) Stages of BALSA by rule", "Round", "Stages so far")
 
 
 def _draw(axis: Axes, rounds: FloatArray, values: FloatArray, label: str) -> None:
-    (mean, half), style = band(values), style_of(label)
+    (mean, half), style = band(values), common.style_of(label)
     axis.fill_between(rounds, mean - half, mean + half, color=style["color"], alpha=0.12, lw=0)
     # BALSA lies on what it imitates: a broad line below shows beside it.
     broad = 3.2 if label == "alsa-pi" else 1.4
-    axis.plot(rounds, mean, lw=broad, label=name_of(label), **style)
+    axis.plot(rounds, mean, lw=broad, label=common.name_of(label), **style)

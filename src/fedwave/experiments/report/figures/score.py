@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.experiments.report.figures.common import (
-    draw_band,
-    figure_with,
-    finish,
-    label_panel,
-    name_of,
-    style_of,
-)
+from fedwave.experiments.report.figures import common
 from fedwave.experiments.report.score import score_bands
 from fedwave.experiments.results.container import label_of, labels, series
 from fedwave.experiments.results.statistics import Band, band, moving_mean
@@ -30,23 +23,24 @@ _WINDOW = 25
 
 def score_figure(data: xr.Dataset, base: str, caption: str) -> Figure:
     """Score, its running mean, the paired difference of that from ``base``, and the backlog."""
-    figure, axes = figure_with(2, 2, (10, 7.6))
+    figure, axes = common.figure_with(2, 2, (10, 7.6))
     score, backlog = label_of(data, "score"), label_of(data, "backlog")
-    label_panel(axes[0], f"(a) {score}; bold: mean of {_WINDOW} rounds", "Round", score)
-    label_panel(axes[1], f"(b) running mean of the {score}", "Round", f"mean {score}")
-    label_panel(axes[2], "(c) paired difference of (b)", "Round", f"difference from {name_of(base)}")  # fmt: skip
-    label_panel(axes[3], f"(d) {backlog}", "Round", backlog)
+    common.label_panel(axes[0], f"(a) {score}; bold: mean of {_WINDOW} rounds", "Round", score)
+    common.label_panel(axes[1], f"(b) running mean of the {score}", "Round", f"mean {score}")
+    apart = f"difference from {common.name_of(base)}"
+    common.label_panel(axes[2], "(c) paired difference of (b)", "Round", apart)
+    common.label_panel(axes[3], f"(d) {backlog}", "Round", backlog)
     found = {label: score_bands(data, label, base) for label in labels(data)}
     for label, bands in found.items():
         recent = moving_mean(series(data, label, "score"), min(_WINDOW, data.sizes["round"]))
         mean = bands["score"][0]
         rounds = np.arange(1, len(mean) + 1)
-        axes[0].plot(rounds, mean, lw=0.5, alpha=0.22, color=style_of(label)["color"])
-        draw_band(axes[0], band(recent), label, first=1 + len(mean) - len(recent))
+        axes[0].plot(rounds, mean, lw=0.5, alpha=0.22, color=common.style_of(label)["color"])
+        common.draw_band(axes[0], band(recent), label, first=1 + len(mean) - len(recent))
         for axis, name in zip(axes[1:], ("running", "difference", "backlog"), strict=True):
-            draw_band(axis, bands[name], label)
+            common.draw_band(axis, bands[name], label)
     _frame(axes, found)
-    return finish(figure, axes[1], caption)
+    return common.finish(figure, axes[1], caption)
 
 
 def _frame(axes: Sequence[Axes], found: Mapping[str, Mapping[str, Band]]) -> None:
@@ -62,7 +56,7 @@ def _frame(axes: Sequence[Axes], found: Mapping[str, Mapping[str, Band]]) -> Non
     reach = max(high - low, 1e-6)
     axes[0].set_ylim(high - 40 * max(1.0, reach / 8), high + 40 * max(1.0, reach / 8))
     axes[1].set_ylim(low - 0.5 * reach, high + 0.3 * reach)
-    fallen = [name_of(s) for s in found if s not in stable]
+    fallen = [common.name_of(s) for s in found if s not in stable]
     if fallen:
         for axis in axes[:2]:
             _note(axis, f"far below: {', '.join(fallen)}")

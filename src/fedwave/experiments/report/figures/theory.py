@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.experiments.report.figures.common import (
-    figure_with,
-    finish,
-    label_panel,
-    name_of,
-    style_of,
-)
+from fedwave.experiments.report.figures import common
 from fedwave.experiments.report.theory import DecisionTime, GapMap
 
 if TYPE_CHECKING:
@@ -22,7 +16,7 @@ if TYPE_CHECKING:
 
 def gap_figure(found: GapMap) -> Figure:
     """A map: the rate of the second device to the right, the channel upwards, the gap as colour and number."""
-    figure, (axes,) = figure_with(1, 1, (8.4, 5.0))
+    figure, (axes,) = common.figure_with(1, 1, (8.4, 5.0))
     percent = 100 * found.gap
     image = axes.imshow(percent, origin="lower", cmap="YlOrBr", vmin=0, aspect="auto")
     for (i, j), value in np.ndenumerate(percent):
@@ -42,20 +36,19 @@ def gap_figure(found: GapMap) -> Figure:
 
 def times_figure(times: Sequence[DecisionTime]) -> Figure:
     """The complexity table made real: seconds of a decision against U, first and later ones."""
-    figure, (left, right) = figure_with(1, 2, (10, 4.6))
+    figure, (left, right) = common.figure_with(1, 2, (10, 4.6))
     for name in dict.fromkeys(t.scheduler for t in times):
         mine = [t for t in times if t.scheduler == name]
         sizes = [t.devices for t in mine]
         for axis, values in ((left, [t.later for t in mine]), (right, [t.first for t in mine])):
-            axis.plot(
-                sizes, values, marker="o", ms=3.5, lw=1.2, label=name_of(name), **style_of(name)
-            )
+            style = {**common.style_of(name), "label": common.name_of(name)}
+            axis.plot(sizes, values, marker="o", ms=3.5, lw=1.2, **style)
     for axis, title in (
         (left, "(a) A decision, per instance"),
         (right, "(b) The first one, with what is solved before"),
     ):
         axis.set_xscale("log")
         axis.set_yscale("log")
-        label_panel(axis, title, "Devices", "Seconds")
+        common.label_panel(axis, title, "Devices", "Seconds")
     note = "Random networks, W a fifth of the devices, one core. A line that ends: the scheduler refuses larger ones."
-    return finish(figure, left, note)
+    return common.finish(figure, left, note)

@@ -1,0 +1,150 @@
+"""One Dataset from worker to figure: made from traces, cut, joined, assembled and stored without loss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import fedwave as fw
+from fedwave.experiments.results.container import (
+    assembled,
+    curves_of,
+    joined,
+    label_of,
+    metrics_of,
+    series,
+    unit_dataset,
+)
+from fedwave.experiments.results.dataset import netcdf_bytes
+from fedwave.experiments.results.parquet import dataset_from, tables
+from fedwave.learning.curves import Curves
+
+NAMES = ["w-max", "alsa-pi", "age"]
+OWN = {"label": "surprise (bits)", "over_rounds": "max", "better": ""}
+
+
+def trace_of(name: str, instances: list[int] | int, rounds: int = 7, devices: int = 4) -> fw.Trace:
+    return fw.simulate(fw.random_network(devices, 2), name, rounds, instances, 5)
+
+
+def curves(name: str, instances: int = 3, rounds: int = 7) -> Curves:
+    rng = np.random.default_rng(len(name))
+    loss, accuracy, on_all = rng.random((3, rounds, instances))
+    loss[4:, 1] = accuracy[4:, 1] = np.nan  # diverged
+    return Curves(name, loss, accuracy, rng.random((rounds, instances, 10)), {}, on_all)
+
+
+@pytest.fixture(scope="module")
+def traces() -> dict[str, fw.Trace]:
+    return {name: trace_of(name, 3) for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def data(traces: dict[str, fw.Trace]) -> xr.Dataset:
+    """With curves, and a metric of a user's own in whole numbers."""
+    own = {
+        name: replace(
+            trace,
+            series={**trace.series, "surprise": np.arange(21, dtype=np.int32).reshape(7, 3)},
+            provenance={**trace.provenance, "metrics": {"surprise": OWN}},
+        )
+        for name, trace in traces.items()
+    }
+    return unit_dataset(own, {name: curves(name) for name in NAMES})
+
+
+def test_everything_of_the_traces_is_there(data: xr.Dataset, traces: dict[str, fw.Trace]) -> None:
+    assert data.score.dims == ("scheduler", "instance", "round")
+    assert data.device_uploads.dims == ("scheduler", "instance", "device")
+    assert data.class_accuracy.dims == ("scheduler", "instance", "round", "class")
+    assert [data[k].values.tolist() for k in ("round", "device", "class")] == [
+        list(range(1, 8)), list(range(1, 5)), list(range(10)),
+    ]  # fmt: skip
+    for name, trace in traces.items():
+        for metric, values in trace.series.items():
+            np.testing.assert_array_equal(series(data, name, metric), values)
+            assert data[metric].dtype == values.dtype  # counts stay counts
+        here = data.sel(scheduler=name)
+        np.testing.assert_array_equal(here.device_uploads, trace.uploads)
+        np.testing.assert_array_equal(here.device_shards, trace.final.learned)
+        found, made = curves_of(data, name), curves(name)
+        for what in ("loss", "accuracy", "class_accuracy", "full_accuracy"):
+            np.testing.assert_array_equal(getattr(found, what), getattr(made, what))
+
+
+def test_shares_are_cumulative(data: xr.Dataset, traces: dict[str, fw.Trace]) -> None:
+    trace = traces["age"]
+    arrived = np.cumsum(trace.arrivals.sum(axis=2), axis=0)
+    held = np.where(trace.delivered, trace.waiting + trace.arrivals - trace.lost, 0)
+    delivered = np.cumsum(held.sum(axis=2), axis=0)
+    shares = {"delivered_share": delivered, "lost_share": np.cumsum(trace.lost.sum(axis=2), axis=0)}
+    for name, total in shares.items():
+        np.testing.assert_allclose(series(data, "age", name), total / np.maximum(arrived, 1))
+
+
+def test_metrics_describe_themselves(data: xr.Dataset) -> None:
+    assert data.surprise.attrs == {"long_name": "surprise (bits)", "over_rounds": "max"}
+    assert label_of(data, "surprise") == "surprise (bits)"
+    assert data.backlog.attrs["better"] == "lower"
+    assert data.accuracy.attrs["over_rounds"] == "last"
+    names = metrics_of(data)
+    assert {"score", "surprise", "loss", "worst_class"} <= set(names)
+    assert {"class_accuracy", "device_uploads"}.isdisjoint(names)
+
+
+def test_blocks_are_joined_in_any_order() -> None:
+    whole = unit_dataset({name: trace_of(name, 5) for name in NAMES})
+    blocks = [
+        unit_dataset({name: trace_of(name, instances) for name in group})
+        for group in (["alsa-pi"], ["age", "w-max"])
+        for instances in ([0, 1], [2, 3], [4])
+    ]
+    for order in list(permutations(blocks))[::97]:
+        found = joined(order, NAMES)
+        assert found.identical(whole)
+        assert {k: v.dtype for k, v in found.items()} == {k: v.dtype for k, v in whole.items()}
+
+
+def test_there_and_back_through_parquet(data: xr.Dataset) -> None:
+    for part in (
+        data,
+        data.isel(scheduler=[1], instance=[0, 2]),
+        data[["score", "device_uploads"]],
+    ):
+        found = dataset_from(*tables({"network.slots": 2, "seed": "x"}, part).values())
+        assert found.identical(part[list(found)])  # values, NaN, coordinates and attributes
+        assert set(found) == set(part)
+        for name in part.variables:
+            assert found[name].dtype == part[name].dtype, name
+
+
+def test_netcdf_keeps_the_description(data: xr.Dataset, tmp_path: Path) -> None:
+    (tmp_path / "a.nc").write_bytes(netcdf_bytes(data))
+    with xr.open_dataset(tmp_path / "a.nc") as plain:
+        for name in data.data_vars:
+            np.testing.assert_array_equal(plain[name], data[name])
+            assert plain[name].attrs == data[name].attrs
+
+
+def test_a_sweep_is_assembled_with_its_axes_in_front() -> None:
+    sizes = {
+        (slots, devices): trace_of("age", 2, 4, devices) for slots in (5, 1) for devices in (3, 4)
+    }
+    points = [unit_dataset({"age": trace}) for trace in sizes.values()]
+    found = assembled({"slots": [5, 1], "devices": [3, 4]}, points)
+    assert found.score.dims == ("slots", "devices", "scheduler", "instance", "round")
+    assert found.slots.values.tolist() == [5, 1]  # in the order given
+    for (slots, devices), point in zip(sizes, points, strict=True):
+        here = found.sel(slots=slots, devices=devices, drop=True)
+        np.testing.assert_array_equal(here.score, point.score)
+        filled = here.device_uploads.values
+        np.testing.assert_array_equal(filled[..., :devices], point.device_uploads)
+        assert np.isnan(filled[..., devices:]).all()
+    assert found.backlog.dtype.kind == "i"  # nothing is missing there
+    assert found.score.attrs == points[0].score.attrs
+    assert assembled({}, points[:1]).identical(points[0])
