@@ -274,7 +274,7 @@ class Mass(Metric):
         uploads = Uploads(after.delivered, after.learned, played.before.delay, mass)
         brought: FloatArray = (rule.coefficients(uploads) * mass).sum(axis=1)
         server = {k.removeprefix("server."): v for k, v in state.items() if k.startswith("server.")}
-        if server:
+        if rule.has_server_step():
             server, brought = self._through_server(server, brought, uploads)
         kept = {f"server.{key}": value for key, value in server.items()}
         return {"waiting": after_delivery(mass, after.delivered), **kept}, brought

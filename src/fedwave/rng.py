@@ -88,7 +88,7 @@ class Draws:
 
     def standard_gamma(self, shape: FloatArray, rows: Sequence[int] | IntArray) -> FloatArray:
         """Gamma(shape, 1) numbers, ``shape`` and result ``[rows, U]``."""
-        out = np.empty_like(shape)
+        out = np.empty(shape.shape)  # shapes may be whole numbers
         for k, row in enumerate(rows):
             self.generator(int(row)).standard_gamma(shape[k], out=out[k])
         return out

@@ -1,1 +1,10 @@
-"""Does a scheduler keep its contract? One list of checks, run over ours and over anybody's."""
+"""Does a part keep the contract of its family? One list of checks each, for ours and for anybody's.
+
+`check` finds the family and runs its checks: scheduler, fading, success, arrivals, prior, partition, aggregation,
+dataset, model, metric each have a file here. What they share is in common.py and statistics.py.
+"""
+
+from fedwave.checks.dispatch import check
+from fedwave.checks.scheduler import check_scheduler
+
+__all__ = ["check", "check_scheduler"]

@@ -5,10 +5,11 @@ Each is handed the recorded runs and raises a FedwaveError that says what is wro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
+from fedwave.checks.common import named_arrays, raised
 from fedwave.checks.witness import Run
 from fedwave.errors import FedwaveError, HiddenInformation
 from fedwave.schedulers.base import Scheduler
@@ -95,7 +96,7 @@ def completion(scheduler: Scheduler, runs: Sequence[Run]) -> None:
     for run in runs:
         if run.error is not None:
             raise FedwaveError(
-                f"round {len(run.calls)} on {which_network(run)} went wrong: {told(run.error)}"
+                f"round {len(run.calls)} on {which_network(run)} went wrong: {raised(run.error)}"
             )
 
 
@@ -113,23 +114,7 @@ def state(scheduler: Scheduler, runs: Sequence[Run]) -> None:
     """The state can be saved and cut by instance: named arrays of numbers, the instance axis first."""
     for run in runs:
         for state in (run.start, *(call.state for call in run.calls)):
-            if not isinstance(state, Mapping):
-                raise FedwaveError(
-                    f"the state is a {type(state).__name__}, must be a mapping of names to arrays."
-                )
-            for name, value in state.items():
-                numeric = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
-                if not numeric or value.shape[:1] != (run.problem.instances,):
-                    kind = getattr(value, "dtype", type(value).__name__)
-                    raise FedwaveError(
-                        f"state[{name!r}] is of type {kind} and shape {np.shape(value)}, must be an "
-                        f"array of numbers or bools whose first axis has the {run.problem.instances} instances."
-                    )
-
-
-def told(error: Exception) -> str:
-    """An exception as the end of a sentence."""
-    return f"it raised {type(error).__name__}: {str(error).rstrip('.')}."
+            named_arrays(state, run.problem.instances, "state")
 
 
 def which_network(run: Run) -> str:

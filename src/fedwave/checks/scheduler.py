@@ -6,16 +6,15 @@ repeat, can be stopped and continued, and do not depend on each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from fedwave import registry
 from fedwave.checks import calls
-from fedwave.checks.calls import told, which_network
+from fedwave.checks.calls import which_network
+from fedwave.checks.common import Check, continued, declared, passed
 from fedwave.checks.witness import ReorderedDraws, Run, reordered, watch
 from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import NegativeBinomial
@@ -24,8 +23,7 @@ from fedwave.network.network import Network, paper_network
 from fedwave.network.success import Soft
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.base import scheduler as find_scheduler
-from fedwave.simulate import extend, simulate
+from fedwave.simulate import simulate
 from fedwave.trace import Trace
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState
 
@@ -43,22 +41,13 @@ def check_scheduler(scheduler: str | Scheduler | type[Scheduler]) -> list[str]:
     >>> fw.check_scheduler("max-weight")[:4]
     ['declaration', 'information', 'inputs', 'priorities']
     """
-    chosen = _declared(scheduler)
+    chosen: Scheduler = declared("scheduler", scheduler)
     runs = [
         watch(chosen, network.problem(_INSTANCES), partial(_play, network))
         for network in _networks(chosen)
     ]
-    passed = ["declaration"]
-    for name, check in _CHECKS.items():
-        try:
-            applies = check(chosen, runs)
-        except FedwaveError as error:
-            raise _failure(chosen, name, str(error)) from None
-        except Exception as error:
-            raise _failure(chosen, name, told(error)) from error
-        if applies is not False:
-            passed.append(name)
-    return passed
+    what = f"scheduler {chosen.name!r}"
+    return ["declaration", *passed(what, _CHECKS, chosen, runs)]
 
 
 def _networks(scheduler: Scheduler) -> tuple[Network, ...]:
@@ -75,24 +64,6 @@ def _networks(scheduler: Scheduler) -> tuple[Network, ...]:
         Network(devices=few, slots=slots, success=Soft(), arrivals=NegativeBinomial()),
     )
     return small if scheduler.small_only else (paper_network(), *small)
-
-
-def _declared(which: str | Scheduler | type[Scheduler]) -> Scheduler:
-    kind = which if isinstance(which, type) else type(which)
-    if issubclass(kind, Scheduler):
-        try:
-            registry.check_declaration(kind)
-            return find_scheduler(which)
-        except FedwaveError as error:
-            raise _failure(kind, "declaration", str(error)) from None
-        except TypeError as error:
-            raise _failure(kind, "declaration", f"it cannot be built: {error}.") from None
-    return find_scheduler(which)
-
-
-def _failure(who: Scheduler | type[Scheduler], check: str, why: str) -> FedwaveError:
-    name = getattr(who, "name", None) or getattr(who, "__qualname__", type(who).__qualname__)
-    return FedwaveError(f"scheduler {name!r} fails the check {check!r}: {why}")
 
 
 def _play(
@@ -146,13 +117,9 @@ def _instances(scheduler: Scheduler, runs: Sequence[Run]) -> None:
 def _saving(scheduler: Scheduler, runs: Sequence[Run]) -> None:
     known = registry.is_known(scheduler)
     for network, run in zip(_networks(scheduler), runs, strict=True):
-        begun = _play(network, scheduler, rounds=_STOP)
-        with TemporaryDirectory() as folder:
-            loaded = Trace.load(begun.save(Path(folder) / "begun.npz"))
-        # A registered one is built anew from the file, as it will be for a user.
-        again = None if known else scheduler
-        continued = extend(loaded, _ROUNDS, scheduler=again, learner=_learner_for(scheduler))
-        if not continued.same_as(_play(network, scheduler)):
+        begun, learner = _play(network, scheduler, rounds=_STOP), _learner_for(scheduler)
+        later = continued(begun, _ROUNDS, known, scheduler=scheduler, learner=learner)
+        if not later.same_as(_play(network, scheduler)):
             raise FedwaveError(
                 f"a run that was saved, loaded and continued differs on {which_network(run)} from one that never "
                 "stopped: keep all that evolves in the state, and parameters in the fields of a dataclass."
@@ -179,7 +146,7 @@ def _devices(scheduler: Scheduler, runs: Sequence[Run]) -> bool:
     return True
 
 
-_CHECKS: dict[str, Callable[[Scheduler, Sequence[Run]], bool | None]] = {
+_CHECKS: dict[str, Check] = {
     "information": calls.information,
     "inputs": calls.inputs,
     "priorities": calls.priorities,

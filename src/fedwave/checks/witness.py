@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from fedwave.checks.common import attributes, contents, differences
 from fedwave.network.network import NetworkPlanning
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
@@ -45,13 +44,13 @@ class Run:
 def watch(scheduler: Scheduler, problem: Problem, play: Callable[[Scheduler], object]) -> Run:
     """Let ``play`` run a stand-in for the scheduler, and write down what the scheduler did."""
     run = Run(problem)
-    before = _attributes(scheduler)
+    before = attributes(scheduler)
     try:
         play(_Witness(scheduler, run))
     except Exception as error:
         run.error = error
-    after = _attributes(scheduler)
-    run.altered = _differences(before, after)
+    after = attributes(scheduler)
+    run.altered = differences(before, after)
     return run
 
 
@@ -91,7 +90,7 @@ class _Witness(Scheduler):
         decide = super().decide if by_steps else self._inner.decide
         decision, new_state = decide(state, seen, draws)
         after = _inputs(state, seen)
-        call.changed = _differences(before, after)
+        call.changed = differences(before, after)
         call.decision, call.state = decision, new_state
         return decision, new_state
 
@@ -103,40 +102,9 @@ def _inputs(state: Any, seen: Observation) -> dict[str, Any]:
     return {name: contents(value) for name, value in named.items()}
 
 
-def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    return [n for n in sorted(before.keys() | after.keys()) if before.get(n) != after.get(n)]
-
-
 def visible(seen: Observation) -> list[str]:
     """The fields that an Observation holds."""
     return [name for name in seen.__slots__ if hasattr(seen, name)]
-
-
-def contents(value: Any, depth: int = 8) -> Any:
-    """What an object holds, copied into something that can be compared later."""
-    if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, value.tobytes()
-    if isinstance(value, np.random.Generator):
-        return contents(value.bit_generator.state, depth)
-    if depth == 0 or isinstance(value, (type, FunctionType, ModuleType)):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return {name: contents(item, depth - 1) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [contents(item, depth - 1) for item in value]
-    if hasattr(value, "__dict__"):
-        return type(value), _attributes(value, depth - 1)
-    return repr(value)
-
-
-def _attributes(value: Any, depth: int = 8) -> dict[str, Any]:
-    """What an object's attributes hold; a cached property is derived from the others."""
-    own = {
-        name: item
-        for name, item in vars(value).items()
-        if not isinstance(getattr(type(value), name, None), cached_property)
-    }
-    return {name: contents(item, depth) for name, item in own.items()}
 
 
 def reordered(seen: Observation, order: IntArray) -> Observation:

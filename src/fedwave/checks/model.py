@@ -1,0 +1,131 @@
+"""The contract of a model: a function that makes an nn.Module which can be trained in lanes."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fedwave.checks.common import Check, passed, same
+from fedwave.errors import FedwaveError
+from fedwave.learning import probe
+from fedwave.learning.data.dataset import Dataset
+from fedwave.learning.task import Task
+
+_SHAPES = ((1, 28, 28), (3, 32, 32))  # of MNIST and CIFAR-10
+
+
+def check_model(make: Any, name: str, dataset: Dataset | None = None) -> list[str]:
+    """Run the checks on a function that makes a model; ``dataset`` has images that it is made for."""
+    return passed(f"model {name!r}", CHECKS, _Subject(make, dataset))
+
+
+class _Subject:
+    """The function, and the smallest task that it fits into."""
+
+    def __init__(self, make: Any, dataset: Dataset | None) -> None:
+        self.make, self.dataset = make, dataset
+
+    @cached_property
+    def task(self) -> Task:
+        if self.dataset is not None:
+            return self._on(self.dataset)
+        for shape in _SHAPES:
+            try:
+                return self._on(_random_images(shape))
+            except FedwaveError as error:
+                why = str(error)
+        raise FedwaveError(
+            f"{why.rstrip('.')}; it takes neither images of shape {_SHAPES[0]} nor {_SHAPES[1]} with ten classes: pass "
+            "dataset=, a Dataset that it is made for."
+        )
+
+    def _on(self, data: Dataset) -> Task:
+        return Task(data, self.make, shard_size=2, batch=2, epochs=1, eta=0.05)
+
+
+def _random_images(shape: tuple[int, ...]) -> Dataset:
+    rng = np.random.default_rng(0)
+    images, labels = rng.standard_normal((20, *shape), np.float32), np.arange(20) % 10
+    return Dataset("random", images, labels, images, labels)
+
+
+def _declaration(subject: _Subject) -> None:
+    if probe.is_module(subject.make) or not callable(subject.make):
+        raise FedwaveError(
+            "it is not a function: give one that makes an nn.Module, or its class, so that every run gets its own."
+        )
+    one, other = subject.make(), subject.make()
+    if not probe.is_module(one):
+        raise FedwaveError(f"it makes a {type(one).__name__}, must make an nn.Module.")
+    if one is other:
+        raise FedwaveError("it returns the same module twice: make a new one in every call.")
+
+
+def _images(subject: _Subject) -> None:
+    task = subject.task  # refuses images that do not fit, and too few outputs
+    images = task.dataset.train_images[:3]
+    together, *alone = probe.logits(task, images, images[:1], images[1:2])
+    if not np.isfinite(together).all():
+        raise FedwaveError("its outputs are NaN or infinite before any training.")
+    if not np.allclose(np.concatenate(alone), together[:2], rtol=1e-3, atol=1e-4):
+        raise FedwaveError(
+            "in eval() mode the outputs for an image depend on the other images: treat every image by itself."
+        )
+
+
+def _seeds(subject: _Subject) -> None:
+    if not same(probe.weights(subject.task, 7), probe.weights(subject.task, 7)):
+        raise FedwaveError(
+            "two models made under one torch seed have different weights: draw them with torch, from its own generator."
+        )
+
+
+def _repetition(subject: _Subject) -> None:
+    images = subject.task.dataset.train_images[:2]
+    (one,), (other,) = (probe.logits(subject.task, images, training=True) for _ in range(2))
+    if not np.array_equal(one, other):
+        raise FedwaveError(
+            "in train() mode two passes over the same images differ, so a run could not be repeated or resumed: leave "
+            "out random layers such as Dropout."
+        )
+
+
+def _gradients(subject: _Subject) -> None:
+    for name, gradient in probe.gradients(subject.task).items():
+        if gradient is None:
+            raise FedwaveError(
+                f"the parameter {name!r} does not enter the loss: use it in forward, or make it a buffer."
+            )
+        if not np.isfinite(gradient).all():
+            raise FedwaveError(f"the gradient of {name!r} is NaN or infinite in the first step.")
+
+
+def _lanes(subject: _Subject) -> None:
+    """One round of two devices, a batch of two images each, by the fast and by the reference trainer."""
+    reference = probe.trained_by_reference(subject.task)
+    try:
+        fast = probe.trained_in_lanes(subject.task)
+    except RuntimeError as error:
+        first = (str(error).splitlines() or [""])[0].rstrip(".")
+        raise FedwaveError(
+            f"it cannot be trained in lanes ({first}): torch.func.vmap must be able to run forward, so nothing in it "
+            "may depend on values."
+        ) from None
+    for name, expected in reference.items():
+        if not np.allclose(fast[name], expected, rtol=1e-6, atol=1e-9):
+            raise FedwaveError(
+                f"trained in lanes its parameter {name!r} differs from the reference trainer's: forward must follow "
+                "from parameters, buffers and images alone."
+            )
+
+
+CHECKS: dict[str, Check] = {
+    "declaration": _declaration,
+    "images": _images,
+    "seeds": _seeds,
+    "repetition": _repetition,
+    "gradients": _gradients,
+    "lanes": _lanes,
+}

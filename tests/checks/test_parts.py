@@ -1,0 +1,227 @@
+"""The checkers of all families: everything of ours passes, and every way to break a contract is reported."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from broken_parts import BROKEN
+from published import idx, put
+from small_models import chain, images, own_forward, with_batch_norm
+
+import fedwave as fw
+from fedwave import registry
+from fedwave.aggregation import FedAsync, Lee
+from fedwave.checks import check
+from fedwave.learning.data import originals, sources
+from fedwave.metrics import Mass
+
+rng = np.random.default_rng(0)
+# Parts that cannot be built from their name alone.
+GIVEN = {
+    ("fading", "recorded"): fw.fading.RecordedGains(rng.exponential(size=(140, 3))),
+    ("arrivals", "recorded"): fw.arrivals.RecordedArrivals(rng.poisson(2, size=(140, 3))),
+    ("success", "table"): fw.success.Table((-5.0, 0.0, 5.0), (1.0, 0.4, 0.0)),
+}
+# Checks that do not apply to some of ours.
+_DRAWN = {"fresh", "quartiles", "sums", "independence"}
+_STEPS = {"memory", "stopping", "tensors"}
+LACKING = {
+    ("fading", "gauss-markov"): {"independence"},
+    ("fading", "shadowing"): {"independence", "fresh", "sums"},
+    ("fading", "recorded"): _DRAWN,
+    ("arrivals", "recorded"): {"silence", "frequencies", "means"},
+    **{("aggregation", name): _STEPS for name in ("lee", "constant", "fedasync", "sync")},
+}
+SIMPLE = [family for family in registry.FAMILIES if family not in ("scheduler", "dataset")]
+NAMED = [(family, name) for family in SIMPLE for name in registry.names(family)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def every(family: str) -> list[str]:
+    """The names of a family's checks."""
+    checks = import_module(f"fedwave.checks.{family}").CHECKS
+    return list(checks) if "declaration" in checks else ["declaration", *checks]
+
+
+def names(family: str, name: str) -> list[str]:
+    return [c for c in every(family) if c not in LACKING.get((family, name), ())]
+
+
+@pytest.mark.parametrize("family, name", NAMED)
+def test_every_built_in_part_keeps_its_contract(family: str, name: str) -> None:
+    assert check(GIVEN.get((family, name), name), family=family) == names(family, name)
+
+
+def test_the_built_in_datasets_keep_their_contract(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On small files in the published formats, with all ten classes."""
+    labels = np.arange(10, dtype=np.uint8)
+    pixels = rng.integers(256, size=(10, 3072)).astype(np.uint8)
+    mnist = [idx(pixels[:, :784].reshape(-1, 28, 28)), idx(labels)] * 2
+    contents = {"mnist": mnist, "cifar10": [np.c_[labels, pixels].tobytes()] * 6}
+    files = {n: dict(zip(originals.MD5[n], c, strict=True)) for n, c in contents.items()}
+    for name, held in files.items():
+        sums = {file: originals.md5_of(content) for file, content in held.items()}
+        monkeypatch.setitem(originals.MD5, name, sums)
+        monkeypatch.setitem(sources.SOURCES, name, {})
+    assert gzip.decompress(files["mnist"]["train-labels-idx1-ubyte.gz"])[8:] == labels.tobytes()
+    monkeypatch.setenv("FEDWAVE_DATA", str(put(files, tmp_path / "data")))
+    assert registry.names("dataset") == ("mnist", "cifar10", "synthetic")
+    for part in ("mnist", "cifar10", "synthetic:train=300,test=50"):
+        assert check(part) == every("dataset")
+    assert check(images((1, 4, 4))) == every("dataset")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "rician:k_factor=0", "shadowing:correlation=0", "shadowing:correlation=0.5,fading=rician",
+        "gauss-markov:correlation=1", "harq:tries=3,model=soft", "harq:tries=1", "harq:model=threshold",
+        "harq:tries=4,model=turbo:blocks=3", "arq:tries=3,model=uncoded", "uncoded:modulation=bpsk",
+        "negative-binomial:dispersion=0.3", "zero-inflated-poisson:silence=0.9", "gamma:shape=3,rate=0.5",
+        "truncated:low=1,high=3,prior=gamma", "truncated:low=0", "dirichlet:alpha=50", "by-class:held=1",
+        "fedbuff:size=3,beta=0.5",
+        "lee:cap=2", "fedasync:staleness=hinge", "fedasync:staleness=constant", "logistic",
+    ],
+)  # fmt: skip
+def test_other_parameters(part: str) -> None:
+    family = next(f for f in SIMPLE if part.partition(":")[0] in registry.names(f))
+    assert set(check(part)) >= set(every(family)) - _DRAWN - _STEPS
+
+
+def test_records_of_other_shapes_are_checked_as_far_as_they_reach() -> None:
+    for shape in ((140, 2, 30), (70, 2), (2, 4)):
+        gains = fw.fading.RecordedGains(np.ones(shape))
+        assert {"gains", "saving"} <= set(check(gains))
+        counts = fw.arrivals.RecordedArrivals(np.ones(shape, np.int64))
+        assert {"counts", "saving"} <= set(check(counts))
+
+
+def test_a_metric_with_a_rule_inside() -> None:
+    for rule in (FedAsync(), "fedbuff:size=3"):
+        metric = Mass(registry.build("aggregation", rule))
+        assert check(metric) == every("metric")
+
+
+def test_the_mass_goes_through_a_server_step_without_a_memory() -> None:
+    @dataclass(frozen=True)
+    class Half(Lee):
+        name = "half"
+
+        def server_step(self, memory: Any, update: Any, uploads: Any) -> Any:
+            return memory, update / 2
+
+    assert check(Half) == every("aggregation")
+    network = fw.paper_network()
+    whole, half = (
+        fw.simulate(network, "age", 9, 2, metrics=[Mass(rule)]).series["mass"]
+        for rule in (Lee(), Half())
+    )
+    np.testing.assert_array_equal(half, whole / 2)
+
+
+@pytest.mark.parametrize("make", [chain, with_batch_norm, own_forward])
+def test_models_of_a_users_own(make: Any) -> None:
+    data = images((1, 3, 4))
+    assert check(make, family="model", dataset=data) == every("model")
+    fw.register(make.__name__, family="model")(make)
+    assert check(make, dataset=data) == check(make.__name__, dataset=data) == every("model")
+
+
+CASES = [
+    pytest.param(family, *case, id=f"{family}-{i}-{case[1]}")
+    for family, cases in BROKEN.items()
+    for i, case in enumerate(cases)
+]
+
+
+@pytest.mark.parametrize("family, part, failing, text", CASES)
+@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
+def test_a_broken_part_is_reported(family: str, part: Any, failing: str, text: str) -> None:
+    more = {"dataset": images((1, 3, 4))} if family == "model" else {}
+    with pytest.raises(fw.FedwaveError, match=f"fails the check '{failing}': .*{text}") as found:
+        check(part, family=family, **more)
+    assert "\n" not in str(found.value)
+    assert str(found.value).endswith((".", "?"))
+    assert str(found.value).startswith(registry.word(family))
+
+
+@pytest.mark.parametrize("family", BROKEN)
+def test_every_check_has_a_part_that_fails_it(family: str) -> None:
+    assert {check for _, check, _ in BROKEN[family]} == set(every(family))
+
+
+def test_every_family_has_a_checker() -> None:
+    assert {*BROKEN, "scheduler"} == set(registry.FAMILIES)
+
+
+def test_a_model_for_unusual_images_needs_a_dataset() -> None:
+    with pytest.raises(
+        fw.FedwaveError, match=r"neither images of shape \(1, 28, 28\).*pass dataset="
+    ):
+        check(chain, family="model")
+
+
+def test_a_registered_part_is_built_from_its_file() -> None:
+    @fw.register
+    @dataclass(frozen=True)
+    class Nakagami(fw.fading.Fading):
+        """h is Gamma(m, 1/m)."""
+
+        m: float = 2.0
+        name = "nakagami"
+
+        def sample(self, block: Any, carry: Any) -> Any:
+            return block.draw(self.fresh), None
+
+        def fresh(self, rng: Any, shape: Any) -> Any:
+            return rng.gamma(self.m, 1 / self.m, shape)
+
+    for part in (
+        "nakagami",
+        "nakagami:m=0.7",
+        {"name": "nakagami", "m": 3},
+        Nakagami,
+        Nakagami(5.0),
+    ):
+        assert check(part) == every("fading")
+
+
+def test_schedulers_go_to_their_own_checker() -> None:
+    assert (
+        check("max-weight") == check(fw.scheduler("max-weight")) == fw.check_scheduler("max-weight")
+    )
+
+
+@pytest.mark.parametrize(
+    "part, given, text",
+    [
+        ("ricean", {}, "there is no part 'ricean'; did you mean 'rician'"),
+        ("recorded", {}, "in the families fading and arrivals: say which, family='fading'"),
+        ("recorded", {"family": "arrivals"}, "'recorded' cannot be built: .*counts"),
+        ("rician:k=6", {}, "no parameter 'k'"),
+        ("rician", {"family": "succes"}, "no family 'succes'; did you mean 'success'"),
+        ("rician", {"family": "success"}, "there is no success model 'rician'"),
+        ("cnn:width=3", {}, "no parameter 'width'"),
+        (3, {}, "the family of 3 is unknown: derive it .*family=\"model\""),
+        (chain, {}, "the family of .*chain.* is unknown"),
+        (fw.fading.Rayleigh, {"family": "success"}, "is not a success model"),
+    ],
+)  # fmt: skip
+def test_what_is_not_a_part_is_refused(part: Any, given: dict[str, Any], text: str) -> None:
+    with pytest.raises(fw.FedwaveError, match=text):
+        check(part, **given)
