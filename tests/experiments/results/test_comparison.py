@@ -102,7 +102,7 @@ def test_the_tidy_table_equals_an_independent_computation(
         "backlog": lambda trace: trace.backlog.mean(axis=0),
         "mean_age": lambda trace: trace.series["mean_age"].mean(axis=0),
         "worst_age": lambda trace: trace.series["worst_age"].max(axis=0),
-        "jain": lambda trace: jain(trace.uploads),
+        "jain": lambda trace: jain(trace.totals["device_uploads"]),
         "delivered_share": lambda t: t.final.learned.sum(axis=1) / t.series["arrived"].sum(axis=0),
     }
     reach = stats.t.ppf(0.975, 7)

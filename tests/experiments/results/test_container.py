@@ -25,7 +25,7 @@ from fedwave.experiments.results.parquet import dataset_from, tables
 from fedwave.learning.curves import Curves
 
 NAMES = ["w-max", "alsa-pi", "age"]
-OWN = {"label": "surprise (bits)", "over_rounds": "max", "better": ""}
+OWN = {"label": "surprise (bits)", "over_rounds": "max", "better": "", "per_device": False}
 
 
 def trace_of(name: str, instances: list[int] | int, rounds: int = 7, devices: int = 4) -> fw.Trace:
@@ -51,7 +51,7 @@ def data(traces: dict[str, fw.Trace]) -> xr.Dataset:
         name: replace(
             trace,
             series={**trace.series, "surprise": np.arange(21, dtype=np.int32).reshape(7, 3)},
-            provenance={**trace.provenance, "metrics": {"surprise": OWN}},
+            provenance={**trace.provenance, "metrics": {**trace.metrics, "surprise": OWN}},
         )
         for name, trace in traces.items()
     }
@@ -70,10 +70,10 @@ def test_everything_of_the_traces_is_there(data: xr.Dataset, traces: dict[str, f
             np.testing.assert_array_equal(series(data, name, metric), values)
             assert data[metric].dtype == values.dtype  # counts stay counts
         here = data.sel(scheduler=name)
-        np.testing.assert_array_equal(here.device_uploads, trace.uploads)
+        np.testing.assert_array_equal(here.device_uploads, trace.totals["device_uploads"])
         np.testing.assert_array_equal(here.device_shards, trace.final.learned)
         found, made = curves_of(data, name), curves(name)
-        for what in ("loss", "accuracy", "class_accuracy", "full_accuracy"):
+        for what in ("loss", "accuracy", "class_accuracy", "accuracy_on_all"):
             np.testing.assert_array_equal(getattr(found, what), getattr(made, what))
 
 

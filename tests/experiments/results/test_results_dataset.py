@@ -117,7 +117,7 @@ def test_what_was_learnt(learnt: tuple[Path, Results], tmp_path: Path) -> None:
     (tmp_path / "a.nc").write_bytes(netcdf_bytes(found))
     with xr.open_dataset(tmp_path / "a.nc") as plain:
         for data in (found, plain):
-            for label in results.experiment.schedulers:
+            for label in results.experiment.labels:
                 here, curves = data.sel(scheduler=label), curves_of(results.only.data, label)
                 assert curves.full_accuracy is not None
                 np.testing.assert_array_equal(here.loss, curves.loss.T)
@@ -183,7 +183,7 @@ def test_duckdb_reads_all_parquet_files_as_one_table(swept: tuple[Path, Results]
     wanted = {
         (*point.where.values(), label): float(point.data.score.sel(scheduler=label).mean())
         for point in results.points
-        for label in point.experiment.schedulers
+        for label in point.experiment.labels
     }
     assert {tuple(row[:3]): row[3] for row in found} == pytest.approx(wanted)
     assert {row[4] for row in found} == {3 * 6}
