@@ -5,7 +5,7 @@ One table over (channel, theta, price / k, n / k) therefore serves all devices. 
 the service rates are close to powers of these variables.
 
 Whittle's index is the price at which a device with backlog n and success probability p is indifferent between sending
-and waiting: p C(n; price) = price. price / C(n; price) rose with the price in all cases that were examined, so the
+and waiting: p C(n; price) = price. price / C(n; price) rose with the price in all cases that were examined; then the
 solution is unique. It is tabulated for every n and for steps of p.
 
 If the backlog is hidden, C is averaged over the distribution of the arrivals since the last successful upload.

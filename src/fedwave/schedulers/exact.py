@@ -92,8 +92,8 @@ def best_set(gains: FloatArray, seen: Observation, draws: Draws) -> FloatArray:
     tied = np.flatnonzero(equal.sum(axis=1) > 1)
     if tied.size:
         # One number per device, not per set: the result does not depend on the order of the devices.
-        luck = draws.uniform(devices, tied) @ sets.T
-        chosen[tied] = np.where(equal[tied], luck, -1.0).argmax(axis=1)
+        drawn = draws.uniform(devices, tied) @ sets.T
+        chosen[tied] = np.where(equal[tied], drawn, -1.0).argmax(axis=1)
     out: FloatArray = sets[chosen].astype(np.float64)
     return out
 

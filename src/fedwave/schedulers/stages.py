@@ -16,7 +16,7 @@ For counting, a state is the level of h (four, cut at its quartiles) and a bin o
 
 Visits are remembered as one 64-bit number per round. ``recent_pairs`` holds the last rounds in their order: at
 least sqrt(2 t) + 2 of them, and so all of the current stage. Older numbers lie sorted in ``older_pairs_0`` and
-further levels, each up to 64 times as long as the one before it. A round copies the recent numbers only; a block of
+further levels, each up to 256 times as long as the one before it. A round copies the recent numbers only; a block of
 them is merged into the first level, and a full level into the next. All sizes depend on the round alone, so an instance
 has the same state whatever instances run beside it.
 """
@@ -33,8 +33,8 @@ from fedwave.types import Array, BoolArray, IntArray, Observation, Problem, Stat
 STAGE_RULES = ("literal", "max1", "per-device")
 _CODES = 32  # 4 channel levels x 4 backlog bins x scheduled or not
 _BLOCK = 256  # recent pairs that are merged into the first level at a time
-_GROWTH = 64  # blocks in a full first level; full first levels in a full second one
-_OLDER = tuple(f"older_pairs_{k}" for k in range(4))  # the last is full after 4e9 rounds
+_GROWTH = 256  # blocks in a full first level; full first levels in a full second one
+_OLDER = tuple(f"older_pairs_{k}" for k in range(3))  # the last is full after 4e9 rounds
 _PROBES = np.arange(1, 16)  # a search divides the range that is left by 16
 
 
