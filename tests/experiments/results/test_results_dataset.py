@@ -119,7 +119,7 @@ def test_what_was_learnt(learnt: tuple[Path, Results], tmp_path: Path) -> None:
         for data in (found, plain):
             for label in results.experiment.labels:
                 here, curves = data.sel(scheduler=label), curves_of(results.only.data, label)
-                assert curves.full_accuracy is not None
+                assert curves.accuracy_on_all is not None
                 np.testing.assert_array_equal(here.loss, curves.loss.T)
                 np.testing.assert_array_equal(here.accuracy, curves.accuracy.T)
                 np.testing.assert_array_equal(here.accuracy_on_all, curves.accuracy_on_all.T)

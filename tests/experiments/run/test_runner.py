@@ -59,7 +59,7 @@ def test_it_is_what_simulate_gives(alone: dict[str, Results]) -> None:
     for point in alone["simulation"].points:
         network = fw.random_network(6, point.where["network.slots"], rate=point.where["network.set.rate"])  # fmt: skip
         assert point.data.instance.values.tolist() == [0, 1, 2, 3, 4]
-        for label in point.experiment.schedulers:
+        for label in point.experiment.labels:
             trace = fw.simulate(network, label, rounds=12, instances=5, seed=0)
             assert point.data.sel(scheduler=[label]).identical(unit_dataset({label: trace}))
 
