@@ -26,7 +26,7 @@ def main() -> None:
     use_threads(1)
     experiment = resolved(replace(load_experiment("quick", ["training.device=cpu"]), rounds=ROUNDS))
     units = units_of(experiment)
-    run_unit(units[-1], Checkpointer(), lambda rounds: None, print)  # the data are read once, before
+    run_unit(units[-1], Checkpointer(), lambda rounds: None, print)  # reads the data, once
     bare = with_runner = 0.0
     for _ in range(REPEATS):  # alternating, so that a busy machine disturbs both alike
         start = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,10 +36,13 @@ def text(weight: float = 1.0, kind: str = "Heavy", name: str = "heavy-test") -> 
 def forgotten() -> Iterator[None]:
     """Parts that are registered meanwhile are removed afterwards."""
     before = {family: dict(parts) for family, parts in registry.own().items()}
-    done = dict(parts_import._done)
+    done, modules = dict(parts_import._done), set(sys.modules)
     try:
         yield
     finally:
         registry.own().update(before)
         parts_import._done.clear()
         parts_import._done.update(done)
+        for name in set(sys.modules) - modules:
+            if name.startswith("fedwave_parts_"):
+                del sys.modules[name]
