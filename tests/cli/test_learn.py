@@ -6,6 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,12 @@ import pytest
 import torch
 
 import fedwave as fw
+from fedwave import registry
 from fedwave.cli import output
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.learning import LearningRow
 from fedwave.experiments.results.statistics import Estimate
 from fedwave.experiments.run import work
-from fedwave.learning import task as task_module
 from fedwave.learning.data.dataset import Dataset, NoData, synthetic
 from fedwave.learning.evaluation import EvaluationSizes
 
@@ -52,7 +53,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return synthetic(200, 100)
         raise NoData(f"{name} could not be fetched: there is no network here.")
 
-    monkeypatch.setattr(task_module, "load_dataset", load)
+    for name in registry.names("dataset"):
+        monkeypatch.setitem(registry._own["dataset"], name, partial(load, name))
     work._task.cache_clear()  # of tasks with all their images, before and after
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -175,7 +177,7 @@ def test_figures_are_drawn_again_without_training(
     first, second = tmp_path / "first", tmp_path / "second"
     words = ("train", *NETWORK, *SMALL, *SIZE, "-s", "w-max,update-aware", "-o", first)
     assert fedwave(*words)[0] == 0
-    monkeypatch.setattr(task_module, "load_dataset", None)  # no data, no training
+    monkeypatch.setitem(registry._own["dataset"], "synthetic", None)  # no data, no training
     status, text, err = fedwave("reproduce", "mnist", "--from", first, "--out", second)
     assert (status, err) == (0, "")
     assert "synthetic: 3 rounds, 2 instances, seed 0" in text
