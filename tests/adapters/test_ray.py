@@ -143,7 +143,7 @@ def test_a_local_ray_gives_the_same_simulation(
     assert signal.getsignal(signal.SIGTERM) == before
     assert set(addresses) == {"127.0.0.1"}
     assert same_as_here(found, wanted)
-    assert all(o.score.flags.writeable for some in found.values() for o in some.values())
+    assert all(data.score.values.flags.writeable for data in found.values())
     assert sorted(watch.of("begun")) == sorted(found)
     assert all(watch.played(u.name) == u.rounds for u in wanted)
     assert capfd.readouterr() == ("", "")

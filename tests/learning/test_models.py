@@ -183,17 +183,15 @@ def test_every_part_of_a_task_by_name() -> None:
     assert Task(blobs(), linear).aggregation == Lee(0.001)
 
 
-@fw.register("two-blobs", family="dataset")
-def two_blobs(train: int = 30) -> Dataset:
-    return blobs(train=train)
-
-
-@fw.register("small-mlp", family="model")
-def small_mlp(width: int = 4) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3))
-
-
 def test_registered_functions_make_datasets_and_models() -> None:
+    @fw.register("two-blobs", family="dataset")
+    def two_blobs(train: int = 30) -> Dataset:
+        return blobs(train=train)
+
+    @fw.register("small-mlp", family="model")
+    def small_mlp(width: int = 4) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3))
+
     made = fw.task("two-blobs:train=12", model="small-mlp:width=7")
     assert len(made.dataset.train_labels) == 12
     assert parameters(made.new_model(0, 0)) == 7 * 7 + 8 * 3

@@ -48,7 +48,6 @@ class LockStep:
             for name in ("scheduled", "delivered", "shards", "heard", "delay", "learned"):
                 getattr(self.replay.runs[i], name)[: trace.rounds] = getattr(before, name)
             uploads = before.uploads(self.replay.task.aggregation)
-            self.replay.uploads[i].mass[: trace.rounds] = uploads.mass
             self._mass[i] = after_delivery(uploads.mass[last], uploads.delivered[last])
 
     def train(

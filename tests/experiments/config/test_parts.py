@@ -251,7 +251,7 @@ def test_another_process_prepares_itself(own: Path) -> None:
     code = (
         "import sys, pickle; from fedwave.experiments.config.build import network_of, prepare\n"
         "made = pickle.loads(sys.stdin.buffer.read())\n"
-        "prepare(made); print(network_of(made.network).fading)"
+        "prepare(made, {}); print(network_of(made.network).fading)"
     )
     told = subprocess.run(
         [sys.executable, "-c", code], input=pickle.dumps(made), capture_output=True, check=True

@@ -61,7 +61,8 @@ def test_it_is_what_simulate_gives(alone: dict[str, Results]) -> None:
         assert point.data.instance.values.tolist() == [0, 1, 2, 3, 4]
         for label in point.experiment.labels:
             trace = fw.simulate(network, label, rounds=12, instances=5, seed=0)
-            assert point.data.sel(scheduler=[label]).identical(unit_dataset({label: trace}))
+            expected = unit_dataset({str(label): trace})
+            assert point.data.sel(scheduler=[label]).identical(expected)
 
 
 def test_the_stored_configuration_runs_to_the_same_results(
