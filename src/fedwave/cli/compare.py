@@ -65,7 +65,8 @@ def compare(
     """
     folder = out if out is not None and not out.suffix else None
     more = {"against": against, "burn_in": burn_in}
-    how = _without_task(experiment_of(words, [choice, size, radio], {"name": "compare"}, more))
+    how = experiment_of(words, [choice, size, radio], {"name": "compare"}, more)
+    how = _without_task(how, choice.metric)
     _check_options(how, folder, half_width, traces, beliefs)
     if folder is None:
         opt.check_out(out, ".csv", ".json")
@@ -103,14 +104,15 @@ def compare(
             output.say(f"{what} written to {place}")
 
 
-def _without_task(how: Experiment) -> Experiment:
-    """The same, only simulated."""
+def _without_task(how: Experiment, metric: str | None) -> Experiment:
+    """The same, only simulated; a metric of training that nobody asks for gives way to the default."""
     if how.sweep:
         raise FedwaveError(
             f"{how.name} varies {', '.join(how.sweep)}: use `fedwave run`, or drop it with sweep={{}}."
         )
-    if how.task is not None and how.metric not in (*metric_names(), *(m.name for m in how.metrics)):
-        how = replace(how, metric="backlog")  # instead of one of training
+    learnt = set(metric_names(training=True)) - set(metric_names())
+    if how.task is not None and metric is None and how.metric in learnt:
+        how = replace(how, metric="backlog")
     how = replace(how, task=None)
     check(how)
     return how
