@@ -288,7 +288,7 @@ REFUSALS = {
         "-o",
         "out",
     ): "training.device is 'tpu', must be auto",
-    ("reproduce", "minst"): "No such command 'minst'",
+    ("reproduce", "minst"): "there is no 'minst' to reproduce; did you mean 'mnist'?",
     (
         "compare",
         "-s",

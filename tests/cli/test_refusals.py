@@ -146,7 +146,9 @@ REFUSALS = {
         "-o",
         ".",
     ): "nowhere is no run folder: it has no config",
-    ("reproduce", "scores"): "No such command 'scores'",
+    ("reproduce", "scores"): "there is no 'scores' to reproduce; did you mean 'score'?",
+    ("reproduce",): "Missing argument",
+    ("reproduce", "theory", "--from", "old"): "--from does not go with theory",
     ("simulate",): "No such command 'simulate'",
     ("compare", "--slot", "3", "--bogus"): "No such option",
 }

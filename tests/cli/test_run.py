@@ -111,7 +111,8 @@ def test_a_users_scheduler_runs(fedwave, own: Path, command: str) -> None:
     fading = ("network.fading=steady-test",)
     status, text, err = fedwave(*words, *fading, "--import", "mine.py")
     assert (status, err) == (0, "")
-    trace = fw.simulate(fw.paper_network(fading=registry.build("fading", "steady-test")), "heavy-test", 6, 2, 0)  # fmt: skip
+    network = fw.paper_network(fading=registry.build("fading", "steady-test"))
+    trace = fw.simulate(network, "heavy-test", 6, 2, 0)
     label = next(iter(json.loads(text)["schedulers"]))
     found = json.loads(text)["schedulers"][label]
     assert label.startswith("heavy-test:weight=2")

@@ -10,7 +10,7 @@ import typer
 from fedwave.cli.compare import compare
 from fedwave.cli.data import data
 from fedwave.cli.listing import config, presets, schedulers
-from fedwave.cli.reproduce import app as reproduce
+from fedwave.cli.reproduce import reproduce
 from fedwave.cli.run import resume, run, train
 from fedwave.errors import FedwaveError
 from fedwave.version import __version__
@@ -25,9 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, compare, train, resume, schedulers, presets, config, data):
+for command in (run, compare, train, reproduce, resume, schedulers, presets, config, data):
     app.command()(command)
-app.add_typer(reproduce, name="reproduce")
 
 
 def _version(wanted: bool) -> None:

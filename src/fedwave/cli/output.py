@@ -52,7 +52,12 @@ def show(results: Results, folder: Path, as_json: bool, metric: str | None = Non
     if as_json:
         print_json({"files": [str(path) for path in paths], **_json(results)})
         return
-    console().print(_table(results, metric))
+    print_table(_table(results, metric), folder, paths)
+
+
+def print_table(table: Table, folder: Path, paths: Sequence[Path]) -> None:
+    """A table, and the files beside it."""
+    console().print(table)
     say(f"Figures and data are in {folder}: {', '.join(path.name for path in paths)}")
 
 

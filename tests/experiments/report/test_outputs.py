@@ -188,7 +188,7 @@ def test_a_metric_of_the_users_own_is_everywhere(results: Results, tmp_path: Pat
 def test_a_single_point_has_no_figure_of_a_sweep(
     results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
-    with pytest.raises(fw.FedwaveError, match="has 6 points, not one: use `fedwave sweep`"):
+    with pytest.raises(fw.FedwaveError, match="has 6 points, not one: look at each of `points`"):
         _ = results.only
     point = results.points[0]
     single = Results(point.experiment, [replace(point, where={})])
