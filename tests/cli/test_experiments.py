@@ -148,7 +148,7 @@ def test_a_sweep_prints_a_table(fedwave, tmp_path: Path) -> None:
     assert (status, err) == (0, "")
     assert "paper: 4 rounds, 2 instances, seed 0" in text
     table = [line.split() for line in text.splitlines()]
-    names = ["score", "backlog", "mean_age", "worst_age", "delivered_share", "jain"]
+    names = ["score", "backlog", "age", "worst", "delivered", "Jain"]
     assert ["scheduler", "network.slots", *names] in table
     assert [row[1] for row in table if row[0] == "age"] == ["5", "25"]
     assert "results.nc" in text

@@ -92,10 +92,9 @@ def compare(
     if json:
         output.print_json(content)
         return
-    screen = output.console()
     title = output.heading(how, str(content["network"]))
     first = output.first_metric(how, choice.metric)
-    screen.print(output.comparison_table(comparison, title, first))
+    output.print_wide(output.comparison_table(comparison, title, first))
     if half_width is not None:
         needed = ", ".join(f"{k} {n:,}" for k, n in content["instances_needed"].items())
         output.say(f"Instances for a half-width of {half_width:g} around the difference: {needed}.")

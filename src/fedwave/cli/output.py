@@ -21,10 +21,15 @@ from fedwave.files import json_text
 
 # Heading, factor, decimals and unit of metrics in a narrow table.
 _NARROW = {
+    "score": ("score", 1, 2, ""), "backlog": ("backlog", 1, 1, ""),
     "delivered_share": ("delivered", 100, 1, "%"), "jain": ("Jain", 1, 2, ""), "mean_age": ("age", 1, 1, ""),
     "worst_age": ("worst", 1, 0, ""), "loss": ("loss", 1, 3, ""), "spikes": ("spikes", 1, 1, ""),
 }  # fmt: skip
 _NOT_LEARNT = ("score", "mean_age", "worst_age")  # left out where there is an accuracy to show
+_MEANINGS = (
+    "Delivered: share of the shards. Jain: fairness of uploads. Age: rounds since a device's last delivery; worst: "
+    "the oldest."
+)
 _HALF_WIDTH = "±: half-width of the 95 % interval over instances."
 
 
@@ -57,8 +62,21 @@ def show(results: Results, folder: Path, as_json: bool, metric: str | None = Non
 
 def print_table(table: Table, folder: Path, paths: Sequence[Path]) -> None:
     """A table, and the files beside it."""
-    console().print(table)
+    print_wide(table)
     say(f"Figures and data are in {folder}: {', '.join(path.name for path in paths)}")
+
+
+def print_wide(table: Table) -> None:
+    """Print a table without cutting numbers: long names in its first column wrap, then lines exceed the terminal."""
+    screen = console()
+    unlimited = screen.options.update(max_width=10_000)
+    excess = screen.measure(table, options=unlimited).maximum - screen.width
+    if excess > 0:
+        first = table.columns[0]
+        longest = max(len(str(cell)) for cell in first.cells)
+        first.max_width = max(len(str(first.header)), longest - excess)
+        screen.width = max(screen.width, screen.measure(table, options=unlimited).maximum)
+    screen.print(table)
 
 
 def heading(experiment: Experiment, name: str | None = None) -> str:
@@ -77,7 +95,9 @@ def plain_rows(names: Sequence[str], rows: Sequence[Sequence[str]], title: str) 
     """Any table of texts: the names of the first column on the left, the rest flush right."""
     out = plain_table(title, _HALF_WIDTH)
     for place, name in enumerate(names):
-        out.add_column(name, justify="right" if place else "left", overflow="fold")
+        out.add_column(
+            name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold"
+        )
     for row in rows:
         out.add_row(*row)
     return out
@@ -85,26 +105,36 @@ def plain_rows(names: Sequence[str], rows: Sequence[Sequence[str]], title: str) 
 
 def comparison_table(comparison: Comparison, title: str, metric: str | None = None) -> Table:
     """The brief metrics with their intervals, ``metric`` first with its paired difference from the base."""
-    learnt = "loss" in comparison.values
-    names = [m for m in comparison.brief if not (learnt and m in _NOT_LEARNT)]
-    first = metric or names[0]
-    others = [name for name in names if name != first]
+    names = _names(comparison, metric)
     paired = len(comparison.schedulers) > 1
     rows = []
     for label in comparison.schedulers:
-        cells = [_cell(name, comparison.estimate(label, name)) for name in (first, *others)]
+        cells = _cells(comparison, label, names)
         if paired:
-            apart = _cell(first, comparison.difference(label, first), "+")
+            apart = _cell(comparison.difference(label, names[0]), names[0], "+")
             cells.insert(1, "-" if label == comparison.base else apart)
         rows.append([comparison.name(label), *cells])
-    headings = [_NARROW[name][0] if name in _NARROW else name for name in (first, *others)]
+    headings = [_NARROW.get(name, (name,))[0] for name in names]
     if paired:
         headings.insert(1, f"vs {comparison.base}")
     out = plain_rows(["scheduler", *headings], rows, title)
-    out.caption = (
-        f"{_HALF_WIDTH} {'vs: paired difference of the first number. ' if paired else ''}Delivered: share of the "
-        "shards. Jain: fairness of uploads. Age: rounds since a device's last delivery; worst: the oldest."
-    )
+    difference = "vs: paired difference of the first number. " if paired else ""
+    out.caption = f"{_HALF_WIDTH} {difference}{_MEANINGS}"
+    return out
+
+
+def sweep_table(results: Results, metric: str | None = None) -> Table:
+    """The brief metrics of every scheduler at every point, ``metric`` first."""
+    how, rows = results.experiment, []
+    for point in results.points:
+        comparison = comparison_of(point)
+        names = _names(comparison, metric)
+        for label in comparison.schedulers:
+            places = map(str, point.where.values())
+            rows.append([comparison.name(label), *places, *_cells(comparison, label, names)])
+    headings = [_NARROW.get(name, (name,))[0] for name in names]
+    out = plain_rows(["scheduler", *how.sweep, *headings], rows, heading(how))
+    out.caption = f"{_HALF_WIDTH} {_MEANINGS}"
     return out
 
 
@@ -116,15 +146,26 @@ def plain_table(title: str, caption: str) -> Table:
     )  # fmt: skip
 
 
-def _cell(metric: str, value: Estimate, sign: str = "") -> str:
+def _names(comparison: Comparison, metric: str | None) -> list[str]:
+    learnt = "loss" in comparison.values
+    names = [m for m in comparison.brief if m != metric and not (learnt and m in _NOT_LEARNT)]
+    return names if metric is None else [metric, *names]
+
+
+def _cells(comparison: Comparison, label: str, names: Sequence[str]) -> list[str]:
+    return [_cell(comparison.estimate(label, name), name) for name in names]
+
+
+def _cell(value: Estimate, metric: str, sign: str = "") -> str:
     _, factor, decimals, unit = _NARROW.get(metric, ("", 1, 4, ""))
+    decimals += bool(sign)  # a difference is small
     return with_interval(factor * value.mean, factor * value.half_width, sign, decimals) + unit
 
 
 def _table(results: Results, metric: str | None) -> Table:
     how = results.experiment
     if how.sweep:
-        return plain_rows(*sweep_rows(results, brief=True), heading(how))
+        return sweep_table(results, first_metric(how, metric))
     name = None
     if how.task is not None:
         name = dataset_of(how)
