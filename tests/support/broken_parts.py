@@ -195,7 +195,7 @@ FADING = [
     (SameGainsForAll, "fresh", "different distributions"),
     (FreshFromOutside, "fresh", "draw only from `rng`"),
     (WrongQuartiles, "quartiles", "25% of the gains lie below 0.1, but 9% do"),
-    (FallingQuartiles, "quartiles", "three finite numbers, none falling"),
+    (FallingQuartiles, "quartiles", "three finite numbers that do not decrease"),
     (WrongSums, "sums", r"sum_quantiles\(3, 0.05\) is .*leave it to the base class"),
     (WrongExceeds, "sums", r"sum_exceeds\(1, .*leave it to the base class"),
     (CountsBlocks, "parameters", "changes its attribute 'blocks': keep what evolves in the carry"),
@@ -581,7 +581,7 @@ PARTITION = [
     (SharesOf(form=lambda s: s * 2), "shares", "add up to 2, must be >= 0 and add up to 1: divide them"),
     (SharesOf(form=lambda s: np.append(s[1:] + 1, s[0] - len(s) + 1)), "shares", "must be >= 0"),
     (NearlyOne, "shares", "add up to 2.3"),
-    (RandomShares, "repetition", r"asked again .*stream\(seed, \"skew\", instance, device\)"),
+    (RandomShares, "repetition", r"called again .*stream\(seed, \"skew\", instance, device\)"),
     (Spread, "sampling", "it raised TypeError"),
     (CountsDevices, "parameters", "changes its attribute 'asked'"),
     (LostSkew(skew=2.0), "saving", "attribute 'skew' differs"),
@@ -940,7 +940,7 @@ class LostWeight(Metric):
 
 METRIC = [
     (value_of(None, over_rounds="median"), "declaration", "over_rounds 'median'"),
-    (value_of(None, name="two words"), "declaration", "named like a variable"),
+    (value_of(None, name="two words"), "declaration", "must be a valid Python identifier"),
     (value_of(lambda r: r.score.mean()), "values", r"shape \(\) in round 1, must be numbers of shape \(3,\)"),
     (value_of(lambda r: r.score, per_device=True), "values", r"of shape \(3, 4\): one per instance and device"),
     (value_of(lambda r: [str(x) for x in r.score]), "values", "returns type <U"),

@@ -1,4 +1,4 @@
-"""What training showed, round by round; arrays ``[T, I]``."""
+"""Loss and accuracy of every round; arrays ``[T, I]``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPIKE, _WINDOW = 1.2, 10
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What the evaluator found of one central model; counts are per class, ``[C]``."""
+    """The evaluation of one central model; counts are per class, ``[C]``."""
 
     loss: float  # on the training images
     right: IntArray  # right answers on the test images of every round
@@ -54,7 +54,7 @@ class Curves:
     loss: FloatArray  # [T, I] training loss of the central model
     accuracy: FloatArray  # [T, I] test accuracy
     class_accuracy: FloatArray  # [T, I, C]; NaN for a class without test images
-    settings: Mapping[str, Any]  # how it was trained, for the caption and for making it again
+    settings: Mapping[str, Any]  # how it was trained, for captions and reproduction
     accuracy_on_all: FloatArray  # [T, I] on all test images; NaN in rounds without
 
     @classmethod
@@ -65,7 +65,7 @@ class Curves:
         rounds: int,
         settings: Mapping[str, Any],
     ) -> Curves:
-        """From what the Evaluator found after every round of every instance."""
+        """From the evaluations after every round of every instance."""
         classes = next((len(run[0].right) for run in runs if run), 0)
         loss = np.full((rounds, len(runs)), np.nan)
         accuracy, on_all = loss.copy(), loss.copy()
