@@ -17,5 +17,5 @@ def _registry_as_shipped() -> Iterator[None]:
         registry._own[family].update(parts)
 
 
-# Fixtures hold no doctests; imported as modules, all would be called "conftest" and collide.
-collect_ignore_glob = ["*conftest.py"]
+# Fixtures hold no doctests, and would all be called "conftest". The typed script registers parts when imported.
+collect_ignore_glob = ["*conftest.py", "*typed_user.py"]

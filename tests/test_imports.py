@@ -125,7 +125,7 @@ def test_a_simulation_needs_no_torch(tmp_path: Path) -> None:
     code = (
         "import fedwave as fw; from pathlib import Path\n"
         "asked = fw.load_experiment('paper-score', ['rounds=3', 'instances=2', 'schedulers=[age]'])\n"
-        f"fw.run_experiment(asked, Path({str(tmp_path)!r}))\n"
+        f"from fedwave.experiments.run.runner import run_experiment; run_experiment(asked, Path({str(tmp_path)!r}))\n"
         f"print(fw.load({str(tmp_path)!r}).score.shape)"
     )
     loaded = loaded_by(code)

@@ -30,6 +30,8 @@ def test_same_as_sees_every_difference(group):
     assert trace.same_as(run(beliefs=True))
     arrays = getattr(trace, group)
     for name, array in arrays.items():
+        if array.size == 0:
+            continue  # nothing in it could differ
         other = dataclasses.replace(trace, **{group: arrays | {name: changed(array)}})
         assert not trace.same_as(other), name
         assert not other.same_as(trace), name

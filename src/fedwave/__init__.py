@@ -1,44 +1,96 @@
 """fedwave: who should transmit now? Federated learning over a wireless network, simulated and scheduled.
 
-Everything that outside code may rely on is listed here; the rest is private and may move.
+Everything that outside code may rely on is listed here; the rest is private and may move. Parts lie in namespaces:
+``fw.fading``, ``fw.success``, ``fw.arrivals``, ``fw.priors``, ``fw.posterior``, ``fw.partition``, ``fw.aggregation``,
+``fw.metrics``.
 """
 
-from fedwave.checks.scheduler import check_scheduler
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+
+from fedwave import aggregation, metrics
+from fedwave.checks import check, check_scheduler
 from fedwave.errors import FedwaveError
+from fedwave.metrics import Metric
 from fedwave.network import arrivals, fading, success
 from fedwave.network.devices import Device, DeviceTable, read_devices
 from fedwave.network.network import Network, paper_network, random_network
 from fedwave.registry import register
+from fedwave.rng import Draws
 from fedwave.schedulers import posterior, priors
 from fedwave.schedulers.base import Scheduler, scheduler, scheduler_names
 from fedwave.simulate import extend, network_of, remake, simulate
 from fedwave.trace import Trace
+from fedwave.types import Decision, Observation, PlayedRound, Problem, State
 from fedwave.version import __version__
 
-# What needs large libraries is imported when it is first asked for: `import fedwave` stays light.
+if TYPE_CHECKING:
+    from fedwave.experiments.config.experiment import Experiment
+    from fedwave.experiments.config.read import load_experiment
+    from fedwave.experiments.quick import compare, run
+    from fedwave.experiments.results.comparison import Comparison
+    from fedwave.experiments.results.dataset import load
+    from fedwave.learning import partition
+    from fedwave.learning.curves import Curves
+    from fedwave.learning.data.dataset import Dataset
+    from fedwave.learning.evaluation import EvaluationSizes
+    from fedwave.learning.lockstep import train_in_lock_step
+    from fedwave.learning.replay import train
+    from fedwave.learning.task import Task, task
+    from fedwave.theory.bound import backlog_bound, score_bound
+
+# What needs large libraries is imported when it is first used: `import fedwave` stays light.
 _ON_DEMAND = {
-    "backlog_bound": "fedwave.theory.bound",
-    "score_bound": "fedwave.theory.bound",
-    "load": "fedwave.experiments.results.dataset",
-    "load_experiment": "fedwave.experiments.config.read",
-    "run_experiment": "fedwave.experiments.run.runner",
-    "task": "fedwave.learning.task",
-    "Task": "fedwave.learning.task",
-    "train": "fedwave.learning.replay",
-    "train_in_lock_step": "fedwave.learning.lockstep",
+    "Comparison": "fedwave.experiments.results.comparison",
     "Curves": "fedwave.learning.curves",
     "Dataset": "fedwave.learning.data.dataset",
-    "partition": "fedwave.learning",
+    "EvaluationSizes": "fedwave.learning.evaluation",
+    "Experiment": "fedwave.experiments.config.experiment",
+    "Task": "fedwave.learning.task",
+    "backlog_bound": "fedwave.theory.bound",
+    "compare": "fedwave.experiments.quick",
+    "load": "fedwave.experiments.results.dataset",
+    "load_experiment": "fedwave.experiments.config.read",
+    "partition": "fedwave.learning.partition",
+    "run": "fedwave.experiments.quick",
+    "score_bound": "fedwave.theory.bound",
+    "task": "fedwave.learning.task",
+    "train": "fedwave.learning.replay",
+    "train_in_lock_step": "fedwave.learning.lockstep",
 }
+_NAMESPACES = ("partition",)
+_LEARN = ("torch",)
+
+__all__ = [
+    # a network and what happens on it
+    "Network", "Device", "DeviceTable", "paper_network", "random_network", "read_devices",
+    "simulate", "extend", "remake", "network_of", "Trace",
+    # schedulers, and what one sees
+    "Scheduler", "scheduler", "scheduler_names", "Observation", "Draws", "Decision", "Problem", "State",
+    # learning on a trace
+    "task", "Task", "Dataset", "train", "train_in_lock_step", "Curves", "EvaluationSizes",
+    # studies
+    "compare", "Comparison", "run", "load", "Experiment", "load_experiment", "backlog_bound", "score_bound",
+    # parts of your own
+    "register", "check", "check_scheduler", "Metric", "PlayedRound",
+    "fading", "success", "arrivals", "priors", "posterior", "partition", "aggregation", "metrics",
+    "FedwaveError", "__version__",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    if name == "partition":
-        from fedwave.learning import partition
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module 'fedwave' has no attribute {name!r}")
+    try:
+        module = _import_module(_ON_DEMAND[name])
+    except ModuleNotFoundError as error:
+        if error.name not in _LEARN:
+            raise
+        raise FedwaveError(
+            f"fw.{name} needs PyTorch, which is not installed: pip install 'fedwave[learn]'."
+        ) from None
+    return module if name in _NAMESPACES else getattr(module, name)
 
-        return partition
-    if name in _ON_DEMAND:
-        from importlib import import_module
 
-        return getattr(import_module(_ON_DEMAND[name]), name)
-    raise AttributeError(f"module 'fedwave' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted(__all__)

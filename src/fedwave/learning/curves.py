@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedwave.types import BoolArray, FloatArray, IntArray
+from fedwave.errors import FedwaveError
+from fedwave.files import write_whole
+from fedwave.types import Array, BoolArray, FloatArray, IntArray
+
+_SAVED = ("loss", "accuracy", "class_accuracy", "accuracy_on_all")
 
 # A spike: training loss above 1.2 times the median of the ten rounds before.
 _SPIKE, _WINDOW = 1.2, 10
@@ -56,6 +63,9 @@ class Curves:
     class_accuracy: FloatArray  # [T, I, C]; NaN for a class without test images
     settings: Mapping[str, Any]  # how it was trained, for captions and reproduction
     accuracy_on_all: FloatArray  # [T, I] on all test images; NaN in rounds without
+    weights: tuple[
+        Mapping[str, Array], ...
+    ] = ()  # of the central model after the last round, by instance
 
     @classmethod
     def of(
@@ -103,6 +113,41 @@ class Curves:
             f"Curves {self.label!r}: {rounds} rounds, {instances} instances, {lost} diverged\n"
             f"  mean after the last round: {means or 'none'}"
         )
+
+    def plot(self) -> Any:
+        """Training loss and test accuracy: a matplotlib Figure."""
+        # By name: figures belong to the experiments, which are built on top of this.
+        figures = import_module("fedwave.experiments.report.figures.learning")
+        return figures.training_figure(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the curves, and the weights if there are any, to ``path`` (.npz): plain arrays, no pickle."""
+        path = Path(path)
+        if path.suffix != ".npz":
+            raise FedwaveError(f"curves are saved as a .npz file, not {path.name!r}.")
+        arrays = {name: getattr(self, name) for name in _SAVED}
+        for i, model in enumerate(self.weights):
+            arrays |= {f"weights/{i}/{name}": values for name, values in model.items()}
+        about = np.array(json.dumps({"label": self.label, "settings": dict(self.settings)}, default=str))  # fmt: skip
+        return write_whole(
+            path, lambda file: np.savez(file, allow_pickle=False, about=about, **arrays)
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Curves:
+        """Read curves that ``save`` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {key: file[key] for key in file.files}
+            about = json.loads(str(arrays.pop("about")))
+            models: dict[int, dict[str, Array]] = {}
+            for key in [key for key in arrays if key.startswith("weights/")]:
+                _, number, name = key.split("/", 2)
+                models.setdefault(int(number), {})[name] = arrays.pop(key)
+            weights = tuple(models[i] for i in sorted(models))
+            return cls(about["label"], settings=about["settings"], weights=weights, **arrays)
+        except Exception as error:  # damage shows anywhere: in the archive, an array or the text
+            raise FedwaveError(f"{path} holds no curves or is damaged ({error}).") from None
 
     @property
     def diverged(self) -> IntArray:

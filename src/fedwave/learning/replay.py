@@ -24,7 +24,7 @@ from fedwave.learning.partition import batches
 from fedwave.learning.schedule import Run, needed_training, runs_of
 from fedwave.learning.task import Task
 from fedwave.trace import Trace
-from fedwave.types import IntArray
+from fedwave.types import Array, IntArray
 
 Meter = Callable[[int], None]
 # By device: the lane of its local training, and the resulting parameters and buffers.
@@ -254,6 +254,14 @@ class Replay:
                 # Also if its training was left out: then no device starts from it (needed_training).
                 state.own[u] = (state.w, state.buffers)
 
+    def weights_of(self, label: str) -> tuple[dict[str, Array], ...]:
+        """Parameters and buffers of the central models of one scheduler, by instance."""
+        states = [s for s, run in zip(self.states, self.runs, strict=True) if run.label == label]
+        return tuple(
+            {k: p.detach().cpu().numpy().copy() for k, p in (state.w | state.buffers).items()}
+            for state in states
+        )
+
     def curves(self) -> list[Curves]:
         """One Curves per scheduler, instances in the order of the runs."""
         settings = {**vars(self.settings), **self.task.numbers}
@@ -290,7 +298,7 @@ def train(
     meter: Meter | None = None,
     **settings: Any,
 ) -> Curves | dict[str, Curves]:
-    """Train a task on a trace, or on several side by side (by label); the curves of each.
+    """Train a task on a trace, or on several side by side (by label); the curves of each, with the final weights.
 
     ``settings`` are the fields of Settings: tolerance, device, precision, lanes.
     """
@@ -301,7 +309,7 @@ def train(
         replay.advance()
         if meter is not None:
             meter(1)
-    curves = {c.label: c for c in replay.curves()}
+    curves = {c.label: replace(c, weights=replay.weights_of(c.label)) for c in replay.curves()}
     return curves[traces.scheduler] if isinstance(traces, Trace) else curves
 
 

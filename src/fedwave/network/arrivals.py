@@ -17,7 +17,7 @@ from numpy.random import Generator
 from fedwave.errors import FedwaveError, is_number
 from fedwave.files import read_array
 from fedwave.network.fading import as_record, check_record, recorded_block
-from fedwave.rng import Block
+from fedwave.rng import Block as Block  # given to models of a user's own
 from fedwave.types import FloatArray, IntArray
 
 _MOST = 1e9  # largest recorded count: sums over any run stay exact

@@ -16,7 +16,7 @@ from numpy.random import Generator
 
 from fedwave.errors import FedwaveError, is_number
 from fedwave.files import read_array
-from fedwave.rng import Block
+from fedwave.rng import Block as Block  # given to models of a user's own
 from fedwave.types import Array, FloatArray
 
 _QUARTERS = np.array([0.25, 0.5, 0.75])

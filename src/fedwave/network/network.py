@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fedwave import registry
 from fedwave.errors import FedwaveError, did_you_mean, is_number, whole
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.devices import COLUMNS, Device, DeviceTable
@@ -57,7 +58,9 @@ class Network:
     devices: DeviceTable | Iterable[Device | Mapping[str, Any]]
     slots: int | Sequence[int] = 5  # W, or one W per round
     gamma: float = 0.01  # the cost of a shard that waits
-    fading: Fading = field(default_factory=Rayleigh)
+    fading: Fading = field(
+        default_factory=Rayleigh
+    )  # or a name with parameters: "rician:k_factor=6"
     success: SuccessModel = field(default_factory=Turbo)
     arrivals: Arrivals = field(default_factory=Poisson)
     noise_dbm: float = -96.0
@@ -71,6 +74,9 @@ class Network:
             raise FedwaveError(f"gamma is {self.gamma}, must be a number >= 0.")
         for name, kind in (("fading", Fading), ("success", SuccessModel), ("arrivals", Arrivals)):
             value = getattr(self, name)
+            if isinstance(value, (str, Mapping)):  # a name, with parameters
+                value = registry.build(name, value)
+                object.__setattr__(self, name, value)
             if not isinstance(value, kind):
                 raise FedwaveError(f"{name} is {value!r}, must be a {kind.__name__} object.")
         for name in ("noise_dbm", "pathloss_intercept_db", "pathloss_slope_db"):

@@ -25,6 +25,7 @@ from fedwave.experiments.config.read import (
     to_mapping,
     to_yaml,
 )
+from fedwave.experiments.run.runner import run_experiment
 
 ALIKE = [
     ("network.fading", "rician:k_factor=6", {"name": "rician", "k_factor": 6}),
@@ -263,4 +264,4 @@ def test_what_was_made_by_hand_is_checked_when_it_runs() -> None:
     with pytest.raises(FedwaveError, match=r"schedulers\[0\]: there is no scheduler 'blsa'"):
         check(Experiment(schedulers=("blsa",)))  # type: ignore[arg-type]
     with pytest.raises(FedwaveError, match=r"schedulers\[0\]: there is no scheduler 'blsa'"):
-        fw.run_experiment(Experiment(schedulers=("blsa",)))  # type: ignore[attr-defined]
+        run_experiment(Experiment(schedulers=("blsa",)))  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from fedwave.experiments.report.figures import common
 from fedwave.experiments.report.learning import caption_of, is_synthetic
 from fedwave.experiments.results.container import Point, curves_of, label_of, labels, series
 from fedwave.experiments.results.statistics import band
+from fedwave.metrics import describe
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -45,6 +46,18 @@ def curves_figure(point: Point) -> Figure:
     axes[0].set_ylim(bottom=0, top=1.05 * _largest(means))
     note = "Thin: single instances, too few for a band; bold: their mean."
     return _finish(figure, axes, point, note if few else "Bands: 95 % intervals over instances.")
+
+
+def training_figure(curves: Curves) -> Figure:
+    """Training loss and test accuracy of one scheduler, mean and 95 % band over instances."""
+    figure, axes = common.figure_with(1, 2, _SIZE)
+    rounds, instances = curves.loss.shape
+    for axis, metric in zip(axes, ("loss", "accuracy"), strict=True):
+        text = describe(metric).label
+        common.label_panel(axis, text, "Round", text)
+        common.draw_band(axis, band(curves.series[metric], skip_nan=True), curves.label)
+    caption = f"{instances} instances, {rounds} rounds; bands: 95 % intervals over instances."
+    return common.finish(figure, axes[0], caption)
 
 
 def single_figure(point: Point) -> Figure:

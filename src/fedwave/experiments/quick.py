@@ -1,0 +1,110 @@
+"""The two calls that do a whole study: compare schedulers on a network, or run an experiment into a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedwave import registry
+from fedwave.errors import FedwaveError
+from fedwave.experiments.config.experiment import BASE, Experiment
+from fedwave.experiments.results.comparison import Comparison
+from fedwave.experiments.results.container import joined, unit_dataset
+from fedwave.network.network import Network
+from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.base import scheduler as find_scheduler
+from fedwave.simulate import MetricLike, SchedulerLike, simulate
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def compare(
+    network: Network,
+    schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike],
+    rounds: int = 500,
+    instances: int | Sequence[int] = 50,
+    seed: int = 0,
+    *,
+    against: str | None = None,
+    burn_in: int = 0,
+    metrics: Iterable[MetricLike] = (),
+) -> Comparison:
+    """Run schedulers on the same worlds: every metric with its interval and its paired difference.
+
+    ``schedulers`` are names, names with parameters or Scheduler objects; a mapping gives them labels. ``against`` is
+    the label that differences are taken from: alsa-pi, or the first. ``burn_in`` rounds are left out of means.
+
+    >>> import fedwave as fw
+    >>> table = fw.compare(fw.paper_network(), ["alsa-pi", "max-weight"], rounds=50, instances=4)
+    >>> table.difference("max-weight", "backlog").mean < 0
+    True
+    """
+    chosen, watched = _labelled(schedulers), tuple(metrics)
+    base = against if against is not None else BASE if BASE in chosen else next(iter(chosen))
+    if base not in chosen:
+        raise FedwaveError(f"against is {base!r}, must be one of {', '.join(chosen)}.")
+    parts = [
+        unit_dataset(
+            {label: simulate(network, one, rounds, instances, seed, record="summary", metrics=watched)}
+        )
+        for label, one in chosen.items()
+    ]  # fmt: skip
+    return Comparison.of(joined(parts, list(chosen)), base, burn_in)
+
+
+def run(
+    experiment: Experiment | Mapping[str, Any] | str | Path,
+    folder: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    workers: int | None = None,
+) -> xr.Dataset:
+    """Run an experiment (an Experiment, a mapping, a YAML file or a preset's name) into a run folder.
+
+    The folder holds results, figures and tables, as those of ``fedwave run``. A run that was stopped is resumed.
+    ``overrides`` read ``field=value``. ``workers`` is a number of processes.
+    """
+    from fedwave.experiments.config.read import experiment_from, load_experiment, to_mapping
+    from fedwave.experiments.report.outputs import write_results
+    from fedwave.experiments.results.dataset import to_dataset
+    from fedwave.experiments.run.runner import run_experiment
+
+    if isinstance(experiment, (str, Path)):
+        made = load_experiment(experiment, overrides)
+    else:
+        given = experiment if isinstance(experiment, Mapping) else to_mapping(experiment)
+        made = experiment_from(given, overrides)
+    results = run_experiment(made, Path(folder), workers=workers)
+    write_results(results, Path(folder))
+    return to_dataset(results)
+
+
+def _labelled(
+    schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike],
+) -> dict[str, Scheduler]:
+    if isinstance(schedulers, (str, Scheduler)):
+        schedulers = [schedulers]
+    pairs = (
+        list(schedulers.items())
+        if isinstance(schedulers, Mapping)
+        else [(_label(one), one) for one in schedulers]
+    )
+    chosen: dict[str, Scheduler] = {}
+    for label, one in pairs:
+        if label in chosen:
+            raise FedwaveError(
+                f"two schedulers are called {label!r}: give a mapping of labels to schedulers."
+            )
+        chosen[label] = find_scheduler(one)
+    if not chosen:
+        raise FedwaveError("schedulers is empty: name at least one, such as 'alsa-pi'.")
+    return chosen
+
+
+def _label(scheduler: SchedulerLike) -> str:
+    if isinstance(scheduler, (str, Mapping)):
+        return registry.text(scheduler)
+    name = getattr(scheduler, "name", None)
+    return str(name) if name else repr(scheduler)

@@ -1,0 +1,50 @@
+"""The package's table of contents: complete, light, and visible to a type checker."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedwave as fw
+
+SCRIPT = Path(__file__).parent / "support" / "typed_user.py"
+
+
+def test_every_listed_name_is_there_and_nothing_else_is_shown() -> None:
+    assert sorted(fw.__all__) == dir(fw)
+    assert len(set(fw.__all__)) == len(fw.__all__)
+    for name in fw.__all__:
+        assert getattr(fw, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
+        _ = fw.simulat  # type: ignore[attr-defined]
+
+
+def test_a_strict_type_checker_accepts_a_script_that_uses_all_of_it(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "mypy", "--strict", f"--cache-dir={tmp_path}", str(SCRIPT)]
+    answer = subprocess.run(words, capture_output=True, text=True, cwd=SCRIPT.parents[2])
+    assert answer.returncode == 0, answer.stdout
+
+
+def test_the_script_runs(tmp_path: Path) -> None:
+    words = [sys.executable, str(SCRIPT), str(tmp_path / "run")]
+    answer = subprocess.run(words, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    assert (tmp_path / "run" / "table.md").exists()
+
+
+def test_without_torch_only_learning_is_missing_and_the_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import fedwave as fw\n"
+        "print(fw.compare(fw.paper_network(), ['age', 'w-max'], rounds=3, instances=2).schedulers)\n"
+        "try:\n    fw.task\nexcept fw.FedwaveError as error:\n    print(error)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "('age', 'w-max')" in answer.stdout
+    assert (
+        "fw.task needs PyTorch, which is not installed: pip install 'fedwave[learn]'."
+        in answer.stdout
+    )
