@@ -146,7 +146,7 @@ class Curves:
                 models.setdefault(int(number), {})[name] = arrays.pop(key)
             weights = tuple(models[i] for i in sorted(models))
             return cls(about["label"], settings=about["settings"], weights=weights, **arrays)
-        except Exception as error:  # damage shows anywhere: in the archive, an array or the text
+        except Exception as error:  # damage can be in the archive, an array or the text
             raise FedwaveError(f"{path} holds no curves or is damaged ({error}).") from None
 
     @property
