@@ -114,8 +114,8 @@ def test_a_metric_of_the_wrong_shape_is_refused():
 @pytest.mark.parametrize(
     ("declared", "complaint"),
     [
-        ({"name": "my metric"}, "must be named like a variable"),
-        ({"name": "accuracy"}, "belongs to a number of training"),
+        ({"name": "my metric"}, "must be a valid Python identifier"),
+        ({"name": "accuracy"}, "is used by a metric of training"),
         ({"name": "mine", "over_rounds": "median"}, "over_rounds 'median'"),
         ({}, "has no `name`"),
     ],

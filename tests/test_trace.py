@@ -154,9 +154,9 @@ def test_a_trace_of_another_format(saved):
             {"family": "success", "name": "turbo", "class": "Turbo", "fields": {"wheels": 4}},
             "made with another Turbo",
         ),
-        ({"fields": {}}, "says of its origin is damaged"),
-        ({"class": "Network", "fields": 5}, "says of its origin is damaged"),
-        ({"array": "nowhere"}, "says of its origin is damaged"),
+        ({"fields": {}}, "the provenance in the file is damaged"),
+        ({"class": "Network", "fields": 5}, "the provenance in the file is damaged"),
+        ({"array": "nowhere"}, "the provenance in the file is damaged"),
     ],
 )
 @pytest.mark.parametrize("part", ["network", "scheduler"])

@@ -1,4 +1,4 @@
-"""The errors that a user can cause, each told in one sentence: the value, the rule, the likely fix."""
+"""Errors caused by bad input, each one sentence: the value, the rule, the likely fix."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class FedwaveError(Exception):
 
 
 class HiddenInformation(FedwaveError, AttributeError):
-    """A scheduler reached for something it did not declare in ``needs``."""
+    """A scheduler read something that it did not declare in ``needs``."""
 
 
 def shown(value: Any) -> str:
-    """A value for a sentence: never more than a part of a line."""
+    """A short representation of a value for a sentence."""
     return _SHORT.repr(value)
 
 
@@ -64,7 +64,7 @@ def is_whole(value: Any) -> bool:
 
 
 def whole(what: str, value: Any, least: int) -> int:
-    """``value`` as an int, or a sentence that says what it must be."""
+    """``value`` as an int; refused with a sentence if it is not a whole number >= ``least``."""
     if not is_whole(value) or value < least:
         raise FedwaveError(f"{what} is {value!r}, must be a whole number >= {least}.")
     return int(value)

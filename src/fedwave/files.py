@@ -1,4 +1,4 @@
-"""Files: read with one sentence when they are wrong, written whole or not at all."""
+"""Files: bad ones are refused in one sentence; files are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_array(path: str | Path, what: str) -> Array:
             return loaded
         if path.suffix == ".csv":
             with warnings.catch_warnings():
-                warnings.simplefilter("error")  # an empty file is only warned of
+                warnings.simplefilter("error")  # numpy only warns about an empty file
                 return np.loadtxt(path, delimiter=",", ndmin=2)
     except (OSError, ValueError, EOFError, UserWarning) as error:
         reason = getattr(error, "strerror", None) or error
@@ -56,7 +56,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
         with open(unfinished, "wb") as file:
             write(file)
             file.flush()
-            os.fsync(file.fileno())  # a name must never stand before what it names is on the disk
+            os.fsync(file.fileno())  # the name must not exist before the content is on the disk
         os.replace(unfinished, path)
     except OSError as error:
         raise FedwaveError(
@@ -79,7 +79,7 @@ def write_json(path: Path, content: Any) -> Path:
 
 
 def json_text(content: Any) -> str:
-    """JSON that every reader accepts: a number that is not there (NaN, infinity) becomes null."""
+    """JSON that every reader accepts: NaN and infinity become null."""
     return json.dumps(_without_nan(content), indent=2, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""Numbers that are watched in every round: one class declares each, and tables, figures, sweeps and files follow.
+"""Round metrics: a class declares a number of every round, which then appears in tables, figures, sweeps and files.
 
 A metric turns a played round into one number per instance, or per instance and device. If it needs a memory, that is a
 State (types.py) which is passed in and out, so a run can stop and go on. ``over_rounds`` says how the rounds of one
@@ -35,18 +35,18 @@ class Metric(ABC):
 
     @classmethod
     def check_declaration(cls) -> None:
-        """Refuse a way to sum up rounds that there is not, and a name that a file could not hold."""
+        """Refuse an unknown ``over_rounds``, and a name that cannot be a column of a file."""
         if cls.over_rounds not in OVER_ROUNDS:
             raise FedwaveError(
                 f"metric {cls.name!r} has over_rounds {cls.over_rounds!r}; {did_you_mean(cls.over_rounds, OVER_ROUNDS)}"
             )
         if not cls.name.isidentifier():
             raise FedwaveError(
-                f"metric {cls.name!r} must be named like a variable: it is a column."
+                f"metric {cls.name!r} must be a valid Python identifier, since it names a column."
             )
         if cls.name in _OF_TRAINING:
             raise FedwaveError(
-                f"the name {cls.name!r} belongs to a number of training: choose another."
+                f"the name {cls.name!r} is used by a metric of training: choose another."
             )
 
     def start(self, problem: Problem) -> State:
@@ -60,7 +60,7 @@ class Metric(ABC):
 
 @dataclass(frozen=True)
 class Description:
-    """What tables and figures need to know of a metric; it is stored with the numbers."""
+    """What tables and figures need to know about a metric; it is stored with the values."""
 
     name: str
     label: str
@@ -99,7 +99,7 @@ def metric_names(training: bool = False) -> tuple[str, ...]:
 
 
 class Watch:
-    """The metrics of one run: measured round by round, their memories kept apart."""
+    """The metrics of one run: measured round by round, each with its own memory."""
 
     def __init__(self, more: Iterable[Any] = ()) -> None:
         self.more: tuple[Metric, ...] = tuple(registry.build("metric", metric) for metric in more)
@@ -189,7 +189,7 @@ class MeanAge(Metric):
 
 
 class WorstAge(Metric):
-    """d at the round's start of the device that was not heard for longest."""
+    """The largest d over devices at the round's start."""
 
     name, label, over_rounds, better = "worst_age", "largest age (rounds)", "max", "lower"
 
@@ -198,7 +198,7 @@ class WorstAge(Metric):
 
 
 class DeliveredShare(Metric):
-    """Of all shards that arrived so far, the share that was delivered."""
+    """Share of all shards so far that was delivered."""
 
     name, label, over_rounds, better = (
         "delivered_share",
@@ -212,7 +212,7 @@ class DeliveredShare(Metric):
 
 
 class LostShare(Metric):
-    """Of all shards that arrived so far, the share that found the buffer full."""
+    """Share of all shards so far that found the buffer full."""
 
     name, label, over_rounds, better = "lost_share", "share of shards lost", "last", "lower"
 
@@ -221,7 +221,7 @@ class LostShare(Metric):
 
 
 class Jain(Metric):
-    """Jain's fairness index of the uploads that each device has brought through so far."""
+    """Jain's fairness index of the uploads that each device has delivered so far."""
 
     name, label, over_rounds, better = "jain", "Jain index of uploads", "last", "higher"
 
@@ -234,7 +234,7 @@ class Jain(Metric):
 
 
 class WorstDevice(Metric):
-    """The least share of its own shards that any device has delivered so far."""
+    """The smallest share of its own shards that a device has delivered so far."""
 
     name, label, over_rounds, better = (
         "worst_device",

@@ -12,7 +12,7 @@ from fedwave.types import Array, IntArray, PlayedRound, State
 
 
 class Recorder:
-    """Collects one row per round in arrays allocated once, grouped as a Trace wants them."""
+    """Collects one row per round in arrays allocated once, in the groups of a Trace."""
 
     def __init__(self, rounds: int, *, full: bool) -> None:
         self._rounds, self._full = rounds, full

@@ -1,8 +1,8 @@
-"""Every exchangeable part by family and name: the one door through which ours and users' own are found.
+"""Every exchangeable part by family and name: built-in parts and users' own.
 
 A part is written ``name`` or ``name:key=value,key=value``, for example ``rician:k_factor=6``, or as a mapping,
 ``{name: rician, k_factor: 6}``. A part within a part separates its own values by semicolons:
-``harq:tries=3,model=turbo:blocks=2;slope=7``. What was recorded or measured is read from a file:
+``harq:tries=3,model=turbo:blocks=2;slope=7``. Recorded or measured data are read from a file:
 ``recorded:path=gains.npy``.
 """
 
@@ -21,7 +21,7 @@ from fedwave.errors import FedwaveError, check_parameters, did_you_mean
 Spec = str | Mapping[str, Any]  # a part as text or as a mapping with its name
 P = TypeVar("P")
 
-# Built-in parts are imported when they are asked for: naming a model must not load torch.
+# Built-in parts are imported on demand: naming a model must not load torch.
 _SCHEDULERS = "fedwave.schedulers."
 _BUILT_IN: dict[str, dict[str, str]] = {
     "scheduler": {
@@ -132,7 +132,7 @@ def register(part: Any, /, *, family: str | None = None) -> Any:
     """
     if isinstance(part, str):
         if family is None:
-            raise FedwaveError(f'register({part!r}) must say the family: family="model", say.')
+            raise FedwaveError(f'register({part!r}) needs a family, such as family="model".')
         return lambda made: _put(_known_family(family), part, made)
     family = getattr(part, "family", None)
     if not isinstance(part, type) or family not in FAMILIES:
@@ -145,7 +145,7 @@ def register(part: Any, /, *, family: str | None = None) -> Any:
 
 
 def check_declaration(kind: type) -> None:
-    """A part's class must have a name that can be written, and whatever else its family asks for."""
+    """Refuse a class without a valid name, or without what its family requires."""
     name, what = getattr(kind, "name", None), word(kind.family)  # type: ignore[attr-defined]
     if not isinstance(name, str) or not name:
         raise FedwaveError(f'{what} class {kind.__qualname__} has no `name`: add name = "...".')
@@ -225,7 +225,7 @@ def parse(family: str, part: Spec) -> dict[str, Any]:
 
 
 def text(part: Spec) -> str:
-    """A part in one line, as ``parse`` reads it: the label of a scheduler, say.
+    """A part in one line, as ``parse`` reads it; for example the label of a scheduler.
 
     >>> text({"name": "balsa", "prior": {"name": "gamma", "shape": 2, "rate": 1}})
     'balsa:prior=gamma:shape=2;rate=1'
@@ -239,7 +239,7 @@ def text(part: Spec) -> str:
 
 
 def parameters(family: str, name: str) -> tuple[str, ...]:
-    """What a part can be given beside its name; the path of a file where it is read from one."""
+    """The parameters of a part; with "path" if it can be read from a file."""
     kind = find(family, name)
     own = _parameters(kind)
     return ("path", *own) if hasattr(kind, "from_file") else own
@@ -276,7 +276,7 @@ def _make(family: str, kind: Any, given: dict[str, Any], what: str) -> Any:
     }
     try:
         return kind(**values)
-    except TypeError as error:  # a word where a number belongs, or a parameter left out
+    except TypeError as error:  # text instead of a number, or a missing parameter
         raise FedwaveError(f"{what} cannot be built: {error}.") from None
 
 
@@ -311,10 +311,10 @@ def _put(family: str, name: str, part: P) -> P:
         known = _built_in(_BUILT_IN[family][name])
         if known is part:
             return part
-    # A file that is read again brings the same classes anew: those take the place of the old ones.
+    # A file that is imported again defines its classes again: they replace the old ones.
     if known is not None and known.__qualname__ != getattr(part, "__qualname__", None):
         raise FedwaveError(
-            f"the name {name!r} belongs to {known.__qualname__} already: give your {word(family)} another."
+            f"the name {name!r} is already used by {known.__qualname__}: choose another name for your {word(family)}."
         )
     _own[family][name] = part
     return part
@@ -322,11 +322,13 @@ def _put(family: str, name: str, part: P) -> P:
 
 def _check_name(what: str, name: str) -> None:
     if any(character in name for character in ":,;=") or not name.isprintable():
-        raise FedwaveError(f"the {what} name {name!r} holds a character of : , ; = : use a hyphen.")
+        raise FedwaveError(
+            f"the {what} name {name!r} contains one of the characters : , ; = : use a hyphen."
+        )
 
 
 def _is_there(family: str, name: str) -> bool:
-    """Is the name known without a look at the installed packages?"""
+    """Is the name known without loading the entry points?"""
     return name in _BUILT_IN[_known_family(family)] or name in _own[family]
 
 
@@ -344,7 +346,7 @@ def _built_in(place: str) -> Any:
 
 @cache
 def _load_entry_points() -> None:
-    """Installed packages can bring parts: each entry point of the group is a module that registers them."""
+    """Installed packages can register parts: each entry point of the group is a module that does."""
     from importlib.metadata import entry_points
 
     from fedwave.parts_import import import_parts

@@ -1,7 +1,7 @@
-"""Named random streams: randomness is asked for by (seed, purpose, instance, time), never by call order.
+"""Named random streams: a draw depends on (seed, purpose, instance, time), never on the order of calls.
 
 So a world is the same for every scheduler, instance 7 is the same whether 8 or 800 run, and a run
-can go on from any round without any generator having been saved.
+can go on from any round, although no generator is saved.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def stream(seed: int, purpose: str, *key: int) -> Generator:
 
 @dataclass(frozen=True)
 class Block:
-    """A block of rounds to be filled with draws: which rounds, whose, and one generator per instance."""
+    """A block of rounds to be drawn: the rounds, the instances, and one generator per instance."""
 
     first: int  # number of its first round
     rounds: int
@@ -40,7 +40,7 @@ class Block:
     def draw(self, one: Callable[[Generator, tuple[int, int]], Array]) -> Array:
         """Stack ``one(generator, (rounds, devices))`` over the instances to ``[B, I, U]``."""
         shape = (self.rounds, self.devices)
-        if len(self.generators) == 1:  # stacking would copy, which a million devices feel
+        if len(self.generators) == 1:  # stacking would copy, which is slow with a million devices
             return one(self.generators[0], shape)[:, None, :]
         return np.stack([one(rng, shape) for rng in self.generators], axis=1)
 
@@ -58,7 +58,7 @@ class Draws:
             key = SeedSequence(seed, spawn_key=(PURPOSES["scheduler"], int(instance)))
             self._bits.append(Philox(key=key.generate_state(2, np.uint64)))
         self._generators = [Generator(bits) for bits in self._bits]
-        # Reading a state copies it; kept here, setting it again is one assignment.
+        # Reading a state copies it. With the copies kept here, setting a state is one assignment.
         self._states: list[dict[str, Any]] = [dict(bits.state) for bits in self._bits]
         self._positioned = [0] * len(self._bits)
         self._round = 0
@@ -68,7 +68,7 @@ class Draws:
         return self
 
     def generator(self, row: int) -> Generator:
-        """The generator of the instance in this row; a second call in a round goes on where the first stopped."""
+        """The generator of the instance in this row; a second call in a round continues the stream."""
         if self._positioned[row] != self._round:
             state = self._states[row]
             state["state"]["counter"][:] = (0, 0, self._round, 0)

@@ -1,4 +1,4 @@
-"""Records to JSON and arrays, and back: how a file remembers the network and scheduler it came from.
+"""Records to JSON and arrays, and back: a file stores the network and the scheduler that it was made with.
 
 No pickle: only registered parts, by family and name, and the few records listed here are ever built.
 """
@@ -16,7 +16,7 @@ from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.types import Array
 
-# Records that are no parts: what holds the parts together.
+# Records that are not registered parts.
 _RECORDS = {
     "Network": "fedwave.network.network",
     "Device": "fedwave.network.devices",
@@ -37,7 +37,7 @@ def pack(value: Any, arrays: dict[str, Array], path: str) -> Any:
         return value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    # A part of a user's own need not be a dataclass; then it has no parameters to keep.
+    # A user's part need not be a dataclass; then it has no parameters.
     parts = fields(value) if is_dataclass(value) else ()
     content = {f.name: pack(getattr(value, f.name), arrays, f"{path}.{f.name}") for f in parts}
     kind: Any = type(value)
@@ -58,7 +58,7 @@ def unpack(content: Any, arrays: Mapping[str, Array]) -> Any:
         name, parts = content["class"], content["fields"].items()
         kind = _kind(content, name)
     except (KeyError, AttributeError) as error:
-        raise FedwaveError(f"what the file says of its origin is damaged ({error}).") from None
+        raise FedwaveError(f"the provenance in the file is damaged ({error}).") from None
     values = {k: unpack(v, arrays) for k, v in parts}
     try:
         return kind(**values)
@@ -73,7 +73,7 @@ def _kind(content: Mapping[str, Any], name: str) -> Any:
         family, registered = content["family"], content["name"]
         if family in registry.FAMILIES and registered in registry.names(family):
             kind = registry.find(family, registered)
-            # Somebody else's class may be called the same as one of ours.
+            # Another class may be registered under the same name.
             if getattr(kind, "__qualname__", None) == name:
                 return kind
     elif name in _RECORDS:

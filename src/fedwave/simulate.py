@@ -1,4 +1,4 @@
-"""The round loop: the only one. Network + seed -> World; scheduler and dynamics -> Trace."""
+"""The only round loop. Network + seed -> World; scheduler and dynamics -> Trace."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MetricLike = str | Mapping[str, Any] | Metric
 
 
 class Simulation:
-    """A run that is played in pieces: stopped anywhere, its ``trace()`` is what happened so far."""
+    """A run that can be played in pieces; ``trace()`` is what happened so far."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Simulation:
         )  # fmt: skip
 
     def play(self, rounds: int | None = None) -> None:
-        """Play so many rounds more; all that are left if none is said."""
+        """Play this many more rounds; None: all that are left."""
         last = self.rounds if rounds is None else min(self.round + rounds, self.rounds)
         while self.round < last:
             self._play_round(next(self._world))
@@ -190,7 +190,7 @@ class Simulation:
         self._counts, self.round = after, world.round
 
     def _observe(self, world: WorldRound, signals: Mapping[str, FloatArray]) -> Observation:
-        """Only what the scheduler declared goes in: what is not there cannot be reached."""
+        """The Observation of a round, with only what the scheduler declared."""
         counts, network = self._counts, self.network
         everything = {
             "gain": world.gain, "snr": world.snr, "success": world.success, "waiting": counts.waiting,
@@ -218,11 +218,11 @@ def simulate(
 ) -> Trace:
     """Run one scheduler on a network.
 
-    ``scheduler`` is a name, a name with parameters ("balsa:stage_rule=max1") or a Scheduler. ``instances`` is how many
-    independent repetitions to run, or their numbers: instance 7 is the same whether 8 or 800 run.
+    ``scheduler`` is a name, a name with parameters ("balsa:stage_rule=max1") or a Scheduler. ``instances`` is the
+    number of independent repetitions, or a list of their numbers: instance 7 is the same whether 8 or 800 run.
     ``record="summary"`` keeps one number per round and instance instead of one per device, for large networks.
-    ``beliefs`` keeps what a learning scheduler believed. ``metrics`` are watched beside the built-in ones. ``learner``
-    trains in lock step, for schedulers that need it (learning/lockstep.py makes one).
+    ``beliefs`` keeps what a learning scheduler believed. ``metrics`` are measured in addition to the built-in ones.
+    ``learner`` trains in lock step, for schedulers that need it (learning/lockstep.py makes one).
 
     >>> import fedwave as fw
     >>> trace = fw.simulate(fw.paper_network(), "alsa-pi", rounds=20, instances=3, seed=1)
@@ -247,10 +247,10 @@ def extend(
     meter: Meter | None = None,
     learner: Learner | None = None,
 ) -> Trace:
-    """Go on with a trace until it has ``rounds`` rounds: the same as if it had never stopped.
+    """Continue a trace until it has ``rounds`` rounds, as if it had never stopped.
 
-    Everything needed is in the trace. Parts of your own that are not registered must be passed in again, and so must a
-    learner if the scheduler needs one.
+    The trace contains everything that is needed. Your own parts that are not registered must be passed again, and so
+    must a learner if the scheduler needs one.
     """
     rounds = whole("rounds", rounds, 1)
     if rounds <= trace.rounds:
@@ -271,7 +271,7 @@ def remake(
     scheduler: Scheduler | None = None,
     learner: Learner | None = None,
 ) -> Trace:
-    """Run again what made this trace."""
+    """Run the simulation of this trace again."""
     made = trace.provenance
     again: Scheduler = scheduler or unpack(made["scheduler"], trace.constants)
     return simulate(

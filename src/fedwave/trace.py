@@ -1,7 +1,7 @@
-"""The Trace: what happened in a run, and how to make it again.
+"""The Trace: what happened in a run, and how to run it again.
 
-Series ``[T, I]`` are always there; the ``[T, I, U]`` arrays unless the run kept only a summary; beliefs
-when they were asked for. A file is a plain NumPy .npz archive (no pickle) with a JSON text inside.
+Series ``[T, I]`` are always kept; the ``[T, I, U]`` arrays unless the run kept only a summary; beliefs
+only with ``beliefs=True``. A file is a plain NumPy .npz archive (no pickle) with a JSON text inside.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ FORMAT = 2
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace:
-    """A run of one scheduler. Round t stands in row t - 1."""
+    """A run of one scheduler. Round t is row t - 1."""
 
     series: Mapping[str, Array]  # [T, I]: one metric each
     devices: Mapping[str, Array]  # [T, I, U]; empty in a summary
-    beliefs: Mapping[str, Array]  # [T, I, ...]; empty unless asked for
+    beliefs: Mapping[str, Array]  # [T, I, ...]; empty without beliefs=True
     accumulated: Mapping[str, Array]  # [I, U]: per-device metrics, see ``totals``
     final: NetworkState  # the counts after the last round
-    scheduler_state: State  # after the last round: with `final`, all a run needs to go on
+    scheduler_state: State  # after the last round: with `final`, enough to continue the run
     memories: State  # of the metrics, by "metric.name"
     provenance: Mapping[str, Any]  # JSON: network, scheduler, seed, instance numbers, version
     constants: Mapping[str, Array] = field(default_factory=dict)  # arrays of the provenance
@@ -96,7 +96,7 @@ class Trace:
 
     @property
     def arrivals(self) -> IntArray:
-        """m, shards that came in, lost ones included, ``[T, I, U]``."""
+        """m, shards that arrived, lost ones included, ``[T, I, U]``."""
         return self._of_devices("arrivals")
 
     @property
@@ -106,7 +106,7 @@ class Trace:
 
     @property
     def accepted(self) -> IntArray:
-        """Shards of ``arrivals`` that found room: those that are trained on, ``[T, I, U]``."""
+        """Shards of ``arrivals`` that found room in the buffer and are trained on, ``[T, I, U]``."""
         return self.arrivals - self.lost
 
     @property
@@ -170,7 +170,7 @@ class Trace:
         )
 
     def same_as(self, other: Trace) -> bool:
-        """Did exactly the same happen?"""
+        """Are all arrays equal?"""
         mine, theirs = self._arrays(), other._arrays()
         return mine.keys() == theirs.keys() and all(
             np.array_equal(mine[k], theirs[k], equal_nan=mine[k].dtype.kind == "f") for k in mine
@@ -210,7 +210,9 @@ class Trace:
         """Read a trace from an open file; ``name`` is what to call it if it is damaged."""
         try:
             if not zipfile.is_zipfile(raw):
-                raise FedwaveError(f"{name} is not a trace or is damaged: it is no .npz archive.")
+                raise FedwaveError(
+                    f"{name} is not a trace or is damaged: it is not a .npz archive."
+                )
             raw.seek(0)
             with np.load(raw, allow_pickle=False) as file:
                 arrays = {key: file[key] for key in file.files}
@@ -220,7 +222,7 @@ class Trace:
             return cls._of(arrays, provenance)
         except FedwaveError:
             raise
-        except Exception as error:  # damage shows anywhere: in the archive, an array or the text
+        except Exception as error:  # damage can be in the archive, an array or the text
             raise FedwaveError(f"{name} is not a trace or is damaged ({error}).") from None
 
     def groups(self) -> dict[str, Mapping[str, Array]]:
@@ -250,7 +252,7 @@ class Trace:
             group, _, name = key.partition("/")
             groups.setdefault(group, {})[name] = array
         for name, about in provenance["metrics"].items():
-            groups["accumulated" if about["per_device"] else "series"][name]  # or it is missing
+            groups["accumulated" if about["per_device"] else "series"][name]  # it must exist
         return cls(
             series=groups["series"],
             devices=groups.get("devices", {}),

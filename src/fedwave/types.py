@@ -29,7 +29,7 @@ BoolArray = npt.NDArray[np.bool_]
 # Plain arrays can be saved, compared and cut by instance without knowing the scheduler.
 State = Mapping[str, Array]
 
-# What a scheduler can ask for in ``needs``, and the fields of the Observation that it opens.
+# What a scheduler can declare in ``needs``, and the fields of the Observation that become visible.
 INFORMATION: dict[str, tuple[str, ...]] = {
     "channel": ("gain", "snr", "success"),
     "backlog": ("waiting",),
@@ -42,7 +42,7 @@ _OPENED_BY = {field: need for need, fields in INFORMATION.items() for field in f
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What every scheduler is told before the first round."""
+    """What every scheduler knows before the first round."""
 
     instances: int
     devices: int
@@ -51,21 +51,21 @@ class Problem:
 
 
 class Planning(Protocol):
-    """The chances of the coming rounds, for schedulers that plan ahead: of the channels and of arrivals.
+    """The probabilities of channels and arrivals in the coming rounds, for schedulers that plan ahead.
 
-    It does not tell the rates: those are asked for, or learnt. It never changes, so what is made of it can be
-    remembered by the object.
+    It does not contain the rates: a scheduler declares "rates", or learns them. It never changes, so results
+    computed from it can be cached by object.
     """
 
     def __hash__(self) -> int: ...
 
     @property
     def independent(self) -> bool:
-        """Of round to round? Nothing here helps to plan where channels have a memory."""
+        """Are the channels independent from round to round? If not, these probabilities do not describe them."""
 
     @property
     def mean_snr(self) -> FloatArray:
-        """Linear, ``[U]``."""
+        """Mean SNR of each device, linear, ``[U]``."""
 
     def success_levels(self, mean_snr: FloatArray, count: int) -> FloatArray:
         """p at ``count`` equally likely gains, rising, for devices of these mean SNRs: ``[..., count]``."""
@@ -77,15 +77,15 @@ class Planning(Protocol):
 class Observation:
     """What the access point knows when it decides in round ``round``.
 
-    Always there: ``problem``, ``round``, ``slots`` and, each ``[I, U]``, ``delay`` (d: rounds since
+    Always visible: ``problem``, ``round``, ``slots`` and, each ``[I, U]``, ``delay`` (d: rounds since
     the last upload that arrived, this round included), ``delivered`` (whose upload arrived in the
     round before) and ``reported`` (the n + m that came with it, 0 for the others).
 
     Only for a scheduler that needs them: ``gain`` (h), ``snr`` and ``success`` (p) with "channel",
     ``waiting`` (n) with "backlog", each ``[I, U]``; ``rates`` (theta, ``[U]``) with "rates";
     ``update_norm`` (of the update each device would send now, ``[I, U]``) with "learner"; ``planning`` (the
-    chances of the coming rounds) with "statistics".
-    What is not needed is not stored, so there is nothing to reach for.
+    probabilities of the coming rounds) with "statistics".
+    Other fields are not stored, so a scheduler cannot read them.
     """
 
     __slots__ = (
@@ -115,7 +115,7 @@ class Observation:
             setattr(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached when the slot is empty or there is none of that name.
+        # Called only if the slot is empty or does not exist.
         need = _OPENED_BY.get(name)
         if need is None:
             fields = ", ".join(n for n in self.__slots__ if n not in _OPENED_BY or hasattr(self, n))
@@ -128,7 +128,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the access point decides in a round: who transmits. A subchannel and a power would stand beside it."""
+    """What the access point decides in a round: who transmits."""
 
     transmits: BoolArray  # a, [I, U]
 
@@ -142,9 +142,9 @@ class WorldRound:
     snr: FloatArray
     success: FloatArray  # p as the access point knows it: given this round's gain
     luck: FloatArray  # uniform: an upload arrives if its luck lies below its p
-    later_snr: FloatArray | None  # what HARQ's later tries add to the SNR; None: there are none
+    later_snr: FloatArray | None  # what HARQ's later tries add to the SNR; None without later tries
     arrivals: IntArray  # m
-    heard: BoolArray | None  # who heard the broadcast; None: everybody always does
+    heard: BoolArray | None  # who heard the broadcast; None: all devices always do
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class NetworkState:
 
 @dataclass(frozen=True, slots=True)
 class PlayedRound:
-    """A round that was played: everything that a metric may look at."""
+    """A round that was played: everything that a metric may use."""
 
     world: WorldRound
     decision: Decision
@@ -178,7 +178,7 @@ class PlayedRound:
 
 
 class Learner(Protocol):
-    """Trains in lock step with a simulation, for schedulers that look at the models."""
+    """Trains in lock step with a simulation, for schedulers that use the models."""
 
     def train(
         self, round_: int, shards: IntArray, heard: BoolArray | None, delay: IntArray

@@ -259,7 +259,7 @@ OTHERS: dict[str, Any] = {
 @pytest.mark.parametrize("other", OTHERS)
 def test_a_checkpoint_of_something_else_is_refused(other: str, saved: Path) -> None:
     replay = OTHERS[other]()
-    sentence = r"checkpoint\.npz belongs to other runs, another task or other settings: remove it to start anew\."
+    sentence = r"checkpoint\.npz belongs to other runs, another task or other settings: remove it to start again\."
     with pytest.raises(fw.FedwaveError, match=sentence):
         checkpoint.load(replay, saved)
     assert replay.round == 0

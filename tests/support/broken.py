@@ -215,7 +215,7 @@ class LovesTheFirst(Sound):
 
 BROKEN = [
     (Nameless, "declaration", "class Nameless has no `name`"),
-    (Colon, "declaration", "'a:b' holds a character of"),
+    (Colon, "declaration", "'a:b' contains one of the characters"),
     (NeedsText, "declaration", "is 'channel', must be a set"),
     (NeedsNothingIterable, "declaration", "is None, must be a set"),
     (NeedsUnknown, "declaration", "needs 'chanel'.*did you mean 'channel'"),
@@ -225,7 +225,7 @@ BROKEN = [
     (PeeksLate, "information", "reads 'rates' .*add 'rates' to its `needs`"),
     (WritesObservation, "inputs", "writes into the observation in round 1: change a copy"),
     (WritesBehindTheView, "inputs", "alters seen.delay in place in round 1"),
-    (WritesState, "inputs", r"alters state\['count'\] in place in round 1: hand back a new"),
+    (WritesState, "inputs", r"alters state\['count'\] in place in round 1: return a new"),
     (GrowsState, "inputs", r"alters state\['before'\] in place"),
     (DividesByZero, "priorities", "NaN in round 1 on a network of 2 devices"),
     (OnePriorityPerDevice, "priorities", r"shape \(25,\), must be .*\(3, 25\)"),

@@ -31,7 +31,7 @@ _STOP = 17
 
 
 def _uploads(rule: Aggregation) -> Uploads:
-    """Uploads as they happen: device 0 never gets data, device 4 never delivers, nobody does in one round."""
+    """Example uploads: device 0 never gets data, device 4 never delivers, and no device delivers in one round."""
     rng = np.random.default_rng(0)
     delivered, shards = rng.random(_SHAPE) < 0.4, rng.poisson([0, 0.5, 1, 3, 2], _SHAPE)
     delivered[..., 4] = delivered[7] = False
@@ -85,7 +85,7 @@ def _rounds(rule: Aggregation) -> None:
         for i in range(_SHAPE[1]):
             if not np.allclose(together[t, i], rule.weights(uploads.at((t, i))), rtol=1e-12):
                 raise FedwaveError(
-                    f"the weights of round {t + 1} are others alone than among other rounds: sum over the last axis "
+                    f"the weights of round {t + 1} differ when it is computed alone: sum over the last axis "
                     "only (axis=-1)."
                 )
     rates = rule.rate(np.array([1, 2, 50, 100_000]))
@@ -98,7 +98,7 @@ def _devices(rule: Aggregation) -> None:
     moved = Uploads(*(getattr(uploads, f.name)[..., order] for f in fields(uploads)))
     if not np.allclose(rule.weights(moved), rule.weights(uploads)[..., order], rtol=1e-12):
         raise FedwaveError(
-            "with the devices in another order they have other weights: weigh uploads by their counts, not by number."
+            "the weights change with the order of the devices: compute them from counts, not from device numbers."
         )
 
 
@@ -192,7 +192,7 @@ def _stopping(rule: Aggregation) -> bool:
             through = _server_steps(rule, size)
         if not np.array_equal(through, _server_steps(rule, size, stop=_STOP)):
             raise FedwaveError(
-                f"server steps go on differently if the memory was saved after round {_STOP}: keep all that evolves in "
+                f"server steps differ if the memory was restored after round {_STOP}: keep all that evolves in "
                 "the memory."
             )
     return True
@@ -206,7 +206,7 @@ def _tensors(rule: Aggregation) -> bool:
 
     if not np.allclose(_server_steps(rule, 3), _server_steps(rule, 3, tensor), rtol=1e-12):
         raise FedwaveError(
-            "server_step does something else with torch tensors than with arrays: use plain arithmetic only."
+            "server_step gives different results for torch tensors and for arrays: use plain arithmetic only."
         )
     return True
 

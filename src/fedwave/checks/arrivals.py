@@ -76,7 +76,7 @@ def _instances(arrivals: Arrivals) -> bool:
 
 
 def _chances(arrivals: Arrivals) -> None:
-    """Probabilities that add up to one, the first of them whatever ``most`` is."""
+    """Probabilities that add up to one and do not depend on ``most``."""
     rates = _RATES.reshape(2, 2)
     few, many = arrivals.chances(rates, 5), _all_chances(arrivals, rates)
     if np.shape(few) != (2, 2, 6):
@@ -98,7 +98,7 @@ def _chances(arrivals: Arrivals) -> None:
 
 
 def _all_chances(arrivals: Arrivals, rates: FloatArray) -> FloatArray:
-    """Up to a count that leaves next to nothing beyond it."""
+    """Up to a count that is hardly ever exceeded."""
     most = 256
     while True:
         chances = arrivals.chances(rates, most)

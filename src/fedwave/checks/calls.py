@@ -1,6 +1,6 @@
 """Checks of single calls: what went into a scheduler in each round, and what came out.
 
-Each is handed the recorded runs and raises a FedwaveError that says what is wrong.
+Each takes the recorded runs and raises a FedwaveError that says what is wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedwave.types import Decision
 
 
 def information(scheduler: Scheduler, runs: Sequence[Run]) -> None:
-    """It reads only what `needs` names: the Observation holds no more, so reaching for it ended the run."""
+    """It reads only what `needs` names: reading anything else ends the run."""
     for run in runs:
         if isinstance(run.error, HiddenInformation):
             raise run.error
@@ -34,7 +34,7 @@ def inputs(scheduler: Scheduler, runs: Sequence[Run]) -> None:
             for name in call.changed:
                 raise FedwaveError(
                     f"it alters {name} in place in round {call.seen.round}: "
-                    "hand back a new array instead."
+                    "return a new array instead."
                 )
 
 
@@ -96,7 +96,7 @@ def completion(scheduler: Scheduler, runs: Sequence[Run]) -> None:
     for run in runs:
         if run.error is not None:
             raise FedwaveError(
-                f"round {len(run.calls)} on {which_network(run)} went wrong: {raised(run.error)}"
+                f"round {len(run.calls)} on {which_network(run)} failed: {raised(run.error)}"
             )
 
 
@@ -106,7 +106,7 @@ def parameters(scheduler: Scheduler, runs: Sequence[Run]) -> None:
         for name in run.altered:
             raise FedwaveError(
                 f"a run changes its attribute {name!r}: keep what evolves in the state, "
-                "which every call is given and hands back."
+                "which every call receives and returns."
             )
 
 
@@ -118,5 +118,5 @@ def state(scheduler: Scheduler, runs: Sequence[Run]) -> None:
 
 
 def which_network(run: Run) -> str:
-    """Enough to tell the networks of the checks apart."""
+    """Distinguishes the networks of the checks."""
     return f"a network of {run.problem.devices} devices"

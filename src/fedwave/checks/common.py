@@ -168,7 +168,7 @@ def _rebuilt(part: Any) -> Any:
 
 
 def continued(begun: Trace, rounds: int, known: bool, **own: Any) -> Trace:
-    """A run that is saved, loaded and goes on; what is registered is built from the file, as it will be for a user."""
+    """A run that is saved, loaded and continued; registered parts are built from the file, as for a user."""
     learner = own.pop("learner", None)
     with TemporaryDirectory() as folder:
         loaded = Trace.load(begun.save(Path(folder) / "begun.npz"))
@@ -216,7 +216,7 @@ def block(
 
 
 def extent(part: Any) -> tuple[int, int, int]:
-    """Rounds, devices and instances of a run that the part can serve: a record may be short."""
+    """Rounds, devices and instances of a run that the part can cover: a record may be short."""
     for devices in (3, *range(1, 101)):
         for instances in (3, 1):
             for rounds in (130, 70, 12, 2):
@@ -242,14 +242,14 @@ def alone(draw: Callable[[list[int]], Array], instances: int, what: str) -> bool
     last = instances - 1
     if not np.array_equal(draw(list(range(instances)))[:, last], draw([last])[:, 0]):
         raise FedwaveError(
-            f"instance {last} has other {what} alone than beside others: draw for each instance from its own "
+            f"instance {last} has different {what} when it runs alone: draw for each instance from its own "
             "generator, as block.draw does."
         )
     return instances > 1
 
 
 def is_record(part: Any, base: Any) -> bool:
-    """Does it play back a record, which its check_run guards? Then it is no draw from a distribution."""
+    """Does it replay a record (it overrides check_run)? Then nothing is drawn from a distribution."""
     return type(part).check_run is not base.check_run
 
 

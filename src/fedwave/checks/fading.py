@@ -120,9 +120,11 @@ def _fresh(fading: Fading) -> bool:
     if many is None or is_record(fading, Fading):
         return False
     if np.shape(many) != (4, 5000):
-        raise FedwaveError(f"fresh returns shape {np.shape(many)} where (4, 5000) was asked for.")
+        raise FedwaveError(f"fresh returns shape {np.shape(many)}, must be (4, 5000).")
     if not np.array_equal(many, fading.fresh(np.random.default_rng(1), (4, 5000))):
-        raise FedwaveError("fresh differs for one and the same generator: draw only from `rng`.")
+        raise FedwaveError(
+            "fresh differs between calls with equal generators: draw only from `rng`."
+        )
     path = _paths(fading)
     allowed = statistics.limit(statistics.DRAWS, many.size)
     for row in (0, 7, 15):
@@ -138,7 +140,9 @@ def _fresh(fading: Fading) -> bool:
 def _quartiles(fading: Fading) -> bool:
     values = fading.quartiles()
     if len(values) != 3 or not np.all(np.diff(values) >= 0) or not np.isfinite(values).all():
-        raise FedwaveError(f"quartiles are {values}, must be three finite numbers, none falling.")
+        raise FedwaveError(
+            f"quartiles are {values}, must be three finite numbers that do not decrease."
+        )
     if is_record(fading, Fading):
         return False
     sample = _paths(fading)[0]

@@ -125,7 +125,7 @@ def _instances(metric: Metric) -> None:
         values = [value[last:] for value in together.values]
         if not (all(map(same, values, alone.values)) and all(map(same, mine, alone.memories))):
             raise FedwaveError(
-                f"instance {last} has other numbers alone than beside others: keep the rows of every array apart."
+                f"instance {last} has different values when it runs alone: keep the rows of every array apart."
             )
 
 

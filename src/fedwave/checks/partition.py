@@ -36,13 +36,13 @@ def _shares(partition: Partition) -> None:
 
 
 def _repetition(partition: Partition) -> None:
-    """Asked again, and in another order."""
+    """Called again, and in another order."""
     first = _all_shares(partition)
     again = {key: partition.class_shares(*key, _CLASSES) for key in reversed(_ASKED)}
     for key in _ASKED:
         if not same(first[key], again[key]):
             raise FedwaveError(
-                "asked again in another order, the same device has other shares: draw from "
+                "called again in another order, it returns different shares for the same device: draw from "
                 'stream(seed, "skew", instance, device), and from nothing else.'
             )
 

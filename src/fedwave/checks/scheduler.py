@@ -1,6 +1,6 @@
-"""The contract of a scheduler as a list of small checks, for ours and for anybody's.
+"""The contract of a scheduler as a list of small checks.
 
-The contract: decide from the Observation, pick exactly W, keep whatever evolves in the State. Then runs
+The contract: decide from the Observation, pick exactly W, keep everything that evolves in the State. Then runs
 repeat, can be stopped and continued, and do not depend on each other.
 """
 
@@ -51,9 +51,9 @@ def check_scheduler(scheduler: str | Scheduler | type[Scheduler]) -> list[str]:
 
 
 def _networks(scheduler: Scheduler) -> tuple[Network, ...]:
-    """The paper's; a pair, one of which never gets data; one whose W changes and may be 0.
+    """The paper's; two devices, one of which never gets data; one whose W changes and may be 0.
 
-    One that is for small networks only is not asked about the paper's, nor about a fourth device.
+    A scheduler for small networks only is not tested on the paper's network, nor with a fourth device.
     """
     pair = [Device(rate=0, distance_m=100), Device(rate=2.5, distance_m=450)]
     four = [Device(rate=r, distance_m=d) for r, d in ((1, 150), (4, 420), (0.3, 300), (2, 250))]

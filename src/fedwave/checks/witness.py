@@ -1,7 +1,7 @@
-"""Watching a scheduler at work: every call is written down, for the checks to look at afterwards.
+"""Recording a scheduler: every call is written down for the checks.
 
 The scheduler runs in the ordinary round loop. An exception ends the run but is kept beside what
-happened before it, so that each check can look for its own kind of fault.
+happened before it, so that each check can look for its own fault.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Call:
     changed: list[str] = field(default_factory=list)  # inputs that the call altered
     priority: Any = None
     decision: Any = None
-    state: Any = None  # handed back
+    state: Any = None  # returned
 
 
 @dataclass
@@ -61,7 +61,7 @@ class _Witness(Scheduler):
 
     def __init__(self, inner: Scheduler, run: Run) -> None:
         self._inner, self._run = inner, run
-        # The class variables of the one it stands for; the round loop asks the object.
+        # The class variables of the wrapped scheduler, which the round loop reads.
         for what in ("name", "needs", "ideal"):
             setattr(self, what, getattr(inner, what))
 
@@ -85,7 +85,7 @@ class _Witness(Scheduler):
         call = Call(seen)
         self._run.calls.append(call)
         before = _inputs(state, seen)
-        # Step by step where the scheduler leaves that to the base class: then its priorities show.
+        # Step by step if the scheduler uses the base class's decide: then its priorities are recorded.
         by_steps = type(self._inner).decide is Scheduler.decide
         decide = super().decide if by_steps else self._inner.decide
         decision, new_state = decide(state, seen, draws)

@@ -1,7 +1,7 @@
 """The layers of many models with different weights, each computed by one call for all of them.
 
 A model that is a plain chain (nn.Sequential) of the layers known here needs no automatic vectorisation: the
-channels of all models stand side by side, so that a convolution is one grouped convolution, batch norm is itself,
+channels of all models are laid side by side, so that a convolution is one grouped convolution, batch norm is itself,
 and a linear layer is a batched matrix product. On a GPU that is several times as fast for a deep model. Any other
 model is vectorised by torch (lanes.py).
 """
@@ -23,8 +23,8 @@ _POINTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.Identity)
 
 
 def side_by_side(model: nn.Module, channels_last: bool = False) -> Forward | None:
-    """One training pass for many models of this kind; None if it has a layer that is not known here."""
-    # A class of its own may do anything in its forward: only the chain's own is known.
+    """One forward pass for many models of this kind; None if it has an unknown layer."""
+    # A subclass may override `forward`, so only `nn.Sequential.forward` itself is accepted.
     if type(model).forward is not nn.Sequential.forward:
         return None
     layers = list(_chain(model))

@@ -1,4 +1,4 @@
-"""A half-finished replay on disk: plain arrays, written whole or not at all."""
+"""Checkpoints of a replay: plain arrays, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def write(replay: Replay, file: IO[bytes]) -> None:
 
 
 def load(replay: Replay, path: Path) -> None:
-    """Put a fresh replay of the same runs where the saved one stopped."""
+    """Continue a saved replay: restore its state into a new replay of the same runs."""
     try:
         with open(path, "rb") as raw:
             read(replay, raw, str(path))
@@ -65,11 +65,11 @@ def read(replay: Replay, raw: IO[bytes], name: str) -> None:
         ours = about["made_for"] == replay.fingerprint()
         # All of it is read before any of it is used.
         parts = [_part(replay, r, arrays, about) for r in range(len(replay.runs))] if ours else []
-    except Exception as error:  # damage shows anywhere: in the archive, an array or the text
+    except Exception as error:  # damage can be in the archive, an array or the text
         raise FedwaveError(f"{name} is not a checkpoint or is damaged ({error}).") from None
     if not ours:
         raise FedwaveError(
-            f"{name} belongs to other runs, another task or other settings: remove it to start anew."
+            f"{name} belongs to other runs, another task or other settings: remove it to start again."
         )
     replay.states = [state for state, _ in parts]
     replay.results = [results for _, results in parts]
@@ -79,7 +79,7 @@ def read(replay: Replay, raw: IO[bytes], name: str) -> None:
 def _part(
     replay: Replay, r: int, arrays: dict[str, Array], about: dict[str, Any]
 ) -> tuple[RunState, list[Evaluation]]:
-    """What was saved of one run."""
+    """The saved state and results of one run."""
     fresh = replay.states[r]
 
     def get(prefix: str, like: Tensors) -> Tensors:

@@ -1,4 +1,4 @@
-"""What training showed, round by round; arrays ``[T, I]``."""
+"""Loss and accuracy of every round; arrays ``[T, I]``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SPIKE, _WINDOW = 1.2, 10
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What the evaluator found of one central model; counts are per class, ``[C]``."""
+    """The evaluation of one central model; counts are per class, ``[C]``."""
 
     loss: float  # on the training images
     right: IntArray  # right answers on the test images of every round
@@ -61,7 +61,7 @@ class Curves:
     loss: FloatArray  # [T, I] training loss of the central model
     accuracy: FloatArray  # [T, I] test accuracy
     class_accuracy: FloatArray  # [T, I, C]; NaN for a class without test images
-    settings: Mapping[str, Any]  # how it was trained, for the caption and for making it again
+    settings: Mapping[str, Any]  # how it was trained, for captions and reproduction
     accuracy_on_all: FloatArray  # [T, I] on all test images; NaN in rounds without
     weights: tuple[
         Mapping[str, Array], ...
@@ -75,7 +75,7 @@ class Curves:
         rounds: int,
         settings: Mapping[str, Any],
     ) -> Curves:
-        """From what the Evaluator found after every round of every instance."""
+        """From the evaluations after every round of every instance."""
         classes = next((len(run[0].right) for run in runs if run), 0)
         loss = np.full((rounds, len(runs)), np.nan)
         accuracy, on_all = loss.copy(), loss.copy()
@@ -146,7 +146,7 @@ class Curves:
                 models.setdefault(int(number), {})[name] = arrays.pop(key)
             weights = tuple(models[i] for i in sorted(models))
             return cls(about["label"], settings=about["settings"], weights=weights, **arrays)
-        except Exception as error:  # damage shows anywhere: in the archive, an array or the text
+        except Exception as error:  # damage can be in the archive, an array or the text
             raise FedwaveError(f"{path} holds no curves or is damaged ({error}).") from None
 
     @property

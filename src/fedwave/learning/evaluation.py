@@ -1,4 +1,4 @@
-"""How good the central model is: fixed subsets, the same for every run."""
+"""Evaluation of the central model on fixed subsets, the same for every run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tensors = dict[str, Tensor]  # parameters or buffers by name
 
 @dataclass(frozen=True)
 class EvaluationSizes:
-    """How many images the central model is judged by."""
+    """The numbers of images that the central model is evaluated on."""
 
     loss_images: int = 2000  # training images, for the loss
     test_images: int = 10_000  # test images of every round
@@ -47,15 +47,15 @@ class Evaluator:
         kept = np.arange(len(data.test_labels)) if sizes.full_every else test
         self._images = torch.as_tensor(data.test_images[kept]).to(device, dtype)
         self._labels = torch.as_tensor(data.test_labels[kept]).to(device)
-        # Where the images of every round lie among those kept.
+        # Indices of the images of every round among those kept.
         self._usual = torch.as_tensor(np.flatnonzero(np.isin(kept, test))).to(device)
 
     def __call__(
         self, model: nn.Module, parameters: Tensors, buffers: Tensors, *, full: bool
     ) -> Evaluation:
-        """Judge one model; ``full``: on all test images too.
+        """Evaluate one model; with ``full`` on all test images too.
 
-        The usual test images are judged in every round, so that a curve never mixes two sets of images.
+        The usual test images are used in every round, so that a curve never mixes two sets of images.
         """
         model.eval()
         with torch.no_grad(), self._autocast:

@@ -1,7 +1,7 @@
-"""Many models trained side by side, each in a lane of its own: one vectorised step moves them all.
+"""Many models trained side by side, each in its own lane: one vectorised step updates all of them.
 
 Every lane has its own weights, running statistics and number of steps. Lanes are sorted longest first, so
-that the ones still at work are always a prefix. Any nn.Module works, on CPU and CUDA.
+that the unfinished ones are always a prefix. Any nn.Module works, on CPU and CUDA.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class LaneTrainer:
         self._labels = torch.as_tensor(task.dataset.train_labels).to(device)
         self._model: nn.Module = task.new_model(0, 0).to(device, dtype).train()
         self._autocast = autocast
-        # In half precision the channels stand last: measured on an H200, that is faster there and slower in float32.
+        # Channels-last layout in half precision only: on an H200 it is faster there and slower in float32.
         self._channels_last = device.type == "cuda" and autocast is not None
         self._forward = side_by_side(self._model, self._channels_last)
         self._channels_last &= self._forward is not None
-        # cuDNN looks for its fastest kernel once per shape: few numbers of lanes make few shapes.
+        # cuDNN searches its fastest kernel once per shape, so the number of lanes takes few values.
         self._multiple = 32 if device.type == "cuda" else 1
         if device.type == "cuda":
             torch.backends.cudnn.benchmark = True
@@ -124,7 +124,7 @@ class LaneTrainer:
         """One SGD step of the first ``len(samples)`` lanes, in place; these are views and need no copy."""
         count = len(samples)
         wide = -(-count // self._multiple) * self._multiple
-        # Lanes that have finished are computed along, without effect, to make up the number.
+        # Finished lanes fill up the number; their results are discarded.
         idle = {k: p[count:wide].clone() for k, p in buffers.items()}
         along = torch.cat([samples, samples[:1].expand(wide - count, -1)])
         gradient = self._gradient(

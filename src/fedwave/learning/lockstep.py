@@ -1,7 +1,7 @@
-"""Training in lock step with the simulation, for schedulers that look at the models.
+"""Training in lock step with the simulation, for schedulers that use the models.
 
-The devices of a round train before the access point decides: local training does not depend on the decision. What
-comes out is an ordinary Trace beside the curves; replayed, it gives the same curves.
+The devices of a round train before the access point decides, because local training does not depend on the decision.
+The results are an ordinary Trace and the curves; a replay of the trace gives the same curves.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class LockStep:
     ) -> None:  # fmt: skip
         misses = bool(np.any(np.asarray(network.table.miss_probability) > 0))
         runs = [_blank(label, seed, i, rounds, network.size, misses) for i in instances]
-        # Which training will matter is not known beforehand: none is left out.
+        # It is not known in advance which training matters, so none is left out.
         self.replay = Replay(runs, task, replace(settings, tolerance=0.0), sizes)
         self._trained: list[Trained] = []
         self._mass = np.zeros((len(instances), network.size))  # x, after the last round's uploads
 
     def go_on(self, trace: Trace) -> None:
-        """Know what happened before, as after playing it; the models come from a checkpoint."""
+        """Restore the counts of a trace; the models come from a checkpoint."""
         last = trace.rounds - 1
         for i, before in enumerate(runs_of(trace)):
             for name in ("scheduled", "delivered", "shards", "heard", "delay", "learned"):
@@ -55,7 +55,7 @@ class LockStep:
     ) -> Mapping[str, FloatArray]:
         t, rule = round_ - 1, self.replay.task.aggregation
         self._mass = rule.age(self._mass, shards)
-        # Where data wait, those train too whose data have waited: any of them may be scheduled.
+        # If data wait, every device with waiting data trains, because any of them may be scheduled.
         trains = (self._mass if rule.waits else shards) > 0
         for i, run in enumerate(self.replay.runs):
             run.shards[t] = shards[i]
@@ -80,7 +80,7 @@ class LockStep:
             run.learned[t] = after.learned[i]
         self._mass = after_delivery(self._mass, after.delivered)
         if self.replay.task.aggregation.waits:
-            # Who was not scheduled would not have trained: it keeps nothing of it.
+            # A device that was not scheduled would not have trained: its result is dropped.
             self._trained = [
                 {u: result for u, result in mine.items() if scheduled[i, u]}
                 for i, mine in enumerate(self._trained)
@@ -120,9 +120,11 @@ def train_in_lock_step(
 
 
 def _blank(label: str, seed: int, instance: int, rounds: int, devices: int, misses: bool) -> Run:
-    """A run to be filled in as it is played."""
+    """An empty run, filled while it is played."""
     shape = (rounds, devices)
-    heard = np.full(shape, not misses)  # unheard for now: keeps what a device would start from
+    heard = np.full(
+        shape, not misses
+    )  # False for now, so that Replay keeps where a device would start
     return Run(
         label, seed, instance, np.zeros(shape, np.bool_), np.zeros(shape, np.bool_),
         np.zeros(shape, np.int64), heard, np.ones(shape, np.int64), np.zeros(shape, np.int64),

@@ -30,7 +30,7 @@ class Cnn(nn.Sequential):
 class Vgg19(nn.Sequential):
     """Sixteen 3x3 convolutions and one linear layer for 32 x 32 colour images, Kaiming initialisation.
 
-    With batch norm by default: without it, under the framework's own initialisation, training never leaves chance.
+    With batch norm by default: without it, and with PyTorch's default initialisation, accuracy stays at chance.
     """
 
     def __init__(self, batch_norm: bool = True) -> None:

@@ -1,6 +1,6 @@
-"""Which samples a device gets: drawn by (seed, instance, round, device), never by call order.
+"""Which samples a device gets: drawn by (seed, instance, round, device), never by the order of calls.
 
-So a device meets the same data whatever the scheduler does, whichever trainer runs, and wherever a run was resumed.
+So a device has the same data with every scheduler, with every trainer and after a run was resumed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Partition(ABC):
     def class_shares(
         self, seed: int, instance: int, device: int, classes: int
     ) -> FloatArray | None:
-        """How likely each class is at a device, ``[classes]``; None: samples of all classes alike."""
+        """The probability of each class at a device, ``[classes]``; None: samples from the whole training set."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Iid(Partition):
 
 @dataclass(frozen=True)
 class Dirichlet(Partition):
-    """Label skew: each device's class shares are Dirichlet(alpha); a small alpha gives it few classes."""
+    """Label skew: the class shares of each device are Dirichlet(alpha); with a small alpha it has few classes."""
 
     name = "dirichlet"
 

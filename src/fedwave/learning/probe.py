@@ -1,4 +1,4 @@
-"""Models and tensors as plain arrays: what the contract checks need of torch."""
+"""Models and tensors as plain arrays, for the contract checks."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def weights(task: Task, seed: int) -> dict[str, Array]:
 
 
 def logits(task: Task, *batches: Array, training: bool = False) -> list[Array]:
-    """What a new model makes of some batches of images, one after the other."""
+    """The outputs of a new model for some batches of images, one after the other."""
     model = task.new_model(0, 0).train(training)
     with torch.no_grad():
         return [model(torch.as_tensor(images)).numpy() for images in batches]
 
 
 def gradients(task: Task) -> dict[str, Array | None]:
-    """Of the loss over the first two training images, by parameter; None where it does not enter."""
+    """Gradients of the loss over the first two training images; None for a parameter that is not used."""
     model = task.new_model(0, 0).train()
     w = {name: p.detach().requires_grad_() for name, p in model.named_parameters()}
     images = torch.as_tensor(task.dataset.train_images[:2])

@@ -1,6 +1,6 @@
-"""The reference trainer: one device after another, written to be read beside the paper's Algorithm 1.
+"""The reference trainer: one device after another, as in the paper's Algorithm 1.
 
-Slow and obviously right. Every faster path is tested against it.
+It is slow and simple. Every faster path is tested against it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fedwave.types import IntArray
 def train_run(
     run: Run, task: Task, evaluator: Evaluator, dtype: torch.dtype = torch.float32
 ) -> tuple[list[Evaluation], Tensors]:
-    """Train one run; what the evaluator found after every round, and the final parameters."""
+    """Train one run; returns the evaluation after every round, and the final parameters."""
     rule = task.aggregation
     model = task.new_model(run.seed, run.instance).to(dtype)
     sampler = task.sampler()
@@ -32,7 +32,7 @@ def train_run(
     memory, all_uploads = server_steps.start(rule, w), run.uploads(rule)
     devices = range(run.shards.shape[1])
     psi = [_zeros(w) for _ in devices]  # gradients not delivered yet
-    own = [(w, b) for _ in devices]  # what a device trains from when it misses the broadcast
+    own = [(w, b) for _ in devices]  # where a device starts if it misses the broadcast
     stored: list[list[IntArray]] = [[] for _ in devices]  # samples since the last delivery
     results = []
     for t in range(run.rounds):

@@ -1,6 +1,6 @@
 """Training on traces: all runs of an experiment advance together, a round at a time, in lanes.
 
-The schedule is known beforehand, so local training that cannot matter is never done (schedule.py).
+The schedule is known in advance, so local training without effect is left out (schedule.py).
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from fedwave.trace import Trace
 from fedwave.types import Array, IntArray
 
 Meter = Callable[[int], None]
-# By device: the lane of its local training, and the parameters and buffers that came out.
+# By device: the lane of its local training, and the resulting parameters and buffers.
 Trained = dict[int, tuple[Lane, tuple[Tensors, Tensors]]]
 
 
 @dataclass
 class RunState:
-    """What one run carries from round to round."""
+    """The state of one run between rounds."""
 
     w: Tensors
     buffers: Tensors
     psi: dict[int, Tensors] = field(default_factory=dict)  # by device; absent means zero
-    # By device: what it starts from when it misses the broadcast.
+    # By device: where it starts if it misses the broadcast.
     own: dict[int, tuple[Tensors, Tensors]] = field(default_factory=dict)
-    server: Tensors = field(default_factory=dict)  # what the server step remembers
+    server: Tensors = field(default_factory=dict)  # memory of the server step
     diverged: bool = False
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train; part of the results, since lanes and precision change the last digits."""
+    """How to train. The settings belong to the results: lanes and precision change the last digits."""
 
     tolerance: float = 1e-6  # leave out local training that weighs less; 0 trains everything
     device: str = "cpu"
@@ -71,7 +71,7 @@ class Settings:
 
 
 def use_threads(count: int) -> None:
-    """How many threads a single step may use."""
+    """Set the number of threads of a step."""
     torch.set_num_threads(count)
 
 
@@ -81,18 +81,18 @@ def available_device(wanted: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted not in ("cpu", "cuda") or (wanted == "cuda" and not torch.cuda.is_available()):
         raise FedwaveError(
-            f"device is {wanted!r}, must be auto, cpu, or cuda where there is such a GPU."
+            f"device is {wanted!r}, must be auto, cpu, or cuda (if there is a CUDA GPU)."
         )
     return wanted
 
 
 def gpu_count() -> int:
-    """GPUs that can be trained on."""
+    """The number of GPUs."""
     return torch.cuda.device_count()
 
 
 def gpu_name() -> str:
-    """What the first of them is called."""
+    """The name of the first GPU."""
     return torch.cuda.get_device_name(0)
 
 
@@ -121,12 +121,14 @@ class Replay:
         return self.runs[0].rounds
 
     def fingerprint(self) -> str:
-        """Tells whether a checkpoint belongs to these runs, this task and these settings."""
+        """A hash of the runs, the task and the settings, to recognise their checkpoints."""
         task, data = self.task, self.task.dataset
         model = [(name, tuple(p.shape)) for name, p in self._model.state_dict().items()]
         about = (self.settings, self.sizes, task.numbers, model, data.train_images.shape)
         digest = hashlib.sha256(repr(about).encode())
-        some = data.train_images[:: len(data.train_images) // 500 + 1]  # enough to tell data apart
+        some = data.train_images[
+            :: len(data.train_images) // 500 + 1
+        ]  # enough to distinguish datasets
         for part in (data.train_labels, data.test_labels, some):
             digest.update(np.ascontiguousarray(part).tobytes())
         for run in self.runs:
@@ -140,7 +142,7 @@ class Replay:
         self.finish_round(self.train_round())
 
     def finish_round(self, trained: list[Trained]) -> None:
-        """Deliver what the round's uploads brought, in every run."""
+        """Apply the uploads of the round in every run."""
         for r, state in enumerate(self.states):
             if not state.diverged:
                 self._deliver(r, trained[r])
@@ -171,7 +173,7 @@ class Replay:
         return trained
 
     def _check_batch(self) -> None:
-        """A single short batch is fine; a batch that no device could ever fill is a mistake."""
+        """Refuse a batch that no device could fill in any round; single short batches are fine."""
         most = max(int(run.shards.max()) for run in self.runs) * self.task.shard_size
         if 0 < most < self.task.batch and not self.task.aggregation.waits:
             raise FedwaveError(
@@ -207,7 +209,7 @@ class Replay:
         return np.concatenate(pieces)
 
     def _deliver(self, r: int, trained: Trained) -> None:
-        """Aggregation and resets of one run (steps 6 to 8 of the round), then judge the central model."""
+        """Aggregation and resets of one run, then evaluation of the central model."""
         run, state, t = self.runs[r], self.states[r], self.round
         uploads = self.uploads[r].at(t)
         update = self._central_update(state, uploads)
@@ -229,7 +231,7 @@ class Replay:
         self.results[r].append(found)
 
     def _central_update(self, state: RunState, uploads: Uploads) -> Tensors:
-        """What w moves by: eta times the step of the aggregation rule. Delivered gradients are taken out of psi."""
+        """The change of w: eta times the step of the aggregation rule. Delivered gradients are removed from psi."""
         rule, eta = self.task.aggregation, self.task.eta
         weights = rule.coefficients(uploads).tolist()
         # Without a server step eta is part of the weight, which saves a pass over all parameters.
@@ -249,7 +251,7 @@ class Replay:
             if u in trained:
                 state.own[u] = trained[u][1]
             elif run.heard[t, u]:
-                # Also where its training was left out: then nobody starts from it (needed_training).
+                # Also if its training was left out: then no device starts from it (needed_training).
                 state.own[u] = (state.w, state.buffers)
 
     def weights_of(self, label: str) -> tuple[dict[str, Array], ...]:

@@ -1,4 +1,4 @@
-"""What training needs of a Trace, run by run, and which local training it can do without."""
+"""What training needs from a Trace, run by run, and which local training can be left out."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def needed_training(run: Run, rule: Aggregation, tolerance: float) -> BoolArray:
     """Which local training changes the central model by more than ``tolerance`` of an update, ``[T, U]``.
 
     A gradient computed j rounds before its delivery enters with weight beta^j. Tolerance 0 keeps everything.
-    Where a device misses a broadcast it starts from its own last parameters, so the training that made
-    them counts in full and is kept too. Where data wait, a device trains when it is scheduled.
+    A device that misses a broadcast starts from its own last parameters, so the training that made
+    them counts in full and is kept too. If data wait, a device trains when it is scheduled.
     """
     if rule.waits:
         return run.scheduled & (run.uploads(rule).mass > 0)

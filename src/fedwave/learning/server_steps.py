@@ -33,6 +33,6 @@ def _vector(tensors: Tensors) -> Tensor:
 
 
 def _tensors(memory: Memory, like: Tensors) -> Tensors:
-    """A rule of a user's own may remember plain numbers: a checkpoint needs tensors."""
+    """A user's rule may keep plain numbers in its memory, but a checkpoint needs tensors."""
     device = next(iter(like.values())).device
     return {k: torch.as_tensor(v, device=device) for k, v in memory.items()}

@@ -24,8 +24,8 @@ class Task:
     """What devices learn, and how.
 
     A shard is ``shard_size`` samples. A device trains ``epochs`` epochs of plain SGD with rate ``eta`` in batches
-    of ``batch`` on mean cross-entropy + (prox/2) ||w - start||^2 + (l2/2) ||w||^2. The aggregation rule says what
-    each upload weighs, and what becomes of gradients that were not delivered.
+    of ``batch`` on mean cross-entropy + (prox/2) ||w - start||^2 + (l2/2) ||w||^2. The aggregation rule gives
+    the weight of each upload and the decay of gradients that were not delivered.
     """
 
     dataset: Dataset
@@ -34,7 +34,7 @@ class Task:
     batch: int = 10
     epochs: int = 10
     eta: float = 0.01
-    prox: float = 0.01  # the paper names the term and gives no value
+    prox: float = 0.01  # the paper gives no value
     l2: float = 0.0
     partition: Partition = field(default_factory=Iid)
     aggregation: Aggregation = field(default_factory=Lee)
@@ -58,7 +58,7 @@ class Task:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """The task in plain values, for results and checkpoints."""
+        """The task as plain values, for results and checkpoints."""
         names = ("shard_size", "batch", "epochs", "eta", "prox", "l2")
         return {
             "dataset": self.dataset.name,
@@ -148,7 +148,7 @@ def task(
 
 
 def _factory(model: Any) -> Callable[[], nn.Module]:
-    """The function that makes a model: given, or found by its name and parameters."""
+    """The function that makes a model: the given one, or a registered one with its parameters."""
     if not isinstance(model, (str, Mapping)):
         return model  # type: ignore[no-any-return]
     given = registry.parse("model", model)

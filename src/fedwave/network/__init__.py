@@ -1,1 +1,1 @@
-"""The wireless network: what it is (Network), what happens to it (World), how its counts move (step)."""
+"""The wireless network: its description (Network), its random events (World), its counts (step)."""

@@ -1,8 +1,8 @@
 """How many shards arrive at a device in a round.
 
 ``rate`` (the paper's theta) is the mean number of shards per round in every family, so schedulers and
-bounds mean the same thing by it. A family also tells the likelihood of a *sum* of counts over several
-rounds: that is all the access point learns when backlogs are hidden.
+bounds use it with the same meaning. The likelihood of counts, and of sums of counts over several rounds, is in
+schedulers/posterior.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedwave.network.fading import as_record, check_record, recorded_block
 from fedwave.rng import Block as Block  # given to models of a user's own
 from fedwave.types import FloatArray, IntArray
 
-_MOST = 1e9  # shards a device can get in one round, on record: sums over any run stay exact
+_MOST = 1e9  # largest recorded count: sums over any run stay exact
 
 
 class Arrivals(ABC):
@@ -28,14 +28,14 @@ class Arrivals(ABC):
 
     family: ClassVar[str] = "arrivals"
     name: ClassVar[str]
-    distribution: ClassVar[str]  # what schedulers are told about the arrivals
+    distribution: ClassVar[str]  # the distribution that schedulers assume
 
     @abstractmethod
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         """Shards ``[B, I, U]`` that arrive in each round of the block."""
 
     def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
-        """Refuse a run that this cannot serve; what is drawn can serve any."""
+        """Refuse a run that the model cannot cover; a record covers only its own rounds and devices."""
         return
 
     def mean_rates(self, rates: FloatArray) -> FloatArray:
@@ -75,7 +75,7 @@ class NegativeBinomial(Arrivals):
         if not (is_number(self.dispersion) and 1e-6 <= self.dispersion <= 1e6):
             raise FedwaveError(
                 f"NegativeBinomial dispersion is {self.dispersion}, must lie between 1e-6 and 1e6 "
-                "(larger ones are Poisson: use that)."
+                "(for larger values use Poisson)."
             )
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
@@ -91,7 +91,7 @@ class NegativeBinomial(Arrivals):
 
         m, r, theta = np.arange(most + 1), self.dispersion, np.asarray(rates)[..., None]
         ways = special.gammaln(r + m) - special.gammaln(r) - special.gammaln(m + 1)
-        # Where the rate is 0 only m = 0 is left: xlogy(0, 0) = 0.
+        # With rate 0 only m = 0 is possible: xlogy(0, 0) = 0.
         logs = ways + r * np.log(r / (r + theta)) + special.xlogy(m, theta / (r + theta))
         out: FloatArray = np.exp(logs)
         return out
@@ -99,7 +99,7 @@ class NegativeBinomial(Arrivals):
 
 @dataclass(frozen=True)
 class ZeroInflatedPoisson(Arrivals):
-    """Nothing at all with probability ``silence``, else Poisson(theta / (1 - silence)): mean theta."""
+    """No shards with probability ``silence``, else Poisson(theta / (1 - silence)): mean theta."""
 
     name = "zero-inflated-poisson"
 
@@ -130,9 +130,9 @@ class ZeroInflatedPoisson(Arrivals):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RecordedArrivals(Arrivals):
-    """Counts recorded elsewhere: ``[T, U]`` for all instances, or ``[T, I, U]``, one record each.
+    """Recorded counts: ``[T, U]`` for all instances, or ``[T, I, U]``, one record each.
 
-    The true rate of a device is the mean of its record; schedulers that learn treat it as Poisson.
+    The true rate of a device is the mean of its record; learning schedulers treat it as Poisson.
     """
 
     name = "recorded"
@@ -170,7 +170,7 @@ class RecordedArrivals(Arrivals):
         return out
 
     def chances(self, rates: FloatArray, most: int) -> FloatArray:
-        """Treated as Poisson: the record is not known beforehand."""
+        """Treated as Poisson, because the record is not known in advance."""
         return _poisson_chances(rates, most)
 
 

@@ -28,7 +28,7 @@ class Device:
 
 COLUMNS = tuple(f.name for f in fields(Device))
 _SHOWN = 30  # devices that a notebook shows
-_MOST_ALIKE = 10_000_000  # devices that one line of a file can stand for
+_MOST_ALIKE = 10_000_000  # largest ``count`` of one line
 _DEFAULTS = {f.name: f.default for f in fields(Device)}
 
 
@@ -114,7 +114,7 @@ def read_devices(path: str | Path) -> DeviceTable:
     """Read a device table: CSV with a heading line, or YAML with a list of mappings.
 
     Columns: rate and distance_m, optionally tx_power_dbm, interference_dbm, miss_probability,
-    buffer_limit, and ``count`` for several devices alike.
+    buffer_limit, and ``count`` for several equal devices.
     """
     path = Path(path)
     try:

@@ -1,4 +1,4 @@
-"""One round of the counts (spec: the paper's eqs. for n and N). Nothing else changes n, N or d."""
+"""One round of the counts, as in the paper's equations for n and N. Nothing else changes n, N or d."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def accept(state: NetworkState, arrivals: IntArray, buffer_limit: FloatArray | N
 def step(
     state: NetworkState, delivered: BoolArray, arrivals: IntArray, accepted: IntArray, gamma: float
 ) -> tuple[NetworkState, FloatArray]:
-    """Play one round: accepted arrivals m come in, the delivered devices hand over n + m, the others keep it.
+    """Play one round: m accepted shards arrive; delivered devices deliver n + m, the others keep it.
 
-    ``delivered`` is who was scheduled and got through, ``[I, U]``. Always and exactly, arrivals so
-    far = learned + waiting + lost.
+    ``delivered`` marks the devices whose upload arrived, ``[I, U]``. Arrivals so far = learned + waiting + lost
+    holds exactly.
 
-    Also returns the score of the round, ``[I]``: F = sum over delivered of (n + m) - gamma * sum over others of it.
+    Also returns the score of the round, ``[I]``: F = sum over delivered of (n + m) - gamma * sum over the others.
     """
     held = state.waiting + accepted
     reported = np.where(delivered, held, 0)

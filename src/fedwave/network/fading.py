@@ -1,7 +1,7 @@
-"""Path loss and fading: how strong an upload is heard.
+"""Path loss and fading: the received strength of an upload.
 
-A fading model fills a Block with power gains h and hands on a *carry*, the part of its past that the
-next block needs (None when rounds are independent).
+A fading model fills a Block with power gains h and returns a *carry*, the part of its past that the
+next block needs (None if rounds are independent).
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class Fading(ABC):
         """Gains of new, independent tries, drawn from the marginal distribution."""
 
     def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
-        """Refuse a run that this cannot serve; what is drawn can serve any."""
+        """Refuse a run that the model cannot cover; a record covers only its own rounds and devices."""
         return
 
     def quartiles(self) -> tuple[float, float, float]:
-        """Where a quarter, a half and three quarters of the gains lie below."""
+        """The quartiles of the gain."""
         return self._three(np.quantile(_many_fresh(self, 1), _QUARTERS))
 
     def sum_quantiles(self, tries: int, probability: FloatArray) -> FloatArray:
@@ -212,7 +212,7 @@ class Shadowing(Fading):
 
     def fresh(self, rng: Generator, shape: tuple[int, ...]) -> FloatArray:
         if self.correlation > 0:
-            # The next try meets the same obstacle, which the marginal distribution does not know.
+            # The next try has the same obstacle, which a draw from the marginal distribution does not.
             raise FedwaveError(
                 f"HARQ needs shadowing that is new in every round, not correlation {self.correlation}: "
                 "use Shadowing(correlation=0) or another success model."
@@ -227,7 +227,7 @@ class Shadowing(Fading):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RecordedGains(Fading):
-    """Gains measured elsewhere: ``[T, U]`` for all instances, or ``[T, I, U]``, one record per instance."""
+    """Measured gains: ``[T, U]`` for all instances, or ``[T, I, U]``, one record per instance."""
 
     name = "recorded"
 
@@ -268,7 +268,7 @@ class RecordedGains(Fading):
 
 
 def as_record(values: Any, kind: type, what: str) -> Array:
-    """A copy of something recorded, which nobody can change any more."""
+    """A read-only copy of a record."""
     try:
         record: Array = np.array(values, dtype=kind)
     except (TypeError, ValueError):
@@ -284,7 +284,7 @@ def as_record(values: Any, kind: type, what: str) -> Array:
 
 
 def check_record(what: str, record: Array, rounds: int, devices: int, last_instance: int) -> None:
-    """Refuse a run that reaches past a record."""
+    """Refuse a run that a record does not cover."""
     if record.shape[0] < rounds:
         raise FedwaveError(
             f"the recorded {what} cover {record.shape[0]} rounds but the run has {rounds}: "

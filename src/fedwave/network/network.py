@@ -1,4 +1,4 @@
-"""The network: devices, slots, radio and arrivals. It describes; it holds no randomness."""
+"""The network: devices, slots, radio and arrivals. It is a description without randomness."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Network:
             if not is_number(getattr(self, name)):
                 raise FedwaveError(f"{name} is {getattr(self, name)}, must be a number.")
         self._check_mean_snr()
-        if self.success.later_tries:  # fails here, not in the middle of a run
+        if self.success.later_tries:  # fails here instead of in the middle of a run
             self.fading.fresh(np.random.default_rng(0), (1,))
 
     @property
@@ -112,7 +112,7 @@ class Network:
 
     @cached_property
     def planning(self) -> NetworkPlanning:
-        """The chances of the coming rounds, for schedulers that plan ahead."""
+        """The probabilities of the coming rounds, for schedulers that plan ahead."""
         return NetworkPlanning(self.fading, self.success, self.arrivals, self.mean_snr)
 
     def __repr__(self) -> str:
@@ -142,7 +142,7 @@ class Network:
         return self.slots if isinstance(self.slots, int) else self.slots[round_ - 1]
 
     def problem(self, instances: int) -> Problem:
-        """What schedulers are told beforehand."""
+        """What schedulers know before the first round."""
         return Problem(instances, self.size, self.arrivals.distribution, self.fading.quartiles())
 
     def replace(self, **changes: Any) -> Network:
@@ -161,7 +161,7 @@ class Network:
         return Network(**values)
 
     def check_run(self, rounds: int, ids: Array) -> None:
-        """Refuse a run that reaches past the given slots or something recorded."""
+        """Refuse a run that is longer than the given slots or a record."""
         if not isinstance(self.slots, int) and len(self.slots) < rounds:
             raise FedwaveError(
                 f"slots are given for {len(self.slots)} rounds but the run has {rounds}: "

@@ -1,7 +1,6 @@
-"""Success models: the probability p that an upload arrives, given its SNR.
+"""Success models: the probability p that an upload arrives, given its SNR; 1 - p is the packet error rate.
 
-Named after the packet error rate, 1 - p. All are computed in float64: p is exactly 1 at high SNR, and
-schedulers rank by it.
+All are computed in float64: p is exactly 1 at high SNR, and schedulers rank by it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class SuccessModel(ABC):
         """P[upload arrives] at this (combined) SNR."""
 
     def expected(self, snr: FloatArray, mean_snr: FloatArray, fading: Fading) -> FloatArray:
-        """P[upload arrives] as the access point can know it: given this round's gain only."""
+        """P[upload arrives] as the access point knows it: given this round's gain only."""
         return self.probability(snr)
 
     def mean_over_tries(
@@ -163,7 +162,7 @@ class Uncoded(SuccessModel):
 
 @dataclass(frozen=True)
 class Table(SuccessModel):
-    """Interpolated between measured (SNR in dB, block error rate) points, flat beyond the ends."""
+    """Interpolates between measured points (SNR in dB, block error rate); constant beyond the ends."""
 
     name = "table"
 
@@ -233,7 +232,7 @@ class Arq(SuccessModel):
 class Harq(SuccessModel):
     """Chase combining: up to ``tries`` tries whose SNRs add up before the block-error curve.
 
-    The later tries meet new gains, drawn by the World. The access point knows only the first one when
+    The later tries have new gains, drawn by the World. The access point knows only the first gain when
     it decides, so its p is the mean over the others. One uniform number decides an upload: since p
     grows with the SNR, an upload that succeeds at some try also does with all of them combined.
     """

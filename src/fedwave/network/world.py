@@ -38,7 +38,7 @@ class World:
             wanted = range(max(first, start), min(last, start + self.block_rounds - 1) + 1)
             if not wanted and self.network.fading.independent:
                 continue
-            # A channel with memory is followed from round 1 even where nobody looks.
+            # A channel with memory is drawn from round 1, also where the rounds are not needed.
             gain, carry = self.network.fading.sample(self._block(number, "gain"), carry)
             if wanted:
                 yield from self._play(number, gain, wanted)

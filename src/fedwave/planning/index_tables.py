@@ -61,7 +61,7 @@ class Tables:
         return np.exp(logs) * scale * _beyond_last(load, _LOADS)
 
     def price(self, row: IntArray, theta: FloatArray, slots: FloatArray) -> FloatArray:
-        """The price at which the devices want this many slots; ``theta`` is ``[I, U]``, the result ``[I]``."""
+        """The price at which the devices use this many slots; ``theta`` is ``[I, U]``, the result ``[I]``."""
         cell, part = _RATES.place(theta)
         at = row * _RATES.count + cell
         size = self.service.shape[0]

@@ -69,7 +69,7 @@ class Priced:
 
     price: float
     value: float  # sum of g - price * slots: a lower bound on the mean backlog
-    slope: float  # transmissions wanted per round, less the slots
+    slope: float  # transmissions per round, less the slots
     solutions: DeviceSolutions
 
 
@@ -117,5 +117,5 @@ def _bracket(at: Callable[[float], Priced], guess: float, factor: float) -> tupl
     if other.slope > 0:
         return other, one
     free = at(0.0)
-    # At price 0 the devices may still want fewer slots than there are.
+    # At price 0 the devices may still use fewer slots than available.
     return (free, other) if free.slope > 0 else (free, free)

@@ -1,1 +1,1 @@
-"""Who transmits now: one short file per family, a registry, and a checker for anybody's scheduler."""
+"""Schedulers, and what the learning ones remember."""

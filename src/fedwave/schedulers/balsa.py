@@ -18,9 +18,9 @@ from fedwave.types import BoolArray, Decision, FloatArray, IntArray, Observation
 
 @dataclass(frozen=True)
 class BayesianScheduler(Scheduler):
-    """What learning schedulers share: a posterior fed every round, rates ``theta`` drawn every stage.
+    """Base of learning schedulers: a posterior that is updated every round, and rates ``theta`` drawn every stage.
 
-    ``posterior`` None takes the one that fits the network's arrival family.
+    ``posterior`` None: the one that fits the distribution of the arrivals.
     """
 
     prior: Prior = field(default_factory=Jeffreys)
@@ -70,13 +70,13 @@ class BayesianScheduler(Scheduler):
 
     @abstractmethod
     def load(self, seen: Observation) -> IntArray:
-        """What it watches of a device: the backlog n, or the delay d where n is hidden."""
+        """The load of each device: the backlog n, or the delay d if n is hidden."""
 
     @abstractmethod
     def evidence(
         self, state: State, seen: Observation
     ) -> tuple[IntArray, IntArray | int, BoolArray]:
-        """(shards, rounds they cover, where known) that the last round revealed."""
+        """(shards, the rounds that they cover, where known) as observed in the last round."""
 
     def _posterior(self, problem: Problem) -> Posterior:
         return self.posterior or posterior_for(problem.arrival_distribution, self.prior)
@@ -84,7 +84,7 @@ class BayesianScheduler(Scheduler):
 
 @dataclass(frozen=True)
 class Balsa(BayesianScheduler):
-    """Greedy on sampled rates; it sees every backlog, so it learns every arrival by subtraction."""
+    """Greedy on sampled rates. It observes every backlog and learns every arrival by subtraction."""
 
     name = "balsa"
     needs = frozenset({"channel", "backlog"})
@@ -108,8 +108,8 @@ class Balsa(BayesianScheduler):
 class BalsaPo(BayesianScheduler):
     """Greedy on the backlog expected from sampled rates: (d - 1) theta_k waiting, theta_k arriving.
 
-    It learns only from uploads that arrive: n + m shards over the d rounds since the one before. (The
-    paper's printed posterior counts all t - 1 rounds, also those it has not heard of; that starves devices.)
+    It learns only from uploads that arrive: n + m shards over the d rounds since the last one. (The paper's printed
+    posterior counts all t - 1 rounds, also those that were not observed; that starves devices.)
     """
 
     name = "balsa-po"

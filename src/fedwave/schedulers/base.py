@@ -1,8 +1,7 @@
-"""What a scheduler is: hyper-parameters in the object, everything that evolves in a State it hands back.
+"""The base class of schedulers: hyper-parameters are in the object, everything that evolves is in a State.
 
-Every round runs ``learn`` (update beliefs from what the last round showed), ``priority`` (one number
-per device), the W largest win, and ``remember`` (note what was decided). Most schedulers only write
-``priority``.
+Every round calls ``learn`` (update beliefs from the last round), then ``priority`` (one number per device; the W
+largest transmit), then ``remember`` (store what was decided). Most schedulers define only ``priority``.
 """
 
 from __future__ import annotations
@@ -20,21 +19,24 @@ from fedwave.types import INFORMATION, BoolArray, Decision, FloatArray, Observat
 
 
 class Scheduler(ABC):
-    """Base class. ``needs`` names what the Observation must hold: keys of ``types.INFORMATION``."""
+    """Base class. ``needs`` names what the Observation must hold.
+
+    Possible are "channel", "backlog", "rates", "learner" and "statistics" (``types.INFORMATION``).
+    """
 
     family: ClassVar[str] = "scheduler"
     name: ClassVar[str]
     needs: ClassVar[frozenset[str] | set[str]] = frozenset()
     formula: ClassVar[str] = ""  # the priority, for the table of schedulers
     ideal: ClassVar[bool] = (
-        False  # picks everybody and no upload fails: a yardstick, not a scheduler
+        False  # all devices transmit and no upload fails: a reference, not a real scheduler
     )
     small_only: ClassVar[bool] = False  # refuses networks of more than a few devices
     symmetric: ClassVar[bool] = True  # False: a device's number matters, as in round-robin
 
     @classmethod
     def check_declaration(cls) -> None:
-        """Refuse a class whose ``needs`` names something that nobody can tell it."""
+        """Refuse a class whose ``needs`` names unknown information."""
         if isinstance(cls.needs, str) or not isinstance(cls.needs, Iterable):
             raise FedwaveError(
                 f"`needs` of scheduler {cls.name!r} is {cls.needs!r}, must be a set, such as {{'channel'}}."
@@ -42,7 +44,7 @@ class Scheduler(ABC):
         for need in cls.needs:
             if need not in INFORMATION:
                 raise FedwaveError(
-                    f"scheduler {cls.name!r} needs {need!r}, which nobody can tell it; "
+                    f"scheduler {cls.name!r} needs {need!r}, which is not known here; "
                     f"{did_you_mean(need, INFORMATION)}"
                 )
 
@@ -51,7 +53,7 @@ class Scheduler(ABC):
         return {}
 
     def learn(self, state: State, seen: Observation, draws: Draws) -> State:
-        """Take in what the last round showed (``seen.delivered``, ``seen.reported``, ...)."""
+        """Update the state from the last round (``seen.delivered``, ``seen.reported``, ...)."""
         return state
 
     @abstractmethod
@@ -59,11 +61,11 @@ class Scheduler(ABC):
         """One float64 per device, ``[I, U]``; the largest transmit."""
 
     def remember(self, state: State, seen: Observation, decision: Decision) -> State:
-        """Note the decision for later rounds."""
+        """Update the state with the decision."""
         return state
 
     def beliefs(self, state: State) -> State:
-        """What a Trace keeps when beliefs are asked for."""
+        """What a Trace keeps of the state with ``beliefs=True``."""
         return {}
 
     def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[Decision, State]:
@@ -94,7 +96,7 @@ def scheduler(
 def scheduler_names(learner: bool = True) -> tuple[str, ...]:
     """The registered names; ``learner=False`` keeps those that run on any network by themselves.
 
-    Those that run only beside training, or only on small networks, are left out then.
+    This leaves out schedulers that run only in lock step with training, or only on small networks.
     """
     every = registry.names("scheduler")
     if learner:
@@ -104,7 +106,7 @@ def scheduler_names(learner: bool = True) -> tuple[str, ...]:
 
 
 def checked_priority(priority: FloatArray, seen: Observation, name: str) -> FloatArray:
-    """One number per instance and device, or a sentence about what is wrong."""
+    """Check that there is one number per instance and device."""
     priority = np.asarray(priority, dtype=np.float64)
     instances, devices = seen.delay.shape
     if priority.shape != (instances, devices):
@@ -122,8 +124,8 @@ def checked_priority(priority: FloatArray, seen: Observation, name: str) -> Floa
 def pick_largest(priority: FloatArray, slots: int, draws: Draws) -> BoolArray:
     """The ``slots`` largest priorities of each row; equal ones are ordered by fresh uniform draws.
 
-    Ties are common, not a curiosity: p is exactly 1 above some SNR and backlogs are whole numbers,
-    and a fixed order (by device number, say) would favour some devices for ever.
+    Ties are common: p is exactly 1 above some SNR and backlogs are whole numbers. A fixed order (by device
+    number, for example) would always favour the same devices.
     """
     devices = priority.shape[1]
     if slots == 0:

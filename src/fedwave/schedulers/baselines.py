@@ -1,4 +1,4 @@
-"""The yardsticks: schedulers that know nothing of the data, and the ideal that needs no scheduling."""
+"""Baselines: schedulers that do not use the data, and the ideal without scheduling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedwave.types import Decision, FloatArray, IntArray, Observation, Problem, 
 
 @dataclass(frozen=True)
 class Bench(Scheduler):
-    """Everybody transmits in every round and no upload fails: the ideal, not a schedule."""
+    """All devices transmit in every round and no upload fails: the ideal."""
 
     name = "bench"
     formula = "all devices, no failures"
@@ -90,7 +90,7 @@ class ProportionalFair(Scheduler):
         return {"granted": np.full((problem.instances, problem.devices), 1e-6)}
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        # A device left alone for long enough has a rate granted of exactly 0.
+        # The granted rate of a device that is not scheduled for long underflows to 0.
         granted = np.maximum(state["granted"], 1e-300)
         out: FloatArray = np.log2(1 + seen.snr) / granted
         return out

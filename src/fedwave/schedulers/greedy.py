@@ -1,4 +1,4 @@
-"""Schedulers that rank by what an upload is expected to bring, with the true rates at hand."""
+"""Schedulers that rank by the expected gain of an upload now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedwave.types import FloatArray, Observation, State
 
 @dataclass(frozen=True)
 class AlsaPi(Scheduler):
-    """The paper's greedy policy with known rates: the most shards expected to arrive now."""
+    """The paper's greedy policy with known rates: ranks by the shards expected to be delivered now."""
 
     name = "alsa-pi"
     needs = frozenset({"channel", "backlog", "rates"})
@@ -26,7 +26,7 @@ class AlsaPi(Scheduler):
 
 @dataclass(frozen=True)
 class MaxWeight(Scheduler):
-    """Shards already waiting, times the chance to deliver them; needs no rate."""
+    """Waiting shards times the probability to deliver them; needs no rate."""
 
     name = "max-weight"
     needs = frozenset({"channel", "backlog"})
@@ -38,7 +38,7 @@ class MaxWeight(Scheduler):
 
 @dataclass(frozen=True)
 class SqrtRule(Scheduler):
-    """Greedy, corrected so that backlogs settle in proportion to sqrt(theta) as the optimum wants."""
+    """Greedy, corrected so that backlogs become proportional to sqrt(theta), as in the optimum."""
 
     name = "sqrt-rule"
     needs = frozenset({"channel", "backlog", "rates"})
@@ -52,7 +52,7 @@ class SqrtRule(Scheduler):
 
 @dataclass(frozen=True)
 class Fresh(Scheduler):
-    """The shards of this very round expected to arrive: blind to delay, starves slow devices."""
+    """The expected shards of this round only; it ignores the delay and starves slow devices."""
 
     name = "fresh"
     needs = frozenset({"channel", "rates"})
@@ -83,7 +83,7 @@ class AlphaFresh(Scheduler):
 
 @dataclass(frozen=True)
 class Age(Scheduler):
-    """Rounds since the last delivery, times the chance to deliver now."""
+    """Rounds since the last delivery times the probability to deliver now."""
 
     name = "age"
     needs = frozenset({"channel"})

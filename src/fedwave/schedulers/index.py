@@ -181,5 +181,5 @@ def _mean_slots(state: State, seen: Observation) -> FloatArray:
     """The mean of W so far, ``[I]``, rounded to quarters so that a varying W needs few prices."""
     rounds = state["rounds_so_far"]
     mean = np.where(rounds > 0, state["slots_so_far"] / np.maximum(rounds, 1), seen.slots)
-    out: FloatArray = np.maximum(np.round(4 * mean) / 4, 0.25)  # without slots any price will do
+    out: FloatArray = np.maximum(np.round(4 * mean) / 4, 0.25)  # without slots any price is fine
     return out

@@ -1,4 +1,4 @@
-"""Schedulers that look at the models: they run in lock step with training."""
+"""Schedulers that use the models: they run in lock step with training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedwave.types import FloatArray, Observation, State
 
 @dataclass(frozen=True)
 class UpdateAware(Scheduler):
-    """The largest updates among the best channels: `breadth` times W of them are considered."""
+    """The largest updates among the `breadth` times W best channels."""
 
     breadth: int = 2
 

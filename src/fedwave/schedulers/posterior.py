@@ -1,6 +1,6 @@
-"""Beliefs about a device's rate, from counts whose sum over some rounds has been seen.
+"""Posteriors of a device's rate, from observed sums of counts over some rounds.
 
-A Posterior holds hyper-parameters; the statistics live in the scheduler's State. Two kinds:
+A Posterior holds hyper-parameters; the statistics are in the scheduler's State. Two kinds:
 
 * ConjugatePosterior, for Poisson arrivals: Gamma(a0 + S, b0 + R), S shards counted over R rounds.
 * GridPosterior, for arrivals without a conjugate prior: the likelihood of everything seen is kept at every point of a
@@ -65,13 +65,13 @@ class ConjugatePosterior(Posterior):
     def _sample_between(
         self, shape: FloatArray, rate: FloatArray, rows: IntArray, draws: Draws
     ) -> FloatArray:
-        """By inversion: rejection could wait for ever where the data lie outside the interval."""
+        """By inversion: rejection could take forever if the data lie outside the interval."""
         from scipy import special  # slow to import, and rarely needed
 
         low, high = self.prior.low, self.prior.high
         u = draws.uniform(shape.shape[1], rows)
         with np.errstate(all="ignore"):  # each formula is used only where it holds
-            # Count from the nearer tail: on the other side of the bulk the numbers round to 1.
+            # Use the nearer tail: on the other side the values round to 1.
             right = special.gammainc(shape, rate * low) > 0.5
 
             def tail(x: FloatArray) -> FloatArray:
@@ -84,11 +84,11 @@ class ConjugatePosterior(Posterior):
             aim = at_low + u * (at_high - at_low)
             inverse = special.gammaincinv(shape, aim) / rate
             inverse = np.where(right, special.gammainccinv(shape, aim) / rate, inverse)
-            # So far out that even the nearer tail underflows: an exponential fall from the nearer end.
+            # If even the nearer tail underflows: an exponential from the nearer end.
             end = np.where(right, low, high)
             slope = (shape - 1) / end - rate
             beyond = end + np.log1p(-u) / slope
-            # Nothing seen and Jeffreys: the density is theta^(shape - 1).
+            # Jeffreys prior without data: the density is theta^(shape - 1).
             prior_only = (low**shape + u * (high**shape - low**shape)) ** (1 / shape)
         far = np.maximum(at_low, at_high) < 1e-250
         theta = np.where(rate == 0, prior_only, np.where(far, beyond, inverse))
@@ -143,7 +143,7 @@ _FAMILIES = {
 class GridPosterior(Posterior):
     """Rates between ``low`` and ``high``, ``points`` of them evenly spaced in the logarithm.
 
-    A rate beyond the grid is believed to lie at its end: move the grid where rates are that large or small.
+    A rate beyond the grid is estimated as its end point: move the grid if rates are that large or small.
     """
 
     distribution: str = "negative-binomial"
@@ -222,13 +222,13 @@ def _log_terms(posterior: GridPosterior, total: int, rounds: int) -> FloatArray:
 
 @lru_cache(maxsize=16)
 def _log_prior(posterior: GridPosterior) -> FloatArray:
-    # + log(theta): the grid is even in log(theta), so each point stands for a cell of width ~ theta.
+    # + log(theta): the grid is even in log(theta), so the cell of each point has a width proportional to theta.
     on_rates = posterior.prior.log_density(posterior.rates) + np.log(posterior.rates)
     return np.repeat(on_rates, len(posterior.shape_values))
 
 
 def posterior_for(distribution: str, prior: Prior) -> Posterior:
-    """The posterior that fits an arrival family."""
+    """The posterior that fits a distribution of arrivals."""
     if distribution == "poisson":
         return ConjugatePosterior(prior)
     return GridPosterior(distribution=distribution, prior=prior)

@@ -1,4 +1,4 @@
-"""What is believed of a rate before anything has been counted."""
+"""Priors of a rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedwave.types import FloatArray
 
 
 class Prior(ABC):
-    """A prior of a rate that Poisson counts keep within the Gamma family."""
+    """A Gamma prior of a rate, possibly truncated: conjugate to Poisson counts."""
 
     family: ClassVar[str] = "prior"
     name: ClassVar[str]
@@ -31,7 +31,7 @@ class Prior(ABC):
 
 @dataclass(frozen=True)
 class Jeffreys(Prior):
-    """theta^(-1/2), improper until something has been counted; until then the rate is taken as 1."""
+    """theta^(-1/2), improper until the first count; until then the rate is taken as 1."""
 
     name = "jeffreys"
 

@@ -1,4 +1,4 @@
-"""When a Bayesian scheduler draws new rates: the stages of the paper, and three readings of its rule.
+"""Stages: when a learning scheduler draws new rates, with three readings of the paper's rule.
 
 Stage k starts in round t_k. It ends when t > t_k + T_{k-1}, so it is at most one round longer than the stage
 before it, or when some state-action pair has been visited more than twice as often as at its start,
@@ -15,7 +15,7 @@ For counting, a state is the level of h (four, cut at its quartiles) and a bin o
 (0, 1-2, 3-5, 6 or more).
 
 Visits are remembered as one 64-bit number per round. ``recent_pairs`` holds the last rounds in their order: at
-least sqrt(2 t) + 2 of them, and so all of the current stage. Older numbers lie sorted in ``older_pairs_0`` and
+least sqrt(2 t) + 2 of them, and so all of the current stage. Older numbers are sorted in ``older_pairs_0`` and
 further levels, each up to 256 times as long as the one before it. A round copies the recent numbers only; a block of
 them is merged into the first level, and a full level into the next. All sizes depend on the round alone, so an instance
 has the same state whatever instances run beside it.
@@ -87,7 +87,7 @@ def visit(
         here = np.take_along_axis(visits, code[:, :, None], axis=2)
         np.put_along_axis(visits, code[:, :, None], here + 1, axis=2)
         return {**state, "visits": visits, "last_pair": code}
-    # One 64-bit number stands for the pair of all devices. With random multipliers, two different pairs have the
+    # One 64-bit number represents the pair of all devices. With random multipliers, two different pairs have the
     # same number with probability near 2^-59. The largest number is left out: _visits adds 1 to each.
     pair = (code.astype(np.uint64) * _multipliers(code.shape[1])).sum(axis=1, dtype=np.uint64)
     pair = np.minimum(pair, np.uint64(2**64 - 2))
@@ -161,7 +161,7 @@ def _doubled_by_device(state: State) -> BoolArray:
 
 
 def _code(seen: Observation, load: IntArray, scheduled: BoolArray) -> Array:
-    # Bytes, not 64-bit numbers: with a million devices the time is that of moving memory.
+    # Bytes, not 64-bit numbers: with a million devices memory traffic dominates.
     code = scheduled.astype(np.uint8)
     for edge in seen.problem.gain_quartiles:
         code += (seen.gain >= edge).view(np.uint8) << np.uint8(3)

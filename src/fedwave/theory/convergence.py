@@ -1,4 +1,4 @@
-"""Theorem 1 as it can be proved, beside what the paper prints; convergence_setting.py says where it is tried.
+"""Theorem 1 in a form that can be proved, and as printed; convergence_setting.py has the problem it is tested on.
 
 A round is w' = w - sum over u in D of q_u psi_u with q_u = eta_u c_u, D being the k devices whose upload arrived. Let
 l be L-smooth and xi-strongly convex with its least value l*, g its gradient at w, and for every scheduled u
@@ -48,7 +48,7 @@ from fedwave.theory.convergence_bounds import (
 from fedwave.theory.convergence_setting import LogisticLoss, Schedule, Setting, schedule_of
 from fedwave.types import BoolArray, FloatArray
 
-_ROUNDING = 1e-9  # a gradient below this share of the first is rounding and tells nothing
+_ROUNDING = 1e-9  # a gradient below this share of the first is rounding error
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ def convergence(setting: Setting | None = None) -> Convergence:
 
 
 def apart(tried: Convergence) -> Convergence:
-    """The same with data of each device's own: no common minimiser, and (A) fails."""
+    """The same with different data at each device: no common minimiser, and (A) fails."""
     return convergence(replace(tried.setting, common=False, eta=tried.constants.eta))
 
 
@@ -134,7 +134,7 @@ def descend(
 
 
 def _sides(own: FloatArray, psi: FloatArray, where: BoolArray) -> tuple[float, float]:
-    """The largest eps and the least V with which (A) holds there; NaN if there is nothing to tell them from."""
+    """The largest eps and the least V with which (A) holds there; NaN if nothing determines them."""
     if not where.any():
         return np.nan, np.nan
     g = own.mean(axis=1, keepdims=True)

@@ -1,16 +1,16 @@
-"""Where Theorem 1 is put to the test: logistic regression on devices that share a small network.
+"""The test problem of Theorem 1: logistic regression on the devices of a small network.
 
 Device u holds K samples; its loss is mean cross-entropy + (l2/2) |w|^2, and l is the mean over devices. Its local
 gradient is that of one full-batch step at the central model (so a proximal term adds nothing), whatever number of
-shards arrived: these only make the counts behind c. psi, d, c and the rate follow the paper.
+shards arrived; shards only determine the counts in c. psi, d, c and the rate follow the paper.
 
-What had to be arranged for the theorem's assumptions to hold:
+What makes the theorem's assumptions hold:
 
 * For all w at once they hold only if the devices share their minimiser: where the gradient of l is 0 every psi_u must
   be 0. So with ``common`` the labels are shares in [0, 1] that put every device's minimiser at one w*. Without, they
-  are classes drawn from a model of each device's own, to see the assumptions fail.
-* At least one shard arrives everywhere in every round: psi may be 0 otherwise, and no eps > 0 will do.
-* Channels do not fade, so that the chance of every upload, and with it zeta, is known.
+  are classes drawn from a different model at each device, and the assumptions fail.
+* At least one shard arrives everywhere in every round: otherwise psi may be 0, and no eps > 0 exists.
+* Channels do not fade, so that the success probability of every upload, and with it zeta, is known.
 * Training starts after ``settle`` rounds, when no c is near 1 any more.
 """
 

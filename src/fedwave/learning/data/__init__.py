@@ -1,1 +1,1 @@
-"""Labelled images: read, checked against their published sums, fetched when missing."""
+"""Labelled images: read, checked against their published sums, downloaded if missing."""

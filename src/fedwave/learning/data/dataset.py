@@ -32,7 +32,7 @@ Images = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images to train on and images to test on. Arrays of other kinds of numbers are converted.
+    """Training images and test images with labels. Arrays of other number types are converted.
 
     >>> rng = np.random.default_rng(0)
     >>> mine = Dataset("mine", rng.random((8, 1, 4, 4)), [0, 1] * 4, rng.random((2, 1, 4, 4)), [0, 2])
@@ -74,7 +74,7 @@ def load_dataset(name: str, folder: Path | None = None, *, fetch: bool = True) -
     """A dataset by name: "mnist", "cifar10" or "synthetic".
 
     The published files are read from ``folder`` (else ``data_folder()``) and checked against their md5 sums. Missing
-    ones are fetched and kept there, unless ``fetch`` is false.
+    ones are downloaded and kept there, unless ``fetch`` is false.
     """
     if name == "synthetic":
         return synthetic()
@@ -101,19 +101,19 @@ def load_dataset(name: str, folder: Path | None = None, *, fetch: bool = True) -
 
 
 def mnist() -> Dataset:
-    """MNIST, fetched the first time."""
+    """MNIST, downloaded the first time."""
     return load_dataset("mnist")
 
 
 def cifar10() -> Dataset:
-    """CIFAR-10, fetched the first time."""
+    """CIFAR-10, downloaded the first time."""
     return load_dataset("cifar10")
 
 
 def synthetic(train: int = 6000, test: int = 2000, seed: int = 0) -> Dataset:
     """Ten classes of 28 x 28 grey images made in memory, of the shape of MNIST: for trials, tests and teaching.
 
-    A linear model gets about 3 in 4 right, a small convolutional network 19 in 20.
+    A linear model reaches an accuracy of about 75 %, a small convolutional network 95 %.
 
     >>> synthetic(train=50, test=20).train_images.shape
     (50, 1, 28, 28)
@@ -150,7 +150,9 @@ def _images(what: str, given: Any) -> Images:
         raise FedwaveError(
             f"{what} has shape {array.shape}, must be [images, channels, height, width], none of them 0{hint}."
         )
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
+    with np.errstate(
+        over="ignore"
+    ):  # values that are too large become infinite and are refused below
         out = np.ascontiguousarray(array, dtype=np.float32)
     if not np.isfinite(out).all():
         raise FedwaveError(f"{what} holds NaN or infinite values, must be finite numbers.")

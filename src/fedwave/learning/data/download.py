@@ -1,4 +1,4 @@
-"""Getting the missing files of a dataset: from the first source that has them, checked, written whole."""
+"""Download the missing files of a dataset from the first source that has them, checked and written whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedwave.files import check_folder, write_whole
 from fedwave.learning.data.originals import MD5, NoData, command, md5_of, missing
 from fedwave.learning.data.sources import SOURCES, Source
 
-# What a source may end in when there is no network, no client, or nothing good in what came.
+# Errors of a source without network, without a client, or with bad content.
 _UNUSABLE = (
     OSError, EOFError, ValueError, LookupError, zlib.error, zipfile.BadZipFile, tarfile.TarError,
     subprocess.SubprocessError, HTTPException,
@@ -28,7 +28,7 @@ _UNUSABLE = (
 
 
 def fetch(name: str, folder: Path, tell: Callable[[str], None] = lambda text: None) -> list[str]:
-    """Put the missing files of a dataset into a folder; returns their names. ``tell`` hears what is being tried."""
+    """Put the missing files of a dataset into a folder; returns their names. ``tell`` is called with every attempt."""
     wanted = missing(name, folder)
     if not wanted:
         return []
@@ -59,7 +59,7 @@ def fetch(name: str, folder: Path, tell: Callable[[str], None] = lambda text: No
 
 
 def _keep(name: str, folder: Path, source: Source) -> None:
-    """Write what a source yields, each file only once its sum has been found right."""
+    """Write the files of a source, each only if its md5 sum is the published one."""
     with (
         tempfile.TemporaryDirectory(prefix="fedwave-", ignore_cleanup_errors=True) as scratch,
         closing(source(missing(name, folder), Path(scratch))) as files,
@@ -76,7 +76,7 @@ def _write(content: bytes, out: io.BufferedIOBase) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Why a source was of no use, in a few words."""
+    """Why a source failed, in a few words."""
     if isinstance(error, subprocess.TimeoutExpired):
         return f"not done after {error.timeout:.0f} s"
     inner = getattr(error, "reason", error)  # what urllib wraps

