@@ -15,6 +15,8 @@ from user_file import text as user_text
 import fedwave as fw
 from fedwave import registry
 from fedwave.experiments.config.read import load_experiment
+from fedwave.experiments.report import theory
+from fedwave.experiments.results.statistics import Estimate
 from fedwave.experiments.run import work
 from fedwave.learning.data.dataset import synthetic
 
@@ -155,3 +157,27 @@ def test_a_users_scheduler_is_listed_and_printed(fedwave, own: Path) -> None:
     assert str(own) in text
     Path("all.yaml").write_text(text)
     assert load_experiment("all.yaml").labels == ("heavy-test",)
+
+
+def test_theory_is_reproduced_from_a_run_of_backlogs(fedwave, monkeypatch) -> None:
+    """The pages themselves are tested with theory; here the run, the words and what is printed."""
+    asked: list[object] = []
+
+    def written(results, folder: Path, quick: bool, message):
+        asked.extend([results.experiment, folder, quick])
+        value = Estimate(3.0, 0.5, 0.2)
+        return [theory.BacklogRow("age", value, value, 0.25)], [folder / "gap.png"]
+
+    monkeypatch.setattr(theory, "write_theory", written)
+    words = ("reproduce", "theory", "-t", 310, "-i", 2, "schedulers=[age]", "--workers", 1)
+    status, text, err = fedwave(*words)
+    assert (status, err) == (0, "")
+    how, folder, quick = asked
+    assert (how.labels, how.rounds, folder, quick) == (("age",), 310, Path("out/theory"), True)
+    assert fw.load("out/theory/backlogs").sizes["round"] == 310
+    assert "+25.00 %" in text
+    assert "Figures and data are in out/theory: gap.png" in text
+    found = json.loads(fedwave(*words, "--full", "--json")[1])
+    assert found["files"] == ["out/theory/gap.png"]
+    assert (found["backlogs"]["age"]["mean"], found["backlogs"]["age"]["gap"]) == (3.0, 0.25)
+    assert asked[-1] is False

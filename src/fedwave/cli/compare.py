@@ -67,7 +67,7 @@ def compare(
     more = {"against": against, "burn_in": burn_in}
     how = experiment_of(words, [choice, size, radio], {"name": "compare"}, more)
     how = _without_task(how, choice.metric)
-    _check_options(how, folder, half_width, traces, beliefs)
+    _check_options(how, folder, half_width, traces, beliefs, execution)
     if folder is None:
         opt.check_out(out, ".csv", ".json")
     if folder is not None:
@@ -118,7 +118,8 @@ def _without_task(how: Experiment, metric: str | None) -> Experiment:
 
 
 def _check_options(
-    how: Experiment, folder: Path | None, half_width: float | None, traces: Path | None, beliefs: bool
+    how: Experiment, folder: Path | None, half_width: float | None, traces: Path | None, beliefs: bool,
+    execution: opt.Execution,
 ) -> None:  # fmt: skip
     """Refuse what cannot be done before the run, not after it."""
     for name, value in (("--half-width", half_width), ("--traces", traces)):
@@ -127,6 +128,10 @@ def _check_options(
                 f"{name} goes with a table, not with the folder {folder}: give --out a .csv or .json file."
             )
     if traces is not None:
+        if execution != opt.Execution():
+            raise FedwaveError(
+                "--traces simulates in this process: leave out --workers, --engine, --address and --events."
+            )
         check_folder(traces)
     elif beliefs:
         raise FedwaveError("--beliefs are kept in traces: name a folder for them with --traces.")

@@ -34,7 +34,7 @@ def experiment_of(
     for group in groups:
         for one in fields(group):
             value = getattr(group, one.name)
-            if not value and value != 0:
+            if value is None or value == []:
                 continue
             if one.name == "imports":
                 imports += value

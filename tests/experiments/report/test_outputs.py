@@ -103,7 +103,7 @@ def test_tables_have_a_row_for_every_point_and_scheduler(
     heading, rows = sweep_rows(results)
     assert heading == ["scheduler", "network.slots", "seed", *metrics_of(results.points[0].data)]
     brief = [column.header for column in sweep_table(results).columns]
-    assert brief[3:] == ["score", "backlog", "mean_age", "worst_age", "delivered_share", "jain"]
+    assert brief[3:] == ["score", "backlog", "age", "worst", "delivered", "Jain"]
     assert [row[:3] for row in rows] == [
         [name, slots, seed] for slots in ("1", "3") for seed in ("5", "6", "7") for name in NAMES
     ]
