@@ -8,39 +8,101 @@ import numpy as np
 import pytest
 
 import fedwave as fw
+from fedwave.cli import listing, output
+from fedwave.cli.run import TRAIN
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.types import INFORMATION
 
 SMALL = ("--rounds", 12, "--instances", 3)
 
 
-def test_simulate_writes_the_trace_it_prints(fedwave, tmp_path: Path) -> None:
-    out = tmp_path / "run.npz"
-    status, text, _ = fedwave(
-        "simulate", "paper", "-s", "balsa", *SMALL, "--seed", 4, "--beliefs", "-o", out
-    )
-    assert status == 0
-    assert "paper, 25 devices: 12 rounds, 3 instances, seed 4" in text
-    trace = fw.Trace.load(out)
+def test_compare_keeps_the_traces_that_it_prints(fedwave, tmp_path: Path) -> None:
+    folder, table = tmp_path / "deep" / "traces", tmp_path / "table.csv"
+    words = ("compare", "paper", "-s", "balsa,alpha-fresh:alpha=0.5", *SMALL, "--seed", 4)
+    status, text, err = fedwave(*words, "--traces", folder, "--beliefs", "-o", table)
+    assert (status, err) == (0, "")
+    assert "paper: 12 rounds, 3 instances, seed 4" in text
+    assert f"Traces written to {folder}" in text
+    assert {path.name for path in folder.iterdir()} == {"balsa.npz", "alpha-fresh:alpha=0.5.npz"}
+    trace = fw.Trace.load(folder / "balsa.npz")
     assert trace.same_as(fw.simulate(fw.paper_network(), "balsa", 12, 3, 4, beliefs=True))
     assert f"{trace.score.mean():.0f}±" in text
+    assert fw.extend(trace, 15).same_as(
+        fw.simulate(fw.paper_network(), "balsa", 15, 3, 4, beliefs=True)
+    )
+    # The numbers are the same as without traces.
+    plain = fedwave(*words, "--json")[1]
+    assert fedwave(*words, "--json", "--traces", folder)[1] == plain
 
 
-def test_simulate_json_is_only_json(fedwave) -> None:
-    status, text, _ = fedwave("simulate", "--json", "-s", "alsa-pi", *SMALL)
+def test_compare_of_one_scheduler(fedwave) -> None:
+    status, text, _ = fedwave("compare", "--json", "-s", "alsa-pi", *SMALL)
     content = json.loads(text)
     trace = fw.simulate(fw.paper_network(), "alsa-pi", 12, 3, 0)
     assert status == 0
-    assert content["score"]["mean"] == pytest.approx(trace.score.mean())
+    assert content["schedulers"]["alsa-pi"]["score"]["mean"] == pytest.approx(trace.score.mean())
     assert content["seed"] == 0
+    assert "vs" not in fedwave("compare", "-s", "alsa-pi", *SMALL)[1].splitlines()[1]
+
+
+def test_the_metric_asked_for_comes_first(fedwave) -> None:
+    words = ("compare", "quick", "-s", "alsa-pi,age", *SMALL)  # its metric is accuracy
+    assert fedwave(*words)[1].splitlines()[1].split()[:4] == ["scheduler", "score", "vs", "alsa-pi"]
+    for metric, heading in (("backlog", "backlog"), ("jain", "Jain"), ("lost_share", "lost_share")):
+        status, text, err = fedwave(*words, "--metric", metric)
+        assert (status, err) == (0, "")
+        assert text.splitlines()[1].split()[:4] == ["scheduler", heading, "vs", "alsa-pi"]
+    jain = [fw.simulate(fw.paper_network(), s, 12, 3, 0).series["jain"][-1] for s in ("age", "alsa-pi")]  # fmt: skip
+    text = fedwave(*words, "--metric", "jain")[1]
+    line = next(line.split() for line in text.splitlines() if line.startswith("age"))
+    assert line[1].startswith(f"{jain[0].mean():.2f}±")
+    assert line[2].startswith(f"{(jain[0] - jain[1]).mean():+.3f}"[:5])
+
+
+def test_the_table_fits_80_columns_with_every_interval(
+    fedwave, monkeypatch, tmp_path: Path
+) -> None:
+    from rich.console import Console
+
+    monkeypatch.setattr(output, "console", lambda: Console(width=80, markup=False, emoji=False))
+    text = fedwave("compare", "-t", 60, "-i", 4)[1]
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = {line.split()[0]: line.split() for line in lines[3:9]}
+    assert list(rows) == ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max"]
+    assert all(len(row) == 8 and sum("±" in cell for cell in row) >= 6 for row in rows.values())
+    # A long name wraps; a number never does, even where that makes a line longer than the terminal.
+    text = fedwave("compare", "-t", 60, "-i", 4, "-s", "alsa-pi,balsa:stage_rule=max1,age")[1]
+    assert max(map(len, text.splitlines())) <= 80
+    assert "balsa:stage_rule=max1" not in text
+    words = (
+        "sweep.network.slots=[2,3]",
+        "sweep.network.gamma=[0.5]",
+        "sweep.seed=[1]",
+        "-s",
+        "age",
+    )
+    text = fedwave("run", *words, "-t", 4, "-i", 3, "-o", tmp_path)[1]
+    assert all(len(line.split()) == 10 for line in text.splitlines() if line.startswith("age"))
+
+
+def test_names_are_printed_as_they_are(fedwave, tmp_path: Path) -> None:
+    """Rich would read [red] as a style and :smile: as an emoji."""
+    words = ('name="[red]mine :smile:"', "-s", "age", "-t", 4, "-i", 2, "-o", tmp_path / "[bold]x")
+    status, text, err = fedwave("run", *words)
+    assert (status, err) == (0, "")
+    assert "[red]mine :smile:: 4 rounds" in text
+    assert f"Figures and data are in {tmp_path}/[bold]x" in text
 
 
 def test_options_reach_the_network(fedwave, tmp_path: Path) -> None:
-    out = tmp_path / "run.npz"
     status, _, _ = fedwave(
-        "simulate", "random", "--devices", 8, "--slots", 3, "--gamma", 0.5, "--fading", "rician:k_factor=6",
-        "--success", "harq:tries=3,model=turbo:blocks=2;slope=7", "--arrivals", "negative-binomial:dispersion=2",
-        "--set", "buffer_limit=9", "--set", "noise_dbm=-100", *SMALL, "-o", out,
+        "compare", "random", "-s", "balsa", "--devices", 8, "--slots", 3, "--gamma", 0.5, "--fading",
+        "rician:k_factor=6", "--success", "harq:tries=3,model=turbo:blocks=2;slope=7", "--arrivals",
+        "negative-binomial:dispersion=2", "--set", "buffer_limit=9", "--set", "noise_dbm=-100", *SMALL,
+        "--traces", tmp_path,
     )  # fmt: skip
-    net = fw.network_of(fw.Trace.load(out))
+    net = fw.network_of(fw.Trace.load(tmp_path / "balsa.npz"))
     assert status == 0
     assert (net.size, net.slots, net.gamma, net.noise_dbm) == (8, 3, 0.5, -100)
     assert net.fading == fw.fading.Rician(6)
@@ -57,13 +119,13 @@ def test_recorded_arrays_and_measured_curves_from_files(fedwave, tmp_path: Path)
         "- {rate: 1, distance_m: 100}\n- {rate: 2, distance_m: 200}\n"
     )
     status, text, _ = fedwave(
-        "simulate", tmp_path / "two.yaml", "-s", "alsa-pi", "-w", 1, "--json", *SMALL,
+        "compare", tmp_path / "two.yaml", "-s", "alsa-pi", "-w", 1, "--json", *SMALL,
         "--fading", f"recorded:path={tmp_path}/gains.npy",
         "--arrivals", f"recorded:path={tmp_path}/arrivals.csv",
         "--success", f"table:path={tmp_path}/curve.csv",
     )  # fmt: skip
     assert status == 0
-    assert json.loads(text)["delivered_share"]["mean"] > 0.5
+    assert json.loads(text)["schedulers"]["alsa-pi"]["delivered_share"]["mean"] > 0.5
 
 
 def test_compare_prints_paired_differences(fedwave, tmp_path: Path) -> None:
@@ -157,6 +219,10 @@ def test_schedulers_tells_what_each_may_see(fedwave, tmp_path: Path) -> None:
     assert (rows["alsa-pi"]["must know"], rows["alsa-pi"]["sees"]) == ("true rates", "h, n")
     assert (rows["balsa"]["must know"], rows["balsa"]["sees"]) == ("-", "h, n")
     assert (rows["balsa-po"]["must know"], rows["balsa-po"]["sees"]) == ("-", "h")
+    assert (rows["update-aware"]["must know"], rows["update-aware"]["sees"]) == ("-", "h, updates")
+    assert rows["lagrangian"]["must know"] == "true rates, distributions"
+    assert rows["lagrangian-po"]["must know"] == "distributions"
+    assert set(INFORMATION) == {*listing._MUST_KNOW, *listing._SEES}
     assert (tmp_path / "s.csv").read_text().startswith("name,must know,sees,priority,about")
 
 
@@ -171,15 +237,27 @@ def test_reproduce_score(fedwave, tmp_path: Path) -> None:
 
 
 def test_no_progress_bar_where_there_is_no_terminal(fedwave) -> None:
-    assert fedwave("simulate", *SMALL)[2] == ""
+    assert fedwave("compare", *SMALL)[2] == ""
 
 
 def test_help_and_version(fedwave) -> None:
     assert fedwave("--version")[1].strip() == f"fedwave {fw.__version__}"
     for command in (
-        "simulate", "compare", "train", "sweep", "resume", "presets", "config", "schedulers", "data", "reproduce",
+        "run", "compare", "train", "resume", "presets", "config", "schedulers", "data", "reproduce",
     ):  # fmt: skip
         status, text, _ = fedwave(command, "--help")
         assert status == 0
         assert "Usage" in text
     assert fedwave()[0] == 2  # prints the help
+
+
+def test_the_help_of_train_states_what_it_uses(fedwave) -> None:
+    text = " ".join(fedwave("train", "--help")[1].split())
+    assert "MNIST, 25 rounds, 2 instances, accuracy on 2,000 test images" in text
+    assert (TRAIN["rounds"], TRAIN["instances"]) == (25, 2)
+    assert TRAIN["task"] == {"dataset": "mnist"}
+    assert TRAIN["training"] == {"test_images": 2000}
+    for command in ("run", "compare"):
+        assert "500 rounds" in fedwave(command, "--help")[1]
+    default = Experiment()
+    assert (default.rounds, default.instances) == (500, 50)

@@ -1,4 +1,4 @@
-"""`fedwave sweep`, `resume`, `presets` and `config`; runs that are kept, followed and drawn again."""
+"""`fedwave run`, `resume`, `presets` and `config`; runs that are kept, followed and drawn again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.run import pool
 
 SWEEP = (
-    "sweep", "random", "network.devices=6", "sweep.network.slots=[2,3]", "sweep.network.gamma=[0,0.5]",
+    "run", "random", "network.devices=6", "sweep.network.slots=[2,3]", "sweep.network.gamma=[0,0.5]",
     "-s", "alsa-pi,age", "-t", 10, "-i", 3,
 )  # fmt: skip
 UNITS = {f"000{point}_{name}_0-2" for point in range(4) for name in ("alsa-pi", "age")}
@@ -143,12 +143,12 @@ def test_the_same_command_again_reuses_everything(fedwave, folder: Path, tmp_pat
 
 @pytest.mark.usefixtures("_no_figures")
 def test_a_sweep_prints_a_table(fedwave, tmp_path: Path) -> None:
-    words = ("sweep", "sweep.network.slots=[5,25]", "-s", "age", "-t", 4, "-i", 2, "-o", tmp_path)
+    words = ("run", "sweep.network.slots=[5,25]", "-s", "age", "-t", 4, "-i", 2, "-o", tmp_path)
     status, text, err = fedwave(*words, "--metric", "score")
     assert (status, err) == (0, "")
-    assert "sweep: 4 rounds, 2 instances, seed 0" in text
+    assert "paper: 4 rounds, 2 instances, seed 0" in text
     table = [line.split() for line in text.splitlines()]
-    names = ["score", "backlog", "mean_age", "worst_age", "delivered_share", "jain"]
+    names = ["score", "backlog", "age", "worst", "delivered", "Jain"]
     assert ["scheduler", "network.slots", *names] in table
     assert [row[1] for row in table if row[0] == "age"] == ["5", "25"]
     assert "results.nc" in text
@@ -241,7 +241,7 @@ def test_a_folder_in_use_is_left_alone(fedwave, folder: Path) -> None:
 
 @pytest.mark.usefixtures("_no_figures")
 def test_events_are_lines_of_json(fedwave, tmp_path: Path) -> None:
-    words = ("sweep", "sweep.network.slots=[2,3]", "-s", "age", "-t", 4, "-i", 2, "--json")
+    words = ("run", "sweep.network.slots=[2,3]", "-s", "age", "-t", 4, "-i", 2, "--json")
     events = tmp_path / "events.jsonl"
     assert fedwave(*words, "-o", tmp_path / "a", "--events", events)[0] == 0
     found = lines(events)
@@ -376,7 +376,7 @@ def test_the_engine_is_the_one_that_was_asked_for(
     monkeypatch.setitem(sys.modules, "fedwave.adapters.ray", ray)
     small = ("-s", "age", "-t", 4, "-i", 2, "-o", tmp_path)
     cluster = ("--engine", "ray", "--address", "head:6379", "--workers", 3)
-    status, _, err = fedwave("sweep", "sweep.network.slots=[2,3]", *small, *cluster)
+    status, _, err = fedwave("run", "sweep.network.slots=[2,3]", *small, *cluster)
     assert (status, err) == (0, "")
     assert asked == ["head:6379", 3]
     trace = fw.simulate(fw.paper_network(slots=3), "age", 4, 2, 0)

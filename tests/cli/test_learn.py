@@ -91,7 +91,8 @@ def test_train_prints_a_table_and_writes_figures(fedwave, tmp_path: Path) -> Non
     summary = json.loads((out / "summary.json").read_text())
     assert summary["schedulers"]["w-max"]["accuracy"]["mean"] == pytest.approx(np.mean(last))
     loss = next(line[3] for line in lines if line and line[0] == "w-max")
-    assert float(loss) == pytest.approx(summary["schedulers"]["w-max"]["loss"]["mean"], abs=6e-4)
+    loss = loss.partition("±")[0]
+    assert float(loss) == pytest.approx(summary["schedulers"]["w-max"]["loss"]["mean"], abs=6e-3)
 
 
 def test_train_json_is_only_json(fedwave, monkeypatch, tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ def test_a_sweep_of_what_is_learnt(fedwave, tmp_path: Path) -> None:
     words = ("random", *SMALL, "task.dataset=synthetic", "training.device=cpu", "network.devices=4",
         "task.partition=dirichlet")  # fmt: skip
     status, text, err = fedwave(
-        "sweep", *words, "sweep.task.partition.alpha=[0.05,5]", "--metric", "accuracy", "-s", "age", "-t", 3, "-i", 2,
+        "run", *words, "sweep.task.partition.alpha=[0.05,5]", "--metric", "accuracy", "-s", "age", "-t", 3, "-i", 2,
         "--workers", 1, "--json", "-o", tmp_path,
     )  # fmt: skip
     assert (status, err) == (0, "")
@@ -287,9 +288,9 @@ REFUSALS = {
         "-o",
         "out",
     ): "training.device is 'tpu', must be auto",
-    ("reproduce", "minst"): "No such command 'minst'",
+    ("reproduce", "minst"): "there is no 'minst' to reproduce; did you mean 'mnist'?",
     (
-        "simulate",
+        "compare",
         "-s",
         "update-aware",
     ): "looks at the models, but task is null: leave it out, or give a task and use `fedwave train`",

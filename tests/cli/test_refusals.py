@@ -9,45 +9,56 @@ import numpy as np
 import pytest
 
 REFUSALS = {
-    ("simulate", "papr"): "there is no experiment 'papr'; did you mean 'paper'? A file must end in",
-    ("simulate", "-s", "blsa"): "there is no scheduler 'blsa'; did you mean 'balsa'?",
+    ("compare", "papr"): "there is no experiment 'papr'; did you mean 'paper'? A file must end in",
+    ("compare", "-s", "blsa"): "there is no scheduler 'blsa'; did you mean 'balsa'?",
     (
-        "simulate",
+        "compare",
         "-s",
         "balsa:stage_rul=max1",
     ): "has no parameter 'stage_rul'; did you mean 'stage_rule'?",
-    ("simulate", "-s", "balsa:stage_rule=max"): "stage_rule is 'max'; did you mean 'max1'?",
-    ("simulate", "-s", "balsa,age"): "simulate runs one scheduler",
-    ("simulate", "-s", "alpha-fresh:alpha=nan"): "alpha is nan, must be a number",
-    ("simulate", "-s", "alpha-fresh:alpha"): "'alpha' must read key=value",
-    ("simulate", "--slots", 26): "network.slots: slots (W) is 26 but there are only 25 devices",
-    ("simulate", "--slots", 0): "network.slots is 0, must be a whole number >= 1",
-    ("simulate", "--rounds", 0): "rounds is 0, must be a whole number >= 1",
-    ("simulate", "--instances", 0): "instances is 0",
-    ("simulate", "--seed", -1): "seed is -1, must be a whole number >= 0",
-    ("simulate", "--rounds", "many"): "'--rounds'",
-    ("simulate", "--gamma", -1): "network.gamma is -1.0, must be a number >= 0",
-    ("simulate", "--set", "rate=-2"): "rate of device 1 is -2, must be a number >= 0",
-    ("simulate", "--set", "slopes=2"): "a network has no field 'slopes'; did you mean 'slots'?",
-    ("simulate", "--set", "rate"): "must read field=number",
+    ("compare", "-s", "balsa:stage_rule=max"): "stage_rule is 'max'; did you mean 'max1'?",
+    ("compare", "-s", "alpha-fresh:alpha=nan"): "alpha is nan, must be a number",
+    ("compare", "-s", "alpha-fresh:alpha"): "'alpha' must read key=value",
+    ("compare", "--slots", 26): "network.slots: slots (W) is 26 but there are only 25 devices",
+    ("compare", "--slots", 0): "network.slots is 0, must be a whole number >= 1",
+    ("compare", "--rounds", 0): "rounds is 0, must be a whole number >= 1",
+    ("compare", "--instances", 0): "instances is 0",
+    ("compare", "--seed", -1): "seed is -1, must be a whole number >= 0",
+    ("compare", "--rounds", "many"): "'--rounds'",
+    ("compare", "--gamma", -1): "network.gamma is -1.0, must be a number >= 0",
+    ("compare", "--set", "rate=-2"): "rate of device 1 is -2, must be a number >= 0",
+    ("compare", "--set", "slopes=2"): "a network has no field 'slopes'; did you mean 'slots'?",
+    ("compare", "--set", "rate"): "must read field=number",
     (
-        "simulate",
+        "compare",
         "--devices",
         4,
     ): "network.devices is 4, but goes with network.kind random, not paper",
-    ("simulate", "random", "--devices", 0): "network.devices is 0, must be a whole number >= 1",
-    ("simulate", "--fading", "ricean"): "there is no fading 'ricean'; did you mean 'rician'?",
-    ("simulate", "--fading", "rician:k=2"): "fading 'rician' has no parameter 'k'",
-    ("simulate", "--fading", "rician:k_factor=much"): "k_factor is much, must be a number >= 0",
-    ("simulate", "-s", "alpha-fresh:alpha=much"): "alpha is much, must be a number",
-    ("simulate", "-s", "balsa:prior=gamma:shape=0"): "Gamma shape is 0, must be a number > 0",
-    ("simulate", "-s", "balsa:posterior=3"): "posterior is 3, must be a Posterior object",
-    ("simulate", "--success", "harq:tries=0"): "tries is 0, must be a whole number >= 1",
-    ("simulate", "--success", "table"): "cannot be built",
-    ("simulate", "--arrivals", "poison"): "there is no arrivals 'poison'; did you mean 'poisson'?",
-    ("simulate", "--fading", "recorded:path=none.npy"): "none.npy cannot be read: No such file",
-    ("simulate", "none.csv"): "device table none.csv cannot be read: No such file",
-    ("simulate", "--out", "trace.txt"): "must end in .npz",
+    ("compare", "random", "--devices", 0): "network.devices is 0, must be a whole number >= 1",
+    ("compare", "--fading", "ricean"): "there is no fading 'ricean'; did you mean 'rician'?",
+    ("compare", "--fading", "rician:k=2"): "fading 'rician' has no parameter 'k'",
+    ("compare", "--fading", "rician:k_factor=much"): "k_factor is much, must be a number >= 0",
+    ("compare", "-s", "alpha-fresh:alpha=much"): "alpha is much, must be a number",
+    ("compare", "-s", "balsa:prior=gamma:shape=0"): "Gamma shape is 0, must be a number > 0",
+    ("compare", "-s", "balsa:posterior=3"): "posterior is 3, must be a Posterior object",
+    ("compare", "--success", "harq:tries=0"): "tries is 0, must be a whole number >= 1",
+    ("compare", "--success", "table"): "cannot be built",
+    ("compare", "--arrivals", "poison"): "there is no arrivals 'poison'; did you mean 'poisson'?",
+    ("compare", "--fading", "recorded:path=none.npy"): "none.npy cannot be read: No such file",
+    ("compare", "none.csv"): "device table none.csv cannot be read: No such file",
+    ("compare", "--beliefs"): "--beliefs are kept in traces: name a folder for them with --traces",
+    (
+        "compare",
+        "--traces",
+        "t",
+        "-o",
+        "new",
+    ): "--traces goes with a table, not with the folder new",
+    ("compare", "quick", "--metric", "loss"): "metric is loss, but task is null",
+    ("compare", "--metric", "backlgo"): "must be score, backlog",
+    ("compare", "--import", "none.py"): "none.py cannot be read: No such file",
+    ("schedulers", "--import", "none.py"): "none.py cannot be read: No such file",
+    ("config", "--import", "no_such_module"): "there is no module 'no_such_module' to import",
     ("compare", "-s", "age,age"): "schedulers[1] is 'age' once more: name each once",
     ("compare", "-s", ","): "schedulers is empty: name at least one",
     (
@@ -66,9 +77,7 @@ REFUSALS = {
     ("compare", "--half-width", 3, "-s", "age"): "but only age runs: name another scheduler",
     ("compare", "--half-width", 3, "-o", "new"): "not with the folder new: give --out a .csv or",
     ("compare", "--workers", 0): "workers is 0, must be a whole number >= 1",
-    ("compare", "sweep.network.slots=[2,3]"): "compare varies network.slots: use `fedwave sweep`",
-    ("simulate", "sweep.network.slots=[2,3]"): "simulate varies network.slots: use `fedwave sweep`",
-    ("simulate", "paper-score"): "choose one with --scheduler, or use `fedwave compare`",
+    ("compare", "sweep.network.slots=[2,3]"): "compare varies network.slots: use `fedwave run`",
     ("compare", "paper", "quick"): "'quick' comes after 'paper': name one experiment, then fields",
     (
         "compare",
@@ -87,39 +96,40 @@ REFUSALS = {
     ("config", "quik"): "there is no experiment 'quik'; did you mean 'quick'?",
     ("config", "--out", "mine.txt"): "--out mine.txt must end in .yaml or .yml",
     ("config", "--schema", "--out", "mine.yaml"): "--out mine.yaml must end in .json",
+    ("run", "papr"): "there is no experiment 'papr'; did you mean 'paper'? A file must end in",
+    ("run", "none.yaml"): "experiment none.yaml cannot be read: No such file",
+    ("run", "--rounds", 0): "rounds is 0, must be a whole number >= 1",
+    ("run", "--gamma", 1): "No such option: --gamma",
+    ("sweep",): "No such command 'sweep'",
+    ("run", "sweep.network.slots=[]"): "sweep.network.slots is empty: give at least one value",
     (
-        "sweep",
-    ): "sweep sweeps nothing: name an axis and its values, such as sweep.network.slots=[2,5",
-    ("sweep", "quick"): "quick sweeps nothing: name an axis",
-    ("sweep", "sweep.network.slots=[]"): "sweep.network.slots is empty: give at least one value",
-    (
-        "sweep",
+        "run",
         "sweep.network.slots=[2,26]",
     ): "sweep.network.slots at 26: network.slots: slots (W) is 26",
-    ("sweep", "sweep.seed=[1]", "--metric", "luck"): "metric is 'luck', must be score, backlog",
-    ("sweep", "sweep.seed=[1]", "--metric", "loss"): "metric is loss, but task is null",
+    ("run", "sweep.seed=[1]", "--metric", "luck"): "metric is 'luck', must be score, backlog",
+    ("run", "sweep.seed=[1]", "--metric", "loss"): "metric is loss, but task is null",
     (
-        "sweep",
+        "run",
         "sweep.seed=[1]",
         "--engine",
         "spark",
     ): "there is no engine 'spark'; known are local, ray",
     (
-        "sweep",
+        "run",
         "sweep.seed=[1]",
         "--engine",
         "locl",
     ): "there is no engine 'locl'; did you mean 'local'?",
     (
-        "sweep",
+        "run",
         "sweep.seed=[1]",
         "--address",
         "auto",
     ): "--address auto goes with --engine ray, not with local",
-    ("sweep", "sweep.seed=[1]", "--workers", -1): "workers is -1, must be a whole number >= 1",
-    ("sweep", "sweep.schedulers=[[age],[w-max]]", "-o", "."): "list all of them in schedulers",
+    ("run", "sweep.seed=[1]", "--workers", -1): "workers is -1, must be a whole number >= 1",
+    ("run", "sweep.schedulers=[[age],[w-max]]", "-o", "."): "list all of them in schedulers",
     (
-        "sweep",
+        "run",
         "sweep.task.eta=[1,2]",
         "-o",
         ".",
@@ -136,9 +146,11 @@ REFUSALS = {
         "-o",
         ".",
     ): "nowhere is no run folder: it has no config",
-    ("reproduce", "scores"): "No such command 'scores'",
-    ("simulat",): "No such command 'simulat'",
-    ("simulate", "--slot", "3", "--bogus"): "No such option",
+    ("reproduce", "scores"): "there is no 'scores' to reproduce; did you mean 'score'?",
+    ("reproduce",): "Missing argument",
+    ("reproduce", "theory", "--from", "old"): "--from does not go with theory",
+    ("simulate",): "No such command 'simulate'",
+    ("compare", "--slot", "3", "--bogus"): "No such option",
 }
 
 
@@ -176,7 +188,7 @@ def test_malformed_tables(fedwave, tmp_path: Path) -> None:
 def test_a_record_shorter_than_the_run(fedwave, tmp_path: Path) -> None:
     np.save(tmp_path / "gains.npy", np.ones((5, 25)))
     status, _, err = fedwave(
-        "simulate", "--fading", f"recorded:path={tmp_path}/gains.npy", "--rounds", 6
+        "compare", "--fading", f"recorded:path={tmp_path}/gains.npy", "--rounds", 6
     )
     assert status == 2
     assert "the recorded gains cover 5 rounds but the run has 6" in err
@@ -187,7 +199,7 @@ def test_nan_in_a_record(fedwave, tmp_path: Path) -> None:
     gains[3, 7] = np.nan
     np.save(tmp_path / "gains.npy", gains)
     status, _, err = fedwave(
-        "simulate", "--fading", f"recorded:path={tmp_path}/gains.npy", "--rounds", 5
+        "compare", "--fading", f"recorded:path={tmp_path}/gains.npy", "--rounds", 5
     )
     assert status == 2
     assert "is nan, must be a number >= 0" in err
@@ -196,15 +208,15 @@ def test_nan_in_a_record(fedwave, tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_found_before_the_run(fedwave, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for words in (
-        ("simulate", "--rounds", 10**9, "--out", tmp_path / "file" / "run.npz"),
+        ("compare", "--rounds", 10**9, "--traces", tmp_path / "file" / "traces"),
         ("reproduce", "score", "--rounds", 10**9, "--out", tmp_path / "file"),
         ("reproduce", "score", "--rounds", 10**9, "--out", tmp_path / "file" / "deeper"),
         ("compare", "--rounds", 10**9, "--out", tmp_path / "file" / "table.csv"),
         ("compare", "--rounds", 10**9, "--out", tmp_path / "file"),
-        ("sweep", "sweep.seed=[1]", "--rounds", 10**9, "--out", tmp_path / "file"),
+        ("run", "sweep.seed=[1]", "--rounds", 10**9, "--out", tmp_path / "file"),
         ("config", "quick", "--out", tmp_path / "file" / "mine.yaml"),
         (
-            "sweep",
+            "run",
             "sweep.seed=[1]",
             "-t",
             10**9,

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-from fedwave.cli import options as opt
-from fedwave.cli import output
+from fedwave.cli.compare import compare
 from fedwave.cli.data import data
-from fedwave.cli.experiments import config, presets, resume, sweep
-from fedwave.cli.learn import train
-from fedwave.cli.reproduce import app as reproduce
-from fedwave.cli.runs import compare, simulate
+from fedwave.cli.listing import config, presets, schedulers
+from fedwave.cli.reproduce import reproduce
+from fedwave.cli.run import resume, run, train
 from fedwave.errors import FedwaveError
-from fedwave.files import write_csv, write_json
 from fedwave.version import __version__
 
 _INTERRUPTED = 130
@@ -29,15 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(simulate)
-app.command()(compare)
-app.command()(train)
-app.command()(sweep)
-app.command()(resume)
-app.command()(presets)
-app.command()(config)
-app.command()(data)
-app.add_typer(reproduce, name="reproduce")
+for command in (run, compare, train, reproduce, resume, schedulers, presets, config, data):
+    app.command()(command)
 
 
 def _version(wanted: bool) -> None:
@@ -52,27 +41,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Read options that stand before any command."""
-
-
-@app.command("schedulers")
-def list_schedulers(
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the table to this .csv or .json file.")
-    ] = None,
-    json: opt.AsJson = False,
-) -> None:
-    """List the schedulers: what each must know, what it sees, how it ranks devices."""
-    opt.check_out(out, ".csv", ".json")
-    rows = output.scheduler_rows()
-    if out is not None and out.suffix == ".json":
-        write_json(out, rows)
-    elif out is not None:
-        write_csv(out, list(rows[0]), [list(row.values()) for row in rows])
-    if json:
-        output.print_json(rows)
-    else:
-        output.console().print(output.scheduler_table())
+    """Options before the command."""
 
 
 def main() -> None:

@@ -1,116 +1,159 @@
-"""The options that several commands share."""
+"""The options that commands share, in groups. A command takes a group as one argument (see ``flat``)."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, get_type_hints
 
-import typer
+from typer import Argument, Option
 
 from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.files import check_folder
 
-_RADIO = "Network"
+_OWN = "the experiment's"
+_of_network = partial(Option, rich_help_panel="Network")
+_of_training = partial(Option, rich_help_panel="Training")
+
+
+def _parts(family: str, example: str) -> str:
+    return f"One of {', '.join(registry.names(family))}, or your own; e.g. {example}."
+
+
 Words = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[CONFIG] [KEY=VALUE]...",
-        help="CONFIG: an experiment (.yaml), a preset (`fedwave presets`), a device table (.csv, .yaml), 'random', or "
-        "'paper' (the default). KEY=VALUE: any of its fields, such as network.slots=10.",
-    ),
-]
-Rounds = Annotated[
-    int | None, typer.Option("--rounds", "-t", help="Rounds to play.", show_default="500")
-]
-Instances = Annotated[
-    int | None,
-    typer.Option("--instances", "-i", help="Independent repetitions.", show_default="50"),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed", help="The same seed gives the same worlds and results.", show_default="0"
-    ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option("--workers", help="Processes at work.", show_default="one per core where it pays"),
-]
-EngineName = Annotated[
-    str, typer.Option("--engine", help="local (processes on this machine) or ray (a cluster).")
-]
-Address = Annotated[
-    str | None,
-    typer.Option("--address", help="The Ray cluster to use; none: one started on this machine."),
-]
-Events = Annotated[
-    str | None,
-    typer.Option(
-        "--events", help="Append what happens to this file as JSON lines; -: standard error."
-    ),
-]
-SchedulersText = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--schedulers", "-s", help="Names with commas between; the paper's if none is given."
+    Argument(
+        metavar="[EXPERIMENT] [KEY=VALUE]...",
+        help="EXPERIMENT: a file (.yaml, .json), a preset (`fedwave presets`), or a network: 'paper' (the default), "
+        "'random' or a device table (.csv, .yaml). KEY=VALUE: any field, such as network.slots=10.",
     ),
 ]
 Imports = Annotated[
     list[str] | None,
-    typer.Option(
-        "--import", help="A .py file or a module with parts of your own. Can be repeated."
+    Option(
+        "--import",
+        metavar="FILE",
+        help="A .py file or a module with parts of your own. Can be repeated.",
     ),
 ]
-OutFolder = Annotated[Path, typer.Option("--out", "-o", help="Folder for figures and data.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of a table.")]
-Devices = Annotated[
-    int | None,
-    typer.Option("--devices", help="Devices of the 'random' network.", rich_help_panel=_RADIO),
-]
-Slots = Annotated[
-    int | None,
-    typer.Option("--slots", "-w", help="W: uploads that fit in a round.", rich_help_panel=_RADIO),
-]
-Gamma = Annotated[
-    float | None, typer.Option("--gamma", help="Cost of a waiting shard.", rich_help_panel=_RADIO)
-]
-FadingText = Annotated[
-    str | None,
-    typer.Option(
-        "--fading",
-        help=f"One of {', '.join(registry.names('fading'))}; e.g. rician:k_factor=6.",
-        rich_help_panel=_RADIO,
-    ),
-]
-SuccessText = Annotated[
-    str | None,
-    typer.Option(
-        "--success",
-        help=f"One of {', '.join(registry.names('success'))}; e.g. harq:tries=3.",
-        rich_help_panel=_RADIO,
-    ),
-]
-ArrivalsText = Annotated[
-    str | None,
-    typer.Option(
-        "--arrivals",
-        help=f"One of {', '.join(registry.names('arrivals'))}; e.g. negative-binomial:dispersion=2.",
-        rich_help_panel=_RADIO,
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="Any other field, or a device column for all devices: buffer_limit=20. Can be repeated.",
-        rich_help_panel=_RADIO,
-    ),
-]
+OutFolder = Annotated[Path, Option("--out", "-o", help="Folder for figures and data.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
+
+
+# fmt: off
+@dataclass(frozen=True)
+class Size:
+    """How much is run, and from which seed."""
+
+    prefix: ClassVar[str] = ""
+
+    rounds: Annotated[int | None, Option("--rounds", "-t", help="Rounds to play.", show_default=_OWN)] = None
+    instances: Annotated[int | None, Option("--instances", "-i", help="Repetitions.", show_default=_OWN)] = None
+    seed: Annotated[int | None, Option("--seed", help="Equal seeds give equal results.", show_default=_OWN)] = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is run and looked at."""
+
+    prefix: ClassVar[str] = ""
+
+    schedulers: Annotated[list[str] | None, Option(
+        "--schedulers", "-s", help="Names with commas between, such as alsa-pi,balsa:stage_rule=max1.",
+        show_default="the experiment's, or the paper's",
+    )] = None
+    metric: Annotated[str | None, Option(
+        "--metric", help="First number of tables, and what the figures of a sweep show.", show_default=_OWN,
+    )] = None
+    imports: Imports = None
+
+
+@dataclass(frozen=True)
+class Radio:
+    """Fields of the network."""
+
+    prefix: ClassVar[str] = "network."
+
+    devices: Annotated[int | None, _of_network("--devices", help="Devices of 'random'.")] = None
+    slots: Annotated[int | None, _of_network("--slots", "-w", help="W: uploads that fit in a round.")] = None
+    gamma: Annotated[float | None, _of_network("--gamma", help="Cost of a waiting shard.")] = None
+    fading: Annotated[str | None, _of_network("--fading", help=_parts("fading", "rician:k_factor=6"))] = None
+    success: Annotated[str | None, _of_network("--success", help=_parts("success", "harq:tries=3"))] = None
+    arrivals: Annotated[str | None, _of_network(
+        "--arrivals", help=_parts("arrivals", "negative-binomial:dispersion=2")
+    )] = None
+    settings: Annotated[list[str] | None, _of_network(
+        "--set", help="Any other number, or a device column for all devices: buffer_limit=20. Can be repeated."
+    )] = None
+
+
+@dataclass(frozen=True)
+class Training:
+    """Where and how models are trained."""
+
+    prefix: ClassVar[str] = "training."
+
+    device: Annotated[str | None, _of_training("--device", help="auto (a GPU if there is one), cpu or cuda.")] = None
+    precision: Annotated[str | None, _of_training("--precision", help="float32, float64, or bfloat16 layers.")] = None
+    tolerance: Annotated[float | None, _of_training(
+        "--tolerance", help="Skip local training that weighs less than this at its delivery; 0 skips nothing."
+    )] = None
+    lanes: Annotated[int | None, _of_training("--lanes", help="Models trained side by side.")] = None
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where a run is executed, and who follows it."""
+
+    workers: Annotated[int | None, Option(
+        "--workers", help="Processes.", show_default="one per core where it pays"
+    )] = None
+    engine: Annotated[str, Option("--engine", help="local (processes on this machine) or ray (a cluster).")] = "local"
+    address: Annotated[str | None, Option(
+        "--address", help="Ray cluster.", show_default="one started on this machine"
+    )] = None
+    events: Annotated[str | None, Option(
+        "--events", help="Append events to this file as JSON lines; -: to standard error."
+    )] = None
+# fmt: on
+
+
+Group = Size | Choice | Radio | Training
+
+
+def flat(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer wants it: every argument that is a group becomes one option per field."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parameters = []
+    for name, one in inspect.signature(command).parameters.items():
+        options = {name: (hints[name], one.default)}
+        if name in groups:
+            types = get_type_hints(groups[name], include_extras=True)
+            options = {f.name: (types[f.name], f.default) for f in fields(groups[name])}
+        parameters += [
+            inspect.Parameter(option, one.KEYWORD_ONLY, default=default, annotation=hint)
+            for option, (hint, default) in options.items()
+        ]
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        for name, kind in groups.items():
+            assert isinstance(kind, type)
+            given[name] = kind(**{f.name: given.pop(f.name) for f in fields(kind)})
+        command(**given)
+
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {p.name: p.annotation for p in parameters}
+    return called
 
 
 def check_out(out: Path | None, *endings: str) -> None:
-    """Find out before a long run, not after it, that its results cannot be written."""
+    """Refuse a file that cannot be written before a long run, not after it."""
     if out is None:
         return
     if out.suffix not in endings:

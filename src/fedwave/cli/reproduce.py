@@ -2,82 +2,114 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.cli.asking import ask
-from fedwave.cli.learn import Quick, Stored, cifar10, mnist
-from fedwave.cli.learn import reproduce as run_reproduction
-from fedwave.cli.running import heading, run
+from fedwave.cli.progress import steps
+from fedwave.cli.request import experiment_of
+from fedwave.cli.run import execute
+from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.run.runner import stored_results
 from fedwave.files import check_folder
 
-app = typer.Typer(
-    no_args_is_help=True, help="Make the paper's figures again, with confidence bands."
-)
+# The paper's experiment, the quick one, and what the quick one changes.
+_EXPERIMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "score": ("paper-score", "paper-score", ("rounds=200", "instances=10")),
+    "mnist": ("paper-mnist", "quick", ()),
+    "cifar10": ("paper-cifar10", "paper-cifar10", ("rounds=3", "instances=1", "training.full_every=0")),
+    "theory": ("paper-backlogs", "paper-backlogs", ("instances=50",)),
+}  # fmt: skip
 
 
-app.command()(mnist)
-app.command()(cifar10)
-
-
-@app.callback()
-def reproduce() -> None:
-    """Keep `score` a word of its own: a single command would swallow it."""
-
-
-@app.command()
-def score(
-    words: opt.Words = None,
-    quick: Quick = False,
-    rounds: opt.Rounds = None,
-    instances: opt.Instances = None,
-    seed: opt.Seed = None,
-    out: opt.OutFolder = Path("out/score"),
-    stored: Stored = None,
-    workers: opt.Workers = None,
-    events: opt.Events = None,
+@opt.flat
+def reproduce(
+    name: Annotated[str, typer.Argument(metavar="score|mnist|cifar10|theory", help="What to make again.")],
+    size: opt.Size,
+    training: opt.Training,
+    execution: opt.Execution,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Any field, such as network.slots=10."),
+    ] = None,
+    quick: Annotated[
+        bool | None,
+        typer.Option(
+            "--quick/--full", help="A size for a laptop in minutes, or the paper's.",
+            show_default="quick; score: full",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for figures and data.", show_default="out/NAME")
+    ] = None,
+    stored: Annotated[
+        Path | None, typer.Option("--from", help="Draw again from the results in this folder; nothing is run.")
+    ] = None,
     json: opt.AsJson = False,
-) -> None:
-    """Figure 2: the score and backlog of all schedulers on the paper's network."""
-    sizes = ["rounds=200", "instances=10"] if quick else []
-    how = ask(
-        ["paper-score", *sizes, *(words or ())], {}, rounds=rounds, instances=instances, seed=seed
-    )
-    run_reproduction(how, out, stored, workers, events, json)
+) -> None:  # fmt: skip
+    """Make the paper's figures again, with confidence bands.
+
+    score: figure 2, score and backlog of all schedulers. mnist, cifar10: figures 3 to 5, loss, accuracy and targets
+    reached. theory: the bound and the schedulers' distance to it, greedy's gap to the optimum, decision times,
+    regret, Theorem 1.
+    """
+    if name not in _EXPERIMENTS:
+        raise FedwaveError(f"there is no {name!r} to reproduce; {did_you_mean(name, _EXPERIMENTS)}")
+    if quick is None:
+        quick = name != "score"
+    full, small, changes = _EXPERIMENTS[name]
+    preset = [small, *changes] if quick else [full]
+    how = experiment_of([*preset, *(words or ())], [size, training])
+    folder = Path("out", name) if out is None else out
+    if name == "theory" and stored is not None:
+        raise FedwaveError("--from does not go with theory, whose figures are computed anew.")
+    check_folder(folder)  # before data are downloaded
+    if name == "theory":
+        _theory(how, folder, execution, quick, json)
+    elif stored is not None:
+        output.show(stored_results(stored), folder, json)
+    else:
+        output.show(execute(_with_data(how), folder, execution), folder, json)
 
 
-@app.command()
-def theory(
-    words: opt.Words = None,
-    quick: Quick = True,
-    rounds: opt.Rounds = None,
-    instances: opt.Instances = None,
-    seed: opt.Seed = None,
-    out: opt.OutFolder = Path("out/theory"),
-    workers: opt.Workers = None,
-    events: opt.Events = None,
-    json: opt.AsJson = False,
+def _theory(
+    how: Experiment, folder: Path, execution: opt.Execution, quick: bool, json: bool
 ) -> None:
-    """The bound and who comes near it, greedy's gap to the optimum, decision times, regret, Theorem 1."""
     from fedwave.experiments.report.theory import backlog_lines, write_theory
 
-    sizes = ["instances=50"] if quick else []
-    how = ask(
-        ["paper-backlogs", *sizes, *(words or ())], {}, rounds=rounds, instances=instances, seed=seed
-    )  # fmt: skip
-    check_folder(out)
-    results = run(how, out / "backlogs", workers=workers, events=events)
-    with output.steps() as say:
-        rows, paths = write_theory(results, out, quick, say)
+    results = execute(how, folder / "backlogs", execution)
+    with steps() as message:
+        rows, paths = write_theory(results, folder, quick, message)
     if json:
-        told = {row.label: {**vars(row.backlog), "gap": row.gap} for row in rows}
-        output.print_json({"files": [str(path) for path in paths], "backlogs": told})
+        backlogs = {row.label: {**vars(row.backlog), "gap": row.gap} for row in rows}
+        output.print_json({"files": [str(path) for path in paths], "backlogs": backlogs})
         return
-    screen = output.console()
-    screen.print(output.plain_rows(*backlog_lines(rows), heading(how)))
-    screen.print(
-        f"Figures and data are in {out}: {', '.join(p.name for p in paths)}", soft_wrap=True
-    )
+    output.print_table(output.plain_rows(*backlog_lines(rows), output.heading(how)), folder, paths)
+
+
+def _with_data(how: Experiment) -> Experiment:
+    """The same experiment, on synthetic data if the real data are unavailable; a message says so."""
+    if how.task is None:
+        return how
+    from fedwave.experiments.config.build import task_of
+    from fedwave.experiments.config.parts import Part
+    from fedwave.learning.data.dataset import NoData
+
+    try:
+        task_of(how.task)
+        return how
+    except NoData as error:
+        wanted = str(how.task.dataset)
+        print(f"fedwave: {error}", file=sys.stderr)
+        print(
+            f"fedwave: SYNTHETIC DATA is used instead of {wanted}, here and on every figure.",
+            file=sys.stderr,
+        )
+        task = replace(how.task, dataset=Part("synthetic"), model=None, instead_of=wanted)
+        return replace(how, task=task)

@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 import fedwave as fw
+from fedwave.cli.output import sweep_table
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.figures import sweep as sweep_figures
@@ -101,7 +102,7 @@ def test_tables_have_a_row_for_every_point_and_scheduler(
 ) -> None:
     heading, rows = sweep_rows(results)
     assert heading == ["scheduler", "network.slots", "seed", *metrics_of(results.points[0].data)]
-    brief, _ = sweep_rows(results, brief=True)
+    brief = [column.header for column in sweep_table(results).columns]
     assert brief[3:] == ["score", "backlog", "mean_age", "worst_age", "delivered_share", "jain"]
     assert [row[:3] for row in rows] == [
         [name, slots, seed] for slots in ("1", "3") for seed in ("5", "6", "7") for name in NAMES
@@ -174,7 +175,7 @@ def test_a_metric_of_the_users_own_is_everywhere(results: Results, tmp_path: Pat
     assert shown["age"] == pytest.approx(by_hand)
     assert "surprise" in (tmp_path / "table.md").read_text().splitlines()[0]
     assert "surprise" in (tmp_path / "table.tex").read_text()
-    assert "surprise" in sweep_rows(own, brief=True)[0]
+    assert "surprise" in [column.header for column in sweep_table(own).columns]
     with open(tmp_path / "summary.csv", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["metric"] == "surprise"]
     assert float(rows[2]["mean"]) == pytest.approx(by_hand[0])
@@ -188,7 +189,7 @@ def test_a_metric_of_the_users_own_is_everywhere(results: Results, tmp_path: Pat
 def test_a_single_point_has_no_figure_of_a_sweep(
     results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
-    with pytest.raises(fw.FedwaveError, match="has 6 points, not one: use `fedwave sweep`"):
+    with pytest.raises(fw.FedwaveError, match="has 6 points, not one: look at each of `points`"):
         _ = results.only
     point = results.points[0]
     single = Results(point.experiment, [replace(point, where={})])

@@ -47,12 +47,12 @@ def summary(point: Point) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def sweep_rows(results: Results, brief: bool = False) -> tuple[list[str], list[list[str]]]:
-    """Heading and lines: the scheduler, the point's place on every axis, and every metric, or the brief ones."""
+def sweep_rows(results: Results) -> tuple[list[str], list[list[str]]]:
+    """Heading and lines: the scheduler, the point's place on every axis, and every metric."""
     heading, lines = ["scheduler", *results.experiment.sweep], []
     for point in results.points:
         comparison = comparison_of(point)
-        names = comparison.brief if brief else comparison.metrics
+        names = comparison.metrics
         for label in comparison.schedulers:
             places = map(str, point.where.values())
             lines.append([label, *places, *comparison.cells(label, names)])

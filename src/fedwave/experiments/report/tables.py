@@ -22,8 +22,8 @@ def with_interval(mean: float, half_width: float, sign: str = "", most: int = 3)
     ('12.35±0.12', '+0.50')
     """
     if not math.isfinite(half_width):
-        return f"{mean:{sign},.2f}"
-    digits = 2
+        return f"{mean:{sign},.{min(2, most)}f}"
+    digits = min(2, most)
     if half_width != 0:
         digits = min(most, max(0, 1 - math.floor(math.log10(half_width))))
     return f"{mean:{sign},.{digits}f}±{half_width:,.{digits}f}"

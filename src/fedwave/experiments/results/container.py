@@ -54,7 +54,7 @@ class Results:
         """The single point of an experiment that sweeps nothing."""
         if len(self.points) != 1:
             raise FedwaveError(
-                f"this experiment has {len(self.points)} points, not one: use `fedwave sweep` to look at it."
+                f"this experiment has {len(self.points)} points, not one: look at each of `points`."
             )
         return self.points[0]
 

@@ -1,17 +1,25 @@
-"""How people and machines follow a run: a bar on a terminal, lines of JSON in a file."""
+"""How people and machines follow a run: bars on standard error if it is a terminal, lines of JSON in a file."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.run.runner import Event, Watcher
@@ -35,15 +43,32 @@ def watching(description: str, events: str | None = None) -> Iterator[Watcher]:
 
 
 @contextmanager
-def _bar(description: str) -> Iterator[Watcher]:
-    error = Console(stderr=True)
+def steps() -> Iterator[Callable[[str], None]]:
+    """Show which part is being worked on, and for how long."""
+    with _progress(SpinnerColumn(), _text("{task.description}"), TimeElapsedColumn()) as bar:
+        task = bar.add_task("")
+        yield lambda text: bar.update(task, description=text)
+
+
+@contextmanager
+def rounds_bar(label: str, rounds: int) -> Iterator[Callable[[int], None]]:
+    """A bar over the rounds of one simulation, with the time left; called with the rounds just played."""
     columns = (
-        TextColumn("{task.description:<14}"),
+        _text("{task.description:<18}"),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %  {task.fields[units]} units, time left"),
-        TimeRemainingColumn(),
+        _text("{task.completed}/{task.total} rounds, time left"),
     )
-    with Progress(*columns, console=error, transient=True, disable=not error.is_terminal) as bar:
+    with _progress(*columns, TimeRemainingColumn()) as bar:
+        task = bar.add_task(label, total=rounds)
+        yield lambda played: bar.update(task, advance=played)
+
+
+@contextmanager
+def _bar(description: str) -> Iterator[Watcher]:
+    """A bar over the rounds of all units of a run."""
+    units = _text("{task.percentage:>3.0f} %  {task.fields[units]} units, time left")
+    columns = _text("{task.description:<14}"), BarColumn(), units, TimeRemainingColumn()
+    with _progress(*columns) as bar:
         task = bar.add_task(description, total=None, units="-")
 
         def watch(event: Event) -> None:
@@ -55,16 +80,25 @@ def _bar(description: str) -> Iterator[Watcher]:
         yield watch
 
 
+def _progress(*columns: ProgressColumn) -> Progress:
+    error = Console(stderr=True)
+    return Progress(*columns, console=error, transient=True, disable=not error.is_terminal)
+
+
+def _text(form: str) -> TextColumn:
+    return TextColumn(form, markup=False)  # names are shown as they are
+
+
 def _warn(event: Event) -> None:
-    """What somebody should know even if nothing else is shown."""
+    """Warnings, which are shown whether or not there is a terminal."""
     if event["event"] in ("damaged", "unit-warning", "unit-died"):
         died = event["event"] == "unit-died"
-        text = f"a worker died ({event['message']}), begun again" if died else event["message"]
+        text = f"a worker died ({event['message']}), started again" if died else event["message"]
         print(f"fedwave: unit {event['unit']}: {text}", file=sys.stderr)
 
 
 class _JsonLines:
-    """One event per line; of progress only as much as a reader can use."""
+    """One event per line; progress at most once a second."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file, self._last, self._broken = file, 0.0, False
@@ -80,7 +114,7 @@ class _JsonLines:
             self._file.write(json.dumps(event) + "\n")
             self._file.flush()
         except OSError as error:
-            self._broken = True  # the results matter more than the telling
+            self._broken = True  # a run does not fail because nobody can follow it
             print(f"fedwave: events can no longer be written: {error.strerror}.", file=sys.stderr)
 
 

@@ -1,0 +1,165 @@
+"""`fedwave compare`: schedulers on the same worlds, as a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedwave.cli import options as opt
+from fedwave.cli import output
+from fedwave.cli.progress import rounds_bar
+from fedwave.cli.request import experiment_of
+from fedwave.cli.run import execute
+from fedwave.errors import FedwaveError, is_number
+from fedwave.experiments.config.build import check, metrics_of, network_of, schedulers_of
+from fedwave.experiments.config.experiment import BASE, Experiment
+from fedwave.experiments.results.comparison import COLUMNS, Comparison
+from fedwave.experiments.results.container import joined, unit_dataset
+from fedwave.experiments.results.statistics import instances_needed
+from fedwave.files import check_folder, write_csv, write_json
+from fedwave.metrics import metric_names
+from fedwave.simulate import simulate
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@opt.flat
+def compare(
+    choice: opt.Choice,
+    size: opt.Size,
+    execution: opt.Execution,
+    radio: opt.Radio,
+    words: opt.Words = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against", help="Scheduler that paired differences are taken from.", show_default=f"{BASE} or the first"
+        ),
+    ] = None,
+    burn_in: Annotated[
+        int | None, typer.Option("--burn-in", help="First rounds that averages leave out.", show_default="0")
+    ] = None,
+    half_width: Annotated[
+        float | None,
+        typer.Option("--half-width", help="Print the instances needed for this half-width of the score's difference."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Table (.csv, .json), or a run folder for everything.")
+    ] = None,
+    traces: Annotated[
+        Path | None, typer.Option("--traces", metavar="DIR", help="Keep the trace of every scheduler as DIR/*.npz.")
+    ] = None,
+    beliefs: Annotated[
+        bool, typer.Option("--beliefs", help="Keep what learning schedulers believed in the traces.")
+    ] = False,
+    json: opt.AsJson = False,
+) -> None:  # fmt: skip
+    """Compare schedulers on the same worlds, without training: the quick form of `fedwave run`.
+
+    Prints score, backlog, fairness and age with intervals and paired differences. On a network alone: 500 rounds,
+    50 instances.
+    """
+    folder = out if out is not None and not out.suffix else None
+    more = {"against": against, "burn_in": burn_in}
+    how = experiment_of(words, [choice, size, radio], {"name": "compare"}, more)
+    how = _without_task(how, choice.metric)
+    _check_options(how, folder, half_width, traces, beliefs)
+    if folder is None:
+        opt.check_out(out, ".csv", ".json")
+    if folder is not None:
+        output.show(execute(how, folder, execution), folder, json, choice.metric)
+        return
+    data = (
+        execute(how, None, execution).only.data if traces is None else _traced(how, traces, beliefs)
+    )
+    comparison = Comparison.of(data, how.base, how.burn_in)
+    content: dict[str, Any] = {
+        "network": how.network.file or how.network.kind, "rounds": how.rounds, "instances": how.instances,
+        "seed": how.seed, "against": how.base, "burn_in": how.burn_in, "schedulers": comparison.to_json(),
+    }  # fmt: skip
+    if half_width is not None:
+        content["instances_needed"] = {
+            label: instances_needed(comparison.differences(label, "score"), half_width)
+            for label in comparison.schedulers
+            if label != how.base
+        }
+    if out is not None:
+        _write(out, content, comparison)
+    if json:
+        output.print_json(content)
+        return
+    title = output.heading(how, str(content["network"]))
+    first = output.first_metric(how, choice.metric)
+    output.print_wide(output.comparison_table(comparison, title, first))
+    if half_width is not None:
+        needed = ", ".join(f"{k} {n:,}" for k, n in content["instances_needed"].items())
+        output.say(f"Instances for a half-width of {half_width:g} around the difference: {needed}.")
+    for what, place in (("Table", out), ("Traces", traces)):
+        if place is not None:
+            output.say(f"{what} written to {place}")
+
+
+def _without_task(how: Experiment, metric: str | None) -> Experiment:
+    """The same, only simulated; a metric of training that nobody asks for gives way to the default."""
+    if how.sweep:
+        raise FedwaveError(
+            f"{how.name} varies {', '.join(how.sweep)}: use `fedwave run`, or drop it with sweep={{}}."
+        )
+    learnt = set(metric_names(training=True)) - set(metric_names())
+    if how.task is not None and metric is None and how.metric in learnt:
+        how = replace(how, metric="backlog")
+    how = replace(how, task=None)
+    check(how)
+    return how
+
+
+def _check_options(
+    how: Experiment, folder: Path | None, half_width: float | None, traces: Path | None, beliefs: bool
+) -> None:  # fmt: skip
+    """Refuse what cannot be done before the run, not after it."""
+    for name, value in (("--half-width", half_width), ("--traces", traces)):
+        if value is not None and folder is not None:
+            raise FedwaveError(
+                f"{name} goes with a table, not with the folder {folder}: give --out a .csv or .json file."
+            )
+    if traces is not None:
+        check_folder(traces)
+    elif beliefs:
+        raise FedwaveError("--beliefs are kept in traces: name a folder for them with --traces.")
+    if half_width is None:
+        return
+    if not (is_number(half_width) and half_width > 0):
+        raise FedwaveError(f"half_width is {half_width}, must be a number above 0.")
+    if how.instances < 2:
+        raise FedwaveError(
+            "instances is 1, must be 2 or more to show the spread that --half-width is about."
+        )
+    if len(how.schedulers) < 2:
+        raise FedwaveError(
+            f"--half-width is about a difference, but only {how.base} runs: name another scheduler beside it."
+        )
+
+
+def _traced(how: Experiment, folder: Path, beliefs: bool) -> xr.Dataset:
+    """Simulate one scheduler after another, and store the whole trace of each."""
+    network, parts = network_of(how.network), []
+    for label, scheduler in schedulers_of(how).items():
+        with rounds_bar(label, how.rounds) as meter:
+            trace = simulate(
+                network, scheduler, how.rounds, how.instances, how.seed, beliefs=beliefs, metrics=metrics_of(how),
+                meter=meter,
+            )  # fmt: skip
+        trace.save(folder / f"{label.replace('/', '_')}.npz")
+        parts.append(unit_dataset({label: trace}))
+    return joined(parts, how.labels)
+
+
+def _write(out: Path, content: dict[str, Any], comparison: Comparison) -> None:
+    if out.suffix == ".json":
+        write_json(out, content)
+    else:
+        write_csv(out, COLUMNS, comparison.lines())

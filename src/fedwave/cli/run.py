@@ -1,0 +1,134 @@
+"""`fedwave run`, `train` and `resume`: experiments that end in a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedwave.cli import options as opt
+from fedwave.cli import output
+from fedwave.cli.progress import watching
+from fedwave.cli.request import experiment_of, folder_of
+from fedwave.errors import FedwaveError, did_you_mean, whole
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.results.container import Results
+from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.run.runner import Engine, run_experiment
+from fedwave.files import check_folder
+
+_TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
+TRAIN = {
+    "name": "train", "task": {"dataset": "mnist"}, "rounds": 25, "instances": 2,
+    "training": {"test_images": 2000}, "metric": "accuracy", "targets": _TARGETS,
+}  # fmt: skip
+
+
+@opt.flat
+def run(
+    choice: opt.Choice,
+    size: opt.Size,
+    execution: opt.Execution,
+    words: opt.Words = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Run folder.", show_default="out/NAME of the experiment"),
+    ] = None,
+    json: opt.AsJson = False,
+) -> None:
+    """Run any experiment into a folder, with figures and tables: simulated, trained if it has a task, or swept.
+
+    A network alone is simulated for 500 rounds and 50 instances. A sweep: fedwave run paper
+    sweep.network.slots=[2,5,10]. The same command again continues a run that was stopped.
+    """
+    how = experiment_of(words, [choice, size])
+    folder = folder_of(how) if out is None else out
+    results = execute(how, folder, execution)
+    output.show(results, folder, json, choice.metric)
+
+
+@opt.flat
+def train(
+    choice: opt.Choice,
+    size: opt.Size,
+    training: opt.Training,
+    execution: opt.Execution,
+    radio: opt.Radio,
+    words: opt.Words = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            "--task", help="Dataset: mnist, cifar10, synthetic, or your own.", show_default="mnist"
+        ),
+    ] = None,
+    aggregation: Annotated[
+        str | None,
+        typer.Option(
+            "--aggregation", help="Aggregation rule, such as lee:beta=0.5 or sync.", show_default="lee"
+        ),
+    ] = None,
+    skew: Annotated[
+        float | None,
+        typer.Option("--skew", help="Label skew: Dirichlet(alpha) per device.", show_default="i.i.d."),
+    ] = None,
+    out: opt.OutFolder = Path("out/train"),
+    json: opt.AsJson = False,
+) -> None:  # fmt: skip
+    """Train a task on the schedules of several schedulers: the quick form of `fedwave run`.
+
+    On a network alone: MNIST, 25 rounds, 2 instances, accuracy on 2,000 test images.
+    """
+    partition = None if skew is None else {"name": "dirichlet", "alpha": skew}
+    how = experiment_of(
+        words,
+        [choice, size, training, radio],
+        TRAIN,
+        {"task.dataset": task, "task.partition": partition, "task.aggregation": aggregation},
+    )
+    if how.task is None:
+        raise FedwaveError(
+            f"{how.name} has no task to train: add one (task.dataset=mnist), or use `fedwave compare`."
+        )
+    output.show(execute(how, out, execution), out, json, choice.metric)
+
+
+@opt.flat
+def resume(
+    execution: opt.Execution,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run that was stopped.")],
+    imports: Annotated[
+        list[str] | None,
+        typer.Option("--import", metavar="FILE", help="A file that the run imports, if it was moved."),
+    ] = None,
+    json: opt.AsJson = False,
+) -> None:  # fmt: skip
+    """Continue a run that was stopped: finished units are kept, others continue from their checkpoints."""
+    if not folder.is_dir():
+        raise FedwaveError(f"there is no run folder at {folder}.")
+    how = RunFolder(folder).experiment(imports or ())
+    output.show(execute(how, folder, execution), folder, json)
+
+
+def execute(experiment: Experiment, folder: Path | None, execution: opt.Execution) -> Results:
+    """Run it with a progress bar on the terminal."""
+    workers = execution.workers
+    if workers is not None:
+        workers = whole("workers", workers, 1)
+    engine = _engine(execution.engine, execution.address, workers)
+    if folder is not None:
+        check_folder(folder)
+    with watching(experiment.name, execution.events) as watch:
+        return run_experiment(experiment, folder, workers=workers, engine=engine, watch=watch)
+
+
+def _engine(name: str, address: str | None, workers: int | None) -> Engine | None:
+    if name == "ray":
+        from fedwave.adapters.ray import ray_engine
+
+        return ray_engine(address, workers)
+    if name != "local":
+        raise FedwaveError(f"there is no engine {name!r}; {did_you_mean(name, ['local', 'ray'])}")
+    if address is not None:
+        raise FedwaveError(f"--address {address} goes with --engine ray, not with local.")
+    return None

@@ -1,0 +1,157 @@
+"""`fedwave run` on presets, files and networks, and parts of a user's own on the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from user_file import forgotten
+from user_file import text as user_text
+
+import fedwave as fw
+from fedwave import registry
+from fedwave.experiments.config.read import load_experiment
+from fedwave.experiments.run import work
+from fedwave.learning.data.dataset import synthetic
+
+SMALL = ("-t", 6, "-i", 2, "--workers", 1)
+TASK = """
+name: my task
+network: {kind: random, devices: 4, slots: 2}
+schedulers: [alsa-pi, age]
+task: {dataset: synthetic, model: logistic, epochs: 1}
+training: {device: cpu, loss_images: 100, test_images: 60}
+rounds: 3
+instances: 2
+metric: accuracy
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    with forgotten():
+        yield
+
+
+@pytest.fixture
+def _few_images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(registry._own["dataset"], "synthetic", lambda: synthetic(200, 100))
+    work._task.cache_clear()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+    work._task.cache_clear()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A file with the scheduler `heavy-test` and the fading `steady-test`."""
+    path = tmp_path / "mine.py"
+    path.write_text(user_text())
+    return path
+
+
+def test_a_preset_goes_to_a_folder_of_its_name(fedwave) -> None:
+    words = ("run", "paper-score", *SMALL, "-s", "alsa-pi,age", "--seed", 3)
+    status, text, err = fedwave(*words)
+    assert (status, err) == (0, "")
+    assert "paper-score: 6 rounds, 2 instances, seed 3" in text
+    folder = Path("out/paper-score")
+    assert f"Figures and data are in {folder}" in text
+    assert {"figure2.png", "table.md", "summary.csv", "results.nc", "SHA256SUMS"} <= {
+        path.name for path in folder.iterdir()
+    }
+    trace = fw.simulate(fw.paper_network(), "age", 6, 2, 3)
+    assert np.array_equal(fw.load(folder).score.sel(scheduler="age").T, trace.score)
+    status, text, err = fedwave(*words, "--json")
+    found = json.loads(text)
+    assert (status, err) == (0, "")
+    assert found["schedulers"]["age"]["score"]["mean"] == pytest.approx(trace.score.mean())
+    assert {str(folder / "summary.json"), str(folder / "figure2.svg")} <= set(found["files"])
+
+
+@pytest.mark.usefixtures("_few_images")
+def test_a_file_with_a_task_is_trained(fedwave) -> None:
+    Path("mine.yaml").write_text(TASK)
+    status, text, err = fedwave("run", "mine.yaml", "--workers", 1)
+    assert (status, err) == (0, "")
+    assert "synthetic: 3 rounds, 2 instances, seed 0" in text
+    assert text.splitlines()[1].split()[:4] == ["scheduler", "accuracy", "vs", "alsa-pi"]
+    folder = Path("out/my-task")
+    assert {"figure3.png", "figure5.svg", "curves.csv", "results.nc"} <= {p.name for p in folder.iterdir()}  # fmt: skip
+    assert fw.load(folder).accuracy.sizes == {"scheduler": 2, "instance": 2, "round": 3}
+    # Every command takes the same file; train does the same, compare leaves the task out.
+    same = json.loads(fedwave("train", "mine.yaml", "--workers", 1, "--json", "-o", "train")[1])
+    assert same["schedulers"] == json.loads((folder / "summary.json").read_text())["schedulers"]
+    only = json.loads(fedwave("compare", "mine.yaml", "--json")[1])["schedulers"]["age"]
+    assert only["backlog"] == same["schedulers"]["age"]["backlog"]
+    assert "accuracy" not in only
+
+
+def test_names_that_are_no_folders(fedwave) -> None:
+    for name, folder in (("..", "experiment"), ("a/b: c", "a-b-c"), ("../up", "up")):
+        status, text, err = fedwave("run", f'name="{name}"', "-s", "age", "-t", 2, "-i", 1)
+        assert (status, err) == (0, "")
+        assert f"Figures and data are in out/{folder}" in text
+    assert {path.name for path in Path("out").iterdir()} == {"experiment", "a-b-c", "up"}
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_a_users_scheduler_runs(fedwave, own: Path, command: str) -> None:
+    words = (command, "paper", "-s", "heavy-test:weight=2.0,age", *SMALL, "--json")
+    status, _, err = fedwave(*words)
+    assert status == 2
+    assert "there is no scheduler 'heavy-test'" in err
+    fading = ("network.fading=steady-test",)
+    status, text, err = fedwave(*words, *fading, "--import", "mine.py")
+    assert (status, err) == (0, "")
+    network = fw.paper_network(fading=registry.build("fading", "steady-test"))
+    trace = fw.simulate(network, "heavy-test", 6, 2, 0)
+    label = next(iter(json.loads(text)["schedulers"]))
+    found = json.loads(text)["schedulers"][label]
+    assert label.startswith("heavy-test:weight=2")
+    assert found["backlog"]["mean"] == pytest.approx(trace.backlog.mean())
+    if command == "run":
+        assert load_experiment("out/paper/config.yaml").imports == (str(own),)
+        assert json.loads(fedwave("resume", "out/paper", "--json")[1])["schedulers"][label] == found
+
+
+def test_resume_takes_a_file_that_was_moved(fedwave, own: Path) -> None:
+    words = ("run", "paper", "-s", "heavy-test", *SMALL, "--json", "--import", own)
+    found = json.loads(fedwave(*words)[1])["schedulers"]
+    Path("elsewhere").mkdir()
+    own.rename("elsewhere/mine.py")
+    status, _, err = fedwave("resume", "out/paper")
+    assert status == 2
+    assert "mine.py" in err
+    status, text, err = fedwave("resume", "out/paper", "--import", "elsewhere/mine.py", "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(text)["schedulers"] == found
+
+
+@pytest.mark.usefixtures("_few_images")
+def test_a_users_scheduler_trains(fedwave, own: Path) -> None:
+    Path("mine.yaml").write_text(TASK)
+    words = ("train", "mine.yaml", "-s", "heavy-test", "--import", own, "--workers", 1, "--json")
+    status, text, err = fedwave(*words)
+    assert (status, err) == (0, "")
+    assert json.loads(text)["schedulers"]["heavy-test"]["accuracy"]["mean"] > 0
+
+
+def test_a_users_scheduler_is_listed_and_printed(fedwave, own: Path) -> None:
+    rows = {r["name"] for r in json.loads(fedwave("schedulers", "--json")[1])}
+    assert "heavy-test" not in rows
+    status, text, err = fedwave("schedulers", "--import", own)
+    assert (status, err) == (0, "")
+    assert "heavy-test" in text
+    status, text, err = fedwave("config", "schedulers=[heavy-test]", "--import", own)
+    assert (status, err) == (0, "")
+    assert str(own) in text
+    Path("all.yaml").write_text(text)
+    assert load_experiment("all.yaml").labels == ("heavy-test",)
