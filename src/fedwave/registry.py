@@ -125,7 +125,7 @@ def register(part: P, /) -> P: ...
 @overload
 def register(part: str, /, *, family: str) -> Callable[[P], P]: ...
 def register(part: Any, /, *, family: str | None = None) -> Any:
-    """Make a part of your own known by its name; a decorator.
+    """Register your own part under its name; a decorator.
 
     A class goes into the family of its base class, under its ``name``. A function that makes a model or a dataset
     is given both: ``@register("mlp", family="model")``.
@@ -293,7 +293,7 @@ def _families_of(kind: Any) -> dict[str, str]:
     """Parameters that are parts themselves, by the family of the class in their type hint."""
     try:
         hints = get_type_hints(kind if isinstance(kind, type) else getattr(kind, "__func__", kind))
-    except (NameError, TypeError):  # a hint of a user's own that cannot be resolved
+    except (NameError, TypeError):  # a user's type hint that cannot be resolved
         return {}
     found = {}
     for name, hint in hints.items():

@@ -1,1 +1,1 @@
-"""Training real models on a Trace. torch is imported here and nowhere else."""
+"""Training real models on a Trace. Only modules of this folder import torch."""

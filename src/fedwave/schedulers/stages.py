@@ -138,7 +138,7 @@ def _visits(level: Array, row: IntArray, pair: Array) -> IntArray:
         return np.zeros(row.size, dtype=np.int64)
     flat, first = level.reshape(-1), np.tile(row * size, 2)[:, None]
     key = np.concatenate([pair, pair + np.uint64(1)])[:, None]
-    below = np.zeros(key.shape, dtype=np.int64)  # so many numbers of the row lie below the key
+    below = np.zeros(key.shape, dtype=np.int64)  # numbers of the row that lie below the key
     span = size + 1
     while span > 1:
         step = -(-span // 16)

@@ -214,7 +214,7 @@ def _priority_of(exact: ExactProblem, policy: Scheduler | Priority) -> Priority:
             if policy.ideal or type(policy).decide is not Scheduler.decide or policy.start(problem):
                 raise AttributeError("it has a state, or its own decision rule")
             return policy.priority({}, seen, None)  # type: ignore[arg-type]
-        except AttributeError as error:  # there are no delays, gains and random numbers here
+        except AttributeError as error:  # delays, gains and random numbers do not exist here
             raise FedwaveError(
                 f"scheduler {policy.name!r} does not decide by p and n alone: simulate it instead."
             ) from error
