@@ -102,8 +102,8 @@ def cases(table):
             "a network has no field 'distance'; did you mean 'distance_m'?",
         ),
         "a word for a part": (
-            lambda: fw.paper_network(fading="rician"),
-            "fading is 'rician', must be a Fading object.",
+            lambda: fw.paper_network(fading="ricain"),
+            "there is no fading 'ricain'; did you mean 'rician'?",
         ),
         "the wrong part": (
             lambda: fw.paper_network(success=fw.fading.Rician()),
