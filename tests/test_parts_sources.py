@@ -66,6 +66,8 @@ def test_a_text_that_fails_registers_nothing() -> None:
     ):
         import_source("/a.py", text() + "1 / 0")
     assert registry.own() == before
-    with pytest.raises(FedwaveError, match=r"FedwaveError in line .*the name 'balsa' is already used by"):
+    with pytest.raises(
+        FedwaveError, match=r"FedwaveError in line .*the name 'balsa' is already used by"
+    ):
         import_source("/a.py", text(name="balsa"))
     assert registry.own() == before
