@@ -11,7 +11,7 @@ from fedwave.experiments.report.learning import learnt_json, write_learning
 from fedwave.experiments.report.score import write_score
 from fedwave.experiments.report.tables import latex, markdown
 from fedwave.experiments.results.comparison import COLUMNS, Comparison
-from fedwave.experiments.results.container import Point, Results
+from fedwave.experiments.results.container import Point, Results, metrics_of
 from fedwave.files import write_csv, write_json, write_text, write_whole
 from fedwave.version import __version__
 
@@ -24,12 +24,23 @@ def write_results(results: Results, folder: Path) -> list[Path]:
         paths = _write_sweep(results, folder)
     else:
         write = write_score if results.experiment.task is None else write_learning
-        paths = write(results.only, folder)
+        paths = write(results.only, folder) + _write_own_metrics(results.only, folder)
         paths.append(write_json(folder / "summary.json", summary(results.only)))
     paths += _write_tables(results, folder)
     paths.append(_write_netcdf(results, folder))
     _write_sums(folder)
     return paths
+
+
+def _write_own_metrics(point: Point, folder: Path) -> list[Path]:
+    """A figure of the metrics that the experiment watches beside the built-in ones."""
+    own = [part.name for part in point.experiment.metrics if part.name in metrics_of(point.data)]
+    if not own:
+        return []
+    from fedwave.experiments.report.figures.common import save_figure
+    from fedwave.experiments.report.figures.comparison import rounds_figure
+
+    return save_figure(rounds_figure(point, own), folder / "metrics")
 
 
 def comparison_of(point: Point) -> Comparison:
