@@ -155,10 +155,10 @@ class FedAsync(Aggregation):
     (k + 1)^-a (``polynomial``). Xie, Koyejo and Gupta, "Asynchronous Federated Optimization", 2019 (arXiv:1903.03934).
 
     There the server mixes in a whole model, w <- (1 - alpha s) w + alpha s w_u, and w_u was trained from the model
-    that device u fetched k updates ago. Here a device starts from every broadcast, so nothing that it trains is stale
-    and d - 1 counts the rounds that its update has waited; it sends the sum of its gradients since its last delivery,
-    which is w - w_u for d = 1. The uploads of a round arrive together and are averaged (1 / |D|; one that brings no
-    shards counts in |D|). alpha does not decay over time.
+    that device u fetched some server updates ago. Here a device starts from every broadcast that it hears, and d - 1
+    counts the rounds that its update has waited: an update of this round has staleness 0. A device sends the sum of
+    its gradients since its last delivery; eta times that is w - w_u for d = 1 and a broadcast that was heard. The
+    uploads of a round arrive together and are averaged (1 / |D|; one without shards counts in |D|). alpha does not decay.
     """
 
     name = "fedasync"
@@ -193,10 +193,11 @@ class FedBuff(Aggregation):
     Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AISTATS 2022 (arXiv:2106.06639).
 
     There w moves as soon as the buffer holds ``size`` updates, and the weight is 1 / sqrt(1 + k) for an update whose
-    start is k server steps old. Here a device starts from every broadcast and d - 1 counts the rounds that its update
-    has waited. The uploads of a round arrive together, so the buffer is looked at once a round: it can hold more than
-    ``size``, and the mean is over all that it holds. An upload that brings no shards counts. The server's own rate is
-    1, without momentum. A cap holds for what a round brings into the buffer.
+    start is k server steps old. Here a device starts from every broadcast that it hears, an upload is the sum of its
+    gradients since its last delivery, and d - 1 counts the rounds that its update has waited. The uploads of a round
+    arrive together, so the buffer is checked once a round: it can hold more than ``size``, and the mean is over all that
+    it holds. An upload without shards counts. The server's own rate is 1, without momentum. A cap holds for what a round
+    adds to the buffer.
     """
 
     name = "fedbuff"

@@ -327,3 +327,12 @@ def test_a_missed_broadcast_keeps_the_own_running_statistics(trainer: str) -> No
     seen = train(run, task, **settings)
     assert float(seen[1]["norm.running_mean"]) == pytest.approx(0.76, abs=1e-12)
     assert float(seen[1]["norm.running_var"]) == pytest.approx(0.81, abs=1e-12)
+
+
+def test_the_loss_has_the_precision_of_the_run() -> None:
+    """A float64 run must not round its loss to float32."""
+    task = fw.task("synthetic", model="logistic", epochs=1)
+    trace = fw.simulate(fw.paper_network(), "alsa-pi", 2, 1)
+    sizes = fw.EvaluationSizes(50, 50)
+    loss = fw.train(trace, task, sizes=sizes, precision="float64").loss
+    assert (loss != loss.astype("float32")).all()

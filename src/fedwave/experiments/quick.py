@@ -34,7 +34,8 @@ def compare(
     """Run schedulers on the same worlds: every metric with its interval and its paired difference.
 
     ``schedulers`` are names, names with parameters or Scheduler objects; a mapping gives them labels. ``against`` is
-    the label that differences are taken from: alsa-pi, or the first. ``burn_in`` rounds are left out of means.
+    the label that differences are taken from: alsa-pi, or the first. ``burn_in`` rounds are left out of
+    metrics that are a mean over rounds.
 
     >>> import fedwave as fw
     >>> table = fw.compare(fw.paper_network(), ["alsa-pi", "max-weight"], rounds=50, instances=4)

@@ -60,7 +60,9 @@ class Evaluator:
         model.eval()
         with torch.no_grad(), self._autocast:
             logits = self._logits(model, parameters, buffers, self._loss_images)
-            loss = F.cross_entropy(logits.float(), self._loss_labels)
+            # Half precision is too coarse for a mean over thousands of images.
+            wide = logits.float() if logits.element_size() < 4 else logits
+            loss = F.cross_entropy(wide, self._loss_labels)
             images = self._images if full else self._images[self._usual]
             guess = self._logits(model, parameters, buffers, images).argmax(dim=1)
         labels = self._labels if full else self._labels[self._usual]
