@@ -117,6 +117,9 @@ def test_a_metric_of_the_wrong_shape_is_refused():
         ({"name": "my metric"}, "must be a valid Python identifier"),
         ({"name": "accuracy"}, "is used by a metric of training"),
         ({"name": "mine", "over_rounds": "median"}, "over_rounds 'median'"),
+        ({"name": "round"}, "is the name of an axis or array of the results"),
+        ({"name": "delivered"}, "is the name of an axis or array of the results"),
+        ({"name": "accuracy_class_3"}, "is the name of an axis or array of the results"),
         ({}, "has no `name`"),
     ],
 )
@@ -151,3 +154,66 @@ def test_parameters_of_a_metric_are_kept():
     trace = run(12, metrics=["above:level=1"])
     assert fw.extend(trace, 24).same_as(run(24, metrics=[Above(1)]))
     assert not np.array_equal(trace.series["above"], run(12, metrics=["above"]).series["above"])
+
+
+class GrowsIntoFractions(Metric):
+    name = "fractions"
+
+    def measure(self, state, played):
+        count = played.accepted.shape[0]
+        first = played.world.round == 1
+        return state, np.zeros(count, dtype=int) if first else np.full(count, 1.8)
+
+
+class Small(Metric):
+    """Per device, in a type too narrow for a sum, and an array that is changed afterwards."""
+
+    name, over_rounds, per_device = "small", "sum", True
+
+    def __init__(self, kind):
+        self._kind = kind
+
+    def measure(self, state, played):
+        return state, np.full(
+            played.accepted.shape, 100 if self._kind == "uint8" else 1, self._kind
+        )
+
+
+class ChangesItsArray(Metric):
+    name, over_rounds, per_device = "changed", "sum", True
+
+    def start(self, problem):
+        return {"own": np.zeros((problem.instances, problem.devices))}
+
+    def measure(self, state, played):
+        state["own"][:] = played.world.round
+        return state, state["own"]
+
+
+def test_fractions_after_whole_numbers_are_not_cut():
+    assert run(3, metrics=[GrowsIntoFractions()]).series["fractions"][:, 0].tolist() == [
+        0,
+        1.8,
+        1.8,
+    ]
+
+
+@pytest.mark.parametrize(("kind", "total"), [("bool", 10), ("uint8", 1000), ("float32", 10.0)])
+def test_sums_over_rounds_do_not_overflow(kind, total):
+    assert (run(10, metrics=[Small(kind)]).totals["small"] == total).all()
+
+
+def test_a_metric_that_changes_its_array_later_is_summed_right():
+    assert (run(14, metrics=[ChangesItsArray()]).totals["changed"] == 105).all()
+
+
+def test_a_trace_goes_on_with_the_metrics_that_it_began_with():
+    with pytest.raises(fw.FedwaveError, match="made with another metric"):
+        fw.extend(run(5), 10, metrics=[BusyDevices()])
+    with pytest.raises(fw.FedwaveError, match="made with another metric"):
+        fw.extend(run(5, metrics=[BusyDevices()]), 10, metrics=[])
+
+
+def test_a_metric_is_given_once():
+    with pytest.raises(fw.FedwaveError, match="metric 'mass' is given twice"):
+        run(2, metrics=["mass:aggregation=lee", "mass:aggregation=fedbuff"])

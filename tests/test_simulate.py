@@ -205,3 +205,39 @@ def test_a_scheduler_that_is_not_registered_is_passed_in_to_go_on(tmp_path):
             match="made with Loyal, which is not known here: import the module that registers it",
         ):
             go_on()
+
+
+def test_a_trace_goes_on_with_the_parts_that_made_it():
+    trace = fw.simulate(fw.paper_network(), "alsa-pi", 5, 2)
+    for other, what in (
+        ({"scheduler": fw.scheduler("random")}, "scheduler"),
+        ({"network": fw.paper_network(gamma=5.0)}, "network"),
+        ({"network": fw.paper_network(buffer_limit=3)}, "network"),
+    ):
+        with pytest.raises(fw.FedwaveError, match=f"the trace was made with another {what}"):
+            fw.extend(trace, 10, **other)
+    same = fw.extend(trace, 10, network=fw.paper_network(), scheduler=fw.scheduler("alsa-pi"))
+    assert same.same_as(fw.extend(trace, 10))
+
+
+def test_an_instance_is_named_once():
+    with pytest.raises(fw.FedwaveError, match="instances holds a number twice"):
+        fw.simulate(fw.paper_network(), "alsa-pi", 3, [0, 0, 1])
+
+
+def test_the_label_keeps_the_parameters():
+    trace = fw.simulate(fw.paper_network(), "balsa:stage_rule=max1", 3, 1)
+    assert (trace.scheduler, trace.label) == ("balsa", "balsa:stage_rule=max1")
+    assert "balsa:stage_rule=max1" in repr(trace)
+
+
+def test_negative_gains_are_refused_with_the_name_of_the_fading():
+    class Broken(fw.fading.Rayleigh):
+        name = "broken"
+
+        def sample(self, block, carry):
+            gains, carry = super().sample(block, carry)
+            return gains - 1, carry
+
+    with pytest.raises(fw.FedwaveError, match=r"fading .*Broken.* drew a gain of -"):
+        fw.simulate(fw.paper_network(fading=Broken()), "alsa-pi", 3, 1)

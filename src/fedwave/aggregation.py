@@ -158,7 +158,8 @@ class FedAsync(Aggregation):
     that device u fetched some server updates ago. Here a device starts from every broadcast that it hears, and d - 1
     counts the rounds that its update has waited: an update of this round has staleness 0. A device sends the sum of
     its gradients since its last delivery; eta times that is w - w_u for d = 1 and a broadcast that was heard. The
-    uploads of a round arrive together and are averaged (1 / |D|; one without shards counts in |D|). alpha does not decay.
+    uploads of a round arrive together and are averaged (1 / |D|; one without shards counts in |D|). alpha does not
+    decay.
     """
 
     name = "fedasync"
@@ -195,9 +196,9 @@ class FedBuff(Aggregation):
     There w moves as soon as the buffer holds ``size`` updates, and the weight is 1 / sqrt(1 + k) for an update whose
     start is k server steps old. Here a device starts from every broadcast that it hears, an upload is the sum of its
     gradients since its last delivery, and d - 1 counts the rounds that its update has waited. The uploads of a round
-    arrive together, so the buffer is checked once a round: it can hold more than ``size``, and the mean is over all that
-    it holds. An upload without shards counts. The server's own rate is 1, without momentum. A cap holds for what a round
-    adds to the buffer.
+    arrive together, so the buffer is checked once a round: it can hold more than ``size``, and the mean is over all
+    that it holds. An upload without shards counts. The server's own rate is 1, without momentum. A cap holds for what a
+    round adds to the buffer.
     """
 
     name = "fedbuff"

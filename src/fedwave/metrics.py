@@ -44,6 +44,10 @@ class Metric(ABC):
             raise FedwaveError(
                 f"metric {cls.name!r} must be a valid Python identifier, since it names a column."
             )
+        if cls.name in _RESERVED or cls.name.startswith("accuracy_class_"):
+            raise FedwaveError(
+                f"the metric name {cls.name!r} is the name of an axis or array of the results: choose another."
+            )
         if cls.name in _OF_TRAINING:
             raise FedwaveError(
                 f"the name {cls.name!r} is used by a metric of training: choose another."
@@ -78,6 +82,13 @@ _OF_TRAINING = {
 }  # fmt: skip
 
 
+# Axes and arrays that stand beside the metrics in tables and Datasets.
+_RESERVED = frozenset({
+    "scheduler", "instance", "round", "device", "class", "class_accuracy", "spikes", "gain", "scheduled", "delivered",
+    "arrivals", "waiting", "heard", "delay", "learned", "device_lost",
+})  # fmt: skip
+
+
 def describe(metric: str | Metric | type[Metric]) -> Description:
     """The description of a metric.
 
@@ -103,6 +114,10 @@ class Watch:
 
     def __init__(self, more: Iterable[Any] = ()) -> None:
         self.more: tuple[Metric, ...] = tuple(registry.build("metric", metric) for metric in more)
+        names = [metric.name for metric in self.more]
+        for name in names:
+            if names.count(name) > 1:
+                raise FedwaveError(f"metric {name!r} is given twice: keep one.")
         chosen = {kind.name: kind() for kind in _BUILT_IN} | {m.name: m for m in self.more}
         self.metrics: tuple[Metric, ...] = tuple(chosen.values())
 

@@ -53,10 +53,14 @@ class Recorder:
     def _room(self, group: dict[str, Array], name: str, value: Array) -> Array:
         if name not in group:
             group[name] = np.empty((self._rounds, *value.shape), dtype=value.dtype)
+        elif group[name].dtype != value.dtype:  # whole numbers at first, fractions later
+            group[name] = group[name].astype(np.promote_types(group[name].dtype, value.dtype))
         return group[name]
 
 
 def _accumulate(over_rounds: str, before: Array | None, value: Array) -> Array:
+    # Wide enough for a sum, and a copy: the metric may change its own array.
+    value = value.astype(np.float64 if value.dtype.kind == "f" else np.int64)
     if before is None or over_rounds == "last":
         return value
     return np.maximum(before, value) if over_rounds == "max" else before + value

@@ -220,6 +220,8 @@ def parse(family: str, part: Spec) -> dict[str, Any]:
         key, equals, value = item.partition("=")
         if not equals:
             raise FedwaveError(f"{word(family)} {part!r}: {item!r} must read key=value.")
+        if key.strip() in given:
+            raise FedwaveError(f"{word(family)} {part!r} gives {key.strip()!r} twice: keep one.")
         given[key.strip()] = _value(value.strip().replace(";", ","))
     return given
 
@@ -271,6 +273,12 @@ def _make(family: str, kind: Any, given: dict[str, Any], what: str) -> Any:
     known = _parameters(kind)
     check_parameters(what, given, known if from_file is None else ("path", *known))
     inner = _families_of(kind)
+    if given and isinstance(kind, type) and not is_dataclass(kind) and family != "model":
+        raise FedwaveError(
+            f"{what} has parameters but is no dataclass, so a file could not keep them: add @dataclass(frozen=True)."
+        )
+    if kind in _own[family].values():  # ours word their own refusals
+        _check_numbers(kind, given, what)
     values = {
         k: build(inner[k], v) if k in inner and v is not None else v for k, v in given.items()
     }
@@ -278,6 +286,15 @@ def _make(family: str, kind: Any, given: dict[str, Any], what: str) -> Any:
         return kind(**values)
     except TypeError as error:  # text instead of a number, or a missing parameter
         raise FedwaveError(f"{what} cannot be built: {error}.") from None
+
+
+def _check_numbers(kind: Any, given: Mapping[str, Any], what: str) -> None:
+    """Refuse text where the type hint of a dataclass field says number: it would fail in the middle of a run."""
+    hints = _hints(kind) if is_dataclass(kind) else {}
+    for name, value in given.items():
+        options = {hints.get(name), *get_args(hints.get(name))}
+        if options & {int, float} and str not in options and isinstance(value, str):
+            raise FedwaveError(f"{what}: {name} is {value!r}, must be a number.")
 
 
 def _parameters(kind: Any) -> tuple[str, ...]:
@@ -291,17 +308,20 @@ def _parameters(kind: Any) -> tuple[str, ...]:
 
 def _families_of(kind: Any) -> dict[str, str]:
     """Parameters that are parts themselves, by the family of the class in their type hint."""
-    try:
-        hints = get_type_hints(kind if isinstance(kind, type) else getattr(kind, "__func__", kind))
-    except (NameError, TypeError):  # a user's type hint that cannot be resolved
-        return {}
     found = {}
-    for name, hint in hints.items():
+    for name, hint in _hints(kind).items():
         for option in (hint, *get_args(hint)):
             family = getattr(option, "family", None) if isinstance(option, type) else None
             if family in FAMILIES:
                 found[name] = family
     return found
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(kind if isinstance(kind, type) else getattr(kind, "__func__", kind))
+    except (NameError, TypeError):  # a user's type hint that cannot be resolved
+        return {}
 
 
 def _put(family: str, name: str, part: P) -> P:
@@ -312,12 +332,17 @@ def _put(family: str, name: str, part: P) -> P:
         if known is part:
             return part
     # A file that is imported again defines its classes again: they replace the old ones.
-    if known is not None and known.__qualname__ != getattr(part, "__qualname__", None):
+    if known is not None and _origin(known) != _origin(part):
+        place, qualified = _origin(known)
         raise FedwaveError(
-            f"the name {name!r} is already used by {known.__qualname__}: choose another name for your {word(family)}."
+            f"the name {name!r} is already used by {qualified} of {place}: choose another name for your {word(family)}."
         )
     _own[family][name] = part
     return part
+
+
+def _origin(part: Any) -> tuple[str, str]:
+    return str(getattr(part, "__module__", "")), str(getattr(part, "__qualname__", part))
 
 
 def _check_name(what: str, name: str) -> None:
@@ -325,6 +350,8 @@ def _check_name(what: str, name: str) -> None:
         raise FedwaveError(
             f"the {what} name {name!r} contains one of the characters : , ; = : use a hyphen."
         )
+    if name != name.strip():
+        raise FedwaveError(f"the {what} name {name!r} begins or ends with a space: remove it.")
 
 
 def _is_there(family: str, name: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedwave import registry
 from fedwave.errors import FedwaveError, is_whole, whole
 from fedwave.metrics import Metric, Watch
 from fedwave.network.dynamics import accept, step
@@ -106,6 +107,7 @@ class Simulation:
             "network": pack(network, constants, "network"),
             "scheduler": pack(chosen, constants, "scheduler"),
             "scheduler_name": chosen.name,
+            "label": _label(scheduler, chosen),
             "seed": seed,
             "instances": ids.tolist(),
             "record": record,
@@ -136,8 +138,12 @@ class Simulation:
             scheduler = unpack(trace.provenance["scheduler"], trace.constants)
         if metrics is None:
             metrics = unpack(trace.provenance["more_metrics"], trace.constants)
+        watch = Watch(metrics)
+        _check_same("network", network, trace)
+        _check_same("scheduler", scheduler, trace)
+        _check_same("more_metrics", list(watch.more), trace)
         return cls(
-            network, scheduler, rounds, trace.provenance, trace.constants, Watch(metrics),
+            network, scheduler, rounds, trace.provenance, trace.constants, watch,
             learner=learner, meter=meter, begun=trace,
         )  # fmt: skip
 
@@ -287,6 +293,25 @@ def network_of(trace: Trace) -> Network:
     return network
 
 
+def _check_same(what: str, part: Any, trace: Trace) -> None:
+    """Refuse to continue a trace with another part than it was made with."""
+    arrays: dict[str, Array] = {}
+    path = "metrics" if what == "more_metrics" else what
+    same = pack(part, arrays, path) == trace.provenance[what] and all(
+        name in trace.constants and np.array_equal(array, trace.constants[name], equal_nan=array.dtype.kind == "f")
+        for name, array in arrays.items()
+    )  # fmt: skip
+    if not same:
+        raise FedwaveError(
+            f"the trace was made with another {path.removesuffix('s')}: pass the same, or simulate anew."
+        )
+
+
+def _label(given: SchedulerLike, chosen: Scheduler) -> str:
+    """The scheduler with the parameters that it was given."""
+    return registry.text(given) if isinstance(given, (str, Mapping)) else chosen.name
+
+
 def _check_learner(scheduler: Scheduler, learner: Learner | None) -> None:
     if "learner" in scheduler.needs and learner is None:
         raise FedwaveError(
@@ -301,6 +326,10 @@ def _instance_numbers(instances: int | Iterable[int]) -> IntArray:
         ids = list(range(int(instances)))  # type: ignore[arg-type]
     elif isinstance(instances, Iterable):
         ids = list(instances)
+    if len(set(map(str, ids))) < len(ids):
+        raise FedwaveError(
+            "instances holds a number twice: copies of an instance are not independent; name each once."
+        )
     if not ids or not all(is_whole(i) and 0 <= i < 2**63 for i in ids):
         raise FedwaveError(
             f"instances is {instances!r}, must be a whole number >= 1 or a list of instance numbers >= 0."

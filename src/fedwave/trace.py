@@ -56,6 +56,11 @@ class Trace:
         return str(self.provenance["scheduler_name"])
 
     @property
+    def label(self) -> str:
+        """The scheduler, with the parameters that it was given by name."""
+        return str(self.provenance.get("label", self.scheduler))
+
+    @property
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         """What was watched: label, over_rounds, better and per_device of every metric."""
         out: Mapping[str, Mapping[str, Any]] = self.provenance["metrics"]
@@ -164,7 +169,7 @@ class Trace:
     def __repr__(self) -> str:
         kept = "full" if self.devices else "summary"
         return (
-            f"Trace of {self.scheduler}: {self.rounds} rounds, {self.instances} instances, "
+            f"Trace of {self.label}: {self.rounds} rounds, {self.instances} instances, "
             f"{self.final.waiting.shape[1]} devices, seed {self.provenance['seed']}, {kept} record\n"
             f"  mean score {self.score.mean():.2f}, mean backlog {self.backlog.mean():.1f}"
         )

@@ -23,7 +23,7 @@ def test_compare_keeps_the_traces_that_it_prints(fedwave, tmp_path: Path) -> Non
     assert (status, err) == (0, "")
     assert "paper: 12 rounds, 3 instances, seed 4" in text
     assert f"Traces written to {folder}" in text
-    assert {path.name for path in folder.iterdir()} == {"balsa.npz", "alpha-fresh:alpha=0.5.npz"}
+    assert {path.name for path in folder.iterdir()} == {"balsa.npz", "alpha-fresh-alpha-0.5.npz"}
     trace = fw.Trace.load(folder / "balsa.npz")
     assert trace.same_as(fw.simulate(fw.paper_network(), "balsa", 12, 3, 4, beliefs=True))
     assert f"{trace.score.mean():.0f}±" in text

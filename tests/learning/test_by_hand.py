@@ -46,6 +46,7 @@ import torch
 from tiny import trace
 from torch import Tensor, nn
 
+import fedwave as fw
 from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, Sync
 from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Tensors
@@ -332,7 +333,7 @@ def test_a_missed_broadcast_keeps_the_own_running_statistics(trainer: str) -> No
 def test_the_loss_has_the_precision_of_the_run() -> None:
     """A float64 run must not round its loss to float32."""
     task = fw.task("synthetic", model="logistic", epochs=1)
-    trace = fw.simulate(fw.paper_network(), "alsa-pi", 2, 1)
+    played = fw.simulate(fw.paper_network(), "alsa-pi", 2, 1)
     sizes = fw.EvaluationSizes(50, 50)
-    loss = fw.train(trace, task, sizes=sizes, precision="float64").loss
+    loss = fw.train(played, task, sizes=sizes, precision="float64").loss
     assert (loss != loss.astype("float32")).all()

@@ -62,7 +62,10 @@ def main() -> None:
             _refuse(sentence)
         status = 2  # no command was given: the help has been printed
     if status == _INTERRUPTED:  # typer catches Ctrl-C in a command and returns this
-        print("fedwave: stopped; files already written are complete.", file=sys.stderr)
+        print(
+            "fedwave: stopped; what is finished is kept: `fedwave resume DIR` continues a run folder.",
+            file=sys.stderr,
+        )
     raise SystemExit(status or 0)
 
 

@@ -19,6 +19,7 @@ from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.results.comparison import COLUMNS, Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
 from fedwave.experiments.results.statistics import instances_needed
+from fedwave.experiments.run.units import file_words
 from fedwave.files import check_folder, write_csv, write_json
 from fedwave.metrics import metric_names
 from fedwave.simulate import simulate
@@ -152,13 +153,14 @@ def _check_options(
 def _traced(how: Experiment, folder: Path, beliefs: bool) -> xr.Dataset:
     """Simulate one scheduler after another, and store the whole trace of each."""
     network, parts = network_of(how.network), []
+    file_names = dict(zip(how.labels, file_words([(label,) for label in how.labels]), strict=True))
     for label, scheduler in schedulers_of(how).items():
         with rounds_bar(label, how.rounds) as meter:
             trace = simulate(
                 network, scheduler, how.rounds, how.instances, how.seed, beliefs=beliefs, metrics=metrics_of(how),
                 meter=meter,
             )  # fmt: skip
-        trace.save(folder / f"{label.replace('/', '_')}.npz")
+        trace.save(folder / f"{file_names[label]}.npz")
         parts.append(unit_dataset({label: trace}))
     return joined(parts, how.labels)
 

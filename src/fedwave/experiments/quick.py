@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedwave import registry
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, whole
 from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
@@ -42,7 +42,7 @@ def compare(
     >>> table.difference("max-weight", "backlog").mean < 0
     True
     """
-    chosen, watched = _labelled(schedulers), tuple(metrics)
+    chosen, watched, burn_in = _labelled(schedulers), tuple(metrics), whole("burn_in", burn_in, 0)
     base = against if against is not None else BASE if BASE in chosen else next(iter(chosen))
     if base not in chosen:
         raise FedwaveError(f"against is {base!r}, must be one of {', '.join(chosen)}.")

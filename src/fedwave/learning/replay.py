@@ -302,7 +302,7 @@ def train(
 
     ``settings`` are the fields of Settings: tolerance, device, precision, lanes.
     """
-    many = {traces.scheduler: traces} if isinstance(traces, Trace) else dict(traces)
+    many = {traces.label: traces} if isinstance(traces, Trace) else dict(traces)
     check_parameters("train", settings, [f.name for f in fields(Settings)])
     replay = Replay(labelled_runs(many), task, Settings(**settings), sizes or EvaluationSizes())
     for _ in range(replay.rounds):
@@ -310,7 +310,7 @@ def train(
         if meter is not None:
             meter(1)
     curves = {c.label: replace(c, weights=replay.weights_of(c.label)) for c in replay.curves()}
-    return curves[traces.scheduler] if isinstance(traces, Trace) else curves
+    return curves[traces.label] if isinstance(traces, Trace) else curves
 
 
 def labelled_runs(traces: Mapping[str, Trace]) -> list[Run]:

@@ -39,7 +39,7 @@ def runs_of(trace: Trace) -> list[Run]:
     shards = trace.accepted
     return [
         Run(
-            trace.scheduler, trace.provenance["seed"], int(instance), trace.scheduled[:, i],
+            trace.label, trace.provenance["seed"], int(instance), trace.scheduled[:, i],
             trace.delivered[:, i], shards[:, i], trace.heard[:, i], trace.delay[:, i], trace.learned[:, i],
         )
         for i, instance in enumerate(trace.provenance["instances"])

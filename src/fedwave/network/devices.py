@@ -69,8 +69,18 @@ class DeviceTable:
         rate, distance = np.asarray(self.rate), np.asarray(self.distance_m)
         return (
             f"DeviceTable: {len(self)} devices, rates {rate.min():g} to {rate.max():g}, "
-            f"{distance.min():g} to {distance.max():g} m"
+            f"{distance.min():g} to {distance.max():g} m{self.others()}"
         )
+
+    def others(self) -> str:
+        """Columns beside rate and distance that are not as usual, for a representation."""
+        more = [n for n in COLUMNS[2:] if np.any(np.asarray(getattr(self, n)) != _DEFAULTS[n])]
+        spans = []
+        for name in more:
+            column = np.asarray(getattr(self, name))
+            low, high = column.min(), column.max()
+            spans.append(f"{name} {low:g}" if low == high else f"{name} {low:g} to {high:g}")
+        return f"\n  {', '.join(spans)}" if spans else ""
 
     def _repr_html_(self) -> str:
         """The first devices as a table, for notebooks."""

@@ -121,6 +121,7 @@ class Network:
         return (
             f"Network: {devices}, W = {w}, {self.rates.sum():g} shards a round, gamma = {self.gamma:g}\n"
             f"  fading {self.fading!r}, success {self.success!r}, arrivals {self.arrivals!r}"
+            f"{self.table.others()}"
         )
 
     def _repr_html_(self) -> str:

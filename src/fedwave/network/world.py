@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from fedwave.errors import FedwaveError
 from fedwave.network.network import Network
 from fedwave.rng import Block, stream
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, WorldRound
@@ -40,6 +41,10 @@ class World:
                 continue
             # A channel with memory is drawn from round 1, also where the rounds are not needed.
             gain, carry = self.network.fading.sample(self._block(number, "gain"), carry)
+            if not gain.min() >= 0:
+                raise FedwaveError(
+                    f"fading {self.network.fading!r} drew a gain of {gain.min():g}, must be >= 0: run fw.check on it."
+                )
             if wanted:
                 yield from self._play(number, gain, wanted)
 

@@ -265,3 +265,11 @@ def test_what_was_made_by_hand_is_checked_when_it_runs() -> None:
         check(Experiment(schedulers=("blsa",)))  # type: ignore[arg-type]
     with pytest.raises(FedwaveError, match=r"schedulers\[0\]: there is no scheduler 'blsa'"):
         run_experiment(Experiment(schedulers=("blsa",)))  # type: ignore[arg-type]
+
+
+def test_an_axis_inside_another_axis_is_applied_after_it() -> None:
+    both = {"task.aggregation.beta": [0.1, 1], "task.aggregation": ["lee", "fedbuff"]}
+    made = experiment_from({"task": {"dataset": "synthetic"}, "sweep": both})
+    rules = [at.task.aggregation for _, at in points(made) if at.task is not None]
+    found = [(rule.name, rule["beta"]) for rule in rules]
+    assert found == [("lee", 0.1), ("fedbuff", 0.1), ("lee", 1), ("fedbuff", 1)]

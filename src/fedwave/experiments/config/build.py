@@ -136,6 +136,9 @@ def network_of(config: NetworkConfig) -> Network:
 def metrics_of(experiment: Experiment, aggregation: Aggregation | None = None) -> list[Metric]:
     """The metrics that are watched beside the built-in ones; the mass is that of the task's aggregation rule."""
     made: list[Metric] = [registry.build("metric", part) for part in experiment.metrics]
+    watched = {metric.name for metric in Watch(made).metrics}
+    if experiment.metric not in watched and experiment.metric in registry.names("metric"):
+        made.append(registry.build("metric", experiment.metric))
     if aggregation is not None and not any(metric.name == Mass.name for metric in made):
         made.append(Mass(aggregation))
     return made
@@ -144,9 +147,14 @@ def metrics_of(experiment: Experiment, aggregation: Aggregation | None = None) -
 def _check_metrics(experiment: Experiment) -> None:
     for i, part in enumerate(experiment.metrics):
         check_part("metric", part, f"metrics[{i}]")
-    watched = [m.name for m in Watch(experiment.metrics).metrics if not m.per_device]
+    watched = [m.name for m in Watch(metrics_of(experiment)).metrics if not m.per_device]
     learnt = [name for name in metric_names(training=True) if name not in metric_names()]
     check_choice("metric", experiment.metric, (*watched, *learnt))
+    for name in watched:
+        if name in experiment.sweep:
+            raise FedwaveError(
+                f"metric {name!r} has the name of the axis sweep.{name}, and a table cannot hold both: rename it."
+            )
     if experiment.metric in learnt and experiment.task is None:
         raise FedwaveError(
             f"metric is {experiment.metric}, but task is null, so nothing is learnt: choose another, or give a task."

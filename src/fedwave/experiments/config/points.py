@@ -57,8 +57,9 @@ def points(
 
 def _at(base: Mapping[str, Any], point: Point, check: Check) -> Experiment:
     content = dict(base)
-    for axis, value in point.items():
-        content = _with(content, axis, _plain(value))
+    # A field before the fields inside it: it would replace them.
+    for axis in sorted(point, key=lambda axis: axis.count(".")):
+        content = _with(content, axis, _plain(point[axis]))
     experiment = typed(content)
     check(experiment)
     return experiment

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -124,6 +125,9 @@ class _Worker:
 
 def _serve(pipe: Connection) -> None:
     """The worker process: does units until the pipe closes."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group: the parent stops its workers
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     with suppress(EOFError, ConnectionError):  # the parent process has exited
         while True:

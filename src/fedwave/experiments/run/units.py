@@ -78,7 +78,7 @@ def units_of(experiment: Experiment) -> list[Unit]:
         where = dict(zip(experiment.sweep, values, strict=True))
         block = point.block or point.instances
         groups = _groups(point)
-        for group, word in zip(groups, _words(groups), strict=True):
+        for group, word in zip(groups, file_words(groups), strict=True):
             for first in range(0, point.instances, block):
                 instances = tuple(range(first, min(first + block, point.instances)))
                 name = f"{number:04d}_{word}_{instances[0]}-{instances[-1]}"
@@ -99,6 +99,11 @@ def _check_alike(experiment: Experiment, point: Experiment) -> None:
         raise FedwaveError(
             "sweep.schedulers varies the schedulers, but every point must run the same ones to be compared: "
             "list all of them in schedulers."
+        )
+    if [part.name for part in point.metrics] != [part.name for part in experiment.metrics]:
+        raise FedwaveError(
+            "sweep.metrics varies the metrics, but every point must have the same ones to be compared: list all of "
+            "them in metrics."
         )
     axis = next((axis for axis in experiment.sweep if axis.partition(".")[0] == "task"), "task")
     if experiment.task is None and point.task is not None:
@@ -125,7 +130,7 @@ def _groups(point: Experiment) -> list[tuple[str, ...]]:
     return together + alone
 
 
-def _words(groups: Sequence[tuple[str, ...]]) -> list[str]:
+def file_words(groups: Sequence[tuple[str, ...]]) -> list[str]:
     """A different file name for each group: alpha=1 and alpha=-1 must not get the same."""
     words: list[str] = []
     for group in groups:

@@ -30,7 +30,7 @@ __all__ = ["Dataset", "NoData", "data_folder", "load_dataset", "synthetic"]
 Images = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Training images and test images with labels. Arrays of other number types are converted.
 
@@ -63,6 +63,12 @@ class Dataset:
             raise FedwaveError(
                 f"{self.name}: train images have shape {train} but test images {test}: make them the same."
             )
+
+    def __repr__(self) -> str:
+        return (
+            f"Dataset {self.name!r}: {len(self.train_labels)} training and {len(self.test_labels)} test images of "
+            f"shape {self.train_images.shape[1:]}, {self.classes} classes"
+        )
 
     @property
     def classes(self) -> int:
