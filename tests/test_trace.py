@@ -45,6 +45,18 @@ def test_same_as_sees_a_difference_in_the_final_counts():
         assert not trace.same_as(dataclasses.replace(trace, final=final)), field.name
 
 
+def test_representations_are_short_and_a_notebook_shows_a_table():
+    trace = run()
+    assert len(repr(trace).splitlines()) == 2
+    page = trace._repr_html_()
+    assert page.count("<tr>") == 1 + len(trace.series)
+    assert f"{trace.backlog.mean():.4g}" in page
+    frame = trace.to_xarray()
+    np.testing.assert_array_equal(frame.waiting, trace.waiting)
+    np.testing.assert_array_equal(frame.device_lost, trace.lost)
+    assert frame.sizes["round"] == trace.rounds
+
+
 def test_same_as_sees_what_only_one_of_them_holds():
     assert not run(beliefs=True).same_as(run())
     assert not run().same_as(run(beliefs=True))

@@ -10,6 +10,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from html import escape
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -173,6 +174,24 @@ class Trace:
             f"{self.final.waiting.shape[1]} devices, seed {self.provenance['seed']}, {kept} record\n"
             f"  mean score {self.score.mean():.2f}, mean backlog {self.backlog.mean():.1f}"
         )
+
+    def _repr_html_(self) -> str:
+        """Every metric's mean over instances, for notebooks."""
+        reduce = {
+            "mean": np.mean,
+            "max": np.max,
+            "sum": np.sum,
+            "last": lambda rows, axis: rows[-1],
+        }
+        rows = []
+        for name, values in self.series.items():
+            about = self.metrics[name]
+            mean = np.mean(reduce[about["over_rounds"]](values, axis=0))
+            rows.append(
+                f"<tr><td>{escape(about['label'])}</td><td>{about['over_rounds']}</td><td>{mean:.4g}</td></tr>"
+            )
+        heading = "<tr><th>metric</th><th>over rounds</th><th>mean over instances</th></tr>"
+        return f"<pre>{escape(repr(self))}</pre><table>{heading}{''.join(rows)}</table>"
 
     def same_as(self, other: Trace) -> bool:
         """Are all arrays equal?"""
