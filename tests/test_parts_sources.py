@@ -51,12 +51,16 @@ def test_a_changed_text_replaces_what_the_old_one_registered() -> None:
         weight()
 
 
-def test_of_two_files_with_one_name_the_last_one_asked_for_counts() -> None:
+def test_two_files_cannot_bring_one_name() -> None:
+    """Otherwise the order of the imports would decide which of them runs under that name."""
     import_source("/a.py", text(1))
-    import_source("/b.py", text(2))
-    assert weight() == 2
-    import_source("/a.py", text(1))  # not executed again, but asked for again
+    with pytest.raises(
+        FedwaveError, match=r"'heavy-test' is already used by Heavy of fedwave_parts_a_"
+    ):
+        import_source("/b.py", text(2))
     assert weight() == 1
+    import_source("/a.py", text(3))  # the same file, changed
+    assert weight() == 3
 
 
 def test_a_text_that_fails_registers_nothing() -> None:
