@@ -6,11 +6,11 @@ import pytest
 from fedwave.experiments.results.statistics import (
     band,
     estimate,
-    jain,
     moving_mean,
     paired_difference,
     running_mean,
 )
+from fedwave.metrics import jain
 
 
 def test_interval_by_hand() -> None:

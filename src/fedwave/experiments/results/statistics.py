@@ -161,17 +161,3 @@ def moving_mean(values: Array, window: int) -> FloatArray:
     total[window:] -= total[:-window].copy()
     out: FloatArray = total[window - 1 :] / window
     return out
-
-
-def jain(values: Array) -> FloatArray:
-    """Jain's index over the last axis, (sum x)^2 / (U sum x^2): 1 if all are equal, 1/U if one has all.
-
-    >>> jain(np.array([[1, 1, 1, 1], [4, 0, 0, 0]])).tolist()
-    [1.0, 0.25]
-    """
-    x = np.asarray(values, dtype=np.float64)
-    squares = x.shape[-1] * (x**2).sum(axis=-1)
-    out: FloatArray = np.where(
-        squares > 0, x.sum(axis=-1) ** 2 / np.where(squares > 0, squares, 1), 1
-    )
-    return out
