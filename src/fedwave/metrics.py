@@ -102,6 +102,12 @@ def describe(metric: str | Metric | type[Metric]) -> Description:
     return Description(kind.name, label, kind.over_rounds, kind.better, kind.per_device)
 
 
+def over_rounds(how: str, rows: Array) -> Array:
+    """The rounds of every instance as one number: ``[T, ...]`` to ``[...]``, as a metric's ``over_rounds`` says."""
+    out: Array = rows[-1] if how == "last" else getattr(rows, how)(axis=0)
+    return out
+
+
 def metric_names(training: bool = False) -> tuple[str, ...]:
     """The names of the metrics with one number per round."""
     every = (describe(name) for name in registry.names("metric"))

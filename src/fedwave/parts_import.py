@@ -61,7 +61,7 @@ def import_source(path: str, text: str) -> None:
             raise _failed(path, error) from None
         parts = {f: {n: p for n, p in own[f].items() if known[f].get(n) is not p} for f in own}
         _done[path] = (text, parts)
-    for family, new in parts.items():  # another file may have taken one of the names since
+    for family, new in parts.items():  # also where the registry was emptied since
         own[family].update(new)
 
 

@@ -113,7 +113,7 @@ class Simulation:
             "record": record,
             "keep_beliefs": beliefs,
             "metrics": watch.descriptions(),
-            "more_metrics": pack(list(watch.more), constants, "metrics"),
+            "more_metrics": pack(list(watch.more), constants, "more_metrics"),
         }
         return cls(
             network, chosen, rounds, provenance, constants, watch, learner=learner, meter=meter
@@ -132,18 +132,10 @@ class Simulation:
         meter: Meter | None = None,
     ) -> Simulation:
         """A run where a trace stopped, until it has ``rounds`` rounds; the parameters are those of ``extend``."""
-        if network is None:
-            network = network_of(trace)
-        if scheduler is None:
-            scheduler = unpack(trace.provenance["scheduler"], trace.constants)
-        if metrics is None:
-            metrics = unpack(trace.provenance["more_metrics"], trace.constants)
-        watch = Watch(metrics)
-        _check_same("network", network, trace)
-        _check_same("scheduler", scheduler, trace)
-        _check_same("more_metrics", list(watch.more), trace)
+        more = None if metrics is None else list(Watch(metrics).more)
         return cls(
-            network, scheduler, rounds, trace.provenance, trace.constants, watch,
+            _recalled(trace, "network", network), _recalled(trace, "scheduler", scheduler), rounds,
+            trace.provenance, trace.constants, Watch(_recalled(trace, "more_metrics", more)),
             learner=learner, meter=meter, begun=trace,
         )  # fmt: skip
 
@@ -279,32 +271,38 @@ def remake(
 ) -> Trace:
     """Run the simulation of this trace again."""
     made = trace.provenance
-    again: Scheduler = scheduler or unpack(made["scheduler"], trace.constants)
     return simulate(
-        network or network_of(trace), again, trace.rounds, made["instances"], made["seed"],
-        record=made["record"], beliefs=made["keep_beliefs"],
-        metrics=unpack(made["more_metrics"], trace.constants), learner=learner,
+        network or network_of(trace), scheduler or _unpacked(trace, "scheduler"), trace.rounds,
+        made["instances"], made["seed"], record=made["record"], beliefs=made["keep_beliefs"],
+        metrics=_unpacked(trace, "more_metrics"), learner=learner,
     )  # fmt: skip
 
 
 def network_of(trace: Trace) -> Network:
     """The network that a trace was run on."""
-    network: Network = unpack(trace.provenance["network"], trace.constants)
+    network: Network = _unpacked(trace, "network")
     return network
 
 
-def _check_same(what: str, part: Any, trace: Trace) -> None:
-    """Refuse to continue a trace with another part than it was made with."""
+def _unpacked(trace: Trace, what: str) -> Any:
+    return unpack(trace.provenance[what], trace.constants)
+
+
+def _recalled(trace: Trace, what: str, given: Any) -> Any:
+    """What the trace was made with: from its provenance, or as it is given, which must be the same."""
+    if given is None:
+        return _unpacked(trace, what)
     arrays: dict[str, Array] = {}
-    path = "metrics" if what == "more_metrics" else what
-    same = pack(part, arrays, path) == trace.provenance[what] and all(
+    same = pack(given, arrays, what) == trace.provenance[what] and all(
         name in trace.constants and np.array_equal(array, trace.constants[name], equal_nan=array.dtype.kind == "f")
         for name, array in arrays.items()
     )  # fmt: skip
     if not same:
+        word = {"more_metrics": "metric"}.get(what, what)
         raise FedwaveError(
-            f"the trace was made with another {path.removesuffix('s')}: pass the same, or simulate anew."
+            f"the trace was made with another {word}: pass the same, or simulate anew."
         )
+    return given
 
 
 def _label(given: SchedulerLike, chosen: Scheduler) -> str:

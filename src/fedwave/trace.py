@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from html import escape
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 
 from fedwave.errors import FedwaveError
 from fedwave.files import write_whole
+from fedwave.metrics import over_rounds
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, NetworkState, State
 
 if TYPE_CHECKING:
@@ -177,16 +178,10 @@ class Trace:
 
     def _repr_html_(self) -> str:
         """Every metric's mean over instances, for notebooks."""
-        reduce: dict[str, Callable[[Array], Array]] = {
-            "mean": lambda rows: rows.mean(axis=0),
-            "max": lambda rows: rows.max(axis=0),
-            "sum": lambda rows: rows.sum(axis=0),
-            "last": lambda rows: rows[-1],
-        }
         rows = []
         for name, values in self.series.items():
             about = self.metrics[name]
-            mean = reduce[about["over_rounds"]](values).mean()
+            mean = over_rounds(about["over_rounds"], values).mean()
             rows.append(
                 f"<tr><td>{escape(about['label'])}</td><td>{about['over_rounds']}</td><td>{mean:.4g}</td></tr>"
             )

@@ -12,18 +12,15 @@ import numpy as np
 from fedwave.aggregation import Aggregation, Uploads, uploads_of_rounds
 from fedwave.checks.common import (
     Check,
-    continues,
     equality,
-    kept_in_files,
     network_with,
+    saving,
     unaltered,
     unchanged,
 )
 from fedwave.errors import FedwaveError, is_number
 from fedwave.metrics import Mass
 from fedwave.network.dynamics import step
-from fedwave.simulate import simulate
-from fedwave.trace import Trace
 from fedwave.types import FloatArray, NetworkState
 
 _SHAPE = (40, 2, 5)  # rounds, instances, devices
@@ -218,13 +215,7 @@ def _parameters(rule: Aggregation) -> None:
 
 
 def _saving(rule: Aggregation) -> None:
-    kept_in_files(rule)
-    network, metrics = network_with(), [Mass(rule)]
-
-    def play(until: int) -> Trace:
-        return simulate(network, "age", until, 2, metrics=metrics)
-
-    continues(rule, play, _STOP, _SHAPE[0], metrics=metrics)
+    saving(rule, network_with(), "age", _SHAPE[0], _STOP, metrics=[Mass(rule)])
 
 
 CHECKS: dict[str, Check] = {

@@ -9,13 +9,12 @@ from fedwave.checks.common import (
     Check,
     alone,
     block,
-    continues,
     equality,
     extent,
     is_record,
-    kept_in_files,
     network_with,
     repeats,
+    saving,
     unaltered,
     unchanged,
 )
@@ -23,8 +22,6 @@ from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import Arrivals
 from fedwave.schedulers.posterior import posterior_for
 from fedwave.schedulers.priors import Jeffreys
-from fedwave.simulate import simulate
-from fedwave.trace import Trace
 from fedwave.types import Array, FloatArray, IntArray
 
 _RATES = np.array([0.0, 0.3, 4.0, 12.0])
@@ -184,14 +181,9 @@ def _parameters(arrivals: Arrivals) -> None:
 
 
 def _saving(arrivals: Arrivals) -> None:
-    kept_in_files(arrivals)
     rounds, devices, instances = extent(arrivals)
     network = network_with(devices, arrivals=arrivals)
-
-    def play(until: int) -> Trace:
-        return simulate(network, "max-weight", until, instances)
-
-    continues(arrivals, play, rounds // 2, rounds, network=network)
+    saving(arrivals, network, "max-weight", rounds, rounds // 2, instances=instances)
 
 
 CHECKS: dict[str, Check] = {

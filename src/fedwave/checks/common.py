@@ -16,12 +16,15 @@ import numpy as np
 
 from fedwave import registry
 from fedwave.errors import FedwaveError
+from fedwave.metrics import Metric
 from fedwave.network.devices import Device
 from fedwave.network.network import Network
 from fedwave.network.success import Soft
 from fedwave.rng import Block, stream
+from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.serialize import pack, unpack
-from fedwave.simulate import extend
+from fedwave.simulate import extend, simulate
 from fedwave.trace import Trace
 from fedwave.types import Array
 
@@ -131,6 +134,31 @@ def kept_in_files(part: Any) -> None:
         )
 
 
+def saving(
+    part: Any,
+    network: Network,
+    scheduler: str | Scheduler,
+    rounds: int,
+    stop: int,
+    *,
+    instances: int = 2,
+    metrics: Sequence[Metric] = (),
+) -> None:
+    """The check 'saving': the part is the same after a file, and so is a run that was stopped, saved and continued."""
+    kept_in_files(part)
+    chosen = find_scheduler(scheduler)
+
+    def play(until: int) -> Trace:
+        return simulate(network, chosen, until, instances, metrics=metrics)
+
+    known, own = registry.is_known(part), {"network": network, "metrics": metrics}
+    if not continued(play(stop), rounds, known, scheduler=chosen, **own).same_as(play(rounds)):
+        raise FedwaveError(
+            f"a run that was saved after round {stop}, loaded and continued differs from one that never stopped: "
+            "keep what evolves out of the object, and parameters in the fields of a dataclass."
+        )
+
+
 def equality(part: Any) -> None:
     """Equal parameters make equal, hashable objects, as caches need; a part that holds arrays may equal itself only."""
     try:
@@ -173,15 +201,6 @@ def continued(begun: Trace, rounds: int, known: bool, **own: Any) -> Trace:
     with TemporaryDirectory() as folder:
         loaded = Trace.load(begun.save(Path(folder) / "begun.npz"))
     return extend(loaded, rounds, learner=learner, **({} if known else own))
-
-
-def continues(part: Any, play: Callable[[int], Trace], stop: int, rounds: int, **own: Any) -> None:
-    """The second half of the check 'saving': a run that stopped is continued as if it had never stopped."""
-    if not continued(play(stop), rounds, registry.is_known(part), **own).same_as(play(rounds)):
-        raise FedwaveError(
-            f"a run that was saved after round {stop}, loaded and continued differs from one that never stopped: "
-            "keep what evolves out of the object, and parameters in the fields of a dataclass."
-        )
 
 
 def named_arrays(state: Any, instances: int, what: str) -> None:

@@ -11,21 +11,18 @@ from fedwave.checks.common import (
     Check,
     alone,
     block,
-    continues,
     equality,
     extent,
     is_record,
-    kept_in_files,
     network_with,
     repeats,
+    saving,
     unaltered,
     unchanged,
 )
 from fedwave.errors import FedwaveError
 from fedwave.network.fading import Fading
 from fedwave.network.world import World
-from fedwave.simulate import simulate
-from fedwave.trace import Trace
 from fedwave.types import FloatArray
 
 _SHARES = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
@@ -192,14 +189,10 @@ def _parameters(fading: Fading) -> None:
 
 
 def _saving(fading: Fading) -> None:
-    kept_in_files(fading)
     rounds, devices, instances = extent(fading)
     network = network_with(devices, fading=fading)
-
-    def play(until: int) -> Trace:
-        return simulate(network, "w-max", until, instances)
-
-    continues(fading, play, rounds // 2 + (5 if rounds > 64 else 0), rounds, network=network)
+    stop = rounds // 2 + (5 if rounds > 64 else 0)
+    saving(fading, network, "w-max", rounds, stop, instances=instances)
 
 
 CHECKS: dict[str, Check] = {

@@ -8,11 +8,10 @@ import numpy as np
 
 from fedwave.checks.common import (
     Check,
-    continues,
-    kept_in_files,
     named_arrays,
     network_with,
     same,
+    saving,
     unaltered,
     unchanged,
 )
@@ -20,7 +19,6 @@ from fedwave.errors import FedwaveError
 from fedwave.metrics import Metric
 from fedwave.network.network import Network
 from fedwave.simulate import simulate
-from fedwave.trace import Trace
 from fedwave.types import Array, PlayedRound, Problem, State
 
 _ROUNDS, _INSTANCES, _STOP = 12, 3, 5
@@ -138,13 +136,8 @@ def _parameters(metric: Metric) -> None:
 
 
 def _saving(metric: Metric) -> None:
-    kept_in_files(metric)
     for network in _networks():
-
-        def play(until: int, network: Network = network) -> Trace:
-            return simulate(network, "age", until, _INSTANCES, metrics=[metric])
-
-        continues(metric, play, _STOP, _ROUNDS, metrics=[metric])
+        saving(metric, network, "age", _ROUNDS, _STOP, instances=_INSTANCES, metrics=[metric])
 
 
 CHECKS: dict[str, Check] = {

@@ -6,10 +6,9 @@ import numpy as np
 
 from fedwave.checks.common import (
     Check,
-    continues,
     equality,
-    kept_in_files,
     network_with,
+    saving,
     unaltered,
     unchanged,
 )
@@ -18,8 +17,6 @@ from fedwave.rng import Draws
 from fedwave.schedulers.balsa import Balsa
 from fedwave.schedulers.posterior import ConjugatePosterior, GridPosterior, Posterior
 from fedwave.schedulers.priors import Prior
-from fedwave.simulate import simulate
-from fedwave.trace import Trace
 from fedwave.types import FloatArray, Problem
 
 _INSTANCES, _DEVICES = 50, 4
@@ -102,13 +99,7 @@ def _parameters(prior: Prior) -> None:
 
 
 def _saving(prior: Prior) -> None:
-    kept_in_files(prior)
-    network, scheduler = network_with(), Balsa(prior=prior)
-
-    def play(until: int) -> Trace:
-        return simulate(network, scheduler, until, 2)
-
-    continues(prior, play, 5, 12, scheduler=scheduler)
+    saving(prior, network_with(), Balsa(prior=prior), 12, 5)
 
 
 CHECKS: dict[str, Check] = {

@@ -7,18 +7,15 @@ import numpy as np
 from fedwave.checks import statistics
 from fedwave.checks.common import (
     Check,
-    continues,
     equality,
-    kept_in_files,
     network_with,
+    saving,
     unaltered,
     unchanged,
 )
 from fedwave.errors import FedwaveError
 from fedwave.network.fading import Fading, Rayleigh, Rician
 from fedwave.network.success import SuccessModel
-from fedwave.simulate import simulate
-from fedwave.trace import Trace
 from fedwave.types import FloatArray
 
 _MEAN_SNR = np.array([0.2, 1.0, 30.0])  # of three devices
@@ -119,13 +116,7 @@ def _parameters(model: SuccessModel) -> None:
 
 
 def _saving(model: SuccessModel) -> None:
-    kept_in_files(model)
-    network = network_with(success=model)
-
-    def play(until: int) -> Trace:
-        return simulate(network, "age", until, 2)
-
-    continues(model, play, 5, 70, network=network)
+    saving(model, network_with(success=model), "age", 70, 5)
 
 
 CHECKS: dict[str, Check] = {

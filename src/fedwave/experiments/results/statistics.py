@@ -14,6 +14,7 @@ import numpy as np
 from scipy import special
 
 from fedwave.errors import FedwaveError, is_number
+from fedwave.metrics import over_rounds
 from fedwave.types import Array, FloatArray
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ def per_instance(data: xr.Dataset, metric: str, burn_in: int = 0) -> FloatArray:
     # In this order in memory: numpy's sums depend on it in the last digits.
     values = np.ascontiguousarray(array.values, dtype=np.float64)
     how = array.attrs.get("over_rounds", "mean")
-    if how == "mean":
-        return np.asarray(values[burn_in:].mean(axis=0))
-    return np.asarray(values[-1] if how == "last" else getattr(values, how)(axis=0))
+    return np.asarray(over_rounds(how, values[burn_in:] if how == "mean" else values))
 
 
 def estimate(values: Array, level: float = 0.95) -> Estimate:
