@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from fedwave.learning.data.dataset import Dataset
     from fedwave.learning.evaluation import EvaluationSizes
     from fedwave.learning.lockstep import train_in_lock_step
-    from fedwave.learning.replay import train
     from fedwave.learning.task import Task, task
+    from fedwave.learning.train import train
     from fedwave.theory.bound import backlog_bound, score_bound
 
 # What needs large libraries is imported when it is first used: `import fedwave` stays light.
@@ -55,7 +55,7 @@ _ON_DEMAND = {
     "run": "fedwave.experiments.quick",
     "score_bound": "fedwave.theory.bound",
     "task": "fedwave.learning.task",
-    "train": "fedwave.learning.replay",
+    "train": "fedwave.learning.train",
     "train_in_lock_step": "fedwave.learning.lockstep",
 }
 _NAMESPACES = ("partition",)

@@ -244,7 +244,7 @@ REFUSALS = {
         "synthetic",
         "--precision",
         "half",
-    ): "training.precision is 'half', must be float32, float64 or bfloat16",
+    ): "training.precision is 'half', must be float32, float64, bfloat16 or auto",
     (
         *TRAIN,
         "synthetic",

@@ -18,7 +18,8 @@ from fedwave.aggregation import FedBuff, Lee, Sync
 from fedwave.learning import checkpoint
 from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.evaluation import EvaluationSizes
-from fedwave.learning.replay import Replay, Settings, labelled_runs
+from fedwave.learning.replay import Replay, Settings
+from fedwave.learning.schedule import labelled_runs
 from fedwave.learning.task import Task
 
 ROUNDS = 7

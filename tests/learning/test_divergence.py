@@ -14,7 +14,8 @@ import fedwave as fw
 from fedwave.aggregation import Lee
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
-from fedwave.learning.replay import Replay, Settings, labelled_runs
+from fedwave.learning.replay import Replay, Settings
+from fedwave.learning.schedule import labelled_runs
 from fedwave.learning.task import Task
 
 ROUNDS, SEED = 8, 2

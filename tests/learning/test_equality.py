@@ -22,7 +22,8 @@ from fedwave.aggregation import Lee, Sync, delivered_mass
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.models import Cnn
 from fedwave.learning.reference import train_run
-from fedwave.learning.replay import Replay, Settings, labelled_runs
+from fedwave.learning.replay import Replay, Settings
+from fedwave.learning.schedule import labelled_runs
 from fedwave.learning.task import Task
 
 SIZES = EvaluationSizes(60, 60)

@@ -9,6 +9,7 @@ from small_models import chain, images, own_forward, with_batch_norm
 from torch import nn
 
 from fedwave.learning.batched_layers import side_by_side
+from fedwave.learning.gradients import Gradients
 from fedwave.learning.lanes import Lane, LaneTrainer
 from fedwave.learning.task import Task
 
@@ -40,23 +41,58 @@ def test_channels_last_changes_nothing_but_the_layout() -> None:
     lanes = [Lane(start, buffers, [np.arange(4), np.arange(4, 8)])] * 3
     plain = LaneTrainer(task, torch.device("cpu"), torch.float64, lanes=4)
     last = LaneTrainer(task, torch.device("cpu"), torch.float64, lanes=4)
-    last._channels_last, last._forward = True, side_by_side(last._model, channels_last=True)
+    last._channels_last = True
+    last._gradients = Gradients(task, torch.device("cpu"), torch.float64, channels_last=True)
     for one, other in zip(plain(lanes), last(lanes), strict=True):
         for k in one[0]:
             torch.testing.assert_close(one[0][k], other[0][k], rtol=1e-12, atol=1e-12)
 
 
+class Doubling(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(x)
+
+
+def _tied() -> nn.Module:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 4), nn.Linear(4, 4))
+    model[2].weight = model[1].weight
+    return model
+
+
+def _hooked() -> nn.Module:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 4))
+    model[1].register_forward_hook(lambda _, __, out: 2 * out)
+    return model
+
+
+def _patched() -> nn.Module:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 4))
+    model[1].forward = lambda x: x  # type: ignore[method-assign]
+    return model
+
+
 def test_only_known_chains_are_computed_side_by_side() -> None:
+    twice = nn.Linear(4, 4)
     assert side_by_side(chain()) is not None
+    act = nn.ReLU()  # without parameters it may be used twice
+    assert side_by_side(nn.Sequential(nn.Flatten(), act, nn.Linear(4, 4), act)) is not None
     for unknown in (
         own_forward(),
         with_batch_norm(),  # has a BatchNorm1d
-        nn.Sequential(nn.Conv2d(2, 2, 1, groups=2)),
-        nn.Sequential(nn.Conv2d(2, 2, 1, padding_mode="circular")),
-        nn.Sequential(nn.BatchNorm2d(2, momentum=None)),
-        nn.Sequential(nn.BatchNorm2d(2, affine=False)),
+        nn.Sequential(nn.Conv2d(2, 2, 1, groups=2), nn.Flatten()),
+        nn.Sequential(nn.Conv2d(2, 2, 1, padding_mode="circular"), nn.Flatten()),
+        nn.Sequential(nn.BatchNorm2d(2, momentum=None), nn.Flatten()),
+        nn.Sequential(nn.BatchNorm2d(2, affine=False), nn.Flatten()),
         nn.Sequential(nn.Flatten(0)),
-        nn.Sequential(nn.Dropout()),
+        nn.Sequential(nn.Flatten(), twice, nn.ReLU(), twice),
+        nn.Sequential(nn.Flatten(), Doubling(4, 4)),
+        nn.Sequential(nn.Linear(4, 4), nn.Flatten()),
+        nn.Sequential(nn.Flatten(), nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))),
+        nn.Sequential(nn.MaxPool2d(2, return_indices=True), nn.Flatten()),
+        nn.Sequential(nn.Conv2d(1, 1, 1)),  # never flat
+        _tied(),
+        _hooked(),
+        _patched(),
         nn.Linear(2, 2),
     ):
         assert side_by_side(unknown) is None, unknown

@@ -117,7 +117,7 @@ def test_outputs_to_spare_are_no_mistake() -> None:
 
 def test_an_output_that_is_not_one_row_per_image() -> None:
     with pytest.raises(fw.FedwaveError, match=r"the model's output has shape \(2, 1, 2, 3\)"):
-        Task(blobs(), nn.Identity)
+        Task(blobs(), lambda: nn.Conv2d(1, 1, 1))
 
 
 @pytest.mark.parametrize("make", [Vgg19, flat_linear(7, 3)])
@@ -128,6 +128,68 @@ def test_a_model_that_cannot_take_the_images(make: Any) -> None:
     assert text.startswith("the model cannot take images of shape (1, 2, 3): ")
     assert text.endswith(".")
     assert "\n" not in text
+
+
+class Net(nn.Module):
+    def __init__(self, width: int = 3) -> None:
+        super().__init__()
+        self.out = nn.Linear(6, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.out(x.flatten(1))
+        return found
+
+
+class NeedsWidth(Net):
+    def __init__(self, width: int) -> None:
+        super().__init__(width)
+
+
+@pytest.mark.parametrize(
+    "make, sentence",
+    [
+        (Net(), r"model is a Net object, must be a function that makes one: pass model=Net .* copy\.deepcopy"),
+        (3, "model is a int, must be a function that makes an nn.Module"),
+        (lambda: 3, "the function model makes a int, must make an nn.Module"),
+        (lambda: Net, "the function model makes a type, must make an nn.Module"),
+        (NeedsWidth, r"the model cannot be made \(TypeError: .*width.*\): model must be a function without arguments"),
+    ],
+)  # fmt: skip
+def test_what_is_no_function_that_makes_a_model(make: Any, sentence: str) -> None:
+    for use in (lambda: Task(blobs(), make), lambda: fw.task(dataset=blobs(), model=make)):
+        with pytest.raises(fw.FedwaveError, match=sentence) as caught:
+            use()
+        assert "\n" not in str(caught.value)
+
+
+def test_other_number_types_become_those_of_the_training() -> None:
+    for kind in (torch.float64, torch.float16, torch.bfloat16):
+        task = Task(blobs(), lambda kind=kind: Net().to(kind), shard_size=4, batch=4, epochs=1)  # type: ignore[misc]
+        trace = fw.simulate(fw.random_network(3, 2, seed=3, rate=1.0), "age", 2, 1)
+        assert fw.train(trace, task).weights[0]["out.weight"].dtype == "float32"
+
+
+def test_lazy_layers_get_their_sizes_from_the_images() -> None:
+    task = Task(
+        blobs(), lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(3))
+    )
+    assert torch.equal(first_weights(task, 4, 7), first_weights(task, 4, 7))
+    assert not torch.equal(first_weights(task, 4, 7), first_weights(task, 4, 8))
+    assert first_weights(task, 0, 0).numel() == 7 * 4 + 5 * 3
+
+
+def test_frozen_parameters_stay_as_they_are() -> None:
+    def frozen() -> nn.Module:
+        model = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+        model[1].weight.requires_grad_(False)
+        return model
+
+    task = Task(blobs(), frozen, shard_size=4, batch=4, eta=0.5, prox=0.1, l2=0.1)
+    trace = fw.simulate(fw.random_network(3, 2, seed=3, rate=1.0), "age", 4, 1)
+    start, after = task.new_model(0, 0).state_dict(), fw.train(trace, task).weights[0]
+    assert (after["1.weight"] == start["1.weight"].numpy()).all()
+    for name in ("1.bias", "3.weight", "3.bias"):
+        assert (after[name] != start[name].numpy()).any()
 
 
 # --- tasks ----------------------------------------------------------------------------------------

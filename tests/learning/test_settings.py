@@ -9,7 +9,6 @@ import pytest
 from tiny import blobs, linear, trace
 
 import fedwave as fw
-from fedwave.aggregation import Sync
 from fedwave.learning.replay import Settings
 from fedwave.learning.task import Task
 
@@ -17,14 +16,13 @@ from fedwave.learning.task import Task
 @pytest.mark.parametrize(
     ("setting", "value", "sentence"),
     [
-        ("precision", "float16", "precision is 'float16', must be 'float32', 'float64' or 'bfloat16'"),
+        ("precision", "float16", "precision is 'float16', must be 'float32', 'float64', 'bfloat16' or 'auto'"),
         ("tolerance", -0.1, r"tolerance is -0\.1, must lie in \[0, 1\): 0 trains everything\."),
         ("tolerance", 1, r"tolerance is 1, must lie in \[0, 1\)"),
         ("tolerance", float("nan"), r"tolerance is nan, must lie in \[0, 1\)"),
         ("tolerance", "none", r"tolerance is none, must lie in \[0, 1\)"),
         ("lanes", 0, r"lanes is 0, must be a whole number >= 1\."),
         ("lanes", 2.5, r"lanes is 2\.5, must be a whole number >= 1\."),
-        ("lanes", None, r"lanes is None, must be a whole number >= 1\."),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be(setting: str, value: Any, sentence: str) -> None:
@@ -68,10 +66,70 @@ def test_the_curves_tell_how_they_were_made() -> None:
     assert curves.class_accuracy.mean(axis=2) == pytest.approx(curves.accuracy)
 
 
-def test_a_batch_that_no_device_can_fill_is_refused() -> None:
+def test_a_batch_that_no_device_can_fill_is_short() -> None:
+    """Whether one can fill it is luck: a run must not be refused for it when others of its experiment are done."""
     made, task = two_rounds(shard_size=10, batch=11)
-    sentence = "task batch is 11, but no device gets more than 10 samples in a round"
+    whole = fw.train(made, replace(task, batch=10))
+    assert (fw.train(made, task).loss == whole.loss).all()
+
+
+# --- what may stand for a trace, a task and the sizes -----------------------------------------------
+
+
+def test_several_traces_and_a_task_by_name() -> None:
+    made, task = two_rounds()
+    alone = fw.train(made, task)
+    several = fw.train([made, replace(made, provenance=made.provenance | {"scheduler_name": "b"})], task)  # fmt: skip
+    assert list(several) == ["by hand", "b"]
+    assert (several["b"].loss == alone.loss).all()
+    sizes = fw.EvaluationSizes(50, 50)
+    named = fw.train(made, "synthetic:train=60,test=60", sizes=sizes, tolerance=0.5)
+    assert named.settings["dataset"] == "synthetic"
+
+
+@pytest.mark.parametrize(
+    ("traces", "sentence"),
+    [
+        ({}, "traces is empty, must hold at least one trace, as fw.simulate returns"),
+        ([], "traces is empty"),
+        ("age", "traces is 'age', must be a trace, several of them, or a mapping of labels to traces"),
+        (3, "traces is 3, must be a trace"),
+        ([3], "traces holds 3, must be a trace"),
+        ({"a": None}, "traces holds None, must be a trace"),
+        ([two_rounds()[0]] * 2, "two traces are called 'by hand': give a mapping"),
+    ],
+)  # fmt: skip
+def test_what_is_no_trace(traces: Any, sentence: str) -> None:
     with pytest.raises(fw.FedwaveError, match=sentence):
-        fw.train(made, task)
-    # Data that wait for their turn add up, so there it may still be filled.
-    fw.train(made, replace(task, aggregation=Sync()))
+        fw.train(traces, two_rounds()[1])
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("mnits", "there is no dataset 'mnits'; did you mean 'mnist'"),
+        (None, "a task needs data: name one, such as 'mnist'"),
+        (3, "dataset is 3, must be a Dataset or the name of one"),
+        (blobs(), "a task on your own data needs model="),
+    ],
+)
+def test_what_is_no_task(given: Any, sentence: str) -> None:
+    with pytest.raises(fw.FedwaveError, match=sentence):
+        fw.train(two_rounds()[0], given)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ({"loss_images": 0}, "loss_images is 0, must be a whole number >= 1"),
+        ({"test_images": -5}, "test_images is -5, must be a whole number >= 1"),
+        ({"test_images": 2.5}, r"test_images is 2\.5, must be a whole number >= 1"),
+        ({"full_every": -1}, "full_every is -1, must be a whole number >= 0"),
+        ({"full_every": "never"}, "full_every is 'never', must be a whole number >= 0"),
+    ],
+)
+def test_sizes_that_cannot_be(sizes: Any, sentence: str) -> None:
+    with pytest.raises(fw.FedwaveError, match=sentence):
+        fw.EvaluationSizes(**sizes)
+    with pytest.raises(fw.FedwaveError, match=r"sizes is 100, must be fw\.EvaluationSizes"):
+        fw.train(*two_rounds(), sizes=100)  # type: ignore[call-overload]

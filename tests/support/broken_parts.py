@@ -660,9 +660,77 @@ class OwnWeights(Linear):
         nn.init.constant_(self.out.weight, float(outside().random()))
 
 
-class Dropping(Linear):
+class DropsAlways(Linear):
     def forward(self, x):
-        return super().forward(nn.functional.dropout(x, 0.5, self.training))
+        return super().forward(nn.functional.dropout(x, 0.5))
+
+
+class OutsideNoise(Linear):
+    """Draws from a generator that no seed of a run reaches."""
+
+    def forward(self, x):
+        return super().forward(x) + (np.random.normal() if self.training else 0)  # noqa: NPY002
+
+
+class Remembers(Linear):
+    """Keeps its last output outside its buffers."""
+
+    last = 0.0
+
+    def forward(self, x):
+        out = super().forward(x) + self.last
+        self.last = out.detach().mean()
+        return out
+
+
+class NewBuffer(Linear):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(12))
+
+    def forward(self, x):
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.flatten(1).mean(dim=0)
+        return self.out(x.flatten(1) - self.mean)
+
+
+class Pair(Linear):
+    def forward(self, x):
+        return super().forward(x), x
+
+
+class Detached(Linear):
+    def forward(self, x):
+        return super().forward(x).detach()
+
+
+class Frozen(Linear):
+    def __init__(self):
+        super().__init__()
+        self.requires_grad_(False)
+
+
+class Complex(Linear):
+    def __init__(self):
+        super().__init__()
+        self.turn = nn.Parameter(torch.zeros(1, dtype=torch.complex64))
+
+
+class GradientHook(Linear):
+    def __init__(self):
+        super().__init__()
+        self.out.weight.register_hook(lambda gradient: gradient.clamp(-1, 1))
+
+
+class OwnFactor(Linear):
+    """Two models with the same weights do not compute the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = 1 + float(outside().random())
+
+    def forward(self, x):
+        return self.factor * super().forward(x)
 
 
 class Unused(Linear):
@@ -678,12 +746,6 @@ class Cusp(Linear):
         return torch.sqrt(torch.abs(super().forward(x) * 0)) + super().forward(x)
 
 
-class Branches(Linear):
-    def forward(self, x):
-        out = super().forward(x)
-        return out if out.sum() > 0 else out + 0
-
-
 MODEL = [
     (lambda: 3, "declaration", "makes a int, must make an nn.Module"),
     (_shared, "declaration", "not a function: give one that makes"),
@@ -693,10 +755,18 @@ MODEL = [
     (Contrast, "images", "depend on the other images"),
     (Infinite, "images", "NaN or infinite before any training"),
     (OwnWeights, "seeds", "different weights: draw them with torch"),
-    (Dropping, "repetition", "two passes .*such as Dropout"),
+    (DropsAlways, "images", "draws from torch's generator in eval mode, .*training=self.training"),
+    (OutsideNoise, "images", "draws from NumPy's generator.*draw from torch's own"),
+    (Remembers, "images", "two passes of the model .*must be a buffer"),
+    (NewBuffer, "images", r"in the place of its buffer 'mean'.*self\.mean\.copy_"),
+    (Pair, "images", "returns a tuple, must return a tensor: the logits alone"),
+    (Detached, "images", "no parameter of the model enters the loss"),
+    (Frozen, "images", "no parameter to train: .*requires_grad=True"),
+    (Complex, "images", "'turn' of the model is complex, must be real"),
+    (GradientHook, "images", "'out.weight' of the model has a hook, which would be ignored"),
     (Unused, "gradients", "'spare.weight' does not enter the loss"),
     (Cusp, "gradients", "gradient of 'out.weight' is NaN"),
-    (Branches, "lanes", "cannot be trained in lanes .*nothing in it may depend on values"),
+    (OwnFactor, "lanes", "'out.weight' differs from the reference trainer's"),
 ]  # fmt: skip
 
 

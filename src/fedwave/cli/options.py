@@ -98,7 +98,7 @@ class Training:
     prefix: ClassVar[str] = "training."
 
     device: Annotated[str | None, _of_training("--device", help="auto (a GPU if there is one), cpu or cuda.")] = None
-    precision: Annotated[str | None, _of_training("--precision", help="float32, float64, or bfloat16 layers.")] = None
+    precision: Annotated[str | None, _of_training("--precision", help="float32, float64, bfloat16, or auto.")] = None
     tolerance: Annotated[float | None, _of_training(
         "--tolerance", help="Skip local training that weighs less than this at its delivery; 0 skips nothing."
     )] = None

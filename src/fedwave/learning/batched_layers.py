@@ -2,8 +2,9 @@
 
 A model that is a plain chain (nn.Sequential) of the layers known here needs no automatic vectorisation: the
 channels of all models are laid side by side, so that a convolution is one grouped convolution, batch norm is itself,
-and a linear layer is a batched matrix product. On a GPU that is several times as fast for a deep model. Any other
-model is vectorised by torch (lanes.py).
+and a linear layer is a batched matrix product. On a GPU that is several times as fast for a deep model. A layer is
+known by its exact type, since a subclass may compute something else. Any other model is vectorised by torch
+(gradients.py).
 """
 
 from __future__ import annotations
@@ -15,31 +16,33 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedwave.learning.evaluation import Tensors
+from fedwave.learning.noise import KeyedDropout
+from fedwave.learning.state import Tensors
 
-# (parameters, buffers, images [lane, sample, ...]) to logits [lane, sample, class]; buffers change in place.
+# (parameters, the rest of the state, images [lane, sample, ...]) to logits [lane, sample, class]; running statistics
+# change in place.
 Forward = Callable[[Tensors, Tensors, Tensor], Tensor]
 _POINTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.Identity)
+_ON_IMAGES = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d)
 
 
 def side_by_side(model: nn.Module, channels_last: bool = False) -> Forward | None:
-    """One forward pass for many models of this kind; None if it has an unknown layer."""
-    # A subclass may override `forward`, so only `nn.Sequential.forward` itself is accepted.
-    if type(model).forward is not nn.Sequential.forward:
+    """One forward pass for many models of this kind; None if it is no chain of known layers, or if they share."""
+    if not _is_plain_sequence(model):
         return None
     layers = list(_chain(model))
-    if not all(_known(layer) for _, layer in layers):
+    if not all(_known(layer) for _, layer in layers) or _shares(model):
+        return None
+    if not _each_gets_its_kind([layer for _, layer in layers]):
         return None
 
-    def forward(w: Tensors, buffers: Tensors, images: Tensor) -> Tensor:
+    def forward(w: Tensors, rest: Tensors, images: Tensor) -> Tensor:
         lanes = len(images)
-        x = images
-        if images.ndim == 5:
-            x = images.transpose(0, 1).flatten(1, 2)
-            if channels_last:
-                x = x.contiguous(memory_format=torch.channels_last)
+        x = images.transpose(0, 1).flatten(1, 2)
+        if channels_last:
+            x = x.contiguous(memory_format=torch.channels_last)
         for name, layer in layers:
-            own = {part: _get(f"{name}.{part}", w, buffers) for part in _PARTS}
+            own = {part: _get(f"{name}.{part}", w, rest) for part in _PARTS}
             x = _apply(layer, x, lanes, own)
         return x
 
@@ -49,27 +52,71 @@ def side_by_side(model: nn.Module, channels_last: bool = False) -> Forward | Non
 _PARTS = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
 
 
-def _get(key: str, w: Tensors, buffers: Tensors) -> Any:
-    """A layer's own parameters or buffers, all lanes stacked; None where it has none."""
-    return w[key] if key in w else buffers.get(key)
+def _get(key: str, w: Tensors, rest: Tensors) -> Any:
+    """A layer's own parameters or statistics, all lanes stacked; None where it has none."""
+    return w[key] if key in w else rest.get(key)
 
 
 def _chain(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    for name, child in model.named_children():
-        if isinstance(child, nn.Sequential) and type(child).forward is nn.Sequential.forward:
+    # _modules, not named_children(), which leaves out the second place of a layer that is used twice.
+    for name, child in model._modules.items():
+        assert child is not None
+        if _is_plain_sequence(child):
             yield from _chain(child, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", child
 
 
+def _is_plain_sequence(module: nn.Module) -> bool:
+    kind = type(module)
+    untouched = (
+        kind.forward is nn.Sequential.forward
+        and kind.__call__ is nn.Module.__call__
+        and kind.train is nn.Module.train
+    )
+    return isinstance(module, nn.Sequential) and untouched and not _changed(module)
+
+
+def _changed(module: nn.Module) -> bool:
+    """Has it hooks, or methods of its own?"""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    methods = ("forward", "__call__", "train")
+    return any(getattr(module, name) for name in hooks) or any(m in vars(module) for m in methods)
+
+
+def _shares(model: nn.Module) -> bool:
+    """Is a parameter or a buffer used in two places?"""
+    return any(
+        len(list(places(remove_duplicate=False))) != len(list(places()))
+        for places in (model.named_parameters, model.named_buffers)
+    )
+
+
 def _known(layer: nn.Module) -> bool:
+    kind = type(layer)
+    if _changed(layer):
+        return False
     if isinstance(layer, nn.Conv2d):
-        return layer.groups == 1 and layer.padding_mode == "zeros"
+        return kind is nn.Conv2d and layer.groups == 1 and layer.padding_mode == "zeros"
     if isinstance(layer, nn.BatchNorm2d):
-        return layer.momentum is not None and layer.affine and layer.track_running_stats
+        usual = layer.momentum is not None and layer.affine and layer.track_running_stats
+        return kind is nn.BatchNorm2d and usual
     if isinstance(layer, nn.Flatten):
-        return layer.start_dim == 1 and layer.end_dim == -1
-    return isinstance(layer, (nn.Linear, nn.MaxPool2d, *_POINTWISE))
+        return kind is nn.Flatten and layer.start_dim == 1 and layer.end_dim == -1
+    if isinstance(layer, nn.MaxPool2d):
+        return kind is nn.MaxPool2d and not layer.return_indices
+    return kind in (nn.Linear, KeyedDropout, *_POINTWISE)
+
+
+def _each_gets_its_kind(layers: list[nn.Module]) -> bool:
+    """Do convolutions get images, and linear layers flat features? A linear layer can also act on rows of pixels."""
+    flat = False
+    for layer in layers:
+        if isinstance(layer, nn.Flatten):
+            flat = True
+        elif isinstance(layer, _ON_IMAGES if flat else nn.Linear):
+            return False
+    return flat
 
 
 def _apply(layer: Any, x: Tensor, lanes: int, own: dict[str, Any]) -> Tensor:
@@ -89,5 +136,16 @@ def _apply(layer: Any, x: Tensor, lanes: int, own: dict[str, Any]) -> Tensor:
     if isinstance(layer, nn.Linear):
         out = torch.bmm(x, own["weight"].transpose(1, 2))
         return out if own["bias"] is None else out + own["bias"][:, None, :]
+    if isinstance(layer, KeyedDropout):
+        return _dropped(layer, x, lanes)
     pointwise_or_pool: Tensor = layer(x)
     return pointwise_or_pool
+
+
+def _dropped(layer: KeyedDropout, x: Tensor, lanes: int) -> Tensor:
+    if layer.p == 0:
+        return x
+    if x.ndim != 4:
+        return x * layer.step.mask(x.shape[1:], layer.p).to(x.dtype)
+    one = (len(x), x.shape[1] // lanes, *x.shape[2:])  # as one model sees it
+    return x * layer.step.mask(one, layer.p).to(x.dtype).transpose(0, 1).flatten(1, 2)

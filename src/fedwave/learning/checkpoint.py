@@ -13,8 +13,8 @@ import torch
 from fedwave.errors import FedwaveError
 from fedwave.files import write_whole
 from fedwave.learning.curves import Evaluation
-from fedwave.learning.evaluation import Tensors
 from fedwave.learning.replay import Replay, RunState
+from fedwave.learning.state import Tensors
 from fedwave.types import Array
 
 

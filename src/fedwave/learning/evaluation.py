@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedwave.errors import whole
 from fedwave.learning.curves import Evaluation
+from fedwave.learning.state import Tensors
 from fedwave.learning.task import Task, subset
 from fedwave.types import IntArray
-
-Tensors = dict[str, Tensor]  # parameters or buffers by name
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,10 @@ class EvaluationSizes:
     loss_images: int = 2000  # training images, for the loss
     test_images: int = 10_000  # test images of every round
     full_every: int = 0  # rounds between tests on all test images; 0: never
+
+    def __post_init__(self) -> None:
+        for name, least in (("loss_images", 1), ("test_images", 1), ("full_every", 0)):
+            object.__setattr__(self, name, whole(name, getattr(self, name), least))
 
 
 class Evaluator:

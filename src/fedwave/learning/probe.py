@@ -12,8 +12,8 @@ from torch.func import functional_call
 
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.reference import train_run
-from fedwave.learning.replay import Replay, Settings, labelled_runs
-from fedwave.learning.schedule import Run
+from fedwave.learning.replay import Replay, Settings
+from fedwave.learning.schedule import Run, labelled_runs
 from fedwave.learning.task import Task
 from fedwave.network.arrivals import RecordedArrivals
 from fedwave.network.devices import Device
@@ -40,9 +40,9 @@ def weights(task: Task, seed: int) -> dict[str, Array]:
     return _arrays(task.new_model(seed, 0).state_dict())
 
 
-def logits(task: Task, *batches: Array, training: bool = False) -> list[Array]:
+def logits(task: Task, *batches: Array) -> list[Array]:
     """The outputs of a new model for some batches of images, one after the other."""
-    model = task.new_model(0, 0).train(training)
+    model = task.new_model(0, 0).eval()
     with torch.no_grad():
         return [model(torch.as_tensor(images)).numpy() for images in batches]
 
@@ -50,7 +50,9 @@ def logits(task: Task, *batches: Array, training: bool = False) -> list[Array]:
 def gradients(task: Task) -> dict[str, Array | None]:
     """Gradients of the loss over the first two training images; None for a parameter that is not used."""
     model = task.new_model(0, 0).train()
-    w = {name: p.detach().requires_grad_() for name, p in model.named_parameters()}
+    w = {
+        name: p.detach().requires_grad_() for name, p in model.named_parameters() if p.requires_grad
+    }
     images = torch.as_tensor(task.dataset.train_images[:2])
     labels = torch.as_tensor(task.dataset.train_labels[:2])
     loss = F.cross_entropy(functional_call(model, w, (images,)), labels)

@@ -13,9 +13,11 @@ from torch.func import functional_call
 
 from fedwave.learning import server_steps
 from fedwave.learning.curves import Evaluation
-from fedwave.learning.evaluation import Evaluator, Tensors
+from fedwave.learning.evaluation import Evaluator
+from fedwave.learning.noise import Step, device_key, key_dropout, seeded, step_keys
 from fedwave.learning.partition import batches
 from fedwave.learning.schedule import Run
+from fedwave.learning.state import Tensors, carried_of, trained_of
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
 
@@ -27,8 +29,8 @@ def train_run(
     rule = task.aggregation
     model = task.new_model(run.seed, run.instance).to(dtype)
     sampler = task.sampler()
-    w = {name: p.detach().clone() for name, p in model.named_parameters()}
-    b = {name: p.detach().clone() for name, p in model.named_buffers()}
+    noise = key_dropout(model)
+    w, b = trained_of(model), carried_of(model)
     memory, all_uploads = server_steps.start(rule, w), run.uploads(rule)
     devices = range(run.shards.shape[1])
     psi = [_zeros(w) for _ in devices]  # gradients not delivered yet
@@ -46,8 +48,9 @@ def train_run(
                 samples = np.concatenate(stored[u]) if run.scheduled[t, u] else samples[:0]
             if len(samples) > 0:
                 order = batches(samples, task.batch, task.epochs, run.seed, run.instance, t + 1, u)
+                key = device_key(run.seed, run.instance, t + 1, u)
                 local, local_buffers = _train_locally(
-                    model, start, start_buffers, order, task, dtype
+                    model, start, start_buffers, order, task, dtype, noise, key
                 )
                 gradient = {k: (start[k] - local[k]) / task.eta for k in w}
                 own[u] = (local, local_buffers)
@@ -83,14 +86,18 @@ def _train_locally(
     order: list[IntArray],
     task: Task,
     dtype: torch.dtype,
+    noise: Step,
+    key: int,
 ) -> tuple[Tensors, Tensors]:
     model.train()
     w = {name: p.clone().requires_grad_() for name, p in start.items()}
     buffers = {name: p.clone() for name, p in buffers.items()}  # batch norm writes into them
-    for chosen in order:
+    for step, chosen in enumerate(order):
         images = torch.as_tensor(task.dataset.train_images[chosen]).to(dtype)
         labels = torch.as_tensor(task.dataset.train_labels[chosen])
-        loss = F.cross_entropy(functional_call(model, (w, buffers), (images,)), labels)
+        step_key = step_keys(torch.tensor(key), step)
+        with seeded(int(step_key), torch.device("cpu")), noise.draws_by(step_key):
+            loss = F.cross_entropy(functional_call(model, (w, buffers), (images,)), labels)
         for name in w:
             loss = loss + task.prox / 2 * ((w[name] - start[name]) ** 2).sum()
             loss = loss + task.l2 / 2 * (w[name] ** 2).sum()

@@ -6,24 +6,24 @@ The schedule is known in advance, so local training without effect is left out (
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, overload
 
 import numpy as np
 import torch
 
 from fedwave.aggregation import Uploads
-from fedwave.errors import FedwaveError, check_parameters, is_number, whole
+from fedwave.errors import FedwaveError, is_number, whole
 from fedwave.learning import server_steps
 from fedwave.learning.curves import Curves, Evaluation
-from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Tensors
+from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.lanes import Lane, LaneTrainer
+from fedwave.learning.noise import device_key
 from fedwave.learning.partition import batches
-from fedwave.learning.schedule import Run, needed_training, runs_of
+from fedwave.learning.schedule import Run, needed_training
+from fedwave.learning.state import Tensors, carried_of, trained_of
 from fedwave.learning.task import Task
-from fedwave.trace import Trace
 from fedwave.types import Array, IntArray
 
 Meter = Callable[[int], None]
@@ -49,16 +49,22 @@ class Settings:
     """How to train. The settings belong to the results: lanes and precision change the last digits."""
 
     tolerance: float = 1e-6  # leave out local training that weighs less; 0 trains everything
-    device: str = "cpu"
-    precision: str = "float32"  # "float64", or "bfloat16": float32 weights, bfloat16 layers
-    lanes: int = 64  # models trained at once
+    device: str = "cpu"  # or "cuda"; "auto" takes a GPU if there is one
+    # "float64", or "bfloat16": float32 weights, bfloat16 layers; "auto": bfloat16 on a GPU, float32 on a CPU.
+    precision: str = "float32"
+    lanes: int | None = None  # models trained at once; None: 64 on a CPU, 1024 on a GPU
 
     def __post_init__(self) -> None:
-        if self.precision not in ("float32", "float64", "bfloat16"):
+        if self.precision not in ("float32", "float64", "bfloat16", "auto"):
             raise FedwaveError(
-                f"precision is {self.precision!r}, must be 'float32', 'float64' or 'bfloat16'."
+                f"precision is {self.precision!r}, must be 'float32', 'float64', 'bfloat16' or 'auto'."
             )
         object.__setattr__(self, "device", available_device(self.device))
+        on_gpu = self.device == "cuda"
+        if self.precision == "auto":
+            object.__setattr__(self, "precision", "bfloat16" if on_gpu else "float32")
+        if self.lanes is None:
+            object.__setattr__(self, "lanes", 1024 if on_gpu else 64)
         if not (is_number(self.tolerance) and 0 <= self.tolerance < 1):
             raise FedwaveError(
                 f"tolerance is {self.tolerance}, must lie in [0, 1): 0 trains everything."
@@ -105,11 +111,12 @@ class Replay:
         self.runs, self.task, self.settings, self.sizes = runs, task, settings, sizes
         device = torch.device(settings.device)
         autocast = torch.bfloat16 if settings.precision == "bfloat16" else None
+        assert settings.lanes is not None  # filled in
         self._lanes = LaneTrainer(task, device, settings.dtype, settings.lanes, autocast)
+        self._keyed = self._lanes.needs_keys
         self._evaluator = Evaluator(task, sizes, device, settings.dtype, autocast)
         self._model = task.new_model(0, 0).to(device, settings.dtype)
         self._sampler = task.sampler()
-        self._check_batch()
         self.uploads = [run.uploads(task.aggregation) for run in runs]
         self.needed = [needed_training(run, task.aggregation, settings.tolerance) for run in runs]
         self.states = [self._fresh(run, device) for run in runs]
@@ -123,7 +130,9 @@ class Replay:
     def fingerprint(self) -> str:
         """A hash of the runs, the task and the settings, to recognise their checkpoints."""
         task, data = self.task, self.task.dataset
-        model = [(name, tuple(p.shape)) for name, p in self._model.state_dict().items()]
+        trained = {k for k, p in self._model.named_parameters() if p.requires_grad}
+        state = self._model.state_dict()
+        model = [(name, tuple(p.shape), name in trained) for name, p in state.items()]
         about = (self.settings, self.sizes, task.numbers, model, data.train_images.shape)
         digest = hashlib.sha256(repr(about).encode())
         some = data.train_images[
@@ -172,19 +181,9 @@ class Replay:
             state.psi = psi
         return trained
 
-    def _check_batch(self) -> None:
-        """Refuse a batch that no device could fill in any round; single short batches are fine."""
-        most = max(int(run.shards.max()) for run in self.runs) * self.task.shard_size
-        if 0 < most < self.task.batch and not self.task.aggregation.waits:
-            raise FedwaveError(
-                f"task batch is {self.task.batch}, but no device gets more than {most} samples in a round of "
-                "this run: make batch smaller or shard_size larger."
-            )
-
     def _fresh(self, run: Run, device: torch.device) -> RunState:
         model = self.task.new_model(run.seed, run.instance).to(device, self.settings.dtype)
-        w = {name: p.detach().clone() for name, p in model.named_parameters()}
-        b = {name: p.detach().clone() for name, p in model.named_buffers()}
+        w, b = trained_of(model), carried_of(model)
         own = {u: (w, b) for u in np.flatnonzero(~run.heard.all(axis=0)).tolist()}
         return RunState(w, b, own=own, server=server_steps.start(self.task.aggregation, w))
 
@@ -194,7 +193,9 @@ class Replay:
         samples = self._samples(run, u, t)
         task = self.task
         steps = batches(samples, task.batch, task.epochs, run.seed, run.instance, t + 1, u)
-        return Lane(start, buffers, steps)
+        # Only random layers need a key, and a key takes time to make.
+        key = device_key(run.seed, run.instance, t + 1, u) if self._keyed else 0
+        return Lane(start, buffers, steps, key)
 
     def _samples(self, run: Run, u: int, t: int) -> IntArray:
         """The samples that device u trains on in row t: of this round, or all since its last delivery."""
@@ -270,52 +271,3 @@ class Replay:
             mine = [self.results[r] for r, run in enumerate(self.runs) if run.label == label]
             out.append(Curves.of(label, mine, self.round, settings))
         return out
-
-
-@overload
-def train(
-    traces: Trace,
-    task: Task,
-    *,
-    sizes: EvaluationSizes | None = ...,
-    meter: Meter | None = ...,
-    **settings: Any,
-) -> Curves: ...
-@overload
-def train(
-    traces: Mapping[str, Trace],
-    task: Task,
-    *,
-    sizes: EvaluationSizes | None = ...,
-    meter: Meter | None = ...,
-    **settings: Any,
-) -> dict[str, Curves]: ...
-def train(
-    traces: Trace | Mapping[str, Trace],
-    task: Task,
-    *,
-    sizes: EvaluationSizes | None = None,
-    meter: Meter | None = None,
-    **settings: Any,
-) -> Curves | dict[str, Curves]:
-    """Train a task on a trace, or on several side by side (by label); the curves of each, with the final weights.
-
-    ``settings`` are the fields of Settings: tolerance, device, precision, lanes.
-    """
-    many = {traces.label: traces} if isinstance(traces, Trace) else dict(traces)
-    check_parameters("train", settings, [f.name for f in fields(Settings)])
-    replay = Replay(labelled_runs(many), task, Settings(**settings), sizes or EvaluationSizes())
-    for _ in range(replay.rounds):
-        replay.advance()
-        if meter is not None:
-            meter(1)
-    curves = {c.label: replace(c, weights=replay.weights_of(c.label)) for c in replay.curves()}
-    return curves[traces.label] if isinstance(traces, Trace) else curves
-
-
-def labelled_runs(traces: Mapping[str, Trace]) -> list[Run]:
-    """All runs of several traces, each with its trace's label."""
-    runs = [replace(run, label=label) for label, trace in traces.items() for run in runs_of(trace)]
-    if len({run.rounds for run in runs}) != 1:
-        raise FedwaveError("traces that are trained together must have the same number of rounds.")
-    return runs

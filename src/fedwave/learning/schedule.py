@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedwave.aggregation import Aggregation, Uploads, uploads_of_rounds
+from fedwave.errors import FedwaveError
 from fedwave.trace import Trace
 from fedwave.types import BoolArray, FloatArray, IntArray
 
@@ -44,6 +46,14 @@ def runs_of(trace: Trace) -> list[Run]:
         )
         for i, instance in enumerate(trace.provenance["instances"])
     ]  # fmt: skip
+
+
+def labelled_runs(traces: Mapping[str, Trace]) -> list[Run]:
+    """All runs of several traces, each with its trace's label."""
+    runs = [replace(run, label=label) for label, trace in traces.items() for run in runs_of(trace)]
+    if len({run.rounds for run in runs}) != 1:
+        raise FedwaveError("traces that are trained together must have the same number of rounds.")
+    return runs
 
 
 def rounds_until_delivery(delivered: BoolArray) -> FloatArray:

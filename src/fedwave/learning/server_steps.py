@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedwave.aggregation import Aggregation, Memory, Uploads
-from fedwave.learning.evaluation import Tensors
+from fedwave.learning.state import Tensors
 
 
 def start(rule: Aggregation, w: Tensors) -> Tensors:

@@ -13,7 +13,8 @@ from torch import nn
 
 from fedwave import registry
 from fedwave.aggregation import Aggregation, Lee
-from fedwave.errors import FedwaveError, check_parameters, did_you_mean, is_number, whole
+from fedwave.errors import FedwaveError, check_parameters, did_you_mean, is_number, shown, whole
+from fedwave.learning import usable_model
 from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.partition import Iid, Partition, Sampler
 from fedwave.rng import stream
@@ -38,6 +39,7 @@ class Task:
     l2: float = 0.0
     partition: Partition = field(default_factory=Iid)
     aggregation: Aggregation = field(default_factory=Lee)
+    draws: bool = field(init=False)  # does the model draw from torch's generator in training?
 
     def __post_init__(self) -> None:
         for family in ("partition", "aggregation"):  # by name, as a mapping or an object
@@ -54,7 +56,7 @@ class Task:
             raise FedwaveError(
                 "task batch is 1, must be larger: a batch of one sample is never trained on."
             )
-        self._check_model()
+        object.__setattr__(self, "draws", usable_model.check(self.new_model(0, 0), self.dataset))
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -87,24 +89,7 @@ class Task:
         number = int(stream(seed, "weights", instance).integers(2**62))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(number)
-            return self.model()
-
-    def _check_model(self) -> None:
-        images = torch.as_tensor(self.dataset.train_images[:2])
-        try:
-            with torch.no_grad():
-                outputs = self.new_model(0, 0).eval()(images)
-        except (RuntimeError, ValueError) as error:
-            first = str(error).split("\n")[0]
-            raise FedwaveError(
-                f"the model cannot take images of shape {tuple(images.shape[1:])}: {first}."
-            ) from None
-        wanted = self.dataset.classes
-        if outputs.ndim != 2 or outputs.shape[1] < wanted:
-            raise FedwaveError(
-                f"the model's output has shape {tuple(outputs.shape)} for two images, but the labels need "
-                f"(2, {wanted}) or more: give it one output per class."
-            )
+            return usable_model.made(self.model, torch.as_tensor(self.dataset.train_images[:2]))
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -126,13 +111,17 @@ def task(
     Every part can be given by name, with parameters, and any number can be replaced:
     ``task("mnist", epochs=5, partition="dirichlet:alpha=0.2", aggregation="fedbuff:size=10")``.
     """
-    given = dataset if dataset is not None else name
+    given: Any = dataset if dataset is not None else name
     if given is None:
         raise FedwaveError("a task needs data: name one, such as 'mnist', or pass dataset=.")
     settings: dict[str, Any] = {}
     if isinstance(given, (str, Mapping)):
         settings = dict(PRESETS.get(registry.parse("dataset", given)["name"], {}))
         given = registry.build("dataset", given)
+    if not isinstance(given, Dataset):
+        raise FedwaveError(
+            f"dataset is {shown(given)}, must be a Dataset or the name of one, such as 'mnist'."
+        )
     if model is not None:
         settings["model"] = model
     if "model" not in settings:
@@ -140,7 +129,7 @@ def task(
             "a task on your own data needs model=, a function that makes an nn.Module."
         )
     chosen = _factory(settings.pop("model"))
-    known = [f.name for f in fields(Task) if f.name not in ("dataset", "model")]
+    known = [f.name for f in fields(Task) if f.init and f.name not in ("dataset", "model")]
     for key in numbers:
         if key not in known:
             raise FedwaveError(f"a task has no field {key!r}; {did_you_mean(key, known)}")

@@ -126,7 +126,7 @@ REFUSALS = {
     ("task.batch=1",): "task.batch is 1, must be a whole number >= 2.",
     ("task.eta=0",): "task.eta is 0.0, must be a number > 0.",
     ("training.device=gpu",): "training.device is 'gpu', must be auto, cpu or cuda.",
-    ("training.precision=float16",): "training.precision is 'float16', must be float32, float64 or bfloat16; did you",
+    ("training.precision=float16",): "training.precision is 'float16', must be float32, float64, bfloat16 or auto",
     ("training.tolerance=1",): "training.tolerance is 1.0, must lie in [0, 1)",
     ("training.lanes=0",): "training.lanes is 0, must be a whole number >= 1.",
     ("training.test_images=0",): "training.test_images is 0, must be a whole number >= 1.",
@@ -204,7 +204,7 @@ def test_presets_have_the_numbers_of_the_paper() -> None:
     others = [n for n in fw.scheduler_names(learner=False) if n not in PAPER_SCHEDULERS]
     assert score.labels == (*PAPER_SCHEDULERS, *others)
     assert size(mnist) == (150, 50, 1e-6, 10_000, 0, "float32")
-    assert size(cifar) == (400, 20, 1e-3, 2000, 10, "bfloat16")
+    assert size(cifar) == (400, 20, 1e-3, 2000, 10, "auto")
     assert mnist.targets == (0.70, 0.75, 0.80, 0.85, 0.90, 0.95)
     assert cifar.targets == (0.48, 0.52, 0.56, 0.60, 0.64, 0.68, 0.72)
     assert mnist.labels == cifar.labels == PAPER_SCHEDULERS

@@ -13,6 +13,7 @@ from killing import TRAINING
 
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.parts import Part
 from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.results.container import Results, unit_dataset
 from fedwave.experiments.run.pool import run_here, run_in_pool
@@ -128,11 +129,9 @@ def _is_worker(pid: int) -> bool:
 
 def test_a_refusal_in_a_worker_is_one_sentence(tmp_path: Path) -> None:
     assert SMALL.task is not None
-    wrong = replace(SMALL, task=replace(SMALL.task, batch=200, shard_size=2))
+    wrong = replace(SMALL, task=replace(SMALL.task, model=Part("vgg19")))
     for workers in (1, 2):
-        with pytest.raises(
-            fw.FedwaveError, match="task batch is 200, but no device gets more than"
-        ):
+        with pytest.raises(fw.FedwaveError, match="the model cannot take images of shape"):
             run_experiment(wrong, workers=workers)
 
 

@@ -52,8 +52,10 @@ def test_how_it_is_cut_changes_no_result() -> None:
 
 
 def test_what_a_machine_without_gpu_decides() -> None:
-    made = resolved(experiment_from(LEARNING, ["training.precision=bfloat16"]))
+    made = resolved(experiment_from(LEARNING, ["training.precision=auto"]))
     assert (made.training.device, made.training.precision) == ("cpu", "float32")
+    half = resolved(experiment_from(LEARNING, ["training.precision=bfloat16"]))
+    assert half.training.precision == "bfloat16"  # as asked for, also where it saves nothing
     assert (made.training.lanes, made.block, made.group) == (64, 1, 1)
     assert resolved(made) == made
     asked = resolved(experiment_from(LEARNING, ["block=2", "group=2", "training.lanes=5"]))

@@ -87,16 +87,10 @@ def task_of(config: TaskConfig) -> Task:
 def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:
     """How to train on this machine, and what to judge by."""
     from fedwave.learning.evaluation import EvaluationSizes
-    from fedwave.learning.replay import Settings, available_device
+    from fedwave.learning.replay import Settings
 
-    device, precision, lanes = available_device(config.device), config.precision, config.lanes
-    if device == "cpu" and precision == "bfloat16":
-        precision = "float32"  # half precision saves nothing there
-    if lanes is None:
-        lanes = 1024 if device == "cuda" else 64
     sizes = EvaluationSizes(config.loss_images, config.test_images, config.full_every)
-    settings = Settings(tolerance=config.tolerance, device=device, precision=precision, lanes=lanes)
-    return settings, sizes
+    return Settings(config.tolerance, config.device, config.precision, config.lanes), sizes
 
 
 def make_network(

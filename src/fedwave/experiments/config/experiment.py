@@ -20,7 +20,7 @@ from fedwave.schedulers.base import PAPER_SCHEDULERS
 PYDANTIC: dict[str, Any] = {"extra": "forbid", "strict": True, "use_attribute_docstrings": True}
 NetworkKind = Literal["paper", "random", "table"]
 PLACES = ("auto", "cpu", "cuda")
-PRECISIONS = ("float32", "float64", "bfloat16")
+PRECISIONS = ("float32", "float64", "bfloat16", "auto")
 MOST_DEVICES = 10_000_000
 MOST_POINTS = 10_000
 BASE = "alsa-pi"  # the paper's own: differences are taken from it unless another is named
@@ -154,7 +154,7 @@ class TrainingConfig:
     device: str = "auto"
     """auto (a GPU if there is one), cpu or cuda."""
     precision: str = "float32"
-    """float32, float64, or bfloat16: float32 weights, bfloat16 layers."""
+    """float32, float64, bfloat16 (float32 weights, bfloat16 layers), or auto: bfloat16 on a GPU, float32 on a CPU."""
     lanes: int | None = None
     """Models trained at once; null: 64 on a CPU, 1024 on a GPU."""
     loss_images: int = 2000

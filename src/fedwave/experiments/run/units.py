@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build import schedulers_of
+from fedwave.experiments.config.build import schedulers_of, settings_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
 from fedwave.parts_import import absolute, imported_sources
@@ -51,19 +51,15 @@ def resolved(experiment: Experiment) -> Experiment:
     if experiment.task is None:
         block = experiment.block or min(_INSTANCES_AT_ONCE, experiment.instances)
         return replace(experiment, network=network, imports=imports, block=block, group=1)
-    from fedwave.learning.replay import available_device
-
     training = experiment.training
-    device = available_device(training.device)
-    on_gpu = device != "cpu"
-    # Half precision saves nothing on a CPU. On a GPU all runs are trained side by side: alone they would leave it idle.
-    precision = training.precision if on_gpu or training.precision != "bfloat16" else "float32"
-    lanes = training.lanes or (1024 if on_gpu else 64)
+    used, _ = settings_of(training)
+    on_gpu = used.device != "cpu"
     return replace(
         experiment,
         network=network,
         imports=imports,
-        training=replace(training, device=device, precision=precision, lanes=lanes),
+        training=replace(training, device=used.device, precision=used.precision, lanes=used.lanes),
+        # On a GPU all runs are trained side by side: alone they would leave it idle.
         block=experiment.block or (experiment.instances if on_gpu else 1),
         group=experiment.group or (len(experiment.schedulers) if on_gpu else 1),
     )

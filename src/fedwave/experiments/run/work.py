@@ -95,7 +95,8 @@ def _replay(
 ) -> xr.Dataset:  # fmt: skip
     """Simulate, then train on the traces: the schedule does not depend on the models."""
     from fedwave.learning import checkpoint
-    from fedwave.learning.replay import Replay, labelled_runs
+    from fedwave.learning.replay import Replay
+    from fedwave.learning.schedule import labelled_runs
 
     how = unit.experiment
     metrics = metrics_of(how, task.aggregation)

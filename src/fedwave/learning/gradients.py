@@ -1,0 +1,180 @@
+"""The gradients of many models at once, by the fastest of three ways that gives the right ones.
+
+- "chain": a plain chain of known layers, all models by one call per layer (batched_layers.py).
+- "vectorised": torch.func runs forward once for all models. Tried on a few images first: what it cannot do, or does
+  differently from one model alone, goes the third way.
+- "one by one": each model alone, as the reference trainer does it. Always right; also for layers that draw from
+  torch's generator.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedwave.errors import FedwaveError
+from fedwave.learning.batched_layers import side_by_side
+from fedwave.learning.noise import KeyedDropout, key_dropout, seeded
+from fedwave.learning.state import Tensors, carried_of, trained_of
+from fedwave.learning.task import Task
+from fedwave.learning.usable_model import said
+
+Way = Literal["chain", "vectorised", "one by one"]
+_CPU = torch.device("cpu")
+
+
+class Gradients:
+    """Gradients of the loss of many models; ``way`` is chosen unless it is given."""
+
+    def __init__(
+        self,
+        task: Task,
+        device: torch.device,
+        dtype: torch.dtype,
+        autocast: torch.dtype | None = None,
+        *,
+        way: Way | None = None,
+        channels_last: bool = False,
+    ) -> None:
+        self._device, self._autocast = device, autocast
+        self._model: nn.Module = task.new_model(0, 0).to(device, dtype).train()
+        self._step = key_dropout(self._model)
+        self._forward = side_by_side(self._model, channels_last)
+        self._draws = task.draws
+        if (device.type, dtype, autocast) != ("cpu", torch.float32, None):
+            self._check_runs(torch.as_tensor(task.dataset.train_images[:2]).to(device, dtype))
+        if way is None:
+            way = "chain" if self._forward is not None else _way_of_other(task)
+        self.way: Way = way
+        if way == "vectorised" and autocast is not None:
+            # Vectorised by torch, batch norm cannot mix half-precision inputs with float32 statistics.
+            for module in self._model.modules():
+                if isinstance(module, _BatchNorm):
+                    module.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
+        self._vectorised = vmap(grad(self._loss), randomness="error")
+
+    @property
+    def needs_keys(self) -> bool:
+        """Does the model have random layers?"""
+        dropout = any(isinstance(m, KeyedDropout) and m.p > 0 for m in self._model.modules())
+        return self._draws or dropout
+
+    def __call__(
+        self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor
+    ) -> Tensors:
+        """Gradients of every model's mean loss, ``[lane, ...]``; running statistics in ``rest`` change in place.
+
+        ``keys`` are those of the step, one for each model.
+        """
+        if self.way == "chain":
+            return self._of_chain(w, rest, images, labels, keys)
+        if self.way == "vectorised":
+            found: Tensors = self._vectorised(w, rest, images, labels, keys)
+            return found
+        return self._one_by_one(w, rest, images, labels, keys)
+
+    def _of_chain(
+        self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor
+    ) -> Tensors:
+        assert self._forward is not None
+        w = {k: p.detach().requires_grad_() for k, p in w.items()}
+        with self._precision(), self._step.draws_by(keys):
+            logits = self._forward(w, rest, images)
+        logits = logits.flatten(0, 1)
+        logits = logits.float() if self._autocast else logits
+        # The mean over a lane's samples, summed over the lanes: each gets the gradient of its own loss.
+        loss = F.cross_entropy(logits, labels.flatten(), reduction="sum") / labels.shape[1]
+        return _gradient(loss, w)
+
+    def _one_by_one(
+        self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor
+    ) -> Tensors:
+        found = []
+        for lane, key in enumerate(keys.tolist() if self._draws else [0] * len(images)):
+            mine = {k: p[lane].detach().requires_grad_() for k, p in w.items()}
+            carried = {
+                k: p[lane] for k, p in rest.items()
+            }  # views: what is written into them is kept
+            with seeded(key, self._device):
+                loss = self._loss(mine, carried, images[lane], labels[lane], keys[lane])
+                found.append(_gradient(loss, mine))
+        return {k: torch.stack([one[k] for one in found]) for k in w}
+
+    def _loss(
+        self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, key: Tensor
+    ) -> Tensor:
+        with self._precision(), self._step.draws_by(key):
+            logits = functional_call(self._model, (w, rest), (images,))
+        return F.cross_entropy(logits.float() if self._autocast else logits, labels)
+
+    def _check_runs(self, images: Tensor) -> None:
+        """Refuse a model that works in float32 on the CPU only: the task has tried just that."""
+        where = (
+            f"{self._device.type} in {str(self._autocast or images.dtype).removeprefix('torch.')}"
+        )
+        try:
+            with torch.no_grad(), self._precision(), seeded(0, self._device):
+                # A copy of the state, since batch norm would take these images into its running statistics.
+                copies = trained_of(self._model), carried_of(self._model)
+                functional_call(self._model, copies, (images,))
+        except Exception as error:  # forward is the user's
+            raise FedwaveError(f"the model cannot run on {where}: {said(error)}.") from error
+
+    def _precision(self) -> torch.autocast:
+        wanted = self._autocast
+        return torch.autocast(self._device.type, wanted, enabled=wanted is not None)
+
+
+def _gradient(loss: Tensor, w: Tensors) -> Tensors:
+    found = torch.autograd.grad(loss, list(w.values()), allow_unused=True)
+    return {k: torch.zeros_like(p) if g is None else g for (k, p), g in zip(w.items(), found, strict=True)}  # fmt: skip
+
+
+def _way_of_other(task: Task) -> Way:
+    """Can torch vectorise this model? Tried with two models on the first batch, in double precision if it can."""
+    if task.draws:
+        return "one by one"
+    for dtype, relative in ((torch.float64, 1e-9), (torch.float32, 1e-3)):
+        try:
+            alone = _trial(task, dtype, "one by one")
+        except Exception:  # forward is the user's: in double precision it may fail with anything
+            continue
+        try:
+            together = _trial(task, dtype, "vectorised")
+        except Exception:
+            return "one by one"
+        return "vectorised" if _close(alone, together, relative) else "one by one"
+    return "one by one"
+
+
+def _trial(task: Task, dtype: torch.dtype, way: Way) -> Tensors:
+    """The gradients and the state after one step of two models."""
+    models = [task.new_model(0, instance).to(dtype) for instance in range(2)]
+    w, rest = (
+        {k: torch.stack([one[k] for one in states]) for k in states[0]}
+        for states in ([trained_of(m) for m in models], [carried_of(m) for m in models])
+    )
+    size = min(task.batch, len(task.dataset.train_labels))
+    images = torch.as_tensor(task.dataset.train_images[:size]).to(dtype)
+    labels = torch.as_tensor(task.dataset.train_labels[:size])
+    gradients = Gradients(task, _CPU, dtype, way=way)
+    found = gradients(
+        w, rest, images.expand(2, *images.shape), labels.expand(2, -1), torch.tensor([1, 2])
+    )
+    states = {"w": w, "rest": rest, "gradient": found}
+    return {f"{kind}/{k}": p for kind, state in states.items() for k, p in state.items()}
+
+
+def _close(alone: Tensors, together: Tensors, relative: float) -> bool:
+    for kind in ("w/", "rest/", "gradient/"):
+        mine = [k for k in alone if k.startswith(kind) and alone[k].numel()]
+        size = max((float(alone[k].abs().max()) for k in mine), default=0.0)
+        for k in mine:
+            if not float((alone[k].double() - together[k].double()).abs().max()) <= relative * size:
+                return False
+    return True

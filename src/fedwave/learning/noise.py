@@ -1,0 +1,105 @@
+"""Random layers: what they draw follows from (seed, instance, round, device) and the step, and from nothing else.
+
+So a device draws the same with every scheduler, whichever models are trained beside it, and after a run was resumed.
+nn.Dropout draws by a counter: the mask is a hash of the step's key and the position, which can be computed for many
+models at once, on any device. Any other random layer is run model by model, with torch's generator seeded by the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from fedwave.rng import stream
+
+_LARGEST = 2**63 - 1
+_CALL = 2**40  # positions between two calls of a dropout layer in one step
+
+
+def device_key(seed: int, instance: int, round_: int, device: int) -> int:
+    """The key of one device's local training in a round."""
+    return int(stream(seed, "noise", instance, round_, device).integers(_LARGEST))
+
+
+def step_keys(keys: Tensor, step: int) -> Tensor:
+    """The keys of one step of local training, each from its device's key."""
+    return _mixed(keys + step) & _LARGEST
+
+
+class Step:
+    """The step that the dropout layers of a model draw for: its key, and how often they have drawn."""
+
+    def __init__(self) -> None:
+        self._key: Tensor | None = None
+        self._calls = 0
+
+    @contextmanager
+    def draws_by(self, key: Tensor) -> Iterator[None]:
+        """Draw by this key; a second dropout layer draws other numbers than the first."""
+        self._key, self._calls = key, 0
+        try:
+            yield
+        finally:
+            self._key = None
+
+    @property
+    def keyed(self) -> bool:
+        return self._key is not None
+
+    def mask(self, shape: Sequence[int], p: float) -> Tensor:
+        """What a dropout layer multiplies with: 0 or 1 / (1 - p); ``shape`` is without the dimensions of the key."""
+        assert self._key is not None
+        key = self._key
+        positions = torch.arange(prod(shape), device=key.device) + self._calls * _CALL
+        self._calls += 1
+        numbers = _mixed(key[..., None] + positions).bitwise_and(_LARGEST)
+        mask = (numbers >= int(p * 2**63)).to(torch.float64) / (1 - p) if p < 1 else numbers * 0.0
+        return mask.reshape(*key.shape, *shape)
+
+
+class KeyedDropout(nn.Dropout):
+    """nn.Dropout that draws by the key of the step."""
+
+    step: Step
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not (self.training and self.p > 0 and self.step.keyed):
+            return super().forward(x)
+        return x * self.step.mask(x.shape, self.p).to(x.dtype)
+
+
+def key_dropout(model: nn.Module) -> Step:
+    """Let every nn.Dropout of a model draw by key; the step to set the key of."""
+    step = Step()
+    for module in model.modules():
+        if type(module) in (nn.Dropout, KeyedDropout) and "forward" not in vars(module):
+            # The object stays the same, with its hooks and in all its places.
+            module.__class__ = KeyedDropout
+            module.step = step  # type: ignore[assignment]
+    return step
+
+
+@contextmanager
+def seeded(key: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's generators; afterwards they are as before."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(key)
+        yield
+
+
+def _mixed(x: Tensor) -> Tensor:
+    """Well mixed bits of int64 numbers: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    x = x * -7046029254386353131
+    x = (x ^ _shifted(x, 30)) * -4658895280553007687
+    x = (x ^ _shifted(x, 27)) * -7723592293110705685
+    return x ^ _shifted(x, 31)
+
+
+def _shifted(x: Tensor, bits: int) -> Tensor:
+    """Shifted to the right, zeros moved in: ``>>`` alone moves in the sign."""
+    zeros_in_front: Tensor = (x >> bits) & (2 ** (64 - bits) - 1)
+    return zeros_in_front

@@ -1,0 +1,86 @@
+"""``fw.train``: train a task on traces, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any, overload
+
+from fedwave.errors import FedwaveError, check_parameters, shown
+from fedwave.learning.curves import Curves
+from fedwave.learning.evaluation import EvaluationSizes
+from fedwave.learning.replay import Meter, Replay, Settings
+from fedwave.learning.schedule import labelled_runs
+from fedwave.learning.task import Task
+from fedwave.learning.task import task as make_task
+from fedwave.trace import Trace
+
+
+@overload
+def train(
+    traces: Trace,
+    task: Task | str | Mapping[str, Any],
+    *,
+    sizes: EvaluationSizes | None = ...,
+    meter: Meter | None = ...,
+    **settings: Any,
+) -> Curves: ...
+@overload
+def train(
+    traces: Mapping[str, Trace] | Iterable[Trace],
+    task: Task | str | Mapping[str, Any],
+    *,
+    sizes: EvaluationSizes | None = ...,
+    meter: Meter | None = ...,
+    **settings: Any,
+) -> dict[str, Curves]: ...
+def train(
+    traces: Trace | Mapping[str, Trace] | Iterable[Trace],
+    task: Task | str | Mapping[str, Any],
+    *,
+    sizes: EvaluationSizes | None = None,
+    meter: Meter | None = None,
+    **settings: Any,
+) -> Curves | dict[str, Curves]:
+    """Train a task on a trace, or on several side by side (by label); the curves of each, with the final weights.
+
+    ``task`` is a Task, or the name of a dataset with the paper's settings. ``settings`` are the fields of Settings:
+    tolerance, device, precision, lanes.
+    """
+    many = _by_label(traces)
+    check_parameters("train", settings, [f.name for f in fields(Settings)])
+    if not isinstance(sizes, EvaluationSizes | None):
+        raise FedwaveError(
+            f"sizes is {shown(sizes)}, must be fw.EvaluationSizes(...)."
+        )  # fmt: skip
+    chosen = task if isinstance(task, Task) else make_task(task)
+    replay = Replay(labelled_runs(many), chosen, Settings(**settings), sizes or EvaluationSizes())
+    for _ in range(replay.rounds):
+        replay.advance()
+        if meter is not None:
+            meter(1)
+    curves = {c.label: replace(c, weights=replay.weights_of(c.label)) for c in replay.curves()}
+    return curves[traces.label] if isinstance(traces, Trace) else curves
+
+
+def _by_label(traces: Trace | Mapping[str, Trace] | Iterable[Trace]) -> dict[str, Trace]:
+    rule = "must be a trace, several of them, or a mapping of labels to traces"
+    if isinstance(traces, Trace):
+        traces = [traces]
+    if isinstance(traces, str) or not isinstance(traces, Iterable):
+        raise FedwaveError(f"traces is {shown(traces)}, {rule}.")
+    pairs: list[tuple[Any, Any]] = (
+        list(traces.items())
+        if isinstance(traces, Mapping)
+        else [(getattr(one, "label", None), one) for one in traces]
+    )
+    if not pairs:
+        raise FedwaveError("traces is empty, must hold at least one trace, as fw.simulate returns.")
+    for label, one in pairs:
+        if not isinstance(one, Trace):
+            raise FedwaveError(f"traces holds {shown(one)}, {rule}.")
+        if [other for other, _ in pairs].count(label) > 1:
+            raise FedwaveError(
+                f"two traces are called {label!r}: give a mapping of labels to traces."
+            )
+    return {str(label): one for label, one in pairs}

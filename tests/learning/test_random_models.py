@@ -1,0 +1,147 @@
+"""Models drawn at random, trained by every way that takes them, against the reference and against plain PyTorch.
+
+``python tests/learning/test_random_models.py COUNT`` draws more of them and prints the worst distance on each way.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import defaultdict
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from random_models import IMAGE, Make, draw, plain_chain
+from small_models import images
+from tiny import trace
+
+import fedwave as fw
+from fedwave.learning.evaluation import EvaluationSizes, Evaluator
+from fedwave.learning.gradients import Way
+from fedwave.learning.lanes import LaneTrainer
+from fedwave.learning.noise import device_key, key_dropout, seeded, step_keys
+from fedwave.learning.partition import batches
+from fedwave.learning.reference import train_run
+from fedwave.learning.replay import Replay, Settings
+from fedwave.learning.schedule import Run, labelled_runs
+from fedwave.learning.state import Tensors, trained_of
+from fedwave.learning.task import Task
+
+SIZES = EvaluationSizes(30, 30)
+CPU = torch.device("cpu")
+LIMIT = 1e-9  # relative, in float64
+DRAWN, CHAINS = 60, 16
+NUMBERS: dict[str, Any] = {"shard_size": 5, "batch": 4, "epochs": 2, "eta": 0.05, "prox": 0.1, "l2": 0.01}  # fmt: skip
+
+
+@cache
+def _runs() -> list[Run]:
+    network = fw.random_network(3, 2, seed=3, rate=[0.6, 1.0, 2.0], miss_probability=0.2)
+    return labelled_runs({"alsa-pi": fw.simulate(network, "alsa-pi", 4, 2, seed=5)})
+
+
+def _task(make: Make) -> Task:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # lazy layers, and the older of two kinds of weight norm
+        return Task(images(IMAGE), make, **NUMBERS)
+
+
+def _distance(w: Tensors, other: Tensors, start: Tensors) -> float:
+    assert w.keys() == other.keys() == start.keys()
+    off = sum(float(((w[k] - other[k]) ** 2).sum()) for k in w) ** 0.5
+    come = sum(float(((w[k] - start[k]) ** 2).sum()) for k in w) ** 0.5
+    assert come > 1e-4, "nothing was learnt, so nothing is compared"
+    return off / come
+
+
+def distances(make: Make) -> dict[str, float]:
+    """The distance to the reference on each way that takes the model, and of the reference to plain PyTorch."""
+    task = _task(make)
+    evaluator = Evaluator(task, SIZES, CPU, torch.float64)
+    references = [train_run(run, task, evaluator, torch.float64)[1] for run in _runs()]
+    usual = Replay(_runs(), task, Settings(precision="float64", tolerance=0.0), SIZES)
+    chosen: Way = usual._lanes.way
+    ways: list[Way] = ["chain", "vectorised", "one by one"]
+    if task.draws:
+        ways = ["one by one"]
+    found: dict[str, float] = {}
+    for way in ways[ways.index(chosen) :]:
+        replay = Replay(_runs(), task, Settings(precision="float64", tolerance=0.0), SIZES)
+        replay._lanes = LaneTrainer(task, CPU, torch.float64, 3, way=way)
+        starts = [state.w for state in replay.states]
+        for _ in range(replay.rounds):
+            replay.advance()
+        found[str(way)] = max(
+            _distance(w, state.w, start)
+            for w, state, start in zip(references, replay.states, starts, strict=True)
+        )
+    found["plain PyTorch"] = _plain_distance(task)
+    return found
+
+
+def _plain_distance(task: Task) -> float:
+    """One device that delivers after one round: its local training, written as anybody would write it."""
+    (run,) = labelled_runs({"one": trace([[2]], [[True]])})
+    w = train_run(run, task, Evaluator(task, SIZES, CPU, torch.float64), torch.float64)[1]
+    model = task.new_model(run.seed, run.instance).double().train()
+    start = {name: p.detach().clone() for name, p in model.named_parameters()}
+    noise, key = key_dropout(model), device_key(run.seed, run.instance, 1, 0)
+    samples = task.sampler().shards(run.seed, run.instance, 1, 0, 2)
+    order = batches(samples, task.batch, task.epochs, run.seed, run.instance, 1, 0)
+    optimiser = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=task.eta)
+    for step, chosen in enumerate(order):
+        step_key = step_keys(torch.tensor(key), step)
+        with seeded(int(step_key), CPU), noise.draws_by(step_key):
+            outputs = model(torch.as_tensor(task.dataset.train_images[chosen]).double())
+        loss = F.cross_entropy(outputs, torch.as_tensor(task.dataset.train_labels[chosen]))
+        for name, p in model.named_parameters():
+            loss = loss + task.prox / 2 * ((p - start[name]) ** 2).sum() + task.l2 / 2 * (p**2).sum()  # fmt: skip
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    assert all(torch.equal(start[name], dict(model.named_parameters())[name]) for name in frozen)
+    return _distance(trained_of(model), w, {k: start[k] for k in w})
+
+
+@pytest.mark.parametrize("number", range(DRAWN))
+def test_a_model_of_any_kind_is_trained_as_it_is(number: int) -> None:
+    for way, distance in distances(draw(number)).items():
+        assert distance < LIMIT, way
+
+
+@pytest.mark.parametrize("number", range(CHAINS))
+def test_a_chain_of_known_layers_is_trained_side_by_side(number: int) -> None:
+    found = distances(plain_chain(number))
+    assert "chain" in found
+    for way, distance in found.items():
+        assert distance < LIMIT, way
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(DRAWN, 400))
+def test_more_of_them(number: int) -> None:
+    test_a_model_of_any_kind_is_trained_as_it_is(number)
+
+
+def test_the_drawn_models_take_both_other_ways() -> None:
+    ways: dict[str, int] = defaultdict(int)
+    for number in range(DRAWN // 2):
+        ways[LaneTrainer(_task(draw(number)), CPU, torch.float64, 3).way] += 1
+    assert min(ways["vectorised"], ways["one by one"]) >= 5, dict(ways)
+
+
+if __name__ == "__main__":
+    worst: dict[str, list[float]] = defaultdict(list)
+    for maker in (draw, plain_chain):
+        for n in range(int(sys.argv[1])):
+            try:
+                for place, far in distances(maker(n)).items():
+                    worst[place].append(far)
+            except Exception as error:
+                print(maker.__name__, n, type(error).__name__, str(error)[:300])
+    for place, several in worst.items():
+        print(f"{place:14s} {len(several):5d} models, worst distance {max(several):.1e}")
