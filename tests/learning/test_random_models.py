@@ -1,12 +1,11 @@
 """Models drawn at random, trained by every way that takes them, against the reference and against plain PyTorch.
 
-``python tests/learning/test_random_models.py COUNT`` draws more of them and prints the worst distance on each way.
+``python tests/learning/test_random_models.py COUNT [cuda]`` draws more of them and prints the worst distance on each way.
 """
 
 from __future__ import annotations
 
 import sys
-import warnings
 from collections import defaultdict
 from functools import cache
 from typing import Any
@@ -30,6 +29,9 @@ from fedwave.learning.schedule import Run, labelled_runs
 from fedwave.learning.state import Tensors, trained_of
 from fedwave.learning.task import Task
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore"
+)  # lazy layers, and the older of two kinds of weight norm
 SIZES = EvaluationSizes(30, 30)
 CPU = torch.device("cpu")
 LIMIT = 1e-9  # relative, in float64
@@ -44,9 +46,7 @@ def _runs() -> list[Run]:
 
 
 def _task(make: Make) -> Task:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # lazy layers, and the older of two kinds of weight norm
-        return Task(images(IMAGE), make, **NUMBERS)
+    return Task(images(IMAGE), make, **NUMBERS)
 
 
 def _distance(w: Tensors, other: Tensors, start: Tensors) -> float:
@@ -57,25 +57,28 @@ def _distance(w: Tensors, other: Tensors, start: Tensors) -> float:
     return off / come
 
 
-def distances(make: Make) -> dict[str, float]:
+def distances(make: Make, device: str = "cpu") -> dict[str, float]:
     """The distance to the reference on each way that takes the model, and of the reference to plain PyTorch."""
+    settings = Settings(precision="float64", tolerance=0.0, device=device)
     task = _task(make)
     evaluator = Evaluator(task, SIZES, CPU, torch.float64)
     references = [train_run(run, task, evaluator, torch.float64)[1] for run in _runs()]
-    usual = Replay(_runs(), task, Settings(precision="float64", tolerance=0.0), SIZES)
+    usual = Replay(_runs(), task, settings, SIZES)
     chosen: Way = usual._lanes.way
     ways: list[Way] = ["chain", "vectorised", "one by one"]
     if task.draws:
-        ways = ["one by one"]
+        ways = ["one by one"] if device == "cpu" else []  # a GPU's generator draws other numbers
     found: dict[str, float] = {}
-    for way in ways[ways.index(chosen) :]:
-        replay = Replay(_runs(), task, Settings(precision="float64", tolerance=0.0), SIZES)
-        replay._lanes = LaneTrainer(task, CPU, torch.float64, 3, way=way)
+    for way in ways[ways.index(chosen) :] if ways else ():
+        replay = Replay(_runs(), task, settings, SIZES)
+        replay._lanes = LaneTrainer(task, torch.device(device), torch.float64, 3, way=way)
         starts = [state.w for state in replay.states]
         for _ in range(replay.rounds):
             replay.advance()
         found[str(way)] = max(
-            _distance(w, state.w, start)
+            _distance(
+                w, {k: p.cpu() for k, p in state.w.items()}, {k: p.cpu() for k, p in start.items()}
+            )
             for w, state, start in zip(references, replay.states, starts, strict=True)
         )
     found["plain PyTorch"] = _plain_distance(task)
@@ -139,7 +142,7 @@ if __name__ == "__main__":
     for maker in (draw, plain_chain):
         for n in range(int(sys.argv[1])):
             try:
-                for place, far in distances(maker(n)).items():
+                for place, far in distances(maker(n), *sys.argv[2:]).items():
                     worst[place].append(far)
             except Exception as error:
                 print(maker.__name__, n, type(error).__name__, str(error)[:300])
