@@ -1,6 +1,6 @@
 """Models drawn at random, trained by every way that takes them, against the reference and against plain PyTorch.
 
-``python tests/learning/test_random_models.py COUNT [cuda]`` draws more of them and prints the worst distance on each way.
+``python tests/learning/test_random_models.py COUNT [cuda]`` draws more of them and prints the worst distances.
 """
 
 from __future__ import annotations
