@@ -144,6 +144,8 @@ if __name__ == "__main__":
             try:
                 for place, far in distances(maker(n), *sys.argv[2:]).items():
                     worst[place].append(far)
+                    if far > LIMIT:
+                        print(maker.__name__, n, place, far)
             except Exception as error:
                 print(maker.__name__, n, type(error).__name__, str(error)[:300])
     for place, several in worst.items():

@@ -25,7 +25,6 @@ from fedwave.learning.task import Task
 from fedwave.learning.usable_model import said
 
 Way = Literal["chain", "vectorised", "one by one"]
-_CPU = torch.device("cpu")
 
 
 class Gradients:
@@ -49,7 +48,7 @@ class Gradients:
         if (device.type, dtype, autocast) != ("cpu", torch.float32, None):
             self._check_runs(torch.as_tensor(task.dataset.train_images[:2]).to(device, dtype))
         if way is None:
-            way = "chain" if self._forward is not None else _way_of_other(task)
+            way = "chain" if self._forward else _way_of_other(task, device, dtype, autocast)
         self.way: Way = way
         if way == "vectorised" and autocast is not None:
             # Vectorised by torch, batch norm cannot mix half-precision inputs with float32 statistics.
@@ -135,37 +134,47 @@ def _gradient(loss: Tensor, w: Tensors) -> Tensors:
     return {k: torch.zeros_like(p) if g is None else g for (k, p), g in zip(w.items(), found, strict=True)}  # fmt: skip
 
 
-def _way_of_other(task: Task) -> Way:
-    """Can torch vectorise this model? Tried with two models on the first batch, in double precision if it can."""
+def _way_of_other(
+    task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None
+) -> Way:
+    """Can torch vectorise this model? Tried with two models on the first batch, where they will be trained.
+
+    Compared in double precision if the model can do that: there, a difference is no rounding error.
+    """
     if task.draws:
         return "one by one"
-    for dtype, relative in ((torch.float64, 1e-9), (torch.float32, 1e-3)):
+    for kind, relative in ((torch.float64, 1e-9), (torch.float32, 1e-3)):
         try:
-            alone = _trial(task, dtype, "one by one")
+            alone = _trial(task, device, kind, None, "one by one")
         except Exception:  # forward is the user's: in double precision it may fail with anything
             continue
         try:
-            together = _trial(task, dtype, "vectorised")
+            together = _trial(task, device, kind, None, "vectorised")
+            if (kind, None) != (dtype, autocast):
+                _trial(task, device, dtype, autocast, "vectorised")
         except Exception:
             return "one by one"
         return "vectorised" if _close(alone, together, relative) else "one by one"
     return "one by one"
 
 
-def _trial(task: Task, dtype: torch.dtype, way: Way) -> Tensors:
+def _trial(
+    task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None, way: Way
+) -> Tensors:
     """The gradients and the state after one step of two models."""
-    models = [task.new_model(0, instance).to(dtype) for instance in range(2)]
+    models = [task.new_model(0, instance).to(device, dtype) for instance in range(2)]
     w, rest = (
         {k: torch.stack([one[k] for one in states]) for k in states[0]}
         for states in ([trained_of(m) for m in models], [carried_of(m) for m in models])
     )
     size = min(task.batch, len(task.dataset.train_labels))
-    images = torch.as_tensor(task.dataset.train_images[:size]).to(dtype)
-    labels = torch.as_tensor(task.dataset.train_labels[:size])
-    gradients = Gradients(task, _CPU, dtype, way=way)
+    images = torch.as_tensor(task.dataset.train_images[:size]).to(device, dtype)
+    labels = torch.as_tensor(task.dataset.train_labels[:size]).to(device)
+    gradients = Gradients(task, device, dtype, autocast, way=way)
     found = gradients(
-        w, rest, images.expand(2, *images.shape), labels.expand(2, -1), torch.tensor([1, 2])
-    )
+        w, rest, images.expand(2, *images.shape), labels.expand(2, -1),
+        torch.tensor([1, 2], device=device),
+    )  # fmt: skip
     states = {"w": w, "rest": rest, "gradient": found}
     return {f"{kind}/{k}": p for kind, state in states.items() for k, p in state.items()}
 
