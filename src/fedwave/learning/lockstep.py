@@ -116,7 +116,8 @@ def train_in_lock_step(
         sizes or EvaluationSizes(),
     )
     trace = simulate(network, chosen, rounds, instances, seed, meter=meter, learner=learner)
-    return trace, learner.replay.curves()[0]
+    curves = learner.replay.curves()[0]
+    return trace, replace(curves, weights=learner.replay.weights_of(chosen.name))
 
 
 def _blank(label: str, seed: int, instance: int, rounds: int, devices: int, misses: bool) -> Run:

@@ -18,6 +18,7 @@ from fedwave.learning import usable_model
 from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.partition import Iid, Partition, Sampler
 from fedwave.rng import stream
+from fedwave.types import Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,6 +91,19 @@ class Task:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(number)
             return usable_model.made(self.model, torch.as_tensor(self.dataset.train_images[:2]))
+
+    def trained_model(self, weights: Mapping[str, Array]) -> nn.Module:
+        """A model with the weights that training returned (``curves.weights[i]``), in eval mode."""
+        model = self.new_model(0, 0)
+        state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        if state.keys() != weights.keys() or any(
+            p.shape != weights[k].shape for k, p in state.items()
+        ):
+            raise FedwaveError("these weights are not those of a model of this task.")
+        with torch.no_grad():
+            for name, tensor in state.items():
+                tensor.copy_(torch.as_tensor(weights[name]))
+        return model.eval()
 
 
 PRESETS: dict[str, dict[str, Any]] = {
