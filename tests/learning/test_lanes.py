@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -96,3 +98,40 @@ def test_only_known_chains_are_computed_side_by_side() -> None:
         nn.Linear(2, 2),
     ):
         assert side_by_side(unknown) is None, unknown
+
+
+class Wrong(torch.autograd.Function):
+    """The square, with a mistaken rule for vectorisation."""
+
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return 2 * x * gradient
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        return Wrong.apply(x) + 0.1, dims[0]  # type: ignore[no-untyped-call]
+
+
+class Square(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return Wrong.apply(x)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def test_a_model_that_torch_vectorises_wrongly_is_trained_one_by_one() -> None:
+    def model() -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(12, 4), Square(), nn.Linear(4, 3))
+
+    task = Task(images((1, 3, 4)), model, batch=4, eta=0.05)
+    cpu = torch.device("cpu")
+    assert LaneTrainer(task, cpu, torch.float32, lanes=4).way == "one by one"
+    plain = Task(images((1, 3, 4)), lambda: nn.Sequential(*model()[:2], nn.ELU(), nn.Linear(4, 3)))  # type: ignore[index]
+    assert LaneTrainer(plain, cpu, torch.float32, lanes=4).way == "vectorised"
