@@ -68,3 +68,12 @@ def whole(what: str, value: Any, least: int) -> int:
     if not is_whole(value) or value < least:
         raise FedwaveError(f"{what} is {value!r}, must be a whole number >= {least}.")
     return int(value)
+
+
+def counted(number: int, what: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "instance"), counted(5000, "round")
+    ('1 instance', '5,000 rounds')
+    """
+    return f"{number:,} {what}" + ("" if number == 1 else "s")

@@ -75,10 +75,10 @@ class Description:
 
 # Measured by training, not by the simulation.
 _OF_TRAINING = {
-    "accuracy": Description("accuracy", "test accuracy", "last", "higher"),
-    "loss": Description("loss", "training loss", "last", "lower"),
-    "accuracy_on_all": Description("accuracy_on_all", "accuracy on all test images", "last", "higher"),
-    "worst_class": Description("worst_class", "accuracy of the worst class", "last", "higher"),
+    "accuracy": Description("accuracy", "Accuracy on test images", "last", "higher"),
+    "loss": Description("loss", "Loss on training images", "last", "lower"),
+    "accuracy_on_all": Description("accuracy_on_all", "Accuracy on all test images", "last", "higher"),
+    "worst_class": Description("worst_class", "Accuracy of the worst class", "last", "higher"),
 }  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def _checked(metric: Metric, value: Array, played: PlayedRound) -> Array:
 class Score(Metric):
     """F: shards delivered in the round, less gamma times those that wait."""
 
-    name, label, better = "score", "score", "higher"
+    name, label, better = "score", "Score", "higher"
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         return state, played.score
@@ -167,7 +167,7 @@ class Score(Metric):
 class Backlog(Metric):
     """B: shards that wait after the round, over all devices."""
 
-    name, label, better = "backlog", "backlog (shards)", "lower"
+    name, label, better = "backlog", "Backlog (shards)", "lower"
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         return state, played.after.waiting.sum(axis=1)
@@ -176,7 +176,7 @@ class Backlog(Metric):
 class Arrived(Metric):
     """Shards that arrived in the round, lost ones included."""
 
-    name, label = "arrived", "shards arrived"
+    name, label = "arrived", "Shards arrived per round"
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         return state, played.world.arrivals.sum(axis=1)
@@ -185,7 +185,7 @@ class Arrived(Metric):
 class Lost(Metric):
     """Shards of the round that found the buffer full."""
 
-    name, label, better = "lost", "shards lost", "lower"
+    name, label, better = "lost", "Shards lost per round", "lower"
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         return state, (played.world.arrivals - played.accepted).sum(axis=1)
@@ -194,7 +194,7 @@ class Lost(Metric):
 class UploadCount(Metric):
     """Uploads that arrived in the round."""
 
-    name, label, better = "uploads", "uploads that arrived", "higher"
+    name, label, better = "uploads", "Uploads delivered per round", "higher"
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         return state, np.count_nonzero(played.after.delivered, axis=1)
@@ -203,7 +203,7 @@ class UploadCount(Metric):
 class MeanAge(Metric):
     """d at the round's start, the mean over devices."""
 
-    name, label, better = "mean_age", "mean age (rounds)", "lower"
+    name, label, better = "mean_age", "Mean age (rounds)", "lower"
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         return state, played.before.delay.mean(axis=1)
@@ -212,7 +212,7 @@ class MeanAge(Metric):
 class WorstAge(Metric):
     """The largest d over devices at the round's start."""
 
-    name, label, over_rounds, better = "worst_age", "largest age (rounds)", "max", "lower"
+    name, label, over_rounds, better = "worst_age", "Largest age (rounds)", "max", "lower"
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         return state, played.before.delay.max(axis=1)
@@ -223,7 +223,7 @@ class DeliveredShare(Metric):
 
     name, label, over_rounds, better = (
         "delivered_share",
-        "share of shards delivered",
+        "Share of shards delivered",
         "last",
         "higher",
     )
@@ -235,7 +235,7 @@ class DeliveredShare(Metric):
 class LostShare(Metric):
     """Share of all shards so far that found the buffer full."""
 
-    name, label, over_rounds, better = "lost_share", "share of shards lost", "last", "lower"
+    name, label, over_rounds, better = "lost_share", "Share of shards lost", "last", "lower"
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         return state, played.after.lost.sum(axis=1) / np.maximum(_arrived_so_far(played), 1)
@@ -259,7 +259,7 @@ class WorstDevice(Metric):
 
     name, label, over_rounds, better = (
         "worst_device",
-        "share delivered by the worst device",
+        "Share delivered by the worst device",
         "last",
         "higher",
     )
@@ -282,7 +282,7 @@ class Mass(Metric):
 
     aggregation: Aggregation = field(default_factory=Lee)
 
-    name, label, better = "mass", "delivered mass (shards)", "higher"
+    name, label, better = "mass", "Mass delivered per round (shards)", "higher"
 
     def start(self, problem: Problem) -> State:
         server = self.aggregation.start(np.zeros(1))
@@ -316,7 +316,7 @@ class Mass(Metric):
 class DeviceUploads(Metric):
     """Uploads of each device that arrived."""
 
-    name, label, over_rounds, per_device = "device_uploads", "uploads that arrived", "sum", True
+    name, label, over_rounds, per_device = "device_uploads", "Uploads delivered", "sum", True
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         return state, played.after.delivered.astype(np.int64)
@@ -325,7 +325,7 @@ class DeviceUploads(Metric):
 class DeviceShards(Metric):
     """Shards that each device delivered."""
 
-    name, label, over_rounds, per_device = "device_shards", "shards delivered", "sum", True
+    name, label, over_rounds, per_device = "device_shards", "Shards delivered", "sum", True
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         return state, played.after.reported

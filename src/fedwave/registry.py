@@ -161,6 +161,11 @@ def names(family: str) -> tuple[str, ...]:
     return (*_BUILT_IN[_known_family(family)], *_own[family])
 
 
+def built_in(family: str) -> tuple[str, ...]:
+    """The names of a family that come with fedwave, in order."""
+    return tuple(_BUILT_IN[_known_family(family)])
+
+
 def find(family: str, name: str) -> Any:
     """The class or function that is registered under a name."""
     check_known(family, name)

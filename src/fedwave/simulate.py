@@ -112,6 +112,8 @@ class Simulation:
             "instances": ids.tolist(),
             "record": record,
             "keep_beliefs": beliefs,
+            "chance": list(network.chance),
+            "own_draws": chosen.random or "learner" in chosen.needs,  # training is random too
             "metrics": watch.descriptions(),
             "more_metrics": pack(list(watch.more), constants, "more_metrics"),
         }

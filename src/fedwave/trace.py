@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, counted
 from fedwave.files import write_whole
 from fedwave.metrics import over_rounds
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, NetworkState, State
@@ -61,6 +61,12 @@ class Trace:
     def label(self) -> str:
         """The scheduler, with the parameters that it was given by name."""
         return str(self.provenance.get("label", self.scheduler))
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """Of the device table; empty where it has none."""
+        table = self.provenance["network"]["fields"]["devices"]["fields"]
+        return tuple(table.get("name") or ())
 
     @property
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
@@ -163,16 +169,21 @@ class Trace:
         coordinates = {
             "round": np.arange(1, self.rounds + 1),
             "instance": list(self.instance_numbers),
-            "device": np.arange(1, self.final.waiting.shape[1] + 1),
+            "device": list(self.device_names) or np.arange(1, self.final.waiting.shape[1] + 1),
         }
         about = {"scheduler": self.scheduler, "seed": self.provenance["seed"]}
         return xr.Dataset(data, coords=coordinates, attrs=about)
 
     def __repr__(self) -> str:
         kept = "full" if self.devices else "summary"
+        sizes = (
+            (self.rounds, "round"),
+            (self.instances, "instance"),
+            (self.final.waiting.shape[1], "device"),
+        )
         return (
-            f"Trace of {self.label}: {self.rounds} rounds, {self.instances} instances, "
-            f"{self.final.waiting.shape[1]} devices, seed {self.provenance['seed']}, {kept} record\n"
+            f"Trace of {self.label}: {', '.join(counted(n, what) for n, what in sizes)}, "
+            f"seed {self.provenance['seed']}, {kept} record\n"
             f"  mean score {self.score.mean():.2f}, mean backlog {self.backlog.mean():.1f}"
         )
 

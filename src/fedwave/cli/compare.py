@@ -61,8 +61,8 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare schedulers on the same worlds, without training: the quick form of `fedwave run`.
 
-    Prints score, backlog, fairness and age with intervals and paired differences. On a network alone: 500 rounds,
-    50 instances.
+    Prints backlog, score, fairness and age with intervals, and their paired differences. On a network alone: 500
+    rounds, 50 instances.
     """
     folder = out if out is not None and not out.suffix else None
     more = {"against": against, "burn_in": burn_in}
@@ -72,15 +72,16 @@ def compare(
     if folder is None:
         opt.check_out(out, ".csv", ".json")
     if folder is not None:
-        output.show(execute(how, folder, execution), folder, json, choice.metric)
+        output.show(execute(how, folder, execution), folder, json)
         return
     data = (
         execute(how, None, execution).only.data if traces is None else _traced(how, traces, beliefs)
     )
-    comparison = Comparison.of(data, how.base, how.burn_in)
+    comparison = Comparison.of(data, how.base, how.burn_in, how.metric)
     content: dict[str, Any] = {
         "network": how.network.file or how.network.kind, "rounds": how.rounds, "instances": how.instances,
-        "seed": how.seed, "against": how.base, "burn_in": how.burn_in, "schedulers": comparison.to_json(),
+        "seed": how.seed, "burn_in": how.burn_in, "metric": how.metric, **comparison.about(),
+        "schedulers": comparison.to_json(),
     }  # fmt: skip
     if half_width is not None:
         content["instances_needed"] = {
@@ -93,9 +94,7 @@ def compare(
     if json:
         output.print_json(content)
         return
-    title = output.heading(how, str(content["network"]))
-    first = output.first_metric(how, choice.metric)
-    output.print_wide(output.comparison_table(comparison, title, first))
+    output.print_tables(output.comparison_tables(comparison, str(content["network"])))
     if half_width is not None:
         needed = ", ".join(f"{k} {n:,}" for k, n in content["instances_needed"].items())
         output.say(f"Instances for a half-width of {half_width:g} around the difference: {needed}.")

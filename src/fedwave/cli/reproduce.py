@@ -81,6 +81,7 @@ def reproduce(
 def _theory(
     how: Experiment, folder: Path, execution: opt.Execution, quick: bool, json: bool
 ) -> None:
+    from fedwave.experiments.report.labels import title
     from fedwave.experiments.report.theory import backlog_lines, write_theory
 
     results = execute(how, folder / "backlogs", execution)
@@ -90,7 +91,8 @@ def _theory(
         backlogs = {row.label: {**vars(row.backlog), "gap": row.gap} for row in rows}
         output.print_json({"files": [str(path) for path in paths], "backlogs": backlogs})
         return
-    output.print_table(output.plain_rows(*backlog_lines(rows), output.heading(how)), folder, paths)
+    heads = f"Long-run backlogs: {title(results.only.data)}"
+    output.print_table(output.plain_rows(*backlog_lines(rows), heads), folder, paths)
 
 
 def _with_data(how: Experiment) -> Experiment:

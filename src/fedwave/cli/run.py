@@ -45,7 +45,7 @@ def run(
     how = experiment_of(words, [choice, size])
     folder = folder_of(how) if out is None else out
     results = execute(how, folder, execution)
-    output.show(results, folder, json, choice.metric)
+    output.show(results, folder, json)
 
 
 @opt.flat
@@ -90,7 +90,7 @@ def train(
         raise FedwaveError(
             f"{how.name} has no task to train: add one (task.dataset=mnist), or use `fedwave compare`."
         )
-    output.show(execute(how, out, execution), out, json, choice.metric)
+    output.show(execute(how, out, execution), out, json)
 
 
 @opt.flat

@@ -29,13 +29,14 @@ def compare(
     *,
     against: str | None = None,
     burn_in: int = 0,
+    metric: str = "backlog",
     metrics: Iterable[MetricLike] = (),
 ) -> Comparison:
     """Run schedulers on the same worlds: every metric with its interval and its paired difference.
 
     ``schedulers`` are names, names with parameters or Scheduler objects; a mapping gives them labels. ``against`` is
     the label that differences are taken from: alsa-pi, or the first. ``burn_in`` rounds are left out of
-    metrics that are a mean over rounds.
+    metrics that are a mean over rounds. ``metric`` comes first; ``metrics`` are watched beside the built-in ones.
 
     >>> import fedwave as fw
     >>> table = fw.compare(fw.paper_network(), ["alsa-pi", "max-weight"], rounds=50, instances=4)
@@ -52,7 +53,7 @@ def compare(
         )
         for label, one in chosen.items()
     ]  # fmt: skip
-    return Comparison.of(joined(parts, list(chosen)), base, burn_in)
+    return Comparison.of(joined(parts, list(chosen)), base, burn_in, metric)
 
 
 def run(

@@ -51,6 +51,8 @@ class Evaluator:
         kept = np.arange(len(data.test_labels)) if sizes.full_every else test
         self._images = torch.as_tensor(data.test_images[kept]).to(device, dtype)
         self._labels = torch.as_tensor(data.test_labels[kept]).to(device)
+        # As many as asked for, or all there are: what captions state.
+        self.images_used = {"loss_images": len(chosen), "test_images": len(test)}
         # Indices of the images of every round among those kept.
         self._usual = torch.as_tensor(np.flatnonzero(np.isin(kept, test))).to(device)
 

@@ -265,7 +265,7 @@ class Replay:
 
     def curves(self) -> list[Curves]:
         """One Curves per scheduler, instances in the order of the runs."""
-        settings = {**vars(self.settings), **self.task.numbers}
+        settings = {**vars(self.settings), **self.task.numbers, **self._evaluator.images_used}
         out = []
         for label in dict.fromkeys(run.label for run in self.runs):
             mine = [self.results[r] for r, run in enumerate(self.runs) if run.label == label]

@@ -30,6 +30,11 @@ class Arrivals(ABC):
     name: ClassVar[str]
     distribution: ClassVar[str]  # the distribution that schedulers assume
 
+    @property
+    def shared(self) -> bool:
+        """Do all instances have the same arrivals, as with one record for all of them?"""
+        return False
+
     @abstractmethod
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         """Shards ``[B, I, U]`` that arrive in each round of the block."""
@@ -158,6 +163,10 @@ class RecordedArrivals(Arrivals):
     def from_file(cls, path: str) -> RecordedArrivals:
         """From a .npy file, or a .csv file with a line per round and a column per device."""
         return cls(read_array(path, "the record of arrivals"))
+
+    @property
+    def shared(self) -> bool:
+        return self.counts.ndim == 2
 
     def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
         check_record("arrivals", self.counts, rounds, devices, last_instance)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,10 @@ class Device:
     interference_dbm: float = -np.inf  # -inf: none
     miss_probability: float = 0.0  # of missing a broadcast
     buffer_limit: float = np.inf  # shards it can hold undelivered
+    name: str = ""  # in results; a device without one is called by its number
 
 
-COLUMNS = tuple(f.name for f in fields(Device))
+COLUMNS = tuple(f.name for f in fields(Device) if f.name != "name")  # the numbers
 _SHOWN = 30  # devices that a notebook shows
 _MOST_ALIKE = 10_000_000  # largest ``count`` of one line
 _DEFAULTS = {f.name: f.default for f in fields(Device)}
@@ -36,7 +38,7 @@ _DEFAULTS = {f.name: f.default for f in fields(Device)}
 class DeviceTable:
     """All devices of a network, one float64 array ``[U]`` per property (see Device).
 
-    Columns, not objects: a million devices fit in 48 MB.
+    Columns, not objects: a million devices fit in 48 MB. ``name`` is empty, or holds a different name for each device.
     """
 
     rate: FloatArray
@@ -45,6 +47,7 @@ class DeviceTable:
     interference_dbm: FloatArray | float = -np.inf
     miss_probability: FloatArray | float = 0.0
     buffer_limit: FloatArray | float = np.inf
+    name: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         columns = {name: _numbers(name, getattr(self, name)) for name in COLUMNS}
@@ -61,6 +64,7 @@ class DeviceTable:
             column.flags.writeable = False
             _check_column(name, column)
             object.__setattr__(self, name, column)
+        object.__setattr__(self, "name", _checked_names(self.name, size))
 
     def __len__(self) -> int:
         return int(np.size(self.rate))
@@ -88,14 +92,14 @@ class DeviceTable:
         rows = [f"<tr><th>device</th>{''.join(f'<th>{name}</th>' for name in names)}</tr>"]
         for u in range(min(len(self), _SHOWN)):
             cells = "".join(f"<td>{getattr(self, name)[u]:g}</td>" for name in names)
-            rows.append(f"<tr><td>{u + 1}</td>{cells}</tr>")
+            rows.append(f"<tr><td>{escape(self.name[u]) if self.name else u + 1}</td>{cells}</tr>")
         if len(self) > _SHOWN:
             rows.append(f"<tr><td colspan={len(names) + 1}>and {len(self) - _SHOWN} more</td></tr>")
         return f"<table>{''.join(rows)}</table>"
 
     def replace(self, **columns: Any) -> DeviceTable:
         """A copy with some columns replaced, by an array or by one value for all devices."""
-        return DeviceTable(**{name: getattr(self, name) for name in COLUMNS} | columns)
+        return DeviceTable(**{name: getattr(self, name) for name in (*COLUMNS, "name")} | columns)
 
     @classmethod
     def of(cls, devices: DeviceTable | Iterable[Device | Mapping[str, Any]]) -> DeviceTable:
@@ -115,8 +119,8 @@ class DeviceTable:
                     '{"rate": 1, "distance_m": 100}.'
                 )
             rows.append(
-                {name: getattr(d, name) for name in COLUMNS} if isinstance(d, Device) else dict(d)
-            )
+                {name: getattr(d, name) for name in (*COLUMNS, "name")} if isinstance(d, Device) else dict(d)
+            )  # fmt: skip
         return _from_rows(rows, "the device table")
 
 
@@ -124,7 +128,7 @@ def read_devices(path: str | Path) -> DeviceTable:
     """Read a device table: CSV with a heading line, or YAML with a list of mappings.
 
     Columns: rate and distance_m, optionally tx_power_dbm, interference_dbm, miss_probability,
-    buffer_limit, and ``count`` for several equal devices.
+    buffer_limit, ``name``, and ``count`` for several equal devices, whose names are numbered.
     """
     path = Path(path)
     try:
@@ -183,9 +187,10 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
         raise FedwaveError(f"{what} is empty: give it at least one device.")
     for row in rows:
         for name in row:
-            if name not in COLUMNS and name != "count":
+            if name not in (*COLUMNS, "name", "count"):
+                known = (*COLUMNS, "name", "count")
                 raise FedwaveError(
-                    f"{what} has an unknown column {name!r}; {did_you_mean(str(name), (*COLUMNS, 'count'))}"
+                    f"{what} has an unknown column {name!r}; {did_you_mean(str(name), known)}"
                 )
     counts = [_number(row.get("count", 1), "count", what, i) for i, row in enumerate(rows, 1)]
     for i, count in enumerate(counts, 1):
@@ -202,7 +207,37 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
                 raise FedwaveError(f"{what}, device line {i}: {name} is missing.")
             values.append(_number(row.get(name, _DEFAULTS[name]), name, what, i))
         columns[name] = np.repeat(np.array(values), np.array(counts, dtype=np.int64))
-    return DeviceTable(**columns)
+    return DeviceTable(**columns, name=_names_of(rows, counts))
+
+
+def _names_of(rows: Sequence[Mapping[str, Any]], counts: Sequence[float]) -> tuple[str, ...]:
+    """The name of every device; equal devices of one line are numbered, one without a name is its own number."""
+    if not any(row.get("name") for row in rows):
+        return ()
+    names: list[str] = []
+    for row, count in zip(rows, counts, strict=True):
+        name = str(row.get("name") or "").strip()
+        for k in range(1, int(count) + 1):
+            names.append(f"{name} {k}" if name and count > 1 else name or str(len(names) + 1))
+    return tuple(names)
+
+
+def _checked_names(names: Any, size: int) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise FedwaveError(f"device names are {names!r}, must be a list with one for each device.")
+    texts = tuple(str(name).strip() for name in names)
+    if texts and len(texts) != size:
+        raise FedwaveError(
+            f"there are {len(texts)} device names for {size} devices: give each one."
+        )
+    seen: set[str] = set()
+    for name in texts:
+        if not name or not name.isprintable():
+            raise FedwaveError(f"a device is called {name!r}, must be a text of one line.")
+        if name in seen:
+            raise FedwaveError(f"two devices are called {name!r}: give each a name of its own.")
+        seen.add(name)
+    return texts
 
 
 def _number(value: Any, name: str, what: str, line: int) -> float:

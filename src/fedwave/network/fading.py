@@ -48,6 +48,11 @@ class Fading(ABC):
 
     independent: ClassVar[bool] = True  # are the rounds independent of each other?
 
+    @property
+    def shared(self) -> bool:
+        """Do all instances have the same gains, as with one record for all of them?"""
+        return False
+
     @abstractmethod
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
         """Gains ``[B, I, U]`` of one block, and the carry for the next."""
@@ -251,6 +256,10 @@ class RecordedGains(Fading):
     def from_file(cls, path: str) -> RecordedGains:
         """From a .npy file, or a .csv file with a line per round and a column per device."""
         return cls(read_array(path, "the record of gains"))
+
+    @property
+    def shared(self) -> bool:
+        return self.gains.ndim == 2
 
     def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
         check_record("gains", self.gains, rounds, devices, last_instance)

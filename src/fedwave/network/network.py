@@ -110,6 +110,18 @@ class Network:
             np.asarray(t.interference_dbm), self.pathloss_intercept_db, self.pathloss_slope_db,
         )  # fmt: skip
 
+    @property
+    def chance(self) -> tuple[str, ...]:
+        """What instances differ in by chance: "gains", "arrivals", "uploads" (luck at a given SNR), "broadcasts"."""
+        missing = np.asarray(self.table.miss_probability)
+        differs = {
+            "gains": not self.fading.shared,
+            "arrivals": not self.arrivals.shared,
+            "uploads": not self.success.certain,
+            "broadcasts": bool(((missing > 0) & (missing < 1)).any()),
+        }
+        return tuple(name for name, does in differs.items() if does)
+
     @cached_property
     def planning(self) -> NetworkPlanning:
         """The probabilities of the coming rounds, for schedulers that plan ahead."""

@@ -33,6 +33,11 @@ class SuccessModel(ABC):
         """How many further gains one upload can use (HARQ); 0 for all others."""
         return 0
 
+    @property
+    def certain(self) -> bool:
+        """Is p 0 or 1 at every SNR, so that chance has no part in it?"""
+        return False
+
     @abstractmethod
     def probability(self, snr: FloatArray) -> FloatArray:
         """P[upload arrives] at this (combined) SNR."""
@@ -108,6 +113,10 @@ class Threshold(SuccessModel):
 
     def __post_init__(self) -> None:
         _positive("Threshold w0", self.w0)
+
+    @property
+    def certain(self) -> bool:
+        return True
 
     def probability(self, snr: FloatArray) -> FloatArray:
         return (snr >= self.w0).astype(np.float64)
@@ -223,6 +232,10 @@ class Arq(SuccessModel):
         _positive_count("Arq tries", self.tries)
         _single_try("Arq", self.model)
 
+    @property
+    def certain(self) -> bool:
+        return self.model.certain
+
     def probability(self, snr: FloatArray) -> FloatArray:
         out: FloatArray = 1 - (1 - self.model.probability(snr)) ** self.tries
         return out
@@ -245,6 +258,10 @@ class Harq(SuccessModel):
     def __post_init__(self) -> None:
         _positive_count("Harq tries", self.tries)
         _single_try("Harq", self.model)
+
+    @property
+    def certain(self) -> bool:
+        return self.tries == 1 and self.model.certain  # later tries have new gains
 
     @property
     def later_tries(self) -> int:

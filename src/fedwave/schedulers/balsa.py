@@ -23,6 +23,8 @@ class BayesianScheduler(Scheduler):
     ``posterior`` None: the one that fits the distribution of the arrivals.
     """
 
+    random = True  # rates are drawn from the posterior
+
     prior: Prior = field(default_factory=Jeffreys)
     stage_rule: str = "literal"
     posterior: Posterior | None = None

@@ -33,6 +33,9 @@ class Scheduler(ABC):
     )
     small_only: ClassVar[bool] = False  # refuses networks of more than a few devices
     symmetric: ClassVar[bool] = True  # False: a device's number matters, as in round-robin
+    random: ClassVar[bool] = (
+        False  # True: decisions depend on its own draws, beyond the order of equal priorities
+    )
 
     @classmethod
     def check_declaration(cls) -> None:

@@ -65,6 +65,7 @@ class Random(Scheduler):
 
     name = "random"
     formula = "uniform"
+    random = True
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         return draws.uniform(seen.delay.shape[1])

@@ -211,11 +211,11 @@ class Experiment:
     checkpoint_seconds: float = 60.0
     """Time between checkpoints of a unit of work."""
     targets: tuple[float, ...] = ()
-    """Accuracies whose rounds are counted (figure 5)."""
+    """Accuracies whose rounds are counted."""
     metrics: tuple[Part, ...] = ()
     """Round metrics that are watched beside the built-in ones, or in place of those of the same name."""
-    metric: str = "backlog"
-    """What the figure of a sweep shows."""
+    metric: str = ""
+    """First in tables, and what the figures of a sweep show; if empty: accuracy with a task, else backlog."""
     sweep: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """What is varied: a field with its dots, such as network.slots, and the values it takes."""
 
@@ -232,6 +232,8 @@ class Experiment:
                 f"burn_in is {self.burn_in}, must lie between 0 and the {self.rounds} rounds less one."
             )
         object.__setattr__(self, "imports", tuple(self.imports))
+        if not self.metric:
+            object.__setattr__(self, "metric", "backlog" if self.task is None else "accuracy")
         self._check_schedulers()
         self._check_results()
         self._check_sweep()

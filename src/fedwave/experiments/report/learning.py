@@ -1,7 +1,8 @@
-"""The paper's learning figures and their numbers, on common worlds and common data."""
+"""Learning curves and targets reached, on common worlds and common data: the figures and their numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import numpy as np
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.results.bootstrap import bootstrap_rounds
-from fedwave.experiments.results.container import Point, curves_of, labels
+from fedwave.experiments.results.container import Point, Results, curves_of, labels
 from fedwave.files import write_csv
+
+_MOST_FIGURES = 24  # of points of a sweep
 
 
 def task_of(experiment: Experiment) -> TaskConfig:
@@ -32,28 +35,46 @@ def dataset_of(experiment: Experiment) -> str:
     return task.instead_of or str(task.dataset)
 
 
-def caption_of(experiment: Experiment) -> str:
+def caption_of(point: Point) -> str:
     """What was trained and how it was evaluated."""
-    dataset, training = dataset_of(experiment), experiment.training
-    text = f"{dataset}: {experiment.instances} instances, seed {experiment.seed}; accuracy on "
-    text += (
-        f"{training.test_images:,} test images, loss on {training.loss_images:,} training images."
-    )
+    how, dataset = point.experiment, dataset_of(point.experiment)
+    test, loss = (_images(point, name) for name in ("test_images", "loss_images"))
+    text = f"{dataset}: accuracy on {test} test images, loss on {loss} training images."
     warning = f"SYNTHETIC DATA, not {dataset}: the real files are unavailable.\n"
-    return (warning if is_synthetic(experiment) else "") + text
+    return (warning if is_synthetic(how) else "") + text
+
+
+def _images(point: Point, which: str) -> str:
+    """As many as were used; older results tell only how many were asked for."""
+    used = point.data.attrs.get(which)
+    return f"at most {getattr(point.experiment.training, which):,}" if used is None else f"{used:,}"
 
 
 def write_learning(point: Point, folder: Path) -> list[Path]:
-    """Figures 3, 4 and 5, the curves and the rounds to every target."""
+    """Learning curves, a single instance, and the rounds to every target if there are any."""
     from fedwave.experiments.report.figures import learning as figures
     from fedwave.experiments.report.figures.common import save_figure
 
     task_of(point.experiment)  # or there is nothing to draw
-    paths = save_figure(figures.curves_figure(point), folder / "figure3")
-    paths += save_figure(figures.single_figure(point), folder / "figure4")
-    paths += save_figure(figures.targets_figure(point), folder / "figure5")
-    paths.append(_write_curves(point, folder / "curves.csv"))
-    return [*paths, _write_targets(point, folder / "targets.csv")]
+    paths = save_figure(figures.curves_figure(point), folder / "learning-curves")
+    paths += save_figure(figures.single_figure(point), folder / "one-instance")
+    if point.experiment.targets:
+        paths += save_figure(figures.targets_figure(point), folder / "targets")
+    paths.append(_write_curves([point], folder / "curves.csv"))
+    if point.experiment.targets:
+        paths.append(_write_targets(point, folder / "targets.csv"))
+    return paths
+
+
+def write_learning_sweep(results: Results, folder: Path) -> list[Path]:
+    """Learning curves of every point of a sweep, numbered in its order, and all of them in one table."""
+    from fedwave.experiments.report.figures.common import save_figure
+    from fedwave.experiments.report.figures.learning import curves_figure
+
+    paths: list[Path] = []
+    for number, point in enumerate(results.points[:_MOST_FIGURES], 1):
+        paths += save_figure(curves_figure(point), folder / f"learning-curves-{number}")
+    return [*paths, _write_curves(results.points, folder / "curves.csv")]
 
 
 def learnt_json(point: Point) -> dict[str, Any]:
@@ -67,14 +88,19 @@ def learnt_json(point: Point) -> dict[str, Any]:
     }
 
 
-def _write_curves(point: Point, path: Path) -> Path:
-    names = ("loss", "accuracy", "accuracy_on_all")
-    arrays = [point.data[name].transpose("scheduler", "instance", "round").values for name in names]
-    instances, rows = point.data["instance"].values, []
-    for s, label in enumerate(labels(point.data)):
-        for i, t in np.ndindex(arrays[0].shape[1:]):
-            rows.append([label, instances[i], t + 1, *(_text(array[s, i, t]) for array in arrays)])
-    return write_csv(path, ["scheduler", "instance", "round", *names], rows)
+def _write_curves(points: Sequence[Point], path: Path) -> Path:
+    first, rows = points[0], []
+    names = ["loss", "accuracy"]
+    if any(np.isfinite(point.data["accuracy_on_all"].values).any() for point in points):
+        names.append("accuracy_on_all")
+    for point in points:
+        arrays = [point.data[n].transpose("scheduler", "instance", "round").values for n in names]
+        place, instances = list(point.where.values()), point.data["instance"].values
+        for s, label in enumerate(labels(point.data)):
+            for i, t in np.ndindex(arrays[0].shape[1:]):
+                numbers = (_text(array[s, i, t]) for array in arrays)
+                rows.append([*place, label, instances[i], t + 1, *numbers])
+    return write_csv(path, [*first.where, "scheduler", "instance", "round", *names], rows)
 
 
 def _write_targets(point: Point, path: Path) -> Path:

@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from fedwave.experiments.config.read import to_mapping
-from fedwave.experiments.report.learning import learnt_json, write_learning
+from fedwave.experiments.report.devices import write_devices
+from fedwave.experiments.report.labels import axis_label, place, sentences, title
+from fedwave.experiments.report.learning import learnt_json, write_learning, write_learning_sweep
 from fedwave.experiments.report.score import write_score
 from fedwave.experiments.report.tables import latex, markdown
-from fedwave.experiments.results.comparison import COLUMNS, Comparison
+from fedwave.experiments.results.chance import notes
+from fedwave.experiments.results.comparison import COLUMNS, Comparison, Table
 from fedwave.experiments.results.container import Point, Results, metrics_of
 from fedwave.files import write_csv, write_json, write_text, write_whole
 from fedwave.version import __version__
 
 SUMS = "SHA256SUMS"
+_HALF_WIDTH = "±: half-width of the 95 % interval over instances."
 
 
 def write_results(results: Results, folder: Path) -> list[Path]:
@@ -25,7 +29,8 @@ def write_results(results: Results, folder: Path) -> list[Path]:
     else:
         write = write_score if results.experiment.task is None else write_learning
         paths = write(results.only, folder) + _write_own_metrics(results.only, folder)
-        paths.append(write_json(folder / "summary.json", summary(results.only)))
+        paths += write_devices(results.only, folder)
+    paths.append(write_json(folder / "summary.json", summary(results)))
     paths += _write_tables(results, folder)
     paths.append(_write_netcdf(results, folder))
     _write_sums(folder)
@@ -33,8 +38,11 @@ def write_results(results: Results, folder: Path) -> list[Path]:
 
 
 def _write_own_metrics(point: Point, folder: Path) -> list[Path]:
-    """A figure of the metrics that the experiment watches beside the built-in ones."""
-    own = [part.name for part in point.experiment.metrics if part.name in metrics_of(point.data)]
+    """A figure of the metrics that the experiment watches beside the built-in ones, and of the one asked for."""
+    how = point.experiment
+    drawn = ("score", "backlog") if how.task is None else ("accuracy", "loss")
+    asked = [how.metric, *(part.name for part in how.metrics)]
+    own = [name for name in dict.fromkeys(asked) if name in metrics_of(point.data) and name not in drawn]  # fmt: skip
     if not own:
         return []
     from fedwave.experiments.report.figures.common import save_figure
@@ -45,29 +53,80 @@ def _write_own_metrics(point: Point, folder: Path) -> list[Path]:
 
 def comparison_of(point: Point) -> Comparison:
     """The schedulers of a point, compared as its experiment says."""
-    return Comparison.of(point.data, point.experiment.base, point.experiment.burn_in)
-
-
-def summary(point: Point) -> dict[str, Any]:
-    """The numbers of a point for machines."""
     how = point.experiment
-    return {
-        "fedwave": __version__, "rounds": how.rounds, "instances": how.instances, "seed": how.seed,
-        "experiment": to_mapping(how), "schedulers": comparison_of(point).to_json(),
-        **({} if how.task is None else learnt_json(point)),
+    return Comparison.of(point.data, how.base, how.burn_in, how.metric)
+
+
+def summary(results: Results) -> dict[str, Any]:
+    """The numbers of an experiment for machines; those of a sweep under ``points``, each with its place."""
+    how = results.experiment
+    about = {
+        "fedwave": __version__, "name": how.name, "rounds": how.rounds, "instances": how.instances, "seed": how.seed,
+        "metric": how.metric, "experiment": to_mapping(how),
     }  # fmt: skip
+    if not how.sweep:
+        return about | _numbers(results.only)
+    points = [{"where": _plain(point.where), **_numbers(point)} for point in results.points]
+    return about | {"points": points}
 
 
-def sweep_rows(results: Results) -> tuple[list[str], list[list[str]]]:
-    """Heading and lines: the scheduler, the point's place on every axis, and every metric."""
-    heading, lines = ["scheduler", *results.experiment.sweep], []
-    for point in results.points:
-        comparison = comparison_of(point)
-        names = comparison.metrics
-        for label in comparison.schedulers:
-            places = map(str, point.where.values())
-            lines.append([label, *places, *comparison.cells(label, names)])
-    return [*heading, *names], lines
+def _numbers(point: Point) -> dict[str, Any]:
+    found = comparison_of(point)
+    learnt = {} if point.experiment.task is None else learnt_json(point)
+    return {**found.about(), "schedulers": found.to_json(), **learnt}
+
+
+def _plain(where: dict[str, Any]) -> dict[str, Any]:
+    return {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in where.items()}
+
+
+def means_table(results: Results) -> Table:
+    """The scheduler, the point's place on every axis, and the mean of every metric."""
+    rows = [
+        [found.name(label), *map(str, point.where.values()), *found.cells(label, found.metrics)]
+        for point, found in _compared(results)
+        for label in found.schedulers
+    ]
+    return _heading(results, "Scheduler"), rows
+
+
+def differences_table(results: Results) -> Table:
+    """The same of the paired differences from the base, without rows of the base."""
+    rows = [
+        [found.name(label), *map(str, point.where.values()), *found.difference_cells(label, found.metrics)]
+        for point, found in _compared(results)
+        for label in found.schedulers
+        if label != found.base
+    ]  # fmt: skip
+    return _heading(results, f"vs {results.experiment.base}"), rows
+
+
+def note_of(results: Results) -> str:
+    """What one must know of the intervals and means of all points."""
+    found = [comparison for _, comparison in _compared(results)]
+    if len({one.note for one in found}) == 1:
+        return found[0].note
+    return notes([p.data for p in results.points], [place(p.where) for p in results.points])
+
+
+def interval_note(*found: Comparison) -> str:
+    """What ± means, if it is there."""
+    return _HALF_WIDTH if any(one.has_intervals for one in found) else ""
+
+
+def title_of(results: Results, name: str | None = None) -> str:
+    """What was run: its name, and U, W, gamma, rounds, instances and seed where they do not vary."""
+    return f"{name or results.experiment.name}: {title(*(p.data for p in results.points))}"
+
+
+def _compared(results: Results) -> list[tuple[Point, Comparison]]:
+    return [(point, comparison_of(point)) for point in results.points]
+
+
+def _heading(results: Results, first: str) -> list[str]:
+    found = comparison_of(results.points[0])
+    axes = map(axis_label, results.experiment.sweep)
+    return [first, *axes, *(found.labels[name] for name in found.metrics)]
 
 
 def _write_sweep(results: Results, folder: Path) -> list[Path]:
@@ -85,20 +144,30 @@ def _write_sweep(results: Results, folder: Path) -> list[Path]:
         for number, points in enumerate(others.values(), 1):
             stem = f"{metric}-{axis.replace('.', '-')}" + (f"-{number}" if len(others) > 1 else "")
             paths += save_figure(sweep_figure(points, axis, metric), folder / stem)
+    if results.experiment.task is not None:
+        paths += write_learning_sweep(results, folder)
     return paths
 
 
 def _write_tables(results: Results, folder: Path) -> list[Path]:
-    heading, rows = sweep_rows(results)
-    caption = f"{results.experiment.name}: mean and half-width of the 95 % interval over instances."
+    """Means and paired differences, for a page, for a paper and for programs."""
+    heads, base = title_of(results), results.experiment.base
+    compared = [found for _, found in _compared(results)]
+    footer = sentences("Means over instances.", interval_note(*compared), note_of(results))
+    parts = [(f"{heads}.", means_table(results))]
+    if len(results.experiment.schedulers) > 1:
+        text = f"Paired differences from {base}, instance by instance; {title_of(results)}."
+        parts.append((text, differences_table(results)))
+    page = "\n".join(f"**{text}**\n\n{markdown(*table)}" for text, table in parts)
+    paper = "\n".join(latex(*table, f"{text} {footer}") for text, table in parts)
     lines = [
         [*point.where.values(), *line]
-        for point in results.points
-        for line in comparison_of(point).lines()
+        for point, found in _compared(results)
+        for line in found.lines()
     ]
     return [
-        write_text(folder / "table.md", markdown(heading, rows)),
-        write_text(folder / "table.tex", latex(heading, rows, caption)),
+        write_text(folder / "table.md", f"{page}\n{footer}\n"),
+        write_text(folder / "table.tex", paper),
         write_csv(folder / "summary.csv", [*results.experiment.sweep, *COLUMNS], lines),
     ]
 
@@ -114,7 +183,7 @@ def _write_sums(folder: Path) -> Path:
     """Checksums of all files, as `sha256sum -c SHA256SUMS` checks them."""
     lines = []
     for path in sorted(folder.rglob("*")):
-        place = path.relative_to(folder).as_posix()
-        if path.is_file() and place != SUMS and not place.startswith((".", "lock", "checkpoints/")):
-            lines.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {place}\n")
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name != SUMS and not name.startswith((".", "lock", "checkpoints/")):
+            lines.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n")
     return write_text(folder / SUMS, "".join(lines))

@@ -1,13 +1,15 @@
-"""`fedwave reproduce score`: the paper's figure 2 with bands, on common worlds, and its numbers."""
+"""Score and backlog of a simulated experiment, on common worlds: the figure and its numbers."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedwave.experiments.report.labels import sentences
+from fedwave.experiments.results.chance import Chance, caption
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Point, labels, series
-from fedwave.experiments.results.statistics import Band, band, running_mean
+from fedwave.experiments.results.statistics import Band, running_mean
 from fedwave.files import write_csv
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 
@@ -17,33 +19,33 @@ if TYPE_CHECKING:
 
 def score_bands(data: xr.Dataset, scheduler: str, base: str) -> dict[str, Band]:
     """Bands over instances, by round; the difference of running means is paired, instance by instance."""
-    score = series(data, scheduler, "score")
+    score, chance = series(data, scheduler, "score"), Chance.of(data)
     running = running_mean(score)
+    apart = running - running_mean(series(data, base, "score"))
     return {
-        "score": band(score),
-        "running": band(running),
-        "difference": band(running - running_mean(series(data, base, "score"))),
-        "backlog": band(series(data, scheduler, "backlog")),
+        "score": chance.band(score, "score", scheduler),
+        "running": chance.band(running, "score", scheduler),
+        "difference": chance.band(apart, "score", scheduler, base),
+        "backlog": chance.band(series(data, scheduler, "backlog"), "backlog", scheduler),
     }
 
 
 def write_score(point: Point, out: Path) -> list[Path]:
-    """Figures, and CSV files by round and by instance."""
+    """A figure of every scheduler, and CSV files by round and by instance."""
     from fedwave.experiments.report.figures.common import save_figure
     from fedwave.experiments.report.figures.score import score_figure
 
-    data, how, base = point.data, point.experiment, point.experiment.base
-    caption = f"{how.instances} instances, {how.rounds} rounds, seed {how.seed}; bands: 95 % intervals over instances."
-    bench = " Bench delivers everything at once: its score is the arrivals."
-    paths = []
-    # The paper's figure leaves Bench out, and its own schedulers deserve a figure of their own.
+    data, base = point.data, point.experiment.base
+    bands = sentences(caption("Bands", data), Chance.of(data).note)
+    bench = "Bench delivers everything at once: its score is the arrivals."
+    text = sentences(bands, bench if "bench" in labels(data) else "")
+    paths = save_figure(score_figure(data, base, text), out / "score")
+    # Where many run beside them, the paper's own schedulers get a figure too; the paper leaves Bench out of it.
     of_paper = [n for n in labels(data) if n in PAPER_SCHEDULERS and n != "bench"]
-    if base in of_paper:
-        paper = score_figure(data.sel(scheduler=of_paper), base, caption)
-        paths += save_figure(paper, out / "figure2")
-    if len(of_paper) < len(labels(data)):
-        text = caption + (bench if "bench" in labels(data) else "")
-        paths += save_figure(score_figure(data, base, text), out / "figure2-all")
+    if base in of_paper and set(PAPER_SCHEDULERS) < set(labels(data)):
+        text = f"The schedulers of Fig. 2 of Lee & Lee. {bands}"
+        drawn = score_figure(data, base, text, shown=of_paper)
+        paths += save_figure(drawn, out / "score-paper")
     paths.append(_write_rounds(data, base, out / "rounds.csv"))
     return [*paths, _write_instances(data, base, out / "instances.csv")]
 

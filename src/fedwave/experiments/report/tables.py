@@ -21,12 +21,11 @@ def with_interval(mean: float, half_width: float, sign: str = "", most: int = 3)
     >>> with_interval(12.3456, 0.1234), with_interval(0.5, float("nan"), sign="+")
     ('12.35±0.12', '+0.50')
     """
-    if not math.isfinite(half_width):
-        return f"{mean:{sign},.{min(2, most)}f}"
     digits = min(2, most)
-    if half_width != 0:
+    if math.isfinite(half_width) and half_width != 0:
         digits = min(most, max(0, 1 - math.floor(math.log10(half_width))))
-    return f"{mean:{sign},.{digits}f}±{half_width:,.{digits}f}"
+    text = f"{round(mean, digits) + 0.0:{sign},.{digits}f}"  # + 0.0: no minus before a zero
+    return text if not math.isfinite(half_width) else f"{text}±{half_width:,.{digits}f}"
 
 
 def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

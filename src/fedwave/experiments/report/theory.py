@@ -17,6 +17,7 @@ import numpy as np
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import network_of
 from fedwave.experiments.report.figures.common import save_figure
+from fedwave.experiments.report.labels import title
 from fedwave.experiments.report.tables import latex, markdown, with_interval
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Point, Results
@@ -179,8 +180,8 @@ def _write_backlogs(results: Results, folder: Path) -> tuple[list[BacklogRow], l
     rows = backlog_table(point, bound.value, float(network.rates.sum()), network.gamma)
     heading, lines = backlog_lines(rows)
     how = point.experiment
-    caption = f"Mean backlog, {how.instances} instances, rounds {how.burn_in + 1} to {how.rounds}, 95 % intervals."
-    paths = [write_text(folder / "backlogs.md", markdown(heading, lines))]
+    caption = f"Mean backlog in rounds {how.burn_in + 1} to {how.rounds}, with 95 % intervals: {title(point.data)}."
+    paths = [write_text(folder / "backlogs.md", f"**{caption}**\n\n{markdown(heading, lines)}")]
     paths.append(write_text(folder / "backlogs.tex", latex(heading, lines, caption)))
     about: dict[str, Any] = {"value": bound.value, "error": bound.error, "price": bound.price}
     about |= {"service": bound.service.tolist(), "cost": bound.cost.tolist()}

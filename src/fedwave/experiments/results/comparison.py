@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, counted, did_you_mean
+from fedwave.experiments.report.labels import burn_in_note, sentences, title
 from fedwave.experiments.report.tables import markdown, with_interval
 from fedwave.experiments.results.bootstrap import Interval, bootstrap_ratio
+from fedwave.experiments.results.chance import Chance
 from fedwave.experiments.results.container import curves_of, label_of, labels, metrics_of
-from fedwave.experiments.results.statistics import Estimate, estimate, per_instance
+from fedwave.experiments.results.statistics import Estimate, per_instance
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ COLUMNS = (
 _LEFT_OUT = {
     "arrived", "lost", "uploads", "lost_share", "worst_device", "mass", "accuracy_on_all", "worst_class",
 }  # fmt: skip
+_FILES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".eps")
+Table = tuple[list[str], list[list[str]]]  # heading and rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,32 +46,57 @@ class Comparison:
     base: str  # differences are taken from it, instance by instance
     values: Mapping[str, FloatArray]  # [scheduler, instance] by metric
     labels: Mapping[str, str]  # what people call the metrics
+    first: str = ""  # the metric that was asked for: it comes first everywhere
+    title: str = ""  # what was run
+    note: str = ""  # what one must know of the intervals and means; may be empty
+    chance: Chance = field(default_factory=Chance)
 
     @classmethod
-    def of(cls, data: xr.Dataset, base: str, burn_in: int = 0) -> Comparison:
-        """Every metric of ``data``; ``burn_in`` rounds are left out of means over rounds."""
+    def of(cls, data: xr.Dataset, base: str, burn_in: int = 0, first: str = "") -> Comparison:
+        """Every metric of ``data``, ``first`` in front; ``burn_in`` rounds are left out of means over rounds."""
         schedulers, names = tuple(labels(data)), metrics_of(data)
         if base not in schedulers:
             raise FedwaveError(
                 f"differences are wanted from {base!r}, which is not among the schedulers run."
             )
+        if first and first not in names:
+            raise FedwaveError(
+                f"there is no metric {first!r} in these results; {did_you_mean(first, names)}"
+            )
+        if "accuracy_on_all" in names and not np.isfinite(data["accuracy_on_all"].values).any():
+            names.remove("accuracy_on_all")  # it was never measured
         values = {name: per_instance(data, name, burn_in) for name in names}
         called = {name: label_of(data, name) for name in names}
         if "loss" in names:
             spikes = [curves_of(data, label).spikes() for label in schedulers]
             values["spikes"] = np.stack(spikes).astype(np.float64)
-            called["spikes"] = "spikes of the loss"
-        return cls(schedulers, base, values, called)
+            called["spikes"] = "Spikes of the loss"
+        chance = Chance.of(data)
+        note = sentences(burn_in_note(burn_in), chance.note)
+        return cls(schedulers, base, values, called, first, title(data), note, chance)
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The names of the metrics: what was learnt first, if anything was."""
-        return tuple(sorted(self.values, key=lambda name: {"accuracy": 0, "loss": 1}.get(name, 2)))
+        """The names of the metrics: what was asked for first, then what was learnt."""
+        order = {self.first: 0, "accuracy": 1, "loss": 2}
+        if self.first in ("accuracy", "loss"):
+            order[self.first] = 0
+        return tuple(sorted(self.values, key=lambda name: order.get(name, 3)))
 
     @property
     def brief(self) -> tuple[str, ...]:
         """The metrics of a narrow table."""
-        return tuple(name for name in self.metrics if name not in _LEFT_OUT)
+        return tuple(name for name in self.metrics if name == self.first or name not in _LEFT_OUT)
+
+    @property
+    def has_intervals(self) -> bool:
+        """Is there more than one instance, and do they differ?"""
+        several = next(iter(self.values.values())).shape[1] > 1
+        return several and any(
+            self.chance.covers(scheduler, metric)
+            for scheduler in self.schedulers
+            for metric in self.metrics
+        )
 
     def of_instances(self, scheduler: str, metric: str) -> FloatArray:
         """``[instance]``."""
@@ -76,7 +106,7 @@ class Comparison:
     def estimate(self, scheduler: str, metric: str) -> Estimate:
         """Mean over the instances that have a number, and its interval."""
         values = self.of_instances(scheduler, metric)
-        return estimate(values[np.isfinite(values)])
+        return self.chance.estimate(values[np.isfinite(values)], metric, scheduler)
 
     def differences(self, scheduler: str, metric: str) -> FloatArray:
         """From the base, of the instances in which both have a number."""
@@ -86,12 +116,19 @@ class Comparison:
 
     def difference(self, scheduler: str, metric: str) -> Estimate:
         """Mean of the paired differences from the base, and its interval."""
-        return estimate(self.differences(scheduler, metric))
+        return self.chance.estimate(
+            self.differences(scheduler, metric), metric, scheduler, self.base
+        )
 
     def backlog_ratio(self, scheduler: str) -> Interval | None:
         """Backlog as a share of the base's; None where that never has any."""
         own, base = (self.of_instances(name, "backlog") for name in (scheduler, self.base))
-        return bootstrap_ratio(own, base) if base.any() else None
+        if not base.any():
+            return None
+        covered = (self.chance.covers(name, "backlog") for name in (scheduler, self.base))
+        if not any(covered):
+            return Interval(float(own.mean() / base.mean()), np.nan, np.nan)
+        return bootstrap_ratio(own, base)
 
     def diverged(self, scheduler: str) -> int:
         """How many instances have no loss after the last round."""
@@ -128,22 +165,37 @@ class Comparison:
             found[scheduler] = own | {"diverged": self.diverged(scheduler)}
         return found
 
+    def about(self) -> dict[str, Any]:
+        """What must be known to read the numbers, for machines: the base, and what the intervals cover."""
+        return {
+            "against": self.base,
+            "intervals_cover": list(self.chance.covered),
+            "note": self.note,
+        }
+
     def cells(self, scheduler: str, metrics: Sequence[str]) -> list[str]:
         """Means with the half-widths of their intervals, as texts."""
         found = (self.estimate(scheduler, metric) for metric in metrics)
         return [with_interval(value.mean, value.half_width, most=4) for value in found]
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Heading and rows of a narrow table; the first metric is followed by its paired difference."""
-        first, *others = self.brief
-        heading = ["scheduler", first, f"vs {self.base}", *others]
-        rows = []
-        for scheduler in self.schedulers:
-            own, *rest = self.cells(scheduler, self.brief)
-            apart = self.difference(scheduler, first)
-            text = with_interval(apart.mean, apart.half_width, sign="+", most=4)
-            rows.append([self.name(scheduler), own, "-" if scheduler == self.base else text, *rest])
-        return heading, rows
+    def difference_cells(self, scheduler: str, metrics: Sequence[str]) -> list[str]:
+        """Paired differences from the base with the half-widths of their intervals, as texts."""
+        found = (self.difference(scheduler, metric) for metric in metrics)
+        return [with_interval(value.mean, value.half_width, sign="+", most=4) for value in found]
+
+    def table(self) -> Table:
+        """Heading and rows of a narrow table: the mean of every brief metric."""
+        rows = [[self.name(k), *self.cells(k, self.brief)] for k in self.schedulers]
+        return ["scheduler", *self.brief], rows
+
+    def difference_table(self) -> Table:
+        """The same of the paired differences from the base; no row for the base."""
+        rows = [
+            [self.name(k), *self.difference_cells(k, self.brief)]
+            for k in self.schedulers
+            if k != self.base
+        ]
+        return [f"vs {self.base}", *self.brief], rows
 
     def name(self, scheduler: str) -> str:
         """The scheduler, with the number of its instances that diverged."""
@@ -151,18 +203,32 @@ class Comparison:
         return scheduler + (f" ({lost} diverged)" if lost else "")
 
     def plot(self, *metrics: str) -> Figure:
-        """A panel per metric: mean and 95 % interval of every scheduler."""
+        """A panel per metric: mean and 95 % interval of every scheduler. A matplotlib Figure, with ``savefig``."""
         from fedwave.experiments.report.figures.comparison import comparison_figure
 
+        for name in metrics:
+            if not isinstance(name, str) or name.lower().endswith(_FILES):
+                raise FedwaveError(
+                    f"plot is given {name!r}, must be names of metrics, such as {self.metrics[0]!r}; "
+                    "a file is written by plot().savefig('figure.png')."
+                )
         return comparison_figure(self, metrics or self.brief)
 
     def __repr__(self) -> str:
-        count = next(iter(self.values.values())).shape[1]
-        about = f"Comparison of {len(self.schedulers)} schedulers on {count} instances (± 95 % interval)"
-        return f"{about}\n{markdown(*self.table())}"
+        about = f"Comparison of {counted(len(self.schedulers), 'scheduler')}: {self._made_with()}"
+        about += " (± 95 % interval)" if self.has_intervals else ""
+        tables = [markdown(*self.table())]
+        if len(self.schedulers) > 1:
+            tables.append(f"paired differences from {self.base}:\n{markdown(*self.difference_table())}")  # fmt: skip
+        return "\n".join(filter(None, (about, "".join(tables), self.note)))
 
     def _repr_html_(self) -> str:
         import pandas as pd
 
-        heading, rows = self.table()
-        return str(pd.DataFrame(rows, columns=heading).to_html(index=False))
+        tables = [self.table()] + ([self.difference_table()] if len(self.schedulers) > 1 else [])
+        shown = [pd.DataFrame(r, columns=h).to_html(index=False) for h, r in tables]
+        return f"<p>{escape(self._made_with())}</p>{''.join(shown)}<p>{escape(self.note)}</p>"
+
+    def _made_with(self) -> str:
+        count = next(iter(self.values.values())).shape[1]
+        return self.title or counted(count, "instance")

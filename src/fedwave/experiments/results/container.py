@@ -7,11 +7,14 @@
 
 A unit of work, a point of a sweep and a whole sweep have the same form; the axes of a sweep stand in front. The
 attributes of a variable describe its metric, so that results can be read without the code that declared it:
-``long_name`` (for people), ``over_rounds`` (how the rounds of an instance become one number) and ``better``.
+``long_name`` (for people), ``over_rounds`` (how the rounds of an instance become one number) and ``better``. The
+attributes of the Dataset say what it was made with: ``slots``, ``gamma``, ``seed``; ``chance`` and ``own_draws``
+(chance.py); ``test_images`` and ``loss_images`` that were used. Devices are labelled by their names, or by numbers.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,7 +33,11 @@ if TYPE_CHECKING:
     from fedwave.learning.curves import Curves
 
 _Variables = dict[str, tuple[tuple[str, ...], Array]]  # dimensions after (scheduler, instance)
-_BY_CLASS = {"long_name": "test accuracy of the class", "over_rounds": "last", "better": "higher"}
+_BY_CLASS = {
+    "long_name": "Accuracy on test images of the class",
+    "over_rounds": "last",
+    "better": "higher",
+}
 
 
 @dataclass(frozen=True)
@@ -71,14 +78,35 @@ def unit_dataset(
         name: (("scheduler", "instance", *dims), np.stack([p[name][1] for p in parts]), _about(name, first))
         for name, (dims, _) in parts[0].items()
     }  # fmt: skip
-    coordinates = {"scheduler": list(traces), "instance": list(first.instance_numbers)}
-    return with_counts(xr.Dataset(data, coords=coordinates))
+    coordinates: dict[str, Any] = {
+        "scheduler": list(traces),
+        "instance": list(first.instance_numbers),
+    }
+    if first.device_names:
+        coordinates["device"] = list(first.device_names)
+    return with_counts(xr.Dataset(data, coords=coordinates, attrs=_made_with(traces, curves)))
+
+
+def _made_with(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None) -> dict[str, Any]:
+    """What tables and figures state about a run, as texts and numbers that every file format holds."""
+    first = next(iter(traces.values())).provenance
+    network = first["network"]["fields"]
+    slots = network["slots"]
+    if isinstance(slots, list):
+        slots = min(slots) if min(slots) == max(slots) else f"{min(slots)} to {max(slots)}"
+    drawing = [label for label, trace in traces.items() if trace.provenance.get("own_draws")]
+    about: dict[str, Any] = {"slots": str(slots), "gamma": float(network["gamma"])}
+    about |= {"seed": str(first["seed"]), "own_draws": json.dumps(drawing)}
+    if "chance" in first:
+        about["chance"] = ",".join(first["chance"])
+    used = next(iter(curves.values())).settings if curves else {}
+    return about | {k: int(used[k]) for k in ("test_images", "loss_images") if k in used}
 
 
 def with_counts(data: xr.Dataset) -> xr.Dataset:
-    """The same with numbers along its rounds and devices (from 1) and classes (from 0)."""
+    """The same with numbers along its rounds and unnamed devices (from 1) and classes (from 0)."""
     starts = {"round": 1, "device": 1, "class": 0}
-    there = {name: start for name, start in starts.items() if name in data.sizes}
+    there = {k: n for k, n in starts.items() if k in data.sizes and k not in data.coords}
     return data.assign_coords({k: np.arange(n, n + data.sizes[k]) for k, n in there.items()})
 
 
@@ -115,8 +143,14 @@ def joined(parts: Sequence[xr.Dataset], schedulers: Sequence[str]) -> xr.Dataset
         for part, place in zip(parts, places, strict=True):
             whole[place] = part.variables[name].values
         data[name] = (variable.dims, whole, variable.attrs)
-    coordinates = {"scheduler": list(schedulers), "instance": instances}
-    return with_counts(xr.Dataset(data, coords=coordinates))
+    first = parts[0]
+    coordinates: dict[str, Any] = {"scheduler": list(schedulers), "instance": instances}
+    coordinates |= {str(k): first[k].values for k in first.coords if k not in coordinates}
+    drawing = {label for part in parts for label in json.loads(part.attrs.get("own_draws", "[]"))}
+    about = dict(first.attrs)
+    if "own_draws" in about:
+        about["own_draws"] = json.dumps([label for label in schedulers if label in drawing])
+    return xr.Dataset(data, coords=coordinates, attrs=about)
 
 
 def assembled(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -> xr.Dataset:
@@ -136,7 +170,12 @@ def assembled(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -
             place[tuple(map(slice, values.shape))] = values
         whole = whole.reshape(*(len(values) for values in axes.values()), *shape)
         data[name] = ((*axes, *variable.dims), whole, variable.attrs)
-    return xr.Dataset(data, coords={**axes, **places})
+    same = {
+        key: value
+        for key, value in first.attrs.items()
+        if all(point.attrs.get(key) == value for point in points)
+    }
+    return xr.Dataset(data, coords={**axes, **places}, attrs=same)
 
 
 def labels(data: xr.Dataset) -> list[str]:

@@ -1,11 +1,13 @@
 """The Dataset of a unit as two plain tables (Parquet) that pandas and DuckDB read without fedwave, and back.
 
 Rounds: a row per scheduler, instance and round; a column per metric, and ``accuracy_class_k`` for class k. Devices: a
-row per scheduler, instance and device. The description of a metric is the metadata of its column.
+row per scheduler, instance and device. The description of a metric is the metadata of its column, the attributes of the
+Dataset are in the metadata of the table.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from io import BytesIO
@@ -35,8 +37,10 @@ def dataset_from(rounds: bytes, devices: bytes) -> xr.Dataset:
     """The Dataset that a pair of tables was made from."""
     import xarray as xr
 
-    coordinates, by_round = _read(rounds, "round")
-    _, by_device = _read(devices, "device")
+    coordinates, by_round, about = _read(rounds, "round")
+    of_devices, by_device, _ = _read(devices, "device")
+    if by_device:
+        coordinates["device"] = of_devices["device"]
     before = ("scheduler", "instance")
     classes = [name for name in by_round if re.fullmatch(rf"{_CLASS}\d+", name)]
     found: dict[str, Any] = {
@@ -48,7 +52,7 @@ def dataset_from(rounds: bytes, devices: bytes) -> xr.Dataset:
     if classes:
         stacked = np.stack([by_round[name][0] for name in classes], axis=-1)
         found["class_accuracy"] = ((*before, "round", "class"), stacked, by_round[classes[0]][1])
-    return with_counts(xr.Dataset(found, coords=coordinates))
+    return with_counts(xr.Dataset(found, coords=coordinates, attrs=about))
 
 
 def _columns(data: xr.Dataset, last: str) -> _Columns:
@@ -77,8 +81,9 @@ def _parquet(where: Mapping[str, Any], data: xr.Dataset, last: str, columns: _Co
     for name, (values, about) in columns.items():
         arrays.append(pa.array(values))
         fields.append(pa.field(name, arrays[-1].type, metadata=about))
-    file = BytesIO()
-    pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), file, compression="zstd")
+    file, about = BytesIO(), {"fedwave": json.dumps(data.attrs)}
+    schema = pa.schema(fields, metadata=about)
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), file, compression="zstd")
     return file.getvalue()
 
 
@@ -90,8 +95,8 @@ def _repeated(value: Any, size: int) -> Any:
     return pa.repeat(pa.scalar(value if plain else str(value)), size)
 
 
-def _read(content: bytes, last: str) -> tuple[dict[str, list[Any]], _Columns]:
-    """Schedulers and instances, and the columns as ``[scheduler, instance, last]``."""
+def _read(content: bytes, last: str) -> tuple[dict[str, list[Any]], _Columns, dict[str, Any]]:
+    """The labels of the axes, the columns as ``[scheduler, instance, last]``, and the attributes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -99,9 +104,13 @@ def _read(content: bytes, last: str) -> tuple[dict[str, list[Any]], _Columns]:
     keys = ("scheduler", "instance")
     found = {name: list(dict.fromkeys(table[name].to_pylist())) for name in keys}
     shape = (*(len(values) for values in found.values()), -1)
+    if last == "device":
+        size = table.num_rows // max(1, len(found["scheduler"]) * len(found["instance"]))
+        found[last] = table[last][:size].to_pylist()
     columns: _Columns = {}
     for field in list(table.schema)[table.column_names.index(last) + 1 :]:
         about = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
         about = {k: v for k, v in about.items() if not k.startswith("PARQUET:")}
         columns[field.name] = (table[field.name].to_numpy().reshape(shape), about)
-    return found, columns
+    made_with: dict[str, Any] = json.loads((table.schema.metadata or {}).get(b"fedwave", b"{}"))
+    return found, columns, made_with

@@ -1,8 +1,8 @@
-"""What all figures share: styles of schedulers, panels, legends, files."""
+"""What all figures share: looks of schedulers, panels, ticks, legends, files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -11,20 +11,30 @@ import numpy as np
 
 from fedwave.experiments.results.statistics import Band
 from fedwave.files import write_whole
+from fedwave.registry import built_in
 from fedwave.schedulers.base import PAPER_SCHEDULERS
-from fedwave.schedulers.base import scheduler_names as names
+from fedwave.types import Array, FloatArray
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure as Figure
 
-# Okabe and Ito's colours can be told apart by colour-blind readers; a dash pattern helps in print.
+Look = dict[str, Any]  # colour, dashes and marker
+# Okabe and Ito's colours can be told apart by colour-blind readers; dashes and markers help in print.
 _COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_DASHES = ("-", "--", "-.", ":")
+_DASHES: tuple[Any, ...] = ("-", "--", ":", (0, (6, 1.5, 1, 1.5)))
+_MARKERS = "os^DvPX<>*phd"
+_LOOKS = (
+    len(_COLOURS) * len(_DASHES) * len(_MARKERS)
+)  # the numbers have no common factor: all differ
 _NAMES = {
     "bench": "Bench", "alsa-pi": "ALSA-PI", "balsa": "BALSA", "balsa-po": "BALSA-PO", "round-robin": "RR",
     "w-max": "W-max",
 }  # fmt: skip
+_MARKS = 8  # on a line of many rounds
+_IN_A_ROW = 6  # names in a row of a legend
 
 
 def name_of(scheduler: str) -> str:
@@ -32,12 +42,36 @@ def name_of(scheduler: str) -> str:
     return _NAMES.get(scheduler, scheduler)
 
 
-def style_of(scheduler: str) -> dict[str, Any]:
-    """Colour and dash of a scheduler, the same in every figure; the first 28 registered differ."""
-    known = [*PAPER_SCHEDULERS, *(n for n in names() if n not in PAPER_SCHEDULERS)]
-    position = known.index(scheduler) if scheduler in known else len(known)
-    dash = _DASHES[(position // len(_COLOURS)) % len(_DASHES)]
-    return {"color": _COLOURS[position % len(_COLOURS)], "linestyle": dash}
+def style_of(scheduler: str) -> Look:
+    """Colour and dashes of a built-in scheduler, the same in every figure."""
+    look = styles([scheduler])[scheduler]
+    return {key: look[key] for key in ("color", "linestyle")}
+
+
+def styles(schedulers: Sequence[str]) -> dict[str, Look]:
+    """A look for every scheduler of a run: no two are alike.
+
+    A built-in one always has the same look. One with parameters or of a user's own gets a look that is free, in a
+    colour that few others have: it depends on the schedulers of the run alone, and is the same in all its figures.
+    """
+    known = [*PAPER_SCHEDULERS, *(n for n in built_in("scheduler") if n not in PAPER_SCHEDULERS)]
+    taken = {label: known.index(label) for label in schedulers if label in known}
+    for label in schedulers:
+        if label in taken:
+            continue
+        used = [place % len(_COLOURS) for place in taken.values()]
+        free = (place for place in range(_LOOKS) if place not in taken.values())
+        # Colours first, then the simplest dashes; black belongs to Bench.
+        taken[label] = min(free, key=lambda p: (used.count(p % len(_COLOURS)), p == 0, p))
+    return {label: _look(taken[label]) for label in schedulers}
+
+
+def _look(place: int) -> Look:
+    return {
+        "color": _COLOURS[place % len(_COLOURS)],
+        "linestyle": _DASHES[place // len(_COLOURS) % len(_DASHES)],
+        "marker": _MARKERS[place % len(_MARKERS)],
+    }
 
 
 def figure_with(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
@@ -48,34 +82,106 @@ def figure_with(rows: int, columns: int, size: tuple[float, float]) -> tuple[Fig
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def draw_band(axis: Axes, band: Band, scheduler: str, first: int = 1) -> None:
-    """Mean and 95 % interval by round, from round ``first`` on."""
-    style, (mean, half) = style_of(scheduler), band
-    rounds = np.arange(first, first + len(mean))
+def draw_line(axis: Axes, values: FloatArray, look: Look, first: int = 1, **more: Any) -> None:
+    """A line by round, with a few markers on it, each scheduler's at other rounds: they do not hide each other."""
+    rounds = np.arange(first, first + len(values))
+    step = max(1, len(values) // _MARKS)
+    shift = _MARKERS.index(look["marker"]) * step // len(_MARKERS)
+    marks = {"markevery": (shift, step), "ms": 4, "mew": 0.6, "mfc": "white"}
+    axis.plot(rounds, values, **{"lw": 1.3, **marks, **look, **more})
     axis.set_xlim(1, max(2, rounds[-1]))
-    axis.fill_between(rounds, mean - half, mean + half, color=style["color"], alpha=0.15, lw=0)
-    axis.plot(rounds, mean, lw=1.3, label=name_of(scheduler), **style)
+
+
+def draw_band(
+    axis: Axes, band: Band, scheduler: str, look: Look, beside: int = 1, first: int = 1, floor: float | None = None
+) -> None:  # fmt: skip
+    """Mean and 95 % interval by round, from round ``first`` on; the band ends at ``floor``.
+
+    ``beside`` is the number of bands in the panel: of many, each is fainter.
+    """
+    mean, half = band
+    rounds = np.arange(first, first + len(mean))
+    low = mean - half if floor is None else np.maximum(mean - half, floor)
+    axis.fill_between(rounds, low, mean + half, color=look["color"], alpha=haze(beside), lw=0)
+    draw_line(axis, mean, look, first, label=name_of(scheduler))
+
+
+def haze(bands: int) -> float:
+    """How opaque a band is: many on top of each other must not hide the lines."""
+    return max(0.04, min(0.15, 0.9 / bands))
+
+
+def errors(mean: FloatArray, half: FloatArray, floor: float | None) -> FloatArray:
+    """How far error bars reach down and up, ``[2, ...]``; they end at ``floor``."""
+    low = half if floor is None else np.minimum(half, np.maximum(mean - floor, 0))
+    return np.stack([np.nan_to_num(low), np.nan_to_num(half)])
+
+
+def floor_of(values: Array) -> float | None:
+    """0 for what is never negative, such as counts and shares: then no interval goes below it."""
+    finite = values[np.isfinite(values)]
+    return 0.0 if finite.size and finite.min() >= 0 else None
+
+
+def floors(data: xr.Dataset, metrics: Sequence[str]) -> Mapping[str, float | None]:
+    """``floor_of`` by metric."""
+    return {name: floor_of(data[name].values) for name in metrics}
 
 
 def label_panel(axis: Axes, title: str, x: str, y: str) -> None:
-    """Title, labels and a light grid."""
+    """Title, labels and a light grid; rounds are whole numbers."""
     axis.set_title(title, loc="left", fontsize=10)
     axis.set_xlabel(x)
     axis.set_ylabel(y)
     axis.grid(alpha=0.3, lw=0.5)
     axis.spines[["top", "right"]].set_visible(False)
+    if x == "Round" and axis.get_xscale() == "linear":
+        whole_numbers(axis.xaxis)
+
+
+def whole_numbers(axis: Axis) -> None:
+    """Ticks at whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
+
+
+def plain_numbers(axis: Axis) -> None:
+    """Label a logarithmic axis whose limits are set: 1, 2, 5, 10, ..., or powers of ten if it spans many."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    low, high = sorted(axis.get_view_interval())
+    if high < 6 * low:  # 1, 2, 5, 10 would be too few
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 2000 * low else (1,)))
+    axis.set_major_formatter(lambda value, _: f"{value:,.12g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def finish(
-    figure: Figure, axis: Axes, caption: str, columns: int = 6, colour: str = "0.35"
-) -> Figure:
-    """Put the legend of ``axis`` above the panels and the caption below them."""
+    figure: Figure, axis: Axes, title: str, caption: str, columns: int = _IN_A_ROW, colour: str = "0.35"
+) -> Figure:  # fmt: skip
+    """Put title and legend of ``axis`` above the panels, where they hide nothing, and the caption below them."""
     handles, texts = axis.get_legend_handles_labels()
-    figure.legend(
-        handles, texts, loc="outside upper center", ncols=min(columns, len(texts) or 1), frameon=False, fontsize=9
+    longest = max(map(len, texts), default=1)
+    room = int(figure.get_figwidth() * 13 / (longest + 6))  # letters of this size on an inch
+    legend = figure.legend(
+        handles, texts, loc="outside upper center", ncols=max(1, min(columns, room, len(texts))), frameon=False,
+        fontsize=9, handlelength=3, title=title, title_fontsize=10,
     )  # fmt: skip
-    figure.supxlabel(caption, fontsize=8, color=colour)
+    legend.get_title().set_fontweight("bold")
+    # Constrained layout knows nothing of a caption's width: break long lines.
+    figure.supxlabel(wrapped(caption, figure.get_figwidth()), fontsize=8, color=colour)
     return figure
+
+
+def wrapped(caption: str, width: float) -> str:
+    """A caption in lines that fit under a figure of this width in inches."""
+    from textwrap import wrap
+
+    lines = (wrap(line, int(17 * width)) for line in caption.splitlines())
+    return "\n".join("\n".join(line) for line in lines)
 
 
 def listed(what: str, schedulers: Sequence[str]) -> str:

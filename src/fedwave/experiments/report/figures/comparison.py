@@ -9,16 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean
-from fedwave.experiments.report.figures.common import (
-    draw_band,
-    figure_with,
-    finish,
-    label_panel,
-    name_of,
-    style_of,
-)
+from fedwave.experiments.report.figures import common
+from fedwave.experiments.report.labels import sentences, title
+from fedwave.experiments.results.chance import Chance, caption
 from fedwave.experiments.results.container import Point, label_of, labels, series
-from fedwave.experiments.results.statistics import band
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,20 +27,27 @@ def comparison_figure(comparison: Comparison, metrics: Sequence[str]) -> Figure:
             raise FedwaveError(
                 f"there is no metric {metric!r} in this comparison; {did_you_mean(metric, comparison.metrics)}"
             )
-    schedulers = comparison.schedulers
+    schedulers, looks = comparison.schedulers, common.styles(comparison.schedulers)
     rows = math.ceil(len(metrics) / 3)
-    size = (3.6 * min(3, len(metrics)) + 0.6, rows * (1.0 + 0.28 * len(schedulers)))
-    figure, axes = figure_with(rows, min(3, len(metrics)), size)
+    size = (3.6 * min(3, len(metrics)) + 0.6, rows * (1.0 + 0.28 * len(schedulers)) + 0.4)
+    figure, axes = common.figure_with(rows, min(3, len(metrics)), size)
     for axis in axes[len(metrics) :]:
         axis.remove()
     for axis, metric in zip(axes, metrics, strict=False):
+        floor = common.floor_of(comparison.values[metric])
         for place, scheduler in enumerate(schedulers):
-            found, colour = comparison.estimate(scheduler, metric), style_of(scheduler)["color"]
-            half = np.nan_to_num(found.half_width)
-            axis.errorbar(found.mean, place, xerr=half, fmt="o", ms=4, capsize=2, color=colour)
-        axis.set_yticks(range(len(schedulers)), [name_of(s) for s in schedulers])
+            found, look = comparison.estimate(scheduler, metric), looks[scheduler]
+            ends = common.errors(np.array([found.mean]), np.array([found.half_width]), floor)
+            mark = {"marker": look["marker"], "color": look["color"], "linestyle": "none"}
+            axis.errorbar([found.mean], [place], xerr=ends, ms=5, capsize=2, **mark)
+        axis.set_yticks(range(len(schedulers)), [common.name_of(s) for s in schedulers])
         axis.set_ylim(len(schedulers) - 0.5, -0.5)  # the first on top
-        label_panel(axis, "", comparison.labels[metric], "")
+        common.label_panel(axis, "", comparison.labels[metric], "")
+    width = figure.get_figwidth()
+    figure.suptitle(common.wrapped(comparison.title, 0.75 * width), fontsize=10, fontweight="bold")
+    bars = "Bars: 95 % intervals over instances." if comparison.has_intervals else ""
+    note = common.wrapped(sentences(bars, comparison.note), width)
+    figure.supxlabel(note, fontsize=8, color="0.35")
     return figure
 
 
@@ -54,14 +55,15 @@ def rounds_figure(point: Point, metrics: Sequence[str]) -> Figure:
     """Every metric against the round, a panel each: mean and 95 % band over instances."""
     columns = min(2, len(metrics))
     rows = math.ceil(len(metrics) / columns)
-    figure, axes = figure_with(rows, columns, (5 * columns, 3.4 * rows + 0.8))
+    figure, axes = common.figure_with(rows, columns, (5 * columns + 1, 3.4 * rows + 1.0))
     for axis in axes[len(metrics) :]:
         axis.remove()
+    chance, looks = Chance.of(point.data), common.styles(labels(point.data))
+    floors = common.floors(point.data, metrics)
     for axis, metric in zip(axes, metrics, strict=False):
-        label_panel(axis, "", "Round", label_of(point.data, metric))
+        common.label_panel(axis, "", "Round", label_of(point.data, metric))
         for scheduler in labels(point.data):
-            values = band(series(point.data, scheduler, metric), skip_nan=True)
-            draw_band(axis, values, scheduler)
-    how = point.experiment
-    caption = f"{how.instances} instances, seed {how.seed}; bands: 95 % intervals over instances."
-    return finish(figure, axes[0], caption, columns=2 * columns)
+            values = chance.band(series(point.data, scheduler, metric), metric, scheduler, skip_nan=True)  # fmt: skip
+            common.draw_band(axis, values, scheduler, looks[scheduler], len(looks), floor=floors[metric])  # fmt: skip
+    text = sentences(caption("Bands", point.data), chance.note)
+    return common.finish(figure, axes[0], title(point.data), text)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedwave.errors import counted
 from fedwave.experiments.report.figures import common
 from fedwave.experiments.results.statistics import Estimate, band, estimate
 from fedwave.theory.regret import Regret
@@ -26,7 +27,16 @@ def regret_figure(result: Regret) -> Figure:
     panels = (_draw_regret, _draw_to_greedy, _draw_bound, _draw_stages)
     for draw, axis in zip(panels, axes, strict=True):
         draw(axis, result)
-    return common.finish(figure, axes[1], caption(result), columns=len(result.regret))
+    return common.finish(figure, axes[1], title(result), caption(result))
+
+
+def title(result: Regret) -> str:
+    """What was run."""
+    s = result.setting
+    return (
+        f"U = {len(s.distances)}, W = {s.slots}, γ = {s.gamma:g}, {counted(s.rounds, 'round')}, "
+        f"{counted(s.instances, 'instance')}, seed {s.seed}"
+    )
 
 
 def caption(result: Regret) -> str:
@@ -34,8 +44,7 @@ def caption(result: Regret) -> str:
     s, prior = result.setting, result.setting.prior
     exact = estimate(result.optimum - result.greedy)
     return (
-        f"{len(s.distances)} devices, W = {s.slots}, {len(s.gains)} channel levels, gamma = {s.gamma:g}; "
-        f"rates drawn between {prior.low:g} and {prior.high:g} for each of {s.instances} instances, seed {s.seed}. "
+        f"{len(s.gains)} channel levels; rates drawn between {prior.low:g} and {prior.high:g} for each instance. "
         f"Rewards in [0, 1]. Bands: 95 % over instances.\n"
         f"S = {result.states:,}, A = {result.actions}, H = {result.span:.2f}. Regret a round, in millionths, "
         f"over the second half: BALSA {_millionths(slope(result, 'balsa'))}; J* - J of greedy is {_millionths(exact)}; "

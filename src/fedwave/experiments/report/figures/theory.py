@@ -29,7 +29,7 @@ def gap_figure(found: GapMap) -> Figure:
     axes.set_ylabel("Success probability, equally likely")
     axes.set_title("Greedy's backlog above the optimum, %", loc="left", fontsize=10)
     figure.colorbar(image, ax=axes, label="%")
-    note = "Two devices, one slot, Poisson arrivals; both exact (relative value iteration)."
+    note = "U = 2, W = 1, Poisson arrivals; both exact (relative value iteration)."
     figure.supxlabel(note, fontsize=8, color="0.35")
     return figure
 
@@ -37,18 +37,21 @@ def gap_figure(found: GapMap) -> Figure:
 def times_figure(times: Sequence[DecisionTime]) -> Figure:
     """The complexity table made real: seconds of a decision against U, first and later ones."""
     figure, (left, right) = common.figure_with(1, 2, (10, 4.6))
-    for name in dict.fromkeys(t.scheduler for t in times):
+    names = list(dict.fromkeys(t.scheduler for t in times))
+    looks = common.styles(names)
+    for name in names:
         mine = [t for t in times if t.scheduler == name]
         sizes = [t.devices for t in mine]
         for axis, values in ((left, [t.later for t in mine]), (right, [t.first for t in mine])):
-            style = {**common.style_of(name), "label": common.name_of(name)}
-            axis.plot(sizes, values, marker="o", ms=3.5, lw=1.2, **style)
+            look = {**looks[name], "label": common.name_of(name)}
+            axis.plot(sizes, values, ms=3.5, lw=1.2, **look)
     for axis, title in (
         (left, "(a) A decision, per instance"),
         (right, "(b) The first one, with what is solved before"),
     ):
         axis.set_xscale("log")
         axis.set_yscale("log")
-        common.label_panel(axis, title, "Devices", "Seconds")
-    note = "Random networks, W a fifth of the devices, one core. A line that ends: the scheduler refuses larger ones."
-    return common.finish(figure, left, note)
+        common.label_panel(axis, title, "Devices U", "Seconds")
+        common.plain_numbers(axis.xaxis)
+    note = "One core. A line that ends: the scheduler refuses larger networks."
+    return common.finish(figure, left, "Random networks, W = U / 5, γ = 0.01", note)

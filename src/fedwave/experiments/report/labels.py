@@ -1,0 +1,110 @@
+"""Words for people: what was run, what was varied, and the headings of narrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fedwave.errors import counted
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_AXES = {
+    "network.slots": "Slots W", "network.devices": "Devices U", "network.gamma": "Cost of a waiting shard γ",
+    "network.rate": "Arrivals per device and round (shards)", "network.fading": "Fading",
+    "network.success": "Success model", "network.arrivals": "Arrivals", "network.file": "Device table",
+    "network.kind": "Network", "task.dataset": "Dataset", "task.model": "Model",
+    "task.partition": "Partition of the classes", "task.aggregation": "Aggregation rule",
+    "task.shard_size": "Samples in a shard", "task.batch": "Samples in a batch",
+    "task.epochs": "Epochs of local training", "task.eta": "Learning rate η",
+    "task.prox": "Weight of the proximal term", "task.l2": "Weight of the squared norm",
+    "training.tolerance": "Tolerance of skipped training", "rounds": "Rounds", "instances": "Instances",
+    "seed": "Seed", "burn_in": "Rounds left out",
+    "network.set.rate": "Arrivals per device and round (shards)", "network.set.distance_m": "Distance (m)",
+    "network.set.tx_power_dbm": "Transmit power (dBm)", "network.set.interference_dbm": "Interference (dBm)",
+    "network.set.miss_probability": "Probability to miss a broadcast",
+    "network.set.buffer_limit": "Buffer limit (shards)", "network.set.noise_dbm": "Noise (dBm)",
+}  # fmt: skip
+STATED = ("network.slots", "network.devices", "network.gamma", "rounds", "instances", "seed")
+_ROOMS = {
+    "fading": "Fading",
+    "success": "Success model",
+    "arrivals": "Arrivals",
+    "aggregation": "Aggregation",
+}
+
+
+def axis_label(axis: str) -> str:
+    """An axis of a sweep as people call it.
+
+    >>> axis_label("network.slots"), axis_label("network.fading.k_factor")
+    ('Slots W', 'Fading: k factor')
+    """
+    if axis in _AXES:
+        return _AXES[axis]
+    *rooms, last = axis.split(".")
+    words = last.replace("_", " ")
+    room = _ROOMS.get(rooms[-1]) if rooms else None
+    return f"{room}: {words}" if room else words[:1].upper() + words[1:]
+
+
+def facts(data: xr.Dataset) -> dict[str, str]:
+    """What a Dataset of results was made with: a phrase for each of U, W, gamma, rounds, instances and seed."""
+    about, sizes = data.attrs, data.sizes
+    found = {"U": f"U = {sizes['device']:,}"} if "device" in sizes else {}
+    if "slots" in about:
+        found["W"] = f"W = {about['slots']}"
+    if "gamma" in about:
+        found["gamma"] = f"γ = {float(about['gamma']):g}"
+    found["rounds"] = counted(sizes["round"], "round")
+    found["instances"] = counted(sizes["instance"], "instance")
+    if "seed" in about:
+        found["seed"] = f"seed {about['seed']}"
+    return found
+
+
+def title(*points: xr.Dataset) -> str:
+    """What was run, in one line; of several points of a sweep, what is the same in all."""
+    first, *others = (facts(data) for data in points)
+    return ", ".join(text for key, text in first.items() if all(o.get(key) == text for o in others))
+
+
+def title_at(where: Mapping[str, Any], data: xr.Dataset) -> str:
+    """What was run at a point of a sweep: its place on axes that the title does not state anyway, and the title."""
+    more = {axis: value for axis, value in where.items() if axis not in STATED}
+    return ", ".join(filter(None, (place(more), title(data))))
+
+
+def place(where: Mapping[str, Any]) -> str:
+    """A point of a sweep: "Slots W = 3, Seed = 1"."""
+    return ", ".join(f"{axis_label(axis)} = {value}" for axis, value in where.items())
+
+
+def burn_in_note(rounds: int) -> str:
+    """A sentence for means that leave the first rounds out."""
+    return f"Means leave out the first {counted(rounds, 'round')}." if rounds else ""
+
+
+def sentences(*texts: str) -> str:
+    """Sentences that are there, with spaces between."""
+    return " ".join(filter(None, texts))
+
+
+# Heading, factor, decimals, unit and meaning of metrics in a narrow table.
+NARROW: dict[str, tuple[str, int, int, str, str]] = {
+    "score": ("score", 1, 2, "", ""),
+    "backlog": ("backlog", 1, 1, "", "Backlog: shards that wait."),
+    "delivered_share": ("delivered", 100, 1, "%", "Delivered: share of the shards."),
+    "jain": ("Jain", 1, 2, "", "Jain: fairness of uploads."),
+    "mean_age": ("age", 1, 1, "", "Age: rounds since a device's last delivery."),
+    "worst_age": ("worst", 1, 0, "", "Worst: the largest age."),
+    "accuracy": ("accuracy", 1, 4, "", "Accuracy: on test images, after the last round."),
+    "loss": ("loss", 1, 3, "", "Loss: on training images."),
+    "spikes": ("spikes", 1, 1, "", "Spikes: rounds whose loss jumps up."),
+}
+
+
+def meanings(metrics: Sequence[str]) -> str:
+    """What the headings of these columns mean."""
+    return sentences(*(NARROW[name][-1] for name in metrics if name in NARROW))
