@@ -84,8 +84,8 @@ _OF_TRAINING = {
 
 # Axes and arrays that stand beside the metrics in tables and Datasets.
 _RESERVED = frozenset({
-    "scheduler", "instance", "round", "device", "class", "class_accuracy", "spikes", "gain", "scheduled", "delivered",
-    "arrivals", "waiting", "heard", "delay", "learned", "device_lost",
+    "scheduler", "instance", "round", "device", "class", "class_accuracy", "device_share", "spikes", "gain",
+    "scheduled", "delivered", "arrivals", "waiting", "heard", "delay", "learned", "device_lost",
 })  # fmt: skip
 
 

@@ -27,7 +27,7 @@ SWEEP = (
 UNITS = {f"000{point}_{name}_0-2" for point in range(4) for name in ("alsa-pi", "age")}
 AXES = ("backlog-network-slots", "backlog-network-gamma")
 FIGURES = {f"{axis}-{k}.{kind}" for axis in AXES for k in (1, 2) for kind in ("png", "svg")}
-FILES = FIGURES | {"table.md", "table.tex", "summary.csv", "results.nc"}
+FILES = FIGURES | {"summary.json", "table.md", "table.tex", "summary.csv", "results.nc"}
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +131,9 @@ def test_the_same_command_again_reuses_everything(fedwave, folder: Path, tmp_pat
     before, netcdf = contents(folder), (folder / "results.nc").read_bytes()
     status, text, err = fedwave(*SWEEP, "-o", folder, "--json", "--events", tmp_path / "e")
     assert (status, err) == (0, "")
-    rows = json.loads(text)["rows"]
-    assert [row["scheduler"] for row in rows] == ["alsa-pi", "age"] * 4
-    assert [row["network.gamma"] for row in rows] == ["0", "0", "0.5", "0.5"] * 2
+    points = json.loads(text)["points"]
+    assert [list(point["schedulers"]) for point in points] == [["alsa-pi", "age"]] * 4
+    assert [point["where"]["network.gamma"] for point in points] == [0, 0.5] * 2
     assert [event["event"] for event in lines(tmp_path / "e")] == ["started", "finished"]
     assert lines(tmp_path / "e")[0]["finished"] == 8
     assert contents(folder) == before
@@ -146,11 +146,11 @@ def test_a_sweep_prints_a_table(fedwave, tmp_path: Path) -> None:
     words = ("run", "sweep.network.slots=[5,25]", "-s", "age", "-t", 4, "-i", 2, "-o", tmp_path)
     status, text, err = fedwave(*words, "--metric", "score")
     assert (status, err) == (0, "")
-    assert "paper: 4 rounds, 2 instances, seed 0" in text
+    assert "paper: U = 25, γ = 0.01, 4 rounds, 2 instances, seed 0" in text
     table = [line.split() for line in text.splitlines()]
     names = ["score", "backlog", "age", "worst", "delivered", "Jain"]
-    assert ["scheduler", "network.slots", *names] in table
-    assert [row[1] for row in table if row[0] == "age"] == ["5", "25"]
+    assert ["scheduler", "Slots", "W", *names] in table
+    assert [row[1] for row in table if row and row[0] == "age"] == ["5", "25"]
     assert "results.nc" in text
 
 
@@ -209,7 +209,7 @@ def test_resume_goes_on_with_what_is_missing(
         fw.load(out)
     status, text, err = fedwave("resume", out, "--json", "--events", events)
     assert (status, err) == (0, "")
-    assert len(json.loads(text)["rows"]) == 8
+    assert len(json.loads(text)["points"]) == 4
     begun = [event["unit"] for event in lines(events) if event["event"] == "unit-begun"]
     assert len(begun) == 5
     assert fw.load(out).identical(fw.load(finished))
@@ -259,7 +259,7 @@ def test_events_are_lines_of_json(fedwave, tmp_path: Path) -> None:
     assert lines(events)[: len(found)] == found
     status, text, err = fedwave(*words, "-o", tmp_path / "b", "--events", "-")
     assert status == 0
-    assert len(json.loads(text)["rows"]) == 2
+    assert len(json.loads(text)["points"]) == 2
     assert json.loads(err.splitlines()[-1])["event"] == "finished"
 
 
@@ -275,9 +275,9 @@ def test_score_is_drawn_again_without_a_run(
     assert (status, err) == (0, "")
     assert json.loads(text)["schedulers"] == json.loads(told)["schedulers"]
     names = {path.name for path in second.iterdir()} - {"SHA256SUMS"}
-    figures = {f"figure2{which}.{kind}" for which in ("", "-all") for kind in ("png", "svg")}
+    figures = {f"{name}.{kind}" for name in ("score", "devices") for kind in ("png", "svg")}
     tables = {"rounds.csv", "instances.csv", "summary.json", "summary.csv", "table.md", "table.tex"}
-    assert names == figures | tables | {"results.nc"}
+    assert names == figures | tables | {"devices.csv", "results.nc"}
     for name in names:
         assert (second / name).read_bytes() == (first / name).read_bytes(), name
 

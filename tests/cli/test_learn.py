@@ -31,10 +31,12 @@ SMALL = (
     "training.test_images=60",
 )
 SIZE = ("--task", "synthetic", "--rounds", 3, "--instances", 2, "--device", "cpu", "--workers", 1)
-FILES = {f"figure{n}.{kind}" for n in (3, 4, 5) for kind in ("png", "svg")}
+FIGURES = ("learning-curves", "one-instance", "targets", "devices")
+FILES = {f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")}
 FILES |= {
     "curves.csv",
     "targets.csv",
+    "devices.csv",
     "summary.json",
     "summary.csv",
     "table.md",
@@ -73,24 +75,29 @@ def test_train_prints_a_table_and_writes_figures(fedwave, tmp_path: Path) -> Non
         "train", *NETWORK, *SMALL, *SIZE, "-s", "alsa-pi,update-aware,w-max", "--seed", 3, "-o", out
     )
     assert (status, err) == (0, "")
-    assert "synthetic: 3 rounds, 2 instances, seed 3" in text
+    assert "synthetic: U = 4, W = 2, γ = 0.01, 3 rounds, 2 instances, seed 3" in text
     assert "SYNTHETIC" not in text  # it was asked for
-    for word in ("vs alsa-pi", "loss", "spikes", "backlog", "delivered", "Jain", "figure5.svg"):
+    for word in (
+        "differences from alsa-pi",
+        "loss",
+        "spikes",
+        "backlog",
+        "delivered",
+        "Jain",
+        "targets.svg",
+    ):
         assert word in text
     lines = [line.split() for line in text.splitlines()]
     first = [line[0] for line in lines if line]
-    assert [word for word in first if word in ("alsa-pi", "update-aware", "w-max")] == [
-        "alsa-pi",
-        "update-aware",
-        "w-max",
-    ]
+    names = ["alsa-pi", "update-aware", "w-max"]
+    assert [word for word in first if word in names] == [*names, *names[1:]]  # means, differences
     assert files(out) == FILES | KEPT  # no checkpoint, no unfinished file
     with open(out / "curves.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     last = [float(r["accuracy"]) for r in rows if (r["scheduler"], r["round"]) == ("w-max", "3")]
     summary = json.loads((out / "summary.json").read_text())
     assert summary["schedulers"]["w-max"]["accuracy"]["mean"] == pytest.approx(np.mean(last))
-    loss = next(line[3] for line in lines if line and line[0] == "w-max")
+    loss = next(line[2] for line in lines if line and line[0] == "w-max")
     loss = loss.partition("±")[0]
     assert float(loss) == pytest.approx(summary["schedulers"]["w-max"]["loss"]["mean"], abs=6e-3)
 
@@ -162,7 +169,9 @@ def test_without_data_reproduce_falls_back_loudly(fedwave, tmp_path: Path, name:
     assert status == 0
     assert f"SYNTHETIC DATA is used instead of {name}" in err
     assert f"{name} could not be fetched" in err
-    assert f"SYNTHETIC DATA (no {name}): 2 rounds, 1 instances, seed 0" in text
+    assert (
+        f"SYNTHETIC DATA (no {name}): U = 25, W = 5, γ = 0.01, 2 rounds, 1 instance, seed 0" in text
+    )
     assert files(tmp_path) == FILES | KEPT
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["synthetic"] is True
@@ -171,7 +180,7 @@ def test_without_data_reproduce_falls_back_loudly(fedwave, tmp_path: Path, name:
         "bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max",
     ]  # fmt: skip
     # Text is drawn as shapes; matplotlib notes what it was beside them.
-    assert "SYNTHETIC DATA" in (tmp_path / "figure3.svg").read_text()
+    assert "SYNTHETIC DATA" in (tmp_path / "learning-curves.svg").read_text()
 
 
 def test_figures_are_drawn_again_without_training(
@@ -183,7 +192,7 @@ def test_figures_are_drawn_again_without_training(
     monkeypatch.setattr(work, "task_of", None)  # no data, no training
     status, text, err = fedwave("reproduce", "mnist", "--from", first, "--out", second)
     assert (status, err) == (0, "")
-    assert "synthetic: 3 rounds, 2 instances, seed 0" in text
+    assert "synthetic: U = 4, W = 2, γ = 0.01, 3 rounds, 2 instances, seed 0" in text
     assert files(second) == FILES | {"SHA256SUMS"}
     for name in FILES:
         assert (second / name).read_bytes() == (first / name).read_bytes(), name
@@ -197,16 +206,23 @@ def test_a_sweep_of_what_is_learnt(fedwave, tmp_path: Path) -> None:
         "--workers", 1, "--json", "-o", tmp_path,
     )  # fmt: skip
     assert (status, err) == (0, "")
-    rows = json.loads(text)["rows"]
-    assert [row["task.partition.alpha"] for row in rows] == ["0.05", "5"]
-    assert all({"accuracy", "loss", "backlog"} <= row.keys() for row in rows)
+    points = json.loads(text)["points"]
+    assert [point["where"]["task.partition.alpha"] for point in points] == [0.05, 5]
+    found = [point["schedulers"]["age"] for point in points]
+    assert all({"accuracy", "loss", "backlog", "loss_difference"} <= one.keys() for one in found)
+    assert json.loads((tmp_path / "summary.json").read_text())["points"] == points
     assert (tmp_path / "accuracy-task-partition-alpha.png").exists()
-    found = fw.load(tmp_path)
-    assert found.class_accuracy.sizes == {
+    # Every point has its learning curves.
+    assert {"learning-curves-1.png", "learning-curves-2.svg", "curves.csv"} <= files(tmp_path)
+    with open(tmp_path / "curves.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["task.partition.alpha"] for row in rows] == ["0.05"] * 6 + ["5"] * 6
+    data = fw.load(tmp_path)
+    assert data.class_accuracy.sizes == {
         "task.partition.alpha": 2, "scheduler": 1, "instance": 2, "round": 3, "class": 10,
     }  # fmt: skip
-    loss = found.loss.sel({"task.partition.alpha": 0.05, "scheduler": "age", "round": 3}).mean()
-    assert float(rows[0]["loss"].partition("±")[0]) == pytest.approx(float(loss), abs=0.1)
+    loss = data.loss.sel({"task.partition.alpha": 0.05, "scheduler": "age", "round": 3}).mean()
+    assert found[0]["loss"]["mean"] == pytest.approx(float(loss))
 
 
 def test_without_data_train_does_not_fall_back(fedwave, tmp_path: Path) -> None:
@@ -218,17 +234,18 @@ def test_without_data_train_does_not_fall_back(fedwave, tmp_path: Path) -> None:
 def test_who_the_base_is_does_not_depend_on_luck() -> None:
     """An equal accuracy makes nobody the base, and a base that diverged is still named."""
 
-    def table(last: float) -> Table:
+    def tables(last: float) -> list[Table]:
         values = np.array([[0.5, 0.5], [last, last]])
         names = {name: name for name in ("accuracy", "loss")}
         found = Comparison(("bench", "alsa-pi"), "alsa-pi", dict.fromkeys(names, values), names)
-        return output.comparison_table(found, "")
+        return output.comparison_tables(found, "")
 
-    equal, lost = table(0.5), table(np.nan)
-    assert list(equal.columns[2].cells) == ["+0.00±0.00", "-"]
-    assert [made.columns[2].header for made in (equal, lost)] == ["vs alsa-pi"] * 2
-    assert list(lost.columns[0].cells) == ["bench", "alsa-pi (2 diverged)"]
-    assert list(lost.columns[2].cells)[1] == "-"
+    equal, lost = tables(0.5), tables(np.nan)
+    assert list(equal[1].columns[1].cells) == ["+0.00±0.00"]
+    for _, differences in (equal, lost):
+        assert str(differences.title).startswith("Paired differences from alsa-pi")
+        assert list(differences.columns[0].cells) == ["bench"]
+    assert list(lost[0].columns[0].cells) == ["bench", "alsa-pi (2 diverged)"]
 
 
 TRAIN = ("train", *NETWORK, "-t", 1, "-i", 1, "-s", "w-max", "--out", "out", "--task")

@@ -63,10 +63,10 @@ def test_a_preset_goes_to_a_folder_of_its_name(fedwave) -> None:
     words = ("run", "paper-score", *SMALL, "-s", "alsa-pi,age", "--seed", 3)
     status, text, err = fedwave(*words)
     assert (status, err) == (0, "")
-    assert "paper-score: 6 rounds, 2 instances, seed 3" in text
+    assert "paper-score: U = 25, W = 5, γ = 0.01, 6 rounds, 2 instances, seed 3" in text
     folder = Path("out/paper-score")
     assert f"Figures and data are in {folder}" in text
-    assert {"figure2.png", "table.md", "summary.csv", "results.nc", "SHA256SUMS"} <= {
+    assert {"score.png", "table.md", "summary.csv", "results.nc", "SHA256SUMS"} <= {
         path.name for path in folder.iterdir()
     }
     trace = fw.simulate(fw.paper_network(), "age", 6, 2, 3)
@@ -75,7 +75,7 @@ def test_a_preset_goes_to_a_folder_of_its_name(fedwave) -> None:
     found = json.loads(text)
     assert (status, err) == (0, "")
     assert found["schedulers"]["age"]["score"]["mean"] == pytest.approx(trace.score.mean())
-    assert {str(folder / "summary.json"), str(folder / "figure2.svg")} <= set(found["files"])
+    assert {str(folder / "summary.json"), str(folder / "score.svg")} <= set(found["files"])
 
 
 @pytest.mark.usefixtures("_few_images")
@@ -83,10 +83,11 @@ def test_a_file_with_a_task_is_trained(fedwave) -> None:
     Path("mine.yaml").write_text(TASK)
     status, text, err = fedwave("run", "mine.yaml", "--workers", 1)
     assert (status, err) == (0, "")
-    assert "synthetic: 3 rounds, 2 instances, seed 0" in text
-    assert text.splitlines()[1].split()[:4] == ["scheduler", "accuracy", "vs", "alsa-pi"]
+    assert "synthetic: U = 4, W = 2, γ = 0.01, 3 rounds, 2 instances, seed 0" in text
+    assert text.splitlines()[1].split()[:3] == ["scheduler", "accuracy", "loss"]
     folder = Path("out/my-task")
-    assert {"figure3.png", "figure5.svg", "curves.csv", "results.nc"} <= {p.name for p in folder.iterdir()}  # fmt: skip
+    made = {path.name for path in folder.iterdir()}
+    assert {"learning-curves.png", "one-instance.svg", "curves.csv", "results.nc"} <= made
     assert fw.load(folder).accuracy.sizes == {"scheduler": 2, "instance": 2, "round": 3}
     # Every command takes the same file; train does the same, compare leaves the task out.
     same = json.loads(fedwave("train", "mine.yaml", "--workers", 1, "--json", "-o", "train")[1])

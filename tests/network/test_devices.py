@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.network.devices import COLUMNS
+from fedwave.network.devices import COLUMNS, Device, DeviceTable
 from fedwave.yaml_text import write_yaml
 
 
@@ -149,3 +149,27 @@ def test_round_trip_through_a_trace(tmp_path):
     network = fw.Network(devices=ODD, slots=1)
     path = fw.simulate(network, "random", rounds=2, instances=1).save(tmp_path / "trace.npz")
     assert columns_of(fw.network_of(fw.Trace.load(path)).table) == columns_of(ODD)
+
+
+def test_devices_have_names(tmp_path) -> None:
+    file = tmp_path / "named.csv"
+    file.write_text("name,count,rate,distance_m\nsensor,2,1,100\n,1,1,200\ngate,1,8,300\n")
+    table = fw.read_devices(file)
+    assert table.name == ("sensor 1", "sensor 2", "3", "gate")
+    assert table.replace(rate=2).name == table.name
+    assert "<td>gate</td>" in table._repr_html_()
+    by_hand = DeviceTable.of([Device(1, 100, name="a"), {"rate": 1, "distance_m": 50, "name": "b"}])
+    assert by_hand.name == ("a", "b")
+    network = fw.Network(by_hand, slots=1)
+    trace = fw.simulate(network, "age", 3, 1)
+    assert trace.device_names == ("a", "b")
+    assert trace.to_xarray()["device"].values.tolist() == ["a", "b"]
+    trace.save(tmp_path / "t.npz")
+    assert fw.network_of(fw.Trace.load(tmp_path / "t.npz")).table.name == ("a", "b")
+    assert fw.paper_network().table.name == ()
+    with pytest.raises(fw.FedwaveError, match="two devices are called 'a': give each a name"):
+        DeviceTable.of([Device(1, 100, name="a"), Device(1, 100, name="a")])
+    with pytest.raises(fw.FedwaveError, match="there are 1 device names for 2 devices"):
+        DeviceTable(np.ones(2), np.ones(2), name=("a",))
+    with pytest.raises(fw.FedwaveError, match="must be a list with one for each device"):
+        DeviceTable(np.ones(2), np.ones(2), name="ab")

@@ -16,6 +16,8 @@ from fedwave.cli.run import execute
 from fedwave.errors import FedwaveError, is_number
 from fedwave.experiments.config.build import check, metrics_of, network_of, schedulers_of
 from fedwave.experiments.config.experiment import BASE, Experiment
+from fedwave.experiments.report.devices import worst_note
+from fedwave.experiments.report.labels import sentences
 from fedwave.experiments.results.comparison import COLUMNS, Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
 from fedwave.experiments.results.statistics import instances_needed
@@ -61,8 +63,8 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare schedulers on the same worlds, without training: the quick form of `fedwave run`.
 
-    Prints backlog, score, fairness and age with intervals, and their paired differences. On a network alone: 500
-    rounds, 50 instances.
+    Prints backlog, score, fairness and age with intervals, and paired differences of all. On a network alone:
+    500 rounds, 50 instances.
     """
     folder = out if out is not None and not out.suffix else None
     more = {"against": against, "burn_in": burn_in}
@@ -94,7 +96,8 @@ def compare(
     if json:
         output.print_json(content)
         return
-    output.print_tables(output.comparison_tables(comparison, str(content["network"])))
+    note = sentences(comparison.note, worst_note(data))
+    output.print_tables(output.comparison_tables(comparison, str(content["network"]), note))
     if half_width is not None:
         needed = ", ".join(f"{k} {n:,}" for k, n in content["instances_needed"].items())
         output.say(f"Instances for a half-width of {half_width:g} around the difference: {needed}.")

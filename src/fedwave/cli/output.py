@@ -107,7 +107,7 @@ def plain_rows(names: Sequence[str], rows: Sequence[Sequence[str]], title: str) 
     return out
 
 
-def comparison_tables(comparison: Comparison, name: str) -> list[Table]:
+def comparison_tables(comparison: Comparison, name: str, note: str | None = None) -> list[Table]:
     """The means of the brief metrics, and their paired differences from the base if there is another scheduler."""
     names = _names(comparison)
     rows = [[comparison.name(k), *_cells(comparison, k, names)] for k in comparison.schedulers]
@@ -117,7 +117,8 @@ def comparison_tables(comparison: Comparison, name: str) -> list[Table]:
         for k in comparison.schedulers
         if k != comparison.base
     ]
-    footer = sentences(interval_note(comparison), meanings(names), comparison.note)
+    more = comparison.note if note is None else note
+    footer = sentences(interval_note(comparison), meanings(names), more)
     return _with_differences(found, rows, ["scheduler", *_headings(names)], comparison.base, footer)
 
 
@@ -185,7 +186,7 @@ def result_tables(results: Results) -> list[Table]:
     how = results.experiment
     if how.sweep:
         return sweep_tables(results)
-    return comparison_tables(comparison_of(results.only), name_of(how))
+    return comparison_tables(comparison_of(results.only), name_of(how), note_of(results))
 
 
 def name_of(how: Experiment) -> str:

@@ -20,7 +20,7 @@ from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures.learning import curves_figure, single_figure, targets_figure
 from fedwave.experiments.report.learning import caption_of, is_synthetic, write_learning
 from fedwave.experiments.report.outputs import comparison_of, summary
-from fedwave.experiments.results.container import Point, curves_of, labels, unit_dataset
+from fedwave.experiments.results.container import Point, Results, curves_of, labels, unit_dataset
 from fedwave.experiments.run.runner import Event, run_experiment, stored_results
 from fedwave.files import json_text
 from fedwave.learning.evaluation import EvaluationSizes
@@ -42,7 +42,8 @@ ASKED = experiment_from(
         "block": 3, "group": 4, "checkpoint_seconds": 0,
     }
 )  # fmt: skip
-FILES = {f"figure{n}.{kind}" for n in (3, 4, 5) for kind in ("png", "svg")}
+FIGURES = ("learning-curves", "one-instance", "targets")
+FILES = {f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")}
 FILES |= {"curves.csv", "targets.csv"}
 
 
@@ -51,6 +52,10 @@ def run(
 ) -> Point:  # fmt: skip
     asked = replace(ASKED, schedulers=names or NAMES, **changes)
     return run_experiment(asked, folder, workers=1, watch=watch).only
+
+
+def whole(point: Point) -> Results:
+    return Results(point.experiment, [point])
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -103,7 +108,8 @@ def test_curves_are_those_of_training_alone(learned: Point) -> None:
             trace = fw.simulate(network, label, 12, 3, SEED)
             alone = fw.train(trace, task, sizes=sizes, tolerance=1e-6, precision="float64")
         simulated = unit_dataset({label: trace})
-        assert learned.data[list(simulated)].sel(scheduler=[label]).identical(simulated)
+        same = learned.data[list(simulated)].sel(scheduler=[label])
+        assert same.drop_attrs(deep=False).identical(simulated.drop_attrs(deep=False))
         found = curves_of(learned.data, label)
         np.testing.assert_allclose(found.loss, alone.loss, rtol=1e-4)
         np.testing.assert_allclose(found.accuracy, alone.accuracy, atol=0.011)
@@ -118,9 +124,9 @@ def test_curves_are_those_of_training_alone(learned: Point) -> None:
 
 def test_files_are_complete(folder: Path, learned: Point) -> None:
     assert {path.name for path in folder.iterdir()} == FILES  # no checkpoint, no unfinished file
-    for n in (3, 4, 5):
-        assert (folder / f"figure{n}.png").read_bytes().startswith(b"\x89PNG")
-        assert "<svg" in (folder / f"figure{n}.svg").read_text()
+    for name in FIGURES:
+        assert (folder / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (folder / f"{name}.svg").read_text()
 
 
 def test_csv_holds_the_curves(folder: Path, learned: Point) -> None:
@@ -137,7 +143,7 @@ def test_csv_holds_the_curves(folder: Path, learned: Point) -> None:
 
 
 def test_summary_is_json(learned: Point) -> None:
-    found = json.loads(json_text(summary(learned)))
+    found = json.loads(json_text(summary(whole(learned))))
     how = found["experiment"]
     assert (how["seed"], how["rounds"], how["task"]["eta"]) == (SEED, 12, 0.02)
     assert (found["synthetic"], found["fedwave"]) == (False, fw.__version__)
@@ -320,22 +326,23 @@ def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
     """A learning rate far too large: numbers that are not there are stored as such, and counted."""
     wild = replace(ASKED.task, eta=1e200)
     made = run("bench", "update-aware", folder=tmp_path, task=wild, rounds=4, targets=())
+    nothing_asked = {"targets.png", "targets.svg", "targets.csv"}
     stored = stored_results(tmp_path).only
     assert stored.data.identical(made.data)
     paths = write_learning(stored, tmp_path / "drawn")
-    assert {path.name for path in paths} == FILES
+    assert {path.name for path in paths} == FILES - nothing_asked
     found = comparison_of(stored)
     for label in ("bench", "update-aware"):
         assert found.diverged(label) == 3
         assert np.isnan(curves_of(stored.data, label).accuracy[-1]).all()
-    told = json.loads(json_text(summary(stored)))
+    told = json.loads(json_text(summary(whole(stored))))
     assert told["schedulers"]["bench"]["accuracy"]["mean"] is None  # NaN is no JSON
     assert told["schedulers"]["bench"]["diverged"] == 3
-    assert ",4,,,\n" in (tmp_path / "drawn" / "curves.csv").read_text()
+    assert ",4,,\n" in (tmp_path / "drawn" / "curves.csv").read_text()
 
 
 def test_where_nothing_was_learnt_there_are_no_figures(tmp_path: Path) -> None:
-    point = run("w-max", task=None)
+    point = run("w-max", task=None, metric="backlog")
     with pytest.raises(
         fw.FedwaveError, match="nothing was learnt in this experiment: it has no task"
     ):
@@ -347,11 +354,69 @@ def test_a_stand_in_is_called_one(learned: Point) -> None:
     task = replace(ASKED.task, instead_of="mnist")
     stand_in = run("w-max", task=task, rounds=2, instances=1)
     assert is_synthetic(stand_in.experiment)
-    assert caption_of(stand_in.experiment).startswith("SYNTHETIC DATA, not mnist")
+    assert caption_of(stand_in).startswith("SYNTHETIC DATA, not mnist")
     assert not is_synthetic(learned.experiment)  # it was asked for
-    assert "SYNTHETIC" not in caption_of(learned.experiment)
+    assert "SYNTHETIC" not in caption_of(learned)
     for draw in (curves_figure, single_figure, targets_figure):
         assert "SYNTHETIC DATA" in draw(stand_in).get_supxlabel()
         assert "SYNTHETIC" not in draw(learned).get_supxlabel()
         assert "accuracy on 100 test images" in draw(learned).get_supxlabel()
-    assert summary(stand_in)["synthetic"] is True
+    assert summary(whole(stand_in))["synthetic"] is True
+
+
+def test_captions_state_the_images_that_were_used(learned: Point) -> None:
+    """The synthetic task has 2,000 test images; more were asked for."""
+    more = replace(ASKED.training, test_images=5000, loss_images=150)
+    asked = run("w-max", training=more, rounds=1, instances=1)
+    assert "accuracy on 2,000 test images, loss on 150 training images" in caption_of(asked)
+    older = replace(asked, data=asked.data.drop_attrs(deep=False))
+    assert "accuracy on at most 5,000 test images" in caption_of(older)
+
+
+def test_figures_of_learning_say_what_was_run_and_explain_only_what_is_drawn(
+    learned: Point,
+) -> None:
+    for draw in (curves_figure, single_figure, targets_figure):
+        title = draw(learned).legends[0].get_title().get_text()
+        assert title == "U = 5, W = 2, γ = 0.01, 12 rounds, 3 instances, seed 4"
+    some = with_accuracy(learned, w_max=[0.05, 0.2, 0.4])
+    for point in (learned, some):
+        figure = targets_figure(point)
+        words = [text.get_text() for text in figure.axes[1].texts]
+        assert any("never" in word for word in words) == ("never" in figure.get_supxlabel())
+    everyone = replace(learned, experiment=replace(learned.experiment, targets=(0.001,)))
+    caption = targets_figure(everyone).get_supxlabel()
+    assert "never" not in caption
+    assert "No point" not in caption
+
+
+def test_what_was_never_measured_is_no_column(learned: Point) -> None:
+    assert "accuracy_on_all" in comparison_of(learned).metrics
+    without = replace(ASKED.training, full_every=0)
+    plain = run("w-max", training=without, rounds=2, instances=1)
+    assert "accuracy_on_all" not in comparison_of(plain).metrics
+    assert "nan" not in repr(comparison_of(plain))
+
+
+def test_accuracy_comes_first_where_something_is_learnt(learned: Point) -> None:
+    assert ASKED.metric == "accuracy"
+    assert Experiment().metric == "backlog"
+    assert Experiment(task=ASKED.task, metric="jain").metric == "jain"
+    found = comparison_of(learned)
+    assert found.metrics[:2] == ("accuracy", "loss")
+    jain = replace(learned, experiment=replace(learned.experiment, metric="jain"))
+    assert comparison_of(jain).metrics[:3] == ("jain", "accuracy", "loss")
+
+
+def test_a_class_without_test_images_has_no_accuracy() -> None:
+    whole_task = fw.task("synthetic", model="logistic", epochs=1)
+    data = whole_task.dataset
+    kept = data.test_labels != 3
+    fewer = replace(data, test_images=data.test_images[kept], test_labels=data.test_labels[kept])
+    trace = fw.simulate(fw.random_network(3, 1, rate=1.0), "age", 2, 1)
+    curves = fw.train(trace, fw.task(fewer, model="logistic", epochs=1))
+    assert np.isnan(curves.class_accuracy[:, :, 3]).all()
+    assert np.isfinite(np.delete(curves.class_accuracy, 3, axis=2)).all()
+    assert np.isfinite(curves.worst_class).all()
+    point = unit_dataset({"age": trace}, {"age": curves})
+    assert np.isnan(point.class_accuracy.sel({"class": 3})).all()

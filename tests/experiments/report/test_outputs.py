@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,16 @@ import pytest
 import xarray as xr
 
 import fedwave as fw
-from fedwave.cli.output import sweep_table
+from fedwave.cli.output import sweep_tables
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.figures import sweep as sweep_figures
-from fedwave.experiments.report.outputs import comparison_of, sweep_rows, write_results
+from fedwave.experiments.report.outputs import (  # fmt: skip
+    comparison_of,
+    differences_table,
+    means_table,
+    write_results,
+)
 from fedwave.experiments.results.container import Point, Results, metrics_of
 from fedwave.experiments.results.dataset import to_dataset
 from fedwave.experiments.run.runner import run_experiment
@@ -61,15 +67,16 @@ def test_a_figure_for_every_axis_at_every_setting_of_the_others(
     stems = [path.name for path in paths if path.name.startswith("backlog")]
     slots = [f"backlog-network-slots-{k}" for k in (1, 2, 3)]
     assert stems == [*slots, "backlog-seed-1", "backlog-seed-2"]
-    asked = [(axis, values, caption) for axis, values, _, _, caption in drawn]
-    for (axis, values, caption), seed in zip(asked[:3], (5, 6, 7), strict=True):
-        assert (axis, values) == ("network.slots", [1, 3])
-        assert caption.startswith(f"seed = {seed}; 4 instances")
-    for (axis, values, caption), slots_ in zip(asked[3:], (1, 3), strict=True):
-        assert (axis, values) == ("seed", [5, 6, 7])
-        assert caption.startswith(f"network.slots = {slots_}; 4 instances")
-    _, _, series, metric, _ = drawn[1]
-    assert (list(series), metric) == (NAMES, "backlog (shards)")
+    asked = [(axis, values, title) for axis, values, _, _, _, title, _ in drawn]
+    for (axis, values, title), seed in zip(asked[:3], (5, 6, 7), strict=True):
+        assert (axis, values) == ("Slots W", [1, 3])
+        assert title == f"U = 6, γ = 0.01, 12 rounds, 4 instances, seed {seed}"
+    for (axis, values, title), slots_ in zip(asked[3:], (1, 3), strict=True):
+        assert (axis, values) == ("Seed", [5, 6, 7])
+        assert title == f"U = 6, W = {slots_}, γ = 0.01, 12 rounds, 4 instances"
+    _, _, series, metric, caption, _, floor = drawn[1]
+    assert (list(series), metric, floor) == (NAMES, "Backlog (shards)", 0)
+    assert caption == ("Bands: 95 % intervals over instances. Means leave out the first 3 rounds.")
     mean, half = series["age"]
     by_hand = [backlog("age", 1, 6), backlog("age", 3, 6)]
     assert mean == pytest.approx([x.mean() for x in by_hand])
@@ -100,24 +107,62 @@ def test_the_summary_holds_every_number_and_paired_differences(
 def test_tables_have_a_row_for_every_point_and_scheduler(
     results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
-    heading, rows = sweep_rows(results)
-    assert heading == ["scheduler", "network.slots", "seed", *metrics_of(results.points[0].data)]
-    brief = [column.header for column in sweep_table(results).columns]
-    assert brief[3:] == ["score", "backlog", "age", "worst", "delivered", "Jain"]
+    heading, rows = means_table(results)
+    found = comparison_of(results.points[0])
+    assert found.metrics[0] == "backlog"  # the metric of the experiment comes first
+    assert sorted(found.metrics) == sorted(metrics_of(results.points[0].data))
+    named = [found.labels[name] for name in found.metrics]
+    assert heading == ["Scheduler", "Slots W", "Seed", *named]
+    for table in sweep_tables(results):
+        brief = [column.header for column in table.columns]
+        assert brief[1:] == [
+            "Slots W",
+            "Seed",
+            "backlog",
+            "score",
+            "age",
+            "worst",
+            "delivered",
+            "Jain",
+        ]
     assert [row[:3] for row in rows] == [
         [name, slots, seed] for slots in ("1", "3") for seed in ("5", "6", "7") for name in NAMES
     ]
     wanted = backlog("alsa-pi", 3, 5)
-    shown = dict(zip(heading, rows[10], strict=True))["backlog"]
+    shown = dict(zip(heading, rows[10], strict=True))["Backlog (shards)"]
     assert float(shown.partition("±")[0]) == pytest.approx(wanted.mean(), abs=0.06)
+    apart_heading, apart = differences_table(results)
+    assert apart_heading == ["vs alsa-pi", *heading[1:]]
+    assert len(apart) == len(rows) - 6  # none of the base
+    for column, metric in ((3, "backlog"), (-1, found.metrics[-1])):
+        mean = comparison_of(results.points[3]).difference("age", metric).mean
+        assert float(apart[7][column].partition("±")[0]) == pytest.approx(mean, abs=0.06)
+
+
+def test_tables_of_means_and_differences_are_written_for_pages_and_papers(
+    results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
     write_results(results, tmp_path)
-    markdown = (tmp_path / "table.md").read_text().splitlines()
-    assert len(markdown) == 2 + len(rows)
-    for row, line in zip(rows, markdown[2:], strict=True):
-        assert [cell.strip() for cell in line.strip("|").split("|")] == row
+    (_, rows), (_, apart) = means_table(results), differences_table(results)
+    page = (tmp_path / "table.md").read_text().splitlines()
+    title = "two_axes: U = 6, γ = 0.01, 12 rounds, 4 instances"  # W and the seed vary
+    assert page[0] == f"**{title}.**"
+    assert f"**Paired differences from alsa-pi, instance by instance; {title}.**" in page
+    lines = [line for line in page if line.startswith("|") and not line.startswith("|:")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[1 : 1 + len(rows)] == rows
+    assert cells[2 + len(rows) :] == apart
+    assert "±: half-width" in page[-1]
     latex = (tmp_path / "table.tex").read_text()
-    assert r"\caption{two\_axes: mean and half-width of the 95 \% interval" in latex
-    assert latex.count(r"\\") == 1 + len(rows)
+    assert r"\caption{two\_axes: U = 6, γ = 0.01, 12 rounds, 4 instances. Means over" in latex
+    assert latex.count(r"\\") == 2 + len(rows) + len(apart)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["metric"] == "backlog"
+    point = summary["points"][3]
+    assert point["where"] == {"network.slots": 3, "seed": 5}
+    for metric in comparison_of(results.points[3]).metrics:
+        wanted = comparison_of(results.points[3]).difference("age", metric)
+        assert point["schedulers"]["age"][f"{metric}_difference"] == vars(wanted)
 
 
 def test_sums_leave_out_what_changes_by_itself(
@@ -129,7 +174,14 @@ def test_sums_leave_out_what_changes_by_itself(
     write_results(results, tmp_path)
     lines = (tmp_path / "SHA256SUMS").read_text().splitlines()
     sums = {name: sum_ for sum_, name in (line.split("  ") for line in lines)}
-    assert set(sums) == {"rounds/a.parquet", "table.md", "table.tex", "summary.csv", "results.nc"}
+    assert set(sums) == {
+        "rounds/a.parquet",
+        "summary.json",
+        "table.md",
+        "table.tex",
+        "summary.csv",
+        "results.nc",
+    }
     for name, sum_ in sums.items():
         assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == sum_
 
@@ -173,9 +225,9 @@ def test_a_metric_of_the_users_own_is_everywhere(results: Results, tmp_path: Pat
     shown = {str(line.get_label()): line.get_ydata() for line in figure.axes[0].get_lines()}
     by_hand = [values[2].max(axis=1).mean() for values in (drawn[0], drawn[3])]
     assert shown["age"] == pytest.approx(by_hand)
-    assert "surprise" in (tmp_path / "table.md").read_text().splitlines()[0]
+    assert "surprise" in (tmp_path / "table.md").read_text().splitlines()[2]
     assert "surprise" in (tmp_path / "table.tex").read_text()
-    assert "surprise" in [column.header for column in sweep_table(own).columns]
+    assert "surprise" in [column.header for column in sweep_tables(own)[0].columns]
     with open(tmp_path / "summary.csv", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["metric"] == "surprise"]
     assert float(rows[2]["mean"]) == pytest.approx(by_hand[0])
@@ -196,6 +248,6 @@ def test_a_single_point_has_no_figure_of_a_sweep(
     paths = write_results(single, tmp_path)
     assert not drawn
     assert [path.name for path in paths] == [
-        "figure2", "figure2-all", "rounds.csv", "instances.csv", "summary.json", "table.md", "table.tex",
+        "score", "rounds.csv", "instances.csv", "devices.csv", "devices", "summary.json", "table.md", "table.tex",
         "summary.csv", "results.nc",
     ]  # fmt: skip

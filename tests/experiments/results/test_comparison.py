@@ -136,11 +136,14 @@ def test_json_has_differences_of_everything_and_the_ratio(data: xr.Dataset) -> N
 def test_it_shows_itself_in_a_few_lines(data: xr.Dataset) -> None:
     found = Comparison.of(data, "alsa-pi")
     lines = repr(found).splitlines()
-    assert len(lines) == 1 + 2 + len(NAMES)
-    assert lines[0] == "Comparison of 3 schedulers on 8 instances (± 95 % interval)"
-    assert [cell.strip() for cell in lines[1].strip("|").split("|")][:3] == [
-        "scheduler", "score", "vs alsa-pi",
-    ]  # fmt: skip
+    assert len(lines) == 1 + 2 + len(NAMES) + 3 + len(NAMES) - 1
+    assert lines[0] == (
+        "Comparison of 3 schedulers: U = 25, W = 5, γ = 0.01, 60 rounds, 8 instances, seed 3 (± 95 % interval)"
+    )
+    heads = [[cell.strip() for cell in lines[k].strip("|").split("|")] for k in (1, 7)]
+    assert [head[:2] for head in heads] == [["scheduler", "score"], ["vs alsa-pi", "score"]]
+    first = Comparison.of(data, "alsa-pi", first="jain")
+    assert first.metrics[0] == first.brief[0] == "jain"
     assert "<th>vs alsa-pi</th>" in found._repr_html_()
     figure = found.plot()
     assert [axis.get_xlabel() for axis in figure.axes] == [found.labels[k] for k in found.brief]
@@ -150,7 +153,7 @@ def test_it_shows_itself_in_a_few_lines(data: xr.Dataset) -> None:
         "max-weight",
         "Bench",
     ]
-    assert axis.get_xlabel() == "backlog (shards)"
+    assert axis.get_xlabel() == "Backlog (shards)"
     shown = [container.lines[0].get_xdata()[0] for container in axis.containers]
     assert shown == [found.estimate(name, "backlog").mean for name in NAMES]
 
@@ -167,3 +170,9 @@ def test_bad_requests_are_refused_in_a_sentence(data: xr.Dataset) -> None:
         Comparison.of(data, "age")
     with pytest.raises(fw.FedwaveError, match=r"no metric 'backlogs' .* did you mean 'backlog'"):
         Comparison.of(data, "bench").plot("backlogs")
+    with pytest.raises(
+        fw.FedwaveError, match=r"given 'c.png', must be names of metrics, .*savefig"
+    ):
+        Comparison.of(data, "bench").plot("c.png")
+    with pytest.raises(fw.FedwaveError, match="no metric 'jane' in these results; did you mean"):
+        Comparison.of(data, "bench", first="jane")

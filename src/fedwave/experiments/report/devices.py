@@ -21,6 +21,27 @@ def per_device(data: xr.Dataset) -> list[str]:
     return [str(name) for name, variable in data.data_vars.items() if variable.dims[-1] == "device"]
 
 
+def worst_devices(data: xr.Dataset) -> dict[str, tuple[str, float]]:
+    """By scheduler: the device that delivers the least share of its shards, and that share, over all instances."""
+    if "device_share" not in data:
+        return {}
+    shares = data["device_share"].mean("instance")
+    found = {}
+    for label in labels(data):
+        own = shares.sel(scheduler=label)
+        place = int(own.argmin("device"))
+        found[label] = (str(own["device"].values[place]), float(own.values[place]))
+    return found
+
+
+def worst_note(data: xr.Dataset) -> str:
+    """A sentence that names them, where devices have names."""
+    if "device" not in data.coords or data["device"].dtype.kind not in "UO":
+        return ""
+    worst = (f"{k} {name} ({100 * share:.0f}%)" for k, (name, share) in worst_devices(data).items())
+    return f"Device with the least share delivered: {', '.join(worst)}."
+
+
 def write_devices(point: Point, folder: Path) -> list[Path]:
     """A table of every metric that has a number per device, and a figure of the uploads if they fit in one."""
     data = point.data

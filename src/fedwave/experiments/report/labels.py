@@ -26,7 +26,7 @@ _AXES = {
     "network.set.miss_probability": "Probability to miss a broadcast",
     "network.set.buffer_limit": "Buffer limit (shards)", "network.set.noise_dbm": "Noise (dBm)",
 }  # fmt: skip
-STATED = ("network.slots", "network.devices", "network.gamma", "rounds", "instances", "seed")
+_STATED = ("network.slots", "network.devices", "network.gamma", "rounds", "instances", "seed")
 _ROOMS = {
     "fading": "Fading",
     "success": "Success model",
@@ -70,10 +70,10 @@ def title(*points: xr.Dataset) -> str:
     return ", ".join(text for key, text in first.items() if all(o.get(key) == text for o in others))
 
 
-def title_at(where: Mapping[str, Any], data: xr.Dataset) -> str:
-    """What was run at a point of a sweep: its place on axes that the title does not state anyway, and the title."""
-    more = {axis: value for axis, value in where.items() if axis not in STATED}
-    return ", ".join(filter(None, (place(more), title(data))))
+def title_at(where: Mapping[str, Any], *points: xr.Dataset) -> str:
+    """What was run at a place of a sweep: the place on axes that the title does not state anyway, and the title."""
+    more = {axis: value for axis, value in where.items() if axis not in _STATED}
+    return ", ".join(filter(None, (place(more), title(*points))))
 
 
 def place(where: Mapping[str, Any]) -> str:

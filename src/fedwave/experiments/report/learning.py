@@ -80,11 +80,17 @@ def write_learning_sweep(results: Results, folder: Path) -> list[Path]:
 def learnt_json(point: Point) -> dict[str, Any]:
     """What the summary of a learning experiment adds."""
     by_class = point.data["class_accuracy"].isel(round=-1).mean("instance").round(6)
-    uploads = point.data["device_uploads"].mean("instance")
+    data = point.data
+    uploads = data["device_uploads"].mean("instance")
+    names = data["device"].values if data["device"].dtype.kind in "UO" else None
+    per_device = [
+        means if names is None else dict(zip(names.tolist(), means, strict=True))
+        for means in uploads.values.tolist()
+    ]
     return {
         "synthetic": is_synthetic(point.experiment),
         "class_accuracy": dict(zip(labels(point.data), by_class.values.tolist(), strict=True)),
-        "uploads_per_device": dict(zip(labels(point.data), uploads.values.tolist(), strict=True)),
+        "uploads_per_device": dict(zip(labels(data), per_device, strict=True)),
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwave.experiments.config.read import to_mapping
-from fedwave.experiments.report.devices import write_devices
+from fedwave.experiments.report.devices import worst_devices, worst_note, write_devices
 from fedwave.experiments.report.labels import axis_label, place, sentences, title
 from fedwave.experiments.report.learning import learnt_json, write_learning, write_learning_sweep
 from fedwave.experiments.report.score import write_score
@@ -73,7 +73,8 @@ def summary(results: Results) -> dict[str, Any]:
 def _numbers(point: Point) -> dict[str, Any]:
     found = comparison_of(point)
     learnt = {} if point.experiment.task is None else learnt_json(point)
-    return {**found.about(), "schedulers": found.to_json(), **learnt}
+    worst = {k: {"device": d, "share": s} for k, (d, s) in worst_devices(point.data).items()}
+    return {**found.about(), "schedulers": found.to_json(), "worst_devices": worst, **learnt}
 
 
 def _plain(where: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +106,8 @@ def note_of(results: Results) -> str:
     """What one must know of the intervals and means of all points."""
     found = [comparison for _, comparison in _compared(results)]
     if len({one.note for one in found}) == 1:
-        return found[0].note
+        only = worst_note(results.points[0].data) if len(found) == 1 else ""
+        return sentences(found[0].note, only)
     return notes([p.data for p in results.points], [place(p.where) for p in results.points])
 
 

@@ -4,6 +4,7 @@
     loss, accuracy, ...       [scheduler, instance, round]         if a task was trained
     class_accuracy            [scheduler, instance, round, class]
     device_uploads, ...       [scheduler, instance, device]        totals over the rounds
+    device_share              [scheduler, instance, device]        of its own shards, how many it delivered
 
 A unit of work, a point of a sweep and a whole sweep have the same form; the axes of a sweep stand in front. The
 attributes of a variable describe its metric, so that results can be read without the code that declared it:
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     from fedwave.learning.curves import Curves
 
 _Variables = dict[str, tuple[tuple[str, ...], Array]]  # dimensions after (scheduler, instance)
+_BY_DEVICE = {
+    "long_name": "Share of its shards delivered",
+    "over_rounds": "last",
+    "better": "higher",
+}
 _BY_CLASS = {
     "long_name": "Accuracy on test images of the class",
     "over_rounds": "last",
@@ -113,6 +119,11 @@ def with_counts(data: xr.Dataset) -> xr.Dataset:
 def _variables(trace: Trace, curves: Curves | None) -> _Variables:
     found: _Variables = {name: (("round",), rows.T) for name, rows in trace.series.items()}
     found |= {name: (("device",), values) for name, values in trace.totals.items()}
+    end = trace.final
+    arrived = end.learned + end.waiting + end.lost
+    # A device without any shard has nothing to deliver.
+    share = np.divide(end.learned, arrived, out=np.ones(arrived.shape), where=arrived > 0)
+    found["device_share"] = (("device",), share)
     if curves is not None:
         found |= {name: (("round",), values.T) for name, values in curves.series.items()}
         found["class_accuracy"] = (("round", "class"), curves.class_accuracy.swapaxes(0, 1))
@@ -120,8 +131,8 @@ def _variables(trace: Trace, curves: Curves | None) -> _Variables:
 
 
 def _about(name: str, trace: Trace) -> dict[str, str]:
-    if name == "class_accuracy":
-        return _BY_CLASS
+    if name in ("class_accuracy", "device_share"):
+        return _BY_CLASS if name == "class_accuracy" else _BY_DEVICE
     stored = trace.metrics.get(name) or asdict(describe(name))
     about = {"long_name": "label", "over_rounds": "over_rounds", "better": "better"}
     return {key: stored[field] for key, field in about.items() if stored[field]}

@@ -9,14 +9,7 @@ import numpy as np
 
 from fedwave.errors import FedwaveError, is_number
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.report.labels import (  # fmt: skip
-    STATED,
-    axis_label,
-    burn_in_note,
-    place,
-    sentences,
-    title,
-)
+from fedwave.experiments.report.labels import axis_label, burn_in_note, place, sentences, title_at
 from fedwave.experiments.results import chance
 from fedwave.experiments.results.container import Point, label_of, labels
 from fedwave.experiments.results.statistics import Band, per_instance
@@ -45,8 +38,8 @@ def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
             for point, own in zip(points, values, strict=True)
         ]
         bands[label] = np.array([e.mean for e in found]), np.array([e.half_width for e in found])
-    rest = place({k: v for k, v in points[0].where.items() if k not in (axis, *STATED)})
-    heads = ", ".join(filter(None, (rest, title(*(point.data for point in points)))))
+    rest = {name: value for name, value in points[0].where.items() if name != axis}
+    heads = title_at(rest, *(point.data for point in points))
     places = [point.where[axis] for point in points]
     at = [place({axis: value}) for value in places]
     text = sentences(
@@ -54,12 +47,10 @@ def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
         burn_in_note(points[0].experiment.burn_in),
         chance.notes([point.data for point in points], at),
     )
-    figure = bands_figure(
-        axis_label(axis), places, bands, label_of(points[0].data, metric), text,
-        floor=common.floor_of(np.concatenate([v.ravel() for v in values])),
+    return bands_figure(
+        axis_label(axis), places, bands, label_of(points[0].data, metric), text, heads,
+        common.floor_of(np.concatenate([v.ravel() for v in values])),
     )  # fmt: skip
-    figure.axes[0].set_title(heads, loc="left", fontsize=10, fontweight="bold")
-    return figure
 
 
 def bands_figure(
@@ -68,6 +59,7 @@ def bands_figure(
     series: Mapping[str, Band],
     metric_label: str,
     caption: str,
+    title: str = "",
     floor: float | None = None,
 ) -> Figure:
     """Mean and 95 % band of every scheduler, each ``[len(axis_values)]``, against the values of the axis.
@@ -93,6 +85,7 @@ def bands_figure(
     else:
         _name_categories(axes, axis_values)
     note = _frame(axes, bands, floor)
+    axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
     axes.set_xlabel(axis_name)
     axes.set_ylabel(metric_label)
     axes.grid(axis="both" if numeric else "y", alpha=0.3, lw=0.5)

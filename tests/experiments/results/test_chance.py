@@ -1,0 +1,147 @@
+"""Instances that are copies give no interval, and a caption says what the others' intervals cover."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+from fedwave.experiments.results.chance import Chance
+from fedwave.experiments.results.container import unit_dataset
+
+RNG = np.random.default_rng(0)
+GAINS = fw.fading.RecordedGains(RNG.exponential(size=(20, 25)))
+ARRIVALS = fw.arrivals.RecordedArrivals(RNG.poisson(3, size=(20, 25)))
+CERTAIN: dict[str, Any] = {"fading": GAINS, "arrivals": ARRIVALS, "success": "threshold"}
+COPIES = (
+    "Gains and arrivals are recorded and no upload fails by chance: instances are copies, ties aside, so they give no "
+    "interval"
+)
+
+
+def compared(schedulers: list[str], **network: Any) -> Any:
+    return fw.compare(fw.paper_network(**network), schedulers, rounds=20, instances=3)
+
+
+def test_copies_have_no_interval_and_say_so() -> None:
+    found = compared(["alsa-pi", "round-robin"], **CERTAIN)
+    assert found.note == f"{COPIES}."
+    assert not found.has_intervals
+    assert "±" not in repr(found)
+    for metric in found.metrics:
+        assert np.isnan(found.estimate("alsa-pi", metric).half_width)
+        assert np.isnan(found.difference("round-robin", metric).half_width)
+    trace = fw.simulate(fw.paper_network(**CERTAIN), "round-robin", 20, 3)
+    assert found.estimate("round-robin", "backlog").mean == trace.backlog.mean()
+    assert (trace.backlog == trace.backlog[:, :1]).all()  # they are copies indeed
+    ratio = found.backlog_ratio("round-robin")
+    assert ratio.value > 1
+    assert np.isnan(ratio.low)
+    assert found.about()["intervals_cover"] == []
+    caption = found.plot("backlog").get_supxlabel()
+    assert caption.replace("\n", " ") == found.note
+
+
+def test_a_scheduler_that_draws_has_an_interval() -> None:
+    found = compared(["round-robin", "random", "balsa"], **CERTAIN)
+    assert found.note == f"{COPIES}; intervals cover the draws of random and balsa only."
+    widths = [found.estimate(k, "backlog").half_width for k in found.schedulers]
+    assert np.isnan(widths[0])
+    assert min(widths[1:]) > 0
+    assert found.difference("random", "backlog").half_width > 0
+    lines = repr(found).splitlines()
+    assert ["±" in line for line in lines[3:6]] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "network, cover, note",
+    [
+        ({}, "gains, arrivals, transmission luck", ""),
+        ({"success": "threshold"}, "gains, arrivals", ""),
+        (
+            {"fading": GAINS},
+            "arrivals, transmission luck",
+            "Gains are recorded, the same in every instance: intervals cover arrivals and transmission luck only.",
+        ),
+        (
+            {"arrivals": ARRIVALS, "success": "arq:model=threshold"},
+            "gains",
+            "Arrivals are recorded, the same in every instance: intervals cover gains only.",
+        ),
+        (
+            {"fading": GAINS, "arrivals": ARRIVALS},
+            "transmission luck",
+            "Gains and arrivals are recorded, the same in every instance: intervals cover transmission luck only.",
+        ),
+    ],
+)
+def test_intervals_cover_what_is_drawn(network: dict[str, Any], cover: str, note: str) -> None:
+    found = compared(["alsa-pi", "age"], **network)
+    assert ", ".join(found.about()["intervals_cover"]) == cover
+    assert found.note == note
+    assert found.estimate("age", "backlog").half_width > 0
+
+
+def test_one_record_per_instance_is_no_copy() -> None:
+    many = fw.fading.RecordedGains(RNG.exponential(size=(20, 3, 25)))
+    assert fw.paper_network(fading=many).chance == ("gains", "arrivals", "uploads")
+    assert fw.paper_network(fading=GAINS).chance == ("arrivals", "uploads")
+    assert fw.paper_network(success="harq:model=threshold").chance[-1] == "uploads"
+
+
+def test_missed_broadcasts_are_chance_where_something_is_learnt() -> None:
+    network = fw.paper_network(**CERTAIN, miss_probability=0.5)
+    assert network.chance == ("broadcasts",)
+    trace = fw.simulate(network, "alsa-pi", 5, 2)
+    task = fw.task("synthetic", model="logistic", epochs=1)
+    alone = unit_dataset({"alsa-pi": trace})
+    learnt = unit_dataset({"alsa-pi": trace}, {"alsa-pi": fw.train(trace, task)})
+    assert Chance.of(alone).covered == ()
+    assert Chance.of(learnt).covered == ("missed broadcasts", "training")
+    certain = Chance((), (), trained=True)
+    assert certain.covers("alsa-pi", "accuracy")
+    assert not certain.covers("alsa-pi", "backlog")
+
+
+def test_a_run_folder_says_it_in_every_file(tmp_path: Path) -> None:
+    np.save(tmp_path / "gains.npy", GAINS.gains)
+    np.save(tmp_path / "arrivals.npy", ARRIVALS.counts)
+    network = {
+        "fading": f"recorded:path={tmp_path}/gains.npy", "arrivals": f"recorded:path={tmp_path}/arrivals.npy",
+        "success": "threshold",
+    }  # fmt: skip
+    asked = {
+        "network": network,
+        "schedulers": ["alsa-pi", "round-robin"],
+        "rounds": 10,
+        "instances": 2,
+    }
+    out = tmp_path / "out"
+    fw.run(asked, out)
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["note"] == f"{COPIES}."
+    assert summary["intervals_cover"] == []
+    assert summary["schedulers"]["alsa-pi"]["backlog"]["half_width"] is None
+    for table in ("table.md", "table.tex"):
+        text = (out / table).read_text()
+        assert COPIES in text
+        assert "±" not in text
+        assert "pm" not in text
+    # Text is drawn as shapes; matplotlib notes what it was beside them.
+    for name in ("score.svg", "devices.svg"):
+        drawn = (out / name).read_text()
+        assert "no upload fails by chance" in drawn
+        assert "95 %" not in drawn
+    with open(out / "rounds.csv", newline="") as file:
+        assert {row["backlog_half_width"] for row in csv.DictReader(file)} == {"nan"}
+    assert fw.load(out).attrs["chance"] == ""
+
+
+def test_older_results_say_nothing() -> None:
+    data = unit_dataset({"age": fw.simulate(fw.paper_network(), "age", 3, 2)})
+    assert Chance.of(data.drop_attrs(deep=False)) == Chance()
