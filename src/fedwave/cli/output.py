@@ -27,6 +27,7 @@ from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.statistics import Estimate
 from fedwave.files import json_text
 
+_FINER = ("score", "mean_age", "jain", "loss")  # small differences of these matter
 _NOT_LEARNT = ("score", "mean_age", "worst_age")  # left out where there is an accuracy to show
 
 
@@ -177,7 +178,7 @@ def _difference_cells(comparison: Comparison, label: str, names: Sequence[str]) 
 
 def _cell(value: Estimate, metric: str, sign: str = "") -> str:
     _, factor, decimals, unit, _ = NARROW.get(metric, ("", 1, 4, "", ""))
-    decimals += bool(sign)  # a difference is small
+    decimals += bool(sign) and metric in _FINER
     return with_interval(factor * value.mean, factor * value.half_width, sign, decimals) + unit
 
 

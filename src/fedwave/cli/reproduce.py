@@ -55,8 +55,8 @@ def reproduce(
 ) -> None:  # fmt: skip
     """Make the paper's figures again, with confidence bands.
 
-    score: figure 2, score and backlog of all schedulers. mnist, cifar10: figures 3 to 5, loss, accuracy and targets
-    reached. theory: the bound and the schedulers' distance to it, greedy's gap to the optimum, decision times,
+    score: score and backlog of all schedulers (Fig. 2). mnist, cifar10: loss, accuracy and targets reached
+    (Figs. 3 to 5). theory: the bound and the schedulers' distance to it, greedy's gap to the optimum, decision times,
     regret, Theorem 1.
     """
     if name not in _EXPERIMENTS:

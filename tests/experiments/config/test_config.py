@@ -244,9 +244,9 @@ def test_overrides() -> None:
     )
     assert isinstance(made.targets[0], float)
     assert isinstance(made.network.set["rate"], float)
-    assert experiment_from(to_mapping(made), ["task=null", "sweep={}", "network={}"]) == replace(
-        made, task=None, sweep={}, network=NetworkConfig()
-    )
+    assert experiment_from(
+        to_mapping(made), ["task=null", "metric=backlog", "sweep={}", "network={}"]
+    ) == replace(made, task=None, metric="backlog", sweep={}, network=NetworkConfig())
 
 
 def test_overrides_leave_the_mapping_as_it_was() -> None:
@@ -273,6 +273,7 @@ def test_points_are_the_product_of_the_axes_in_order() -> None:
             rounds=7,
             network=NetworkConfig(set={"rate": point["network.set.rate"]}),
             task=TaskConfig(eta=point["task.eta"]),
+            metric="backlog",
         )
     assert points(replace(experiment, sweep={})) == [({}, replace(experiment, sweep={}))]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -102,7 +102,13 @@ def targets_figure(point: Point) -> Figure:
             some_missing |= never == row.size
             if 0 < never < row.size:
                 some_never = True
-                right.annotate(f"{never} never", (target, value), fontsize=7, color=look["color"])
+                beside: dict[str, Any] = {
+                    "xytext": (6, 0),
+                    "textcoords": "offset points",
+                    "va": "center",
+                }
+                text = f"{never} never"
+                right.annotate(text, (target, value), fontsize=7, color=look["color"], **beside)
     x = "Target accuracy"
     common.label_panel(left, "(a) Final accuracy above the target", x, "Share of instances")
     common.label_panel(right, "(b) First of three rounds in a row above it", x, "Round (mean)")
@@ -139,7 +145,7 @@ def _finish(figure: Figure, axes: list[Axes], point: Point, note: str) -> Figure
 
 def _with_caption(figure: Figure, axis: Axes, point: Point, note: str) -> Figure:
     colour = "#B00020" if is_synthetic(point.experiment) else "0.35"
-    text = sentences(caption_of(point), note, Chance.of(point.data).note)
+    text = f"{caption_of(point)}\n{sentences(note, Chance.of(point.data).note)}".rstrip()
     return common.finish(figure, axis, title_at(point.where, point.data), text, colour=colour)
 
 
