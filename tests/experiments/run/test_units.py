@@ -116,7 +116,7 @@ def test_units_know_their_place_in_one_kind() -> None:
         (["sweep.schedulers=[[age],[w-max]]"], "sweep.schedulers varies the schedulers, but every"),
         (["sweep.task.eta=[1,2]"], "sweep.task.eta varies the task, but task is null: give one"),
         (
-            ["task.dataset=synthetic", "sweep.task=[null,{dataset: synthetic}]"],
+            ["task.dataset=synthetic", "metric=backlog", "sweep.task=[null,{dataset: synthetic}]"],
             "sweep.task is null at a point, so nothing is learnt there",
         ),
     ],
