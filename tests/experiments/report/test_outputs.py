@@ -154,7 +154,9 @@ def test_tables_of_means_and_differences_are_written_for_pages_and_papers(
     assert cells[2 + len(rows) :] == apart
     assert "±: half-width" in page[-1]
     latex = (tmp_path / "table.tex").read_text()
-    assert r"\caption{two\_axes: U = 6, γ = 0.01, 12 rounds, 4 instances. Means over" in latex
+    assert (
+        r"\caption{two\_axes: U = 6, $\gamma$ = 0.01, 12 rounds, 4 instances. Means over" in latex
+    )
     assert latex.count(r"\\") == 2 + len(rows) + len(apart)
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["metric"] == "backlog"
