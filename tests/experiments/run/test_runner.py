@@ -130,7 +130,7 @@ def _is_worker(pid: int) -> bool:
 
 def test_a_refusal_in_a_worker_is_one_sentence(tmp_path: Path) -> None:
     assert SMALL.task is not None
-    wrong = replace(SMALL, task=replace(SMALL.task, model=Part("logistic", {"inputs": 5})))
+    wrong = replace(SMALL, task=replace(SMALL.task, model=Part("logistic", inputs=5)))
     for workers in (1, 2):
         with pytest.raises(fw.FedwaveError, match="the model cannot take images of shape"):
             run_experiment(wrong, workers=workers)
