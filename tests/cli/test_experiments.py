@@ -200,10 +200,7 @@ def test_resume_goes_on_with_what_is_missing(
         patch.setattr(pool, "run_unit", stopped_at_the_fourth)
         status, text, err = fedwave(*SWEEP, "-o", out, "--workers", 1)
     assert (status, text) == (130, "")
-    assert (
-        err
-        == "fedwave: stopped; what is finished is kept: `fedwave resume DIR` continues a run folder.\n"
-    )
+    assert err == f"fedwave: stopped; `fedwave resume {out}` goes on from here.\n"
     assert len(list((out / "units").iterdir())) == 3
     with pytest.raises(fw.FedwaveError, match=r"5 of 8 units are missing\): run `fedwave resume"):
         fw.load(out)

@@ -100,7 +100,7 @@ def kill_at_random(folder: Path, luck: random.Random, whom: str) -> None:
     if victim == run.pid:
         orphans = children(run.pid)
         run.communicate()
-        _wait_until_gone(orphans)
+        wait_until_gone(orphans)
     else:
         run.communicate(timeout=300)
 
@@ -131,7 +131,7 @@ def _command_of(pid: int) -> bytes:
         return b""
 
 
-def _wait_until_gone(pids: list[int]) -> None:
+def wait_until_gone(pids: list[int]) -> None:
     """Workers must exit within seconds after their runner, or they would disturb the next one."""
     until = time.monotonic() + 10
     while any(_alive(pid) for pid in pids):

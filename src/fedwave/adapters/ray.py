@@ -1,15 +1,17 @@
 """Units of work on a Ray cluster: one task per unit; machines exchange messages only and share no disk.
 
 If a worker or a node dies, its units go on elsewhere from their last checkpoint. Checkpoints are stored on the disk
-of the process that runs the engine, so that process can be stopped and started again too.
+of the process that runs the engine, so that process can be stopped and started again too. A request to stop is the
+mailbox's answer to a message of a unit at work; the unit then sends its last checkpoint.
 """
 
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,9 +19,10 @@ from typing import Any
 
 from fedwave.adapters.ray_cluster import connected, import_ray
 from fedwave.errors import FedwaveError, whole
-from fedwave.experiments.run.checkpoints import Checkpointer, SendingCheckpointer
+from fedwave.experiments.run.checkpoints import Asked, Checkpointer, SendingCheckpointer
 from fedwave.experiments.run.pool import DEATHS, Finished, PathOf
 from fedwave.experiments.run.runner import Engine
+from fedwave.experiments.run.stopping import Stopped, requested
 from fedwave.experiments.run.units import Unit
 from fedwave.experiments.run.worker import ONE_THREAD, Message, Report, Reporter, answer, result_of
 from fedwave.files import write_whole
@@ -42,7 +45,9 @@ def ray_engine(address: str | None = None, cpus: int | None = None) -> Engine:
     if cpus is not None:
         cpus = whole("cpus", cpus, 1)
 
-    def run(units: list[Unit], checkpoint: PathOf, report: Report) -> Iterator[Finished]:
+    def run(
+        units: list[Unit], checkpoint: PathOf, report: Report
+    ) -> Generator[Finished, None, None]:
         if not units:
             return
         with connected(ray, address, cpus):
@@ -89,8 +94,12 @@ class _Driver:
         self.task = self.ray.remote(max_retries=0)(do_unit)
         self.idle_since: float | None = time.monotonic()
 
-    def results(self) -> Iterator[Finished]:
+    def results(self) -> Generator[Finished, None, None]:
         while self.waiting or self.at_work:
+            if requested():
+                self._ask_to_stop()
+                if not self.at_work:
+                    raise Stopped
             self._submit()
             ready, _ = self.ray.wait(list(self.at_work), timeout=_POLL_SECONDS)
             self._read_mailbox()  # before the answers: the messages of a unit precede its end
@@ -103,6 +112,9 @@ class _Driver:
                     self.report(Message("died", unit, self._died(unit, error)))
                     self.waiting.append(unit)
                     continue
+                if kind == "stopped":
+                    self.waiting.append(unit)
+                    continue
                 yield unit, result_of(unit, kind, content), seconds
 
     def stop(self) -> None:
@@ -111,6 +123,15 @@ class _Driver:
             for task in self.at_work:
                 self.ray.cancel(task, force=True)
             self.ray.kill(self.mailbox)
+
+    def _ask_to_stop(self) -> None:
+        """Tell the units at work, and take back those that have not begun."""
+        self.most = 0  # nothing more is submitted
+        self.ray.get(self.mailbox.stop.remote())
+        for task, attempt in list(self.at_work.items()):
+            if not attempt.begun:
+                self.ray.cancel(task, force=True)
+                self.waiting.append(self.at_work.pop(task).unit)
 
     def _submit(self) -> None:
         resources = self.ray.cluster_resources()
@@ -201,12 +222,19 @@ class Mailbox:
     def __init__(self) -> None:
         self._messages: list[tuple[Sender, str, Any]] = []
         self._checkpoints: dict[Sender, bytes] = {}
+        self._stopping = False
 
-    def post(self, sender: Sender, kind: str, content: Any) -> None:
+    def stop(self) -> None:
+        """Ask every sender to stop, in answer to its next message."""
+        self._stopping = True
+
+    def post(self, sender: Sender, kind: str, content: Any) -> bool:
+        """Keep a message; is the sender to stop?"""
         if kind == "checkpoint":
             self._checkpoints[sender] = content
         else:
             self._messages.append((sender, kind, content))
+        return self._stopping
 
     def messages(self) -> tuple[list[tuple[Sender, str, Any]], list[Sender]]:
         """All messages since the last call, and the senders of checkpoints."""
@@ -226,9 +254,16 @@ def do_unit(
     Pickled here, because arrays that Ray unpickles are read-only and lie in its shared memory, which ends with Ray.
     """
 
-    def send(kind: str, content: Any) -> Future[None]:
+    asked = threading.Event()
+
+    def note(sent: Future[bool]) -> None:
+        if not sent.cancelled() and sent.exception() is None and sent.result():
+            asked.set()
+
+    def send(kind: str, content: Any) -> Future[bool]:
         # A future, not ray.get: Ray gives the CPU of a task that waits in ray.get to another task.
-        sent: Future[None] = mailbox.post.remote((unit.name, attempt), kind, content).future()
+        sent: Future[bool] = mailbox.post.remote((unit.name, attempt), kind, content).future()
+        sent.add_done_callback(note)
         return sent
 
     begun, reporter = time.monotonic(), Reporter(send)
@@ -240,7 +275,9 @@ def do_unit(
         )  # fmt: skip
     else:
         seconds = unit.experiment.checkpoint_seconds
-        checkpointer = _MailingCheckpointer(start, reporter, seconds) if save else Checkpointer()
+        checkpointer = (
+            _MailingCheckpointer(start, reporter, seconds, asked.is_set) if save else Checkpointer()
+        )
         kind, content = answer(unit, checkpointer, reporter)
     with suppress(import_ray().exceptions.RayError, TimeoutError):  # the result does not need them
         reporter.flush().result(_CLOSE_SECONDS)
@@ -250,10 +287,12 @@ def do_unit(
 class _MailingCheckpointer(SendingCheckpointer):
     """Sends a checkpoint only when the last one has arrived: a slow network must not fill the memory."""
 
-    def __init__(self, start: bytes | None, reporter: Reporter, seconds: float) -> None:
-        super().__init__(start, self._mail, seconds)
+    def __init__(
+        self, start: bytes | None, reporter: Reporter, seconds: float, asked: Asked
+    ) -> None:
+        super().__init__(start, self._mail, seconds, asked)
         self._reporter = reporter
-        self._sent: Future[None] | None = None
+        self._sent: Future[bool] | None = None
 
     def due(self) -> bool:
         return (self._sent is None or self._sent.done()) and super().due()

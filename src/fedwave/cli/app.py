@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated, NoReturn
 
@@ -13,6 +14,7 @@ from fedwave.cli.listing import config, presets, schedulers
 from fedwave.cli.reproduce import reproduce
 from fedwave.cli.run import resume, run, train
 from fedwave.errors import FedwaveError
+from fedwave.experiments.run.stopping import stop_at_once
 from fedwave.version import __version__
 
 _INTERRUPTED = 130
@@ -46,6 +48,8 @@ def root(
 
 def main() -> None:
     """Entry point of the `fedwave` command."""
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # clean up, as after Ctrl-C
+        signal.signal(signal.SIGTERM, stop_at_once)
     try:
         status = app(prog_name="fedwave", standalone_mode=False)
     except FedwaveError as error:
@@ -62,10 +66,7 @@ def main() -> None:
             _refuse(sentence)
         status = 2  # no command was given: the help has been printed
     if status == _INTERRUPTED:  # typer catches Ctrl-C in a command and returns this
-        print(
-            "fedwave: stopped; what is finished is kept: `fedwave resume DIR` continues a run folder.",
-            file=sys.stderr,
-        )
+        print("fedwave: stopped.", file=sys.stderr)
     raise SystemExit(status or 0)
 
 

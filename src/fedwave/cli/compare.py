@@ -12,7 +12,7 @@ from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.progress import rounds_bar
 from fedwave.cli.request import experiment_of
-from fedwave.cli.run import execute
+from fedwave.cli.run import execute, execute_and_show, stopping
 from fedwave.errors import FedwaveError, is_number
 from fedwave.experiments.config.build import check, metrics_of, network_of, schedulers_of
 from fedwave.experiments.config.experiment import BASE, Experiment
@@ -74,11 +74,13 @@ def compare(
     if folder is None:
         opt.check_out(out, ".csv", ".json")
     if folder is not None:
-        output.show(execute(how, folder, execution), folder, json)
+        execute_and_show(how, folder, execution, json)
         return
-    data = (
-        execute(how, None, execution).only.data if traces is None else _traced(how, traces, beliefs)
-    )
+    if traces is None:
+        with stopping(None):
+            data = execute(how, None, execution).only.data
+    else:
+        data = _traced(how, traces, beliefs)
     comparison = Comparison.of(data, how.base, how.burn_in, how.metric)
     content: dict[str, Any] = {
         "network": how.network.file or how.network.kind, "rounds": how.rounds, "instances": how.instances,

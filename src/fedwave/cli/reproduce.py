@@ -13,7 +13,7 @@ from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.progress import steps
 from fedwave.cli.request import experiment_of
-from fedwave.cli.run import execute
+from fedwave.cli.run import execute, execute_and_show, stopping
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.run.runner import stored_results
@@ -75,7 +75,7 @@ def reproduce(
     elif stored is not None:
         output.show(stored_results(stored), folder, json)
     else:
-        output.show(execute(_with_data(how), folder, execution), folder, json)
+        execute_and_show(_with_data(how), folder, execution, json)
 
 
 def _theory(
@@ -84,12 +84,14 @@ def _theory(
     from fedwave.experiments.report.labels import title
     from fedwave.experiments.report.theory import backlog_lines, write_theory
 
-    results = execute(how, folder / "backlogs", execution)
-    with steps() as message:
-        rows, paths = write_theory(results, folder, quick, message)
+    backlogs = folder / "backlogs"
+    with stopping(backlogs, go_on="the same command"):
+        results = execute(how, backlogs, execution)
+        with steps() as message:
+            rows, paths = write_theory(results, folder, quick, message)
     if json:
-        backlogs = {row.label: {**vars(row.backlog), "gap": row.gap} for row in rows}
-        output.print_json({"files": [str(path) for path in paths], "backlogs": backlogs})
+        found = {row.label: {**vars(row.backlog), "gap": row.gap} for row in rows}
+        output.print_json({"files": [str(path) for path in paths], "backlogs": found})
         return
     heads = f"Long-run backlogs: {title(results.only.data)}"
     output.print_table(output.plain_rows(*backlog_lines(rows), heads), folder, paths)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +21,7 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.run.runner import Engine, run_experiment
+from fedwave.experiments.run.stopping import Terminated
 from fedwave.files import check_folder
 
 _TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
@@ -44,8 +50,7 @@ def run(
     """
     how = experiment_of(words, [choice, size])
     folder = folder_of(how) if out is None else out
-    results = execute(how, folder, execution)
-    output.show(results, folder, json)
+    execute_and_show(how, folder, execution, json)
 
 
 @opt.flat
@@ -90,7 +95,7 @@ def train(
         raise FedwaveError(
             f"{how.name} has no task to train: add one (task.dataset=mnist), or use `fedwave compare`."
         )
-    output.show(execute(how, out, execution), out, json)
+    execute_and_show(how, out, execution, json)
 
 
 @opt.flat
@@ -107,7 +112,32 @@ def resume(
     if not folder.is_dir():
         raise FedwaveError(f"there is no run folder at {folder}.")
     how = RunFolder(folder).experiment(imports or ())
-    output.show(execute(how, folder, execution), folder, json)
+    execute_and_show(how, folder, execution, json)
+
+
+def execute_and_show(
+    experiment: Experiment, folder: Path, execution: opt.Execution, json: bool
+) -> None:
+    """Run it into a folder, write its figures and tables, and print the table."""
+    with stopping(folder):
+        output.show(execute(experiment, folder, execution), folder, json)
+
+
+@contextmanager
+def stopping(folder: Path | None, go_on: str | None = None) -> Iterator[None]:
+    """Ctrl-C or SIGTERM within the block ends in one line: what was kept, and what goes on from there.
+
+    ``go_on`` says what does, if it is not `fedwave resume`.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated) as stopped:
+        what = "nothing was kept"
+        if folder is not None and RunFolder(folder).exists():
+            what = f"{go_on or f'`fedwave resume {shlex.quote(str(folder))}`'} goes on from here"
+        print(f"fedwave: stopped; {what}.", file=sys.stderr)
+        status = 128 + signal.SIGINT if isinstance(stopped, KeyboardInterrupt) else stopped.code
+        raise SystemExit(status) from None
 
 
 def execute(experiment: Experiment, folder: Path | None, execution: opt.Execution) -> Results:

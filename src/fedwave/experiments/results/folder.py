@@ -70,6 +70,10 @@ class RunFolder:
             holder.unlink(missing_ok=True)
             lock.release()  # .lock stays: if it were removed, two processes could each lock their own
 
+    def exists(self) -> bool:
+        """Has an experiment been begun here?"""
+        return self._config.exists()
+
     def begin(self, experiment: Experiment, units: Sequence[Unit]) -> None:
         """Write down the experiment of this folder, or refuse one that differs from it."""
         if self._config.exists():

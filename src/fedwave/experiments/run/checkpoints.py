@@ -1,4 +1,4 @@
-"""Checkpoints of a unit at work: when one is due, and where it is stored."""
+"""Checkpoints of a unit at work: when one is written, and where it is stored."""
 
 from __future__ import annotations
 
@@ -9,23 +9,48 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO
 
+from fedwave.experiments.run.stopping import Stopped
 from fedwave.files import write_whole
+
+Write = Callable[[IO[bytes]], None]
+Asked = Callable[[], bool]  # is the unit to stop?
+
+
+def never() -> bool:
+    """Nobody asks the unit to stop."""
+    return False
 
 
 class Checkpointer:
     """Stores the newest checkpoint of one unit. This base class stores none, and none is ever due."""
 
-    def __init__(self, seconds: float = math.inf) -> None:
-        self._seconds, self._last = seconds, time.monotonic()
+    def __init__(self, seconds: float = math.inf, asked: Asked = never) -> None:
+        self._seconds, self._asked = seconds, asked
+        self._last = self._looked = time.monotonic()
+
+    def between_rounds(self, write: Write) -> None:
+        """Called where the unit can stop: save if one is due; if it is asked to stop, save and raise Stopped."""
+        stop = self._asked()
+        if stop or self.due():
+            self.save(write)
+        if stop:
+            raise Stopped
+
+    def stop_if_asked(self) -> None:
+        """Called where there is nothing to save yet."""
+        if self._asked():
+            raise Stopped
 
     def due(self) -> bool:
-        """Have ``seconds`` passed since the last time that one was due?"""
-        if time.monotonic() - self._last < self._seconds:
+        """Would the last one be older than ``seconds`` at the next call, if that comes as late as this one did?"""
+        now = time.monotonic()
+        step, self._looked = now - self._looked, now
+        if now + step - self._last < self._seconds:
             return False
-        self._last = time.monotonic()
+        self._last = now
         return True
 
-    def save(self, write: Callable[[IO[bytes]], None]) -> None:
+    def save(self, write: Write) -> None:
         """Store what ``write`` writes, instead of the last one."""
 
     def load(self) -> IO[bytes] | None:
@@ -36,11 +61,11 @@ class Checkpointer:
 class FileCheckpointer(Checkpointer):
     """Stores checkpoints in a file, which is complete at any moment."""
 
-    def __init__(self, path: Path, seconds: float) -> None:
-        super().__init__(seconds)
+    def __init__(self, path: Path, seconds: float, asked: Asked = never) -> None:
+        super().__init__(seconds, asked)
         self._path = path
 
-    def save(self, write: Callable[[IO[bytes]], None]) -> None:
+    def save(self, write: Write) -> None:
         write_whole(self._path, write)
 
     def load(self) -> IO[bytes] | None:
@@ -50,11 +75,13 @@ class FileCheckpointer(Checkpointer):
 class SendingCheckpointer(Checkpointer):
     """Sends checkpoints to the process that stores them, for a worker on another machine."""
 
-    def __init__(self, start: bytes | None, send: Callable[[bytes], None], seconds: float) -> None:
-        super().__init__(seconds)
+    def __init__(
+        self, start: bytes | None, send: Callable[[bytes], None], seconds: float, asked: Asked = never
+    ) -> None:  # fmt: skip
+        super().__init__(seconds, asked)
         self._start, self._send = start, send
 
-    def save(self, write: Callable[[IO[bytes]], None]) -> None:
+    def save(self, write: Write) -> None:
         content = BytesIO()
         write(content)
         self._send(content.getvalue())

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +21,7 @@ from fedwave.experiments.results.container import Point, Results, joined
 from fedwave.experiments.results.folder import Damaged, RunFolder
 from fedwave.experiments.results.provenance import write_provenance
 from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
+from fedwave.experiments.run.stopping import stoppable
 from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.worker import Message, Report
 from fedwave.parts_import import imported_sources
@@ -39,11 +41,14 @@ class Watcher(Protocol):
 
 
 class Engine(Protocol):
-    """Does units of work, in any order and place; yields each when it is finished."""
+    """Does units of work, in any order and place; yields each when it is finished.
+
+    When a stop is requested (stopping.py) it stops with checkpoints and raises Stopped.
+    """
 
     def __call__(
         self, units: list[Unit], checkpoint: PathOf, report: Report
-    ) -> Iterator[Finished]: ...
+    ) -> Generator[Finished, None, None]: ...
 
 
 @dataclass
@@ -92,7 +97,8 @@ def run_experiment(
 ) -> Results:
     """Run an experiment, or resume it in its folder.
 
-    ``workers`` is a number of processes; None: one per core, or no extra process for a small run.
+    ``workers`` is a number of processes; None: one per core, or no extra process for a small run. With a folder,
+    Ctrl-C and SIGTERM are raised (KeyboardInterrupt, Terminated) after all units at work have written a checkpoint.
     """
     prepare(experiment, imported_sources(experiment.imports))
     check(experiment)
@@ -146,9 +152,11 @@ def _size(units: list[Unit]) -> int:
 def _in_memory(units: list[Unit], run: Engine, progress: _Progress) -> dict[str, xr.Dataset]:
     progress.event("started")
     found: dict[str, xr.Dataset] = {}
-    for unit, data, seconds in run(units, lambda unit: None, progress.report):
-        found[unit.name] = data
-        progress.done(unit, took=round(seconds, 3))
+    # Closed here and not when a traceback is forgotten: workers must be gone before anything else goes on.
+    with closing(run(units, lambda unit: None, progress.report)) as finished:
+        for unit, data, seconds in finished:
+            found[unit.name] = data
+            progress.done(unit, took=round(seconds, 3))
     progress.event("finished")
     return found
 
@@ -167,9 +175,10 @@ def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Prog
         else:
             left.append(unit)
     progress.event("started")
-    for unit, data, seconds in run(left, store.checkpoint, progress.report):
-        store.keep(unit, data, seconds)
-        progress.done(unit, took=round(seconds, 3))
+    with stoppable(), closing(run(left, store.checkpoint, progress.report)) as finished:
+        for unit, data, seconds in finished:
+            store.keep(unit, data, seconds)
+            progress.done(unit, took=round(seconds, 3))
     progress.event("finished")
 
 

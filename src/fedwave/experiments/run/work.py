@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zipfile
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
 
 Meter = Callable[[int], None]  # called with the rounds played, over all runs of the unit
 Warn = Callable[[str], None]
-# Device-rounds between two checks whether a checkpoint is due: some seconds of work.
+# Between two checks whether a checkpoint is due: at most so many device-rounds, and of a slow scheduler fewer.
 _PIECE = 5_000_000
+_PIECE_SECONDS = 1.0
 
 
 def run_unit(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -> xr.Dataset:
-    """The results of the unit."""
+    """The results of the unit; raises Stopped, with a checkpoint, if it is asked to stop."""
+    checkpointer.stop_if_asked()
     prepare(unit.experiment, unit.sources)
     network = network_of(unit.experiment.network)
     every = schedulers_of(unit.experiment)
@@ -83,10 +86,17 @@ def _simulate(
         )  # fmt: skip
         tick(run.round)
     while run.round < run.rounds:
-        run.play(max(1, _PIECE // (runs * network.size)))
-        if run.round < run.rounds and checkpointer.due():
-            checkpointer.save(lambda file: run.trace().write(file))
+        _play_piece(run, max(1, _PIECE // (runs * network.size)))
+        if run.round < run.rounds:
+            checkpointer.between_rounds(lambda file: run.trace().write(file))
     return run.trace()
+
+
+def _play_piece(run: Simulation, rounds: int) -> None:
+    """At most this many rounds, and about a second: some schedulers take thousands of times as long as others."""
+    last, until = min(run.round + rounds, run.rounds), time.monotonic() + _PIECE_SECONDS
+    while run.round < last and time.monotonic() < until:
+        run.play(1)
 
 
 def _replay(
@@ -100,10 +110,14 @@ def _replay(
 
     how = unit.experiment
     metrics = metrics_of(how, task.aggregation)
+
+    def tick(rounds: int) -> None:
+        checkpointer.stop_if_asked()
+
     traces = {
-        label: simulate(network, one, how.rounds, unit.instances, how.seed, metrics=metrics)
+        label: simulate(network, one, how.rounds, unit.instances, how.seed, metrics=metrics, meter=tick)
         for label, one in chosen.items()
-    }
+    }  # fmt: skip
     settings, sizes = settings_of(how.training)
     replay = Replay(labelled_runs(traces), task, settings, sizes)
     _read(checkpointer, lambda raw: checkpoint.read(replay, raw, "its checkpoint"), warn)
@@ -112,8 +126,8 @@ def _replay(
     while replay.round < replay.rounds:
         replay.advance()
         meter(runs)
-        if replay.round < replay.rounds and checkpointer.due():
-            checkpointer.save(lambda file: checkpoint.write(replay, file))
+        if replay.round < replay.rounds:
+            checkpointer.between_rounds(lambda file: checkpoint.write(replay, file))
     return unit_dataset(traces, {curves.label: curves for curves in replay.curves()})
 
 
@@ -146,8 +160,10 @@ def _in_lock_step(
     while run.round < run.rounds:
         run.play(1)
         meter(runs)
-        if run.round < run.rounds and checkpointer.due():
-            checkpointer.save(lambda file: _write_lock_step(run.trace(), learner.replay, file))
+        if run.round < run.rounds:
+            checkpointer.between_rounds(
+                lambda file: _write_lock_step(run.trace(), learner.replay, file)
+            )
     return unit_dataset({label: run.trace()}, {label: learner.replay.curves()[0]})
 
 

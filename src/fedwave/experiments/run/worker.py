@@ -15,6 +15,7 @@ from typing import Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.run.checkpoints import Checkpointer
+from fedwave.experiments.run.stopping import Stopped
 from fedwave.experiments.run.units import Unit
 from fedwave.experiments.run.work import run_unit
 
@@ -37,7 +38,7 @@ class Message:
 Report = Callable[[Message], None]
 Answer = tuple[
     str, Any
-]  # "done" and the result, "refused" and a sentence, or "failed" and a traceback
+]  # "done" and the result, "stopped", "refused" and a sentence, or "failed" and a traceback
 
 
 class Reporter:
@@ -70,6 +71,8 @@ def answer(unit: Unit, checkpointer: Checkpointer, reporter: Reporter) -> Answer
 
             use_threads(1)
         return "done", run_unit(unit, checkpointer, reporter.count, reporter.warn)
+    except Stopped:
+        return "stopped", None
     except FedwaveError as error:
         return "refused", str(error)
     except Exception:
