@@ -9,9 +9,9 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.cli.progress import steps
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.learning.data.originals import MD5, data_folder, md5_of, read_original
+from fedwave.progress import steps
 
 
 def data(

@@ -11,13 +11,13 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.cli.progress import steps
 from fedwave.cli.request import experiment_of
 from fedwave.cli.run import execute, execute_and_show, stopping
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.run.runner import stored_results
 from fedwave.files import check_folder
+from fedwave.progress import steps
 
 # The paper's experiment, the quick one, and what the quick one changes.
 _EXPERIMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {

@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from fedwave.cli.options import Group
-from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.read import experiment_from, load_experiment, preset_names
-
-_NETWORKS = ("paper", "random")
-_FILES = (".yaml", ".yml", ".json")
+from fedwave.experiments.request import requested_experiment
 
 
 def experiment_of(
@@ -44,17 +41,7 @@ def experiment_of(
                 value = scheduler_labels(value) if one.name == "schedulers" else value
                 overrides.append(f"{group.prefix}{one.name}={json.dumps(value)}")
     overrides += [f"{k}={json.dumps(v)}" for k, v in (more or {}).items() if v is not None]
-    network = _network(source)
-    if network is not None:
-        content = {"name": Path(source).stem, **(defaults or {}), "network": network}
-        return experiment_from(content, overrides, imports)
-    known = (*preset_names(), *_NETWORKS)
-    if Path(source).suffix.lower() not in _FILES and source not in known:
-        raise FedwaveError(
-            f"there is no experiment {source!r}; {did_you_mean(source, known)} A file must end in .yaml or .json, a "
-            "device table in .csv or .yaml."
-        )
-    return load_experiment(source, overrides, imports)
+    return requested_experiment(source, overrides, imports, defaults)
 
 
 def folder_of(experiment: Experiment) -> Path:
@@ -83,26 +70,6 @@ def _split(words: Sequence[str]) -> tuple[str, list[str]]:
             f"{sources[1]!r} comes after {sources[0]!r}: name one experiment, then fields as key=value."
         )
     return (sources[0] if sources else "paper"), [word for word in words if "=" in word]
-
-
-def _network(source: str) -> dict[str, Any] | None:
-    """The network that a word names; None where it names an experiment."""
-    if source in _NETWORKS:
-        return {"kind": source}
-    return {"kind": "table", "file": source} if _is_device_table(Path(source)) else None
-
-
-def _is_device_table(path: Path) -> bool:
-    """A device table in YAML is a list, an experiment is a mapping."""
-    from fedwave.yaml_text import read_yaml
-
-    ending = path.suffix.lower()
-    if ending not in (".yaml", ".yml") or not path.is_file():
-        return ending == ".csv"
-    try:
-        return isinstance(read_yaml(path.read_text(encoding="utf-8-sig"), str(path)), list)
-    except (FedwaveError, OSError, ValueError):
-        return False  # load_experiment says what is wrong with it
 
 
 def _setting(text: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from fedwave.simulate import MetricLike, SchedulerLike, simulate
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from fedwave.experiments.run.runner import Watcher
 
 
 def compare(
@@ -61,26 +64,47 @@ def run(
     folder: str | Path,
     *,
     overrides: Sequence[str] = (),
+    imports: Sequence[str] = (),
     workers: int | None = None,
+    progress: bool = False,
 ) -> xr.Dataset:
-    """Run an experiment (an Experiment, a mapping, a YAML file or a preset's name) into a run folder.
+    """Run an experiment into a run folder, as ``fedwave run`` does: results, figures and tables.
 
-    The folder holds results, figures and tables, as those of ``fedwave run``. A run that was stopped is resumed.
-    ``overrides`` read ``field=value``. ``workers`` is a number of processes.
+    ``experiment`` is a YAML file, a preset's name, a network ("paper", "random", a device table), a mapping or an
+    Experiment. A run that was stopped is resumed. ``overrides`` read ``field=value``; ``imports`` are files with parts
+    of your own. ``workers`` is a number of processes. ``progress`` shows a bar with the time left on standard error.
+    After Ctrl-C, KeyboardInterrupt is raised when every unit at work has written a checkpoint.
+
+    Workers import the script that calls this: call it below ``if __name__ == "__main__":``.
     """
-    from fedwave.experiments.config.read import experiment_from, load_experiment, to_mapping
+    from fedwave.experiments.config.read import experiment_from, to_mapping
     from fedwave.experiments.report.outputs import write_results
+    from fedwave.experiments.request import requested_experiment
     from fedwave.experiments.results.dataset import to_dataset
     from fedwave.experiments.run.runner import run_experiment
 
     if isinstance(experiment, (str, Path)):
-        made = load_experiment(experiment, overrides)
+        made = requested_experiment(str(experiment), overrides, imports)
     else:
         given = experiment if isinstance(experiment, Mapping) else to_mapping(experiment)
-        made = experiment_from(given, overrides)
-    results = run_experiment(made, Path(folder), workers=workers)
+        made = experiment_from(given, overrides, imports)
+    if workers is not None:
+        workers = whole("workers", workers, 1)
+    with _followed(made.name, progress) as watch:
+        results = run_experiment(made, Path(folder), workers=workers, watch=watch)
     write_results(results, Path(folder))
     return to_dataset(results)
+
+
+@contextmanager
+def _followed(name: str, progress: bool) -> Iterator[Watcher | None]:
+    if not progress:
+        yield None
+        return
+    from fedwave.progress import run_bar
+
+    with run_bar(name, lines=True) as watch:
+        yield watch
 
 
 def _labelled(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.run.checkpoints import Asked, Checkpointer, FileCheckpointer
+from fedwave.experiments.run.script import check_exit, check_script
 from fedwave.experiments.run.stopping import Stopped, ignore_signals, requested, signals_held
 from fedwave.experiments.run.units import Unit
 from fedwave.experiments.run.work import run_unit
@@ -60,6 +61,7 @@ def run_in_pool(
     units: list[Unit], checkpoint: PathOf, report: Report, workers: int, gpus: int = 0
 ) -> Generator[Finished, None, None]:
     """Units spread over ``workers`` processes; with GPUs, worker k has GPU k to itself."""
+    check_script()
     waiting = list(reversed(units))
     deaths: Counter[str] = Counter()
     pool = [_Worker(k if gpus else None) for k in range(min(workers, len(units)))]
@@ -83,6 +85,7 @@ def run_in_pool(
                     if requested():
                         worker.unit = None
                         continue
+                    check_exit(worker.exit_status())
                     deaths[unit.name] += 1
                     report(Message("died", unit, worker.exit_code()))
                     if deaths[unit.name] == DEATHS:
@@ -134,9 +137,12 @@ class _Worker:
             with suppress(ConnectionError):
                 self.pipe.send(None)
 
-    def exit_code(self) -> str:
+    def exit_status(self) -> int | None:
         self._process.join(timeout=5)
-        code = self._process.exitcode
+        return self._process.exitcode
+
+    def exit_code(self) -> str:
+        code = self.exit_status()
         return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
 
     def stop(self) -> None:

@@ -21,6 +21,7 @@ from fedwave.experiments.results.container import Point, Results, joined
 from fedwave.experiments.results.folder import Damaged, RunFolder
 from fedwave.experiments.results.provenance import write_provenance
 from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
+from fedwave.experiments.run.script import leave_if_imported_by_a_worker
 from fedwave.experiments.run.stopping import stoppable
 from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.worker import Message, Report
@@ -30,14 +31,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
 Event = dict[str, Any]
+Watcher = Callable[[Event], None]  # called with every event of a run, which itself prints nothing
 # A simulation of fewer device-rounds takes less time than starting workers.
 _WORTH_WORKERS = 50_000_000
-
-
-class Watcher(Protocol):
-    """Called with every event of a run, which itself prints nothing."""
-
-    def __call__(self, event: Event) -> None: ...
 
 
 class Engine(Protocol):
@@ -100,6 +96,7 @@ def run_experiment(
     ``workers`` is a number of processes; None: one per core, or no extra process for a small run. With a folder,
     Ctrl-C and SIGTERM are raised (KeyboardInterrupt, Terminated) after all units at work have written a checkpoint.
     """
+    leave_if_imported_by_a_worker()
     prepare(experiment, imported_sources(experiment.imports))
     check(experiment)
     experiment = resolved(experiment)

@@ -1,0 +1,78 @@
+"""Bars on standard error for people who wait; nothing if it is no terminal, or plain lines where asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+Watcher = Callable[[dict[str, Any]], None]  # called with every event of a run
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str], None]]:
+    """Show which part is being worked on, and for how long."""
+    with _progress(SpinnerColumn(), _text("{task.description}"), TimeElapsedColumn()) as bar:
+        task = bar.add_task("")
+        yield lambda text: bar.update(task, description=text)
+
+
+@contextmanager
+def rounds_bar(label: str, rounds: int) -> Iterator[Callable[[int], None]]:
+    """A bar over the rounds of one simulation, with the time left; called with the rounds just played."""
+    columns = (
+        _text("{task.description:<18}"),
+        BarColumn(),
+        _text("{task.completed}/{task.total} rounds, time left"),
+    )
+    with _progress(*columns, TimeRemainingColumn()) as bar:
+        task = bar.add_task(label, total=rounds)
+        yield lambda played: bar.update(task, advance=played)
+
+
+@contextmanager
+def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
+    """A bar over the rounds of all units of a run, and its warnings; ``lines``: without a terminal, a line per unit."""
+    units = _text("{task.percentage:>3.0f} %  {task.fields[units]} units, time left")
+    columns = _text("{task.description:<14}"), BarColumn(), units, TimeRemainingColumn()
+    with _progress(*columns) as bar:
+        task = bar.add_task(description, total=None, units="-")
+
+        def watch(event: dict[str, Any]) -> None:
+            units = f"{event['finished']} of {event['units']}"
+            bar.update(task, completed=event["rounds"], total=event["of"], units=units)
+            if lines and bar.disable and event["event"] in ("started", "unit-finished"):
+                print(f"{description}: {units} units finished", file=sys.stderr)
+            _warn(event)
+
+        yield watch
+
+
+def _warn(event: dict[str, Any]) -> None:
+    """Warnings are shown whether or not there is a terminal."""
+    if event["event"] in ("damaged", "unit-warning", "unit-died"):
+        died = event["event"] == "unit-died"
+        text = f"a worker died ({event['message']}), started again" if died else event["message"]
+        print(f"fedwave: unit {event['unit']}: {text}", file=sys.stderr)
+
+
+def _progress(*columns: ProgressColumn) -> Progress:
+    error = Console(stderr=True)
+    seen = error.is_terminal or error.is_jupyter
+    return Progress(*columns, console=error, transient=True, disable=not seen)
+
+
+def _text(form: str) -> TextColumn:
+    return TextColumn(form, markup=False)  # names are shown as they are

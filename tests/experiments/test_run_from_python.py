@@ -1,0 +1,92 @@
+"""fw.run: takes what the command takes, writes what it writes, and needs a guard only where it says so."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from killing import command
+
+import fedwave as fw
+
+SMALL = ["rounds=4", "instances=2", "schedulers=[age, random]"]
+TRAINED = [*SMALL, "task.dataset=synthetic", "task.model=logistic", "training.test_images=50"]
+
+
+def ran(folder: Path, words: list[str], **more: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=240, **more)  # type: ignore[call-overload, no-any-return]
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every file and its sum; of those that hold times and the process, the name only."""
+    timed = ("provenance.json", "SHA256SUMS", "units/")
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file():
+            content = b"" if name.startswith(timed) else path.read_bytes()
+            found[name] = hashlib.sha256(content).hexdigest()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("source", "fields"),
+    [("paper", SMALL), ("paper-score", SMALL), ("devices.csv", [*SMALL, "sweep.network.slots=[1,2]"]),
+     ("random", TRAINED)],
+)  # fmt: skip
+def test_it_writes_what_the_command_writes(
+    source: str, fields: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("devices.csv").write_text("rate,distance_m\n1,100\n5,300\n2,200\n")
+    fw.run(source, "python", overrides=fields, workers=1)
+    done = ran(tmp_path, command("run", source, *fields, "--out", "command", "--workers", "1"))
+    assert done.returncode == 0, done.stderr
+    assert contents(Path("python")) == contents(Path("command"))
+
+
+def test_progress_is_shown_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fw.run("paper", tmp_path / "quiet", overrides=SMALL)
+    assert capsys.readouterr() == ("", "")
+    fw.run("paper", tmp_path / "shown", overrides=SMALL, progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [f"paper: {k} of 2 units finished" for k in range(3)]
+
+
+def script(guard: str) -> str:
+    return (
+        'import fedwave as fw\nprint("imported")\n'
+        f'{guard}fw.run("random", "out", overrides={TRAINED}, workers=2)\n'
+    )
+
+
+def test_a_script_without_its_guard_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(script(""))
+    done = ran(tmp_path, [sys.executable, "script.py"])
+    assert done.returncode == 1
+    *_, last = done.stderr.splitlines()
+    assert last == (
+        f"fedwave.errors.FedwaveError: {tmp_path / 'script.py'} starts this run whenever it is imported, and each "
+        'worker process imports it: put the call below `if __name__ == "__main__":`, or pass workers=1.'
+    )
+    assert done.stderr.count("Traceback") == 1
+    assert "RuntimeError" not in done.stderr
+    assert done.stdout.count("imported") <= 3  # here and in two workers: no more are started
+
+
+def test_a_script_with_its_guard_runs(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(script('if __name__ == "__main__":\n    '))
+    done = ran(tmp_path, [sys.executable, "script.py"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert fw.load(tmp_path / "out").accuracy.shape == (2, 2, 4)
+
+
+def test_a_program_on_standard_input_is_refused(tmp_path: Path) -> None:
+    done = ran(tmp_path, [sys.executable, "-"], input=script(""))
+    assert done.stderr.splitlines()[-1].endswith(
+        "this program is <stdin>, which worker processes cannot import: save it as a file, or pass workers=1."
+    )
