@@ -9,8 +9,6 @@ import pytest
 
 import fedwave as fw
 from fedwave.cli import listing, output
-from fedwave.cli.run import TRAIN
-from fedwave.experiments.config.experiment import Experiment
 from fedwave.types import INFORMATION
 
 SMALL = ("--rounds", 12, "--instances", 3)
@@ -253,15 +251,3 @@ def test_help_and_version(fedwave) -> None:
         assert status == 0
         assert "Usage" in text
     assert fedwave()[0] == 2  # prints the help
-
-
-def test_the_help_of_train_states_what_it_uses(fedwave) -> None:
-    text = " ".join(fedwave("train", "--help")[1].split())
-    assert "MNIST, 25 rounds, 2 instances, accuracy on 2,000 test images" in text
-    assert (TRAIN["rounds"], TRAIN["instances"]) == (25, 2)
-    assert TRAIN["task"] == {"dataset": "mnist"}
-    assert TRAIN["training"] == {"test_images": 2000}
-    for command in ("run", "compare"):
-        assert "500 rounds" in fedwave(command, "--help")[1]
-    default = Experiment()
-    assert (default.rounds, default.instances) == (500, 50)

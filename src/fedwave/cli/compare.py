@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-@opt.flat
+@opt.flat()
 def compare(
     choice: opt.Choice,
     size: opt.Size,
@@ -44,7 +44,10 @@ def compare(
         ),
     ] = None,
     burn_in: Annotated[
-        int | None, typer.Option("--burn-in", help="First rounds that averages leave out.", show_default="0")
+        int | None,
+        typer.Option(
+            "--burn-in", help="First rounds that averages leave out.", show_default=opt.shown_default("burn_in")
+        ),
     ] = None,
     half_width: Annotated[
         float | None,
@@ -63,8 +66,7 @@ def compare(
 ) -> None:  # fmt: skip
     """Compare schedulers on the same worlds, without training: the quick form of `fedwave run`.
 
-    Prints backlog, score, fairness and age with intervals, and paired differences of all. On a network alone:
-    500 rounds, 50 instances.
+    Prints backlog, score, fairness and age with intervals, and paired differences of all.
     """
     folder = out if out is not None and not out.suffix else None
     more = {"against": against, "burn_in": burn_in}

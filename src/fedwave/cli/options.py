@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from functools import partial, wraps
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache, partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, get_type_hints
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 from typer import Argument, Option
 
 from fedwave import registry
 from fedwave.errors import FedwaveError
+from fedwave.experiments.config.experiment import Experiment, TaskConfig
+from fedwave.experiments.config.points import to_mapping
 from fedwave.files import check_folder
+from fedwave.network.network import paper_network, random_network
 
 _OWN = "the experiment's"
 _of_network = partial(Option, rich_help_panel="Network")
@@ -64,7 +69,7 @@ class Choice:
 
     schedulers: Annotated[list[str] | None, Option(
         "--schedulers", "-s", help="Names with commas between, such as alsa-pi,balsa:stage_rule=max1.",
-        show_default="the experiment's, or the paper's",
+        show_default=_OWN,
     )] = None
     metric: Annotated[str | None, Option(
         "--metric", help="First number of tables, and what the figures of a sweep show.", show_default=_OWN,
@@ -103,6 +108,9 @@ class Training:
         "--tolerance", help="Skip local training that weighs less than this at its delivery; 0 skips nothing."
     )] = None
     lanes: Annotated[int | None, _of_training("--lanes", help="Models trained side by side.")] = None
+    test_images: Annotated[int | None, _of_training(
+        "--test-images", help="Images that the accuracy of every round is measured on."
+    )] = None
 
 
 @dataclass(frozen=True)
@@ -125,8 +133,59 @@ class Execution:
 Group = Size | Choice | Radio | Training
 
 
-def flat(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer wants it: every argument that is a group becomes one option per field."""
+_WITHOUT_DEFAULT = ("training.lanes", "network.settings", "imports")  # or one for each machine
+
+
+def shown_default(field: str, defaults: Mapping[str, Any] | None = None) -> str:
+    """What the help says about a field of the experiment that is not given: what a network alone would run with."""
+    value = _inside(defaults or {}, field)
+    if value is None:
+        value = _inside(_plain_experiment(), field)
+    if isinstance(value, (list, tuple)):
+        value = ",".join(value)
+    return f"{value}, or the experiment's"
+
+
+@cache
+def _plain_experiment() -> dict[str, Any]:
+    """Every field of an experiment that is a network alone; of a network, the numbers that it is built with."""
+    network = paper_network()
+    built = {
+        "slots": f"{network.slots}; of 'random' a fifth of the devices", "gamma": network.gamma,
+        "devices": inspect.signature(random_network).parameters["devices"].default,
+        "fading": network.fading.name, "success": network.success.name, "arrivals": network.arrivals.name,
+    }  # fmt: skip
+    return to_mapping(replace(Experiment(), task=TaskConfig())) | {"network": built}
+
+
+def _inside(content: Mapping[str, Any], field: str) -> Any:
+    for word in field.split("."):
+        content = content.get(word) if isinstance(content, Mapping) else None  # type: ignore[assignment]
+    return content
+
+
+def _with_default(hint: Any, field: str, defaults: Mapping[str, Any]) -> Any:
+    """The type of an option, with its default in the help."""
+    if field in _WITHOUT_DEFAULT:
+        return hint
+    kind, option = get_args(hint)
+    option = copy(option)
+    option.show_default = shown_default(field, defaults)
+    return Annotated[kind, option]
+
+
+def flat(
+    defaults: Mapping[str, Any] | None = MappingProxyType({}),
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command as typer wants it: every argument that is a group becomes one option per field.
+
+    ``defaults`` are the fields that a network alone gets from this command, beside those of every experiment; None:
+    the command takes no network, so the help names no numbers.
+    """
+    return lambda command: _flat(command, defaults)
+
+
+def _flat(command: Callable[..., None], defaults: Mapping[str, Any] | None) -> Callable[..., None]:
     hints = get_type_hints(command, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     parameters = []
@@ -135,6 +194,12 @@ def flat(command: Callable[..., None]) -> Callable[..., None]:
         if name in groups:
             types = get_type_hints(groups[name], include_extras=True)
             options = {f.name: (types[f.name], f.default) for f in fields(groups[name])}
+            prefix = getattr(groups[name], "prefix", None)  # those of Execution are no fields
+            if defaults is not None and prefix is not None:
+                options = {
+                    option: (_with_default(hint, f"{prefix}{option}", defaults), default)
+                    for option, (hint, default) in options.items()
+                }
         parameters += [
             inspect.Parameter(option, one.KEYWORD_ONLY, default=default, annotation=hint)
             for option, (hint, default) in options.items()

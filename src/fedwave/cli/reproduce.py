@@ -28,7 +28,7 @@ _EXPERIMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@opt.flat
+@opt.flat(None)
 def reproduce(
     name: Annotated[str, typer.Argument(metavar="score|mnist|cifar10|theory", help="What to make again.")],
     size: opt.Size,

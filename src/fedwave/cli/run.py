@@ -31,7 +31,11 @@ TRAIN = {
 }  # fmt: skip
 
 
-@opt.flat
+def _of_task(field: str) -> str:
+    return opt.shown_default(f"task.{field}", TRAIN)
+
+
+@opt.flat()
 def run(
     choice: opt.Choice,
     size: opt.Size,
@@ -45,15 +49,14 @@ def run(
 ) -> None:
     """Run any experiment into a folder, with figures and tables: simulated, trained if it has a task, or swept.
 
-    A network alone is simulated for 500 rounds and 50 instances. A sweep: fedwave run paper
-    sweep.network.slots=[2,5,10]. The same command again continues a run that was stopped.
+    A sweep: fedwave run paper sweep.network.slots=[2,5,10]. The same command again continues a run that was stopped.
     """
     how = experiment_of(words, [choice, size])
     folder = folder_of(how) if out is None else out
     execute_and_show(how, folder, execution, json)
 
 
-@opt.flat
+@opt.flat(TRAIN)
 def train(
     choice: opt.Choice,
     size: opt.Size,
@@ -64,25 +67,28 @@ def train(
     task: Annotated[
         str | None,
         typer.Option(
-            "--task", help="Dataset: mnist, cifar10, synthetic, or your own.", show_default="mnist"
+            "--task", help="Dataset: mnist, cifar10, synthetic, or your own.", show_default=_of_task("dataset")
         ),
     ] = None,
     aggregation: Annotated[
         str | None,
         typer.Option(
-            "--aggregation", help="Aggregation rule, such as lee:beta=0.5 or sync.", show_default="lee"
+            "--aggregation", help="Aggregation rule, such as lee:beta=0.5 or sync.",
+            show_default=_of_task("aggregation"),
         ),
     ] = None,
     skew: Annotated[
         float | None,
-        typer.Option("--skew", help="Label skew: Dirichlet(alpha) per device.", show_default="i.i.d."),
+        typer.Option(
+            "--skew", help="Label skew: Dirichlet(alpha) per device.", show_default=_of_task("partition")
+        ),
     ] = None,
     out: opt.OutFolder = Path("out/train"),
     json: opt.AsJson = False,
 ) -> None:  # fmt: skip
     """Train a task on the schedules of several schedulers: the quick form of `fedwave run`.
 
-    On a network alone: MNIST, 25 rounds, 2 instances, accuracy on 2,000 test images.
+    On a network alone its defaults are small, for a first look; a file or a preset has its own.
     """
     partition = None if skew is None else {"name": "dirichlet", "alpha": skew}
     how = experiment_of(
@@ -98,7 +104,7 @@ def train(
     execute_and_show(how, out, execution, json)
 
 
-@opt.flat
+@opt.flat(None)
 def resume(
     execution: opt.Execution,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run that was stopped.")],

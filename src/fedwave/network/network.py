@@ -199,17 +199,24 @@ def paper_network(**changes: Any) -> Network:
     return Network(devices=DeviceTable(rate=rate, distance_m=distance), slots=5).replace(**changes)
 
 
-def random_network(devices: int = 100, slots: int = 20, seed: int = 0, **changes: Any) -> Network:
+def random_network(
+    devices: int = 100, slots: int | Sequence[int] | None = None, seed: int = 0, **changes: Any
+) -> Network:
     """Devices spread at random: rates of the paper's mix (1, 3, 5, 10), distances of 100 to 500 m.
 
-    The seed draws the network itself; it has nothing to do with the seed of a run.
+    ``slots`` (W) is a fifth of the devices unless it is given, as in the paper's network. The seed draws the network
+    itself; it has nothing to do with the seed of a run.
+
+    >>> random_network(1000).slots
+    200
     """
     devices = whole("the number of devices", devices, 1)
     rng = np.random.default_rng(whole("seed", seed, 0))
     rate = rng.choice([1.0, 3.0, 5.0, 10.0], size=devices, p=[0.6, 0.16, 0.16, 0.08])
     distance = rng.uniform(100.0, 500.0, size=devices)
     table = DeviceTable(rate=rate, distance_m=distance)
-    return Network(devices=table, slots=slots).replace(**changes)
+    w = max(1, devices // 5) if slots is None else slots
+    return Network(devices=table, slots=w).replace(**changes)
 
 
 def _checked_slots(slots: Any, devices: int) -> int | tuple[int, ...]:

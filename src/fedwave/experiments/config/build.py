@@ -110,8 +110,8 @@ def make_network(
         if part is not None:
             wanted[name] = registry.build(name, part)
     if kind == "random":
-        size = 100 if devices is None else devices
-        return random_network(size, wanted.pop("slots", max(1, size // 5)), **wanted)
+        size = {} if devices is None else {"devices": devices}
+        return random_network(**size, **wanted)
     if kind == "table":
         table = read_devices(file or "")
         return Network(table, slots=wanted.pop("slots", min(5, len(table)))).replace(**wanted)
