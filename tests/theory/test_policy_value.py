@@ -263,6 +263,14 @@ def test_a_policy_that_starves_a_device_has_no_average():
     assert average_of(small(truncation=20), Fresh()) > 20  # with a full buffer it has
 
 
+def test_a_functions_ties_are_not_lost_to_rounding():
+    """0.3 * 3 is not 0.9, but the two devices have the same priority then."""
+    rates = np.array([1, 2])
+    problem = ExactProblem(rates, [[0.3, 0.9]] * 2)
+    exact = average_of(problem, lambda p, n: np.round(10 * p) * (n + rates))
+    assert average_of(problem, lambda p, n: p * (n + rates)) == pytest.approx(exact, abs=1e-6)
+
+
 def test_policies_that_return_wrong_priorities_are_refused():
     for policy in (lambda p, n: p[:, 0], lambda p, n: p * np.nan):
         with pytest.raises(fw.FedwaveError, match="return one number for every p"):

@@ -34,7 +34,7 @@ _TARGET = 1e-6  # relative change of the backlog by a truncation that was chosen
 _CAUTION = 1.5  # the cost of lost shards comes from the truncated network, which misses up to 5 %
 _GROWTH, _LEAP, _MOST_GROWTH = 1.5, 3.0, 10.0
 _MUCH = 0.01  # share of lost shards from which on the truncation grows by _LEAP
-_TIE = 1e-9  # relative difference of gains up to which they count as equal
+_TIE = 1e-9  # relative difference of gains, and of priorities, up to which they count as equal
 _ROOM, _MOST_HELD, _STEPS = 20_000_000, 400, 3000
 _SHARPER = 1e-3  # GMRES bounds the mean error over states; the tolerance is for the largest
 
@@ -88,7 +88,8 @@ def average_of(
 
     ``policy`` is a function of p and n, both ``[rows, U]``, that returns priorities of the same shape (the W largest
     transmit, ties are broken at random); a Scheduler whose priorities are such a function; or an Optimum, which may
-    belong to another problem. Priorities are compared in float64, as in a simulation, where 0.3 * 3 is not 0.9.
+    belong to another problem. A function's priorities that differ by rounding only are equal: 0.3 * 3 and 0.9 are a
+    tie. Those of a Scheduler are compared bit by bit, as in a simulation, where they are none.
 
     >>> greedy = lambda p, n: p * (n + [1, 5])
     >>> round(average_of(ExactProblem([1, 5], [[0.7], [0.7]], slots=1), greedy), 3)
@@ -106,7 +107,8 @@ def average_of(
             waiting = np.indices(shape).reshape(len(shape), -1).T
             shares = _best_shares(round_, policy.table.at(waiting).T.reshape(-1, *shape))
         else:
-            shares = _priority_shares(round_, cuts, _priority_of(problem, policy))
+            tie = 0.0 if isinstance(policy, Scheduler) else _TIE
+            shares = _priority_shares(round_, cuts, _priority_of(problem, policy), tie)
         fixed = FixedPolicy.of(round_, shares)
         return _Attempt(fixed, *fixed.average(tolerance))
 
@@ -166,8 +168,8 @@ def _best_shares(round_: ExactRound, gains: FloatArray) -> Shares:
     return shares
 
 
-def _priority_shares(round_: ExactRound, cuts: IntArray, priority: Priority) -> Shares:
-    """The W largest priorities; decisions with equal priorities have equal shares."""
+def _priority_shares(round_: ExactRound, cuts: IntArray, priority: Priority, tie: float) -> Shares:
+    """The W largest priorities; decisions with equal priorities, up to a share ``tie``, have equal shares."""
     shape = tuple(int(n) + 1 for n in cuts)
     waiting = np.indices(shape).reshape(len(shape), -1).T
     chosen = decisions(round_.devices, round_.slots)
@@ -180,7 +182,8 @@ def _priority_shares(round_: ExactRound, cuts: IntArray, priority: Priority) -> 
                 f"{waiting.shape[1]} devices: return one number for every p."
             )
         cut = np.sort(values, axis=1)[:, -round_.slots, None]
-        above, level = values > cut, values >= cut
+        near = tie * np.where(np.isfinite(cut), np.abs(cut), 0.0)
+        above, level = values > cut + near, values >= cut - near
         possible = [((above & ~a) | (a & ~level)).sum(axis=1) == 0 for a in chosen]
         return _equally(np.array(possible)).reshape(len(chosen), 1, *shape)
 

@@ -21,12 +21,13 @@ from fedwave.experiments.report.labels import title
 from fedwave.experiments.report.tables import latex, markdown, with_interval
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Point, Results
-from fedwave.experiments.results.statistics import Estimate
+from fedwave.experiments.results.statistics import Estimate, estimate
 from fedwave.files import write_csv, write_json, write_text
 from fedwave.network.network import random_network
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler, scheduler
 from fedwave.simulate import simulate
+from fedwave.theory.regret import Regret
 from fedwave.types import Decision, FloatArray, Observation, State
 
 _TOLERANCE = 1e-5  # of a backlog in the map, which shows a tenth of a percent
@@ -236,7 +237,20 @@ def _write_regret(folder: Path, quick: bool) -> list[Path]:
     found = regret(RegretSetting.quick() if quick else RegretSetting())
     heading, lines = found.table()
     paths = save_figure(regret_figure(found), folder / "regret")
-    return [*paths, write_csv(folder / "regret.csv", heading, lines)]
+    paths.append(write_csv(folder / "regret.csv", heading, lines))
+    return [*paths, write_json(folder / "regret.json", regret_slopes(found))]
+
+
+def regret_slopes(found: Regret) -> dict[str, Any]:
+    """Regret a round over the second half of the rounds, with its interval over instances."""
+    lost = found.optimum - found.greedy
+    slopes = {label: found.slope(label) for label in found.regret}
+    slopes |= {"J* - J of greedy": lost, "balsa less J* - J of greedy": slopes["balsa"] - lost}
+    return {
+        "regret a round": {label: vars(estimate(values)) for label, values in slopes.items()},
+        "the printed bound exceeds T up to round": found.crossing(),
+        "states that are told apart": found.counted_states,
+    }
 
 
 def _write_convergence(folder: Path, quick: bool) -> list[Path]:

@@ -1,0 +1,289 @@
+"""Fills the numbers of the pages from the data that are committed beside them: `python docs/pages.py`.
+
+A page marks what is filled as <!--=name-->text<!--/-->, which does not show when it is rendered; `name` is a function
+below, with its arguments after a colon. tests/test_pages.py fails where a page and the data differ.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedwave.experiments.report.tables import markdown
+from fedwave.experiments.results.statistics import Estimate, estimate
+
+DOCS = Path(__file__).parent
+PAGES = (DOCS / "theory.md", DOCS / "results" / "README.md", DOCS.parent / "README.md")
+_MARKED = re.compile(r"<!--=(.*?)-->(.*?)<!--/-->", re.DOTALL)
+_NAMES = {
+    "bench": "Bench",
+    "alsa-pi": "ALSA-PI",
+    "balsa": "BALSA",
+    "balsa-po": "BALSA-PO",
+    "round-robin": "RR",
+    "w-max": "W-max",
+}
+# Accuracy of the earlier prototype after 10 and 150 rounds on MNIST, which has no data here.
+PROTOTYPE = {
+    "bench": (0.876, 0.962), "alsa-pi": (0.866, 0.950), "balsa": (0.858, 0.950), "balsa-po": (0.854, 0.949),
+    "round-robin": (0.788, 0.931), "w-max": (0.603, 0.881),
+}  # fmt: skip
+
+
+def filled(text: str) -> str:
+    """The page with every marked text made anew."""
+
+    def made(found: re.Match[str]) -> str:
+        name, _, words = found[1].partition(":")
+        return f"<!--={found[1]}-->{GENERATORS[name](*words.split(',') if words else ())}<!--/-->"
+
+    return _MARKED.sub(made, text)
+
+
+@cache
+def _rows(name: str) -> list[dict[str, str]]:
+    with open(DOCS / "results" / name, encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@cache
+def _json(name: str) -> Any:
+    return json.loads((DOCS / "results" / name).read_text(encoding="utf-8"))
+
+
+def _column(rows: Sequence[dict[str, str]], column: str) -> np.ndarray:
+    return np.array([float(row[column]) for row in rows])
+
+
+def _plain(value: float, digits: int) -> str:
+    """.894, as the tables of accuracies have it."""
+    return f"{value:.{digits}f}".replace("0.", ".", 1)
+
+
+def _pair(value: Estimate, digits: int) -> str:
+    return f"{_plain(value.mean, digits)} ± {_plain(value.half_width, digits)}"
+
+
+# Score and backlog
+
+
+def _score(scheduler: str, metric: str) -> np.ndarray:
+    return _column([r for r in _rows("score/instances.csv") if r["scheduler"] == scheduler], metric)
+
+
+def score_schedulers() -> str:
+    return str(len({row["scheduler"] for row in _rows("score/instances.csv")}))
+
+
+def score_table() -> str:
+    """Means with their half-widths over instances, and paired differences from alsa-pi."""
+    shown = (
+        ("score", 1, 2),
+        ("backlog", 1, 1),
+        ("delivered_share", 100, 1),
+        ("jain", 1, 2),
+        ("mean_age", 1, 1),
+        ("worst_age", 1, 0),
+    )
+    heading = [
+        "scheduler",
+        "score",
+        "vs alsa-pi",
+        "backlog",
+        "vs alsa-pi",
+        "delivered, %",
+        "Jain",
+        "age",
+        "worst age",
+    ]
+    lines = []
+    for name in dict.fromkeys(row["scheduler"] for row in _rows("score/instances.csv")):
+        cells = [_with_width(estimate(k * _score(name, m)), d) for m, k, d in shown]
+        for place, metric, digits in ((1, "score", 3), (3, "backlog", 1)):
+            apart = estimate(_score(name, metric) - _score("alsa-pi", metric))
+            cells.insert(place, "-" if name == "alsa-pi" else _with_width(apart, digits, "+"))
+        lines.append([f"`{name}`", *cells])
+    return "\n" + markdown(heading, lines).strip() + "\n"
+
+
+def _with_width(value: Estimate, digits: int, sign: str = "") -> str:
+    return f"{value.mean:{sign},.{digits}f} ± {value.half_width:,.{digits}f}"
+
+
+def score_mean(scheduler: str, digits: str) -> str:
+    return f"{_score(scheduler, 'score').mean():.{digits}f}"
+
+
+def score_cost(scheduler: str, digits: str) -> str:
+    """How much less than alsa-pi's score."""
+    return f"{(_score('alsa-pi', 'score') - _score(scheduler, 'score')).mean():.{digits}f}"
+
+
+def score_gain(scheduler: str, digits: str) -> str:
+    """How much more than alsa-pi's score."""
+    return f"{(_score(scheduler, 'score') - _score('alsa-pi', 'score')).mean():.{digits}f}"
+
+
+def backlog_saved(scheduler: str) -> str:
+    """Percent less backlog than alsa-pi."""
+    return f"{100 * (1 - _score(scheduler, 'backlog').mean() / _score('alsa-pi', 'backlog').mean()):.0f}"
+
+
+def round_robin_swing() -> str:
+    rows = [r for r in _rows("score/rounds.csv") if r["scheduler"] == "round-robin"]
+    late = _column(rows, "score_mean")[100:]  # after it has settled
+    by_turn = [late[k::5].mean() for k in range(5)]
+    return f"{min(by_turn):.0f} and {max(by_turn):.0f}"
+
+
+# Learning
+
+
+def _curve(study: str, scheduler: str, round_: int, column: str = "accuracy") -> np.ndarray:
+    rows = [
+        r
+        for r in _rows(f"{study}/curves.csv")
+        if r["scheduler"] == scheduler and int(r["round"]) == round_
+    ]
+    return _column(rows, column)
+
+
+def mnist_table() -> str:
+    spikes = _json("mnist/summary.json")["schedulers"]
+    lines = [
+        [_NAMES[name], *(_plain(_curve("mnist", name, t).mean(), 3) for t in (10, 100, 150)),
+         " / ".join(_plain(value, 3) for value in before), f"{spikes[name]['spikes']:.2g}"]
+        for name, before in PROTOTYPE.items()
+    ]  # fmt: skip
+    heading = [
+        "scheduler",
+        "after 10 rounds",
+        "after 100",
+        "after 150",
+        "prototype, after 10 / 150",
+        "spikes",
+    ]
+    return "\n" + markdown(heading, lines).strip() + "\n"
+
+
+def mnist_above_prototype() -> str:
+    above = [
+        _curve("mnist", name, t).mean() - value
+        for name, before in PROTOTYPE.items()
+        for t, value in zip((10, 150), before, strict=True)
+    ]
+    return f"{_plain(min(above), 3)} to {_plain(max(above), 3)}"
+
+
+def mnist_differences() -> str:
+    pairs = [("bench", "alsa-pi"), ("bench", "balsa"), ("bench", "balsa-po"), ("alsa-pi", "round-robin"),
+             ("balsa", "round-robin"), ("balsa-po", "round-robin"), ("round-robin", "w-max")]  # fmt: skip
+    lines = []
+    for one, other in pairs:
+        apart = [estimate(_curve("mnist", one, t) - _curve("mnist", other, t)) for t in (100, 150)]
+        assert all(value.mean > value.half_width for value in apart), "the page says: all exclude 0"
+        lines.append([f"{_NAMES[one]} - {_NAMES[other]}", *(_pair(value, 4) for value in apart)])
+    return "\n" + markdown(["", "100", "150"], lines).strip() + "\n"
+
+
+def cifar_table() -> str:
+    columns = ((50, "accuracy"), (100, "accuracy"), (100, "accuracy_on_all"))
+    lines = [
+        [_NAMES[name], *(_plain(_curve("cifar10", name, t, c).mean(), 3) for t, c in columns)]
+        for name in PROTOTYPE
+    ]
+    heading = ["scheduler", "after 50 rounds", "after 100, 2,000 images", "after 100, all images"]
+    return "\n" + markdown(heading, lines).strip() + "\n"
+
+
+def cifar_difference(one: str, other: str) -> str:
+    on_all = [_curve("cifar10", name, 100, "accuracy_on_all") for name in (one, other)]
+    return _pair(estimate(on_all[0] - on_all[1]), 3)
+
+
+# Theory
+
+
+def regret(label: str) -> str:
+    """Regret a round in millionths."""
+    value = _json("theory/regret.json")["regret a round"][label]
+    mean, half = 1e6 * value["mean"], 1e6 * value["half_width"]
+    return f"{_two_digits(mean)} ± {_two_digits(half)}"
+
+
+def _two_digits(value: float) -> str:
+    return f"{value:.2g}".replace("0.", ".", 1)
+
+
+def empty_until() -> str:
+    return f"{_json('theory/regret.json')['the printed bound exceeds T up to round']:.0e}".replace(
+        "e+", "e"
+    )
+
+
+def last_of_regret(column: str) -> str:
+    """The last row: a number of stages, or what Lemma 4 allows; | stands for a comma in the column's name."""
+    return f"{float(_rows('theory/regret.csv')[-1][column.replace('|', ', ')]):,.0f}"
+
+
+def gap_table() -> str:
+    """Greedy's backlog above the optimum in percent, as the map has it."""
+    rows = _rows("theory/gap.csv")
+    rates = list(dict.fromkeys(row["rate_of_the_second"] for row in rows))
+    lines = []
+    for level in dict.fromkeys(row["success"] for row in rows):
+        mine = {r["rate_of_the_second"]: float(r["gap"]) for r in rows if r["success"] == level}
+        name = " or ".join(f"{float(p):g}" for p in level.split(" or "))
+        lines.append([name, *(f"{100 * mine[rate]:.1f}" for rate in rates)])
+    heading = ["success probability", *(f"{float(rate):g}" for rate in rates)]
+    return "\n" + markdown(heading, lines).strip() + "\n"
+
+
+def overshoot(bound: str) -> str:
+    """How many times the measured loss a corrected bound is after the last round."""
+    last = _rows("theory/convergence.csv")[-1]
+    return f"{float(last[bound]) / float(last['gap']):.2g}".replace("e+0", "e")
+
+
+def bound_breaks() -> str:
+    """The first round in which the printed bound lies below the measured loss."""
+    rows = _rows("theory/convergence.csv")
+    return str(
+        next(int(float(r["round"])) for r in rows if float(r["printed_product"]) < float(r["gap"]))
+    )
+
+
+def decision_ratio() -> str:
+    later = {
+        row["scheduler"]: float(row["later_seconds"])
+        for row in _rows("theory/times.csv")
+        if row["devices"] == "1000"
+    }
+    return f"{later['lagrangian-bayes'] / later['balsa']:.1f}"
+
+
+GENERATORS: dict[str, Callable[..., str]] = {
+    function.__name__: function
+    for function in (
+        score_schedulers, score_table, score_mean, score_cost, score_gain, backlog_saved, round_robin_swing,
+        mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference, regret, empty_until, last_of_regret,
+        gap_table, overshoot, bound_breaks, decision_ratio,
+    )
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        before = page.read_text(encoding="utf-8")
+        after = filled(before)
+        if after != before:
+            page.write_text(after, encoding="utf-8")
+            print(f"{page.relative_to(DOCS.parent)} has changed", file=sys.stderr)
