@@ -274,8 +274,8 @@ GENERATORS: dict[str, Callable[..., str]] = {
     function.__name__: function
     for function in (
         score_schedulers, score_table, score_mean, score_cost, score_gain, backlog_saved, round_robin_swing,
-        mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference, regret, empty_until, last_of_regret,
-        gap_table, overshoot, bound_breaks, decision_ratio,
+        mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference, regret, empty_until,
+        last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio,
     )
 }  # fmt: skip
 

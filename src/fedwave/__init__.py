@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fedwave import aggregation, metrics
 from fedwave.checks import check, check_scheduler
 from fedwave.errors import FedwaveError
+from fedwave.errors import extra_for as _extra_for
 from fedwave.metrics import Metric
 from fedwave.network import arrivals, fading, success
 from fedwave.network.devices import Device, DeviceTable, read_devices
@@ -59,7 +60,6 @@ _ON_DEMAND = {
     "train_in_lock_step": "fedwave.learning.lockstep",
 }
 _NAMESPACES = ("partition",)
-_LEARN = ("torch",)
 
 __all__ = [
     # a network and what happens on it
@@ -81,14 +81,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _ON_DEMAND:
         raise AttributeError(f"module 'fedwave' has no attribute {name!r}")
-    try:
+    with _extra_for(f"fw.{name}"):
         module = _import_module(_ON_DEMAND[name])
-    except ModuleNotFoundError as error:
-        if error.name not in _LEARN:
-            raise
-        raise FedwaveError(
-            f"fw.{name} needs PyTorch, which is not installed: pip install 'fedwave[learn]'."
-        ) from None
     return module if name in _NAMESPACES else getattr(module, name)
 
 

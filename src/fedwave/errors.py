@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from numbers import Real
 from reprlib import Repr
@@ -15,6 +16,28 @@ _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 60, 60
 
 class FedwaveError(Exception):
     """Base of every error that bad input causes; the command line prints it and exits with status 2."""
+
+
+class MissingExtra(FedwaveError, ImportError):
+    """A library that an extra of fedwave brings is not installed."""
+
+
+_EXTRAS = {"torch": ("PyTorch", "learn"), "ray": ("Ray", "ray")}  # library: its name, and the extra
+
+
+@contextmanager
+def extra_for(what: str) -> Iterator[None]:
+    """If an import within the block fails for want of an extra, say which: ``what`` needs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in _EXTRAS:
+            raise
+        name, extra = _EXTRAS[library]
+        raise MissingExtra(
+            f"{what} needs {name}, which is not installed: pip install 'fedwave[{extra}]'."
+        ) from None
 
 
 class HiddenInformation(FedwaveError, AttributeError):

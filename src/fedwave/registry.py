@@ -16,7 +16,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar, get_args, get_type_hints, overload
 
-from fedwave.errors import FedwaveError, check_parameters, did_you_mean
+from fedwave.errors import FedwaveError, check_parameters, did_you_mean, extra_for
 
 Spec = str | Mapping[str, Any]  # a part as text or as a mapping with its name
 P = TypeVar("P")
@@ -373,7 +373,8 @@ def _known_family(family: str) -> str:
 @cache
 def _built_in(place: str) -> Any:
     module, _, attribute = place.partition(":")
-    return getattr(import_module(module), attribute)
+    with extra_for(attribute):
+        return getattr(import_module(module), attribute)
 
 
 @cache

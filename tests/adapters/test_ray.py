@@ -288,7 +288,8 @@ def test_an_error_names_its_unit_and_another_version_is_refused(tmp_path: Path) 
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(
-        FedwaveError, match=r"^ray is not installed: pip install 'fedwave\[ray\]'\.$"
+        FedwaveError,
+        match=r"^the engine ray needs Ray, which is not installed: pip install 'fedwave\[ray\]'\.$",
     ):
         ray_engine()
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, extra_for
 from fedwave.experiments.run.worker import environment
 
 _TRY_SECONDS = 20.0
@@ -36,11 +36,8 @@ _QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": "^"}
 
 def import_ray(loopback: bool = False) -> Any:
     """The ray package. ``loopback``: if this imports it, a Ray started by this process is not on the network."""
-    try:
-        with environment(_QUIET | (_LOOPBACK if loopback else {})):
-            return importlib.import_module("ray")
-    except ImportError:
-        raise FedwaveError("ray is not installed: pip install 'fedwave[ray]'.") from None
+    with environment(_QUIET | (_LOOPBACK if loopback else {})), extra_for("the engine ray"):
+        return importlib.import_module("ray")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 from fedwave import registry
 from fedwave.checks.common import declared, passed
 from fedwave.checks.scheduler import check_scheduler
-from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.errors import FedwaveError, did_you_mean, extra_for
 
 _FUNCTIONS = ("dataset", "model")  # families of functions that make something
 
@@ -90,4 +90,5 @@ def _check_function(family: str, part: Any, dataset: Any) -> list[str]:
 
 def _checker(family: str, attribute: str) -> Any:
     # Imported when it is needed: the checks of models load torch, those of fading a simulation.
-    return getattr(import_module(f"fedwave.checks.{family}"), attribute)
+    with extra_for(f"the check of a {registry.word(family)}"):
+        return getattr(import_module(f"fedwave.checks.{family}"), attribute)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedwave import registry
 from fedwave.aggregation import Aggregation
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, extra_for
 from fedwave.experiments.config.experiment import (
     DATASETS,
     Experiment,
@@ -75,7 +75,8 @@ def schedulers_of(experiment: Experiment) -> dict[str, Scheduler]:
 
 def task_of(config: TaskConfig) -> Task:
     """The task, with its data loaded (fetched the first time)."""
-    from fedwave.learning.task import task
+    with extra_for("a task"):
+        from fedwave.learning.task import task
 
     given = {name: getattr(config, name) for name in ("model", *_NUMBERS)}
     given = {name: value for name, value in given.items() if value is not None}

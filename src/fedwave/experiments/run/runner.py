@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, extra_for
 from fedwave.experiments.config.build import check, network_of, prepare
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
@@ -99,6 +100,9 @@ def run_experiment(
     leave_if_imported_by_a_worker()
     prepare(experiment, imported_sources(experiment.imports))
     check(experiment)
+    if experiment.task is not None:
+        with extra_for("a task"):
+            import_module("fedwave.learning.replay")  # before a run folder is made
     experiment = resolved(experiment)
     units = units_of(experiment)
     progress = _Progress(watch or (lambda event: None), len(units), sum(u.rounds for u in units))

@@ -1,0 +1,95 @@
+"""Without PyTorch and Ray fedwave simulates, compares and draws; whatever needs them names the pip line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LEARN = "which is not installed: pip install 'fedwave[learn]'."
+RAY = "which is not installed: pip install 'fedwave[ray]'."
+HIDDEN = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        library = name.partition(".")[0]
+        if library in ("torch", "ray"):
+            raise ModuleNotFoundError(f"No module named {library!r}", name=library)
+
+sys.meta_path.insert(0, Hidden())
+"""
+
+
+@pytest.fixture
+def bare(tmp_path: Path):  # type: ignore[no-untyped-def]
+    """Runs Python in a process that cannot import the extras."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(HIDDEN)
+    path = os.pathsep.join([str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True,
+            text=True, timeout=120,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train", "paper", "--task", "synthetic"], f"a task needs PyTorch, {LEARN}"),
+        (["run", "quick"], f"a task needs PyTorch, {LEARN}"),
+        (["run", "mine.yaml"], f"a task needs PyTorch, {LEARN}"),
+        (["reproduce", "mnist"], f"a task needs PyTorch, {LEARN}"),
+        (["compare", "paper", "--engine", "ray"], f"the engine ray needs Ray, {RAY}"),
+    ],
+)
+def test_a_command_names_the_pip_line(bare, words, sentence, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "mine.yaml").write_text("task: {dataset: synthetic}\nrounds: 3\ninstances: 2\n")
+    done = bare("-m", "fedwave", *words)
+    assert (done.returncode, done.stderr) == (2, f"fedwave: {sentence}\n")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "fw.task('synthetic')", "fw.train", "fw.Task", "fw.train_in_lock_step", "fw.EvaluationSizes",
+        "fw.check('cnn')", "fw.run('quick', 'out')",
+        "fw.run({'task': {'dataset': 'synthetic'}, 'rounds': 2}, 'out', workers=1)",
+    ],
+)  # fmt: skip
+def test_python_names_the_pip_line(bare, code: str) -> None:  # type: ignore[no-untyped-def]
+    done = bare("-c", f"import fedwave as fw\n{code}")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("fedwave.errors.MissingExtra: ")
+    assert last.endswith(f"needs PyTorch, {LEARN}")
+
+
+def test_it_simulates_compares_and_draws(bare, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    done = bare(
+        "-m",
+        "fedwave",
+        "compare",
+        "paper",
+        "-s",
+        "alsa-pi,age",
+        "-t",
+        "5",
+        "-i",
+        "2",
+        "--out",
+        "out",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list((tmp_path / "out").glob("*.png"))
+    code = (
+        "import fedwave as fw; trace = fw.simulate(fw.paper_network(), 'balsa', 5, 2)\n"
+        "print(trace.score.shape, fw.load('out').score.shape)"
+    )
+    assert bare("-c", code).stdout == "(5, 2) (2, 2, 5)\n"
