@@ -6,6 +6,7 @@ import re
 import runpy
 from pathlib import Path
 
+import first_hour
 import pytest
 
 import fedwave as fw
@@ -22,6 +23,22 @@ def test_code_on_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch, tmp_pat
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, page, "exec"), names)
+    if page == "README.md":  # "from .1, which is chance, to above .7"
+        accuracy = names["curves"].accuracy[:, 0]  # type: ignore[attr-defined]
+        assert accuracy[0] < 0.2
+        assert accuracy[-1] > 0.7
+
+
+def test_the_page_of_the_first_hour_can_be_followed() -> None:
+    """tests/first_hour.py runs it; here is checked that it finds all blocks, and that they are whole."""
+    found = first_hour.blocks("docs/first-hour.md")
+    titles = [block.note.removeprefix("title=") for block in found if "title=" in block.note]
+    assert titles == ["my_scheduler.py", "my_task.py", "mine.yaml", "script.py"]
+    assert [block.note for block in found if block.language == "sh"].count("ctrl-c") == 1
+    for block in found:
+        if block.language == "python":
+            compile(block.text, block.note, "exec")
+    assert [block.language for block in first_hour.blocks("README.md", "Install")] == ["sh"]
 
 
 @pytest.mark.parametrize(
