@@ -30,8 +30,11 @@ def steps() -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def rounds_bar(label: str, rounds: int) -> Iterator[Callable[[int], None]]:
-    """A bar over the rounds of one simulation, with the time left; called with the rounds just played."""
+def rounds_bar(label: str, rounds: int, lines: bool = False) -> Iterator[Callable[[int], None]]:
+    """A bar over the rounds of one run, with the time left; called with the rounds just played.
+
+    ``lines``: without a terminal, about ten lines.
+    """
     columns = (
         _text("{task.description:<18}"),
         BarColumn(),
@@ -39,7 +42,14 @@ def rounds_bar(label: str, rounds: int) -> Iterator[Callable[[int], None]]:
     )
     with _progress(*columns, TimeRemainingColumn()) as bar:
         task = bar.add_task(label, total=rounds)
-        yield lambda played: bar.update(task, advance=played)
+
+        def played(count: int) -> None:
+            bar.update(task, advance=count)
+            done = int(bar.tasks[task].completed)
+            if lines and bar.disable and (done * 10 // rounds > (done - count) * 10 // rounds):
+                print(f"{label}: round {done} of {rounds}", file=sys.stderr)
+
+        yield played
 
 
 @contextmanager

@@ -87,6 +87,17 @@ def test_several_traces_and_a_task_by_name() -> None:
     assert named.settings["dataset"] == "synthetic"
 
 
+def test_progress_is_shown_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    made, task = two_rounds()
+    ticks: list[int] = []
+    fw.train(made, task, meter=ticks.append)
+    assert (ticks, capsys.readouterr().err) == ([1, 1], "")
+    fw.train(made, task, progress=True)
+    assert capsys.readouterr().err == "by hand: round 1 of 2\nby hand: round 2 of 2\n"
+    fw.train({"a": made, "b": made}, task, progress=True)
+    assert "2 traces: round 2 of 2" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("traces", "sentence"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from typing import Any, overload
 
@@ -23,6 +24,7 @@ def train(
     *,
     sizes: EvaluationSizes | None = ...,
     meter: Meter | None = ...,
+    progress: bool = ...,
     **settings: Any,
 ) -> Curves: ...
 @overload
@@ -32,6 +34,7 @@ def train(
     *,
     sizes: EvaluationSizes | None = ...,
     meter: Meter | None = ...,
+    progress: bool = ...,
     **settings: Any,
 ) -> dict[str, Curves]: ...
 def train(
@@ -40,12 +43,14 @@ def train(
     *,
     sizes: EvaluationSizes | None = None,
     meter: Meter | None = None,
+    progress: bool = False,
     **settings: Any,
 ) -> Curves | dict[str, Curves]:
     """Train a task on a trace, or on several side by side (by label); the curves of each, with the final weights.
 
     ``task`` is a Task, or the name of a dataset with the paper's settings. ``settings`` are the fields of Settings:
-    tolerance, device, precision, lanes.
+    tolerance, device, precision, lanes. ``progress`` shows a bar with the time left; ``meter`` is called after every
+    round.
     """
     many = _by_label(traces)
     check_parameters("train", settings, [f.name for f in fields(Settings)])
@@ -55,12 +60,21 @@ def train(
         )  # fmt: skip
     chosen = task if isinstance(task, Task) else make_task(task)
     replay = Replay(labelled_runs(many), chosen, Settings(**settings), sizes or EvaluationSizes())
-    for _ in range(replay.rounds):
-        replay.advance()
-        if meter is not None:
-            meter(1)
+    with _bar(many, replay.rounds) if progress else nullcontext() as tick:
+        for _ in range(replay.rounds):
+            replay.advance()
+            for told in (meter, tick):
+                if told is not None:
+                    told(1)
     curves = {c.label: replace(c, weights=replay.weights_of(c.label)) for c in replay.curves()}
     return curves[traces.label] if isinstance(traces, Trace) else curves
+
+
+def _bar(traces: Mapping[str, Trace], rounds: int) -> AbstractContextManager[Meter]:
+    from fedwave.progress import rounds_bar
+
+    label = next(iter(traces)) if len(traces) == 1 else f"{len(traces)} traces"
+    return rounds_bar(label, rounds, lines=True)
 
 
 def _by_label(traces: Trace | Mapping[str, Trace] | Iterable[Trace]) -> dict[str, Trace]:
