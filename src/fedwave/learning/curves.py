@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, counted
 from fedwave.files import write_whole
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
@@ -110,7 +110,7 @@ class Curves:
         }
         means = ", ".join(f"{k} {v.mean():.4g}" for k, v in last.items() if v.size)
         return (
-            f"Curves {self.label!r}: {rounds} rounds, {instances} instances, {lost} diverged\n"
+            f"Curves {self.label!r}: {counted(rounds, 'round')}, {counted(instances, 'instance')}, {lost} diverged\n"
             f"  mean after the last round: {means or 'none'}"
         )
 
