@@ -105,10 +105,10 @@ def run_experiment(
         return _results(experiment, units, lambda unit: found[unit.name])
     store = RunFolder(folder)
     with store.locked():
-        store.begin(experiment, units)
-        write_provenance(store.path, experiment)
+        units = store.begin(experiment)
+        write_provenance(store.path, store.stored())
         _in_folder(store, units, run, progress)
-        return _results(experiment, units, store.data)
+        return _results(store.stored(), units, store.data)
 
 
 def stored_results(folder: Path) -> Results:
@@ -180,10 +180,11 @@ def _results(
     parts: dict[int, list[xr.Dataset]] = {}
     for unit in units:
         parts.setdefault(unit.point, []).append(data_of(unit))
+    at = {unit.point: unit.experiment for unit in units}
     return Results(
         experiment,
         [
-            Point(where, point, joined(parts[number], point.labels))
-            for number, (where, point) in enumerate(points(experiment))
+            Point(where, at[number], joined(parts[number], at[number].labels))
+            for number, (where, _) in enumerate(points(experiment))
         ],
     )
