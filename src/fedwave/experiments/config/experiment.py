@@ -259,7 +259,7 @@ class Experiment:
         for i, label in enumerate(labels):
             if label in labels[:i]:
                 raise FedwaveError(f"schedulers[{i}] is {shown(label)} once more: name each once.")
-        if self.against is None or self.against in labels:
+        if self.against is None:
             return
         against = str(Part.of("scheduler", self.against, "against"))
         if against not in labels:

@@ -41,7 +41,7 @@ def load_experiment(
         if Path(source).name == "config.yaml":  # a run folder names its inputs by their copies
             from fedwave.experiments.results.inputs import in_old_places
 
-            content = in_old_places(content, Path(source).parent)
+            content = in_old_places(content, Path(source).parent, imports)
         return experiment_from(content, overrides, imports)
 
 

@@ -256,7 +256,7 @@ class RunFolder:
         there, wanted = to_mapping(self.stored()), to_mapping(experiment)
         # The order of the axes numbers the points, and with them the units.
         if there != wanted or list(there["sweep"]) != list(wanted["sweep"]):
-            field, is_, asked = _first_difference(there, wanted)
+            field, is_, asked = first_difference(there, wanted)
             raise FedwaveError(
                 f"{self.path} holds another experiment: its {field} is {_short(is_)}, not {_short(asked)}; "
                 f"choose another --out, or go on with it by `fedwave resume {self.path}`."
@@ -290,14 +290,14 @@ def _named(holder: Path) -> str:
         return "another process"
 
 
-def _first_difference(there: Any, wanted: Any, where: str = "") -> tuple[str, Any, Any]:
+def first_difference(there: Any, wanted: Any, where: str = "") -> tuple[str, Any, Any]:
     """The first field, with its dots, in which two experiments differ, and its values."""
     keys = [k for k in {**wanted, **there} if wanted.get(k) != there.get(k)]
     if not keys:
         return "sweep", list(there["sweep"]), list(wanted["sweep"])
     field, is_, asked = where + keys[0], there.get(keys[0]), wanted.get(keys[0])
     if isinstance(is_, dict) and isinstance(asked, dict):
-        return _first_difference(is_, asked, f"{field}.")
+        return first_difference(is_, asked, f"{field}.")
     return field, is_, asked
 
 

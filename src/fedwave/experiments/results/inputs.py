@@ -178,12 +178,19 @@ def data_for(folder: Path) -> dict[str, str]:
     return found
 
 
-def in_old_places(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The content of a run folder's config.yaml, with absolute paths, for a new run: code from its old place."""
+def in_old_places(content: Mapping[str, Any], folder: Path, given: Iterable[str]) -> dict[str, Any]:
+    """The content of a run folder's config.yaml, with absolute paths, for a new run.
+
+    Code is taken from its old place, or from a file of the same content among the ``given`` ones.
+    """
     moved, places = {}, known_places(folder)
+    files = [path for path in filterfalse(is_module, given) if os.path.isfile(path)]
+    offered = {checksum(read_source(path)): os.path.abspath(path) for path in files}
     for name, one in known_inputs(folder).items():
         here = os.path.abspath(folder / name)
-        if one.kind == "code":
+        if one.kind == "code" and one.sha256 in offered:
+            moved[here] = offered[one.sha256]
+        elif one.kind == "code":
             moved[here] = code_for(folder, [name], ())[name][0]
         elif one.kind == "data" and one.copy is None:
             moved[here] = places.get(name, name)

@@ -63,7 +63,6 @@ def resolved(experiment: Experiment) -> Experiment:
     for _, point in points(experiment):
         _check_alike(experiment, point)
     experiment = filled_alike(with_absolute_paths(experiment))
-    experiment = replace(experiment, against=experiment.base)
     if experiment.task is None:
         block = experiment.block or min(_INSTANCES_AT_ONCE, experiment.instances)
         return replace(experiment, block=block, group=1)
