@@ -21,7 +21,7 @@ _STYLES = {"ok": "green", "note": "yellow", "wrong": "bold red", "differs": "bol
 def verify(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Run folder.")],
     other: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="A second one to compare it with.", show_default=False)
+        Path | None, typer.Argument(metavar="OTHER", help="A second one to compare it with.", show_default=False)
     ] = None,
     json: opt.AsJson = False,
 ) -> None:  # fmt: skip

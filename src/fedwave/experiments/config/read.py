@@ -38,7 +38,7 @@ def load_experiment(
     """
     with _one_line():
         content = rooted(_plain_copy(_content(source)), Path(source).parent)
-        if Path(source).name == "config.yaml":  # a run folder names its inputs by their copies
+        if Path(source).suffix:  # a run folder names its inputs by their copies
             from fedwave.experiments.results.inputs import in_old_places
 
             content = in_old_places(content, Path(source).parent, imports)

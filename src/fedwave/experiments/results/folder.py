@@ -272,9 +272,11 @@ def _datasets(units: Sequence[Unit]) -> list[inputs.Found]:
     """The datasets that the units learn, each loaded once."""
     parts = {}
     for unit in units:
-        located = unit.located()
-        if unit.experiment.task is not None and located.task is not None:
-            parts[str(unit.experiment.task.dataset)] = located.task.dataset
+        task = unit.experiment.task
+        if task is not None and str(task.dataset) not in parts:
+            located = unit.located().task
+            assert located is not None
+            parts[str(task.dataset)] = located.dataset
     return [inputs.found_dataset(name, part) for name, part in parts.items()]
 
 
