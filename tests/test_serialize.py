@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedwave as fw
+from fedwave import registry
 from fedwave.serialize import pack, unpack
 
 PARTS = [
@@ -76,3 +77,51 @@ def test_arrays_are_kept_beside_the_text():
 def test_numpy_numbers_become_plain_ones():
     assert type(pack(np.float64(2.5), {}, "x")) is float
     assert type(pack(np.int64(2), {}, "x")) is int
+
+
+def test_parameters_outside_a_dataclass_are_in_the_provenance():
+    """Two runs that differ in one must not look alike."""
+
+    class Weighted(fw.Scheduler):
+        name = "weighted-here"
+
+        def __init__(self, weight):
+            self.weight = weight
+
+        def priority(self, state, seen, draws):
+            return self.weight * seen.delay
+
+    class Scaled(fw.fading.Rayleigh):  # a dataclass, but this parameter is no field of it
+        def __init__(self, scale):
+            object.__setattr__(self, "scale", np.array([scale]))
+
+    def packed(part):
+        arrays = {}
+        return pack(part, arrays, "x"), {name: array.tolist() for name, array in arrays.items()}
+
+    for kind in (Weighted, Scaled):
+        assert packed(kind(1.0)) == packed(kind(1.0))
+        assert packed(kind(1.0)) != packed(kind(2.0))
+    net = fw.paper_network()
+    trace = fw.simulate(net, Weighted(1.0), rounds=3, instances=1)
+    assert fw.extend(trace, 4, scheduler=Weighted(1.0)).rounds == 4
+    with pytest.raises(fw.FedwaveError, match="the trace was made with another scheduler"):
+        fw.extend(trace, 4, scheduler=Weighted(2.0))
+
+
+def test_a_part_is_not_rebuilt_with_other_parameters(monkeypatch):
+    class Shifted(fw.Scheduler):
+        name = "shifted-here"
+
+        def __init__(self, shift=0.0):
+            self.shift = shift
+
+        def priority(self, state, seen, draws):
+            return self.shift + seen.delay
+
+    monkeypatch.setitem(registry.own()["scheduler"], Shifted.name, Shifted)
+    assert there_and_back(Shifted()).shift == 0
+    with pytest.raises(fw.FedwaveError, match="of another 'shift', which it cannot build: pass"):
+        there_and_back(Shifted(3.0))
+    # What is neither a number nor a part is told apart by its text.
+    assert pack(frozenset({1}), {}, "x") != pack(frozenset({2}), {}, "x")

@@ -5,12 +5,15 @@ A file is executed from its text, so that a worker that shares no disk with the 
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import sys
+import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import import_module
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -95,6 +98,90 @@ def read_source(path: str) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise FedwaveError(f"parts file {path} cannot be read: {reason}.") from None
+
+
+def helper_modules(sources: Iterable[str]) -> dict[str, str]:
+    """The files of the modules that users' sources are or import from beside them, by module name. Imports nothing.
+
+    Beside a file is its folder and what lies in it; installed packages and fedwave itself are not beside.
+    """
+    found: dict[str, str] = {}
+    for source in sources:
+        first = _file_of(source) if is_module(source) else os.path.abspath(source)
+        if first is None:
+            continue
+        folder, package = os.path.dirname(first), ""
+        if is_module(source):
+            found[source] = first
+            is_package = os.path.basename(first) == "__init__.py"
+            package = source if is_package else source.rpartition(".")[0]
+            for _ in range(source.count(".") + is_package):
+                folder = os.path.dirname(folder)
+        _add_helpers(first, package, folder, source.partition(".")[0], found)
+    return found
+
+
+def _add_helpers(file: str, package: str, folder: str, top: str, found: dict[str, str]) -> None:
+    installed = _is_installed(os.path.join(folder, ""))
+    for name in _imported_names(file, package):
+        if name in found or name.partition(".")[0] in ("fedwave", "__main__"):
+            continue
+        path = _file_of(name)
+        if path is None or not path.startswith(os.path.join(folder, "")):
+            continue
+        # Of what is installed only the package that was asked for is the user's.
+        if (name.partition(".")[0] != top) if installed else _is_installed(path):
+            continue
+        found[name] = path
+        inner = name if os.path.basename(path) == "__init__.py" else name.rpartition(".")[0]
+        _add_helpers(path, inner, folder, top, found)
+
+
+def _imported_names(file: str, package: str) -> Iterator[str]:
+    """Every module that a file may import, with the packages that it lies in."""
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            steps = package.split(".")[: len(package.split(".")) - node.level + 1]
+            inside = ".".join([*(steps if node.level else []), *filter(None, [node.module])])
+            names = [f"{inside}.{alias.name}" for alias in node.names]
+        for name in names:
+            steps = name.split(".")
+            if all(steps):  # else it climbs out of its package
+                yield from (".".join(steps[:k]) for k in range(1, len(steps) + 1))
+
+
+def _file_of(module: str) -> str | None:
+    """The .py file of a module, which is not imported for that."""
+    if module in sys.modules:
+        file = getattr(sys.modules[module], "__file__", None)
+    else:
+        places: Any = None
+        spec = None
+        for k in range(module.count(".") + 1):
+            try:
+                spec = PathFinder.find_spec(".".join(module.split(".")[: k + 1]), places)
+            except (ImportError, ValueError):
+                return None
+            if spec is None or (k < module.count(".") and not spec.submodule_search_locations):
+                return None
+            places = spec.submodule_search_locations
+        file = spec.origin if spec else None
+    return os.path.abspath(file) if file and file.endswith(".py") else None
+
+
+def _is_installed(path: str) -> bool:
+    """Does it lie in the standard library or among installed packages?"""
+    if {"site-packages", "dist-packages"} & set(Path(path).parts):
+        return True
+    library = os.path.join(sysconfig.get_path("stdlib"), "")
+    return path.startswith(library)
 
 
 def checksum(text: str) -> str:

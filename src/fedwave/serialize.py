@@ -5,6 +5,8 @@ No pickle: only registered parts, by family and name, and the few records listed
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from importlib import import_module
@@ -24,6 +26,7 @@ _RECORDS = {
     "ConjugatePosterior": "fedwave.schedulers.posterior",
     "GridPosterior": "fedwave.schedulers.posterior",
 }
+_PLAIN = (bool, int, float, str, np.generic, np.ndarray)
 
 
 def pack(value: Any, arrays: dict[str, Array], path: str) -> Any:
@@ -37,11 +40,15 @@ def pack(value: Any, arrays: dict[str, Array], path: str) -> Any:
         return value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    # A user's part need not be a dataclass; then it has no parameters.
     parts = fields(value) if is_dataclass(value) else ()
     content = {f.name: pack(getattr(value, f.name), arrays, f"{path}.{f.name}") for f in parts}
     kind: Any = type(value)
     place = {"class": kind.__qualname__, "fields": content}
+    # A user's part need not be a dataclass. What it holds is written down, so that two runs do not look alike.
+    known = hasattr(kind, "family") or kind.__name__ in _RECORDS
+    more = _attributes(value) if known else {"value": _text(value)}
+    if more:
+        place["attributes"] = {k: pack(v, arrays, f"{path}.{k}") for k, v in more.items()}
     family = getattr(kind, "family", None)
     return {"family": family, "name": kind.name, **place} if family else place
 
@@ -61,11 +68,47 @@ def unpack(content: Any, arrays: Mapping[str, Array]) -> Any:
         raise FedwaveError(f"the provenance in the file is damaged ({error}).") from None
     values = {k: unpack(v, arrays) for k, v in parts}
     try:
-        return kind(**values)
+        made = kind(**values)
     except TypeError as error:  # its parameters are not those of this version
         raise FedwaveError(
             f"the file was made with another {name}: it cannot be built ({error})."
         ) from None
+    _check_attributes(made, content.get("attributes", {}), arrays)
+    return made
+
+
+def _attributes(part: Any) -> dict[str, Any]:
+    """What a part holds beside the fields of a dataclass: what it was made with, and plain values."""
+    kind: Any = type(part)
+    own = {f.name for f in fields(part)} if is_dataclass(part) else set()
+    try:
+        parameters = set(inspect.signature(kind).parameters)
+    except (TypeError, ValueError):
+        parameters = set()
+    if is_dataclass(part) and parameters <= own:
+        return {}
+    return {
+        name: value if isinstance(value, _PLAIN) else _text(value)
+        for name, value in getattr(part, "__dict__", {}).items()
+        if name not in own and (name in parameters or isinstance(value, _PLAIN))
+    }
+
+
+def _check_attributes(made: Any, wanted: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Refuse a part that is not the one in the file, because its fields are not all that it was made with."""
+    found = _attributes(made)
+    for name, value in wanted.items():
+        was = arrays.get(value["array"]) if isinstance(value, dict) else value
+        if name not in found or not np.array_equal(found[name], was):  # type: ignore[arg-type]
+            raise FedwaveError(
+                f"the file was made with a {type(made).__qualname__} of another {name!r}, which it cannot build: pass "
+                "the object yourself, and keep parameters in the fields of a dataclass."
+            )
+
+
+def _text(value: Any) -> str:
+    """Any value as text, without its place in memory."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def _kind(content: Mapping[str, Any], name: str) -> Any:

@@ -43,7 +43,9 @@ FILES |= {
     "table.tex",
     "results.nc",
 }
-KEPT = {"config.yaml", "plan.json", "provenance.json", "rounds", "devices", "units", "SHA256SUMS"}
+KEPT = {
+    "config.yaml", "plan.json", "provenance.json", "inputs", "rounds", "devices", "units", "timings", "SHA256SUMS",
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -51,10 +51,10 @@ def command(*words: str) -> list[str]:
 def begin(experiment: Experiment, folder: Path) -> None:
     """A run folder without any results: resuming it is running it."""
     from fedwave.experiments.results.folder import RunFolder
-    from fedwave.experiments.run.units import resolved, units_of
+    from fedwave.experiments.run.units import resolved
 
     folder.mkdir(parents=True)
-    RunFolder(folder).begin(resolved(experiment), units_of(resolved(experiment)))
+    RunFolder(folder).begin(resolved(experiment))
     assert to_yaml(resolved(experiment)) == (folder / "config.yaml").read_text()
 
 

@@ -11,8 +11,10 @@ import typer
 from fedwave.cli.compare import compare
 from fedwave.cli.data import data
 from fedwave.cli.listing import config, presets, schedulers
+from fedwave.cli.report import report
 from fedwave.cli.reproduce import reproduce
 from fedwave.cli.run import resume, run, train
+from fedwave.cli.verify import verify
 from fedwave.errors import FedwaveError
 from fedwave.experiments.run.stopping import stop_at_once
 from fedwave.version import __version__
@@ -27,7 +29,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, compare, train, reproduce, resume, schedulers, presets, config, data):
+for command in (
+    run, compare, train, reproduce, resume, report, verify, schedulers, presets, config, data,
+):  # fmt: skip
     app.command()(command)
 
 

@@ -15,6 +15,7 @@ import typer
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.progress import watching
+from fedwave.cli.report import show_again
 from fedwave.cli.request import experiment_of, folder_of
 from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.config.experiment import Experiment
@@ -114,11 +115,18 @@ def resume(
     ] = None,
     json: opt.AsJson = False,
 ) -> None:  # fmt: skip
-    """Continue a run that was stopped: finished units are kept, others continue from their checkpoints."""
+    """Continue a run that was stopped: finished units are kept, others continue from their checkpoints.
+
+    Of a finished run the tables and figures are written again, as `fedwave report` does.
+    """
     if not folder.is_dir():
         raise FedwaveError(f"there is no run folder at {folder}.")
-    how = RunFolder(folder).experiment(imports or ())
-    execute_and_show(how, folder, execution, json)
+    store = RunFolder(folder)
+    store.stored()  # refuses what is no run folder
+    if store.is_finished():
+        show_again(folder, json)
+        return
+    execute_and_show(store.experiment(imports or ()), folder, execution, json)
 
 
 def execute_and_show(

@@ -282,7 +282,7 @@ def test_stopped_half_way_it_goes_on(learned: Point, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(*names, folder=tmp_path, watch=Stop(7))
     kept = [path.name for path in (tmp_path / "checkpoints").iterdir()]
-    assert kept == ["0000_bench+2_0-2.npz"]
+    assert [name.partition(".")[0] for name in kept] == ["0000_bench+2_0-2"]
     missing = r"is not finished \(1 of 1 units are missing\): run `fedwave resume"
     with pytest.raises(fw.FedwaveError, match=missing):
         stored_results(tmp_path)
@@ -306,7 +306,8 @@ def test_the_checkpoint_of_another_experiment_is_left_alone(tmp_path: Path) -> N
     sentence = r'holds another experiment: its schedulers is \["w-max"\], not \["alsa-pi"\]; choose'
     with pytest.raises(fw.FedwaveError, match=sentence):
         run("alsa-pi", folder=tmp_path)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["0000_w-max_0-2.npz"]
+    (left,) = (tmp_path / "checkpoints").iterdir()
+    assert left.name.startswith("0000_w-max_0-2.")
 
 
 def test_no_checkpoint_within_the_first_minute(tmp_path: Path) -> None:

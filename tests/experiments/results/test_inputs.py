@@ -88,9 +88,10 @@ def test_the_folder_keeps_a_copy_and_the_checksums(own: Path, tmp_path: Path) ->
     run_experiment(asked(own), folder, workers=1)
     assert (folder / "inputs" / "mine.py").read_text() == text()
     kept = json.loads((folder / "inputs" / "inputs.json").read_text())
-    assert kept == {str(own): {"copy": "inputs/mine.py", "sha256": checksum(text())}}
-    for record in folder.glob("units/*.json"):
-        assert json.loads(record.read_text())["imports"] == {str(own): checksum(text())}
+    name, sum_ = "inputs/mine.py", checksum(text())
+    assert kept == {name: {"kind": "code", "copy": name, "sha256": sum_}}
+    assert json.loads((folder / "inputs" / "places.json").read_text()) == {name: str(own)}
+    assert json.loads((folder / "plan.json").read_text())["inputs"] == {name: sum_}
 
 
 def test_files_of_one_name_have_a_copy_each(own: Path, tmp_path: Path) -> None:
@@ -154,9 +155,8 @@ def test_nothing_is_imported_from_the_run_folder(own: Path, tmp_path: Path) -> N
     for place in (copy, link):
         sentence = f"{place} lies in the run folder, from which no code is imported: copy it to a"
         assert sentence in resumed(folder, "--import", str(place))
-    for name in ("config.yaml", "inputs/inputs.json"):  # a folder made by somebody else
-        forged = (folder / name).read_text().replace(str(own), str(copy))
-        (folder / name).write_text(forged)
+    places = folder / "inputs/places.json"  # a folder made by somebody else
+    places.write_text(places.read_text().replace(str(own), str(copy)))
     with pytest.raises(fw.FedwaveError, match="lies in the run folder"):
         RunFolder(folder).experiment()
 
@@ -172,8 +172,10 @@ def test_a_damaged_list_of_inputs(own: Path, tmp_path: Path, content: str) -> No
 def test_a_damaged_plan(own: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run_experiment(asked(own), folder, workers=1)
-    (folder / "plan.json").write_text("[{}]")
-    with pytest.raises(fw.FedwaveError, match=r"plan\.json is damaged \('name'\): resume the run"):
+    (folder / "plan.json").write_text("{}")
+    with pytest.raises(
+        fw.FedwaveError, match=r"plan\.json is damaged \('points'\): resume the run"
+    ):
         fw.load(folder)
     assert resumed(folder) == ""
     assert fw.load(folder).sizes["scheduler"] == 2

@@ -45,7 +45,7 @@ class NetworkConfig:
     devices: int | None = None
     """Number of devices of a random network; 100 if null."""
     file: str | None = None
-    """Device table (.csv, .yaml) of a network of kind table, as seen from the current folder."""
+    """Device table (.csv, .yaml) of a network of kind table, as seen from this file's folder."""
     slots: int | tuple[int, ...] | None = None
     """W: uploads that fit in a round; or a list with one W for each round."""
     gamma: float | None = None

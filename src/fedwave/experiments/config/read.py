@@ -11,6 +11,7 @@ from typing import Any
 from fedwave.errors import FedwaveError, did_you_mean, shown
 from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.files import rooted
 from fedwave.experiments.config.points import points, to_mapping, with_override
 from fedwave.experiments.config.schema import typed
 from fedwave.parts_import import absolute, import_parts
@@ -29,14 +30,18 @@ def load_experiment(
 ) -> Experiment:
     """An experiment from a preset's name or a .yaml, .yml or .json file; overrides read ``field=value``.
 
-    ``imports`` are files or modules with parts of your own, beside those that the file names.
+    Files that it names are seen from its folder, those in overrides from the current folder. ``imports`` are files or
+    modules with parts of your own, beside those that the file names.
 
     >>> load_experiment("quick", ["network.slots=3", "instances=4"]).instances
     4
     """
     with _one_line():
-        content = _plain_copy(_content(source))
-        content["imports"] = _absolute(content.get("imports", []), Path(source).parent)
+        content = rooted(_plain_copy(_content(source)), Path(source).parent)
+        if Path(source).suffix:  # a run folder names its inputs by their copies
+            from fedwave.experiments.results.inputs import in_old_places
+
+            content = in_old_places(content, Path(source).parent, imports)
         return experiment_from(content, overrides, imports)
 
 

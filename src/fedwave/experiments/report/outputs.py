@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from fedwave.experiments.report.tables import latex, markdown
 from fedwave.experiments.results.chance import notes
 from fedwave.experiments.results.comparison import COLUMNS, Comparison, Table
 from fedwave.experiments.results.container import Point, Results, metrics_of
+from fedwave.experiments.results.sums import write_sums
 from fedwave.files import write_csv, write_json, write_text, write_whole
 from fedwave.version import __version__
 
-SUMS = "SHA256SUMS"
 _HALF_WIDTH = "±: half-width of the 95 % interval over instances."
 
 
@@ -33,7 +32,7 @@ def write_results(results: Results, folder: Path) -> list[Path]:
     paths.append(write_json(folder / "summary.json", summary(results)))
     paths += _write_tables(results, folder)
     paths.append(_write_netcdf(results, folder))
-    _write_sums(folder)
+    write_sums(folder)
     return paths
 
 
@@ -179,13 +178,3 @@ def _write_netcdf(results: Results, folder: Path) -> Path:
 
     content = netcdf_bytes(to_dataset(results))
     return write_whole(folder / "results.nc", lambda file: file.write(content))
-
-
-def _write_sums(folder: Path) -> Path:
-    """Checksums of all files, as `sha256sum -c SHA256SUMS` checks them."""
-    lines = []
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_file() and name != SUMS and not name.startswith((".", "lock", "checkpoints/")):
-            lines.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n")
-    return write_text(folder / SUMS, "".join(lines))

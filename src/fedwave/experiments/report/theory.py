@@ -16,11 +16,13 @@ import numpy as np
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import network_of
+from fedwave.experiments.config.files import renamed
 from fedwave.experiments.report.figures.common import save_figure
 from fedwave.experiments.report.labels import title
 from fedwave.experiments.report.tables import latex, markdown, with_interval
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Point, Results
+from fedwave.experiments.results.inputs import data_for
 from fedwave.experiments.results.statistics import Estimate, estimate
 from fedwave.files import write_csv, write_json, write_text
 from fedwave.network.network import random_network
@@ -176,7 +178,8 @@ def _write_backlogs(results: Results, folder: Path) -> tuple[list[BacklogRow], l
     from fedwave.theory.bound import backlog_bound
 
     point = results.only
-    network = network_of(point.experiment.network)
+    places = data_for(folder / "backlogs")  # of its run folder, which names files by their copies
+    network = network_of(renamed(point.experiment, places).network)
     bound = backlog_bound(network)
     rows = backlog_table(point, bound.value, float(network.rates.sum()), network.gamma)
     heading, lines = backlog_lines(rows)

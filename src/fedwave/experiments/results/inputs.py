@@ -1,89 +1,306 @@
-"""The user's own files that an experiment imports: copies for people in its run folder, and their checksums.
+"""What a run takes from outside, kept in its folder or pinned by sums: the user's code, data files, datasets.
 
-A run that goes on must use the same files. They are taken from the user's places, never from the run folder: opening a
-folder that somebody else made must not execute what lies in it.
+    inputs/inputs.json   every input by its name: what it is, its SHA-256 sum, its copy
+    inputs/places.json   where files were found; differs between machines, so no sum covers it
+
+A file is named by its copy, inputs/devices.csv, in config.yaml too. Large files are pinned by their sum and not copied.
+Data are read from the copy. Code is not: opening a folder that somebody else made must not execute what lies in it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
+from fedwave import registry
 from fedwave.errors import FedwaveError
-from fedwave.files import write_json, write_text
-from fedwave.parts_import import checksum, is_module, read_source
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.files import data_files, replaced
+from fedwave.experiments.config.parts import Part
+from fedwave.files import write_json, write_whole
+from fedwave.parts_import import checksum, helper_modules, is_module, read_source
 
-_FOLDER, _LIST = "inputs", "inputs/inputs.json"
+LIST, PLACES = "inputs/inputs.json", "inputs/places.json"
+_FOLDER = "inputs/"
+MOST_BYTES = 20_000_000  # of a file that is copied
 
 
-def keep_inputs(folder: Path, sources: Mapping[str, str]) -> None:
-    """Copy the files into the run folder, or check that they are the same as in the copies there."""
-    known = _known(folder)
+@dataclass(frozen=True)
+class Input:
+    """One input as inputs.json has it."""
+
+    kind: str  # "code" that is imported, a "module" beside it, a "data" file, the arrays of a "dataset"
+    sha256: str
+    copy: str | None = None  # in the run folder
+
+    @property
+    def is_code(self) -> bool:
+        return self.kind in ("code", "module")
+
+
+@dataclass(frozen=True)
+class Found:
+    """An input where it is now."""
+
+    name: str
+    kind: str
+    sha256: str
+    place: str | None = None  # None: a dataset
+    content: bytes | None = None  # if it was read
+
+
+def found_files(folder: Path, experiment: Experiment, sources: Mapping[str, str]) -> list[Found]:
+    """The files of an experiment with absolute paths; ``sources`` are the texts of the user's files by path."""
+    found: list[Found] = []
+    taken: set[str] = set()
+
+    def name_of(path: str) -> str:
+        own = _own_name(folder, path)
+        name = own if own is not None else _free(Path(path).name, taken)
+        taken.add(name)
+        return name
+
     for path, source in sources.items():
         _check_place(folder, path)
-        if path in known and checksum(source) != known[path]["sha256"]:
-            raise _changed(folder, path, known[path])
-    if not sources.keys() - known.keys():
-        return
-    for path, source in sources.items():
-        name = Path(path).name
-        taken = {entry["copy"] for entry in known.values()}
-        copies = (
-            f"{_FOLDER}/{k}_{name}" if k else f"{_FOLDER}/{name}" for k in range(len(taken) + 1)
-        )
-        copy = next(copy for copy in copies if copy not in taken)
-        write_text(folder / copy, source)
-        known[path] = {"copy": copy, "sha256": checksum(source)}
-    write_json(folder / _LIST, known)
+        found.append(Found(name_of(path), "code", checksum(source), path, source.encode()))
+    for path in data_files(experiment):
+        found.append(Found(name_of(path), "data", file_sum(path), path))
+    for module, path in helper_modules(experiment.imports).items():
+        found.append(Found(f"module {module}", "module", file_sum(path), path))
+    return found
 
 
-def find_inputs(folder: Path, imports: Iterable[str], given: Sequence[str]) -> dict[str, str]:
-    """The text of every imported file by its stored path: from the files ``given``, else from the old place."""
-    known, offered = _known(folder), {}
-    for name in filterfalse(is_module, given):
-        _check_place(folder, name)
-        offered[checksum(read_source(name))] = name
-    found, missing = {}, []
-    for path in filterfalse(is_module, imports):
-        if path not in known:
-            raise FedwaveError(f"{folder / _LIST} is damaged: it does not name {path}.")
-        wanted = known[path]["sha256"]
-        place = offered.pop(wanted, path)
-        _check_place(folder, place)
-        if not os.path.exists(place):
-            missing.append(path)
+def found_dataset(name: str, part: Part) -> Found:
+    """A dataset, which is loaded."""
+    return Found(f"dataset {name}", "dataset", arrays_sum(registry.build("dataset", part)))
+
+
+def check_inputs(folder: Path, found: Iterable[Found]) -> None:
+    """Refuse inputs that are not those which the run in this folder was begun with."""
+    known = known_inputs(folder)
+    for one in found:
+        old = known.get(one.name)
+        if old is not None and old.sha256 != one.sha256:
+            raise _changed(folder, one.place or one.name, old)
+
+
+def keep_inputs(folder: Path, found: Sequence[Found]) -> dict[str, Input]:
+    """Copy the inputs of a run that begins into its folder."""
+    taken, kept = {one.name for one in found}, {}
+    for one in found:
+        copy = None
+        if one.place is not None and _size(one) <= MOST_BYTES:
+            copy = one.name if one.name.startswith(_FOLDER) else _free(Path(one.place).name, taken)
+            taken.add(copy)
+            _write_copy(folder, copy, one)
+        kept[one.name] = Input(one.kind, one.sha256, copy)
+    if found:
+        write_json(folder / PLACES, {one.name: one.place for one in found if one.place})
+        write_json(folder / LIST, {name: asdict(one) for name, one in kept.items()})
+    return kept
+
+
+def restore_copies(folder: Path, found: Iterable[Found]) -> dict[str, Input]:
+    """The inputs of a run that goes on; copies that were removed or damaged are made again from the same files."""
+    known = known_inputs(folder)
+    for one in found:
+        old = known.get(one.name)
+        if old is None or old.copy is None or one.place is None:
             continue
-        source = read_source(place)
-        if checksum(source) != wanted:
-            raise _changed(folder, place, known[path])
-        found[path] = source
-    for name in offered.values():
+        path = folder / old.copy
+        if not path.is_file() or file_sum(str(path)) != old.sha256:
+            _write_copy(folder, old.copy, one)
+    return known
+
+
+def code_for(
+    folder: Path, imports: Iterable[str], given: Sequence[str]
+) -> dict[str, tuple[str, str]]:
+    """The user's files to resume with, by name: the place each had, and its text from ``given`` or from there."""
+    known, places, offered = known_inputs(folder), known_places(folder), {}
+    for path in filterfalse(is_module, given):
+        _check_place(folder, path)
+        offered[checksum(read_source(path))] = path
+    found: dict[str, tuple[str, str]] = {}
+    for name in filterfalse(is_module, imports):
+        old = _known(folder, known, name)
+        place = places.get(name, name)
+        now = offered.pop(old.sha256, place)
+        _check_place(folder, now)
+        if not os.path.isfile(now):
+            raise FedwaveError(
+                f"{place}, which the run in {folder} imports, is missing: put it back, or name its new place "
+                "with --import."
+            )
+        source = read_source(now)
+        if checksum(source) != old.sha256:
+            raise _changed(folder, now, old)
+        found[name] = (place, source)
+    for path in offered.values():
         raise FedwaveError(
-            f"{name} is none of the files that the run in {folder} was started with: its content differs from "
+            f"{path} is none of the files that the run in {folder} was started with: its content differs from "
             f"the copies in {folder / _FOLDER}."
-        )
-    if missing:
-        raise FedwaveError(
-            f"{missing[0]}, which the run in {folder} imports, is missing: put it back, or name its new place "
-            "with --import."
         )
     return found
 
 
-def _known(folder: Path) -> dict[str, Any]:
-    path = folder / _LIST
+def data_for(folder: Path) -> dict[str, str]:
+    """The data files to resume with, by name: the copy, or the old place of a large one.
+
+    A file that has changed at its old place is refused; one that is gone from there is not needed.
+    """
+    places, found = known_places(folder), {}
+    for name, old in known_inputs(folder).items():
+        if old.kind != "data":
+            continue
+        place = places.get(name)
+        there = place is not None and os.path.isfile(place)
+        if there and file_sum(str(place)) != old.sha256:
+            raise _changed(folder, str(place), old)
+        if old.copy is None and not there:
+            raise FedwaveError(
+                f"{place or name}, which the run in {folder} reads, is missing, and it was too large for a copy: "
+                "put it back."
+            )
+        copy = folder / old.copy if old.copy is not None else None
+        if copy is not None and (not copy.is_file() or file_sum(str(copy)) != old.sha256):
+            if not there:
+                raise FedwaveError(f"{copy} is damaged, and {place} is missing: put it back.")
+            _write_copy(folder, str(old.copy), Found(name, "data", old.sha256, place))
+        found[name] = str(place) if copy is None else os.path.abspath(copy)
+    return found
+
+
+def in_old_places(content: Mapping[str, Any], folder: Path, given: Iterable[str]) -> dict[str, Any]:
+    """The content of a run folder's config.yaml, with absolute paths, for a new run.
+
+    Code is taken from its old place, or from a file of the same content among the ``given`` ones.
+    """
+    moved, places = {}, known_places(folder)
+    files = [path for path in filterfalse(is_module, given) if os.path.isfile(path)]
+    offered = {checksum(read_source(path)): os.path.abspath(path) for path in files}
+    for name, one in known_inputs(folder).items():
+        here = os.path.abspath(folder / name)
+        if one.kind == "code" and one.sha256 in offered:
+            moved[here] = offered[one.sha256]
+        elif one.kind == "code":
+            moved[here] = code_for(folder, [name], ())[name][0]
+        elif one.kind == "data" and one.copy is None:
+            moved[here] = places.get(name, name)
+    return replaced(content, moved)
+
+
+def known_inputs(folder: Path) -> dict[str, Input]:
+    """What inputs.json says."""
+    content = _read_json(folder / LIST)
+    try:
+        known = {str(name): Input(**entry) for name, entry in content.items()}
+        for name, one in known.items():
+            own = one.copy is None or one.copy == _FOLDER + Path(one.copy).name
+            if not (own and isinstance(one.kind, str) and isinstance(one.sha256, str)):
+                raise ValueError(f"at {name}")
+    except (ValueError, TypeError, AttributeError) as error:
+        raise FedwaveError(f"{folder / LIST} is damaged ({error}).") from None
+    return known
+
+
+def known_places(folder: Path) -> dict[str, str]:
+    """Where the files were found: for the machine that the run was begun on."""
+    content = _read_json(folder / PLACES)
+    if not isinstance(content, dict):
+        raise FedwaveError(f"{folder / PLACES} is damaged: it must name a place for each file.")
+    return {str(name): str(place) for name, place in content.items()}
+
+
+def check_pins(pins: Mapping[str, str], places: Mapping[str, str], imports: Iterable[str]) -> None:
+    """Refuse data files and modules that are not those which the run was begun with; for workers."""
+    now = dict(places) | {f"module {name}": path for name, path in helper_modules(imports).items()}
+    for name, path in now.items():
+        if name in pins and file_sum(path) != pins[name]:
+            raise FedwaveError(
+                f"{path} has changed since the run was begun: restore it, and resume."
+            )
+
+
+def check_dataset(name: str, dataset: Any, pinned: str) -> None:
+    """Refuse a dataset whose arrays are not those which the run was begun with; for workers."""
+    if arrays_sum(dataset) != pinned:
+        raise FedwaveError(
+            f"dataset {name} has other arrays than when the run was begun: does it draw without a seed, or have its "
+            "files changed?"
+        )
+
+
+def arrays_sum(dataset: Any) -> str:
+    """The sum of the four arrays of a Dataset."""
+    total = hashlib.sha256()
+    for name in ("train_images", "train_labels", "test_images", "test_labels"):
+        array = getattr(dataset, name)
+        total.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        total.update(memoryview(array).cast("B"))
+    return total.hexdigest()
+
+
+def file_sum(path: str) -> str:
+    """The sum of a file, which is read again only if it has changed."""
+    try:
+        state = os.stat(path)
+        return _file_sum(path, state.st_size, state.st_mtime_ns, state.st_ino)
+    except OSError as error:
+        raise FedwaveError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+@lru_cache(maxsize=256)
+def _file_sum(path: str, size: int, changed: int, number: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _size(found: Found) -> int:
+    assert found.place is not None
+    return len(found.content) if found.content is not None else os.path.getsize(found.place)
+
+
+def _write_copy(folder: Path, copy: str, found: Found) -> None:
+    assert found.place is not None
+    content = found.content if found.content is not None else Path(found.place).read_bytes()
+    if hashlib.sha256(content).hexdigest() != found.sha256:
+        raise FedwaveError(f"{found.place} has changed in this moment: run the command again.")
+    write_whole(folder / copy, lambda file: file.write(content))
+
+
+def _own_name(folder: Path, path: str) -> str | None:
+    """The name of a copy in this folder, which a resumed run reads."""
+    inside = os.path.abspath(folder / _FOLDER)
+    return _FOLDER + os.path.basename(path) if os.path.dirname(path) == inside else None
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """A name in the folder of inputs that is not taken, nor that of its lists."""
+    used = {*taken, LIST, PLACES}
+    tries = (_FOLDER + (f"{k}_{name}" if k else name) for k in range(len(used) + 1))
+    return next(one for one in tries if one not in used)
+
+
+def _known(folder: Path, known: Mapping[str, Input], name: str) -> Input:
+    if name not in known:
+        raise FedwaveError(f"{folder / LIST} is damaged: it does not name {name}.")
+    return known[name]
+
+
+def _read_json(path: Path) -> Any:
     if not path.exists():
         return {}
     try:
-        content = json.loads(path.read_bytes())
-        return {
-            str(p): {k: str(entry[k]) for k in ("copy", "sha256")} for p, entry in content.items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise FedwaveError(f"{path} is damaged ({error}).") from None
 
 
@@ -95,8 +312,8 @@ def _check_place(folder: Path, path: str) -> None:
         )
 
 
-def _changed(folder: Path, path: str, entry: Mapping[str, str]) -> FedwaveError:
+def _changed(folder: Path, what: str, old: Input) -> FedwaveError:
+    copy = f" (a copy is {folder / old.copy})" if old.copy is not None else ""
     return FedwaveError(
-        f"{path} has changed since the run in {folder} was started: restore it (a copy is {folder / entry['copy']}), "
-        "or start a new run."
+        f"{what} has changed since the run in {folder} was started: restore it{copy}, or start a new run."
     )

@@ -18,7 +18,7 @@ from fedwave.experiments.config.read import to_yaml
 from fedwave.files import write_json
 from fedwave.version import __version__
 
-_PACKAGES = ("numpy", "scipy", "torch", "pandas", "pyarrow", "xarray", "pydantic")
+PACKAGES = ("numpy", "scipy", "torch", "pandas", "pyarrow", "xarray", "pydantic")
 
 
 def write_provenance(folder: Path, experiment: Experiment) -> None:
@@ -36,11 +36,17 @@ def write_provenance(folder: Path, experiment: Experiment) -> None:
     write_json(path, {**content, "runs": [*before, now]})
 
 
+def installed_versions() -> dict[str, str]:
+    """What is installed here."""
+    found = {"fedwave": __version__, "python": sys.version.split()[0]}
+    return found | {name: version for name in PACKAGES if (version := _version(name))}
+
+
 def _machine(experiment: Experiment) -> dict[str, Any]:
     return {
         "fedwave": __version__,
         "python": sys.version.split()[0],
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": {name: _version(name) for name in PACKAGES},
         "system": platform.platform(),
         "processor": _processor(),
         "cores": os.cpu_count(),

@@ -59,6 +59,10 @@ class _Progress:
     played: dict[str, int] = field(default_factory=dict)  # by unit
     start: float = field(default_factory=time.monotonic)
 
+    @classmethod
+    def of(cls, units: list[Unit], watch: Watcher) -> _Progress:
+        return cls(watch, len(units), sum(unit.rounds for unit in units))
+
     def event(self, name: str, **more: Any) -> None:
         self.watch(
             {
@@ -104,18 +108,18 @@ def run_experiment(
         with extra_for("a task"):
             import_module("fedwave.learning.replay")  # before a run folder is made
     experiment = resolved(experiment)
-    units = units_of(experiment)
-    progress = _Progress(watch or (lambda event: None), len(units), sum(u.rounds for u in units))
-    run = engine or _engine(experiment, units, workers)
+    watch = watch or (lambda event: None)
     if folder is None:
-        found = _in_memory(units, run, progress)
+        units = units_of(experiment)
+        found = _in_memory(units, engine or _engine(units, workers), _Progress.of(units, watch))
         return _results(experiment, units, lambda unit: found[unit.name])
     store = RunFolder(folder)
     with store.locked():
-        store.begin(experiment, units)
-        write_provenance(store.path, experiment)
-        _in_folder(store, units, run, progress)
-        return _results(experiment, units, store.data)
+        units = store.begin(experiment)
+        stored = store.stored()
+        write_provenance(store.path, stored)
+        _in_folder(store, units, engine or _engine(units, workers), _Progress.of(units, watch))
+        return _results(stored, units, store.data)
 
 
 def stored_results(folder: Path) -> Results:
@@ -131,8 +135,8 @@ def stored_results(folder: Path) -> Results:
     return _results(experiment, units, store.data)
 
 
-def _engine(experiment: Experiment, units: list[Unit], workers: int | None) -> Engine:
-    gpus = 0
+def _engine(units: list[Unit], workers: int | None) -> Engine:
+    gpus, experiment = 0, units[0].experiment
     if experiment.task is not None and experiment.training.device != "cpu":
         from fedwave.learning.replay import gpu_count
 
@@ -147,7 +151,7 @@ def _engine(experiment: Experiment, units: list[Unit], workers: int | None) -> E
 
 
 def _size(units: list[Unit]) -> int:
-    return sum(u.rounds * network_of(u.experiment.network).size for u in units)
+    return sum(u.rounds * network_of(u.located().network).size for u in units)
 
 
 def _in_memory(units: list[Unit], run: Engine, progress: _Progress) -> dict[str, xr.Dataset]:
@@ -190,10 +194,11 @@ def _results(
     parts: dict[int, list[xr.Dataset]] = {}
     for unit in units:
         parts.setdefault(unit.point, []).append(data_of(unit))
+    at = {unit.point: unit.experiment for unit in units}
     return Results(
         experiment,
         [
-            Point(where, point, joined(parts[number], point.labels))
-            for number, (where, point) in enumerate(points(experiment))
+            Point(where, at[number], joined(parts[number], at[number].labels))
+            for number, (where, _) in enumerate(points(experiment))
         ],
     )

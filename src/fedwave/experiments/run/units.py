@@ -10,14 +10,21 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, product
-from pathlib import Path
 from typing import Any
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build import schedulers_of, settings_of
+from fedwave.experiments.config.build import schedulers_of
 from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.files import renamed, with_absolute_paths
 from fedwave.experiments.config.read import points
-from fedwave.parts_import import absolute, imported_sources
+from fedwave.experiments.config.resolve import (
+    added,
+    filled,
+    filled_alike,
+    on_this_machine,
+    with_added,
+)
+from fedwave.parts_import import imported_sources
 
 _INSTANCES_AT_ONCE = 50  # of a simulation; more use more memory and are not faster
 
@@ -31,54 +38,59 @@ class Unit:
     where: Mapping[str, Any]  # the point's value on every axis of the sweep, as in the tables
     schedulers: tuple[str, ...]  # labels
     instances: tuple[int, ...]
-    experiment: Experiment  # of the point
+    experiment: Experiment  # of the point, with all its numbers
     sources: Mapping[str, str] = field(
         default_factory=dict
     )  # the text of the user's files, by path
+    places: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of the files that the experiment names
+    pins: Mapping[str, str] = field(default_factory=dict)  # the sums of what it reads, by name
+    fingerprint: str = ""  # of its run
 
     @property
     def rounds(self) -> int:
         """Rounds to play until it is done, over all its runs."""
         return self.experiment.rounds * len(self.schedulers) * len(self.instances)
 
+    def located(self) -> Experiment:
+        """The experiment with the places of its files on this machine."""
+        return renamed(self.experiment, self.places)
+
 
 def resolved(experiment: Experiment) -> Experiment:
-    """Fill in what depends on this machine: absolute paths, the device, and from it how the work is cut."""
-    network = experiment.network
-    if network.file is not None:  # so that the run can be resumed from any folder
-        network = replace(network, file=str(Path(network.file).resolve()))
-    imports = tuple(absolute(source, Path()) for source in experiment.imports)
+    """Fill in what is left open: absolute paths, numbers, and from the device how the work is cut."""
+    for _, point in points(experiment):
+        _check_alike(experiment, point)
+    experiment = filled_alike(with_absolute_paths(experiment))
     if experiment.task is None:
         block = experiment.block or min(_INSTANCES_AT_ONCE, experiment.instances)
-        return replace(experiment, network=network, imports=imports, block=block, group=1)
-    training = experiment.training
-    used, _ = settings_of(training)
-    on_gpu = used.device != "cpu"
+        return replace(experiment, block=block, group=1)
+    # On a GPU all runs are trained side by side: alone they would leave it idle.
+    on_gpu = on_this_machine(experiment.training).device != "cpu"
     return replace(
         experiment,
-        network=network,
-        imports=imports,
-        training=replace(training, device=used.device, precision=used.precision, lanes=used.lanes),
-        # On a GPU all runs are trained side by side: alone they would leave it idle.
         block=experiment.block or (experiment.instances if on_gpu else 1),
         group=experiment.group or (len(experiment.schedulers) if on_gpu else 1),
     )
 
 
-def units_of(experiment: Experiment) -> list[Unit]:
-    """The units of a resolved experiment, always in the same order."""
-    units, sources = [], imported_sources(experiment.imports)
-    places = product(*(axis_values(values) for values in experiment.sweep.values()))
-    for number, ((_, point), values) in enumerate(zip(points(experiment), places, strict=True)):
-        _check_alike(experiment, point)
+def units_of(experiment: Experiment, places: Mapping[str, str] | None = None) -> list[Unit]:
+    """The units of a resolved experiment, always in the same order; ``places`` of the files that it names."""
+    places = places or {}
+    units, sources = [], imported_sources(renamed(experiment, places).imports)
+    where_is = product(*(axis_values(values) for values in experiment.sweep.values()))
+    for number, ((_, point), values) in enumerate(zip(points(experiment), where_is, strict=True)):
+        located = renamed(point, places)
+        point = with_added(point, added(located, filled(located)))
         where = dict(zip(experiment.sweep, values, strict=True))
         block = point.block or point.instances
-        groups = _groups(point)
+        groups = _groups(point, located)
         for group, word in zip(groups, file_words(groups), strict=True):
             for first in range(0, point.instances, block):
                 instances = tuple(range(first, min(first + block, point.instances)))
                 name = f"{number:04d}_{word}_{instances[0]}-{instances[-1]}"
-                units.append(Unit(name, number, where, group, instances, point, sources))
+                units.append(Unit(name, number, where, group, instances, point, sources, places))
     return units
 
 
@@ -114,9 +126,9 @@ def _check_alike(experiment: Experiment, point: Experiment) -> None:
         )
 
 
-def _groups(point: Experiment) -> list[tuple[str, ...]]:
+def _groups(point: Experiment, located: Experiment) -> list[tuple[str, ...]]:
     """Schedulers that share a unit; one that looks at the models is simulated and trained alone."""
-    built = schedulers_of(point)
+    built = dict(zip(point.labels, schedulers_of(located).values(), strict=True))
     alone = [(label,) for label, s in built.items() if "learner" in s.needs]
     blind = [label for label, s in built.items() if "learner" not in s.needs]
     size = point.group or 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from fedwave.experiments.config.build import (
 )
 from fedwave.experiments.config.experiment import TaskConfig
 from fedwave.experiments.results.container import unit_dataset
+from fedwave.experiments.results.inputs import check_dataset, check_pins
 from fedwave.experiments.run.checkpoints import Checkpointer
 from fedwave.experiments.run.units import Unit
 from fedwave.network.network import Network
@@ -43,14 +45,17 @@ _PIECE_SECONDS = 1.0
 def run_unit(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -> xr.Dataset:
     """The results of the unit; raises Stopped, with a checkpoint, if it is asked to stop."""
     checkpointer.stop_if_asked()
+    named, unit = unit.experiment, replace(unit, experiment=unit.located())
     prepare(unit.experiment, unit.sources)
+    check_pins(unit.pins, unit.places, unit.experiment.imports)
     network = network_of(unit.experiment.network)
-    every = schedulers_of(unit.experiment)
+    every = dict(zip(named.labels, schedulers_of(unit.experiment).values(), strict=True))
     chosen = {label: every[label] for label in unit.schedulers}
-    if unit.experiment.task is None:
+    if unit.experiment.task is None or named.task is None:
         (label, one), *_ = chosen.items()
         return unit_dataset({label: _simulate(unit, network, one, checkpointer, meter, warn)})
-    task = _task(unit.experiment.task, tuple(unit.sources.values()))
+    pinned = unit.pins.get(f"dataset {named.task.dataset}")
+    task = _task(unit.experiment.task, tuple(unit.sources.values()), pinned)
     if any("learner" in one.needs for one in chosen.values()):
         (label, one), *_ = chosen.items()
         return _in_lock_step(unit, network, label, one, task, checkpointer, meter, warn)
@@ -58,12 +63,16 @@ def run_unit(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -
 
 
 @lru_cache(maxsize=2)
-def _task(config: TaskConfig, sources: tuple[str, ...]) -> Task:
+def _task(config: TaskConfig, sources: tuple[str, ...], pinned: str | None) -> Task:
     """The units of one worker share the data: reading them takes longer than a small unit.
 
-    A changed file of the user may give other data, so ``sources`` are part of the key.
+    A changed file of the user may give other data, so ``sources`` are part of the key. ``pinned`` is the sum of
+    the data that the run was begun with.
     """
-    return task_of(config)
+    task = task_of(config)
+    if pinned is not None:
+        check_dataset(str(config.dataset), task.dataset, pinned)
+    return task
 
 
 def _simulate(

@@ -1,0 +1,60 @@
+"""`fedwave verify`: is a run folder sound, or are two runs the same?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from fedwave.cli import options as opt
+from fedwave.cli import output
+from fedwave.experiments.results.verify import Finding, compare_runs, sound
+from fedwave.experiments.results.verify import verify as look
+
+_STYLES = {"ok": "green", "note": "yellow", "wrong": "bold red", "differs": "bold red"}
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Run folder.")],
+    other: Annotated[
+        Path | None, typer.Argument(metavar="OTHER", help="A second one to compare it with.", show_default=False)
+    ] = None,
+    json: opt.AsJson = False,
+) -> None:  # fmt: skip
+    """Check a run folder (sums, units, inputs, versions), or say whether two runs are the same.
+
+    The exit status is 0 if a folder is sound, or two runs are the same to the last bit, else 1. Nothing is imported
+    or run.
+    """
+    found = look(folder) if other is None else compare_runs(folder, other)
+    good = sound(found)
+    if json:
+        content = {
+            "sound" if other is None else "same": good,
+            "findings": [asdict(f) for f in found],
+        }
+        output.print_json(content)
+    elif other is None:
+        _print(f"{folder} is {'sound' if good else 'NOT sound'}.", found)
+    else:
+        verdict = "are the same run" if good else "are NOT the same"
+        _print(f"A ({folder}) and B ({other}) {verdict}.", found)
+    raise typer.Exit(0 if good else 1)
+
+
+def _print(verdict: str, found: list[Finding]) -> None:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    before = ""
+    for one in found:
+        about = one.about if one.about != before else ""
+        table.add_row(Text(one.state, _STYLES[one.state]), about, one.text)
+        before = one.about
+    output.console().print(table)
+    output.say(verdict)

@@ -1,0 +1,122 @@
+"""`fedwave verify`, `report` and `resume` of a finished run: the folder is all that they need."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from user_file import forgotten, text
+
+from fedwave.experiments.run import pool
+
+LEARN = (
+    "train", "mine.yaml", "-s", "heavy-test,age", "--import", "mine.py", "--workers", 1, "-t", 3, "-i", 1, "-o", "run",
+)  # fmt: skip
+TASK = """
+network: {kind: table, file: devices.csv, slots: 1}
+task: {dataset: synthetic, model: logistic, epochs: 1}
+training: {loss_images: 20, test_images: 20}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(text())
+    Path("devices.csv").write_text("count,rate,distance_m\n3,2,200\n")
+    Path("mine.yaml").write_text(TASK)
+    with forgotten():
+        yield
+
+
+def test_a_finished_run_needs_nothing_but_its_folder(
+    fedwave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, told, err = fedwave(*LEARN, "--json")
+    assert (status, err) == (0, "")
+    sums = Path("run/SHA256SUMS").read_text()
+    for name in ("mine.py", "devices.csv", "mine.yaml"):
+        Path(name).unlink()
+    Path("away").mkdir()
+    Path("run").rename("away/moved")
+    monkeypatch.setattr(pool, "run_unit", None)
+    found = json.loads(told)["schedulers"]
+    for words in (("resume", "away/moved"), ("report", "away/moved")):
+        Path("away/moved/table.md").unlink()
+        status, text_, err = fedwave(*words, "--json")
+        assert (status, err) == (0, "")
+        assert json.loads(text_)["schedulers"] == found
+        assert Path("away/moved/SHA256SUMS").read_text() == sums
+    status, _, err = fedwave("report", "away/moved", "--out", "again", "--metric", "accuracy")
+    assert (status, err) == (0, "")
+    for path in Path("again").iterdir():
+        if path.name != "SHA256SUMS":
+            assert path.read_bytes() == (Path("away/moved") / path.name).read_bytes(), path.name
+    assert fedwave("verify", "away/moved")[0] == 0
+
+
+def test_a_report_of_learning_needs_no_torch(fedwave) -> None:
+    assert fedwave(*LEARN)[0] == 0
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "sys.argv = ['fedwave', 'report', 'run']; from fedwave.cli import main; main()"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_the_list_and_the_exit_status(fedwave) -> None:
+    small = ("-s", "age", "-t", 4, "-i", 2)
+    for out, seed in (("a", 0), ("b", 0), ("c", 1)):
+        assert fedwave("run", "devices.csv", *small, "--seed", seed, "-o", out)[0] == 0
+    status, told, err = fedwave("verify", "a")
+    assert (status, err) == (0, "")
+    assert told.splitlines()[0].split()[:2] == ["ok", "sums"]
+    assert told.splitlines()[-1] == "a is sound."
+    status, told, err = fedwave("verify", "a", "b")
+    assert (status, err) == (0, "")
+    assert told.splitlines()[-1] == "A (a) and B (b) are the same run."
+    status, told, err = fedwave("verify", "a", "c", "--json")
+    assert (status, err) == (1, "")
+    content = json.loads(told)
+    assert content["same"] is False
+    assert content["findings"][0] == {
+        "about": "experiment", "state": "differs", "text": "seed is 0 in A, 1 in B",
+    }  # fmt: skip
+    Path("a/summary.csv").write_text("1\n")
+    status, told, err = fedwave("verify", "a")
+    assert (status, err) == (1, "")
+    assert told.splitlines()[-1] == "a is NOT sound."
+    assert "summary.csv: changed" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("verify", "nowhere"), "nowhere is no run folder"),
+        (("verify", ".", "nowhere"), "is no run folder: it has no config.yaml"),
+        (("report", "nowhere"), "there is no run folder at nowhere"),
+        (("report", "."), "is no run folder: it has no config.yaml"),
+        (("verify",), "Missing argument"),
+    ],
+)
+def test_bad_usage_is_one_sentence(fedwave, words: tuple[str, ...], sentence: str) -> None:
+    status, out, err = fedwave(*words)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_an_unfinished_run_has_no_report(fedwave) -> None:
+    assert fedwave("run", "devices.csv", "-s", "age", "-t", 4, "-i", 2, "-o", "a")[0] == 0
+    next(Path("a/units").iterdir()).unlink()
+    status, _, err = fedwave("report", "a")
+    assert status == 2
+    assert "a is not finished (1 of 1 units are missing): run `fedwave resume a`." in err
+    status, told, _ = fedwave("verify", "a")
+    assert status == 1
+    assert "1 of 1 unit not finished" in told

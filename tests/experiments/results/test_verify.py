@@ -1,0 +1,221 @@
+"""A run folder is looked at without running or importing anything; two runs are compared to the last bit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from user_file import forgotten, text
+
+import fedwave as fw
+from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.report.outputs import write_results
+from fedwave.experiments.results import inputs
+from fedwave.experiments.results.sums import read_sums
+from fedwave.experiments.results.verify import Finding, compare_runs, sound, verify
+from fedwave.experiments.run.runner import run_experiment
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    with forgotten():
+        yield
+
+
+def make(place: Path, *overrides: str, gains: float = 1.0) -> Path:
+    """A finished run folder, from files in its own place."""
+    place.mkdir(parents=True)
+    (place / "mine.py").write_text(text())
+    (place / "devices.csv").write_text("count,rate,distance_m\n4,2,300\n")
+    np.save(place / "gains.npy", np.full((9, 2, 4), gains))
+    network = {"kind": "table", "file": str(place / "devices.csv"), "slots": 2}
+    network["fading"] = {"name": "recorded", "path": str(place / "gains.npy")}
+    asked = {
+        "imports": [str(place / "mine.py")], "network": network, "schedulers": ["heavy-test", "random"],
+        "rounds": 6, "instances": 2, "block": 1,
+    }  # fmt: skip
+    with forgotten():
+        write_results(
+            run_experiment(experiment_from(asked, overrides), place / "run", workers=1),
+            place / "run",
+        )
+    return place / "run"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("made") / "first")
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def said(found: list[Finding], state: str) -> str:
+    return "\n".join(f"{one.about}: {one.text}" for one in found if one.state == state)
+
+
+def test_a_sound_folder(folder: Path) -> None:
+    found = verify(folder)
+    assert sound(found)
+    assert said(found, "wrong") + said(found, "note") == ""
+    told = said(found, "ok")
+    for words in ("files as written", "4 units of one run", "inputs/devices.csv is kept; the original is unchanged",
+                  "inputs/mine.py is kept", "versions: those installed: fedwave"):  # fmt: skip
+        assert words in told
+
+
+def _flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def _edit(path: Path, old: str, new: str) -> None:
+    before = path.read_text()
+    assert old in before
+    path.write_text(before.replace(old, new))
+
+
+WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a changed table": (lambda f: _flip(f / "rounds/0000_random_0-0.parquet"), "rounds/0000_random_0-0.parquet"),
+    "a changed report": (lambda f: (f / "table.md").write_text("better"), "sums: table.md: changed"),
+    "a lost figure": (lambda f: (f / "summary.csv").unlink(), "sums: summary.csv: missing"),
+    "no sums": (lambda f: (f / "SHA256SUMS").unlink(), "there is no SHA256SUMS"),
+    "a lost unit": (lambda f: (f / "units/0000_random_1-1.json").unlink(), "1 of 4 units not finished"),
+    "a changed copy": (lambda f: (f / "inputs/devices.csv").write_text("x"), "inputs/devices.csv is missing or has"),
+    "another seed": (lambda f: _edit(f / "config.yaml", "seed: 0", "seed: 7"), "belongs to another run"),
+    "other sums of inputs": (lambda f: _edit(f / "inputs/inputs.json", '"sha256": "', '"sha256": "0'), "not the list"),
+    "no plan": (lambda f: (f / "plan.json").write_text("{"), "plan.json"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", WRONG)
+def test_what_is_wrong_is_named(damage: str, folder: Path) -> None:
+    do, words = WRONG[damage]
+    do(folder)
+    found = verify(folder)
+    assert not sound(found)
+    assert words in said(found, "wrong")
+
+
+def test_what_is_worth_knowing(folder: Path, made: Path) -> None:
+    original = made.parent / "devices.csv"
+    kept = original.read_text()
+    try:
+        original.write_text("count,rate,distance_m\n9,2,300\n")
+        found = verify(folder)
+        assert sound(found)
+        assert f"the original has changed since: {original}" in said(found, "note")
+        original.unlink()
+        assert f"the original is not at {original}" in said(verify(folder), "ok")
+    finally:
+        original.write_text(kept)
+    (folder / "notes.txt").write_text("mine")
+    _edit(folder / "provenance.json", f'"numpy": "{np.__version__}"', '"numpy": "1.0"')
+    found = verify(folder)
+    assert sound(found)
+    told = said(found, "note")
+    assert "notes.txt: not in the list" in told
+    assert f"made with numpy 1.0, here is {np.__version__}" in told
+    (folder / "provenance.json").unlink()
+    assert sound(verify(folder))
+
+
+def test_what_is_no_run_folder(tmp_path: Path) -> None:
+    with pytest.raises(fw.FedwaveError, match=r"is no run folder: it has no config\.yaml"):
+        verify(tmp_path)
+    with pytest.raises(fw.FedwaveError, match=r"is no run folder"):
+        compare_runs(tmp_path, tmp_path)
+
+
+def test_equal_runs_in_two_places_have_equal_sums(made: Path, tmp_path: Path) -> None:
+    other = make(tmp_path / "second")
+    assert read_sums(made) == read_sums(other)
+    assert not any(name.startswith(("timings", "provenance")) for name in read_sums(made))
+    found = compare_runs(made, other)
+    assert sound(found)
+    assert said(found, "differs") + said(found, "note") == ""
+    assert "numbers are the same to the last bit" in said(found, "ok")
+
+
+def test_the_first_difference_is_named_with_both_values(made: Path, tmp_path: Path) -> None:
+    other = make(tmp_path / "second", "seed=3", "name=other", "burn_in=1")
+    found = compare_runs(made, other)
+    assert not sound(found)
+    told = said(found, "differs")
+    assert "experiment: seed is 0 in A, 3 in B" in told
+    one, another = fw.load(made), fw.load(other)
+    first = next(
+        (t, s, i, str(name))
+        for t in one["round"].values
+        for s in one.scheduler.values
+        for i in one.instance.values
+        for name in one.data_vars
+        if "round" in one[name].dims and _at(one, name, s, i, t) != _at(another, name, s, i, t)
+    )
+    t, s, i, name = first
+    a, b = (_at(data, name, s, i, t) for data in (one, another))
+    assert f"first {name} at scheduler {s}, instance {i}, round {t}: {a!r} in A, {b!r} in B" in told
+    assert 'name is "experiment" in A, "other" in B (this changes no number' in said(found, "note")
+
+
+def _at(data: Any, name: Any, scheduler: str, instance: int, round_: int) -> Any:
+    return data[name].sel(scheduler=scheduler, instance=instance, round=round_).values.item()
+
+
+def test_other_inputs_and_shapes(made: Path, tmp_path: Path) -> None:
+    inputs_differ = compare_runs(made, make(tmp_path / "second", gains=0.01))
+    assert "inputs: inputs/gains.npy is another" in said(inputs_differ, "differs")
+    longer = compare_runs(make(tmp_path / "third", "rounds=8"), made)
+    told = said(longer, "differs")
+    assert "rounds is 8 in A, 6 in B" in told
+    assert "the number of rounds is 8 in A, 6 in B" in told
+    fewer = compare_runs(made, make(tmp_path / "fourth", "schedulers=[heavy-test]"))
+    assert "the number of schedulers is 2 in A, 1 in B" in said(fewer, "differs")
+    assert "numbers that both have are the same to the last bit" in said(fewer, "ok")
+
+
+def test_a_single_bit_is_found(made: Path, folder: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = "rounds/0000_random_1-1.parquet"
+    table = pq.read_table(folder / name)
+    score = table["score"].to_numpy().copy()
+    score[2] = np.nextafter(score[2], np.inf)
+    place = table.column_names.index("score")
+    pq.write_table(table.set_column(place, table.schema.field("score"), pa.array(score)), folder / name)  # fmt: skip
+    record = folder / "units/0000_random_1-1.json"
+    content = json.loads(record.read_text())
+    content["sha256"][name] = inputs.file_sum(str(folder / name))
+    record.write_text(json.dumps(content))
+    told = said(compare_runs(made, folder), "differs")
+    assert "1 of " in told
+    assert "first score at scheduler random, instance 1, round 3: " in told
+
+
+def test_a_damaged_run_is_not_compared(made: Path, folder: Path) -> None:
+    _flip(folder / "rounds/0000_random_0-0.parquet")
+    found = compare_runs(made, folder)
+    assert not sound(found)
+    assert "0000_random_0-0.parquet is damaged" in said(found, "wrong")
+
+
+def test_nothing_of_the_user_is_imported(folder: Path, made: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from fedwave import registry\n"
+        "from fedwave.experiments.results.verify import compare_runs, verify\n"
+        f"verify(Path({str(folder)!r})); compare_runs(Path({str(folder)!r}), Path({str(made)!r}))\n"
+        "assert not any(registry.own().values()) and 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
