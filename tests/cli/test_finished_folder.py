@@ -59,6 +59,17 @@ def test_a_finished_run_needs_nothing_but_its_folder(
     assert fedwave("verify", "away/moved")[0] == 0
 
 
+def test_a_report_begins_with_the_metric_asked_for(fedwave) -> None:
+    words = ("run", "paper", "-s", "age,random", "-t", 5, "-i", 2, "-o", "run")
+    assert fedwave(*words)[1].splitlines()[1].split()[:2] == ["scheduler", "backlog"]
+    assert fedwave("report", "run", "--metric", "jain")[1].splitlines()[1].split()[1] == "Jain"
+    status, _, err = fedwave("report", "run", "--metric", "jian")
+    assert (status, err) == (
+        2,
+        "fedwave: there is no metric 'jian' in this run; did you mean 'jain'?\n",
+    )
+
+
 def test_a_report_of_learning_needs_no_torch(fedwave) -> None:
     assert fedwave(*LEARN)[0] == 0
     code = (

@@ -57,4 +57,7 @@ def _first(metric: str | None, results: Results) -> Results:
         raise FedwaveError(
             f"there is no metric {metric!r} in this run; {did_you_mean(metric, known)}"
         )
-    return replace(results, experiment=replace(results.experiment, metric=metric))
+    points = [
+        replace(at, experiment=replace(at.experiment, metric=metric)) for at in results.points
+    ]
+    return Results(replace(results.experiment, metric=metric), points)
