@@ -16,105 +16,13 @@ from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar, get_args, get_type_hints, overload
 
+from fedwave.built_in import BUILT_IN
 from fedwave.errors import FedwaveError, check_parameters, did_you_mean, extra_for
 
 Spec = str | Mapping[str, Any]  # a part as text or as a mapping with its name
 P = TypeVar("P")
 
-# Built-in parts are imported on demand: naming a model must not load torch.
-_SCHEDULERS = "fedwave.schedulers."
-_BUILT_IN: dict[str, dict[str, str]] = {
-    "scheduler": {
-        "alsa-pi": _SCHEDULERS + "greedy:AlsaPi",
-        "balsa": _SCHEDULERS + "balsa:Balsa",
-        "balsa-po": _SCHEDULERS + "balsa:BalsaPo",
-        "bench": _SCHEDULERS + "baselines:Bench",
-        "round-robin": _SCHEDULERS + "baselines:RoundRobin",
-        "w-max": _SCHEDULERS + "baselines:WMax",
-        "random": _SCHEDULERS + "baselines:Random",
-        "proportional-fair": _SCHEDULERS + "baselines:ProportionalFair",
-        "age": _SCHEDULERS + "greedy:Age",
-        "max-weight": _SCHEDULERS + "greedy:MaxWeight",
-        "sqrt-rule": _SCHEDULERS + "greedy:SqrtRule",
-        "fresh": _SCHEDULERS + "greedy:Fresh",
-        "alpha-fresh": _SCHEDULERS + "greedy:AlphaFresh",
-        "update-aware": _SCHEDULERS + "learning_aware:UpdateAware",
-        "lagrangian": _SCHEDULERS + "index:Lagrangian",
-        "whittle": _SCHEDULERS + "index:Whittle",
-        "lagrangian-bayes": _SCHEDULERS + "index:LagrangianBayes",
-        "whittle-bayes": _SCHEDULERS + "index:WhittleBayes",
-        "lagrangian-po": _SCHEDULERS + "index:LagrangianPo",
-        "dp": _SCHEDULERS + "exact:Dp",
-        "dp-ts": _SCHEDULERS + "exact:DpTs",
-    },
-    "fading": {
-        "rayleigh": "fedwave.network.fading:Rayleigh",
-        "rician": "fedwave.network.fading:Rician",
-        "gauss-markov": "fedwave.network.fading:GaussMarkov",
-        "shadowing": "fedwave.network.fading:Shadowing",
-        "recorded": "fedwave.network.fading:RecordedGains",
-    },
-    "success": {
-        "turbo": "fedwave.network.success:Turbo",
-        "threshold": "fedwave.network.success:Threshold",
-        "soft": "fedwave.network.success:Soft",
-        "uncoded": "fedwave.network.success:Uncoded",
-        "arq": "fedwave.network.success:Arq",
-        "harq": "fedwave.network.success:Harq",
-        "table": "fedwave.network.success:Table",
-    },
-    "arrivals": {
-        "poisson": "fedwave.network.arrivals:Poisson",
-        "negative-binomial": "fedwave.network.arrivals:NegativeBinomial",
-        "zero-inflated-poisson": "fedwave.network.arrivals:ZeroInflatedPoisson",
-        "recorded": "fedwave.network.arrivals:RecordedArrivals",
-    },
-    "prior": {
-        "jeffreys": _SCHEDULERS + "priors:Jeffreys",
-        "gamma": _SCHEDULERS + "priors:Gamma",
-        "truncated": _SCHEDULERS + "priors:Truncated",
-    },
-    "partition": {
-        "iid": "fedwave.learning.partition:Iid",
-        "dirichlet": "fedwave.learning.partition:Dirichlet",
-        "by-class": "fedwave.learning.partition:ByClass",
-    },
-    "aggregation": {
-        "lee": "fedwave.aggregation:Lee",
-        "constant": "fedwave.aggregation:Constant",
-        "fedasync": "fedwave.aggregation:FedAsync",
-        "fedbuff": "fedwave.aggregation:FedBuff",
-        "sync": "fedwave.aggregation:Sync",
-    },
-    "dataset": {
-        "mnist": "fedwave.learning.data.dataset:mnist",
-        "cifar10": "fedwave.learning.data.dataset:cifar10",
-        "synthetic": "fedwave.learning.data.dataset:synthetic",
-    },
-    "model": {
-        "cnn": "fedwave.learning.models:Cnn",
-        "vgg19": "fedwave.learning.models:Vgg19",
-        "vgg19-plain": "fedwave.learning.models:vgg19_plain",
-        "logistic": "fedwave.learning.models:Logistic",
-    },
-    "metric": {
-        "score": "fedwave.metrics:Score",
-        "backlog": "fedwave.metrics:Backlog",
-        "arrived": "fedwave.metrics:Arrived",
-        "lost": "fedwave.metrics:Lost",
-        "uploads": "fedwave.metrics:UploadCount",
-        "mean_age": "fedwave.metrics:MeanAge",
-        "worst_age": "fedwave.metrics:WorstAge",
-        "delivered_share": "fedwave.metrics:DeliveredShare",
-        "lost_share": "fedwave.metrics:LostShare",
-        "jain": "fedwave.metrics:Jain",
-        "worst_device": "fedwave.metrics:WorstDevice",
-        "mass": "fedwave.metrics:Mass",
-        "device_uploads": "fedwave.metrics:DeviceUploads",
-        "device_shards": "fedwave.metrics:DeviceShards",
-    },
-}
-FAMILIES = tuple(_BUILT_IN)
+FAMILIES = tuple(BUILT_IN)
 _WORDS = {"success": "success model", "aggregation": "aggregation rule"}  # where they differ
 _WORDS_OF: dict[str, Any] = {"true": True, "false": False, "null": None}
 _own: dict[str, dict[str, Any]] = {family: {} for family in FAMILIES}
@@ -158,19 +66,19 @@ def check_declaration(kind: type) -> None:
 def names(family: str) -> tuple[str, ...]:
     """The names of a family, in order."""
     _load_entry_points()
-    return (*_BUILT_IN[_known_family(family)], *_own[family])
+    return (*BUILT_IN[_known_family(family)], *_own[family])
 
 
 def built_in(family: str) -> tuple[str, ...]:
     """The names of a family that come with fedwave, in order."""
-    return tuple(_BUILT_IN[_known_family(family)])
+    return tuple(BUILT_IN[_known_family(family)])
 
 
 def find(family: str, name: str) -> Any:
     """The class or function that is registered under a name."""
     check_known(family, name)
     own = _own[family]
-    return own[name] if name in own else _built_in(_BUILT_IN[family][name])
+    return own[name] if name in own else _built_in(BUILT_IN[family][name])
 
 
 def check_known(family: str, name: str) -> None:
@@ -332,8 +240,8 @@ def _hints(kind: Any) -> dict[str, Any]:
 def _put(family: str, name: str, part: P) -> P:
     _check_name(word(family), name)
     known = _own[family].get(name)
-    if known is None and name in _BUILT_IN[family]:
-        known = _built_in(_BUILT_IN[family][name])
+    if known is None and name in BUILT_IN[family]:
+        known = _built_in(BUILT_IN[family][name])
         if known is part:
             return part
     # A file that is imported again defines its classes again: they replace the old ones.
@@ -361,7 +269,7 @@ def _check_name(what: str, name: str) -> None:
 
 def _is_there(family: str, name: str) -> bool:
     """Is the name known without loading the entry points?"""
-    return name in _BUILT_IN[_known_family(family)] or name in _own[family]
+    return name in BUILT_IN[_known_family(family)] or name in _own[family]
 
 
 def _known_family(family: str) -> str:
