@@ -50,6 +50,24 @@ def test_a_file_is_run_once_for_each_content(tmp_path: Path) -> None:
         assert first.__module__.startswith("fedwave_parts_mine_")
 
 
+def test_a_file_may_import_what_lies_beside_it(tmp_path: Path) -> None:
+    """By the installed command, whose path does not begin with the current folder, and in its workers."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "beside_test.py").write_text("LEVEL = 3.0\n")
+    (tmp_path / "sub" / "mine.py").write_text(
+        "from beside_test import LEVEL\n" + FADING.format(level="LEVEL")
+    )
+    code = (
+        "import sys; sys.path = [p for p in sys.path if p]; from fedwave.cli import main;"
+        "sys.argv = 'fedwave run paper network.fading=flat-test --import sub/mine.py -s age,random -t 3 -i 2"
+        " --workers 2 -o run'.split(); main()"
+    )
+    words = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "run" / "inputs" / "beside_test.py").exists()
+
+
 def test_a_module_by_its_dotted_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_parts").mkdir()
     file = tmp_path / "own_parts" / "fading.py"

@@ -195,6 +195,10 @@ def _execute(path: str, text: str) -> None:
     module = ModuleType(name)
     module.__file__ = path
     sys.modules[name] = module  # dataclasses look their module up there
+    beside = os.path.dirname(path)
+    if beside not in sys.path:
+        # It may import what lies beside it, as a script does; at the end, so that it hides no installed module.
+        sys.path.append(beside)
     try:
         exec(compile(text.encode(), path, "exec"), vars(module))
     except BaseException:

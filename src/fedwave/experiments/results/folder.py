@@ -135,6 +135,11 @@ class RunFolder:
         stored, path = self.stored(), self._plan
         try:
             plan = json.loads(path.read_bytes())
+            if isinstance(plan, list):
+                raise FedwaveError(
+                    f"{self.path} was made by an older version of fedwave, whose run folders this one cannot read: "
+                    "run its config.yaml again."
+                )
             values = plan["points"]
             at = [with_added(at, values[k]) for k, (_, at) in enumerate(points(stored))]
             print_ = fingerprint(stored, plan["inputs"], plan["numerics"])
