@@ -290,3 +290,31 @@ def test_a_task_says_what_it_is_in_a_few_lines() -> None:
 def test_a_task_that_cannot_be(arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(fw.FedwaveError, match=sentence):
         fw.task(**arguments)
+
+
+def test_a_model_may_write_into_its_images() -> None:
+    class Centred(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            x -= 0.25
+            return super().forward(x)
+
+    class Apart(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x - 0.25)
+
+    data = blobs()
+    before = data.train_images.copy(), data.test_images.copy()
+    trace = fw.simulate(fw.random_network(3, 2, seed=3, rate=1.0), "age", 3, 1)
+    numbers: dict[str, Any] = {"shard_size": 4, "batch": 4, "epochs": 1}
+    written, apart = (fw.train(trace, Task(data, make, **numbers)) for make in (Centred, Apart))
+    assert (data.train_images == before[0]).all()
+    assert (data.test_images == before[1]).all()
+    assert written.loss == pytest.approx(apart.loss, rel=1e-5)
+    assert (written.accuracy == apart.accuracy).all()
+
+
+def test_a_function_that_makes_the_same_module_leaves_it_as_it_is() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(6, 3), nn.Dropout(0.5))
+    with pytest.raises(fw.FedwaveError, match="share layers or weights"):
+        Task(blobs(), lambda: net)
+    assert type(net[2]) is nn.Dropout

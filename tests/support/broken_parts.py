@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import torch.utils.checkpoint
 from small_models import images as small_images
 from torch import nn
 
@@ -694,6 +695,109 @@ class NewBuffer(Linear):
         return self.out(x.flatten(1) - self.mean)
 
 
+class Counter(Linear):
+    """Counts its passes outside its buffers, and changes after the sixth."""
+
+    passes = 0
+
+    def forward(self, x):
+        self.passes += self.training
+        return super().forward(x) * (1 if self.passes < 6 else 2)
+
+
+class OwnGenerator(Linear):
+    """Draws rarely, from a generator of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.chance = np.random.default_rng(3)
+
+    def forward(self, x):
+        flip = self.training and self.chance.random() < 0.01
+        return super().forward(x.flip(-1) if flip else x)
+
+
+class FreezesInTrain(Linear):
+    def __init__(self):
+        super().__init__()
+        self.hidden = nn.Linear(12, 12)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.hidden.requires_grad_(False)
+        return self
+
+    def forward(self, x):
+        return self.out(self.hidden(x.flatten(1)))
+
+
+class MergesInEval(Linear):
+    """An adapter that is added to the weights in eval mode, as in low-rank adaptation."""
+
+    def __init__(self):
+        super().__init__()
+        self.more = nn.Linear(12, 3, bias=False)
+
+    def train(self, mode=True):
+        if mode != self.training:
+            self.out.weight.data += self.more.weight.data if not mode else -self.more.weight.data
+        return super().train(mode)
+
+    def forward(self, x):
+        out = super().forward(x)
+        return out + self.more(x.flatten(1)) if self.training else out
+
+
+class FirstWeights(Linear):
+    """Stays near its first weights, which it keeps for itself."""
+
+    first = None
+
+    def forward(self, x):
+        if self.first is None:
+            self.first = self.out.weight.detach().clone()
+        return super().forward(x) * (1 + ((self.out.weight - self.first) ** 2).sum())
+
+
+class RandomFeatures(Linear):
+    """Random numbers that are no buffer: another module has others."""
+
+    def __init__(self):
+        super().__init__()
+        self.turn = torch.randn(12, 12)
+
+    def forward(self, x):
+        return self.out(x.flatten(1) @ self.turn.to(x.dtype))
+
+
+class Checkpointed(Linear):
+    """Computes again in the backward pass."""
+
+    def forward(self, x):
+        run = torch.utils.checkpoint.checkpoint
+        return run(lambda y: torch.tanh(self.out(y)), x.flatten(1), use_reentrant=False)
+
+
+class GrowsInForward(Linear):
+    def forward(self, x):
+        if not hasattr(self, "scale"):
+            self.scale = nn.Parameter(torch.ones(1))
+        return self.scale * super().forward(x)
+
+
+class AfterGradient(Linear):
+    def __init__(self):
+        super().__init__()
+        self.out.weight.register_post_accumulate_grad_hook(lambda p: p.grad.clamp_(-1, 1))
+
+
+_backbone = nn.Linear(12, 12)
+
+
+def shared_backbone():
+    return nn.Sequential(nn.Flatten(), _backbone, nn.Linear(12, 3))
+
+
 class Pair(Linear):
     def forward(self, x):
         return super().forward(x), x
@@ -754,10 +858,20 @@ MODEL = [
     (lambda: Linear(2), "images", "output has shape .*one output per class"),
     (Contrast, "images", "depend on the other images"),
     (Infinite, "images", "NaN or infinite before any training"),
-    (OwnWeights, "seeds", "different weights: draw them with torch"),
+    (OwnWeights, "images", "two models made under one seed differ in 'out.weight'"),
     (DropsAlways, "images", "draws from torch's generator in eval mode, .*training=self.training"),
     (OutsideNoise, "images", "draws from NumPy's generator.*draw from torch's own"),
-    (Remembers, "images", "two passes of the model .*must be a buffer"),
+    (Remembers, "images", r"keeps something from one pass to the next \(last\): it must be a buffer"),
+    (Counter, "images", r"keeps something from one pass to the next \(passes\)"),
+    (OwnGenerator, "images", r"keeps something from one pass to the next \(chance\)"),
+    (FreezesInTrain, "images", "changes requires_grad, .*freeze in __init__"),
+    (MergesInEval, "images", "keeps something|computes something else"),
+    (FirstWeights, "images", "computes something else when its weights are put into another module"),
+    (RandomFeatures, "images", "computes something else when its weights are put into another module"),
+    (Checkpointed, "images", "computes something else .*no torch.utils.checkpoint"),
+    (GrowsInForward, "images", "makes the parameter 'scale' in forward"),
+    (AfterGradient, "images", "'out.weight' of the model has a hook, which would be ignored"),
+    (shared_backbone, "images", "two models that share layers or weights: .*deepcopy"),
     (NewBuffer, "images", r"in the place of its buffer 'mean'.*self\.mean\.copy_"),
     (Pair, "images", "returns a tuple, must return a tensor: the logits alone"),
     (Detached, "images", "no parameter of the model enters the loss"),
@@ -766,7 +880,7 @@ MODEL = [
     (GradientHook, "images", "'out.weight' of the model has a hook, which would be ignored"),
     (Unused, "gradients", "'spare.weight' does not enter the loss"),
     (Cusp, "gradients", "gradient of 'out.weight' is NaN"),
-    (OwnFactor, "lanes", "'out.weight' differs from the reference trainer's"),
+    (OwnFactor, "images", "computes something else when its weights are put into another module"),
 ]  # fmt: skip
 
 

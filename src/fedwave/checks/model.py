@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.checks.common import Check, passed, same
+from fedwave.checks.common import Check, passed
 from fedwave.errors import FedwaveError
 from fedwave.learning import probe
 from fedwave.learning.data.dataset import Dataset
@@ -75,13 +75,6 @@ def _images(subject: _Subject) -> None:
         )
 
 
-def _seeds(subject: _Subject) -> None:
-    if not same(probe.weights(subject.task, 7), probe.weights(subject.task, 7)):
-        raise FedwaveError(
-            "two models made under one torch seed have different weights: draw them with torch, from its own generator."
-        )
-
-
 def _gradients(subject: _Subject) -> None:
     for name, gradient in probe.gradients(subject.task).items():
         if gradient is None:
@@ -92,22 +85,8 @@ def _gradients(subject: _Subject) -> None:
             raise FedwaveError(f"the gradient of {name!r} is NaN or infinite in the first step.")
 
 
-def _lanes(subject: _Subject) -> None:
-    """One round of two devices, a batch of two images each, by the fast and by the reference trainer."""
-    reference = probe.trained_by_reference(subject.task)
-    fast = probe.trained_in_lanes(subject.task)
-    for name, expected in reference.items():
-        if not np.allclose(fast[name], expected, rtol=1e-6, atol=1e-9):
-            raise FedwaveError(
-                f"trained in lanes its parameter {name!r} differs from the reference trainer's: forward must follow "
-                "from parameters, buffers and images alone."
-            )
-
-
 CHECKS: dict[str, Check] = {
     "declaration": _declaration,
     "images": _images,
-    "seeds": _seeds,
     "gradients": _gradients,
-    "lanes": _lanes,
 }

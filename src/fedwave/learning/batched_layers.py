@@ -68,20 +68,24 @@ def _chain(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]
 
 
 def _is_plain_sequence(module: nn.Module) -> bool:
+    if not isinstance(module, nn.Sequential):
+        return False
     kind = type(module)
     untouched = (
         kind.forward is nn.Sequential.forward
         and kind.__call__ is nn.Module.__call__
         and kind.train is nn.Module.train
     )
-    return isinstance(module, nn.Sequential) and untouched and not _changed(module)
+    return untouched and not _changed(module)
 
 
 def _changed(module: nn.Module) -> bool:
     """Has it hooks, or methods of its own?"""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     methods = ("forward", "__call__", "train")
-    return any(getattr(module, name) for name in hooks) or any(m in vars(module) for m in methods)
+    return any(getattr(module, name, None) for name in hooks) or any(
+        m in vars(module) for m in methods
+    )
 
 
 def _shares(model: nn.Module) -> bool:

@@ -93,6 +93,8 @@ class Evaluator:
     def _logits(model: nn.Module, parameters: Tensors, buffers: Tensors, images: Tensor) -> Tensor:
         # In pieces: 10,000 images at once would need gigabytes for the first layer of a large model.
         pieces = [
-            functional_call(model, (parameters, buffers), (x,)) for x in torch.split(images, 1000)
+            # A copy: a model may write into its images.
+            functional_call(model, (parameters, buffers), (x.clone(),))
+            for x in torch.split(images, 1000)
         ]
         return torch.cat(pieces)

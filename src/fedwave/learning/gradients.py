@@ -172,7 +172,7 @@ def _trial(
     labels = torch.as_tensor(task.dataset.train_labels[:size]).to(device)
     gradients = Gradients(task, device, dtype, autocast, way=way)
     found = gradients(
-        w, rest, images.expand(2, *images.shape), labels.expand(2, -1),
+        w, rest, torch.stack([images] * 2), torch.stack([labels] * 2),
         torch.tensor([1, 2], device=device),
     )  # fmt: skip
     states = {"w": w, "rest": rest, "gradient": found}

@@ -69,7 +69,8 @@ class KeyedDropout(nn.Dropout):
     def forward(self, x: Tensor) -> Tensor:
         if not (self.training and self.p > 0 and self.step.keyed):
             return super().forward(x)
-        return x * self.step.mask(x.shape, self.p).to(x.dtype)
+        mask = self.step.mask(x.shape, self.p).to(x.dtype)
+        return x.mul_(mask) if self.inplace else x * mask
 
 
 def key_dropout(model: nn.Module) -> Step:

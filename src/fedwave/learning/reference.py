@@ -62,7 +62,7 @@ def train_run(
             psi[u] = {k: gradient[k] + rule.beta * psi[u][k] for k in w}
         uploads = all_uploads.at(t)
         a, c = rule.coefficients(uploads).tolist(), uploads.shares.tolist()
-        update, shift = _zeros(w), _zeros(b)
+        update, shift, counts = _zeros(w), _zeros(b), dict(b)
         for u in devices:
             if not run.delivered[t, u]:
                 continue
@@ -70,11 +70,13 @@ def train_run(
             if u in trained_buffers:
                 # Running statistics are averages, not gradients: they bypass psi and the rule.
                 shift = {k: shift[k] + c[u] * (trained_buffers[u][k] - b[k]) for k in b}
+                counts = {k: torch.maximum(counts[k], trained_buffers[u][k]) for k in b}
             psi[u] = _zeros(w)
             stored[u] = []
         memory, step = server_steps.step(rule, memory, update, uploads)
         w = {k: w[k] - task.eta * step[k] for k in w}
-        b = {k: b[k] + shift[k] if b[k].is_floating_point() else b[k] for k in b}
+        # Whole numbers count something, such as batches: the largest delivered count is the central one.
+        b = {k: b[k] + shift[k] if b[k].is_floating_point() else counts[k] for k in b}
         results.append(evaluator(model, w, b, full=evaluator.full_in(t + 1, run.rounds)))
     return results, w
 

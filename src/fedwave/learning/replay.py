@@ -216,15 +216,18 @@ class Replay:
         update = self._central_update(state, uploads)
         b, shares = state.buffers, uploads.shares.tolist()
         shift = {k: torch.zeros_like(p) for k, p in b.items()}
+        counts = {k: p for k, p in b.items() if not p.is_floating_point()}
         for u in np.flatnonzero(uploads.delivered).tolist():
             if u in trained:
                 # Running statistics are averages, not gradients: they bypass psi and the rule.
                 for k, p in trained[u][1][1].items():
                     if p.is_floating_point():
                         shift[k] += shares[u] * (p - b[k])
+                    else:  # it counts something, such as batches: the largest delivered count is the central one
+                        counts[k] = torch.maximum(counts[k], p)
         self._keep_own(state, run, t, trained)
         state.w = {k: p - update[k] for k, p in state.w.items()}
-        state.buffers = {k: b[k] + shift[k] for k in b}
+        state.buffers = {k: counts[k] if k in counts else b[k] + shift[k] for k in b}
         found = self._evaluator(
             self._model, state.w, state.buffers, full=self._evaluator.full_in(t + 1, run.rounds)
         )

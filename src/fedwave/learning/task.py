@@ -57,7 +57,8 @@ class Task:
             raise FedwaveError(
                 "task batch is 1, must be larger: a batch of one sample is never trained on."
             )
-        object.__setattr__(self, "draws", usable_model.check(self.new_model(0, 0), self.dataset))
+        draws = usable_model.check(lambda instance: self.new_model(0, instance), self.dataset)
+        object.__setattr__(self, "draws", draws)
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -70,9 +71,18 @@ class Task:
             "aggregation": _text(self.aggregation),
         }
 
+    @property
+    def model_name(self) -> str:
+        """The model in one line."""
+        make = self.model
+        if isinstance(make, partial):
+            name = getattr(make.func, "__name__", "model")
+            return registry.text({"name": name, **make.keywords})
+        return str(getattr(make, "__name__", type(make).__name__))
+
     def __repr__(self) -> str:
         data, given = self.dataset, self.numbers
-        model = getattr(self.model, "__name__", type(self.model).__name__)
+        model = self.model_name
         shape = " x ".join(str(n) for n in data.train_images.shape[1:])
         numbers = ", ".join(f"{k} {v}" for k, v in given.items() if not isinstance(v, str))
         return (
