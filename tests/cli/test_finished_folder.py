@@ -64,10 +64,20 @@ def test_a_report_begins_with_the_metric_asked_for(fedwave) -> None:
     assert fedwave(*words)[1].splitlines()[1].split()[:2] == ["scheduler", "backlog"]
     assert fedwave("report", "run", "--metric", "jain")[1].splitlines()[1].split()[1] == "Jain"
     status, _, err = fedwave("report", "run", "--metric", "jian")
-    assert (status, err) == (
-        2,
-        "fedwave: there is no metric 'jian' in this run; did you mean 'jain'?\n",
-    )
+    sentence = "fedwave: --metric is 'jian', which is not in this run; did you mean 'jain'?\n"
+    assert (status, err) == (2, sentence)
+
+
+def test_a_report_against_another_scheduler_and_without_the_first_rounds(fedwave) -> None:
+    words = ("run", "paper", "-s", "age,random", "-t", 5, "-i", 2)
+    assert fedwave(*words, "-o", "run")[0] == 0
+    assert fedwave(*words, "-o", "asked", "against=random", "burn_in=2")[0] == 0
+    assert fedwave("report", "run", "--against", "random", "--burn-in", 2)[0] == 0
+    assert Path("run/table.md").read_bytes() == Path("asked/table.md").read_bytes()
+    assert fedwave("verify", "run")[0] == 0
+    status, _, err = fedwave("report", "run", "--against", "agee")
+    sentence = "fedwave: --against is 'agee', which is not in this run; did you mean 'age'?\n"
+    assert (status, err) == (2, sentence)
 
 
 def test_a_report_of_learning_needs_no_torch(fedwave) -> None:

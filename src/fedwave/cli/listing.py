@@ -76,7 +76,10 @@ def config(
         Path | None, typer.Option("--out", "-o", help="Write it to this file instead.")
     ] = None,
 ) -> None:
-    """Print an experiment as YAML: resolved, checked, with every field."""
+    """Print an experiment as YAML: checked, with every field.
+
+    null is what the network, the dataset or the machine decides; config.yaml of a run folder has what was used.
+    """
     opt.check_out(out, *((".json",) if schema else (".yaml", ".yml")))
     if schema:
         text = json_module.dumps(json_schema(), indent=2) + "\n"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.errors import FedwaveError, did_you_mean
-from fedwave.experiments.results.container import Results
+from fedwave.errors import FedwaveError, did_you_mean, whole
+from fedwave.experiments.results.container import Results, metrics_of
 from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.run.runner import stored_results
 from fedwave.files import check_folder
@@ -23,6 +24,16 @@ def report(
     metric: Annotated[
         str | None, typer.Option("--metric", help="First number of the table.", show_default="the experiment's")
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against", help="Scheduler that paired differences are taken from.", show_default="the experiment's"
+        ),
+    ] = None,
+    burn_in: Annotated[
+        int | None,
+        typer.Option("--burn-in", help="First rounds that averages leave out.", show_default="the experiment's"),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write them here instead.", show_default="DIR")
     ] = None,
@@ -32,11 +43,11 @@ def report(
 
     Only the folder is needed: neither the files that the run was made from, nor your own parts.
     """
-    show_again(folder, json, metric, out)
+    show_again(folder, json, {"metric": metric, "against": against, "burn_in": burn_in}, out)
 
 
 def show_again(
-    folder: Path, json: bool, metric: str | None = None, out: Path | None = None
+    folder: Path, json: bool, asked: Mapping[str, Any] | None = None, out: Path | None = None
 ) -> None:
     """Show what a folder holds; into the folder itself only if no other process is at work in it."""
     if not folder.is_dir():
@@ -45,19 +56,22 @@ def show_again(
     store.stored()  # refuses what is no run folder, before anything is written
     with store.locked() if out is None else nullcontext():
         check_folder(place)
-        output.show(_first(metric, stored_results(folder)), place, json)
+        output.show(_changed(stored_results(folder), asked or {}), place, json)
 
 
-def _first(metric: str | None, results: Results) -> Results:
-    """The same results, with this number first."""
-    if metric is None:
-        return results
-    known = [str(name) for name in results.points[0].data]
-    if metric not in known:
-        raise FedwaveError(
-            f"there is no metric {metric!r} in this run; {did_you_mean(metric, known)}"
-        )
-    points = [
-        replace(at, experiment=replace(at.experiment, metric=metric)) for at in results.points
-    ]
-    return Results(replace(results.experiment, metric=metric), points)
+def _changed(results: Results, asked: Mapping[str, Any]) -> Results:
+    """The same results, shown as asked for."""
+    given = {name: value for name, value in asked.items() if value is not None}
+    known = {
+        "metric": metrics_of(results.points[0].data),
+        "against": list(results.experiment.labels),
+    }
+    for name, choices in known.items():
+        if name in given and given[name] not in choices:
+            raise FedwaveError(
+                f"--{name} is {given[name]!r}, which is not in this run; {did_you_mean(given[name], choices)}"
+            )
+    if "burn_in" in given:
+        given["burn_in"] = whole("--burn-in", given["burn_in"], 0)
+    points = [replace(at, experiment=replace(at.experiment, **given)) for at in results.points]
+    return Results(replace(results.experiment, **given), points)

@@ -55,8 +55,8 @@ def scheduler_labels(texts: Sequence[str]) -> list[str]:
     labels: list[str] = []
     for text in texts:
         for item in text.split(","):
-            # A comma also separates parameters: an item with '=' belongs to the scheduler before it.
-            if "=" in item and ":" not in item and labels:
+            # A comma also separates parameters: an item that begins with 'key=' belongs to the scheduler before it.
+            if "=" in item.partition(":")[0] and labels:
                 labels[-1] += f",{item}"
             elif item.strip():
                 labels.append(item.strip())

@@ -51,18 +51,23 @@ def style_of(scheduler: str) -> Look:
 def styles(schedulers: Sequence[str]) -> dict[str, Look]:
     """A look for every scheduler of a run: no two are alike.
 
-    A built-in one always has the same look. One with parameters or of a user's own gets a look that is free, in a
-    colour that few others have: it depends on the schedulers of the run alone, and is the same in all its figures.
+    Those of the paper always have the same look. Any other one gets a look that is free, in a colour that few others
+    have: it depends on the schedulers of the run alone, and is the same in all its figures.
     """
     known = [*PAPER_SCHEDULERS, *(n for n in built_in("scheduler") if n not in PAPER_SCHEDULERS)]
-    taken = {label: known.index(label) for label in schedulers if label in known}
+    taken = {label: known.index(label) for label in schedulers if label in PAPER_SCHEDULERS}
     for label in schedulers:
         if label in taken:
             continue
+        usual = known.index(label) if label in known else None
         used = [place % len(_COLOURS) for place in taken.values()]
-        free = (place for place in range(_LOOKS) if place not in taken.values())
-        # Colours first, then the simplest dashes; black belongs to Bench.
-        taken[label] = min(free, key=lambda p: (used.count(p % len(_COLOURS)), p == 0, p))
+        free = [place for place in range(_LOOKS) if place not in taken.values()]
+
+        def cost(place: int, used: list[int] = used, usual: int | None = usual) -> tuple[Any, ...]:
+            # Colours first, then the usual look, then the simplest dashes; black belongs to Bench.
+            return used.count(place % len(_COLOURS)), place != usual, place == 0, place
+
+        taken[label] = min(free, key=cost)
     return {label: _look(taken[label]) for label in schedulers}
 
 
