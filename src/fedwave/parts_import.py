@@ -206,6 +206,16 @@ def _execute(path: str, text: str) -> None:
         raise
 
 
+def failure_in(sources: Iterable[str], error: Exception) -> FedwaveError | None:
+    """The sentence about an error that one of the users' files raised; None if none of them did."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename in sources:
+            text = " ".join(str(error).split()).rstrip(".")
+            where = f"{frame.filename}, line {frame.lineno}, in {frame.name}"
+            return FedwaveError(f"{where}: {type(error).__name__}: {text}.")
+    return None
+
+
 def _failed(source: str, error: BaseException) -> FedwaveError:
     """What went wrong in a user's file, and in which line of it."""
     frames = [

@@ -184,3 +184,34 @@ def test_theory_is_reproduced_from_a_run_of_backlogs(fedwave, monkeypatch) -> No
     assert found["files"] == ["out/theory/gap.png"]
     assert (found["backlogs"]["age"]["mean"], found["backlogs"]["age"]["gap"]) == (3.0, 0.25)
     assert asked[-1] is False
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_mistake_in_a_part_is_told_with_its_line(
+    workers: int, tmp_path: Path, fedwave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("crash.py").write_text(
+        "import fedwave as fw\n\n@fw.register\nclass Crash(fw.Scheduler):\n    name = 'crash-test'\n"
+        "    needs = frozenset({'backlog'})\n\n    def priority(self, state, seen, draws):\n"
+        "        if seen.round == 3:\n            raise ValueError('my own mistake')\n        return seen.waiting\n"
+    )
+    words = (
+        "run",
+        "paper",
+        "--import",
+        "crash.py",
+        "-s",
+        "crash-test,age",
+        "-t",
+        5,
+        "-i",
+        2,
+        "-o",
+        "run",
+    )
+    with forgotten():
+        status, _, err = fedwave(*words, "--workers", workers)
+    assert status == 2
+    place = tmp_path / "crash.py"
+    assert err == f"fedwave: {place}, line 10, in priority: ValueError: my own mistake.\n"

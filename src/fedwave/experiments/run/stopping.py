@@ -39,7 +39,7 @@ def requested() -> bool:
 
 def stop_at_once(number: int, frame: FrameType | None = None) -> None:
     """A signal handler: KeyboardInterrupt or Terminated, now."""
-    raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+    raise (KeyboardInterrupt if number == signal.SIGINT else Terminated) from None
 
 
 @contextmanager

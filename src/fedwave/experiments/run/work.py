@@ -22,8 +22,10 @@ from fedwave.experiments.config.experiment import TaskConfig
 from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.results.inputs import check_dataset, check_pins
 from fedwave.experiments.run.checkpoints import Checkpointer
+from fedwave.experiments.run.stopping import Stopped
 from fedwave.experiments.run.units import Unit
 from fedwave.network.network import Network
+from fedwave.parts_import import failure_in
 from fedwave.schedulers.base import Scheduler
 from fedwave.simulate import Simulation, simulate
 from fedwave.trace import Trace
@@ -44,6 +46,18 @@ _PIECE_SECONDS = 1.0
 
 def run_unit(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -> xr.Dataset:
     """The results of the unit; raises Stopped, with a checkpoint, if it is asked to stop."""
+    try:
+        return _results(unit, checkpointer, meter, warn)
+    except (FedwaveError, Stopped):
+        raise
+    except Exception as error:
+        told = failure_in(unit.sources, error)
+        if told is None:
+            raise
+        raise told from error
+
+
+def _results(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -> xr.Dataset:
     checkpointer.stop_if_asked()
     named, unit = unit.experiment, replace(unit, experiment=unit.located())
     prepare(unit.experiment, unit.sources)
