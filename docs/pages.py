@@ -115,6 +115,9 @@ def score_table() -> str:
 
 
 def _with_width(value: Estimate, digits: int, sign: str = "") -> str:
+    """With more digits where the half-width would be rounded to 0, which would read as certainty."""
+    if value.half_width > 0:
+        digits = max(digits, int(np.ceil(-np.log10(value.half_width))))
     return f"{value.mean:{sign},.{digits}f} ± {value.half_width:,.{digits}f}"
 
 
