@@ -272,3 +272,40 @@ def test_files_are_seen_from_the_folder_of_the_experiment(
     assert str(tmp_path) not in text
     assert text.count("inputs/gains.npy") == 2
     assert list(fw.load(tmp_path / "run")["network.fading.path"].values) == ["inputs/gains.npy"]
+
+
+FAR = """
+import importlib
+import fedwave as fw
+from far_{k} import SIGN
+FACTOR = importlib.import_module("called_{k}").FACTOR * importlib.import_module("comp" + "uted_{k}").FACTOR
+
+@fw.register
+class Far(fw.Scheduler):
+    name = "far-test"
+
+    def priority(self, state, seen, draws):
+        return SIGN * FACTOR * seen.delay
+"""
+
+
+@pytest.mark.parametrize("changed", ["far_1", "called_2", "computed_3"])
+def test_code_in_other_folders_and_imported_by_a_call_is_pinned(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    k = changed[-1]  # other modules each time: this process keeps those that it has loaded
+    for place in ("lib", "real"):
+        (tmp_path / place).mkdir()
+    for name in ("far", "called", "computed"):
+        (tmp_path / "lib" / f"{name}_{k}.py").write_text("SIGN = FACTOR = 1")
+    (tmp_path / "real" / "mine.py").write_text(FAR.format(k=k))
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    monkeypatch.syspath_prepend(str(tmp_path / "lib"))
+    asked = {"imports": ["link/mine.py"], "schedulers": ["far-test", "age"], "rounds": 3}
+    folder = tmp_path / "run"
+    stopped(experiment_from({**asked, "instances": 2}), folder)
+    names = {"inputs/mine.py", f"module far_{k}", f"module called_{k}", f"module computed_{k}"}
+    assert set(json.loads((folder / "plan.json").read_text())["inputs"]) == names
+    (tmp_path / "lib" / f"{changed}.py").write_text("SIGN = FACTOR = -1")
+    with pytest.raises(fw.FedwaveError, match=rf"{changed}\.py has changed since the run in"):
+        resume(folder)

@@ -1,8 +1,8 @@
 """The fingerprint of a run: one sum of all that decides its numbers.
 
-That is the resolved experiment, with the numbers that only some points of its sweep have, the sums of its inputs and the
-version of the numerics. Every record of a unit and
-every checkpoint has it, so that results of two runs are never mixed.
+That is the resolved experiment, with the numbers that only some points of its sweep have, the sums of its inputs and
+the version of the numerics. Every record of a unit and every checkpoint has it, so that results of two runs are never
+mixed.
 """
 
 from __future__ import annotations

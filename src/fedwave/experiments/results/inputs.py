@@ -25,10 +25,10 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import data_files, replaced
 from fedwave.experiments.config.parts import Part
 from fedwave.files import write_json, write_whole
-from fedwave.parts_import import checksum, helper_modules, is_module, read_source
+from fedwave.parts_import import checksum, helper_modules, is_module, module_file, read_source
 
 LIST, PLACES = "inputs/inputs.json", "inputs/places.json"
-_FOLDER = "inputs/"
+_FOLDER, _MODULE = "inputs/", "module "
 MOST_BYTES = 20_000_000  # of a file that is copied
 
 
@@ -73,7 +73,7 @@ def found_files(folder: Path, experiment: Experiment, sources: Mapping[str, str]
     for path in data_files(experiment):
         found.append(Found(name_of(path), "data", file_sum(path), path))
     for module, path in helper_modules(experiment.imports).items():
-        found.append(Found(f"module {module}", "module", file_sum(path), path))
+        found.append(Found(_MODULE + module, "module", file_sum(path), path))
     return found
 
 
@@ -86,9 +86,14 @@ def check_inputs(folder: Path, found: Iterable[Found]) -> None:
     """Refuse inputs that are not those which the run in this folder was begun with."""
     known = known_inputs(folder)
     for one in found:
-        old = known.get(one.name)
+        old = known.pop(one.name, None)
         if old is not None and old.sha256 != one.sha256:
             raise _changed(folder, one.place or one.name, old)
+    for name, path in _modules(
+        known
+    ).items():  # which this process loaded before it imported the user's files
+        if file_sum(path) != known[name].sha256:
+            raise _changed(folder, path, known[name])
 
 
 def keep_inputs(folder: Path, found: Sequence[Found]) -> dict[str, Input]:
@@ -219,10 +224,9 @@ def known_places(folder: Path) -> dict[str, str]:
     return {str(name): str(place) for name, place in content.items()}
 
 
-def check_pins(pins: Mapping[str, str], places: Mapping[str, str], imports: Iterable[str]) -> None:
+def check_pins(pins: Mapping[str, str], places: Mapping[str, str]) -> None:
     """Refuse data files and modules that are not those which the run was begun with; for workers."""
-    now = dict(places) | {f"module {name}": path for name, path in helper_modules(imports).items()}
-    for name, path in now.items():
+    for name, path in {**places, **_modules(pins)}.items():
         if name in pins and file_sum(path) != pins[name]:
             raise FedwaveError(
                 f"{path} has changed since the run was begun: restore it, and resume."
@@ -274,6 +278,13 @@ def _write_copy(folder: Path, copy: str, found: Found) -> None:
     if hashlib.sha256(content).hexdigest() != found.sha256:
         raise FedwaveError(f"{found.place} has changed in this moment: run the command again.")
     write_whole(folder / copy, lambda file: file.write(content))
+
+
+def _modules(names: Iterable[str]) -> dict[str, str]:
+    """The files that pinned modules have here, by the names of the inputs."""
+    modules = [name for name in names if name.startswith(_MODULE)]
+    files = ((name, module_file(name.removeprefix(_MODULE))) for name in modules)
+    return {name: file for name, file in files if file is not None}
 
 
 def _own_name(folder: Path, path: str) -> str | None:

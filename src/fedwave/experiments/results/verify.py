@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _MOST_NAMES = 5
-_CUT = ("block", "group")  # how the work is cut into units; whether that changes numbers is seen in the results
+_CUT = (
+    "block",
+    "group",
+)  # how the work is cut into units; whether that changes numbers is seen in the results
 
 
 @dataclass(frozen=True)
@@ -168,17 +171,17 @@ def _versions(folder: Path) -> Iterator[Finding]:
 
 def _experiments(a: Path, b: Path) -> Iterator[Finding]:
     there, here = (to_mapping(RunFolder(folder).stored()) for folder in (a, b))
-    shown = [{name: one.pop(name) for name in NOT_NUMBERS} for one in (there, here)]
-    cut = [{name: one.pop(name) for name in _CUT} for one in (there, here)]
+    shown, shown_here = ({name: one.pop(name) for name in NOT_NUMBERS} for one in (there, here))
+    cut, cut_here = ({name: one.pop(name) for name in _CUT} for one in (there, here))
     if there != here or list(there["sweep"]) != list(here["sweep"]):
         yield Finding("experiment", "differs", _both(*first_difference(there, here)))
     else:
         yield Finding("experiment", "ok", "the same")
-    if shown[0] != shown[1]:
-        text = f"{_both(*first_difference(*shown))} (this changes no number of a round)"
+    if shown != shown_here:
+        text = f"{_both(*first_difference(shown, shown_here))} (this changes no number of a round)"
         yield Finding("experiment", "note", text)
-    if cut[0] != cut[1]:
-        text = f"{_both(*first_difference(*cut))} (how the work was cut into units)"
+    if cut != cut_here:
+        text = f"{_both(*first_difference(cut, cut_here))} (how the work was cut into units)"
         yield Finding("experiment", "note", text)
 
 
