@@ -148,6 +148,23 @@ def module_file(module: str) -> str | None:
     return file if file and file.endswith(".py") and os.path.isabs(file) else None
 
 
+def defining_source(part: Any) -> tuple[str, str | None] | None:
+    """The module of a registered class or function, or the file of a script, and its file; None if it is installed.
+
+    A notebook or standard input has no file.
+    """
+    part = getattr(part, "func", part)  # of functools.partial
+    name = str(getattr(part, "__module__", None) or "__main__")
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if name.partition(".")[0] == "fedwave" or (file is not None and _is_installed(file)):
+        return None
+    if file is None or not os.path.isfile(file):
+        return name, None
+    file = os.path.abspath(file)
+    is_script = name in ("__main__", "__mp_main__") or name.startswith(_PREFIX)
+    return (file if is_script else name), file
+
+
 def _add_helpers(names: Iterable[str], top: str, found: dict[str, str]) -> None:
     """Add the user's modules among the names, and what their texts name."""
     for name in names:

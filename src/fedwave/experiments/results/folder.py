@@ -87,7 +87,7 @@ class RunFolder:
         """
         sources = imported_sources(experiment.imports)
         found = inputs.found_files(self.path, experiment, sources)
-        places = {one.name: str(one.place) for one in found if one.kind != "module"}
+        places = {one.name: str(one.place) for one in found if one.kind in ("code", "data")}
         stored = renamed(experiment, {place: name for name, place in places.items()})
         begun = self._config.exists()
         if begun:

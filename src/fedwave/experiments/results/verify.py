@@ -121,6 +121,10 @@ def _inputs(folder: Path) -> Iterator[Finding]:
         if one.kind == "dataset":
             yield _dataset(name.removeprefix("dataset "), one.sha256)
             continue
+        if one.sha256 == inputs.NO_FILE:
+            text = f"{name} was in no file (a notebook or standard input): it is not pinned"
+            yield Finding("inputs", "note", text)
+            continue
         copy = folder / one.copy if one.copy is not None else None
         if copy is not None and (not copy.is_file() or inputs.file_sum(str(copy)) != one.sha256):
             yield Finding("inputs", "wrong", f"{one.copy} is missing or has changed")
@@ -133,6 +137,9 @@ def _inputs(folder: Path) -> Iterator[Finding]:
             yield Finding("inputs", "note", f"{kept}; the original has changed since: {place}")
         else:
             yield Finding("inputs", "ok", f"{kept}; the original is unchanged: {place}")
+    if any(one.is_code for one in known.values()):
+        text = "files that your own code opens by itself are not covered: only those that the experiment names"
+        yield Finding("inputs", "note", text)
 
 
 def _dataset(name: str, pinned: str) -> Finding:

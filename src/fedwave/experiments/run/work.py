@@ -47,7 +47,7 @@ def run_unit(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -
     checkpointer.stop_if_asked()
     named, unit = unit.experiment, replace(unit, experiment=unit.located())
     prepare(unit.experiment, unit.sources)
-    check_pins(unit.pins, unit.places)
+    check_pins(unit.pins, unit.places, unit.experiment)
     network = network_of(unit.experiment.network)
     every = dict(zip(named.labels, schedulers_of(unit.experiment).values(), strict=True))
     chosen = {label: every[label] for label in unit.schedulers}
