@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -23,6 +24,9 @@ from fedwave.errors import FedwaveError
 
 # Files that this process has imported, by absolute path: the text, and the parts that it registered.
 _done: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {}
+# Modules that were loaded while a file was imported, by its absolute path.
+_loaded: dict[str, set[str]] = {}
+_PREFIX = "fedwave_parts_"  # of the modules that files are executed as
 
 
 def import_parts(source: str | Path) -> None:
@@ -33,7 +37,8 @@ def import_parts(source: str | Path) -> None:
         import_source(path, read_source(path))
         return
     try:
-        import_module(source)
+        with _noting_modules(module_file(source) or source):
+            import_module(source)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{source}.".startswith(f"{error.name}."):
             raise _failed(source, error) from None
@@ -57,7 +62,8 @@ def import_source(path: str, text: str) -> None:
                 del own[family][name]
         known = {family: dict(parts) for family, parts in own.items()}
         try:
-            _execute(path, text)
+            with _noting_modules(path):
+                _execute(path, text)
         except (Exception, SystemExit) as error:
             own.update(known)
             _done.pop(path, None)
@@ -101,40 +107,76 @@ def read_source(path: str) -> str:
 
 
 def helper_modules(sources: Iterable[str]) -> dict[str, str]:
-    """The files of the modules that users' sources are or import from beside them, by module name. Imports nothing.
+    """The files of the modules that users' sources are or import, by module name. Imports nothing.
 
-    Beside a file is its folder and what lies in it; installed packages and fedwave itself are not beside.
+    These are the modules that their text names, and those that were loaded while they were imported. Installed packages
+    and fedwave itself are not the user's.
     """
     found: dict[str, str] = {}
     for source in sources:
-        first = _file_of(source) if is_module(source) else os.path.abspath(source)
+        first = module_file(source) if is_module(source) else os.path.abspath(source)
         if first is None:
             continue
-        folder, package = os.path.dirname(first), ""
+        top, package = "", ""
         if is_module(source):
             found[source] = first
+            top = source.partition(".")[0]
             is_package = os.path.basename(first) == "__init__.py"
             package = source if is_package else source.rpartition(".")[0]
-            for _ in range(source.count(".") + is_package):
-                folder = os.path.dirname(folder)
-        _add_helpers(first, package, folder, source.partition(".")[0], found)
+        _add_helpers(_imported_names(first, package), top, found)
+        _add_helpers(sorted(_loaded.get(first, ())), top, found)
     return found
 
 
-def _add_helpers(file: str, package: str, folder: str, top: str, found: dict[str, str]) -> None:
-    installed = _is_installed(os.path.join(folder, ""))
-    for name in _imported_names(file, package):
-        if name in found or name.partition(".")[0] in ("fedwave", "__main__"):
-            continue
-        path = _file_of(name)
-        if path is None or not path.startswith(os.path.join(folder, "")):
-            continue
+def module_file(module: str) -> str | None:
+    """The .py file of a module, which is not imported for that."""
+    if module in sys.modules:
+        file = getattr(sys.modules[module], "__file__", None)
+    else:
+        places: Any = None
+        spec = None
+        for k in range(module.count(".") + 1):
+            try:
+                spec = PathFinder.find_spec(".".join(module.split(".")[: k + 1]), places)
+            except (ImportError, ValueError):
+                return None
+            if spec is None or (k < module.count(".") and not spec.submodule_search_locations):
+                return None
+            places = spec.submodule_search_locations
+        file = spec.origin if spec else None
+    # Modules without a file of their own may say one, such as torch.ops; it is not absolute.
+    return file if file and file.endswith(".py") and os.path.isabs(file) else None
+
+
+def defining_source(part: Any) -> tuple[str, str | None] | None:
+    """The module of a registered class or function, or the file of a script, and its file; None if it is installed.
+
+    A notebook or standard input has no file.
+    """
+    part = getattr(part, "func", part)  # of functools.partial
+    name = str(getattr(part, "__module__", None) or "__main__")
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if name.partition(".")[0] == "fedwave" or (file is not None and _is_installed(file)):
+        return None
+    if file is None or not os.path.isfile(file):
+        return name, None
+    file = os.path.abspath(file)
+    is_script = name in ("__main__", "__mp_main__") or name.startswith(_PREFIX)
+    return (file if is_script else name), file
+
+
+def _add_helpers(names: Iterable[str], top: str, found: dict[str, str]) -> None:
+    """Add the user's modules among the names, and what their texts name."""
+    for name in names:
+        first = name.partition(".")[0]
+        ours = first in ("fedwave", "__main__", "__mp_main__") or first.startswith(_PREFIX)
+        path = None if ours or name in found else module_file(name)
         # Of what is installed only the package that was asked for is the user's.
-        if (name.partition(".")[0] != top) if installed else _is_installed(path):
+        if path is None or (first != top and _is_installed(path)):
             continue
         found[name] = path
         inner = name if os.path.basename(path) == "__init__.py" else name.rpartition(".")[0]
-        _add_helpers(path, inner, folder, top, found)
+        _add_helpers(_imported_names(path, inner), top, found)
 
 
 def _imported_names(file: str, package: str) -> Iterator[str]:
@@ -151,37 +193,30 @@ def _imported_names(file: str, package: str) -> Iterator[str]:
             steps = package.split(".")[: len(package.split(".")) - node.level + 1]
             inside = ".".join([*(steps if node.level else []), *filter(None, [node.module])])
             names = [f"{inside}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            names = [str(node.args[0].value)] if called in ("import_module", "__import__") else []
         for name in names:
             steps = name.split(".")
             if all(steps):  # else it climbs out of its package
                 yield from (".".join(steps[:k]) for k in range(1, len(steps) + 1))
 
 
-def _file_of(module: str) -> str | None:
-    """The .py file of a module, which is not imported for that."""
-    if module in sys.modules:
-        file = getattr(sys.modules[module], "__file__", None)
-    else:
-        places: Any = None
-        spec = None
-        for k in range(module.count(".") + 1):
-            try:
-                spec = PathFinder.find_spec(".".join(module.split(".")[: k + 1]), places)
-            except (ImportError, ValueError):
-                return None
-            if spec is None or (k < module.count(".") and not spec.submodule_search_locations):
-                return None
-            places = spec.submodule_search_locations
-        file = spec.origin if spec else None
-    return os.path.abspath(file) if file and file.endswith(".py") else None
-
-
 def _is_installed(path: str) -> bool:
     """Does it lie in the standard library or among installed packages?"""
-    if {"site-packages", "dist-packages"} & set(Path(path).parts):
-        return True
-    library = os.path.join(sysconfig.get_path("stdlib"), "")
-    return path.startswith(library)
+    library = os.path.join(os.path.realpath(sysconfig.get_path("stdlib")), "")
+    real = os.path.realpath(path)
+    folders = {*Path(path).parts, *Path(real).parts}
+    return bool({"site-packages", "dist-packages"} & folders) or real.startswith(library)
+
+
+@contextmanager
+def _noting_modules(file: str) -> Iterator[None]:
+    """Note the modules that are loaded meanwhile, for the file that is imported; a text need not name them."""
+    before = set(sys.modules)
+    yield
+    # Those of before stay: a file that is executed again finds them loaded.
+    _loaded.setdefault(file, set()).update(set(sys.modules) - before)
 
 
 def checksum(text: str) -> str:
@@ -191,7 +226,7 @@ def checksum(text: str) -> str:
 
 def _execute(path: str, text: str) -> None:
     # The same name in every process, and no other file's.
-    name = f"fedwave_parts_{Path(path).stem}_{checksum(path)[:12]}"
+    name = f"{_PREFIX}{Path(path).stem}_{checksum(path)[:12]}"
     module = ModuleType(name)
     module.__file__ = path
     sys.modules[name] = module  # dataclasses look their module up there

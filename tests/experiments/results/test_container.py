@@ -148,3 +148,26 @@ def test_a_sweep_is_assembled_with_its_axes_in_front() -> None:
     assert found.backlog.dtype.kind == "i"  # nothing is missing there
     assert found.score.attrs == points[0].score.attrs
     assert assembled({}, points[:1]).identical(points[0])
+
+
+def named(names: tuple[str, ...]) -> xr.Dataset:
+    """A unit whose devices have these names, and uploads that tell them apart."""
+    data = unit_dataset({"age": trace_of("age", 2, 4, len(names))})
+    uploads = [float(sum(map(ord, name))) for name in names]
+    data["device_uploads"] = data.device_uploads * 0 + xr.DataArray(uploads, dims="device")
+    return data.assign_coords(device=list(names))
+
+
+def test_devices_of_a_sweep_over_tables_are_aligned_by_name_or_else_numbered() -> None:
+    ours = ("camera", "sensor", "meter")
+    shuffled = [named(ours), named(("sensor", "camera", "meter"))]
+    found = assembled({"table": ["a", "b"]}, shuffled)
+    assert found.device.values.tolist() == list(ours)
+    for name in ours:
+        assert (found.device_uploads.sel(device=name) == sum(map(ord, name))).all()
+    others = [named(("camera", "drone")), named(ours)]
+    found = assembled({"table": ["a", "b"]}, others)
+    assert found.device.values.tolist() == [1, 2, 3]
+    for place, point in enumerate(others):
+        here = found.device_uploads.isel(table=place)[..., : point.sizes["device"]]
+        np.testing.assert_array_equal(here, point.device_uploads)

@@ -1,7 +1,8 @@
 """The files that an experiment names: the user's own code, device tables, records, curves, data.
 
-The fields `imports` and `network.file` are files, and the parameters path, file, ..._path and ..._file of a part are.
-Any other text parameter is a file if it looks like one (with an ending or a slash) and there is one.
+The fields `imports` and `network.file` are files, and the parameters path, file, ..._path and ..._file of a part are;
+paths, files, ..._paths and ..._files are lists of them. Any other text parameter, or text in a list, is a file if it
+looks like one (with an ending or a slash) and there is one.
 """
 
 from __future__ import annotations
@@ -118,6 +119,9 @@ def _part(part: Any, change: Change) -> Any:
 def _parameter(name: str, value: Any, change: Change) -> Any:
     if isinstance(value, Mapping):
         return _part(value, change)
+    if isinstance(value, (list, tuple)):
+        single = name.removesuffix("s") if name.endswith(("paths", "files")) else name
+        return type(value)(_parameter(single, one, change) for one in value)
     if not isinstance(value, str) or not value or "://" in value:
         return value
     sure = name in ("path", "file") or name.endswith(("_path", "_file"))

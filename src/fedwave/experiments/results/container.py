@@ -10,7 +10,8 @@ A unit of work, a point of a sweep and a whole sweep have the same form; the axe
 attributes of a variable describe its metric, so that results can be read without the code that declared it:
 ``long_name`` (for people), ``over_rounds`` (how the rounds of an instance become one number) and ``better``. The
 attributes of the Dataset say what it was made with: ``slots``, ``gamma``, ``seed``; ``chance`` and ``own_draws``
-(chance.py); ``test_images`` and ``loss_images`` that were used. Devices are labelled by their names, or by numbers.
+(chance.py); ``test_images`` and ``loss_images`` that were used. Devices are labelled by their names, or by numbers; in
+a sweep over tables with devices of different names, by numbers.
 """
 
 from __future__ import annotations
@@ -165,9 +166,14 @@ def joined(parts: Sequence[xr.Dataset], schedulers: Sequence[str]) -> xr.Dataset
 
 
 def assembled(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -> xr.Dataset:
-    """The points of a sweep, the last axis running fastest; shorter or smaller ones are filled up with NaN."""
+    """The points of a sweep, the last axis running fastest; shorter or smaller ones are filled up with NaN.
+
+    Devices are aligned by name. Where the points have devices of different names, they are numbered in the order of
+    each point's own table; `point.data` of Results keeps the names.
+    """
     import xarray as xr
 
+    points = _with_devices_alike(points)
     first = points[0]
     places = {dim: max((p.variables[dim].values for p in points), key=len) for dim in first.dims}
     data = {}
@@ -187,6 +193,15 @@ def assembled(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -
         if all(point.attrs.get(key) == value for point in points)
     }
     return xr.Dataset(data, coords={**axes, **places}, attrs=same)
+
+
+def _with_devices_alike(points: Sequence[xr.Dataset]) -> list[xr.Dataset]:
+    names = [list(point["device"].values) if "device" in point.dims else [] for point in points]
+    if all(one == names[0] for one in names):
+        return list(points)
+    if all(set(one) == set(names[0]) and len(one) == len(names[0]) for one in names):
+        return [point.sel(device=names[0]) for point in points]
+    return [with_counts(point.drop_vars("device", errors="ignore")) for point in points]
 
 
 def labels(data: xr.Dataset) -> list[str]:

@@ -1,14 +1,16 @@
 """The fingerprint of a run: one sum of all that decides its numbers.
 
-That is the resolved experiment, the sums of its inputs and the version of the numerics. Every record of a unit and
-every checkpoint has it, so that results of two runs are never mixed.
+That is the resolved experiment, with the numbers that only some points of its sweep have, the sums of its inputs and
+the version of the numerics. Every record of a unit and every checkpoint has it, so that results of two runs are never
+mixed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.points import to_mapping
@@ -17,10 +19,17 @@ from fedwave.experiments.config.points import to_mapping
 NOT_NUMBERS = ("name", "against", "burn_in", "targets", "checkpoint_seconds")
 
 
-def fingerprint(experiment: Experiment, sums: Mapping[str, str], numerics: int) -> str:
-    """The fingerprint of a resolved experiment on inputs with these sums."""
+def fingerprint(
+    experiment: Experiment,
+    at_points: Sequence[Mapping[str, Any]],
+    sums: Mapping[str, str],
+    numerics: int,
+) -> str:
+    """The fingerprint of a resolved experiment, with the numbers of its points, on inputs with these sums."""
     fields = {k: v for k, v in to_mapping(experiment).items() if k not in NOT_NUMBERS}
     # The order of the axes numbers the points, and sorted keys would hide it.
     fields["sweep"] = list(fields["sweep"].items())
-    content = {"experiment": fields, "inputs": dict(sums), "numerics": numerics}
+    content: dict[str, Any] = {"experiment": fields, "inputs": dict(sums), "numerics": numerics}
+    if any(at_points):
+        content["points"] = [dict(values) for values in at_points]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

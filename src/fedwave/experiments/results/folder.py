@@ -34,7 +34,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
 from fedwave.experiments.config.read import points, stored_experiment, to_mapping, to_yaml
-from fedwave.experiments.config.resolve import added, with_added
+from fedwave.experiments.config.resolve import Values, added, with_added
 from fedwave.experiments.results import inputs
 from fedwave.experiments.results.fingerprint import fingerprint
 from fedwave.experiments.results.parquet import dataset_from, tables
@@ -87,7 +87,7 @@ class RunFolder:
         """
         sources = imported_sources(experiment.imports)
         found = inputs.found_files(self.path, experiment, sources)
-        places = {one.name: str(one.place) for one in found if one.kind != "module"}
+        places = {one.name: str(one.place) for one in found if one.kind in ("code", "data")}
         stored = renamed(experiment, {place: name for name, place in places.items()})
         begun = self._config.exists()
         if begun:
@@ -104,10 +104,12 @@ class RunFolder:
             if one.kind == "data" and one.copy is not None:
                 places[name] = os.path.abspath(self.path / one.copy)
         sums = {name: one.sha256 for name, one in known.items()}
-        print_ = fingerprint(stored, sums, NUMERICS)
+        at = {unit.point: unit.experiment for unit in units}
+        at_points = [added(before, at[k]) for k, (_, before) in enumerate(points(stored))]
+        print_ = fingerprint(stored, at_points, sums, NUMERICS)
         pins = {name: one.sha256 for name, one in known.items() if one.kind != "code"}
         units = [replace(u, places=places, pins=pins, fingerprint=print_) for u in units]
-        self._write_plan(stored, units, sums)
+        self._write_plan(at_points, units, sums)
         if not begun:  # last, since it makes this a run folder
             write_text(self._config, to_yaml(stored))
         return units
@@ -142,7 +144,7 @@ class RunFolder:
                 )
             values = plan["points"]
             at = [with_added(at, values[k]) for k, (_, at) in enumerate(points(stored))]
-            print_ = fingerprint(stored, plan["inputs"], plan["numerics"])
+            print_ = fingerprint(stored, values, plan["inputs"], plan["numerics"])
             return [
                 Unit(
                     unit["name"], unit["point"], unit["where"], tuple(unit["schedulers"]),
@@ -238,14 +240,13 @@ class RunFolder:
         return self.path / "plan.json"
 
     def _write_plan(
-        self, stored: Experiment, units: Sequence[Unit], sums: Mapping[str, str]
+        self, at_points: Sequence[Values], units: Sequence[Unit], sums: Mapping[str, str]
     ) -> None:
-        at = {unit.point: unit.experiment for unit in units}
         fields = ("name", "point", "where", "schedulers", "instances")
         plan = {
             "numerics": NUMERICS,
             "inputs": dict(sums),
-            "points": [added(before, at[k]) for k, (_, before) in enumerate(points(stored))],
+            "points": list(at_points),
             "units": [{field: getattr(unit, field) for field in fields} for unit in units],
         }
         write_json(self._plan, plan)

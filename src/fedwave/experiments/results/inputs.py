@@ -24,11 +24,13 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import data_files, replaced
 from fedwave.experiments.config.parts import Part
+from fedwave.experiments.results.own_parts import own_parts
 from fedwave.files import write_json, write_whole
-from fedwave.parts_import import checksum, helper_modules, is_module, read_source
+from fedwave.parts_import import checksum, helper_modules, is_module, module_file, read_source
 
 LIST, PLACES = "inputs/inputs.json", "inputs/places.json"
-_FOLDER = "inputs/"
+_FOLDER, _MODULE = "inputs/", "module "
+NO_FILE = ""
 MOST_BYTES = 20_000_000  # of a file that is copied
 
 
@@ -36,13 +38,15 @@ MOST_BYTES = 20_000_000  # of a file that is copied
 class Input:
     """One input as inputs.json has it."""
 
-    kind: str  # "code" that is imported, a "module" beside it, a "data" file, the arrays of a "dataset"
-    sha256: str
+    # "code" that is imported, a "module" that it imports, the code of a "part" that was registered before the run,
+    # a "data" file, the arrays of a "dataset"
+    kind: str
+    sha256: str  # NO_FILE: of a part that a notebook or standard input registered
     copy: str | None = None  # in the run folder
 
     @property
     def is_code(self) -> bool:
-        return self.kind in ("code", "module")
+        return self.kind in ("code", "module", "part")
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,15 @@ def found_files(folder: Path, experiment: Experiment, sources: Mapping[str, str]
         found.append(Found(name_of(path), "code", checksum(source), path, source.encode()))
     for path in data_files(experiment):
         found.append(Found(name_of(path), "data", file_sum(path), path))
-    for module, path in helper_modules(experiment.imports).items():
-        found.append(Found(f"module {module}", "module", file_sum(path), path))
+    modules = helper_modules(experiment.imports)
+    imported = {os.path.realpath(path) for path in (*sources, *modules.values())}
+    parts = [one for one in own_parts(experiment) if _real(one.file) not in imported]
+    for part in parts:
+        sum_ = NO_FILE if part.file is None else file_sum(part.file)
+        found.append(Found(part.name, "part", sum_, part.file))
+    modules |= helper_modules({part.source: None for part in parts if part.file is not None})
+    for module, path in modules.items():
+        found.append(Found(_MODULE + module, "module", file_sum(path), path))
     return found
 
 
@@ -86,18 +97,32 @@ def check_inputs(folder: Path, found: Iterable[Found]) -> None:
     """Refuse inputs that are not those which the run in this folder was begun with."""
     known = known_inputs(folder)
     for one in found:
-        old = known.get(one.name)
+        old = known.pop(one.name, None)
         if old is not None and old.sha256 != one.sha256:
             raise _changed(folder, one.place or one.name, old)
+        if old is None and one.kind == "part":
+            raise FedwaveError(
+                f"{one.name} is in {one.place or 'no file'}, but the run in {folder} was started with code from "
+                "elsewhere: start a new run."
+            )
+    for name, lost in known.items():
+        if lost.kind == "part":
+            raise _changed(folder, name, lost)
+    # Modules that were loaded before the user's files were imported here.
+    for name, path in _modules(known).items():
+        if file_sum(path) != known[name].sha256:
+            raise _changed(folder, path, known[name])
 
 
 def keep_inputs(folder: Path, found: Sequence[Found]) -> dict[str, Input]:
     """Copy the inputs of a run that begins into its folder."""
     taken, kept = {one.name for one in found}, {}
+    copies: dict[str, str] = {}  # by place: a script may register several parts
     for one in found:
-        copy = None
-        if one.place is not None and _size(one) <= MOST_BYTES:
+        copy = copies.get(one.place or "")
+        if copy is None and one.place is not None and _size(one) <= MOST_BYTES:
             copy = one.name if one.name.startswith(_FOLDER) else _free(Path(one.place).name, taken)
+            copies[one.place] = copy
             taken.add(copy)
             _write_copy(folder, copy, one)
         kept[one.name] = Input(one.kind, one.sha256, copy)
@@ -219,10 +244,10 @@ def known_places(folder: Path) -> dict[str, str]:
     return {str(name): str(place) for name, place in content.items()}
 
 
-def check_pins(pins: Mapping[str, str], places: Mapping[str, str], imports: Iterable[str]) -> None:
-    """Refuse data files and modules that are not those which the run was begun with; for workers."""
-    now = dict(places) | {f"module {name}": path for name, path in helper_modules(imports).items()}
-    for name, path in now.items():
+def check_pins(pins: Mapping[str, str], places: Mapping[str, str], experiment: Experiment) -> None:
+    """Refuse data files and code that are not those which the run was begun with; for workers."""
+    code = {one.name: one.file for one in own_parts(experiment) if one.file is not None}
+    for name, path in {**places, **code, **_modules(pins)}.items():
         if name in pins and file_sum(path) != pins[name]:
             raise FedwaveError(
                 f"{path} has changed since the run was begun: restore it, and resume."
@@ -274,6 +299,17 @@ def _write_copy(folder: Path, copy: str, found: Found) -> None:
     if hashlib.sha256(content).hexdigest() != found.sha256:
         raise FedwaveError(f"{found.place} has changed in this moment: run the command again.")
     write_whole(folder / copy, lambda file: file.write(content))
+
+
+def _real(file: str | None) -> str | None:
+    return file and os.path.realpath(file)
+
+
+def _modules(names: Iterable[str]) -> dict[str, str]:
+    """The files that pinned modules have here, by the names of the inputs."""
+    modules = [name for name in names if name.startswith(_MODULE)]
+    files = ((name, module_file(name.removeprefix(_MODULE))) for name in modules)
+    return {name: file for name, file in files if file is not None}
 
 
 def _own_name(folder: Path, path: str) -> str | None:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _MOST_NAMES = 5
+_CUT = (
+    "block",
+    "group",
+)  # how the work is cut into units; whether that changes numbers is seen in the results
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,10 @@ def _inputs(folder: Path) -> Iterator[Finding]:
         if one.kind == "dataset":
             yield _dataset(name.removeprefix("dataset "), one.sha256)
             continue
+        if one.sha256 == inputs.NO_FILE:
+            text = f"{name} was in no file (a notebook or standard input): it is not pinned"
+            yield Finding("inputs", "note", text)
+            continue
         copy = folder / one.copy if one.copy is not None else None
         if copy is not None and (not copy.is_file() or inputs.file_sum(str(copy)) != one.sha256):
             yield Finding("inputs", "wrong", f"{one.copy} is missing or has changed")
@@ -129,6 +137,9 @@ def _inputs(folder: Path) -> Iterator[Finding]:
             yield Finding("inputs", "note", f"{kept}; the original has changed since: {place}")
         else:
             yield Finding("inputs", "ok", f"{kept}; the original is unchanged: {place}")
+    if any(one.is_code for one in known.values()):
+        text = "files that your own code opens by itself are not covered: only those that the experiment names"
+        yield Finding("inputs", "note", text)
 
 
 def _dataset(name: str, pinned: str) -> Finding:
@@ -167,16 +178,17 @@ def _versions(folder: Path) -> Iterator[Finding]:
 
 def _experiments(a: Path, b: Path) -> Iterator[Finding]:
     there, here = (to_mapping(RunFolder(folder).stored()) for folder in (a, b))
-    shown = {k: v for k, v in there.items() if k in NOT_NUMBERS}, {k: here[k] for k in NOT_NUMBERS}
-    for one in (there, here):
-        for name in NOT_NUMBERS:
-            del one[name]
+    shown, shown_here = ({name: one.pop(name) for name in NOT_NUMBERS} for one in (there, here))
+    cut, cut_here = ({name: one.pop(name) for name in _CUT} for one in (there, here))
     if there != here or list(there["sweep"]) != list(here["sweep"]):
         yield Finding("experiment", "differs", _both(*first_difference(there, here)))
     else:
         yield Finding("experiment", "ok", "the same")
-    if shown[0] != shown[1]:
-        text = f"{_both(*first_difference(*shown))} (this changes no number of a round)"
+    if shown != shown_here:
+        text = f"{_both(*first_difference(shown, shown_here))} (this changes no number of a round)"
+        yield Finding("experiment", "note", text)
+    if cut != cut_here:
+        text = f"{_both(*first_difference(cut, cut_here))} (how the work was cut into units)"
         yield Finding("experiment", "note", text)
 
 

@@ -61,7 +61,7 @@ def _results(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -
     checkpointer.stop_if_asked()
     named, unit = unit.experiment, replace(unit, experiment=unit.located())
     prepare(unit.experiment, unit.sources)
-    check_pins(unit.pins, unit.places, unit.experiment.imports)
+    check_pins(unit.pins, unit.places, unit.experiment)
     network = network_of(unit.experiment.network)
     every = dict(zip(named.labels, schedulers_of(unit.experiment).values(), strict=True))
     chosen = {label: every[label] for label in unit.schedulers}
