@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +111,10 @@ def note_of(results: Results) -> str:
     return notes([p.data for p in results.points], [place(p.where) for p in results.points])
 
 
-def interval_note(*found: Comparison) -> str:
-    """What ± means, if it is there."""
-    return _HALF_WIDTH if any(one.has_intervals for one in found) else ""
+def interval_note(*found: Comparison, metrics: Sequence[str] = ()) -> str:
+    """What ± and (n of N) mean in a table of these metrics, or of all, if they are there."""
+    left_out = next(filter(None, (one.left_out(*metrics) for one in found)), "")
+    return sentences(_HALF_WIDTH if any(one.has_intervals for one in found) else "", left_out)
 
 
 def title_of(results: Results, name: str | None = None) -> str:

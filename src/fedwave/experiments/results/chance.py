@@ -52,7 +52,7 @@ class Chance:
         found = estimate(values)
         if any(self.covers(scheduler, metric) for scheduler in schedulers):
             return found
-        return Estimate(found.mean, np.nan, np.nan)
+        return Estimate(found.mean, np.nan, np.nan, found.instances)
 
     def band(self, values: Array, metric: str, *schedulers: str, skip_nan: bool = False) -> Band:
         """The same by round, ``[T, I]``."""
