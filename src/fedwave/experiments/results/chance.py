@@ -94,9 +94,8 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def notes(data: Sequence[xr.Dataset], places: Sequence[str]) -> str:
-    """The sentences of several points of a sweep: one if it holds for all, else each with its place."""
-    found = [Chance.of(point).note for point in data]
+def notes(found: Sequence[str], places: Sequence[str]) -> str:
+    """A sentence about each of several points of a sweep: once if it is the same for all, else each with its place."""
     if len(set(found)) == 1:
         return found[0]
     return " ".join(

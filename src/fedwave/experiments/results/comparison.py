@@ -105,6 +105,11 @@ class Comparison:
 
     def of_instances(self, scheduler: str, metric: str) -> FloatArray:
         """``[instance]``."""
+        asked = (("scheduler", scheduler, self.schedulers), ("metric", metric, self.metrics))
+        for what, name, known in asked:
+            if name not in known:
+                hint = did_you_mean(str(name), known)
+                raise FedwaveError(f"there is no {what} {name!r} in this comparison; {hint}")
         found: FloatArray = self.values[metric][self.schedulers.index(scheduler)]
         return found
 

@@ -51,8 +51,8 @@ def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
     text = sentences(
         chance.caption("Bands", *(point.data for point in points)),
         "Instances without a finite number are left out." if _some_missing(values) else "",
-        burn_in_note(points[0].experiment.burn_in),
-        chance.notes([point.data for point in points], at),
+        chance.notes([burn_in_note(point.experiment.burn_in) for point in points], at),
+        chance.notes([chance.Chance.of(point.data).note for point in points], at),
     )
     return bands_figure(
         axis_label(axis), places, bands, label_of(points[0].data, metric), text, heads,
