@@ -120,7 +120,9 @@ class Comparison:
 
     def differences(self, scheduler: str, metric: str) -> FloatArray:
         """From the base, of the instances in which both have a number."""
-        apart = self.of_instances(scheduler, metric) - self.of_instances(self.base, metric)
+        own, base = (self.of_instances(name, metric) for name in (scheduler, self.base))
+        with np.errstate(invalid="ignore"):  # infinite in both: no number
+            apart = own - base
         finite: FloatArray = apart[np.isfinite(apart)]
         return finite
 

@@ -75,7 +75,8 @@ def band(
     some, several = np.maximum(count, 1), np.maximum(count, 2)
     total = np.where(there, values, 0).sum(axis=-1)
     mean: FloatArray = np.where(count > 0, total / some, np.nan)
-    with np.errstate(over="ignore"):  # a loss about to diverge: the interval is infinite
+    # A loss about to diverge: the interval is infinite. An infinite value: there is none.
+    with np.errstate(over="ignore", invalid="ignore"):
         squares = np.where(there, (values - mean[..., None]) ** 2, 0).sum(axis=-1)
     error = np.sqrt(squares / (several - 1)) / np.sqrt(some)
     reach = np.where(count > 1, special.stdtrit(several - 1, 0.5 + level / 2), np.nan)
