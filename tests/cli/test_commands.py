@@ -185,6 +185,22 @@ def test_compare_into_a_folder_keeps_everything(fedwave, tmp_path: Path) -> None
     assert json.loads(fedwave(*words)[1])["schedulers"] == content["schedulers"]
 
 
+def test_copies_need_no_number_of_instances(fedwave, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "g.npy", rng.exponential(size=(12, 25)))
+    np.save(tmp_path / "m.npy", rng.poisson(3, size=(12, 25)))
+    recorded = ("--fading", f"recorded:path={tmp_path / 'g.npy'}", "--arrivals",
+                f"recorded:path={tmp_path / 'm.npy'}", "--success", "threshold")  # fmt: skip
+    words = ("compare", "-s", "alsa-pi,max-weight,random", *SMALL, *recorded, "--half-width", 0.1)
+    status, text, err = fedwave(*words)
+    assert (status, err) == (0, "")
+    assert "around the difference: random " in text
+    assert "No number of instances gives an interval around that of max-weight: they are copies." in text  # fmt: skip
+    needed = json.loads(fedwave(*words, "--json")[1])["instances_needed"]
+    assert needed["max-weight"] is None
+    assert needed["random"] >= 2
+
+
 def test_compare_plans_how_many_instances_are_wanted(fedwave) -> None:
     words = ("compare", "-s", "age,alsa-pi,w-max", *SMALL, "--half-width", 0.8)
     status, text, err = fedwave(*words)

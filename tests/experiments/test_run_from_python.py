@@ -6,7 +6,9 @@ import hashlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from killing import command
 
@@ -55,6 +57,34 @@ def test_progress_is_shown_when_asked(tmp_path: Path, capsys: pytest.CaptureFixt
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [f"paper: {k} of 2 units finished" for k in range(3)]
+
+
+def test_it_takes_one_text_paths_and_numpy_numbers(tmp_path: Path) -> None:
+    parts = tmp_path / "parts.py"
+    parts.write_text("import fedwave as fw\n")
+    table = tmp_path / "devices.csv"
+    table.write_text("rate,distance_m\n1,100\n5,300\n")
+    network = {"kind": "table", "file": table, "slots": np.int64(1), "gamma": np.float64(0.5)}
+    asked = {"network": network, "schedulers": ["age"], "instances": np.int32(2)}
+    for number, imports in enumerate((parts, str(parts), [parts])):
+        found = fw.run(asked, tmp_path / str(number), overrides="rounds=3", imports=imports)
+        assert found.score.shape == (1, 2, 3)
+
+
+def test_what_it_cannot_take_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
+        (("paper", ""), {}, "folder is '', must name a run folder"),
+        ((None, "x"), {}, "an experiment is None, must be a mapping of fields"),
+        (("paper", "x"), {"imports": [3]}, "imports holds 3, must hold texts"),
+        (("paper", "x"), {"overrides": 3}, "overrides is 3, must be a text or a list of texts"),
+    ]
+    for words, more, sentence in wrong:
+        with pytest.raises(fw.FedwaveError, match=sentence):
+            fw.run(*words, **more)
+    assert not list(tmp_path.iterdir())
 
 
 def script(guard: str) -> str:

@@ -110,10 +110,11 @@ def test_each_instance_is_counted_alone_and_repeatedly() -> None:
     assert curves(loss=[two, [1.0] * 13, two[::-1]]).spikes().tolist() == [2, 0, 0]
 
 
-def test_nan_is_no_spike() -> None:
+def test_spikes_of_an_instance_that_diverged_are_not_measured() -> None:
     diverged = [1.0] * 10 + [3.0] + [NAN] * 12
     early = [1.0] * 3 + [NAN] * 20
-    assert curves(loss=[diverged, early, [NAN] * 23]).spikes().tolist() == [1, 0, 0]
+    found = curves(loss=[diverged, early, [NAN] * 23, [1.0] * 23]).spikes()
+    assert np.array_equal(found, [NAN, NAN, NAN, 0.0], equal_nan=True)
 
 
 # --- divergence -----------------------------------------------------------------------------------

@@ -261,6 +261,12 @@ def test_one_call_gives_the_trace_and_its_curve() -> None:
     assert curves.loss[-1].mean() < curves.loss[0].mean()
 
 
+def test_a_task_by_its_name() -> None:
+    trace, curves = fw.train_in_lock_step(network(), "update-aware", "synthetic", 2, 1, sizes=SIZES)
+    again = fw.train(trace, "synthetic", sizes=SIZES, tolerance=0)
+    np.testing.assert_array_equal(curves.loss, again.loss)
+
+
 def test_same_seed_same_result() -> None:
     def run(seed: int) -> tuple[fw.Trace, Any]:
         return fw.train_in_lock_step(

@@ -107,6 +107,7 @@ def test_progress_is_shown_when_asked(capsys: pytest.CaptureFixture[str]) -> Non
         (3, "traces is 3, must be a trace"),
         ([3], "traces holds 3, must be a trace"),
         ({"a": None}, "traces holds None, must be a trace"),
+        (dict.fromkeys([1, "1"], two_rounds()[0]), "two traces are called '1'"),
         ([two_rounds()[0]] * 2, "two traces are called 'by hand': give a mapping"),
     ],
 )  # fmt: skip

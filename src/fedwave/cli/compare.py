@@ -54,7 +54,10 @@ def compare(
         typer.Option("--half-width", help="Print the instances needed for this half-width of the score's difference."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Table (.csv, .json), or a run folder for everything.")
+        Path | None,
+        typer.Option(
+            "--out", "-o", parser=opt.named, metavar="PATH", help="Table (.csv, .json), or a run folder for everything."
+        ),
     ] = None,
     traces: Annotated[
         Path | None, typer.Option("--traces", metavar="DIR", help="Keep the trace of every scheduler as DIR/*.npz.")
@@ -91,7 +94,7 @@ def compare(
     }  # fmt: skip
     if half_width is not None:
         content["instances_needed"] = {
-            label: instances_needed(comparison.differences(label, "score"), half_width)
+            label: _instances_needed(comparison, label, half_width)
             for label in comparison.schedulers
             if label != how.base
         }
@@ -103,11 +106,26 @@ def compare(
     note = sentences(comparison.note, worst_note(data))
     output.print_tables(output.comparison_tables(comparison, str(content["network"]), note))
     if half_width is not None:
-        needed = ", ".join(f"{k} {n:,}" for k, n in content["instances_needed"].items())
-        output.say(f"Instances for a half-width of {half_width:g} around the difference: {needed}.")
+        output.say(_needed_sentence(content["instances_needed"], half_width))
     for what, place in (("Table", out), ("Traces", traces)):
         if place is not None:
             output.say(f"{what} written to {place}")
+
+
+def _instances_needed(comparison: Comparison, label: str, half_width: float) -> int | None:
+    """None where instances are copies: no number of them narrows anything."""
+    covered = (comparison.chance.covers(name, "score") for name in (label, comparison.base))
+    if not any(covered):
+        return None
+    return instances_needed(comparison.differences(label, "score"), half_width)
+
+
+def _needed_sentence(needed: dict[str, int | None], half_width: float) -> str:
+    known = ", ".join(f"{label} {count:,}" for label, count in needed.items() if count is not None)
+    copies = ", ".join(label for label, count in needed.items() if count is None)
+    start = f"Instances for a half-width of {half_width:g} around the difference"
+    more = f"No number of instances gives an interval around that of {copies}: they are copies."
+    return sentences(f"{start}: {known}." if known else "", more if copies else "")
 
 
 def _without_task(how: Experiment, metric: str | None) -> Experiment:

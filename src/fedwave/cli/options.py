@@ -45,7 +45,18 @@ Imports = Annotated[
         help="A .py file or a module with parts of your own. Can be repeated.",
     ),
 ]
-OutFolder = Annotated[Path, Option("--out", "-o", help="Folder for figures and data.")]
+
+
+def named(place: str | Path) -> Path:
+    """The file or folder that an option names; an empty text would be the current folder."""
+    if not str(place):
+        raise FedwaveError("--out is '', must name a place, such as out/first; here is '.'.")
+    return Path(place)
+
+
+OutFolder = Annotated[
+    Path, Option("--out", "-o", parser=named, metavar="PATH", help="Folder for figures and data.")
+]
 AsJson = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -119,7 +120,7 @@ def comparison_tables(comparison: Comparison, name: str, note: str | None = None
         if k != comparison.base
     ]
     more = comparison.note if note is None else note
-    footer = sentences(interval_note(comparison), meanings(names), more)
+    footer = sentences(interval_note(comparison, metrics=names), meanings(names), more)
     return _with_differences(found, rows, ["scheduler", *_headings(names)], comparison.base, footer)
 
 
@@ -136,7 +137,7 @@ def sweep_tables(results: Results) -> list[Table]:
                 differences.append([found.name(label), *places, *_difference_cells(found, label, names)])  # fmt: skip
     heads = ["scheduler", *map(axis_label, how.sweep), *_headings(names)]
     first = plain_rows(heads, means, title_of(results))
-    footer = sentences(interval_note(*compared), meanings(names), note_of(results))
+    footer = sentences(interval_note(*compared, metrics=names), meanings(names), note_of(results))
     return _with_differences([first], differences, heads, how.base, footer)
 
 
@@ -169,17 +170,20 @@ def _headings(names: Sequence[str]) -> list[str]:
 
 
 def _cells(comparison: Comparison, label: str, names: Sequence[str]) -> list[str]:
-    return [_cell(comparison.estimate(label, name), name) for name in names]
+    found = ((comparison.estimate(label, name), name) for name in names)
+    return [_cell(value, name) + comparison.share(value) for value, name in found]
 
 
 def _difference_cells(comparison: Comparison, label: str, names: Sequence[str]) -> list[str]:
-    return [_cell(comparison.difference(label, name), name, "+") for name in names]
+    found = ((comparison.difference(label, name), name) for name in names)
+    return [_cell(value, name, "+") + comparison.share(value) for value, name in found]
 
 
 def _cell(value: Estimate, metric: str, sign: str = "") -> str:
     _, factor, decimals, unit, _ = NARROW.get(metric, ("", 1, 4, "", ""))
     decimals += bool(sign) and metric in _FINER
-    return with_interval(factor * value.mean, factor * value.half_width, sign, decimals) + unit
+    text = with_interval(factor * value.mean, factor * value.half_width, sign, decimals)
+    return text if np.isnan(value.mean) else text + unit
 
 
 def result_tables(results: Results) -> list[Table]:

@@ -46,7 +46,11 @@ def reproduce(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for figures and data.", show_default="out/NAME")
+        Path | None,
+        typer.Option(
+            "--out", "-o", parser=opt.named, metavar="PATH", help="Folder for figures and data.",
+            show_default="out/NAME",
+        ),
     ] = None,
     stored: Annotated[
         Path | None, typer.Option("--from", help="Draw again from the results in this folder; nothing is run.")

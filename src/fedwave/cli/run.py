@@ -44,7 +44,14 @@ def run(
     words: opt.Words = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Run folder.", show_default="out/NAME of the experiment"),
+        typer.Option(
+            "--out",
+            "-o",
+            parser=opt.named,
+            metavar="PATH",
+            help="Run folder.",
+            show_default="out/NAME of the experiment",
+        ),
     ] = None,
     json: opt.AsJson = False,
 ) -> None:

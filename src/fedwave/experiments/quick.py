@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedwave import registry
-from fedwave.errors import FedwaveError, whole
+from fedwave.errors import FedwaveError, shown, whole
 from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
@@ -47,7 +48,7 @@ def compare(
     True
     """
     chosen, watched, burn_in = _labelled(schedulers), tuple(metrics), whole("burn_in", burn_in, 0)
-    base = against if against is not None else BASE if BASE in chosen else next(iter(chosen))
+    base = str(against) if against is not None else BASE if BASE in chosen else next(iter(chosen))
     if base not in chosen:
         raise FedwaveError(f"against is {base!r}, must be one of {', '.join(chosen)}.")
     parts = [
@@ -63,8 +64,8 @@ def run(
     experiment: Experiment | Mapping[str, Any] | str | Path,
     folder: str | Path,
     *,
-    overrides: Sequence[str] = (),
-    imports: Sequence[str] = (),
+    overrides: str | Sequence[str] = (),
+    imports: str | Path | Sequence[str | Path] = (),
     workers: int | None = None,
     progress: bool = False,
 ) -> xr.Dataset:
@@ -83,17 +84,32 @@ def run(
     from fedwave.experiments.results.dataset import to_dataset
     from fedwave.experiments.run.runner import run_experiment
 
+    if not str(folder):
+        raise FedwaveError("folder is '', must name a run folder, such as 'out/first'.")
+    changes, parts = _texts("overrides", overrides), _texts("imports", imports)
     if isinstance(experiment, (str, Path)):
-        made = requested_experiment(str(experiment), overrides, imports)
+        made = requested_experiment(str(experiment), changes, parts)
     else:
-        given = experiment if isinstance(experiment, Mapping) else to_mapping(experiment)
-        made = experiment_from(given, overrides, imports)
+        given = to_mapping(experiment) if isinstance(experiment, Experiment) else experiment
+        made = experiment_from(given, changes, parts)
     if workers is not None:
         workers = whole("workers", workers, 1)
     with _followed(made.name, progress) as watch:
         results = run_experiment(made, Path(folder), workers=workers, watch=watch)
     write_results(results, Path(folder))
     return to_dataset(results)
+
+
+def _texts(what: str, given: Any) -> list[str]:
+    """One text or path, or several of them."""
+    several = [given] if isinstance(given, (str, Path)) else given
+    if not isinstance(several, Iterable) or isinstance(several, Mapping):
+        raise FedwaveError(f"{what} is {shown(given)}, must be a text or a list of texts.")
+    found = list(several)
+    for one in found:
+        if not isinstance(one, (str, Path)):
+            raise FedwaveError(f"{what} holds {shown(one)}, must hold texts.")
+    return [str(one) for one in found]
 
 
 @contextmanager
@@ -112,13 +128,17 @@ def _labelled(
 ) -> dict[str, Scheduler]:
     if isinstance(schedulers, (str, Scheduler)):
         schedulers = [schedulers]
+    if not isinstance(schedulers, Iterable):
+        raise FedwaveError(
+            f"schedulers is {shown(schedulers)}, must be names or schedulers, such as ['alsa-pi', 'age']."
+        )
     pairs = (
         list(schedulers.items())
         if isinstance(schedulers, Mapping)
         else [(_label(one), one) for one in schedulers]
     )
     chosen: dict[str, Scheduler] = {}
-    for label, one in pairs:
+    for label, one in ((str(given), one) for given, one in pairs):
         if label in chosen:
             raise FedwaveError(
                 f"two schedulers are called {label!r}: give a mapping of labels to schedulers."
@@ -132,5 +152,21 @@ def _labelled(
 def _label(scheduler: SchedulerLike) -> str:
     if isinstance(scheduler, (str, Mapping)):
         return registry.text(scheduler)
+    if isinstance(scheduler, Scheduler) and not isinstance(scheduler, type):
+        return registry.text(_as_mapping(scheduler))
     name = getattr(scheduler, "name", None)
     return str(name) if name else repr(scheduler)
+
+
+def _as_mapping(part: Any) -> dict[str, Any]:
+    """A part's name and the parameters that are not its defaults, as its text form would give them."""
+    given: dict[str, Any] = {"name": part.name}
+    for one in fields(part) if is_dataclass(part) else ():
+        value, default = getattr(part, one.name), one.default
+        if one.default_factory is not MISSING:
+            default = one.default_factory()
+        # By their texts: parameters may be arrays or objects without an equality of their own.
+        if one.init and repr(value) != repr(default):
+            is_part = getattr(type(value), "family", None) in registry.FAMILIES
+            given[one.name] = _as_mapping(value) if is_part else value
+    return given

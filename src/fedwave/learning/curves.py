@@ -156,9 +156,9 @@ class Curves:
         first: IntArray = np.where(bad.any(axis=0), bad.argmax(axis=0) + 1, 0)
         return first
 
-    def spikes(self) -> IntArray:
-        """How many rounds of each instance were spikes, ``[I]``."""
-        count = np.zeros(self.loss.shape[1], dtype=np.int64)
+    def spikes(self) -> FloatArray:
+        """How many rounds of each instance were spikes, ``[I]``; NaN (not measured) for one that diverged."""
+        count = np.where(self.diverged > 0, np.nan, 0.0)
         for t in range(_WINDOW, self.loss.shape[0]):
             count += self.loss[t] > _SPIKE * np.median(self.loss[t - _WINDOW : t], axis=0)
         return count

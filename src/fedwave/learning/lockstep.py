@@ -19,6 +19,7 @@ from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Meter, Replay, Settings, Trained
 from fedwave.learning.schedule import Run, runs_of
 from fedwave.learning.task import Task
+from fedwave.learning.task import task as make_task
 from fedwave.network.network import Network
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
@@ -91,7 +92,7 @@ class LockStep:
 def train_in_lock_step(
     network: Network,
     scheduler: str | Scheduler,
-    task: Task,
+    task: Task | str | Mapping[str, Any],
     rounds: int,
     instances: int,
     seed: int = 0,
@@ -107,7 +108,7 @@ def train_in_lock_step(
     instances = whole("instances", instances, 1)
     learner = LockStep(
         network,
-        task,
+        task if isinstance(task, Task) else make_task(task),
         rounds,
         range(instances),
         seed,

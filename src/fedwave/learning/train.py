@@ -90,11 +90,12 @@ def _by_label(traces: Trace | Mapping[str, Trace] | Iterable[Trace]) -> dict[str
     )
     if not pairs:
         raise FedwaveError("traces is empty, must hold at least one trace, as fw.simulate returns.")
-    for label, one in pairs:
+    texts = [str(label) for label, _ in pairs]
+    for label, (_, one) in zip(texts, pairs, strict=True):
         if not isinstance(one, Trace):
             raise FedwaveError(f"traces holds {shown(one)}, {rule}.")
-        if [other for other, _ in pairs].count(label) > 1:
+        if texts.count(label) > 1:
             raise FedwaveError(
                 f"two traces are called {label!r}: give a mapping of labels to traces."
             )
-    return {str(label): one for label, one in pairs}
+    return {label: one for label, (_, one) in zip(texts, pairs, strict=True)}

@@ -16,7 +16,7 @@ from numpy.random import Generator
 
 from fedwave.errors import FedwaveError, is_number
 from fedwave.files import read_array
-from fedwave.network.fading import as_record, check_record, recorded_block
+from fedwave.network.fading import as_record, check_record, recorded_block, same_in_all
 from fedwave.rng import Block as Block  # given to models of a user's own
 from fedwave.types import FloatArray, IntArray
 
@@ -32,7 +32,10 @@ class Arrivals(ABC):
 
     @property
     def shared(self) -> bool:
-        """Do all instances have the same arrivals, as with one record for all of them?"""
+        """Do all instances have the same arrivals, as with one record for all of them?
+
+        A model of your own that draws nothing says so with ``shared = True``.
+        """
         return False
 
     @abstractmethod
@@ -166,7 +169,7 @@ class RecordedArrivals(Arrivals):
 
     @property
     def shared(self) -> bool:
-        return self.counts.ndim == 2
+        return same_in_all(self.counts)
 
     def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
         check_record("arrivals", self.counts, rounds, devices, last_instance)

@@ -50,7 +50,11 @@ class Fading(ABC):
 
     @property
     def shared(self) -> bool:
-        """Do all instances have the same gains, as with one record for all of them?"""
+        """Do all instances have the same gains, as with one record for all of them?
+
+        A model of your own that draws nothing says so with ``shared = True``: its instances are then not taken for
+        independent ones.
+        """
         return False
 
     @abstractmethod
@@ -259,7 +263,7 @@ class RecordedGains(Fading):
 
     @property
     def shared(self) -> bool:
-        return self.gains.ndim == 2
+        return same_in_all(self.gains)
 
     def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
         check_record("gains", self.gains, rounds, devices, last_instance)
@@ -290,6 +294,13 @@ def as_record(values: Any, kind: type, what: str) -> Array:
         )
     record.flags.writeable = False
     return record
+
+
+def same_in_all(record: Array) -> bool:
+    """Is the record the same in every instance: given once, or copied?"""
+    if record.ndim == 2:
+        return True
+    return all(np.array_equal(record[:, 0], record[:, i]) for i in range(1, record.shape[1]))
 
 
 def check_record(what: str, record: Array, rounds: int, devices: int, last_instance: int) -> None:

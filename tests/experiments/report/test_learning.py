@@ -232,6 +232,8 @@ def test_all_of_a_scheduler_diverge_at_once(learned: Point, tmp_path: Path) -> N
         found = comparison_of(gone)
         assert [found.diverged(label) for label in NAMES] == [3 * (x in lost) for x in NAMES]
         assert np.isnan(found.difference("w-max", "accuracy").mean)
+        assert found.cells(lost[0], ["loss", "spikes"]) == ["-", "-"]  # not 0 spikes
+        assert found.difference_cells("w-max", ["spikes"]) == ["-"]
         assert {path.name for path in tmp_path.iterdir()} == FILES
 
 

@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 import fedwave as fw
-from fedwave.cli.output import sweep_tables
+from fedwave.cli.output import result_tables, sweep_tables
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.figures import sweep as sweep_figures
@@ -206,6 +206,37 @@ def test_what_was_learnt_is_measured_after_the_last_round(results: Results) -> N
     assert np.isnan(comparison_of(gone).estimate("age", "accuracy").mean)
     worst = point.data.worst_age.sel(scheduler="age").max("round").mean()
     assert comparison_of(point).estimate("age", "worst_age").mean == worst
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_mean_that_leaves_instances_out_says_so_everywhere(
+    tmp_path: Path, drawn: list[tuple[Any, ...]]
+) -> None:
+    how = experiment_from({"schedulers": ["age", "alsa-pi"], "rounds": 4, "instances": 4})
+    by_instance = np.array([[np.inf, np.nan, 3.0, 4.0], [np.inf, 1.0, 1.0, 2.0]])
+    ratio = np.repeat(by_instance[:, :, None], 4, axis=2)
+    point = with_extra(run_experiment(how, workers=1).only, "ratio", ratio, over_rounds="mean")
+    results = Results(how, [point])
+    write_results(results, tmp_path)
+    sentence = "(n of N): the mean of n of N instances, the others have no finite number."
+    for name in ("table.md", "table.tex"):
+        text = (tmp_path / name).read_text().replace("$\\pm$", "±")
+        for cell in ("3.5±6.4 (2 of 4)", "1.3±1.4 (3 of 4)", "+2.00±0.00 (2 of 4)", sentence):
+            assert cell in text, name
+    tables = result_tables(results)
+    assert sentence in str(tables[-1].caption)
+    shown = [list(table.columns[-1].cells) for table in tables]
+    assert shown == [["3.5±6.4 (2 of 4)", "1.3±1.4 (3 of 4)"], ["+2.00±0.00 (2 of 4)"]]
+    told = json.loads((tmp_path / "summary.json").read_text())["schedulers"]["age"]
+    assert (told["ratio"]["instances"], told["ratio_difference"]["instances"]) == (2, 2)
+    assert told["backlog"]["instances"] == 4
+    with open(tmp_path / "summary.csv", newline="") as file:
+        row = next(row for row in csv.DictReader(file) if row["metric"] == "ratio")
+    assert (row["instances"], row["difference_instances"]) == ("2", "2")
+    found = comparison_of(point)
+    assert sentence in repr(found)
+    assert sentence in found.plot("ratio").get_supxlabel().replace("\n", " ")
+    assert "of 4" not in found.plot("backlog").get_supxlabel()
 
 
 def test_a_metric_of_the_users_own_is_everywhere(results: Results, tmp_path: Path) -> None:

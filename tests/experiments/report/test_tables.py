@@ -107,7 +107,7 @@ def test_a_minus_is_told_from_a_hyphen(text: str, escaped: str) -> None:
         (3.0, 0.0, {}, "3.00±0.00"),
         (3.0, math.nan, {}, "3.00"),  # one instance
         (3.0, math.inf, {"sign": "+"}, "+3.00"),
-        (math.nan, math.nan, {}, "nan"),
+        (math.nan, math.nan, {"sign": "+"}, "-"),  # no instance has a number
     ],
 )
 def test_a_mean_is_written_to_the_digits_that_mean_anything(

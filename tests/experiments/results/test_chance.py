@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 import fedwave as fw
+from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.report.outputs import note_of
 from fedwave.experiments.results.chance import Chance
 from fedwave.experiments.results.container import unit_dataset
+from fedwave.experiments.run.runner import run_experiment
 
 RNG = np.random.default_rng(0)
 GAINS = fw.fading.RecordedGains(RNG.exponential(size=(20, 25)))
@@ -94,6 +97,34 @@ def test_one_record_per_instance_is_no_copy() -> None:
     assert fw.paper_network(success="harq:model=threshold").chance[-1] == "uploads"
 
 
+def test_records_that_are_copied_to_every_instance_are_copies() -> None:
+    def tiled(record: np.ndarray) -> np.ndarray:
+        return np.repeat(record[:, None], 3, axis=1)
+
+    copied = {
+        "fading": fw.fading.RecordedGains(tiled(GAINS.gains)),
+        "arrivals": fw.arrivals.RecordedArrivals(tiled(ARRIVALS.counts)),
+        "success": "threshold",
+    }
+    found = compared(["alsa-pi", "round-robin"], **copied)
+    assert found.note == f"{COPIES}."
+    assert "±" not in repr(found)
+    last = tiled(GAINS.gains)
+    last[-1, -1, -1] += 1  # one number of one instance is enough
+    assert not fw.fading.RecordedGains(last).shared
+
+
+def test_a_model_of_ones_own_says_that_it_draws_nothing() -> None:
+    class Steady(fw.arrivals.Poisson):
+        name, shared = "steady", True
+
+        def sample(self, block: Any, rates: np.ndarray) -> np.ndarray:
+            return np.ones((block.rounds, block.ids.size, block.devices), np.int64)
+
+    found = compared(["alsa-pi", "age"], fading=GAINS, arrivals=Steady(), success="threshold")
+    assert found.note == f"{COPIES}."
+
+
 def test_missed_broadcasts_are_chance_where_something_is_learnt() -> None:
     network = fw.paper_network(**CERTAIN, miss_probability=0.5)
     assert network.chance == ("broadcasts",)
@@ -140,6 +171,19 @@ def test_a_run_folder_says_it_in_every_file(tmp_path: Path) -> None:
     with open(out / "rounds.csv", newline="") as file:
         assert {row["backlog_half_width"] for row in csv.DictReader(file)} == {"nan"}
     assert fw.load(out).attrs["chance"] == ""
+
+
+def test_points_with_different_notes_keep_the_burn_in(tmp_path: Path) -> None:
+    np.save(tmp_path / "gains.npy", GAINS.gains)
+    fading = ["rayleigh", {"name": "recorded", "path": str(tmp_path / "gains.npy")}]
+    asked = {"schedulers": ["age"], "rounds": 6, "instances": 2, "burn_in": 3}
+    swept = experiment_from({**asked, "sweep": {"network.fading": fading}})
+    note = note_of(run_experiment(swept, workers=1))
+    assert note.startswith("Means leave out the first 3 rounds. At Fading = ")
+    assert note.count("Gains are recorded") == 1
+    swept = experiment_from({**asked, "sweep": {"burn_in": [0, 2]}})
+    note = note_of(run_experiment(swept, workers=1))
+    assert note == "At Rounds left out = 2: Means leave out the first 2 rounds."
 
 
 def test_older_results_say_nothing() -> None:

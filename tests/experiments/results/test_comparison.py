@@ -176,3 +176,24 @@ def test_bad_requests_are_refused_in_a_sentence(data: xr.Dataset) -> None:
         Comparison.of(data, "bench").plot("c.png")
     with pytest.raises(fw.FedwaveError, match="no metric 'jane' in these results; did you mean"):
         Comparison.of(data, "bench", first="jane")
+    found = Comparison.of(data, "bench")
+    with pytest.raises(fw.FedwaveError, match="there is no scheduler 'nope' in this comparison"):
+        found.estimate("nope", "backlog")
+    with pytest.raises(fw.FedwaveError, match=r"no metric 'backlogs' .* did you mean 'backlog'"):
+        found.difference("alsa-pi", "backlogs")
+
+
+def test_labels_are_texts_and_tell_the_parameters() -> None:
+    network = fw.paper_network()
+    assert fw.compare(network, {1: "age", None: "alsa-pi"}, 3, 2).schedulers == ("1", "None")  # type: ignore[dict-item]
+    assert fw.compare(network, {1: "age", 2: "alsa-pi"}, 3, 2, against=2).base == "2"  # type: ignore[dict-item, arg-type]
+    with pytest.raises(fw.FedwaveError, match="two schedulers are called '1'"):
+        fw.compare(network, {1: "age", "1": "alsa-pi"}, 3, 2)  # type: ignore[dict-item]
+    with pytest.raises(fw.FedwaveError, match="schedulers is None, must be names or schedulers"):
+        fw.compare(network, None, 3, 2)  # type: ignore[arg-type]
+    texts = ("age", "alpha-fresh", "alpha-fresh:alpha=0.7", "balsa:prior=gamma:shape=3")
+    found = fw.compare(network, [fw.scheduler(text) for text in texts], 3, 2)
+    assert found.schedulers == texts
+    both = fw.scheduler("balsa:stage_rule=max1,prior=gamma:shape=3;rate=2")
+    (label,) = fw.compare(network, both, 3, 2).schedulers
+    assert fw.scheduler(label) == both

@@ -8,6 +8,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedwave.errors import FedwaveError, did_you_mean, shown
 from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
@@ -148,6 +150,10 @@ def _plain_copy(content: Any) -> dict[str, Any]:
 
 
 def _copy(value: Any, where: str, depth: int) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Path):
+        value = str(value)
     if depth > _DEEPEST:
         raise FedwaveError(f"{shown(where)} is nested too deeply: use at most {_DEEPEST} levels.")
     if isinstance(value, Mapping):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fedwave.experiments.config.read import to_mapping
 from fedwave.experiments.report.devices import worst_devices, worst_note, write_devices
-from fedwave.experiments.report.labels import axis_label, place, sentences, title
+from fedwave.experiments.report.labels import axis_label, burn_in_note, place, sentences, title
 from fedwave.experiments.report.learning import learnt_json, write_learning, write_learning_sweep
 from fedwave.experiments.report.score import write_score
 from fedwave.experiments.report.tables import latex, markdown
-from fedwave.experiments.results.chance import notes
+from fedwave.experiments.results.chance import Chance, notes
 from fedwave.experiments.results.comparison import COLUMNS, Comparison, Table
 from fedwave.experiments.results.container import Point, Results, metrics_of
 from fedwave.experiments.results.sums import write_sums
@@ -103,16 +104,17 @@ def differences_table(results: Results) -> Table:
 
 def note_of(results: Results) -> str:
     """What one must know of the intervals and means of all points."""
-    found = [comparison for _, comparison in _compared(results)]
-    if len({one.note for one in found}) == 1:
-        only = worst_note(results.points[0].data) if len(found) == 1 else ""
-        return sentences(found[0].note, only)
-    return notes([p.data for p in results.points], [place(p.where) for p in results.points])
+    points = results.points
+    places = [place(point.where) for point in points]
+    burn_in = notes([burn_in_note(point.experiment.burn_in) for point in points], places)
+    chance = notes([Chance.of(point.data).note for point in points], places)
+    return sentences(burn_in, chance, worst_note(points[0].data) if len(points) == 1 else "")
 
 
-def interval_note(*found: Comparison) -> str:
-    """What ± means, if it is there."""
-    return _HALF_WIDTH if any(one.has_intervals for one in found) else ""
+def interval_note(*found: Comparison, metrics: Sequence[str] = ()) -> str:
+    """What ± and (n of N) mean in a table of these metrics, or of all, if they are there."""
+    left_out = next(filter(None, (one.left_out(*metrics) for one in found)), "")
+    return sentences(_HALF_WIDTH if any(one.has_intervals for one in found) else "", left_out)
 
 
 def title_of(results: Results, name: str | None = None) -> str:

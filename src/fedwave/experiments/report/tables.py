@@ -18,11 +18,14 @@ _LATEX = {
 def with_interval(mean: float, half_width: float, sign: str = "", most: int = 3) -> str:
     """Mean and half-width, to the two digits of the half-width that mean anything, at ``most`` decimals.
 
-    A half-width that would round to zero is rounded up: ±0.00 means that there is no spread at all.
+    A half-width that would round to zero is rounded up: ±0.00 means that there is no spread at all. A mean of nothing
+    (NaN) is a dash.
 
     >>> with_interval(12.3456, 0.1234), with_interval(0.5, float("nan"), sign="+")
     ('12.35±0.12', '+0.50')
     """
+    if math.isnan(mean):
+        return "-"
     digits = min(2, most)
     if math.isfinite(half_width) and half_width != 0:
         digits = min(most, max(0, 1 - math.floor(math.log10(half_width))))

@@ -144,7 +144,7 @@ def backlog_table(point: Point, bound: float, total_rate: float, gamma: float) -
         backlog = found.estimate(label, "backlog")
         # The score of a finite run is mostly the luck of its arrivals; in the long run it is this.
         width, error = gamma * backlog.half_width, gamma * backlog.standard_error
-        score = Estimate(total_rate - gamma * backlog.mean, width, error)
+        score = Estimate(total_rate - gamma * backlog.mean, width, error, backlog.instances)
         lines.append(BacklogRow(label, backlog, score, backlog.mean / bound - 1))
     lines.sort(key=lambda line: -line.backlog.mean)
     exact = [Estimate(value, 0.0, 0.0) for value in (bound, total_rate - gamma * bound)]

@@ -52,7 +52,7 @@ class Chance:
         found = estimate(values)
         if any(self.covers(scheduler, metric) for scheduler in schedulers):
             return found
-        return Estimate(found.mean, np.nan, np.nan)
+        return Estimate(found.mean, np.nan, np.nan, found.instances)
 
     def band(self, values: Array, metric: str, *schedulers: str, skip_nan: bool = False) -> Band:
         """The same by round, ``[T, I]``."""
@@ -94,9 +94,8 @@ def listed(words: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def notes(data: Sequence[xr.Dataset], places: Sequence[str]) -> str:
-    """The sentences of several points of a sweep: one if it holds for all, else each with its place."""
-    found = [Chance.of(point).note for point in data]
+def notes(found: Sequence[str], places: Sequence[str]) -> str:
+    """A sentence about each of several points of a sweep: once if it is the same for all, else each with its place."""
     if len(set(found)) == 1:
         return found[0]
     return " ".join(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, counted, did_you_mean
-from fedwave.experiments.report.labels import burn_in_note, sentences, title
+from fedwave.experiments.report.labels import burn_in_note, left_out_note, sentences, title
 from fedwave.experiments.report.tables import markdown, with_interval
 from fedwave.experiments.results.bootstrap import Interval, bootstrap_ratio
 from fedwave.experiments.results.chance import Chance
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "scheduler", "metric", "mean", "half_width", "standard_error", "difference", "difference_half_width", "instances",
+    "difference_instances",
 )  # fmt: skip
 # A table for a terminal has no room for these; one in a file has them all.
 _LEFT_OUT = {
@@ -39,7 +40,8 @@ Table = tuple[list[str], list[list[str]]]  # heading and rows
 class Comparison:
     """One number per instance for every scheduler and metric.
 
-    An instance that diverged has no number (NaN). It is left out, from a difference if either of the two has none.
+    An instance that diverged has no number (NaN). It is left out, from a difference if either of the two has none, and
+    so is an infinite one; the ``instances`` of an Estimate count the others, and tables show "(2 of 4)".
     """
 
     schedulers: tuple[str, ...]
@@ -68,8 +70,7 @@ class Comparison:
         values = {name: per_instance(data, name, burn_in) for name in names}
         called = {name: label_of(data, name) for name in names}
         if "loss" in names:
-            spikes = [curves_of(data, label).spikes() for label in schedulers]
-            values["spikes"] = np.stack(spikes).astype(np.float64)
+            values["spikes"] = np.stack([curves_of(data, k).spikes() for k in schedulers])
             called["spikes"] = "Spikes of the loss"
         chance = Chance.of(data)
         note = sentences(burn_in_note(burn_in), chance.note)
@@ -89,10 +90,14 @@ class Comparison:
         return tuple(name for name in self.metrics if name == self.first or name not in _LEFT_OUT)
 
     @property
+    def instances(self) -> int:
+        """How many instances were run."""
+        return int(next(iter(self.values.values())).shape[1])
+
+    @property
     def has_intervals(self) -> bool:
         """Is there more than one instance, and do they differ?"""
-        several = next(iter(self.values.values())).shape[1] > 1
-        return several and any(
+        return self.instances > 1 and any(
             self.chance.covers(scheduler, metric)
             for scheduler in self.schedulers
             for metric in self.metrics
@@ -100,17 +105,24 @@ class Comparison:
 
     def of_instances(self, scheduler: str, metric: str) -> FloatArray:
         """``[instance]``."""
+        asked = (("scheduler", scheduler, self.schedulers), ("metric", metric, self.metrics))
+        for what, name, known in asked:
+            if name not in known:
+                hint = did_you_mean(str(name), known)
+                raise FedwaveError(f"there is no {what} {name!r} in this comparison; {hint}")
         found: FloatArray = self.values[metric][self.schedulers.index(scheduler)]
         return found
 
     def estimate(self, scheduler: str, metric: str) -> Estimate:
-        """Mean over the instances that have a number, and its interval."""
+        """Mean over the instances that have a finite number, and its interval."""
         values = self.of_instances(scheduler, metric)
         return self.chance.estimate(values[np.isfinite(values)], metric, scheduler)
 
     def differences(self, scheduler: str, metric: str) -> FloatArray:
         """From the base, of the instances in which both have a number."""
-        apart = self.of_instances(scheduler, metric) - self.of_instances(self.base, metric)
+        own, base = (self.of_instances(name, metric) for name in (scheduler, self.base))
+        with np.errstate(invalid="ignore"):  # infinite in both: no number
+            apart = own - base
         finite: FloatArray = apart[np.isfinite(apart)]
         return finite
 
@@ -142,12 +154,18 @@ class Comparison:
         for scheduler in self.schedulers:
             for metric in self.metrics:
                 own, apart = self.estimate(scheduler, metric), self.difference(scheduler, metric)
-                count = int(np.isfinite(self.of_instances(scheduler, metric)).sum())
-                found.append([scheduler, metric, *vars(own).values(), apart.mean, apart.half_width, count])  # fmt: skip
+                numbers = (
+                    own.mean,
+                    own.half_width,
+                    own.standard_error,
+                    apart.mean,
+                    apart.half_width,
+                )
+                found.append([scheduler, metric, *numbers, own.instances, apart.instances])
         return found
 
     def to_pandas(self) -> pd.DataFrame:
-        """A tidy table: a row per scheduler and metric; ``instances`` counts those that have a number."""
+        """A tidy table: a row per scheduler and metric; ``instances`` counts those with a finite number."""
         import pandas as pd
 
         return pd.DataFrame(self.lines(), columns=list(COLUMNS))
@@ -176,12 +194,22 @@ class Comparison:
     def cells(self, scheduler: str, metrics: Sequence[str]) -> list[str]:
         """Means with the half-widths of their intervals, as texts."""
         found = (self.estimate(scheduler, metric) for metric in metrics)
-        return [with_interval(value.mean, value.half_width, most=4) for value in found]
+        return [with_interval(e.mean, e.half_width, most=4) + self.share(e) for e in found]
 
     def difference_cells(self, scheduler: str, metrics: Sequence[str]) -> list[str]:
         """Paired differences from the base with the half-widths of their intervals, as texts."""
         found = (self.difference(scheduler, metric) for metric in metrics)
-        return [with_interval(value.mean, value.half_width, sign="+", most=4) for value in found]
+        return [with_interval(e.mean, e.half_width, "+", most=4) + self.share(e) for e in found]
+
+    def share(self, value: Estimate) -> str:
+        """How many instances an estimate is the mean of, where it left some out: " (2 of 4)"."""
+        left_out = 0 < value.instances < self.instances
+        return f" ({value.instances} of {self.instances})" if left_out else ""
+
+    def left_out(self, *metrics: str) -> str:
+        """A sentence about instances that the means of these metrics, or of any, leave out; empty if they do not."""
+        missing = (~np.isfinite(self.values[metric]) for metric in metrics or self.metrics)
+        return left_out_note(any((part.any(axis=1) & ~part.all(axis=1)).any() for part in missing))
 
     def table(self) -> Table:
         """Heading and rows of a narrow table: the mean of every brief metric."""
@@ -220,15 +248,16 @@ class Comparison:
         tables = [markdown(*self.table())]
         if len(self.schedulers) > 1:
             tables.append(f"paired differences from {self.base}:\n{markdown(*self.difference_table())}")  # fmt: skip
-        return "\n".join(filter(None, (about, "".join(tables), self.note)))
+        note = sentences(self.left_out(*self.brief), self.note)
+        return "\n".join(filter(None, (about, "".join(tables), note)))
 
     def _repr_html_(self) -> str:
         import pandas as pd
 
         tables = [self.table()] + ([self.difference_table()] if len(self.schedulers) > 1 else [])
         shown = [pd.DataFrame(r, columns=h).to_html(index=False) for h, r in tables]
-        return f"<p>{escape(self._made_with())}</p>{''.join(shown)}<p>{escape(self.note)}</p>"
+        note = sentences(self.left_out(*self.brief), self.note)
+        return f"<p>{escape(self._made_with())}</p>{''.join(shown)}<p>{escape(note)}</p>"
 
     def _made_with(self) -> str:
-        count = next(iter(self.values.values())).shape[1]
-        return self.title or counted(count, "instance")
+        return self.title or counted(self.instances, "instance")

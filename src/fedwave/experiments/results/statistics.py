@@ -30,6 +30,7 @@ class Estimate:
     mean: float
     half_width: float
     standard_error: float
+    instances: int = 0  # that it is the mean of; 0: it is exact
 
 
 def per_instance(data: xr.Dataset, metric: str, burn_in: int = 0) -> FloatArray:
@@ -53,11 +54,11 @@ def estimate(values: Array, level: float = 0.95) -> Estimate:
     """Student t interval of the mean of independent values, ``[I]``.
 
     >>> estimate(np.array([1.0, 2.0, 3.0]))
-    Estimate(mean=2.0, half_width=2.4841377..., standard_error=0.5773502...)
+    Estimate(mean=2.0, half_width=2.4841377..., standard_error=0.5773502..., instances=3)
     """
     mean, half = band(np.asarray(values, dtype=np.float64)[None, :], level)
     error = half[0] / t_quantile(len(values), level) if len(values) > 1 else np.nan
-    return Estimate(float(mean[0]), float(half[0]), float(error))
+    return Estimate(float(mean[0]), float(half[0]), float(error), len(values))
 
 
 def band(
@@ -74,7 +75,8 @@ def band(
     some, several = np.maximum(count, 1), np.maximum(count, 2)
     total = np.where(there, values, 0).sum(axis=-1)
     mean: FloatArray = np.where(count > 0, total / some, np.nan)
-    with np.errstate(over="ignore"):  # a loss about to diverge: the interval is infinite
+    # A loss about to diverge: the interval is infinite. An infinite value: there is none.
+    with np.errstate(over="ignore", invalid="ignore"):
         squares = np.where(there, (values - mean[..., None]) ** 2, 0).sum(axis=-1)
     error = np.sqrt(squares / (several - 1)) / np.sqrt(some)
     reach = np.where(count > 1, special.stdtrit(several - 1, 0.5 + level / 2), np.nan)

@@ -40,13 +40,17 @@ def comparison_figure(comparison: Comparison, metrics: Sequence[str]) -> Figure:
             ends = common.errors(np.array([found.mean]), np.array([found.half_width]), floor)
             mark = {"marker": look["marker"], "color": look["color"], "linestyle": "none"}
             axis.errorbar([found.mean], [place], xerr=ends, ms=5, capsize=2, **mark)
-        axis.set_yticks(range(len(schedulers)), [common.name_of(s) for s in schedulers])
         axis.set_ylim(len(schedulers) - 0.5, -0.5)  # the first on top
+        names = [
+            common.name_of(s) + comparison.share(comparison.estimate(s, metric)) for s in schedulers
+        ]
+        axis.set_yticks(range(len(schedulers)), names)
         common.label_panel(axis, "", comparison.labels[metric], "")
     width = figure.get_figwidth()
     figure.suptitle(common.wrapped(comparison.title, 0.75 * width), fontsize=10, fontweight="bold")
     bars = "Bars: 95 % intervals over instances." if comparison.has_intervals else ""
-    note = common.wrapped(sentences(bars, comparison.note), width)
+    left_out = comparison.left_out(*metrics)
+    note = common.wrapped(sentences(bars, left_out, comparison.note), width)
     figure.supxlabel(note, fontsize=8, color="0.35")
     return figure
 
@@ -65,5 +69,7 @@ def rounds_figure(point: Point, metrics: Sequence[str]) -> Figure:
         for scheduler in labels(point.data):
             values = chance.band(series(point.data, scheduler, metric), metric, scheduler, skip_nan=True)  # fmt: skip
             common.draw_band(axis, values, scheduler, looks[scheduler], len(looks), floor=floors[metric])  # fmt: skip
-    text = sentences(caption("Bands", point.data), chance.note)
+    some_missing = any(not np.isfinite(point.data[metric].values).all() for metric in metrics)
+    left_out = "Instances without a number in a round are left out of it." if some_missing else ""
+    text = sentences(caption("Bands", point.data), left_out, chance.note)
     return common.finish(figure, axes[0], title(point.data), text)

@@ -74,7 +74,7 @@ def single_figure(point: Point) -> Figure:
     figure, axes = _two_panels(point)
     looks = common.styles(labels(point.data))
     for label, curves in _all_curves(point).items():
-        name = f"{_name(label, curves)} ({curves.spikes().mean():.1f})"
+        name = f"{_name(label, curves)} ({_spikes(curves)})"
         common.draw_line(axes[0], curves.loss[:, 0], looks[label], label=name)
         common.draw_line(axes[1], curves.accuracy[:, 0], looks[label])
     axes[0].set_ylim(bottom=0)
@@ -156,6 +156,11 @@ def _all_curves(point: Point) -> dict[str, Curves]:
 def _name(label: str, curves: Curves) -> str:
     lost = int(np.count_nonzero(curves.diverged))
     return common.name_of(label) + (f" ({lost} diverged)" if lost else "")
+
+
+def _spikes(curves: Curves) -> str:
+    mean = _mean_of_finite(curves.spikes())
+    return "-" if np.isnan(mean) else f"{mean:.1f}"
 
 
 def _mean_of_finite(values: FloatArray) -> float:

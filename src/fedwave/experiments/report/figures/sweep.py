@@ -9,7 +9,13 @@ import numpy as np
 
 from fedwave.errors import FedwaveError, is_number
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.report.labels import axis_label, burn_in_note, place, sentences, title_at
+from fedwave.experiments.report.labels import (
+    axis_label,
+    burn_in_note,
+    place,
+    sentences,
+    title_at,
+)
 from fedwave.experiments.results import chance
 from fedwave.experiments.results.container import Point, label_of, labels
 from fedwave.experiments.results.statistics import Band, per_instance
@@ -44,13 +50,18 @@ def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
     at = [place({axis: value}) for value in places]
     text = sentences(
         chance.caption("Bands", *(point.data for point in points)),
-        burn_in_note(points[0].experiment.burn_in),
-        chance.notes([point.data for point in points], at),
+        "Instances without a finite number are left out." if _some_missing(values) else "",
+        chance.notes([burn_in_note(point.experiment.burn_in) for point in points], at),
+        chance.notes([chance.Chance.of(point.data).note for point in points], at),
     )
     return bands_figure(
         axis_label(axis), places, bands, label_of(points[0].data, metric), text, heads,
         common.floor_of(np.concatenate([v.ravel() for v in values])),
     )  # fmt: skip
+
+
+def _some_missing(values: Sequence[FloatArray]) -> bool:
+    return any(not np.isfinite(own).all() for own in values)
 
 
 def bands_figure(
