@@ -158,11 +158,11 @@ def defining_source(part: Any) -> tuple[str, str | None] | None:
     file = getattr(sys.modules.get(name), "__file__", None)
     if name.partition(".")[0] == "fedwave" or (file is not None and _is_installed(file)):
         return None
-    if file is None or not os.path.isfile(file):
+    was_executed = name.startswith(_PREFIX)  # from a text, whose file may be elsewhere
+    if file is None or not (was_executed or os.path.isfile(file)):
         return name, None
     file = os.path.abspath(file)
-    is_script = name in ("__main__", "__mp_main__") or name.startswith(_PREFIX)
-    return (file if is_script else name), file
+    return (file if was_executed or name in ("__main__", "__mp_main__") else name), file
 
 
 def _add_helpers(names: Iterable[str], top: str, found: dict[str, str]) -> None:
