@@ -194,7 +194,7 @@ def test_copies_need_no_number_of_instances(fedwave, tmp_path: Path) -> None:
     words = ("compare", "-s", "alsa-pi,max-weight,random", *SMALL, *recorded, "--half-width", 0.1)
     status, text, err = fedwave(*words)
     assert (status, err) == (0, "")
-    assert "around the difference: random " in text
+    assert "around the difference of the score: random " in text
     assert "No number of instances gives an interval around that of max-weight: they are copies." in text  # fmt: skip
     needed = json.loads(fedwave(*words, "--json")[1])["instances_needed"]
     assert needed["max-weight"] is None
@@ -208,7 +208,10 @@ def test_compare_plans_how_many_instances_are_wanted(fedwave) -> None:
     age, base = (fw.simulate(fw.paper_network(), n, 12, 3, 0).score for n in ("age", "alsa-pi"))
     needed = json.loads(fedwave(*words, "--json")[1])["instances_needed"]
     assert list(needed) == ["age", "w-max"]  # alsa-pi is the base
-    assert f"half-width of 0.8 around the difference: age {needed['age']:,}, w-max" in text
+    assert (
+        f"half-width of 0.8 around the difference of the score: age {needed['age']:,}, w-max"
+        in text
+    )
     # About 1.96 standard errors reach 0.8 with so many, and not with half of them.
     spread = (age - base).mean(axis=0).std(ddof=1)
     assert 1.96 * spread / needed["age"] ** 0.5 < 0.8 < 1.96 * spread / (needed["age"] / 2) ** 0.5

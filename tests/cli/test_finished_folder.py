@@ -141,3 +141,13 @@ def test_an_unfinished_run_has_no_report(fedwave) -> None:
     status, told, _ = fedwave("verify", "a")
     assert status == 1
     assert "1 of 1 unit not finished" in told
+
+
+def test_a_run_that_was_stopped_is_not_called_damaged(fedwave) -> None:
+    assert fedwave("run", "paper", "-s", "age,random", "-t", 5, "-i", 2, "-o", "run")[0] == 0
+    for path in (Path("run/SHA256SUMS"), *Path("run/units").glob("*random*")):
+        path.unlink()
+    status, told, _ = fedwave("verify", "run")
+    assert status == 1
+    assert "run is not finished, and sound so far." in told
+    assert "`fedwave resume run` goes on" in told

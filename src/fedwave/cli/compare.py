@@ -123,7 +123,7 @@ def _instances_needed(comparison: Comparison, label: str, half_width: float) -> 
 def _needed_sentence(needed: dict[str, int | None], half_width: float) -> str:
     known = ", ".join(f"{label} {count:,}" for label, count in needed.items() if count is not None)
     copies = ", ".join(label for label, count in needed.items() if count is None)
-    start = f"Instances for a half-width of {half_width:g} around the difference"
+    start = f"Instances for a half-width of {half_width:g} around the difference of the score"
     more = f"No number of instances gives an interval around that of {copies}: they are copies."
     return sentences(f"{start}: {known}." if known else "", more if copies else "")
 

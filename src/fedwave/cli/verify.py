@@ -15,7 +15,13 @@ from fedwave.cli import output
 from fedwave.experiments.results.verify import Finding, compare_runs, sound
 from fedwave.experiments.results.verify import verify as look
 
-_STYLES = {"ok": "green", "note": "yellow", "wrong": "bold red", "differs": "bold red"}
+_STYLES = {
+    "ok": "green",
+    "note": "yellow",
+    "open": "yellow",
+    "wrong": "bold red",
+    "differs": "bold red",
+}
 
 
 def verify(
@@ -39,7 +45,11 @@ def verify(
         }
         output.print_json(content)
     elif other is None:
-        _print(f"{folder} is {'sound' if good else 'NOT sound'}.", found)
+        only_open = all(one.state in ("ok", "note", "open") for one in found)
+        verdict = (
+            "sound" if good else "not finished, and sound so far" if only_open else "NOT sound"
+        )
+        _print(f"{folder} is {verdict}.", found)
     else:
         verdict = "are the same run" if good else "are NOT the same"
         _print(f"A ({folder}) and B ({other}) {verdict}.", found)

@@ -95,7 +95,10 @@ def run(
     if workers is not None:
         workers = whole("workers", workers, 1)
     with _followed(made.name, progress) as watch:
-        results = run_experiment(made, Path(folder), workers=workers, watch=watch)
+        try:
+            results = run_experiment(made, Path(folder), workers=workers, watch=watch)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"stopped; the same call goes on from {folder}.") from None
     write_results(results, Path(folder))
     return to_dataset(results)
 

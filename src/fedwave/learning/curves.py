@@ -157,7 +157,12 @@ class Curves:
         return first
 
     def spikes(self) -> FloatArray:
-        """How many rounds of each instance were spikes, ``[I]``; NaN (not measured) for one that diverged."""
+        """How many rounds of each instance were spikes, ``[I]``.
+
+        NaN (not measured) for one that diverged, and where no round has ten before it.
+        """
+        if len(self.loss) <= _WINDOW:
+            return np.full(self.loss.shape[1], np.nan)
         count = np.where(self.diverged > 0, np.nan, 0.0)
         for t in range(_WINDOW, self.loss.shape[0]):
             count += self.loss[t] > _SPIKE * np.median(self.loss[t - _WINDOW : t], axis=0)

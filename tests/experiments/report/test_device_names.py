@@ -63,7 +63,7 @@ def test_the_worst_device_is_named(folder: Path) -> None:
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["worst_devices"]["alsa-pi"]["device"] == name
     assert (
-        f"Device with the least share delivered: alsa-pi {name} ("
+        f"Device with the least share delivered, on average over instances: alsa-pi {name} ("
         in (folder / "table.md").read_text()
     )
     # The share of every instance is what the metric of the worst device says.

@@ -53,8 +53,8 @@ def test_bands_by_hand(point: Point) -> None:
     traces = [fw.simulate(fw.paper_network(), name, 40, 4, 2) for name in ("balsa", "alsa-pi")]
     mine, base = (trace.score[:30].mean(axis=0) for trace in traces)
     by_hand = estimate(mine - base)
-    assert bands["difference"][0][29] == pytest.approx(by_hand.mean)
-    assert bands["difference"][1][29] == pytest.approx(by_hand.half_width)
+    assert bands["running_difference"][0][29] == pytest.approx(by_hand.mean)
+    assert bands["running_difference"][1][29] == pytest.approx(by_hand.half_width)
     assert bands["backlog"][0] == pytest.approx(traces[0].backlog.mean(axis=1))
 
 

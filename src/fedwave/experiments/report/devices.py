@@ -39,7 +39,7 @@ def worst_note(data: xr.Dataset) -> str:
     if "device" not in data.coords or data["device"].dtype.kind not in "UO":
         return ""
     worst = (f"{k} {name} ({100 * share:.0f}%)" for k, (name, share) in worst_devices(data).items())
-    return f"Device with the least share delivered: {', '.join(worst)}."
+    return f"Device with the least share delivered, on average over instances: {', '.join(worst)}."
 
 
 def write_devices(point: Point, folder: Path) -> list[Path]:

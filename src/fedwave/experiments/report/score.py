@@ -25,7 +25,7 @@ def score_bands(data: xr.Dataset, scheduler: str, base: str) -> dict[str, Band]:
     return {
         "score": chance.band(score, "score", scheduler),
         "running": chance.band(running, "score", scheduler),
-        "difference": chance.band(apart, "score", scheduler, base),
+        "running_difference": chance.band(apart, "score", scheduler, base),
         "backlog": chance.band(series(data, scheduler, "backlog"), "backlog", scheduler),
     }
 

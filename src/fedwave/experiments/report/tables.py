@@ -18,19 +18,29 @@ _LATEX = {
 def with_interval(mean: float, half_width: float, sign: str = "", most: int = 3) -> str:
     """Mean and half-width, to the two digits of the half-width that mean anything, at ``most`` decimals.
 
-    A half-width that would round to zero is rounded up: ±0.00 means that there is no spread at all. A mean of nothing
+    A half-width that would round to zero is rounded up: ±0.00 means that there is no spread at all. A mean that would
+    round to zero gets more decimals if its interval does not reach zero, and no sign if it does. A mean of nothing
     (NaN) is a dash.
 
     >>> with_interval(12.3456, 0.1234), with_interval(0.5, float("nan"), sign="+")
     ('12.35±0.12', '+0.50')
+    >>> with_interval(-0.027, 0.011, sign="+", most=1), with_interval(-0.01, 0.2, sign="+", most=1)
+    ('-0.03±0.01', '0.0±0.2')
     """
     if math.isnan(mean):
         return "-"
     digits = min(2, most)
     if math.isfinite(half_width) and half_width != 0:
         digits = min(most, max(0, 1 - math.floor(math.log10(half_width))))
-        half_width = max(half_width, 10.0**-digits)
-    text = f"{round(mean, digits) + 0.0:{sign},.{digits}f}"  # + 0.0: no minus before a zero
+        if round(mean, digits) == 0 and abs(mean) > half_width:
+            digits = math.ceil(-math.log10(abs(mean)))
+        half_width = (
+            math.ceil(half_width * 10**digits) / 10**digits
+            if half_width < 10.0**-digits
+            else half_width
+        )
+    shown = round(mean, digits)
+    text = f"{shown + 0.0:{sign if shown else ''},.{digits}f}"  # + 0.0: no minus before a zero
     return text if not math.isfinite(half_width) else f"{text}±{half_width:,.{digits}f}"
 
 

@@ -40,7 +40,7 @@ class Finding:
     """One line of a verification."""
 
     about: str  # such as "sums"
-    state: str  # "ok", "note" (worth knowing), "wrong", or of two runs "differs"
+    state: str  # "ok", "note" (worth knowing), "open" (not finished), "wrong", or of two runs "differs"
     text: str
 
 
@@ -67,7 +67,7 @@ def compare_runs(a: Path, b: Path) -> list[Finding]:
 
 def _sums(folder: Path) -> Iterator[Finding]:
     if not (folder / SUMS).exists():
-        yield Finding("sums", "wrong", f"there is no {SUMS}: it is written when the run ends")
+        yield Finding("sums", "open", f"there is no {SUMS}: it is written when the run ends")
         return
     changes = changed_files(folder)
     for state, sign in (("changed", "wrong"), ("missing", "wrong"), ("new", "note")):
@@ -94,7 +94,7 @@ def _units(folder: Path) -> Iterator[Finding]:
             yield Finding("units", "wrong", str(error))
     if missing:
         text = f"{missing} of {_count(len(units), 'unit')} not finished: `fedwave resume {folder}` goes on"
-        yield Finding("units", "wrong", text)
+        yield Finding("units", "open", text)
     elif whole:
         print_ = units[0].fingerprint[:12]
         yield Finding(
@@ -214,19 +214,23 @@ def _results(a: Path, b: Path) -> Iterator[Finding]:
     lacking = [
         f"the point {point} is only in {which}"
         for which, mine, theirs in (("A", there, here), ("B", here, there))
-        for point in mine.keys() - theirs.keys()
+        for point in mine
+        if point not in theirs
     ]
     for where in [where for where in there if where in here]:
         lacking += _lacking(there[where].data, here[where].data)
         looked, differing, place = _differing(there[where], here[where])
         numbers, apart, first = numbers + looked, apart + differing, first or place
+    lacking = list(dict.fromkeys(lacking))
     for text in lacking[:_MOST_NAMES]:
         yield Finding("results", "differs", text)
+    if len(lacking) > _MOST_NAMES:
+        yield Finding("results", "differs", f"and {len(lacking) - _MOST_NAMES} more like these")
     if apart:
         yield Finding(
             "results", "differs", f"{apart:,} of {numbers:,} numbers differ, first {first}"
         )
-    else:
+    elif numbers:
         common = " that both have" if lacking else ""
         yield Finding("results", "ok", f"{numbers:,} numbers{common} are the same to the last bit")
 

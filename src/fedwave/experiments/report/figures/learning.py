@@ -62,11 +62,19 @@ def training_figure(curves: Curves) -> Figure:
     for axis, metric in zip(axes, ("loss", "accuracy"), strict=True):
         text = describe(metric).label
         common.label_panel(axis, text, "Round", text)
-        values = band(curves.series[metric], skip_nan=True)
-        common.draw_band(axis, values, curves.label, look, floor=0.0)
+        mean, half = band(curves.series[metric], skip_nan=True)
+        if instances < _ENOUGH_FOR_A_BAND:
+            for one in curves.series[metric].T if instances > 1 else ():
+                axis.plot(np.arange(1, rounds + 1), one, color=look["color"], lw=0.6, alpha=0.5)
+            common.draw_line(axis, mean, look, label=common.name_of(curves.label))
+        else:
+            common.draw_band(axis, (mean, half), curves.label, look, floor=0.0)
     made = f"{counted(rounds, 'round')}, {counted(instances, 'instance')}"
-    note = "Bands: 95 % intervals over instances." if instances > 1 else ""
-    return common.finish(figure, axes[0], made, note)
+    thin = "Thin: single instances, too few for a band; bold: their mean." if instances > 1 else ""
+    few = instances < _ENOUGH_FOR_A_BAND
+    return common.finish(
+        figure, axes[0], made, thin if few else "Bands: 95 % intervals over instances."
+    )
 
 
 def single_figure(point: Point) -> Figure:

@@ -52,7 +52,7 @@ def score_figure(
         common.draw_band(
             axes[0], smooth, label, look, len(chosen), first=1 + len(mean) - len(recent)
         )
-        for axis, name in zip(axes[1:], ("running", "difference", "backlog"), strict=True):
+        for axis, name in zip(axes[1:], ("running", "running_difference", "backlog"), strict=True):
             floor = 0.0 if name == "backlog" else None
             common.draw_band(axis, bands[name], label, look, len(chosen), floor=floor)
     note = _frame(axes, found)
