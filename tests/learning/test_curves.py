@@ -104,7 +104,7 @@ def test_no_spikes_before_the_eleventh_round() -> None:
     """No round has ten before it: not measured, which is not the same as none."""
     assert np.isnan(curves(loss=[[1.0] * 5 + [50.0] * 5]).spikes()).all()
     assert np.isnan(curves(loss=[[1.0, 50.0]]).spikes()).all()
-    assert curves(loss=[[1.0] * 5 + [50.0] * 6]).spikes().tolist() == [0]
+    assert curves(loss=[[1.0] * 11]).spikes().tolist() == [0]
 
 
 def test_each_instance_is_counted_alone_and_repeatedly() -> None:
