@@ -33,7 +33,7 @@ def test_the_page_of_the_first_hour_can_be_followed() -> None:
     """tests/first_hour.py runs it; here is checked that it finds all blocks, and that they are whole."""
     found = first_hour.blocks("docs/first-hour.md")
     titles = [block.note.removeprefix("title=") for block in found if "title=" in block.note]
-    assert titles == ["my_scheduler.py", "my_task.py", "mine.yaml", "script.py"]
+    assert titles == ["my_scheduler.py", "powers.py", "my_task.py", "mine.yaml", "script.py"]
     assert [block.note for block in found if block.language == "sh"].count("ctrl-c") == 1
     for block in found:
         if block.language == "python":
