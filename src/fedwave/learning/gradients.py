@@ -45,6 +45,9 @@ class Gradients:
         self._step = key_dropout(self._model)
         self._forward = side_by_side(self._model, channels_last)
         self._draws = task.draws
+        # Has the model random layers?
+        dropout = any(isinstance(m, KeyedDropout) and m.p > 0 for m in self._model.modules())
+        self.needs_keys = self._draws or dropout
         if (device.type, dtype, autocast) != ("cpu", torch.float32, None):
             self._check_runs(torch.as_tensor(task.dataset.train_images[:2]).to(device, dtype))
         if way is None:
@@ -56,12 +59,6 @@ class Gradients:
                 if isinstance(module, _BatchNorm):
                     module.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
         self._vectorised = vmap(grad(self._loss), randomness="error")
-
-    @property
-    def needs_keys(self) -> bool:
-        """Does the model have random layers?"""
-        dropout = any(isinstance(m, KeyedDropout) and m.p > 0 for m in self._model.modules())
-        return self._draws or dropout
 
     def __call__(
         self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor

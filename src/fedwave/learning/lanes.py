@@ -88,10 +88,11 @@ class LaneTrainer:
         for step in range(len(lanes[0].steps)):
             at_work = [lane.steps[step] for lane in lanes if len(lane.steps) > step]
             sizes = np.array([len(samples) for samples in at_work])
+            now = step_keys(keys, step) if self.needs_keys else keys
             for size in np.unique(sizes):  # nearly always one; a last short batch makes a second
                 rows = np.flatnonzero(sizes == size)
                 samples = torch.as_tensor(np.stack([at_work[r] for r in rows])).to(self._device)
-                self._step(w, start, buffers, rows, samples, step_keys(keys, step))
+                self._step(w, start, buffers, rows, samples, now)
         return w, buffers
 
     def _stack(self, one_each: list[Tensor]) -> Tensor:
