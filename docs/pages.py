@@ -17,20 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from fedwave.experiments.report.figures.common import name_of
 from fedwave.experiments.report.tables import markdown
 from fedwave.experiments.results.statistics import Estimate, estimate
 
 DOCS = Path(__file__).parent
 PAGES = (DOCS / "theory.md", DOCS / "results" / "README.md", DOCS.parent / "README.md")
 _MARKED = re.compile(r"<!--=(.*?)-->(.*?)<!--/-->", re.DOTALL)
-_NAMES = {
-    "bench": "Bench",
-    "alsa-pi": "ALSA-PI",
-    "balsa": "BALSA",
-    "balsa-po": "BALSA-PO",
-    "round-robin": "RR",
-    "w-max": "W-max",
-}
 # Accuracy of the earlier prototype after 10 and 150 rounds on MNIST, which has no data here.
 PROTOTYPE = {
     "bench": (0.876, 0.962), "alsa-pi": (0.866, 0.950), "balsa": (0.858, 0.950), "balsa-po": (0.854, 0.949),
@@ -162,7 +155,7 @@ def _curve(study: str, scheduler: str, round_: int, column: str = "accuracy") ->
 def mnist_table() -> str:
     spikes = _json("mnist/summary.json")["schedulers"]
     lines = [
-        [_NAMES[name], *(_plain(_curve("mnist", name, t).mean(), 3) for t in (10, 100, 150)),
+        [name_of(name), *(_plain(_curve("mnist", name, t).mean(), 3) for t in (10, 100, 150)),
          " / ".join(_plain(value, 3) for value in before), f"{spikes[name]['spikes']:.2g}"]
         for name, before in PROTOTYPE.items()
     ]  # fmt: skip
@@ -193,14 +186,14 @@ def mnist_differences() -> str:
     for one, other in pairs:
         apart = [estimate(_curve("mnist", one, t) - _curve("mnist", other, t)) for t in (100, 150)]
         assert all(value.mean > value.half_width for value in apart), "the page says: all exclude 0"
-        lines.append([f"{_NAMES[one]} - {_NAMES[other]}", *(_pair(value, 4) for value in apart)])
+        lines.append([f"{name_of(one)} - {name_of(other)}", *(_pair(value, 4) for value in apart)])
     return "\n" + markdown(["", "100", "150"], lines).strip() + "\n"
 
 
 def cifar_table() -> str:
     columns = ((50, "accuracy"), (100, "accuracy"), (100, "accuracy_on_all"))
     lines = [
-        [_NAMES[name], *(_plain(_curve("cifar10", name, t, c).mean(), 3) for t, c in columns)]
+        [name_of(name), *(_plain(_curve("cifar10", name, t, c).mean(), 3) for t, c in columns)]
         for name in PROTOTYPE
     ]
     heading = ["scheduler", "after 50 rounds", "after 100, 2,000 images", "after 100, all images"]

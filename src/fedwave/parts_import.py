@@ -245,9 +245,8 @@ def failure_in(sources: Iterable[str], error: Exception) -> FedwaveError | None:
     """The sentence about an error that one of the users' files raised; None if none of them did."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename in sources:
-            text = " ".join(str(error).split()).rstrip(".")
             where = f"{frame.filename}, line {frame.lineno}, in {frame.name}"
-            return FedwaveError(f"{where}: {type(error).__name__}: {text}.")
+            return FedwaveError(f"{where}: {type(error).__name__}: {_one_line(error)}.")
     return None
 
 
@@ -263,5 +262,9 @@ def _failed(source: str, error: BaseException) -> FedwaveError:
     if isinstance(error, SyntaxError):
         line = error.lineno
     where = f" in line {line}" if line else ""
-    text = " ".join(str(error).split()).rstrip(".")
-    return FedwaveError(f"{source} cannot be imported: {type(error).__name__}{where}: {text}.")
+    kind = type(error).__name__
+    return FedwaveError(f"{source} cannot be imported: {kind}{where}: {_one_line(error)}.")
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()).rstrip(".")

@@ -16,6 +16,7 @@ from killing import (
     kill_at_random,
     leftovers,
     results,
+    undisturbed_results,
 )
 
 from fedwave.experiments.config.experiment import Experiment
@@ -28,13 +29,7 @@ KINDS = {"training": TRAINING, "simulation": SIMULATION}
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    found = {}
-    for kind, experiment in KINDS.items():
-        folder = tmp_path_factory.mktemp("undisturbed") / kind
-        begin(experiment, folder)
-        finish(folder)
-        found[kind] = results(folder)
-    return found
+    return undisturbed_results(KINDS, tmp_path_factory.mktemp("undisturbed"))
 
 
 def kills_change_nothing(

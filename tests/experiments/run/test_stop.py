@@ -23,6 +23,7 @@ from killing import (
     finish,
     leftovers,
     results,
+    undisturbed_results,
     wait_until_gone,
 )
 
@@ -70,13 +71,7 @@ def some_rounds(events: Path) -> Callable[[], bool]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    found = {}
-    for kind, experiment in KINDS.items():
-        folder = tmp_path_factory.mktemp("undisturbed") / kind
-        begin(experiment, folder)
-        finish(folder)
-        found[kind] = results(folder)
-    return found
+    return undisturbed_results(KINDS, tmp_path_factory.mktemp("undisturbed"))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, counted
 from fedwave.experiments.config.experiment import DATASETS
 from fedwave.experiments.config.points import to_mapping
 from fedwave.experiments.results import inputs
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _MOST_NAMES = 5
-_CUT = (
-    "block",
-    "group",
-)  # how the work is cut into units; whether that changes numbers is seen in the results
+# How the work is cut into units; whether that changes numbers is seen in the results.
+_CUT = ("block", "group")
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def _sums(folder: Path) -> Iterator[Finding]:
             word = "not in the list" if state == "new" else state
             yield Finding("sums", sign, f"{_listed(names)}: {word}")
     if not any(what != "new" for what in changes.values()):
-        yield Finding("sums", "ok", f"{_count(len(read_sums(folder)), 'file')} as written")
+        yield Finding("sums", "ok", f"{counted(len(read_sums(folder)), 'file')} as written")
 
 
 def _units(folder: Path) -> Iterator[Finding]:
@@ -93,12 +91,12 @@ def _units(folder: Path) -> Iterator[Finding]:
             whole = False
             yield Finding("units", "wrong", str(error))
     if missing:
-        text = f"{missing} of {_count(len(units), 'unit')} not finished: `fedwave resume {folder}` goes on"
+        text = f"{missing} of {counted(len(units), 'unit')} not finished: `fedwave resume {folder}` goes on"
         yield Finding("units", "open", text)
     elif whole:
         print_ = units[0].fingerprint[:12]
         yield Finding(
-            "units", "ok", f"{_count(len(units), 'unit')} of one run, fingerprint {print_}"
+            "units", "ok", f"{counted(len(units), 'unit')} of one run, fingerprint {print_}"
         )
     own = {store.checkpoint(unit).name for unit in units}
     others = [path.name for path in folder.glob("checkpoints/*.npz") if path.name not in own]
@@ -327,10 +325,6 @@ def _both(field: str, a: Any, b: Any) -> str:
 
 def _value(number: Any) -> str:
     return repr(number.item())
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _listed(names: Sequence[str]) -> str:
