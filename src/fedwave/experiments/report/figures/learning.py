@@ -32,49 +32,47 @@ def curves_figure(point: Point) -> Figure:
     The interval of two or three instances is many times as wide as their spread and would cover the figure:
     with so few, every instance is drawn instead.
     """
-    count = point.data.sizes["instance"]
-    few = count < _ENOUGH_FOR_A_BAND
     figure, axes = _two_panels(point)
     looks = common.styles(labels(point.data))
     means: list[FloatArray] = []
     for label, curves in _all_curves(point).items():
         for axis, values in zip(axes, (curves.loss, curves.accuracy), strict=True):
-            mean, half = band(values, skip_nan=True)
-            rounds, look = np.arange(1, len(mean) + 1), looks[label]
-            if few and count > 1:
-                axis.plot(rounds, values, lw=0.5, alpha=0.5, color=look["color"])
-            elif not few:
-                low, high = np.maximum(mean - half, 0), mean + half
-                haze = common.haze(len(looks))
-                axis.fill_between(rounds, low, high, color=look["color"], alpha=haze, lw=0)
-            common.draw_line(axis, mean, look, label=_name(label, curves))
+            mean = _draw(axis, values, looks[label], _name(label, curves), len(looks))
             means += [mean] if axis is axes[0] else []
     axes[0].set_ylim(bottom=0, top=1.05 * _largest(means))
-    note = "Thin: single instances, too few for a band; bold: their mean." if count > 1 else ""
-    return _finish(figure, axes, point, note if few else "Bands: 95 % intervals over instances.")
+    return _finish(figure, axes, point, _how_drawn(point.data.sizes["instance"]))
 
 
 def training_figure(curves: Curves) -> Figure:
-    """Loss and accuracy of one scheduler, mean and 95 % band over instances."""
+    """The same of one scheduler."""
     figure, axes = common.figure_with(1, 2, _SIZE)
     rounds, instances = curves.loss.shape
     look = common.styles([curves.label])[curves.label]
     for axis, metric in zip(axes, ("loss", "accuracy"), strict=True):
         text = describe(metric).label
         common.label_panel(axis, text, "Round", text)
-        mean, half = band(curves.series[metric], skip_nan=True)
-        if instances < _ENOUGH_FOR_A_BAND:
-            for one in curves.series[metric].T if instances > 1 else ():
-                axis.plot(np.arange(1, rounds + 1), one, color=look["color"], lw=0.6, alpha=0.5)
-            common.draw_line(axis, mean, look, label=common.name_of(curves.label))
-        else:
-            common.draw_band(axis, (mean, half), curves.label, look, floor=0.0)
+        _draw(axis, curves.series[metric], look, common.name_of(curves.label), 1)
     made = f"{counted(rounds, 'round')}, {counted(instances, 'instance')}"
-    thin = "Thin: single instances, too few for a band; bold: their mean." if instances > 1 else ""
-    few = instances < _ENOUGH_FOR_A_BAND
-    return common.finish(
-        figure, axes[0], made, thin if few else "Bands: 95 % intervals over instances."
-    )
+    return common.finish(figure, axes[0], made, _how_drawn(instances))
+
+
+def _draw(axis: Axes, values: FloatArray, look: common.Look, name: str, beside: int) -> FloatArray:
+    """The mean of the instances, which is returned, with their band or, of few, each of them."""
+    mean, half = band(values, skip_nan=True)
+    rounds, instances = np.arange(1, len(mean) + 1), values.shape[1]
+    if instances >= _ENOUGH_FOR_A_BAND:
+        low, high = np.maximum(mean - half, 0), mean + half
+        axis.fill_between(rounds, low, high, color=look["color"], alpha=common.haze(beside), lw=0)
+    elif instances > 1:
+        axis.plot(rounds, values, lw=0.5, alpha=0.5, color=look["color"])
+    common.draw_line(axis, mean, look, label=name)
+    return mean
+
+
+def _how_drawn(instances: int) -> str:
+    if instances >= _ENOUGH_FOR_A_BAND:
+        return "Bands: 95 % intervals over instances."
+    return "Thin: single instances, too few for a band; bold: their mean." if instances > 1 else ""
 
 
 def single_figure(point: Point) -> Figure:
