@@ -72,6 +72,8 @@ def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
 
 def _warn(event: dict[str, Any]) -> None:
     """Warnings are shown whether or not there is a terminal."""
+    if event["event"] == "warning":  # about the whole run
+        print(f"fedwave: {event['message']}", file=sys.stderr)
     if event["event"] in ("damaged", "unit-warning", "unit-died"):
         died = event["event"] == "unit-died"
         text = f"a worker died ({event['message']}), started again" if died else event["message"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,8 @@ from fedwave.cli import output
 from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.results.container import Results, metrics_of
 from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.results.provenance import other_versions
+from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.run.runner import stored_results
 from fedwave.files import check_folder
 
@@ -54,9 +57,19 @@ def show_again(
         raise FedwaveError(f"there is no run folder at {folder}.")
     store, place = RunFolder(folder), folder if out is None else out
     store.stored()  # refuses what is no run folder, before anything is written
+    _say_versions(folder)
     with store.locked() if out is None else nullcontext():
         check_folder(place)
         output.show(_changed(stored_results(folder), asked or {}), place, json)
+
+
+def _say_versions(folder: Path) -> None:
+    with suppress(
+        Damaged
+    ):  # provenance.json: no result depends on it, and `fedwave verify` says so
+        said = other_versions(folder, "is shown with")
+        if said is not None:
+            print(f"fedwave: {said}", file=sys.stderr)
 
 
 def _changed(results: Results, asked: Mapping[str, Any]) -> Results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
@@ -21,7 +22,7 @@ from fedwave.simulate import MetricLike, SchedulerLike, simulate
 if TYPE_CHECKING:
     import xarray as xr
 
-    from fedwave.experiments.run.runner import Watcher
+    from fedwave.experiments.run.runner import Event, Watcher
 
 
 def compare(
@@ -115,10 +116,16 @@ def _texts(what: str, given: Any) -> list[str]:
     return [str(one) for one in found]
 
 
+def _warn(event: Event) -> None:
+    """Nobody watches, so what is worth knowing about the whole run becomes a Python warning."""
+    if event["event"] == "warning":
+        warnings.warn(event["message"], stacklevel=2)
+
+
 @contextmanager
-def _followed(name: str, progress: bool) -> Iterator[Watcher | None]:
+def _followed(name: str, progress: bool) -> Iterator[Watcher]:
     if not progress:
-        yield None
+        yield _warn
         return
     from fedwave.progress import run_bar
 

@@ -19,8 +19,8 @@ from fedwave.experiments.config.schema import typed
 from fedwave.parts_import import absolute, import_parts
 
 __all__ = [
-    "experiment_from", "load_experiment", "points", "preset_about", "preset_names", "stored_experiment",
-    "to_mapping", "to_yaml",
+    "experiment_from", "load_experiment", "points", "preset_about", "preset_names", "stored_content",
+    "stored_experiment", "to_mapping", "to_yaml",
 ]  # fmt: skip
 
 _PRESETS = "fedwave.experiments.presets"
@@ -62,10 +62,18 @@ def experiment_from(
         return experiment
 
 
-def stored_experiment(path: Path) -> Experiment:
-    """The experiment of a run folder's file: nothing is imported, built or read beside it."""
+def stored_experiment(source: Path | Mapping[str, Any]) -> Experiment:
+    """The experiment of a run folder's file or its content: nothing is imported, built or read beside it."""
     with _one_line():
-        return typed(_plain_copy(_content(path)))
+        return typed(_plain_copy(source if isinstance(source, Mapping) else _content(source)))
+
+
+def stored_content(text: str, what: str) -> dict[str, Any]:
+    """The fields that the text of a run folder's file has, before they are given their types."""
+    from fedwave.yaml_text import read_yaml
+
+    with _one_line():
+        return _plain_copy(read_yaml(text, what))
 
 
 def to_yaml(experiment: Experiment) -> str:

@@ -1,8 +1,8 @@
-"""The fingerprint of a run: one sum of all that decides its numbers.
+"""Fingerprints: one sum of all that decides the numbers of a run, and from it one for each of its units.
 
 That is the resolved experiment, with the numbers that only some points of its sweep have, the sums of its inputs and
-the version of the numerics. Every record of a unit and every checkpoint has it, so that results of two runs are never
-mixed.
+the version of the numerics; of a unit also its point, its schedulers and its instances. The record of a unit and the
+content of its checkpoint have the unit's, so that results of two runs, or of two units, are never mixed.
 """
 
 from __future__ import annotations
@@ -12,24 +12,32 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.points import to_mapping
+from fedwave.experiments.run.units import Unit
 
 # Fields that only say how results are shown, or how often they are saved.
 NOT_NUMBERS = ("name", "against", "burn_in", "targets", "checkpoint_seconds")
 
 
 def fingerprint(
-    experiment: Experiment,
+    experiment: Mapping[str, Any],
     at_points: Sequence[Mapping[str, Any]],
     sums: Mapping[str, str],
     numerics: int,
 ) -> str:
-    """The fingerprint of a resolved experiment, with the numbers of its points, on inputs with these sums."""
-    fields = {k: v for k, v in to_mapping(experiment).items() if k not in NOT_NUMBERS}
+    """Of a run: the content of its config.yaml, the numbers of its points, the sums of its inputs."""
+    fields = {k: v for k, v in experiment.items() if k not in NOT_NUMBERS}
     # The order of the axes numbers the points, and sorted keys would hide it.
-    fields["sweep"] = list(fields["sweep"].items())
+    fields["sweep"] = list(fields.get("sweep", {}).items())
     content: dict[str, Any] = {"experiment": fields, "inputs": dict(sums), "numerics": numerics}
     if any(at_points):
         content["points"] = [dict(values) for values in at_points]
+    return _sum(content)
+
+
+def unit_fingerprint(run: str, unit: Unit) -> str:
+    """Of a unit of the run with the fingerprint ``run``."""
+    return _sum([run, unit.name, unit.point, list(unit.schedulers), list(unit.instances)])
+
+
+def _sum(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,18 +1,18 @@
 """A run folder: an experiment, its results so far, and a lock.
 
     config.yaml        the experiment, resolved: run again, it gives the same results
-    plan.json          its units, the sums of its inputs, and numbers that differ between the points of its sweep
+    plan.json          the same text again, its units, the sums of its inputs, and numbers of single points (plan.py)
     provenance.json    versions, machine, time, commit
     inputs/            copies and sums of what came from outside (inputs.py)
     rounds/*.parquet   one file per finished unit: a row per scheduler, instance and round
     devices/*.parquet  the same: a row per scheduler, instance and device
-    units/*.json       written last: the unit is finished; the fingerprint of its run, the SHA-256 sums of its files
+    units/*.json       written last: the unit is finished; its fingerprint, the SHA-256 sums of its files
     timings/*.json     how long a finished unit took, when and where
-    checkpoints/       of units at work; the fingerprint of the run is part of their names
+    checkpoints/       of units at work; each ends in the fingerprint of its unit and a sum (run/envelope.py)
     .lock, lock.json   Only one process can use a run folder at a time; a second one fails and names the first.
                        The system releases the lock when the process dies.
 
-Every file is written whole or not at all. Nothing is pickled.
+Every file is written whole or not at all. JSON files carry their own sums (sealed.py). Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,11 +33,19 @@ from filelock import FileLock, Timeout
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
-from fedwave.experiments.config.read import points, stored_experiment, to_mapping, to_yaml
-from fedwave.experiments.config.resolve import Values, added, with_added
+from fedwave.experiments.config.read import (
+    points,
+    stored_content,
+    stored_experiment,
+    to_mapping,
+    to_yaml,
+)
+from fedwave.experiments.config.resolve import added
 from fedwave.experiments.results import inputs
-from fedwave.experiments.results.fingerprint import fingerprint
 from fedwave.experiments.results.parquet import dataset_from, tables
+from fedwave.experiments.results.plan import CONFIG, PLAN, Plan
+from fedwave.experiments.results.provenance import config_sum, other_versions
+from fedwave.experiments.results.sealed import Damaged, plain_bytes, read_sealed, write_sealed
 from fedwave.experiments.run.units import Unit, units_of
 from fedwave.files import check_folder, write_json, write_text, write_whole
 from fedwave.parts_import import import_source, imported_sources
@@ -46,9 +54,7 @@ from fedwave.version import NUMERICS, __version__
 if TYPE_CHECKING:
     import xarray as xr
 
-
-class Damaged(FedwaveError):
-    """A file of a run folder has changed since it was written."""
+_MOST_OF_A_TABLE = 2**34  # bytes
 
 
 class RunFolder:
@@ -56,6 +62,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.warnings: list[str] = []  # when a run goes on: what was repaired, other versions
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -89,30 +96,35 @@ class RunFolder:
         found = inputs.found_files(self.path, experiment, sources)
         places = {one.name: str(one.place) for one in found if one.kind in ("code", "data")}
         stored = renamed(experiment, {place: name for name, place in places.items()})
-        begun = self._config.exists()
+        begun, known = self._config.exists(), {}
         if begun:
-            inputs.check_inputs(self.path, found)
             self._check_same(stored)
             self._check_numerics()
+            inputs.check_inputs(self.path, found)
         units = units_of(stored, places)
         found += _datasets(units)
         if begun:
             inputs.check_inputs(self.path, found)
-        known = inputs.restore_copies(self.path, found) if begun else {}
+            known = inputs.known_inputs(self.path)
+        sums = {name: one.sha256 for name, one in known.items()} or {
+            f.name: f.sha256 for f in found
+        }
+        at = {unit.point: unit.experiment for unit in units}
+        at_points = [added(before, at[k]) for k, (_, before) in enumerate(points(stored))]
+        config = self.config() if begun else to_yaml(stored)
+        plan = Plan.of(config, NUMERICS, sums, at_points, units)
+        if begun:
+            self._check_plan(plan, units)
         known = known or inputs.keep_inputs(self.path, found)
+        self.warnings += inputs.restore_copies(self.path, found, known)
         for name, one in known.items():
             if one.kind == "data" and one.copy is not None:
                 places[name] = os.path.abspath(self.path / one.copy)
-        sums = {name: one.sha256 for name, one in known.items()}
-        at = {unit.point: unit.experiment for unit in units}
-        at_points = [added(before, at[k]) for k, (_, before) in enumerate(points(stored))]
-        print_ = fingerprint(stored, at_points, sums, NUMERICS)
         pins = {name: one.sha256 for name, one in known.items() if one.kind != "code"}
-        units = [replace(u, places=places, pins=pins, fingerprint=print_) for u in units]
-        self._write_plan(at_points, units, sums)
-        if not begun:  # last, since it makes this a run folder
-            write_text(self._config, to_yaml(stored))
-        return units
+        if not begun:
+            plan.write(self.path)
+            write_text(self._config, config)  # last, since it makes this a run folder
+        return [replace(unit, places=places, pins=pins) for unit in plan.marked(units)]
 
     def experiment(self, imports: Sequence[str] = ()) -> Experiment:
         """The experiment, to resume it: imports the user's files from their old places or from ``imports``.
@@ -126,34 +138,32 @@ class RunFolder:
             places[name] = place
         return renamed(stored, places)
 
-    def stored(self) -> Experiment:
-        """The experiment, to read its results: imports nothing."""
+    def config(self) -> str:
+        """The text of config.yaml, which must be the one that the run was begun with."""
         if not self._config.exists():
-            raise FedwaveError(f"{self.path} is no run folder: it has no config.yaml.")
-        return stored_experiment(self._config)
+            raise FedwaveError(f"{self.path} is no run folder: it has no {CONFIG}.")
+        raw = plain_bytes(self._config)
+        try:
+            plan = Plan.read(self.path)
+        except Damaged:  # then provenance.json still knows the sum, and every unit its fingerprint
+            if _sum(raw) != (config_sum(self.path) or _sum(raw)):
+                raise self._changed_config() from None
+            return _decoded(raw, self._config)
+        if raw != plan.config.encode():
+            raise self._changed_config(_what_changed(plan, raw), f" ({PLAN} has its lines)")
+        return plan.config
+
+    def stored(self) -> Experiment:
+        """The experiment, to read its results: imports nothing. Refuses a config.yaml that has changed."""
+        return stored_experiment(stored_content(self.config(), f"experiment {self._config}"))
 
     def units(self) -> list[Unit]:
         """All units of the experiment, finished or not; imports nothing."""
-        stored, path = self.stored(), self._plan
-        try:
-            plan = json.loads(path.read_bytes())
-            if isinstance(plan, list):
-                raise FedwaveError(
-                    f"{self.path} was made by an older version of fedwave, whose run folders this one cannot read: "
-                    "run its config.yaml again."
-                )
-            values = plan["points"]
-            at = [with_added(at, values[k]) for k, (_, at) in enumerate(points(stored))]
-            print_ = fingerprint(stored, values, plan["inputs"], plan["numerics"])
-            return [
-                Unit(
-                    unit["name"], unit["point"], unit["where"], tuple(unit["schedulers"]),
-                    tuple(unit["instances"]), at[unit["point"]], fingerprint=print_,
-                )
-                for unit in plan["units"]
-            ]  # fmt: skip
-        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-            raise Damaged(f"{path} is damaged ({error}): resume the run to repair it.") from None
+        return Plan.read(self.path).units(self.path)
+
+    def fingerprint(self) -> str:
+        """Of the run in this folder."""
+        return Plan.read(self.path).fingerprint
 
     def is_finished(self) -> bool:
         """Is every unit stored and undamaged? Then nothing from outside is needed any more."""
@@ -178,9 +188,10 @@ class RunFolder:
         }
         now = datetime.now(UTC).isoformat(timespec="seconds")
         took = {"seconds": round(seconds, 3), "finished": now, "machine": platform.node()}
-        write_json(self.path / "timings" / f"{unit.name}.json", took)
-        write_json(self._record(unit), record)
-        self.checkpoint(unit).unlink(missing_ok=True)
+        write_sealed(self.path / "timings" / f"{unit.name}.json", took)
+        write_sealed(self._record(unit), record)
+        with suppress(OSError):  # it may be a folder that somebody made; nobody reads it any more
+            self.checkpoint(unit).unlink(missing_ok=True)
 
     def finished(self, unit: Unit) -> bool:
         """Is it stored? Raises Damaged, with the file's name, if a file of it has changed since."""
@@ -207,60 +218,78 @@ class RunFolder:
 
     def _contents(self, unit: Unit) -> list[bytes]:
         record = self._record(unit)
-        try:
-            content = json.loads(record.read_bytes())
-            names = [f"{kind}/{unit.name}.parquet" for kind in ("rounds", "devices")]
-            wanted = [content["sha256"][name] for name in names]
-            made_by = content["fingerprint"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise Damaged(f"{record} is damaged ({error}).") from None
-        if made_by != unit.fingerprint:
+        content = read_sealed(record)
+        names = [f"{kind}/{unit.name}.parquet" for kind in ("rounds", "devices")]
+        if content.get("unit") != unit.name:
+            raise Damaged(f"{record} is damaged: it is the record of another unit.")
+        if content.get("fingerprint") != unit.fingerprint:
             raise FedwaveError(
                 f"{record} belongs to another run: another experiment, other inputs or another version made it than "
-                f"{self.path / 'config.yaml'} and plan.json say; restore these, or start a new run."
+                f"{self._config} and {PLAN} say; restore these, or start a new run."
             )
+        try:
+            wanted = [content["sha256"][name] for name in names]
+        except (KeyError, TypeError) as error:  # a seal made by others
+            raise Damaged(f"{record} is damaged ({error}).") from None
         contents = []
         for name, sum_ in zip(names, wanted, strict=True):
-            path = self.path / name
-            try:
-                content = path.read_bytes()
-            except OSError as error:
-                raise Damaged(f"{path} cannot be read: {error.strerror}.") from None
-            if _sum(content) != sum_:
-                raise Damaged(f"{path} is damaged: its checksum is not the one it was stored with.")
-            contents.append(content)
+            table = plain_bytes(self.path / name, _MOST_OF_A_TABLE)
+            if _sum(table) != sum_:
+                raise Damaged(
+                    f"{self.path / name} is damaged: its checksum is not the one it was stored with."
+                )
+            contents.append(table)
         return contents
 
     @property
     def _config(self) -> Path:
-        return self.path / "config.yaml"
+        return self.path / CONFIG
 
-    @property
-    def _plan(self) -> Path:
-        return self.path / "plan.json"
+    def _changed_config(self, what: str = "", where: str = "") -> FedwaveError:
+        return FedwaveError(
+            f"{self._config} has changed since the run was begun{what}: restore it{where}, or start a new run in "
+            "another folder."
+        )
 
-    def _write_plan(
-        self, at_points: Sequence[Values], units: Sequence[Unit], sums: Mapping[str, str]
-    ) -> None:
-        fields = ("name", "point", "where", "schedulers", "instances")
-        plan = {
-            "numerics": NUMERICS,
-            "inputs": dict(sums),
-            "points": list(at_points),
-            "units": [{field: getattr(unit, field) for field in fields} for unit in units],
-        }
-        write_json(self._plan, plan)
+    def _check_plan(self, plan: Plan, units: Sequence[Unit]) -> None:
+        """Refuse another plan than that of a run which goes on; write a damaged one again."""
+        path = self.path / PLAN
+        try:
+            before = Plan.read(self.path)
+        except Damaged as damage:
+            for unit in plan.marked(units):  # first: units of another run are refused
+                with suppress(Damaged):
+                    self.finished(unit)
+            self.warnings.append(f"{damage} It is written again from {CONFIG}.")
+            plan.write(self.path)
+            return
+        if before.inputs != plan.inputs:
+            raise FedwaveError(
+                f"{self.path / inputs.LIST} is not the list of inputs that {path} has: restore it, or start a new run."
+            )
+        if not before.same_as(plan):
+            raise FedwaveError(
+                f"{path} has other units or numbers than fedwave {__version__} makes from {self._config}: restore it, "
+                "finish the run with the fedwave that began it, or start a new run."
+            )
 
     def _check_numerics(self) -> None:
+        """Refuse to go on with other numerics; say so if other versions than those here have worked on it."""
         try:
-            made_by = json.loads(self._plan.read_bytes())["numerics"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return  # damaged, and written anew; the fingerprints of the units tell
+            made_by = Plan.read(self.path).numerics
+        except Damaged:
+            made_by = NUMERICS  # it is written anew; the fingerprints of the units tell
         if made_by != NUMERICS:
             raise FedwaveError(
                 f"{self.path} was begun with version {made_by} of the numerics, but fedwave {__version__} has version "
                 f"{NUMERICS}: finish it with the fedwave that began it, or start a new run."
             )
+        try:
+            said = other_versions(self.path, "goes on with")
+        except Damaged as damage:
+            said = f"{damage} No result depends on it; it is begun anew."
+        if said is not None:
+            self.warnings.append(said)
 
     def _check_same(self, experiment: Experiment) -> None:
         there, wanted = to_mapping(self.stored()), to_mapping(experiment)
@@ -300,6 +329,26 @@ def _named(holder: Path) -> str:
         return f"process {content['process']} on {content['machine']}"
     except (OSError, ValueError, KeyError):
         return "another process"
+
+
+def _decoded(raw: bytes, path: Path) -> str:
+    try:
+        return raw.decode()
+    except ValueError:
+        raise FedwaveError(f"experiment {path} cannot be read: it is not text.") from None
+
+
+def _what_changed(plan: Plan, raw: bytes) -> str:
+    """The first field of config.yaml that is not as planned, if it can be told."""
+    try:
+        now = to_mapping(stored_experiment(stored_content(raw.decode(), CONFIG)))
+        was = to_mapping(plan.experiment())
+    except (FedwaveError, ValueError):
+        return ""
+    if now == was and list(now["sweep"]) == list(was["sweep"]):
+        return " (not in a value)"
+    field, is_, before = first_difference(now, was)
+    return f" (its {field} is {_short(is_)}, was {_short(before)})"
 
 
 def first_difference(there: Any, wanted: Any, where: str = "") -> tuple[str, Any, Any]:

@@ -10,7 +10,6 @@ Data are read from the copy. Code is not: opening a folder that somebody else ma
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +24,8 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import data_files, replaced
 from fedwave.experiments.config.parts import Part
 from fedwave.experiments.results.own_parts import own_parts
-from fedwave.files import write_json, write_whole
+from fedwave.experiments.results.sealed import Damaged, read_sealed, write_sealed
+from fedwave.files import write_whole
 from fedwave.parts_import import checksum, helper_modules, is_module, module_file, read_source
 
 LIST, PLACES = "inputs/inputs.json", "inputs/places.json"
@@ -126,15 +126,17 @@ def keep_inputs(folder: Path, found: Sequence[Found]) -> dict[str, Input]:
             taken.add(copy)
             _write_copy(folder, copy, one)
         kept[one.name] = Input(one.kind, one.sha256, copy)
+    where = {one.name: one.place for one in found if one.place}
+    if where:
+        write_sealed(folder / PLACES, where)
     if found:
-        write_json(folder / PLACES, {one.name: one.place for one in found if one.place})
-        write_json(folder / LIST, {name: asdict(one) for name, one in kept.items()})
+        write_sealed(folder / LIST, {name: asdict(one) for name, one in kept.items()})
     return kept
 
 
-def restore_copies(folder: Path, found: Iterable[Found]) -> dict[str, Input]:
-    """The inputs of a run that goes on; copies that were removed or damaged are made again from the same files."""
-    known = known_inputs(folder)
+def restore_copies(folder: Path, found: Iterable[Found], known: Mapping[str, Input]) -> list[str]:
+    """Copies that were removed or damaged are made again from the same files; says which."""
+    said = []
     for one in found:
         old = known.get(one.name)
         if old is None or old.copy is None or one.place is None:
@@ -142,7 +144,8 @@ def restore_copies(folder: Path, found: Iterable[Found]) -> dict[str, Input]:
         path = folder / old.copy
         if not path.is_file() or file_sum(str(path)) != old.sha256:
             _write_copy(folder, old.copy, one)
-    return known
+            said.append(f"{path} was damaged or missing: it is copied again from {one.place}.")
+    return said
 
 
 def code_for(
@@ -198,7 +201,7 @@ def data_for(folder: Path) -> dict[str, str]:
         if copy is not None and (not copy.is_file() or file_sum(str(copy)) != old.sha256):
             if not there:
                 raise FedwaveError(f"{copy} is damaged, and {place} is missing: put it back.")
-            _write_copy(folder, str(old.copy), Found(name, "data", old.sha256, place))
+            copy = None  # made again when the run goes on
         found[name] = str(place) if copy is None else os.path.abspath(copy)
     return found
 
@@ -224,7 +227,7 @@ def in_old_places(content: Mapping[str, Any], folder: Path, given: Iterable[str]
 
 def known_inputs(folder: Path) -> dict[str, Input]:
     """What inputs.json says."""
-    content = _read_json(folder / LIST)
+    content = _read_sealed(folder / LIST)
     try:
         known = {str(name): Input(**entry) for name, entry in content.items()}
         for name, one in known.items():
@@ -232,16 +235,19 @@ def known_inputs(folder: Path) -> dict[str, Input]:
             if not (own and isinstance(one.kind, str) and isinstance(one.sha256, str)):
                 raise ValueError(f"at {name}")
     except (ValueError, TypeError, AttributeError) as error:
-        raise FedwaveError(f"{folder / LIST} is damaged ({error}).") from None
+        raise Damaged(f"{folder / LIST} is damaged ({error}).") from None
     return known
 
 
 def known_places(folder: Path) -> dict[str, str]:
     """Where the files were found: for the machine that the run was begun on."""
-    content = _read_json(folder / PLACES)
-    if not isinstance(content, dict):
-        raise FedwaveError(f"{folder / PLACES} is damaged: it must name a place for each file.")
-    return {str(name): str(place) for name, place in content.items()}
+    try:
+        content = _read_sealed(folder / PLACES)
+    except Damaged as damage:
+        raise Damaged(
+            f"{damage} Remove it, and name the files that the run imports with --import."
+        ) from None
+    return {name: str(place) for name, place in content.items()}
 
 
 def check_pins(pins: Mapping[str, str], places: Mapping[str, str], experiment: Experiment) -> None:
@@ -331,13 +337,8 @@ def _known(folder: Path, known: Mapping[str, Input], name: str) -> Input:
     return known[name]
 
 
-def _read_json(path: Path) -> Any:
-    if not path.exists():
-        return {}
-    try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise FedwaveError(f"{path} is damaged ({error}).") from None
+def _read_sealed(path: Path) -> dict[str, Any]:
+    return read_sealed(path) if path.exists() else {}
 
 
 def _check_place(folder: Path, path: str) -> None:

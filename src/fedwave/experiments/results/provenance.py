@@ -1,45 +1,98 @@
-"""The origin of results: versions, machine, time, commit."""
+"""The origin of results: versions, machine, time, commit. No result depends on it."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
-import subprocess
+import re
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.read import to_yaml
-from fedwave.files import write_json
+from fedwave.experiments.results.checkout import own_commit
+from fedwave.experiments.results.sealed import Damaged, read_sealed, write_sealed
 from fedwave.version import __version__
 
 PACKAGES = ("numpy", "scipy", "torch", "pandas", "pyarrow", "xarray", "pydantic")
+PROVENANCE = "provenance.json"
+_VERSION = re.compile(r"[A-Za-z0-9.+!_-]{1,40}")
+Run = Mapping[str, Any]  # the record of one run in the folder
 
 
-def write_provenance(folder: Path, experiment: Experiment) -> None:
-    """Record which machine and versions made these results; a run that is resumed adds a record."""
-    path = folder / "provenance.json"
-    before: list[Any] = []
-    if path.exists():
-        try:
-            before = json.loads(path.read_bytes())["runs"]
-        except (OSError, ValueError, KeyError, TypeError):
-            before = []  # damaged; no result depends on it
-    config = hashlib.sha256(to_yaml(experiment).encode()).hexdigest()
+def write_provenance(folder: Path, experiment: Experiment, config: str) -> None:
+    """Record which machine and versions made these results; a run that is resumed adds a record.
+
+    ``config`` is the text of config.yaml.
+    """
+    try:
+        before = runs_of(folder)
+    except Damaged:
+        before = []  # it is written anew
     now = {"begun": datetime.now(UTC).isoformat(timespec="seconds"), **_machine(experiment)}
-    content = {"fedwave": __version__, "seed": experiment.seed, "config_sha256": config}
-    write_json(path, {**content, "runs": [*before, now]})
+    sum_ = hashlib.sha256(config.encode()).hexdigest()
+    content = {"fedwave": __version__, "seed": experiment.seed, "config_sha256": sum_}
+    write_sealed(folder / PROVENANCE, {**content, "runs": [*before, now]})
+
+
+def config_sum(folder: Path) -> str | None:
+    """The sum that config.yaml had when the folder was last worked on; None if it is not known."""
+    try:
+        return str(read_sealed(folder / PROVENANCE)["config_sha256"])
+    except (Damaged, KeyError):
+        return None
+
+
+def runs_of(folder: Path) -> list[Run]:
+    """The records of the runs in a folder, oldest first; none without the file. Raises Damaged."""
+    path = folder / PROVENANCE
+    if not path.exists():
+        return []
+    try:
+        runs = read_sealed(path)["runs"]
+        if not all(isinstance(run["packages"], dict) for run in runs):
+            raise TypeError("no packages")
+        return list(runs)
+    except (KeyError, TypeError) as error:
+        raise Damaged(f"{path} is damaged ({error}).") from None
+
+
+def other_versions(folder: Path, now: str) -> str | None:
+    """A sentence if the run was begun, or gone on with, in other versions than are here; ``now`` as "goes on with"."""
+    here = installed_versions()
+    for number, run in enumerate(runs_of(folder)):
+        there = versions_of(run)
+        names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+        if names:
+            then = "was resumed with" if number else "was begun with"
+            return f"{folder} {then} {_shown(there, names)}; it {now} {_shown(here, names)}."
+    return None
+
+
+def versions_of(run: Run) -> dict[str, str]:
+    """The versions that one run was made with."""
+    said = {**run["packages"], "fedwave": run.get("fedwave"), "python": run.get("python")}
+    found = {name: said.get(name) for name in ("fedwave", "python", *PACKAGES)}
+    # They are printed: whoever wrote the file must not choose anything but a version.
+    return {
+        name: version if _VERSION.fullmatch(version) else "?"
+        for name, version in found.items()
+        if isinstance(version, str)
+    }
 
 
 def installed_versions() -> dict[str, str]:
     """What is installed here."""
     found = {"fedwave": __version__, "python": sys.version.split()[0]}
     return found | {name: version for name in PACKAGES if (version := _version(name))}
+
+
+def _shown(versions: Mapping[str, str], names: list[str]) -> str:
+    return ", ".join(f"{name} {versions[name]}" if name in versions else f"no {name}" for name in names)  # fmt: skip
 
 
 def _machine(experiment: Experiment) -> dict[str, Any]:
@@ -51,7 +104,7 @@ def _machine(experiment: Experiment) -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "gpu": _gpu(experiment),
-        "commit": _commit(),
+        "commit": own_commit(),
     }
 
 
@@ -78,18 +131,3 @@ def _gpu(experiment: Experiment) -> str | None:
     from fedwave.learning.replay import gpu_name
 
     return gpu_name()
-
-
-def _commit() -> dict[str, Any] | None:
-    """The commit of the folder that the run was started in, if it is under git."""
-
-    def git(*words: str) -> str:
-        done = subprocess.run(
-            ["git", *words], capture_output=True, text=True, timeout=10, check=True
-        )
-        return done.stdout.strip()
-
-    try:
-        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain"))}
-    except (OSError, subprocess.SubprocessError):
-        return None

@@ -44,7 +44,11 @@ def read_sums(folder: Path) -> dict[str, str]:
     """The sums by file."""
     path = folder / SUMS
     try:
-        rows = [line.split("  ", 1) for line in path.read_text(encoding="utf-8").splitlines()]
+        # Lines end in a line feed and nothing else: another character there is damage.
+        *lines, rest = path.read_bytes().decode().split("\n")
+        rows = [line.split("  ", 1) for line in lines]
+        if rest:
+            raise ValueError("its last line has no end")
         return {name: sum_ for sum_, name in rows}
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -20,9 +20,19 @@ from fedwave.experiments.results import inputs
 from fedwave.experiments.results.container import Point
 from fedwave.experiments.results.fingerprint import NOT_NUMBERS
 from fedwave.experiments.results.folder import RunFolder, first_difference
-from fedwave.experiments.results.provenance import PACKAGES, installed_versions
+from fedwave.experiments.results.plan import CONFIG, Plan
+from fedwave.experiments.results.provenance import (
+    PACKAGES,
+    PROVENANCE,
+    installed_versions,
+    runs_of,
+    versions_of,
+)
+from fedwave.experiments.results.sealed import Damaged, read_sealed
 from fedwave.experiments.results.sums import SUMS, changed_files, read_sums
+from fedwave.experiments.run.envelope import check_enclosed
 from fedwave.experiments.run.runner import stored_results
+from fedwave.experiments.run.units import Unit
 from fedwave.types import Array
 
 if TYPE_CHECKING:
@@ -49,8 +59,10 @@ def sound(findings: Iterable[Finding]) -> bool:
 
 def verify(folder: Path) -> list[Finding]:
     """The sums, units, inputs and versions of one run folder."""
-    RunFolder(folder).stored()  # refuses what is no run folder
-    return [*_sums(folder), *_units(folder), *_inputs(folder), *_versions(folder)]
+    if not RunFolder(folder).exists():
+        RunFolder(folder).stored()  # refuses it in its own words
+    looks = (_experiment, _sums, _units, _inputs, _times, _versions)
+    return [finding for look in looks for finding in look(folder)]
 
 
 def compare_runs(a: Path, b: Path) -> list[Finding]:
@@ -63,11 +75,24 @@ def compare_runs(a: Path, b: Path) -> list[Finding]:
     return [*found, *_version_differences(a, b)]
 
 
+def _experiment(folder: Path) -> Iterator[Finding]:
+    try:
+        RunFolder(folder).stored()
+    except FedwaveError as error:
+        yield Finding("experiment", "wrong", str(error))
+    else:
+        yield Finding("experiment", "ok", f"{CONFIG} as it was begun")
+
+
 def _sums(folder: Path) -> Iterator[Finding]:
     if not (folder / SUMS).exists():
         yield Finding("sums", "open", f"there is no {SUMS}: it is written when the run ends")
         return
-    changes = changed_files(folder)
+    try:
+        changes = changed_files(folder)
+    except FedwaveError as error:
+        yield Finding("sums", "wrong", str(error))
+        return
     for state, sign in (("changed", "wrong"), ("missing", "wrong"), ("new", "note")):
         names = [name for name, what in changes.items() if what == state]
         if names:
@@ -94,12 +119,27 @@ def _units(folder: Path) -> Iterator[Finding]:
         text = f"{missing} of {counted(len(units), 'unit')} not finished: `fedwave resume {folder}` goes on"
         yield Finding("units", "open", text)
     elif whole:
-        print_ = units[0].fingerprint[:12]
+        print_ = store.fingerprint()[:12]
         yield Finding(
             "units", "ok", f"{counted(len(units), 'unit')} of one run, fingerprint {print_}"
         )
-    own = {store.checkpoint(unit).name for unit in units}
-    others = [path.name for path in folder.glob("checkpoints/*.npz") if path.name not in own]
+    yield from _checkpoints(store, units)
+
+
+def _checkpoints(store: RunFolder, units: Sequence[Unit]) -> Iterator[Finding]:
+    own = {store.checkpoint(unit): unit for unit in units}
+    found = sorted(store.path.glob("checkpoints/*.npz"))
+    for path in found:
+        if path not in own:
+            continue
+        try:
+            with path.open("rb") as file:
+                check_enclosed(file, own[path].fingerprint)
+        except (FedwaveError, OSError) as error:
+            reason = getattr(error, "strerror", None) or error
+            text = f"the checkpoint {path.name} cannot be used, so its unit would start anew ({reason})"
+            yield Finding("units", "wrong", text)
+    others = [path.name for path in found if path not in own]
     if others:
         yield Finding("units", "note", f"{_listed(others)}: of another run, not used")
 
@@ -107,8 +147,8 @@ def _units(folder: Path) -> Iterator[Finding]:
 def _inputs(folder: Path) -> Iterator[Finding]:
     try:
         known, places = inputs.known_inputs(folder), inputs.known_places(folder)
-        pinned = json.loads((folder / "plan.json").read_bytes())["inputs"]
-    except (FedwaveError, OSError, ValueError, KeyError, TypeError) as error:
+        pinned = Plan.read(folder).inputs
+    except FedwaveError as error:
         yield Finding("inputs", "wrong", str(error))
         return
     if {name: one.sha256 for name, one in known.items()} != pinned:
@@ -156,14 +196,24 @@ def _dataset(name: str, pinned: str) -> Finding:
     return Finding("inputs", "note", f"{text}; here it is another")
 
 
+def _times(folder: Path) -> Iterator[Finding]:
+    for path in sorted(folder.glob("timings/*.json")):
+        try:
+            read_sealed(path)
+        except Damaged as damage:
+            yield Finding("times", "wrong", f"{damage} No result needs it.")
+
+
 def _versions(folder: Path) -> Iterator[Finding]:
-    runs = _runs(folder)
-    if not runs:
-        yield Finding(
-            "versions", "note", "provenance.json is missing or damaged; no result needs it"
-        )
+    try:
+        runs = runs_of(folder)
+    except Damaged as damage:
+        yield Finding("versions", "wrong", f"{damage} No result needs it.")
         return
-    *_, last = made = [_of_run(run) for run in runs]
+    if not runs:
+        yield Finding("versions", "note", f"{PROVENANCE} is missing; no result needs it")
+        return
+    *_, last = made = [versions_of(run) for run in runs]
     for before, after in pairwise(made):
         if before != after:
             text = _apart(before, after, "begun with", "resumed with")
@@ -192,11 +242,9 @@ def _experiments(a: Path, b: Path) -> Iterator[Finding]:
 
 def _input_sums(a: Path, b: Path) -> Iterator[Finding]:
     try:
-        there, here = (
-            json.loads((folder / "plan.json").read_bytes())["inputs"] for folder in (a, b)
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        yield Finding("inputs", "wrong", f"a plan.json is damaged ({error})")
+        there, here = (Plan.read(folder).inputs for folder in (a, b))
+    except FedwaveError as error:
+        yield Finding("inputs", "wrong", str(error))
         return
     apart = [name for name in {**there, **here} if there.get(name) != here.get(name)]
     if not apart:
@@ -285,26 +333,16 @@ def _same(x: Array, y: Array) -> Array:
 
 
 def _version_differences(a: Path, b: Path) -> Iterator[Finding]:
-    made = [[_of_run(run) for run in _runs(folder)[-1:]] for folder in (a, b)]
-    if not all(made):
+    try:
+        made = [[versions_of(run) for run in runs_of(folder)[-1:]] for folder in (a, b)]
+    except Damaged:
+        made = []
+    if not (made and all(made)):
         yield Finding("versions", "note", "a provenance.json is missing or damaged")
         return
     apart = _apart(made[0][0], made[1][0], "A with", "B with")
     state, text = ("note", apart) if apart else ("ok", f"the same: {_shown(made[0][0])}")
     yield Finding("versions", state, text)
-
-
-def _runs(folder: Path) -> list[Mapping[str, Any]]:
-    try:
-        runs = json.loads((folder / "provenance.json").read_bytes())["runs"]
-        return [run for run in runs if isinstance(run, dict) and isinstance(run["packages"], dict)]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-
-
-def _of_run(run: Mapping[str, Any]) -> dict[str, str]:
-    versions = {"fedwave": run.get("fedwave"), "python": run.get("python"), **run["packages"]}
-    return {name: str(version) for name, version in versions.items() if version}
 
 
 def _apart(a: Mapping[str, str], b: Mapping[str, str], made: str, here: str) -> str:

@@ -24,6 +24,8 @@ def never() -> bool:
 class Checkpointer:
     """Stores the newest checkpoint of one unit. This base class stores none, and none is ever due."""
 
+    name = "the checkpoint"  # in messages
+
     def __init__(self, seconds: float = math.inf, asked: Asked = never) -> None:
         self._seconds, self._asked = seconds, asked
         self._last = self._looked = time.monotonic()
@@ -64,12 +66,14 @@ class FileCheckpointer(Checkpointer):
     def __init__(self, path: Path, seconds: float, asked: Asked = never) -> None:
         super().__init__(seconds, asked)
         self._path = path
+        self.name = f"the checkpoint {path}"
 
     def save(self, write: Write) -> None:
         write_whole(self._path, write)
 
     def load(self) -> IO[bytes] | None:
-        return open(self._path, "rb") if self._path.exists() else None
+        # A plain file only: a pipe in its place would be waited for.
+        return open(self._path, "rb") if self._path.is_file() else None
 
 
 class SendingCheckpointer(Checkpointer):

@@ -19,8 +19,9 @@ from fedwave.experiments.config.build import check, network_of, prepare
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
 from fedwave.experiments.results.container import Point, Results, joined
-from fedwave.experiments.results.folder import Damaged, RunFolder
+from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.results.provenance import write_provenance
+from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
 from fedwave.experiments.run.script import leave_if_imported_by_a_worker
 from fedwave.experiments.run.stopping import stoppable
@@ -117,7 +118,7 @@ def run_experiment(
     with store.locked():
         units = store.begin(experiment)
         stored = store.stored()
-        write_provenance(store.path, stored)
+        write_provenance(store.path, stored, store.config())
         _in_folder(store, units, engine or _engine(units, workers), _Progress.of(units, watch))
         return _results(stored, units, store.data)
 
@@ -168,6 +169,8 @@ def _in_memory(units: list[Unit], run: Engine, progress: _Progress) -> dict[str,
 
 def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Progress) -> None:
     left = []
+    for text in store.warnings:
+        progress.event("warning", message=text)
     for unit in units:
         try:
             kept = store.finished(unit)

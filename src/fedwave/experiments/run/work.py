@@ -21,7 +21,8 @@ from fedwave.experiments.config.build import (
 from fedwave.experiments.config.experiment import TaskConfig
 from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.results.inputs import check_dataset, check_pins
-from fedwave.experiments.run.checkpoints import Checkpointer
+from fedwave.experiments.run.checkpoints import Checkpointer, Write
+from fedwave.experiments.run.envelope import check_enclosed, write_enclosed
 from fedwave.experiments.run.stopping import Stopped
 from fedwave.experiments.run.units import Unit
 from fedwave.network.network import Network
@@ -93,7 +94,7 @@ def _simulate(
     unit: Unit, network: Network, scheduler: Scheduler, checkpointer: Checkpointer, meter: Meter, warn: Warn
 ) -> Trace:  # fmt: skip
     how, runs = unit.experiment, len(unit.instances)
-    begun = _read(checkpointer, lambda raw: Trace.read(raw, "its checkpoint"), warn)
+    begun = _read(unit, checkpointer, lambda raw: Trace.read(raw, "its checkpoint"), warn)
 
     def tick(rounds: int) -> None:
         meter(rounds * runs)
@@ -111,7 +112,7 @@ def _simulate(
     while run.round < run.rounds:
         _play_piece(run, max(1, _PIECE // (runs * network.size)))
         if run.round < run.rounds:
-            checkpointer.between_rounds(lambda file: run.trace().write(file))
+            checkpointer.between_rounds(_enclosed(unit, lambda file: run.trace().write(file)))
     return run.trace()
 
 
@@ -143,14 +144,16 @@ def _replay(
     }  # fmt: skip
     settings, sizes = settings_of(how.training)
     replay = Replay(labelled_runs(traces), task, settings, sizes)
-    _read(checkpointer, lambda raw: checkpoint.read(replay, raw, "its checkpoint"), warn)
+    _read(unit, checkpointer, lambda raw: checkpoint.read(replay, raw, "its checkpoint"), warn)
     runs = len(replay.runs)
     meter(replay.round * runs)
     while replay.round < replay.rounds:
         replay.advance()
         meter(runs)
         if replay.round < replay.rounds:
-            checkpointer.between_rounds(lambda file: checkpoint.write(replay, file))
+            checkpointer.between_rounds(
+                _enclosed(unit, lambda file: checkpoint.write(replay, file))
+            )
     return unit_dataset(traces, {curves.label: curves for curves in replay.curves()})
 
 
@@ -169,7 +172,7 @@ def _in_lock_step(
 
     metrics = metrics_of(how, task.aggregation)
     learner = fresh()
-    begun = _read(checkpointer, lambda raw: _resume_lock_step(learner, raw), warn)
+    begun = _read(unit, checkpointer, lambda raw: _resume_lock_step(learner, raw), warn)
     if begun is None:
         learner = fresh()  # a damaged checkpoint may have changed the other
         run = Simulation.begin(
@@ -185,7 +188,7 @@ def _in_lock_step(
         meter(runs)
         if run.round < run.rounds:
             checkpointer.between_rounds(
-                lambda file: _write_lock_step(run.trace(), learner.replay, file)
+                _enclosed(unit, lambda file: _write_lock_step(run.trace(), learner.replay, file))
             )
     return unit_dataset({label: run.trace()}, {label: learner.replay.curves()[0]})
 
@@ -213,14 +216,21 @@ def _resume_lock_step(learner: LockStep, raw: IO[bytes]) -> Trace:
     return trace
 
 
-def _read(checkpointer: Checkpointer, read: Callable[[IO[bytes]], Any], warn: Warn) -> Any:
-    """The checkpoint, read by ``read``; None if there is none or it is damaged."""
-    raw = checkpointer.load()
-    if raw is None:
-        return None
-    with raw:
-        try:
-            return read(raw)
-        except (FedwaveError, zipfile.BadZipFile, OSError, KeyError) as error:
-            warn(f"the checkpoint cannot be used, so the unit starts anew ({error})")
+def _enclosed(unit: Unit, write: Write) -> Write:
+    return lambda file: write_enclosed(file, unit.fingerprint, write)
+
+
+def _read(
+    unit: Unit, checkpointer: Checkpointer, read: Callable[[IO[bytes]], Any], warn: Warn
+) -> Any:
+    """The checkpoint, read by ``read``; None if there is none, or it is damaged or of another unit."""
+    try:
+        raw = checkpointer.load()
+        if raw is None:
             return None
+        with raw:
+            check_enclosed(raw, unit.fingerprint)
+            return read(raw)
+    except (FedwaveError, zipfile.BadZipFile, OSError, KeyError) as error:
+        warn(f"{checkpointer.name} cannot be used, so the unit starts anew ({error})")
+        return None

@@ -1,0 +1,65 @@
+"""JSON files of a run folder that carry their own sum: no byte of one changes unnoticed.
+
+The last field, ``seal``, is the SHA-256 sum of the text without it. It finds damage and edits by hand; it is no
+signature, since whoever writes a whole file can write its seal too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedwave.errors import FedwaveError
+from fedwave.files import json_text, write_text
+
+_END = "\n}"  # of the text without its seal
+_MOST_BYTES = 100_000_000  # of a plan with some 300,000 units
+
+
+class Damaged(FedwaveError):
+    """A file of a run folder has changed since it was written."""
+
+
+def write_sealed(path: Path, content: Mapping[str, Any]) -> Path:
+    """Write a JSON object, which must not be empty, with its seal."""
+    return write_text(path, sealed_text(content))
+
+
+def sealed_text(content: Mapping[str, Any]) -> str:
+    """The text of a JSON object, which must not be empty, with its seal."""
+    text = json_text(dict(content))
+    return text.removesuffix(_END) + _seal(text.encode())
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """The object without its seal; raises Damaged, with the file's name, if any byte has changed."""
+    raw = plain_bytes(path)
+    size = len(_seal(b""))
+    if raw[-size:] != _seal(raw[:-size] + _END.encode()).encode():
+        raise Damaged(f"{path} is damaged: it does not have the sum that it was written with.")
+    try:
+        content: dict[str, Any] = json.loads(raw)
+        del content["seal"]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:  # a seal made by others
+        raise Damaged(f"{path} is damaged ({error}).") from None
+    return content
+
+
+def plain_bytes(path: Path, most: int = _MOST_BYTES) -> bytes:
+    """The content of a plain file of bearable size: a pipe or a device would never end."""
+    try:
+        if not path.is_file():
+            raise Damaged(f"{path} is damaged: it is missing, or no plain file.")
+        if path.stat().st_size > most:
+            raise Damaged(f"{path} is damaged: it has more than {most:,} bytes.")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise Damaged(f"{path} is damaged: it cannot be read ({reason}).") from None
+
+
+def _seal(text: bytes) -> str:
+    return f',\n  "seal": "{hashlib.sha256(text).hexdigest()}"{_END}\n'
