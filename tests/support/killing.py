@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, to_yaml
@@ -57,6 +58,31 @@ def begin(experiment: Experiment, folder: Path) -> None:
     folder.mkdir(parents=True)
     RunFolder(folder).begin(resolved(experiment))
     assert to_yaml(resolved(experiment)) == (folder / "config.yaml").read_text()
+
+
+class Stop(Exception):
+    pass
+
+
+def half_finished(experiment: Experiment, folder: Path) -> None:
+    """A run in this process that is stopped in the middle of its last unit; the others are finished."""
+    from fedwave.experiments.run.pool import run_here
+    from fedwave.experiments.run.runner import run_experiment
+
+    def engine(units: Any, checkpoint: Any, report: Any) -> Iterator[Any]:
+        played = 0
+
+        def stopping(message: Any) -> None:
+            nonlocal played
+            played += message.content if message.kind == "rounds" else 0
+            if message.unit is units[-1] and played > units[0].rounds * (len(units) - 0.5):
+                raise Stop
+            report(message)
+
+        yield from run_here(units, checkpoint, stopping)
+
+    with suppress(Stop):
+        run_experiment(experiment, folder, engine=engine)
 
 
 def resume(folder: Path, *words: str) -> subprocess.Popen[bytes]:

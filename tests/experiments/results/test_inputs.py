@@ -16,6 +16,7 @@ from user_file import forgotten, text
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.results.sealed import read_sealed, write_sealed
 from fedwave.experiments.run.pool import run_here
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.parts_import import checksum
@@ -87,10 +88,10 @@ def test_the_folder_keeps_a_copy_and_the_checksums(own: Path, tmp_path: Path) ->
     folder = tmp_path / "run"
     run_experiment(asked(own), folder, workers=1)
     assert (folder / "inputs" / "mine.py").read_text() == text()
-    kept = json.loads((folder / "inputs" / "inputs.json").read_text())
+    kept = read_sealed(folder / "inputs" / "inputs.json")
     name, sum_ = "inputs/mine.py", checksum(text())
     assert kept == {name: {"kind": "code", "copy": name, "sha256": sum_}}
-    assert json.loads((folder / "inputs" / "places.json").read_text()) == {name: str(own)}
+    assert read_sealed(folder / "inputs" / "places.json") == {name: str(own)}
     assert json.loads((folder / "plan.json").read_text())["inputs"] == {name: sum_}
 
 
@@ -156,7 +157,7 @@ def test_nothing_is_imported_from_the_run_folder(own: Path, tmp_path: Path) -> N
         sentence = f"{place} lies in the run folder, from which no code is imported: copy it to a"
         assert sentence in resumed(folder, "--import", str(place))
     places = folder / "inputs/places.json"  # a folder made by somebody else
-    places.write_text(places.read_text().replace(str(own), str(copy)))
+    write_sealed(places, {"inputs/mine.py": str(copy)})
     with pytest.raises(fw.FedwaveError, match="lies in the run folder"):
         RunFolder(folder).experiment()
 
@@ -173,9 +174,11 @@ def test_a_damaged_plan(own: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run_experiment(asked(own), folder, workers=1)
     (folder / "plan.json").write_text("{}")
-    with pytest.raises(
-        fw.FedwaveError, match=r"plan\.json is damaged \('points'\): resume the run"
-    ):
+    with pytest.raises(fw.FedwaveError, match=r"plan\.json is damaged: it does not have the sum"):
         fw.load(folder)
+    told = resumed(folder)
+    assert told.startswith(f"fedwave: {folder / 'plan.json'} is damaged: it does not have the sum")
+    assert told.endswith("It is written again from config.yaml.\n")
+    assert told.count("\n") == 1
     assert resumed(folder) == ""
     assert fw.load(folder).sizes["scheduler"] == 2

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forging import forge
 from killing import results
 from user_file import forgotten
 
@@ -217,14 +218,21 @@ def test_units_of_another_run_are_refused_and_kept(tmp_path: Path) -> None:
     config = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text(config.replace("seed: 0", "seed: 1"))
     before = tables(folder)
+    forge(folder / "plan.json", lambda plan: _replace(plan["config"], "seed: 0", "seed: 1"))
     sentence = r"units/0000_alsa-pi_0-1\.json belongs to another run: another experiment, other"
     for read in (fw.load, resume):
         with pytest.raises(fw.FedwaveError, match=sentence):
             read(folder)
     assert tables(folder) == before
-    # What only says how results are shown may change.
+    # What only says how results are shown makes no other run.
     (folder / "config.yaml").write_text(config.replace("burn_in: 0", "burn_in: 2"))
+    forge(folder / "plan.json", lambda plan: _replace(plan["config"], "seed: 1", "seed: 0"))
+    forge(folder / "plan.json", lambda plan: _replace(plan["config"], "burn_in: 0", "burn_in: 2"))
     assert fw.load(folder).sizes["round"] == 8
+
+
+def _replace(lines: list[str], old: str, new: str) -> None:
+    lines[lines.index(old)] = new
 
 
 def test_a_checkpoint_of_another_run_is_not_used(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forging import forge
 from user_file import forgotten, text
 
 import fedwave as fw
@@ -96,8 +97,8 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "no sums": (lambda f: (f / "SHA256SUMS").unlink(), "there is no SHA256SUMS"),
     "a lost unit": (lambda f: (f / "units/0000_random_1-1.json").unlink(), "1 of 4 units not finished"),
     "a changed copy": (lambda f: (f / "inputs/devices.csv").write_text("x"), "inputs/devices.csv is missing or has"),
-    "another seed": (lambda f: _edit(f / "config.yaml", "seed: 0", "seed: 7"), "belongs to another run"),
-    "other sums of inputs": (lambda f: _edit(f / "inputs/inputs.json", '"sha256": "', '"sha256": "0'), "not the list"),
+    "another seed": (lambda f: _edit(f / "config.yaml", "seed: 0", "seed: 7"), "(its seed is 7, was 0)"),
+    "other sums of inputs": (lambda f: _edit(f / "inputs/inputs.json", '"sha256": "', '"sha256": "0'), "is damaged"),
     "no plan": (lambda f: (f / "plan.json").write_text("{"), "plan.json"),
 }  # fmt: skip
 
@@ -124,7 +125,7 @@ def test_what_is_worth_knowing(folder: Path, made: Path) -> None:
     finally:
         original.write_text(kept)
     (folder / "notes.txt").write_text("mine")
-    _edit(folder / "provenance.json", f'"numpy": "{np.__version__}"', '"numpy": "1.0"')
+    forge(folder / "provenance.json", lambda made: made["runs"][0]["packages"].update(numpy="1.0"))
     found = verify(folder)
     assert sound(found)
     told = said(found, "note")
@@ -237,6 +238,6 @@ def test_numbers_of_single_points_belong_to_the_fingerprint(tmp_path: Path) -> N
         "rounds": 4, "instances": 2,
     }  # fmt: skip
     write_results(run_experiment(experiment_from(asked), folder, workers=1), folder)
-    _edit(folder / "plan.json", '"network.slots": 1', '"network.slots": 3')
+    forge(folder / "plan.json", lambda plan: plan["points"][0].update({"network.slots": 3}))
     write_sums(folder)
     assert "belongs to another run" in said(verify(folder), "wrong")

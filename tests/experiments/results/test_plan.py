@@ -1,0 +1,355 @@
+"""A run folder that was changed by hand: what made each file is known, and results of two origins are never mixed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forging import forge
+from killing import half_finished
+
+import fedwave as fw
+from fedwave.cli import main
+from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.results import folder as folder_module
+from fedwave.experiments.results import provenance
+from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.results.verify import sound, verify
+from fedwave.experiments.run import work
+from fedwave.experiments.run.checkpoints import SendingCheckpointer
+from fedwave.experiments.run.runner import Event, run_experiment
+from fedwave.experiments.run.work import run_unit
+
+EXPERIMENT = experiment_from(
+    {
+        "network": {"kind": "random", "devices": 4, "slots": 2}, "schedulers": ["age", "random"], "rounds": 8,
+        "instances": 2, "block": 1, "checkpoint_seconds": 0, "targets": [0.5],
+    }
+)  # fmt: skip
+AGE, RANDOM = ("0000_age_0-0", "0000_age_1-1"), ("0000_random_0-0", "0000_random_1-1")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, and one that was stopped in the middle of its last unit."""
+    place = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(work, "_PIECE", 1)
+        run_experiment(EXPERIMENT, place / "finished")
+        half_finished(EXPERIMENT, place / "half")
+    return place
+
+
+@pytest.fixture
+def finished(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made / "finished", tmp_path / "finished"))
+
+
+@pytest.fixture
+def half(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made / "half", tmp_path / "half"))
+
+
+@pytest.fixture
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take seconds."""
+    for place in ("fedwave.cli.output", "fedwave.experiments.report.outputs"):
+        monkeypatch.setattr(f"{place}.write_results", lambda results, folder: [])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    return {k: v for k, v in contents(folder).items() if k.startswith(("rounds/", "devices/"))}
+
+
+def wrong(folder: Path) -> str:
+    return "\n".join(one.text for one in verify(folder) if one.state == "wrong")
+
+
+def resumed(folder: Path) -> list[Event]:
+    events: list[Event] = []
+    run_experiment(RunFolder(folder).experiment(), folder, workers=1, watch=events.append)
+    return events
+
+
+def said(events: list[Event]) -> list[str]:
+    return [event["message"] for event in events if "message" in event]
+
+
+def fedwave(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["fedwave", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+    return int(end.value.code or 0), capsys.readouterr().err
+
+
+EDITS = {
+    ("seed: 0", "seed: 1"): "(its seed is 1, was 0)",
+    ("name: experiment", "name: mine"): '(its name is "mine", was "experiment")',
+    ("burn_in: 0", "burn_in: 2"): "(its burn_in is 2, was 0)",
+    ("[0.5]", "[0.6]"): "(its targets is [0.6], was [0.5])",
+    ("checkpoint_seconds: 0", "checkpoint_seconds: 1"): "(its checkpoint_seconds is 1.0, was 0.0)",
+    ("seed: 0", "seed:  0"): "(not in a value)",
+    ("seed: 0", "seed: 0 # mine"): "(not in a value)",
+    ("seed: 0", "seed: ]"): "",
+    ("seed: 0", "sead: 0"): "",
+}
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda pair: pair[1])
+def test_an_edited_experiment_is_refused_and_nothing_is_written(
+    edit: tuple[str, str], half: Path, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in (half, finished):
+        config = folder / "config.yaml"
+        assert edit[0] in config.read_text()
+        config.write_text(config.read_text().replace(*edit, 1))
+        before = contents(folder)
+        sentence = f"{config} has changed since the run was begun{' ' * bool(EDITS[edit])}{EDITS[edit]}: restore it"
+        for command in ("resume", "report"):
+            status, told = fedwave(capsys, command, folder)
+            assert status == 2
+            assert told.startswith(f"fedwave: {sentence}")
+            assert told.count("\n") == 1
+        for use in (fw.load, lambda folder: run_experiment(EXPERIMENT, folder)):
+            with pytest.raises(fw.FedwaveError, match=re.escape(sentence)):
+                use(folder)
+        assert sentence in wrong(folder)
+        assert contents(folder) == before
+
+
+def test_the_lines_in_the_plan_restore_it(finished: Path, made: Path) -> None:
+    (finished / "config.yaml").write_text("")
+    lines = json.loads((finished / "plan.json").read_bytes())["config"]
+    (finished / "config.yaml").write_text("\n".join(lines))
+    assert contents(finished) == contents(made / "finished")
+
+
+def test_an_edited_experiment_is_noticed_without_the_plan_too(half: Path) -> None:
+    config = half / "config.yaml"
+    config.write_text(config.read_text().replace("burn_in: 0", "burn_in: 2"))
+    (half / "plan.json").unlink()
+    with pytest.raises(fw.FedwaveError, match=r"config\.yaml has changed since the run was begun"):
+        resumed(half)
+    # Without both, the units that are finished still know what made them.
+    config.write_text(config.read_text().replace("seed: 0", "seed: 1"))
+    (half / "provenance.json").unlink()
+    before = contents(half)
+    with pytest.raises(fw.FedwaveError, match="belongs to another run"):
+        resumed(half)
+    assert contents(half) == before
+
+
+PLANS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a unit less": lambda plan: plan["units"].pop(1),
+    "a unit twice": lambda plan: plan["units"].append(plan["units"][0]),
+    "an instance less": lambda plan: plan["units"][0]["instances"].pop(),
+    "another instance": lambda plan: plan["units"][0].update(instances=[1]),
+    "a name that leads out": lambda plan: plan["units"][0].update(name="../../0000_age_0-0"),
+    "a point that is not there": lambda plan: plan["units"][0].update(point=7),
+    "no list of units": lambda plan: plan.update(units={"a": 1}),
+    "numbers for a point": lambda plan: plan.update(points=[{"network.slots": "many"}]),
+    "a field for a point": lambda plan: plan.update(points=[{"network.nothing": 1}]),
+    "no experiment": lambda plan: plan.update(config=["rounds: 0"]),
+}
+
+
+@pytest.mark.parametrize("change", PLANS)
+def test_a_forged_plan_is_refused(change: str, finished: Path, made: Path) -> None:
+    forge(finished / "plan.json", PLANS[change])
+    before = contents(finished)
+    for use in (fw.load, resumed):
+        with pytest.raises(fw.FedwaveError, match=r"plan\.json|config\.yaml"):
+            use(finished)
+    assert not sound(verify(finished))
+    assert contents(finished) == before
+
+
+def test_a_unit_taken_out_by_hand_is_put_back(finished: Path, made: Path) -> None:
+    plan = json.loads((finished / "plan.json").read_bytes())
+    del plan["units"][1]
+    (finished / "plan.json").write_text(json.dumps(plan, indent=2))
+    with pytest.raises(fw.FedwaveError, match=r"plan\.json is damaged"):
+        fw.load(finished)
+    assert "plan.json is damaged" in wrong(finished)
+    (told,) = said(resumed(finished))
+    assert "plan.json is damaged" in told
+    assert told.endswith("It is written again from config.yaml.")
+    after = contents(finished)
+    assert after.pop("provenance.json") != contents(made / "finished")["provenance.json"]
+    assert after.items() <= contents(made / "finished").items()
+
+
+def test_folders_of_other_formats_are_refused(finished: Path) -> None:
+    forge(finished / "plan.json", lambda plan: plan.update(format=3))
+    older = {"numerics": 1, "inputs": {}, "points": [{}], "units": []}
+    for text, words in (
+        (None, "has format 3 of run folders, but this fedwave reads format 2"),
+        (json.dumps(older), "was made by an older version of fedwave"),
+        ("[1]", "was made by an older version of fedwave"),
+    ):
+        if text is not None:
+            (finished / "plan.json").write_text(text)
+        before = contents(finished)
+        for use in (fw.load, resumed, lambda folder: run_experiment(EXPERIMENT, folder)):
+            with pytest.raises(fw.FedwaveError, match=words):
+                use(finished)
+        assert words in wrong(finished)
+        assert contents(finished) == before
+
+
+def swap(a: Path, b: Path) -> None:
+    first, second = a.read_bytes(), b.read_bytes()
+    a.write_bytes(second)
+    b.write_bytes(first)
+
+
+def test_swapped_records_are_noticed_and_their_units_done_again(finished: Path, made: Path) -> None:  # fmt: skip
+    swap(*(finished / f"units/{name}.json" for name in AGE))
+    sentence = rf"units/{AGE[0]}\.json is damaged: it is the record of another unit"
+    with pytest.raises(fw.FedwaveError, match=sentence):
+        fw.load(finished)
+    assert re.search(sentence, wrong(finished))
+    events = resumed(finished)
+    assert [e["unit"] for e in events if e["event"] == "unit-begun"] == list(AGE)
+    assert tables(finished) == tables(made / "finished")
+
+
+def test_swapped_results_are_noticed(finished: Path, made: Path) -> None:
+    for kind in ("units/{}.json", "rounds/{}.parquet", "devices/{}.parquet"):
+        swap(*(finished / kind.format(name) for name in RANDOM))
+    with pytest.raises(fw.FedwaveError, match="it is the record of another unit"):
+        fw.load(finished)
+    # A record with another name in it, and a right seal, still has the fingerprint of its unit.
+    for name in RANDOM:
+        forge(finished / f"units/{name}.json", lambda record, name=name: record.update(unit=name))
+    with pytest.raises(fw.FedwaveError, match=rf"{RANDOM[0]}\.json belongs to another run"):
+        fw.load(finished)
+
+
+def half_way(folder: Path) -> Path:
+    (checkpoint,) = folder.glob("checkpoints/*.npz")
+    return checkpoint
+
+
+@pytest.mark.parametrize("other", ["instance", "scheduler", "run"])
+def test_the_checkpoint_of_another_unit_is_named_and_not_used(
+    other: str, half: Path, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoints of two simulations differ in nothing that the simulation looks at but their numbers."""
+    monkeypatch.setattr(work, "_PIECE", 1)
+    store = RunFolder(half)
+    mine, (first, *_, last) = half_way(half), store.units()
+    assert store.checkpoint(last) == mine
+    if other == "run":
+        changed = experiment_from({**_mapping(), "seed": 5})
+        half_finished(changed, half.parent / "other")
+        mine.write_bytes(half_way(half.parent / "other").read_bytes())
+        unit = last
+    else:
+        unit = store.units()[2] if other == "instance" else first
+        (half / f"units/{unit.name}.json").unlink()
+        mine.rename(store.checkpoint(unit))
+    assert f"{store.checkpoint(unit).name} cannot be used" in wrong(half)
+    (told,) = said(resumed(half))
+    assert told == (
+        f"the checkpoint {store.checkpoint(unit)} cannot be used, so the unit starts anew "
+        "(another unit or another run wrote it)"
+    )
+    assert tables(half) == tables(made / "finished")
+
+
+def _mapping() -> dict[str, Any]:
+    from fedwave.experiments.config.read import to_mapping
+
+    return to_mapping(EXPERIMENT)
+
+
+def test_a_checkpoint_that_is_sent_has_the_same_envelope(
+    half: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the Ray adapter sends them: from the driver's disk to a worker, and back."""
+    monkeypatch.setattr(work, "_PIECE", 1)
+    *_, before, unit = RunFolder(half).begin(RunFolder(half).experiment())
+    sent: list[bytes] = []
+    warnings: list[str] = []
+    start = half_way(half).read_bytes()
+    played: list[int] = []
+    run_unit(unit, SendingCheckpointer(start, sent.append, 0), played.append, warnings.append)
+    assert (played[0], warnings) == (4, [])
+    run_unit(before, SendingCheckpointer(sent[0], sent.append, 0), played.append, warnings.append)
+    assert "another unit or another run wrote it" in warnings[0]
+
+
+@pytest.mark.parametrize("thing", ["folder", "pipe", "link"])
+def test_a_checkpoint_that_is_no_file(thing: str, half: Path, made: Path) -> None:
+    path = half_way(half)
+    path.unlink()
+    if thing == "folder":
+        path.mkdir()
+    elif thing == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    resumed(half)
+    assert tables(half) == tables(made / "finished")
+
+
+@pytest.mark.usefixtures("_no_figures")
+def test_other_versions_are_said(
+    half: Path, finished: Path, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    def older(content: dict[str, Any]) -> None:
+        content["runs"][0]["fedwave"] = "0.0.8"
+        content["runs"][0]["packages"]["numpy"] = "1.9"
+
+    here = provenance.installed_versions()
+    now = f"fedwave {here['fedwave']}, numpy {here['numpy']}."
+    for folder in (half, finished):
+        forge(folder / "provenance.json", older)
+    sentence = f"{half} was begun with fedwave 0.0.8, numpy 1.9; it goes on with {now}"
+    assert said(resumed(half)) == [sentence]
+    assert tables(half) == tables(made / "finished")
+    shown = sentence.replace(str(half), str(finished)).replace("goes on", "is shown")
+    status, told = fedwave(capsys, "report", finished, "--out", finished.parent / "shown")
+    assert (status, told) == (0, f"fedwave: {shown}\n")
+    with pytest.warns(UserWarning, match="was begun with fedwave 0.0.8, numpy 1.9; it goes on"):
+        fw.run(EXPERIMENT, finished)
+    monkeypatch.setattr(folder_module, "NUMERICS", 2)
+    (half / f"units/{AGE[0]}.json").unlink()
+    status, told = fedwave(capsys, "resume", half)
+    assert status == 2
+    assert "was begun with version 1 of the numerics" in told
+
+
+@pytest.mark.parametrize("version", ["\x1b[31m", "[bold]", 5, None, "1" * 99])
+def test_a_version_is_printed_only_if_it_is_one(version: Any, half: Path) -> None:
+    forge(half / "provenance.json", lambda made: made["runs"][0].update(fedwave=version))
+    for text in said(resumed(half)):
+        assert re.search(r"was begun with (fedwave \?|no fedwave); it goes on with", text)
+
+
+@pytest.mark.usefixtures("_no_figures")
+@pytest.mark.parametrize("runs", [5, [5], [{}], "x", [{"packages": []}]])
+def test_a_forged_provenance_disturbs_nothing(
+    runs: Any, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forge(finished / "provenance.json", lambda content: content.update(runs=runs))
+    assert fw.load(finished).sizes["round"] == 8
+    status, told = fedwave(capsys, "report", finished, "--out", finished.parent / "shown")
+    assert (status, told) == (0, "")
+    assert "provenance.json is damaged" in wrong(finished)
+    (text,) = said(resumed(finished))
+    assert text.endswith("No result depends on it; it is begun anew.")
