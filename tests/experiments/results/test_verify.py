@@ -199,10 +199,8 @@ def test_a_single_bit_is_found(made: Path, folder: Path) -> None:
     score[2] = np.nextafter(score[2], np.inf)
     place = table.column_names.index("score")
     pq.write_table(table.set_column(place, table.schema.field("score"), pa.array(score)), folder / name)  # fmt: skip
-    record = folder / "units/0000_random_1-1.json"
-    content = json.loads(record.read_text())
-    content["sha256"][name] = inputs.file_sum(str(folder / name))
-    record.write_text(json.dumps(content))
+    sum_ = inputs.file_sum(str(folder / name))
+    forge(folder / "units/0000_random_1-1.json", lambda unit: unit["sha256"].update({name: sum_}))
     told = said(compare_runs(made, folder), "differs")
     assert "1 of " in told
     assert "first score at scheduler random, instance 1, round 3: " in told
