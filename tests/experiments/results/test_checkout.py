@@ -34,6 +34,8 @@ def test_nothing_runs_from_the_current_folder(
     subprocess.run(["git", "init", "-q"], check=True)
     (here / "a").write_text("a")
     subprocess.run(["git", "add", "a"], check=True)
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", *who, "commit", "-q", "-m", "first"], check=True)
     hook = script(here / "hook", touched)
     for key in ("core.fsmonitor", "core.pager", "diff.external"):
         subprocess.run(["git", "config", key, str(hook)], check=True)

@@ -74,7 +74,7 @@ class Plan:
         if content.get("format") != FORMAT:
             raise FedwaveError(
                 f"{folder} has format {json.dumps(content.get('format'))[:20]} of run folders, but this fedwave reads "
-                f"format {FORMAT}: use the fedwave that made it, or run its {CONFIG} again."
+                f"format {FORMAT}: use the fedwave that made it, or run its experiment again in another folder."
             )
         try:
             config = "\n".join(content["config"])
@@ -144,7 +144,7 @@ def _check_older(folder: Path) -> None:
     if older:
         raise FedwaveError(
             f"{folder} was made by an older version of fedwave, whose run folders this one cannot read: "
-            f"run its {CONFIG} again."
+            "run its experiment again in another folder."
         )
 
 
