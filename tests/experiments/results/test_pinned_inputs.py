@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forging import forge
+from forged_folders import forge
 from killing import results
 from user_file import forgotten
 

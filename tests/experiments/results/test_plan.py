@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forging import forge
+from forged_folders import forge
 from killing import half_finished
 
 import fedwave as fw
