@@ -468,8 +468,11 @@ def test_a_device_file_is_named_in_its_complaint(tmp_path):
 
 def test_device_files_that_cannot_be_read(tmp_path):
     refused(lambda: fw.read_devices(tmp_path / "no.csv"), "cannot be read: No such file")
-    refused(lambda: fw.read_devices(tmp_path), "cannot be read: Is a directory")
+    (tmp_path / "folder.csv").mkdir()
+    refused(lambda: fw.read_devices(tmp_path / "folder.csv"), "cannot be read: Is a directory")
     (tmp_path / "raw.csv").write_bytes(b"\xff\xfe\x00\x9c")
+    refused(lambda: fw.read_devices(tmp_path / "raw.csv"), "it is UTF-16, save it as UTF-8.")
+    (tmp_path / "raw.csv").write_bytes(b"rate\xff\x00\x9c")
     refused(lambda: fw.read_devices(tmp_path / "raw.csv"), "cannot be read: it is not text.")
     (tmp_path / "devices.txt").write_text("rate,distance_m\n1,100\n")
     refused(lambda: fw.read_devices(tmp_path / "devices.txt"), "must end in .csv, .yaml or .yml.")
@@ -478,11 +481,12 @@ def test_device_files_that_cannot_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("snr_db,error_rate\n0,half\n", "under the headings snr_db,error_rate."),
-        ("snr,error_rate\n0,0.5\n", "cannot be read as an error-rate table ('snr_db')"),
-        ("snr_db,error_rate\n0\n", "cannot be read as an error-rate table"),
+        ("snr_db,error_rate\n0,half\n", "line 1: error_rate is 'half', must be a number."),
+        ("snr,error_rate\n0,0.5\n", "has no column 'snr_db': it must have the headings"),
+        ("snr_db,error_rate\n0\n", "line 1: the number of fields differs from the heading's."),
         ("snr_db,error_rate\n0,0.5\n", "Table has 1 SNR values and 1 error rates, must have two"),
-        ("", "Table has 0 SNR values and 0 error rates, must have two"),
+        ("", "has no column 'error_rate': it must have the headings"),
+        ("snr_db,error_rate\n", "Table has 0 SNR values and 0 error rates, must have two"),
         ("snr_db,error_rate\n0,0.5\n0,0.4\n", "Table snr_db must be finite and increasing"),
         (
             "snr_db,error_rate\n0,0.5\n1,nan\n",
@@ -499,7 +503,7 @@ def test_error_rate_files(tmp_path, text, sentence):
 def test_a_missing_error_rate_file(tmp_path):
     refused(
         lambda: fw.success.Table.from_file(tmp_path / "no.csv"),
-        "cannot be read as an error-rate table",
+        "cannot be read: No such file",
     )
 
 

@@ -58,7 +58,7 @@ def test_anchors_and_merge_keys() -> None:
         ("a: 1\n---\nb: 2", "in line 3: there is a second document, keep one."),
         ("a: [1", "in line 1: expected ',' or ']', but got"),
         ("a: \x07", "in line 1: it holds a control character."),
-        ("x" * 2_000_001, "it has 2,000,001 characters, must have at most 2,000,000."),
+        ("x" * 1_000_001, "it has 1,000,001 characters, must have at most 1,000,000."),
     ],
     ids=lambda text: text[:30],
 )

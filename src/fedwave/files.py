@@ -1,4 +1,4 @@
-"""Files: bad ones are refused in one sentence; files are written whole or not at all."""
+"""Files are written whole or not at all. reading.py reads them."""
 
 from __future__ import annotations
 
@@ -7,33 +7,12 @@ import io
 import json
 import math
 import os
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from fedwave.errors import FedwaveError
-from fedwave.types import Array
-
-
-def read_array(path: str | Path, what: str) -> Array:
-    """Numbers from a .npy file, or from a .csv file without a heading, a line per round."""
-    path = Path(path)
-    try:
-        if path.suffix == ".npy":
-            loaded: Array = np.load(path, allow_pickle=False)
-            return loaded
-        if path.suffix == ".csv":
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # numpy only warns about an empty file
-                return np.loadtxt(path, delimiter=",", ndmin=2)
-    except (OSError, ValueError, EOFError, UserWarning) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise FedwaveError(f"{what} {path} cannot be read: {reason}.") from None
-    raise FedwaveError(f"{what} {path} must end in .npy or .csv.")
 
 
 def check_folder(folder: Path) -> None:

@@ -1,10 +1,10 @@
-"""YAML 1.2 and JSON read with care: plain values only, no key twice, bounded work, one sentence on what is wrong."""
+"""YAML 1.2 read with care: plain values only, no key twice, bounded work, one sentence on what is wrong."""
 
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -14,33 +14,56 @@ from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.representer import SafeRepresenter
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, shown
+from fedwave.reading import check_encodable
 
-_MOST_CHARACTERS = 2_000_000
+_MOST_CHARACTERS = 1_000_000
 _MOST_VALUES = 100_000  # seconds of work; a larger device table is better kept as CSV
 _DEEPEST = 20
+_LONGEST_NUMBER = (
+    1000  # characters; Python reads hexadecimal numbers of any length, but cannot show them
+)
 _TAG = "tag:yaml.org,2002:"
+_NODES = (AliasEvent, ScalarEvent, SequenceStartEvent, MappingStartEvent)
 _CONVERTED = {_TAG + kind for kind in ("int", "float", "bool", "null")}
 _TEXTS = {_TAG + kind for kind in ("str", "timestamp", "value", "merge")} | {"!"}
 
 
 def read_yaml(text: str, what: str) -> Any:
     """The content of a YAML text: mappings, lists, texts, numbers, true, false and null."""
+    with _refusals(text, what):
+        return _Reader(text, what).document()
+
+
+def is_list(text: str, what: str) -> bool:
+    """Is the content of a YAML text a list? It is read no further than to where that is known."""
+    with _refusals(text, what):
+        return _Reader(text, what).begins_a_list()
+
+
+@contextmanager
+def _refusals(text: str, what: str) -> Iterator[None]:
+    """What ruamel raises, as one sentence."""
     if len(text) > _MOST_CHARACTERS:
         raise FedwaveError(
             f"{what} has {len(text):,} characters, must have at most {_MOST_CHARACTERS:,}."
         )
     try:
-        return _Reader(text, what).document()
+        yield
     except MarkedYAMLError as error:
         line = 0 if error.problem_mark is None else error.problem_mark.line
         problem = str(error.problem)
         if problem.startswith("but"):  # the second half of a sentence
             problem = f"{error.context} {problem}"
         raise _invalid(what, line, problem) from None
+    except FedwaveError:
+        raise
     except ReaderError as error:
         line = text.count("\n", 0, error.position)
         raise _invalid(what, line, "it holds a control character") from None
+    except Exception as error:  # ruamel fails in many ways, as on "\\U00110000" and %YAML 1.111...
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise FedwaveError(f"{what} is not valid YAML: it cannot be read ({why}).") from None
 
 
 class _Reader:
@@ -56,12 +79,16 @@ class _Reader:
     def document(self) -> Any:
         content, documents = None, 0
         for event in self._events:
-            if isinstance(event, (AliasEvent, ScalarEvent, SequenceStartEvent, MappingStartEvent)):
+            if isinstance(event, _NODES):
                 documents += 1
                 if documents > 1:
                     raise self._wrong(event, "there is a second document, keep one")
                 content = self._value(event, 0)
         return content
+
+    def begins_a_list(self) -> bool:
+        first = next((event for event in self._events if isinstance(event, _NODES)), None)
+        return isinstance(first, SequenceStartEvent)
 
     def _value(self, event: Any, depth: int) -> Any:
         before = self._count
@@ -70,7 +97,7 @@ class _Reader:
             raise FedwaveError(f"{self._what} is nested too deeply: use at most {_DEEPEST} levels.")
         if isinstance(event, AliasEvent):
             if event.anchor not in self._anchors:
-                raise self._wrong(event, f"the alias {event.anchor!r} stands for nothing yet")
+                raise self._wrong(event, f"the alias {shown(event.anchor)} stands for nothing yet")
             value, size = self._anchors[event.anchor]
             self._add(size)  # a few aliases can stand for billions of values
             return value
@@ -98,11 +125,12 @@ class _Reader:
                     if not isinstance(other, dict):
                         raise self._wrong(event, "<< must stand before a mapping")
                     self._add(len(other))
-                    merged = {**other, **merged}
+                    for name, content in other.items():  # not a copy for each of thousands
+                        merged.setdefault(name, content)
             elif isinstance(key, (list, dict)):
                 raise self._wrong(event, "a key is a list or a mapping, must be text")
             elif key in own:
-                raise self._wrong(event, f"the key {key!r} is given twice")
+                raise self._wrong(event, f"the key {shown(key)} is given twice")
             else:
                 own[key] = value
         return {**merged, **own}
@@ -117,21 +145,27 @@ class _Reader:
     def _scalar(self, event: Any) -> Any:
         tag = event.tag or self._yaml.resolver.resolve(ScalarNode, event.value, event.implicit)
         if str(tag) in _TEXTS:
+            check_encodable(event.value, self._what)
             return event.value
         if str(tag) not in _CONVERTED:
             raise self._unknown_tag(event)
         try:
-            return self._yaml.constructor.construct_object(ScalarNode(str(tag), event.value))
-        except Exception as error:  # ruamel fails in many ways on a number that does not exist
-            problem = f"it holds a value that cannot be read ({type(error).__name__}: {error})"
-            raise self._wrong(event, problem) from None
+            if len(event.value) <= _LONGEST_NUMBER:
+                return self._yaml.constructor.construct_object(ScalarNode(str(tag), event.value))
+        except Exception:  # ruamel fails in many ways on a number that does not exist
+            pass
+        kind = str(tag).removeprefix(_TAG)
+        problem = f"it holds a value that cannot be read, {shown(event.value)} as {kind}"
+        raise self._wrong(event, problem)
 
     def _check_tag(self, event: Any, kind: str) -> None:
         if event.tag not in (None, "!", _TAG + kind):
             raise self._unknown_tag(event)
 
     def _unknown_tag(self, event: Any) -> FedwaveError:
-        return self._wrong(event, f"the tag {str(event.tag)!r} is not known, write plain values")
+        return self._wrong(
+            event, f"the tag {shown(str(event.tag))} is not known, write plain values"
+        )
 
     def _add(self, values: int) -> None:
         self._count += values
@@ -142,29 +176,6 @@ class _Reader:
 
     def _wrong(self, event: Any, problem: str) -> FedwaveError:
         return _invalid(self._what, event.start_mark.line, problem)
-
-
-def read_json(text: str, what: str) -> Any:
-    """The content of a JSON text."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        content: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in content:
-                raise FedwaveError(f"{what} is not valid: the key {key!r} is given twice.")
-            content[key] = value
-        return content
-
-    try:
-        return json.loads(text, object_pairs_hook=once)
-    except json.JSONDecodeError as error:
-        raise FedwaveError(
-            f"{what} is not valid JSON in line {error.lineno}: {error.msg}."
-        ) from None
-    except RecursionError:
-        raise FedwaveError(f"{what} is nested too deeply: use fewer levels.") from None
-    except ValueError as error:  # a number of thousands of digits
-        raise FedwaveError(f"{what} holds a value that cannot be read: {error}.") from None
 
 
 class _Representer(SafeRepresenter):
@@ -197,4 +208,5 @@ def write_yaml(content: Any) -> str:
 
 
 def _invalid(what: str, line: int, problem: str) -> FedwaveError:
-    return FedwaveError(f"{what} is not valid YAML in line {line + 1}: {problem}.")
+    short = " ".join(problem.split())[:300]  # ruamel quotes a tag of any length
+    return FedwaveError(f"{what} is not valid YAML in line {line + 1}: {short}.")

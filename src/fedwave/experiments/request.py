@@ -9,6 +9,7 @@ from typing import Any
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, load_experiment, preset_names
+from fedwave.reading import read_text
 
 _NETWORKS = ("paper", "random")
 _FILES = (".yaml", ".yml", ".json")
@@ -46,12 +47,12 @@ def _network(source: str) -> dict[str, Any] | None:
 
 def _is_device_table(path: Path) -> bool:
     """A device table in YAML is a list, an experiment is a mapping."""
-    from fedwave.yaml_text import read_yaml
+    from fedwave.yaml_text import is_list
 
     ending = path.suffix.lower()
     if ending not in (".yaml", ".yml") or not path.is_file():
         return ending == ".csv"
     try:
-        return isinstance(read_yaml(path.read_text(encoding="utf-8-sig"), str(path)), list)
-    except (FedwaveError, OSError, ValueError):
+        return is_list(read_text(path, str(path)), str(path))
+    except FedwaveError:
         return False  # load_experiment says what is wrong with it

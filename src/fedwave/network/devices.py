@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
@@ -11,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, did_you_mean, is_whole
+from fedwave.csv_text import as_number, read_table
+from fedwave.errors import FedwaveError, did_you_mean, is_whole, shown
+from fedwave.reading import read_text
 from fedwave.types import Array, FloatArray
 
 
@@ -30,7 +31,7 @@ class Device:
 
 COLUMNS = tuple(f.name for f in fields(Device) if f.name != "name")  # the numbers
 _SHOWN = 30  # devices that a notebook shows
-_MOST_ALIKE = 10_000_000  # largest ``count`` of one line
+_MOST_DEVICES = 10_000_000  # of a table, counted with ``count``
 _DEFAULTS = {f.name: f.default for f in fields(Device)}
 
 
@@ -131,53 +132,33 @@ def read_devices(path: str | Path) -> DeviceTable:
     buffer_limit, ``name``, and ``count`` for several equal devices, whose names are numbered.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        raise FedwaveError(f"device table {path} cannot be read: {reason}.") from None
+    what = f"device table {path}"
     if path.suffix.lower() in (".yaml", ".yml"):
-        rows = _yaml_rows(text, path)
-    elif path.suffix.lower() == ".csv":
-        rows = _csv_rows(text, path)
-    else:
-        raise FedwaveError(f"device table {path} must end in .csv, .yaml or .yml.")
-    return _from_rows(rows, f"device table {path}")
+        return _from_rows(_yaml_rows(path, what), what)
+    if path.suffix.lower() == ".csv":
+        return _from_rows(_csv_rows(path, what), what)
+    raise FedwaveError(f"{what} must end in .csv, .yaml or .yml.")
 
 
-def _csv_rows(text: str, path: Path) -> list[dict[str, Any]]:
-    lines = [
-        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
+def _csv_rows(path: Path, what: str) -> list[dict[str, Any]]:
+    heading, lines = read_table(path, what, "device line")
+    return [
+        {name: field for name, field in zip(heading, fields, strict=True) if field.strip()}
+        for fields in lines
     ]
-    reader = csv.DictReader(lines)
-    try:
-        heading, content = [name.strip() for name in reader.fieldnames or ()], list(reader)
-    except csv.Error as error:
-        raise FedwaveError(f"device table {path} is not a valid CSV file: {error}.") from None
-    for name in heading:
-        if name and heading.count(name) > 1:
-            raise FedwaveError(f"device table {path} has two columns {name!r}: keep one.")
-    rows = []
-    for number, row in enumerate(content, start=1):
-        if None in row or None in row.values():
-            raise FedwaveError(
-                f"device table {path}, device line {number}: the number of fields differs from the heading's."
-            )
-        rows.append({k.strip(): v for k, v in row.items() if v.strip()})
-    return rows
 
 
-def _yaml_rows(text: str, path: Path) -> list[dict[str, Any]]:
+def _yaml_rows(path: Path, what: str) -> list[dict[str, Any]]:
     from fedwave.yaml_text import read_yaml
 
-    content = read_yaml(text, f"device table {path}")
+    content = read_yaml(read_text(path, what), what)
     if isinstance(content, dict):
         content = content.get("devices", content)
     if content is None:
         content = []
     if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
         raise FedwaveError(
-            f"device table {path} must be a list of devices, such as `- {{rate: 1, distance_m: 100}}`."
+            f"{what} must be a list of devices, such as `- {{rate: 1, distance_m: 100}}`."
         )
     return content
 
@@ -190,15 +171,19 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
             if name not in (*COLUMNS, "name", "count"):
                 known = (*COLUMNS, "name", "count")
                 raise FedwaveError(
-                    f"{what} has an unknown column {name!r}; {did_you_mean(str(name), known)}"
+                    f"{what} has an unknown column {shown(name)}; {did_you_mean(str(name)[:60], known)}"
                 )
     counts = [_number(row.get("count", 1), "count", what, i) for i, row in enumerate(rows, 1)]
     for i, count in enumerate(counts, 1):
-        if not (is_whole(count) and 0 <= count <= _MOST_ALIKE):
+        if not (is_whole(count) and 0 <= count <= _MOST_DEVICES):
             raise FedwaveError(
                 f"{what}, device line {i}: count is {count:g}, must be a whole number "
-                f"between 0 and {_MOST_ALIKE}."
+                f"between 0 and {_MOST_DEVICES}."
             )
+    if sum(counts) > _MOST_DEVICES:
+        raise FedwaveError(
+            f"{what} has {sum(counts):,.0f} devices, must have at most {_MOST_DEVICES:,}: lower the counts."
+        )
     columns: dict[str, Array] = {}
     for name in COLUMNS:
         values = []
@@ -241,12 +226,7 @@ def _checked_names(names: Any, size: int) -> tuple[str, ...]:
 
 
 def _number(value: Any, name: str, what: str, line: int) -> float:
-    try:
-        if not isinstance(value, bool):
-            return float(value)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise FedwaveError(f"{what}, device line {line}: {name} is {value!r}, must be a number.")
+    return as_number(value, f"{what}, device line {line}: {name}")
 
 
 def _numbers(name: str, values: Any) -> FloatArray:

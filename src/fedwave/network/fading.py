@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
+from fedwave.array_files import read_array
 from fedwave.errors import FedwaveError, is_number
-from fedwave.files import read_array
 from fedwave.rng import Block as Block  # given to models of a user's own
 from fedwave.types import Array, FloatArray
 
@@ -283,8 +283,13 @@ class RecordedGains(Fading):
 def as_record(values: Any, kind: type, what: str) -> Array:
     """A read-only copy of a record."""
     try:
-        record: Array = np.array(values, dtype=kind)
-    except (TypeError, ValueError):
+        given = np.asarray(values)
+        if (
+            given.dtype.kind not in "biufO"
+        ):  # complex numbers, dates and texts would be converted without a word
+            raise TypeError
+        record: Array = np.array(given, dtype=kind)
+    except (TypeError, ValueError, OverflowError):
         raise FedwaveError(
             f"{what} hold something that is not a number, or rows of different lengths: clean the record first."
         ) from None
@@ -292,6 +297,8 @@ def as_record(values: Any, kind: type, what: str) -> Array:
         raise FedwaveError(
             f"{what} have {record.ndim} axes, must be [round, device] or [round, instance, device]."
         )
+    if record.size == 0:
+        raise FedwaveError(f"{what} have shape {record.shape}, must not be empty.")
     record.flags.writeable = False
     return record
 

@@ -5,7 +5,6 @@ All are computed in float64: p is exactly 1 at high SNR, and schedulers rank by 
 
 from __future__ import annotations
 
-import csv
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedwave.csv_text import as_number, read_table
 from fedwave.errors import FedwaveError, is_number
 from fedwave.network.fading import Fading
 from fedwave.types import FloatArray
@@ -199,16 +199,20 @@ class Table(SuccessModel):
     @classmethod
     def from_file(cls, path: str | Path) -> Table:
         """Read two columns, ``snr_db`` and ``error_rate``."""
-        try:
-            with open(Path(path), newline="", encoding="utf-8-sig") as file:
-                rows = [
-                    (float(row["snr_db"]), float(row["error_rate"])) for row in csv.DictReader(file)
-                ]
-        except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
+        what = f"error-rate table {path}"
+        heading, fields = read_table(path, what)
+        if lacking := {"snr_db", "error_rate"} - set(heading):
             raise FedwaveError(
-                f"{path} cannot be read as an error-rate table ({error}): "
-                "it must be a CSV file with numbers under the headings snr_db,error_rate."
-            ) from None
+                f"{what} has no column {min(lacking)!r}: it must have the headings snr_db,error_rate."
+            )
+        x, y = heading.index("snr_db"), heading.index("error_rate")
+        rows = [
+            (
+                as_number(row[x], f"{what}, line {i}: snr_db"),
+                as_number(row[y], f"{what}, line {i}: error_rate"),
+            )
+            for i, row in enumerate(fields, 1)
+        ]
         rows.sort()
         return cls(tuple(x for x, _ in rows), tuple(y for _, y in rows))
 

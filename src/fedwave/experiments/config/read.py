@@ -17,6 +17,7 @@ from fedwave.experiments.config.files import rooted
 from fedwave.experiments.config.points import points, to_mapping, with_override
 from fedwave.experiments.config.schema import typed
 from fedwave.parts_import import absolute, import_parts
+from fedwave.reading import read_json, read_text
 
 __all__ = [
     "experiment_from", "load_experiment", "points", "preset_about", "preset_names", "stored_content",
@@ -105,18 +106,12 @@ def _preset_text(name: str) -> str:
 
 
 def _content(source: str | Path) -> Mapping[str, Any]:
-    from fedwave.yaml_text import read_json, read_yaml
+    from fedwave.yaml_text import read_yaml
 
-    path, what = Path(source), f"experiment {source}"
-    if path.suffix.lower() not in (".yaml", ".yml", ".json"):
-        text = _preset_text(str(source))
-    else:
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it is not text"
-            raise FedwaveError(f"{what} cannot be read: {reason}.") from None
-    content = (read_json if path.suffix.lower() == ".json" else read_yaml)(text, what)
+    ending, what = Path(source).suffix.lower(), f"experiment {source}"
+    is_file = ending in (".yaml", ".yml", ".json")
+    text = read_text(source, what) if is_file else _preset_text(str(source))
+    content = (read_json if ending == ".json" else read_yaml)(text, what)
     if not isinstance(content, Mapping):
         raise FedwaveError(f"{what} must be a mapping of fields, such as `rounds: 100`.")
     return content

@@ -1,0 +1,88 @@
+"""CSV files read with care: tables with a heading, and arrays of numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedwave.errors import FedwaveError, shown
+from fedwave.reading import opened, read_text
+from fedwave.types import FloatArray
+
+_MOST_TABLE = 64_000_000  # bytes
+_MOST_LINES = 1_000_000
+_MOST_NUMBERS = 256_000_000  # bytes
+
+
+def read_table(
+    path: str | Path, what: str, line: str = "line"
+) -> tuple[list[str], list[list[str]]]:
+    """The heading, and the fields of every line below it; blank lines and lines that begin with # are left out.
+
+    ``line`` is what a line below the heading is called in a refusal.
+    """
+    text = read_text(path, what, _MOST_TABLE)
+    lines = [one for one in text.splitlines() if one.strip() and not one.lstrip().startswith("#")]
+    if len(lines) > _MOST_LINES + 1:
+        raise FedwaveError(f"{what} has {len(lines):,} lines, must have at most {_MOST_LINES:,}.")
+    try:
+        # Strict: a quote that is never closed would swallow the rest without a word.
+        heading, *rows = list(csv.reader(lines, strict=True)) or [[]]
+    except csv.Error as error:
+        raise FedwaveError(f"{what} is not a valid CSV file: {error}.") from None
+    heading = [name.strip() for name in heading]
+    if len(heading) == 1 and ";" in heading[0]:
+        raise _semicolons(what)
+    for name, times in Counter(heading).items():  # list.count would be quadratic
+        if name and times > 1:
+            raise FedwaveError(f"{what} has two columns {shown(name)}: keep one.")
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(heading):
+            raise FedwaveError(
+                f"{what}, {line} {number}: the number of fields differs from the heading's."
+            )
+    return heading, rows
+
+
+def read_numbers(path: str | Path, what: str) -> FloatArray:
+    """The numbers of a file without a heading, ``[line, column]``."""
+    with opened(path, what, _MOST_NUMBERS) as (file, _), warnings.catch_warnings():
+        warnings.simplefilter("error")  # numpy only warns about an empty file
+        text = io.TextIOWrapper(file, encoding="utf-8-sig")
+        try:
+            return np.loadtxt(text, delimiter=",", ndmin=2)
+        except UnicodeDecodeError:
+            raise FedwaveError(f"{what} cannot be read: it is not text.") from None
+        except (OSError, ValueError, UserWarning) as error:
+            if ";" in str(error):
+                raise _semicolons(what) from None
+            raise FedwaveError(f"{what} cannot be read: {_short(error)}.") from None
+
+
+def as_number(value: Any, what: str) -> float:
+    """A number, or a field as people write numbers: Python would also read 1_000 and digits of other scripts."""
+    odd = isinstance(value, str) and ("_" in value or not value.strip().isascii())
+    try:
+        if not odd and not isinstance(value, bool):
+            return float(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise FedwaveError(f"{what} is {shown(value)}, must be a number.")
+
+
+def _semicolons(what: str) -> FedwaveError:
+    return FedwaveError(
+        f"{what} has semicolons (;) between its fields, must have commas: export it with commas."
+    )
+
+
+def _short(error: Exception) -> str:
+    """What numpy says, without the field of any length that it quotes and the advice to programmers."""
+    text = " ".join(str(error).split()).partition("; use `usecols`")[0].rstrip(".")
+    return text if len(text) <= 200 else f"{text[:100]} ... {text[-60:]}"

@@ -1,0 +1,133 @@
+"""Files that anybody may have written, read with care: the size before the content, one sentence on what is wrong."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fedwave.errors import FedwaveError, shown
+
+MOST_BYTES = 8_000_000  # of a text for people: an experiment, a device table in YAML
+_DEEPEST = 50
+_LARGEST = 2**64
+
+
+@contextmanager
+def opened(path: str | Path, what: str, most: int) -> Iterator[tuple[BinaryIO, int]]:
+    """A file and its size; refused if it is no file or has more than ``most`` bytes."""
+    try:
+        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise FedwaveError(f"{what} cannot be read: {reason}.") from None
+    with file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):  # a pipe or /dev/zero has no end
+            raise FedwaveError(f"{what} cannot be read: it is not a regular file.")
+        if status.st_size > most:
+            raise _too_large(what, status.st_size, most)
+        yield file, status.st_size
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a pipe without waiting for somebody to write into it."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read_bytes(path: str | Path, what: str, most: int = MOST_BYTES) -> bytes:
+    """The content of a file of at most ``most`` bytes."""
+    with opened(path, what, most) as (file, _):
+        try:
+            content = file.read(most + 1)  # it may grow while it is read
+        except OSError as error:
+            raise FedwaveError(f"{what} cannot be read: {error.strerror}.") from None
+    if len(content) > most:
+        raise _too_large(what, len(content), most)
+    return content
+
+
+def read_text(path: str | Path, what: str, most: int = MOST_BYTES) -> str:
+    """The content of a file in UTF-8, with or without the mark that spreadsheets write first."""
+    content = read_bytes(path, what, most)
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise FedwaveError(f"{what} cannot be read: it is UTF-16, save it as UTF-8.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise FedwaveError(f"{what} cannot be read: it is not text.") from None
+
+
+def read_json_file(path: str | Path, what: str, most: int = MOST_BYTES) -> Any:
+    """The content of a JSON file of at most ``most`` bytes."""
+    return read_json(read_text(path, what, most), what)
+
+
+def read_json(text: str, what: str) -> Any:
+    """The content of a JSON text: no key twice, few levels, no number or text that breaks what uses it later."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in content:
+                raise FedwaveError(f"{what} is not valid: the key {shown(key)} is given twice.")
+            content[key] = value
+        return content
+
+    try:
+        content = json.loads(text, object_pairs_hook=once)
+    except json.JSONDecodeError as error:
+        raise FedwaveError(
+            f"{what} is not valid JSON in line {error.lineno}: {error.msg}."
+        ) from None
+    except RecursionError:
+        raise _too_deep(what) from None
+    except ValueError:  # Python refuses to read thousands of digits
+        raise _too_many_digits(what) from None
+    _check_values(content, what)
+    return content
+
+
+def _check_values(content: Any, what: str) -> None:
+    level, depth = [content], 0
+    while level:
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                below.extend(value)
+                below.extend(value.values())
+            elif isinstance(value, list):
+                below.extend(value)
+            elif isinstance(value, str):
+                check_encodable(value, what)
+            elif isinstance(value, int) and abs(value) > _LARGEST:
+                raise _too_many_digits(what)
+        level, depth = below, depth + 1
+        if level and depth > _DEEPEST:
+            raise _too_deep(what)
+
+
+def check_encodable(text: str, what: str) -> None:
+    """Refuse half a character, as "\\ud800" gives: it cannot be written to any file."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise FedwaveError(f"{what} holds {shown(text)}, which is not valid text.") from None
+
+
+def _too_large(what: str, size: int, most: int) -> FedwaveError:
+    return FedwaveError(f"{what} has {size:,} bytes, must have at most {most:,}.")
+
+
+def _too_deep(what: str) -> FedwaveError:
+    return FedwaveError(f"{what} is nested too deeply: use at most {_DEEPEST} levels.")
+
+
+def _too_many_digits(what: str) -> FedwaveError:
+    return FedwaveError(f"{what} holds a number of too many digits: give a smaller one.")
