@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import threading
-from http.client import HTTPMessage, HTTPResponse
+from contextlib import suppress
+from functools import partial
+from http.client import HTTPConnection, HTTPMessage, HTTPResponse, HTTPSConnection
 from typing import IO, Any
+from urllib.error import HTTPError
 from urllib.request import (
+    AbstractHTTPHandler,
     HTTPDefaultErrorHandler,
     HTTPErrorProcessor,
-    HTTPHandler,
     HTTPRedirectHandler,
-    HTTPSHandler,
     OpenerDirector,
     ProxyHandler,
     Request,
@@ -24,50 +27,86 @@ _CHUNK = 1 << 16
 
 
 def get(address: str, most: int) -> bytes:
-    """The content at an address; refused with a ValueError or an OSError if it has more than ``most`` bytes."""
+    """The content at an address; a ValueError if it has more than ``most`` bytes, an OSError if it does not come."""
     limit_s = _LEAST_S + most / _SLOWEST
-    results: list[bytes | BaseException] = []
-    stop = threading.Event()
-
-    def work() -> None:
-        try:
-            results.append(_read(address, most, stop))
-        except BaseException as error:  # raised again below, in the thread that asked
-            results.append(error)
-
-    # A thread, because a server that sends a header byte by byte is silent for no read of the socket.
-    thread = threading.Thread(target=work, daemon=True)
+    task = _Task(address, most)
+    # A thread, because a server that sends a header byte by byte is never silent for long.
+    thread = threading.Thread(target=task.work, daemon=True)
     thread.start()
-    thread.join(limit_s)
-    stop.set()
-    if not results:
-        raise TimeoutError(f"not done after {limit_s:.0f} s")
-    if isinstance(results[0], BaseException):
-        raise results[0]
-    return results[0]
+    try:
+        thread.join(limit_s)
+    finally:
+        task.stop()
+    if task.content is None:
+        raise task.error or TimeoutError(f"not done after {limit_s:.0f} s")
+    return task.content
 
 
-def _read(address: str, most: int, stop: threading.Event) -> bytes:
-    request = Request(address, headers={"User-Agent": "fedwave"})
-    content = bytearray()
-    answer: HTTPResponse
-    with _opener().open(request, timeout=_SILENCE_S) as answer:
-        while not stop.is_set() and (chunk := answer.read(_CHUNK)):
-            content += chunk
-            if len(content) > most:
-                raise ValueError(f"it sends more than {most:,} bytes")
-    return bytes(content)
+class _Task:
+    """One download, which another thread may stop."""
+
+    def __init__(self, address: str, most: int) -> None:
+        self.content: bytes | None = None
+        self.error: Exception | None = None
+        self._address, self._most = address, most
+        self._stopped = False
+        self._connections: list[HTTPConnection] = []
+
+    def work(self) -> None:
+        try:
+            self.content = self._read()
+        except HTTPError as error:
+            error.close()
+            self.error = error
+        except Exception as error:  # raised again in the thread that asked
+            self.error = error
+
+    def stop(self) -> None:
+        self._stopped = True
+        for connection in self._connections:
+            with suppress(OSError, AttributeError):  # closed already
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def connect(self, kind: type[HTTPConnection], *where: Any, **how: Any) -> HTTPConnection:
+        """A new connection, known here so that it can be cut."""
+        self._connections.append(kind(*where, **how))
+        return self._connections[-1]
+
+    def _read(self) -> bytes:
+        request = Request(self._address, headers={"User-Agent": "fedwave"})
+        content = bytearray()
+        with _opener(self).open(request, timeout=_SILENCE_S) as answer:
+            while not self._stopped and (chunk := answer.read1(_CHUNK)):
+                content += chunk
+                if len(content) > self._most:
+                    raise ValueError(f"it sends more than {self._most:,} bytes")
+        if self._stopped:
+            raise TimeoutError("stopped")
+        return bytes(content)
 
 
-def _opener() -> OpenerDirector:
+def _opener(task: _Task) -> OpenerDirector:
     """Only http and https: a server that redirects to file:, ftp: or data: is refused."""
     opener = OpenerDirector()
     for handler in (
-        ProxyHandler(), HTTPHandler(), HTTPSHandler(), HTTPDefaultErrorHandler(), _Redirects(), HTTPErrorProcessor(),
-        UnknownHandler(),
+        ProxyHandler(), _Http(task), HTTPDefaultErrorHandler(), _Redirects(), HTTPErrorProcessor(), UnknownHandler(),
     ):  # fmt: skip
         opener.add_handler(handler)
     return opener
+
+
+class _Http(AbstractHTTPHandler):
+    def __init__(self, task: _Task) -> None:
+        super().__init__()
+        self._task = task
+
+    def http_open(self, request: Request) -> HTTPResponse:
+        return self.do_open(partial(self._task.connect, HTTPConnection), request)
+
+    def https_open(self, request: Request) -> HTTPResponse:
+        return self.do_open(partial(self._task.connect, HTTPSConnection), request)
+
+    http_request = https_request = AbstractHTTPHandler.do_request_
 
 
 class _Redirects(HTTPRedirectHandler):
@@ -76,7 +115,7 @@ class _Redirects(HTTPRedirectHandler):
     def http_error_302(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage
     ) -> Any:
-        vars(fp)["read"] = lambda *_: b""
+        fp.close()
         return super().http_error_302(req, fp, code, msg, headers)
 
     http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
