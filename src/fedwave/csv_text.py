@@ -60,9 +60,10 @@ def read_numbers(path: str | Path, what: str) -> FloatArray:
         except UnicodeDecodeError:
             raise FedwaveError(f"{what} cannot be read: it is not text.") from None
         except (OSError, ValueError, UserWarning) as error:
-            if ";" in str(error):
+            said = _short(error)
+            if ";" in said:
                 raise _semicolons(what) from None
-            raise FedwaveError(f"{what} cannot be read: {_short(error)}.") from None
+            raise FedwaveError(f"{what} cannot be read: {said}.") from None
 
 
 def as_number(value: Any, what: str) -> float:

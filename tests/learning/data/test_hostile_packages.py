@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -12,6 +11,7 @@ import pytest
 from hostile_packages import NPM, SERVERS, WHEELS, pictures, wheel
 from local_server import serving
 from published import Contents, archive, held, tiny
+from time_limit import time_limit
 
 from fedwave.learning.data import archives, sources, transfer
 from fedwave.learning.data.download import fetch
@@ -32,17 +32,11 @@ def contents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Contents:
 
 @pytest.fixture(autouse=True)
 def _no_hang() -> Iterator[None]:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt("not done after 40 s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(40)
     tracemalloc.start()
-    yield
+    with time_limit(40):
+        yield
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
     assert peak < MOST_MEMORY
 
 

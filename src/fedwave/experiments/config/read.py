@@ -26,6 +26,7 @@ __all__ = [
 
 _PRESETS = "fedwave.experiments.presets"
 _DEEPEST = 10
+_LONGEST = 1500  # characters of a refusal
 
 
 def load_experiment(
@@ -197,4 +198,7 @@ def _one_line() -> Iterator[None]:
     try:
         yield
     except FedwaveError as error:
-        raise FedwaveError(" ".join(str(error).splitlines())) from None
+        text = " ".join(str(error).splitlines())
+        if len(text) > _LONGEST:  # it quotes a name of any length
+            text = f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 3 :]}"
+        raise FedwaveError(text) from None

@@ -1,0 +1,98 @@
+"""Experiments, device tables and records that are damaged at random: read, or refused in one sentence."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mutations import mutated
+from time_limit import time_limit
+
+import fedwave as fw
+from fedwave.errors import FedwaveError
+from fedwave.experiments.request import requested_experiment
+from fedwave.files import json_text
+from fedwave.yaml_text import read_yaml
+
+LONGEST_S = 20
+PRESETS = resources.files("fedwave.experiments.presets")
+
+
+def preset(name: str) -> bytes:
+    return PRESETS.joinpath(f"{name}.yaml").read_bytes()
+
+
+def as_npy(array: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def experiment(path: Path) -> None:
+    requested_experiment(str(path))
+
+
+CSV = b"# measured\nrate,distance_m,name,count,buffer_limit\n1,100,near,3,inf\n5,400,far,1,\n2.5,300,,2,7\n"
+YAML = b"""devices:
+- {rate: 1, distance_m: 100, count: 3}
+- rate: 5.5
+  distance_m: 4e2
+  name: far
+- &a {rate: 2, distance_m: 9}
+- *a
+"""
+CURVE = b"snr_db,error_rate\n-5,0.9\n0,0.5\n5,1e-3\n"
+NUMBERS = b"1,2,3\n4.5,0,6e-1\n7,8,9\n"
+RECORD = np.random.default_rng(0).random((5, 3))
+# What is damaged, and what reads it.
+INPUTS: dict[str, tuple[str, bytes, Callable[[Path], object]]] = {
+    "experiment.yaml": ("yaml", preset("quick"), experiment),
+    "trained.yaml": ("yaml", preset("paper-mnist"), experiment),
+    "experiment.json": ("json", json_text(read_yaml(preset("quick").decode(), "it")).encode(), experiment),
+    "devices.csv": ("csv", CSV, fw.read_devices),
+    "devices.yaml": ("yaml", YAML, fw.read_devices),
+    "curve.csv": ("csv", CURVE, fw.success.Table.from_file),
+    "gains.csv": ("csv", NUMBERS, lambda path: fw.fading.RecordedGains.from_file(str(path))),
+    "gains.npy": ("npy", as_npy(RECORD), lambda path: fw.fading.RecordedGains.from_file(str(path))),
+    "arrivals.npy": (
+        "npy",
+        as_npy(np.asfortranarray((RECORD * 9).astype(">i4"))),
+        lambda path: fw.arrivals.RecordedArrivals.from_file(str(path)),
+    ),
+}  # fmt: skip
+
+
+def attack(name: str, times: int, folder: Path) -> None:
+    """Damage a file again and again; its seed and number find the damage again."""
+    suffix, content, read = INPUTS[name]
+    read_at_all = 0
+    for number in range(times):
+        path = folder / f"it.{suffix}"
+        path.write_bytes(mutated(content, random.Random(f"{name} {number}")))
+        try:
+            with time_limit(LONGEST_S):
+                read(path)
+            read_at_all += 1
+        except FedwaveError as error:
+            sentence = str(error)
+            assert len(sentence.splitlines()) == 1, (number, sentence)
+            assert len(sentence) < 2000, (number, sentence[:300])
+        except Exception as error:
+            raise AssertionError(f"{name}, damage {number}: {type(error).__name__}") from error
+    assert read_at_all < times  # the damages are damages
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_damaged_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
+    attack(name, 60, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", INPUTS)
+def test_thousands_of_damaged_files(name: str, tmp_path: Path) -> None:
+    attack(name, 4000, tmp_path)

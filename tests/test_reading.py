@@ -1,0 +1,301 @@
+"""Files of others: pipes, folders, sizes, encodings, JSON, CSV tables and recorded arrays."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from time_limit import time_limit
+
+import fedwave as fw
+from fedwave import csv_text
+from fedwave.array_files import read_array
+from fedwave.errors import FedwaveError
+from fedwave.experiments.request import requested_experiment
+from fedwave.reading import read_bytes, read_json, read_json_file, read_text
+
+
+@pytest.fixture(autouse=True)
+def _no_hang() -> Iterator[None]:
+    with time_limit(20):  # a table of 100,000 columns once took minutes
+        yield
+
+
+def refusal(read: Callable[[], object]) -> str:
+    with pytest.raises(FedwaveError) as caught:
+        read()
+    sentence = str(caught.value)
+    assert len(sentence.splitlines()) == 1
+    assert len(sentence) < 1600
+    return sentence
+
+
+# --- any file -------------------------------------------------------------------------------------
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def enormous(path: Path) -> None:
+    with open(path, "wb") as file:
+        file.truncate(10**12)  # takes no space
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "experiment.yaml": requested_experiment,
+    "experiment.json": requested_experiment,
+    "devices.csv": fw.read_devices,
+    "devices.yaml": fw.read_devices,
+    "curve.csv": fw.success.Table.from_file,
+    "gains.npy": fw.fading.RecordedGains.from_file,
+    "gains.csv": fw.fading.RecordedGains.from_file,
+    "arrivals.npy": fw.arrivals.RecordedArrivals.from_file,
+}
+THINGS = {
+    pipe: "cannot be read: it is not a regular file.",
+    device: "cannot be read: it is not a regular file.",
+    Path.mkdir: "cannot be read: Is a directory.",
+    enormous: "has 1,000,000,000,000 bytes, must have at most",
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("thing", THINGS)
+def test_what_is_no_file(thing: Callable[[Path], None], name: str, tmp_path: Path) -> None:
+    thing(tmp_path / name)
+    sentence = refusal(lambda: READERS[name](str(tmp_path / name)))
+    assert f"{tmp_path / name} {THINGS[thing]}" in sentence
+
+
+def test_a_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "growing"
+    path.write_bytes(b"x" * 100)
+    true = os.fstat
+    monkeypatch.setattr(os, "fstat", lambda fd: os.stat_result((*true(fd)[:6], 7, *true(fd)[7:])))
+    assert refusal(lambda: read_bytes(path, "it", 50)).startswith("it has 51 bytes, must have")
+
+
+def test_encodings(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes("\ufeffä".encode())
+    assert read_text(path, "it") == "ä"
+    for encoding in ("utf-16", "utf-16-le", "latin-1"):
+        path.write_bytes("\ufeffä"[encoding == "latin-1" :].encode(encoding))
+        assert "it cannot be read: it is " in refusal(lambda: read_text(path, "it"))
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[" * 100_000, "it is nested too deeply: use at most 50 levels."),
+        ('{"a":' * 100_000, "it is nested too deeply: use at most 50 levels."),
+        ("[" * 60 + "]" * 60, "it is nested too deeply: use at most 50 levels."),
+        ("1" * 100_000, "it holds a number of too many digits"),
+        ("[1" + "0" * 30 + "]", "it holds a number of too many digits"),
+        ('{"a": 1, "a": 2}', "the key 'a' is given twice."),
+        ('{"' + "a" * 9999 + '": 1, "' + "a" * 9999 + '": 2}', "aaa' is given twice."),
+        ('{"a": ["\\ud800"]}', "it holds '\\ud800', which is not valid text."),
+        ('{"\\udfff": 1}', "it holds '\\udfff', which is not valid text."),
+        ("\0", "it is not valid JSON in line 1"),
+        ("[1,\n2", "it is not valid JSON in line 2"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_json_that_is_refused(text: str, sentence: str, tmp_path: Path) -> None:
+    assert sentence in refusal(lambda: read_json(text, "it"))
+    (tmp_path / "it.json").write_text(text)
+    assert sentence in refusal(lambda: read_json_file(tmp_path / "it.json", "it"))
+
+
+def test_json_that_is_read() -> None:
+    assert read_json('{"a": [1, -2.5e3, "ä", null, true, {}], "b": 18446744073709551615}', "it") == {
+        "a": [1, -2500.0, "ä", None, True, {}],
+        "b": 2**64 - 1,
+    }  # fmt: skip
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+HEADING = "rate,distance_m\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("rate;distance_m\n1;100\n", "has semicolons (;) between its fields, must have commas"),
+        (HEADING + '1,"100\n', "is not a valid CSV file: unexpected end of data."),
+        (HEADING + '1,"100\n' * 100_000, "is not a valid CSV file: "),
+        (HEADING + "1_000,100\n", "device line 1: rate is '1_000', must be a number."),
+        (HEADING + "\uff11,100\n", "device line 1: rate is '\uff11', must be a number."),
+        (HEADING + "0x10,100\n", "device line 1: rate is '0x10', must be a number."),
+        (HEADING + "1\0,100\n", "device line 1: rate is '1\\x00', must be a number."),
+        (HEADING + "9" * 100_000 + ",1\n", "rate of device 1 is inf, must be a number >= 0"),
+        (HEADING + "x" * 100_000 + ",1\n", "xxx', must be a number."),
+        ("x" * 100_000 + ",rate\n1,2\n", "xxx'; known are"),
+        (HEADING.replace("\n", ",count\n") + "1,1,10000000\n" * 200, "2,000,000,000 devices, must"),
+        (HEADING.replace("\n", ",count\n") + "1,1,1e9\n", "count is 1e+09, must be a whole number"),
+        (",".join(f"c{i}" for i in range(100_000)) + "\n" + "," * 99_999, "rate is missing"),
+        (",".join(f"c{i}" for i in range(100_000)) + "\n1" + "," * 99_999, "unknown column 'c0'"),
+        (",".join(["rate"] * 100_000) + "\n", "has two columns 'rate': keep one."),
+    ],
+    ids=lambda text: text[:20],
+)  # fmt: skip
+def test_device_tables_that_are_refused(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "devices.csv").write_text(text, encoding="utf-8")
+    said = refusal(lambda: fw.read_devices(tmp_path / "devices.csv"))
+    assert sentence in said
+
+
+def test_too_many_lines(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(csv_text, "_MOST_LINES", 10)
+    (tmp_path / "devices.csv").write_text(HEADING + "1,100\n" * 10)
+    assert len(fw.read_devices(tmp_path / "devices.csv")) == 10
+    (tmp_path / "devices.csv").write_text(HEADING + "1,100\n" * 11)
+    assert "has 12 lines, must have at most 10." in refusal(
+        lambda: fw.read_devices(tmp_path / "devices.csv")
+    )
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+def npy(array: np.ndarray, **options: Any) -> bytes:
+    out = io.BytesIO()
+    np.lib.format.write_array(out, array, **options)
+    return out.getvalue()
+
+
+def with_header(text: str, content: bytes = b"", length: int | None = None) -> bytes:
+    head = text.encode()
+    size = len(head) if length is None else length
+    return b"\x93NUMPY\x02\x00" + struct.pack("<I", size) + head + content
+
+
+def shaped(shape: str, kind: str = "'<f8'", content: bytes = b"") -> bytes:
+    text = f"{{'descr': {kind}, 'fortran_order': False, 'shape': {shape}, }}\n"
+    return with_header(text, content)
+
+
+ONES = np.ones((4, 3))
+DAMAGED = "is no .npy file, or its header is damaged."
+NO_SHAPE = "that no record has"
+HOSTILE: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"", "is empty."),
+    "text": (b"1,2,3\n", DAMAGED),
+    "npz": (b"PK\x03\x04" + bytes(100), "is a zip archive (.npz): save one array with np.save."),
+    "magic only": (b"\x93NUMPY", DAMAGED),
+    "version 9": (b"\x93NUMPY\x09\x00" + bytes(100), DAMAGED),
+    "header of 4 GB": (with_header("{}", length=2**32 - 1), DAMAGED),
+    "header of spaces": (with_header(" " * 60_000), DAMAGED),
+    "deep header": (with_header("(" * 9000), DAMAGED),
+    "deep unary": (with_header("-" * 9000 + "1"), DAMAGED),
+    "code": (with_header("__import__('os').system('touch /tmp/x')"), DAMAGED),
+    "code as type": (shaped("(2,)", "__import__('os')"), DAMAGED),
+    "no dictionary": (with_header("[1, 2]"), DAMAGED),
+    "other keys": (with_header("{'a': 1}"), DAMAGED),
+    "negative": (shaped("(-1, 3)", content=bytes(24)), NO_SHAPE),
+    "two negatives": (shaped("(-2, -3)", content=bytes(48)), NO_SHAPE),
+    "true": (shaped("(True, 3)", content=bytes(24)), NO_SHAPE),
+    "halves": (shaped("(0.5, 3)"), DAMAGED),
+    "1e18 numbers": (shaped("(1000000000, 1000000000)"), "holds 1,000,000,000,000,000,000 numbers"),
+    "overflow": (shaped("(4294967296, 4294967296)", "'|u1'"), "holds 18,446,744,073,709,551,616"),
+    "thousands of digits": (shaped("(0x" + "f" * 9000 + ",)"), NO_SHAPE),
+    "digits": (shaped("(1" + "0" * 4000 + ",)"), NO_SHAPE),
+    "many axes": (shaped("(1, 1, 1, 1)", content=bytes(8)), NO_SHAPE),
+    "64 axes": (shaped("(" + "1," * 64 + ")", content=bytes(8)), NO_SHAPE),
+    "beyond the file": (shaped("(100, 3)", content=bytes(24)), "do not fill its"),
+    "more than stated": (npy(ONES) + b"x", "do not fill its"),
+    "truncated": (npy(ONES)[:-1], "do not fill its"),
+    "objects": (npy(np.array([[{}, 1]], dtype=object)), "values of type 'object', must hold num"),
+    "complex": (npy(ONES * 1j), "values of type 'complex128', must hold numbers."),
+    "dates": (npy(ONES.astype("M8[s]")), "values of type 'datetime64[s]', must hold numbers."),
+    "durations": (npy(ONES.astype("m8[s]")), "values of type 'timedelta64[s]', must hold numbers."),
+    "texts": (npy(ONES.astype(str)), "must hold numbers."),
+    "bytes": (npy(ONES.astype("S3")), "must hold numbers."),
+    "records": (npy(np.zeros((2, 2), [("a", "f8"), ("b", "O")])), "must hold numbers."),
+    "nothing of type": (npy(np.zeros((2, 2), "V8")), "must hold numbers."),
+    "arrays of arrays": (shaped("(2,)", "('<f8', (1000000, 1000000))"), DAMAGED),
+    "no numbers": (npy(np.ones((0, 3))), "recorded gains have shape (0, 3), must not be empty."),
+    "nan": (npy(ONES * np.nan), "recorded gain at [0, 0] is nan, must be a number >= 0"),
+    "infinity": (npy(ONES * np.inf), "recorded gain at [0, 0] is inf, must be a number >= 0"),
+    "one axis": (npy(np.ones(3)), "recorded gains have 1 axes, must be [round, device] or"),
+    "no axis": (npy(np.float64(1)), "recorded gains have 0 axes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", HOSTILE)
+@pytest.mark.filterwarnings("ignore:Reading .npy")
+@pytest.mark.filterwarnings("ignore:Custom")
+def test_hostile_records(attack: str, tmp_path: Path) -> None:
+    content, sentence = HOSTILE[attack]
+    path = tmp_path / "gains.npy"
+    path.write_bytes(content)
+    assert sentence in refusal(lambda: fw.fading.RecordedGains.from_file(str(path)))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        ONES, np.asfortranarray(ONES * 2), ONES.astype(">f8"), ONES.astype("<f2"), ONES.astype(">i4"),
+        ONES.astype(bool), np.arange(24.0).reshape(2, 3, 4),
+        np.asfortranarray(np.arange(24, dtype="u1").reshape(2, 3, 4)),
+    ],
+    ids=lambda array: f"{array.dtype.str}{array.ndim}",
+)  # fmt: skip
+@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
+def test_records_are_read_as_numpy_reads_them(array, version, tmp_path: Path) -> None:
+    path = tmp_path / "gains.npy"
+    path.write_bytes(npy(array, version=version))
+    np.testing.assert_array_equal(read_array(path, "it"), np.load(path))
+    np.testing.assert_array_equal(fw.fading.RecordedGains.from_file(str(path)).gains, array)
+
+
+NUMBERS = {
+    "": "cannot be read: loadtxt: input contained no data",
+    "1;2\n3;4\n": "has semicolons (;) between its fields, must have commas",
+    "1,2\n3\n": "the number of columns changed from 2 to 1",
+    "1_000,2\n": "could not convert string '1_000'",
+    "\uff11,2\n": "could not convert string",
+    "1\0,2\n": "could not convert string",
+    "a,b\n1,2\n": "could not convert string 'a'",
+    "x" * 100_000: "could not convert string 'xxx",
+    "nan,1\n": "recorded gain at [0, 0] is nan",
+    "1e999,1\n": "recorded gain at [0, 0] is inf",
+    "\udcff,1\n": "cannot be read: it is not text.",
+}
+
+
+@pytest.mark.parametrize("text", NUMBERS, ids=lambda text: ascii(text[:12]))
+def test_csv_records_that_are_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "gains.csv"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert NUMBERS[text] in refusal(lambda: fw.fading.RecordedGains.from_file(str(path)))
+
+
+def test_csv_records_that_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "gains.csv"
+    path.write_bytes(b"\xef\xbb\xbf1, 2.5\r\n3,4e-1\r\n")
+    assert read_array(path, "it").tolist() == [[1, 2.5], [3, 0.4]]
+    path.write_text(",".join(["1"] * 100_000) + "\n")
+    assert read_array(path, "it").shape == (1, 100_000)
+
+
+@pytest.mark.parametrize("kind", [complex, "M8[s]", str])
+def test_arrays_that_numpy_would_convert_without_a_word(kind: Any) -> None:
+    for record in (fw.fading.RecordedGains, fw.arrivals.RecordedArrivals):
+        sentence = refusal(lambda record=record: record(ONES.astype("i8").astype(kind)))
+        assert "hold something that is not a number" in sentence
