@@ -28,6 +28,7 @@ from fedwave.types import Array, IntArray
 __all__ = ["Dataset", "NoData", "data_folder", "load_dataset", "synthetic"]
 
 Images = npt.NDArray[np.float32]
+_MOST_CLASSES = 100_000  # a model has an output for each: one label of 2e9 would take all memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -169,9 +170,11 @@ def _labels(what: str, given: Any) -> IntArray:
     array = _numbers(what, given)
     if array.ndim != 1:
         raise FedwaveError(f"{what} has shape {array.shape}, must be one whole number per image.")
-    wrong = ~((array >= 0) & (array < 2**31) & (array == np.floor(array)))
+    wrong = ~((array >= 0) & (array < _MOST_CLASSES) & (array == np.floor(array)))
     if wrong.any():
-        raise FedwaveError(f"{what} holds {array[wrong][0]}, must be whole numbers >= 0.")
+        raise FedwaveError(
+            f"{what} holds {array[wrong][0]}, must be whole numbers from 0 to {_MOST_CLASSES - 1}."
+        )
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
