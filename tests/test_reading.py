@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import os
 import struct
@@ -299,3 +300,24 @@ def test_arrays_that_numpy_would_convert_without_a_word(kind: Any) -> None:
     for record in (fw.fading.RecordedGains, fw.arrivals.RecordedArrivals):
         sentence = refusal(lambda record=record: record(ONES.astype("i8").astype(kind)))
         assert "hold something that is not a number" in sentence
+
+
+# --- everywhere -----------------------------------------------------------------------------------
+
+SOURCE = Path(fw.__file__).parent
+UNBOUNDED = {
+    "read_text", "read_bytes", "loads", "loadtxt", "genfromtxt", "fromfile", "DictReader", "reader", "literal_eval",
+}  # fmt: skip
+ALLOWED = {("experiments/config/read.py", "read_text")}  # presets, which come with fedwave
+
+
+def test_input_files_are_read_by_the_careful_readers_only() -> None:
+    """Rooms that read what users name. Functions of the readers are called by their own names, not as attributes."""
+    found = set()
+    for room in ("network", "experiments/config", "experiments/request.py", "cli"):
+        for path in [SOURCE / room] if room.endswith(".py") else (SOURCE / room).rglob("*.py"):
+            place = path.relative_to(SOURCE).as_posix()
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                    found |= {(place, node.func.attr)} if node.func.attr in UNBOUNDED else set()
+    assert found <= ALLOWED

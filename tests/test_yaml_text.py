@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedwave import yaml_text
 from fedwave.errors import FedwaveError
-from fedwave.yaml_text import read_yaml, write_yaml
+from fedwave.yaml_text import is_list, read_yaml, write_yaml
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,17 @@ def test_anchors_and_merge_keys() -> None:
         ("!!int ''", "it holds a value that cannot be read"),
         ("!!bool maybe", "it holds a value that cannot be read"),
         ("9" * 5000, "it holds a value that cannot be read"),
+        ("0x" + "f" * 5000, "it holds a value that cannot be read, '0xfff"),
+        ("!!float " + "1:" * 5000, "it holds a value that cannot be read, '1:1:"),
+        ('"\\U00110000"', "it cannot be read (ValueError: "),
+        ('"\\UFFFFFFFF"', "it cannot be read (OverflowError: "),
+        ('"\\ud800"', "it holds '\\ud800', which is not valid text."),
+        ("%YAML 1." + "1" * 5000 + "\n---\n", "it cannot be read (ValueError: "),
+        ("%YAML 9.9\n---\na: 1", "in line 1: found incompatible YAML document"),
+        ("*" + "a" * 5000, "aaa' stands for nothing yet."),
+        ("!" + "a" * 5000 + " x", "aaa' is not known"),
+        ("!a" + "a" * 5000 + "!b x", "in line 1: found undefined tag handle"),
+        ("{" + "a" * 900 + ": 1, " + "a" * 900 + ": 2}", "aaa' is given twice."),
         ("*a", "the alias 'a' stands for nothing yet."),
         ("&a [*a]", "the alias 'a' stands for nothing yet."),
         ("<<: 3", "<< must stand before a mapping."),
@@ -67,6 +78,7 @@ def test_what_is_refused(text: str, sentence: str) -> None:
         read_yaml(text, "it")
     assert sentence in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 500
 
 
 LAUGHS = ["a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]"] + [
@@ -99,6 +111,23 @@ def test_a_bomb_is_refused_after_little_work(bomb: str, monkeypatch: pytest.Monk
     with pytest.raises(FedwaveError, match=sentence):
         read_yaml(text, "it")
     assert values <= most + 1
+
+
+def test_many_merged_mappings_are_one_in_their_order() -> None:
+    # Put into one mapping, not into a new copy for each of them: thousands would take minutes.
+    text = "{<<: [" + ", ".join(f"{{k{i}: {i}, k0: {i}}}" for i in range(1, 3000)) + "], z: 0}"
+    merged = read_yaml(text, "it")
+    assert list(merged) == ["k1", "k0", *(f"k{i}" for i in range(2, 3000)), "z"]
+    assert merged["k0"] == 1
+
+
+def test_a_list_is_known_by_its_beginning() -> None:
+    assert is_list("# devices\n---\n- {rate: 1}\n- [never closed", "it")
+    assert is_list("[1, 2]", "it")
+    assert not is_list("a: [1]\nb: [never closed", "it")
+    assert not is_list("", "it")
+    with pytest.raises(FedwaveError, match="it is not valid YAML in line 1"):
+        is_list("@", "it")
 
 
 def test_lists_are_written_in_one_line() -> None:
