@@ -9,6 +9,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
@@ -17,6 +18,8 @@ import numpy as np
 
 from fedwave.errors import FedwaveError
 from fedwave.types import Array
+
+_ROOM = 140  # bytes of the longest path that is made inside a folder for results
 
 
 def read_array(path: str | Path, what: str) -> Array:
@@ -39,6 +42,8 @@ def read_array(path: str | Path, what: str) -> Array:
 def check_folder(folder: Path) -> None:
     """Make a folder for results, and refuse one that cannot be written to."""
     try:
+        with suppress(FileNotFoundError):  # whether paths inside it would be too long
+            os.lstat(folder / ("x" * _ROOM))
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             pass

@@ -68,11 +68,11 @@ def stored_experiment(path: Path) -> Experiment:
         return typed(_plain_copy(_content(path)))
 
 
-def to_yaml(experiment: Experiment) -> str:
+def to_yaml(experiment: Experiment, only_ascii: bool = False) -> str:
     """The file that gives this experiment, with every field."""
     from fedwave.yaml_text import write_yaml
 
-    return write_yaml(to_mapping(experiment))
+    return write_yaml(to_mapping(experiment), only_ascii)
 
 
 def preset_names() -> tuple[str, ...]:

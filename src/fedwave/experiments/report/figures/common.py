@@ -35,11 +35,20 @@ _NAMES = {
 }  # fmt: skip
 _MARKS = 8  # on a line of many rounds
 _IN_A_ROW = 6  # names in a row of a legend
+_LONGEST_NAME = 40  # letters of a name beside an axis
 
 
 def name_of(scheduler: str) -> str:
     """A scheduler as the paper writes it."""
-    return _NAMES.get(scheduler, scheduler)
+    # matplotlib leaves names that begin with _ out of legends.
+    return _NAMES.get(scheduler, f" {scheduler}" if scheduler.startswith("_") else scheduler)
+
+
+def name_ticks(axis: Axis, names: Sequence[str]) -> None:
+    """A name at each of the places 0, 1, ..."""
+    from fedwave.experiments.report.figures.literal import drawable
+
+    axis.set_ticks(range(len(names)), [drawable(name, _LONGEST_NAME) for name in names])
 
 
 def style_of(scheduler: str) -> Look:
@@ -80,10 +89,10 @@ def _look(place: int) -> Look:
 
 
 def figure_with(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """A figure and its panels, row by row."""
-    from matplotlib.figure import Figure
+    """A figure and its panels, row by row. Names on it are drawn as they are."""
+    from fedwave.experiments.report.figures.literal import LiteralFigure
 
-    figure = Figure(figsize=size, layout="constrained")
+    figure = LiteralFigure(figsize=size, layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
