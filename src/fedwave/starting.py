@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
 _INTERRUPTED = 128 + 2
@@ -27,7 +28,8 @@ def loading() -> None:
     An exception would not do: libraries print or swallow one that meets them while they are imported.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _leave)
+        with suppress(ValueError):  # only the main thread may set it
+            signal.signal(signal.SIGINT, _leave)
 
 
 def loaded() -> None:

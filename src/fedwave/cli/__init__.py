@@ -5,8 +5,7 @@ from fedwave import starting
 
 def main() -> None:
     """Entry point of the `fedwave` command."""
-    if starting.is_command():
-        starting.loading()
+    starting.loading()
     from fedwave.cli.app import main as command
 
     starting.loaded()

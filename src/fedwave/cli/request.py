@@ -14,6 +14,9 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.request import requested_experiment
 
+# Windows keeps these for devices, with any ending.
+_RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(10))}  # fmt: skip
+
 
 def experiment_of(
     words: Sequence[str] | None,
@@ -53,6 +56,8 @@ def _as_yaml(value: Any) -> str:
 def folder_of(experiment: Experiment) -> Path:
     """Where its results go unless another place is named: out/NAME, without what a folder's name must not hold."""
     plain = re.sub(r"[^\w.\u0080-\U0010ffff-]+|[\s/]+", "-", experiment.name).strip(".-")
+    if plain.partition(".")[0].upper() in _RESERVED:
+        plain += "-"
     return Path("out") / (plain or "experiment")
 
 

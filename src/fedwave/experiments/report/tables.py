@@ -104,9 +104,9 @@ def escape_latex(text: str) -> str:
     escaped = "".join(_LATEX.get(character, character) for character in text)
     # After the end of a row LaTeX takes [ for an option and * for a command.
     escaped = re.sub(r"^[\[*]", r"{\g<0>}", escaped)
-    escaped = re.sub(r"-(?=-)", "-{}", escaped)  # two hyphens would become a dash
     # A hyphen before a number is a minus; the one in alsa-pi, 1e-05 or 10-20 is not.
-    return re.sub(r"(?<![\w.\-])-(?=[\d.])|−", "$-$", escaped)  # noqa: RUF001
+    escaped = re.sub(r"(?<![\w.\-])-(?=[\d.])|−", "$-$", escaped)  # noqa: RUF001
+    return re.sub(r"-(?=-)", "-{}", escaped)  # two hyphens would become a dash
 
 
 def _cells(

@@ -21,28 +21,25 @@ class LiteralFigure(Figure):
         """What matplotlib calls for every drawing, also to measure one."""
         _take_literally(self)
         with warnings.catch_warnings():
-            # A letter that the font lacks is drawn as a box; that is no news for a terminal.
+            # A letter that the font lacks is drawn as a box, a name that is too long hides what is beside it; neither
+            # is news for a terminal.
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
             warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
+            warnings.filterwarnings("ignore", message="constrained_layout not applied")
             super().draw(renderer)
-
-
-def drawable(text: str, longest: int = _LONGEST) -> str:
-    """A name for a figure: in one line, in letters that can be drawn, cut where it would leave no room."""
-    text = visible(text)
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def _take_literally(figure: Figure) -> None:
     """Neither $formulas$ nor TeX nor control characters; line breaks are ours, of captions."""
+    texts = figure.findobj(Text)  # makes the ticks that are missing
     numbers = _number_labels(figure)
-    for text in figure.findobj(Text):
+    for text in texts:
         assert isinstance(text, Text)
         if id(text) in numbers:
             continue
         text.set_parse_math(False)
         text.set_usetex(False)
-        text.set_text("\n".join(map(drawable, text.get_text().split("\n"))))
+        text.set_text("\n".join(visible(line)[:_LONGEST] for line in text.get_text().split("\n")))
 
 
 def _number_labels(figure: Figure) -> set[int]:
