@@ -184,7 +184,9 @@ def _encodable(text: str, where: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise FedwaveError(f"{where} holds {shown(text)}, which is not valid text.") from None
+        raise FedwaveError(
+            f"{where} holds {shown(text)}, which is not valid text: if it is a file, rename it in UTF-8."
+        ) from None
     return text
 
 
