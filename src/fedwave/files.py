@@ -8,16 +8,21 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
 from fedwave.errors import FedwaveError
 
+_ROOM = 140  # bytes of the longest path that is made inside a folder for results
+
 
 def check_folder(folder: Path) -> None:
     """Make a folder for results, and refuse one that cannot be written to."""
     try:
+        with suppress(FileNotFoundError):  # whether paths inside it would be too long
+            os.lstat(folder / ("x" * _ROOM))
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             pass

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
+from rich.console import RenderableType
 from rich.progress import (
     BarColumn,
     Progress,
     ProgressColumn,
     SpinnerColumn,
-    TextColumn,
+    Task,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
+
+from fedwave.terminal import error_console, tell
 
 Watcher = Callable[[dict[str, Any]], None]  # called with every event of a run
 
@@ -24,7 +26,7 @@ Watcher = Callable[[dict[str, Any]], None]  # called with every event of a run
 @contextmanager
 def steps() -> Iterator[Callable[[str], None]]:
     """Show which part is being worked on, and for how long."""
-    with _progress(SpinnerColumn(), _text("{task.description}"), TimeElapsedColumn()) as bar:
+    with _progress(SpinnerColumn("line"), _Words("{task.description}"), TimeElapsedColumn()) as bar:
         task = bar.add_task("")
         yield lambda text: bar.update(task, description=text)
 
@@ -36,9 +38,9 @@ def rounds_bar(label: str, rounds: int, lines: bool = False) -> Iterator[Callabl
     ``lines``: without a terminal, about ten lines.
     """
     columns = (
-        _text("{task.description:<18}"),
+        _Words("{task.description:<18}"),
         BarColumn(),
-        _text("{task.completed}/{task.total} rounds, time left"),
+        _Words("{task.completed}/{task.total} rounds, time left"),
     )
     with _progress(*columns, TimeRemainingColumn()) as bar:
         task = bar.add_task(label, total=rounds)
@@ -47,7 +49,7 @@ def rounds_bar(label: str, rounds: int, lines: bool = False) -> Iterator[Callabl
             bar.update(task, advance=count)
             done = int(bar.tasks[task].completed)
             if lines and bar.disable and (done * 10 // rounds > (done - count) * 10 // rounds):
-                print(f"{label}: round {done} of {rounds}", file=sys.stderr)
+                tell(f"{label}: round {done} of {rounds}", start="")
 
         yield played
 
@@ -55,8 +57,8 @@ def rounds_bar(label: str, rounds: int, lines: bool = False) -> Iterator[Callabl
 @contextmanager
 def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
     """A bar over the rounds of all units of a run, and its warnings; ``lines``: without a terminal, a line per unit."""
-    units = _text("{task.percentage:>3.0f} %  {task.fields[units]} units, time left")
-    columns = _text("{task.description:<14}"), BarColumn(), units, TimeRemainingColumn()
+    units = _Words("{task.percentage:>3.0f} %  {task.fields[units]} units, time left")
+    columns = _Words("{task.description:<14}"), BarColumn(), units, TimeRemainingColumn()
     with _progress(*columns) as bar:
         task = bar.add_task(description, total=None, units="-")
 
@@ -64,7 +66,7 @@ def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
             units = f"{event['finished']} of {event['units']}"
             bar.update(task, completed=event["rounds"], total=event["of"], units=units)
             if lines and bar.disable and event["event"] in ("started", "unit-finished"):
-                print(f"{description}: {units} units finished", file=sys.stderr)
+                tell(f"{description}: {units} units finished", start="")
             _warn(event)
 
         yield watch
@@ -73,18 +75,25 @@ def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
 def _warn(event: dict[str, Any]) -> None:
     """Warnings are shown whether or not there is a terminal."""
     if event["event"] == "warning":  # about the whole run
-        print(f"fedwave: {event['message']}", file=sys.stderr)
+        tell(event["message"])
     if event["event"] in ("damaged", "unit-warning", "unit-died"):
         died = event["event"] == "unit-died"
         text = f"a worker died ({event['message']}), started again" if died else event["message"]
-        print(f"fedwave: unit {event['unit']}: {text}", file=sys.stderr)
+        tell(f"unit {event['unit']}: {text}")
 
 
 def _progress(*columns: ProgressColumn) -> Progress:
-    error = Console(stderr=True)
+    error = error_console()
     seen = error.is_terminal or error.is_jupyter
     return Progress(*columns, console=error, transient=True, disable=not seen)
 
 
-def _text(form: str) -> TextColumn:
-    return TextColumn(form, markup=False)  # names are shown as they are
+class _Words(ProgressColumn):
+    """A column of words, printed by the console as they are."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__(Column(no_wrap=True))
+        self._form = form
+
+    def render(self, task: Task) -> RenderableType:
+        return self._form.format(task=task)

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any, TypeVar, get_args, get_type_hints, overload
 
 from fedwave.built_in import BUILT_IN
-from fedwave.errors import FedwaveError, check_parameters, did_you_mean, extra_for
+from fedwave.errors import FedwaveError, check_parameters, did_you_mean, extra_for, shown
 
 Spec = str | Mapping[str, Any]  # a part as text or as a mapping with its name
 P = TypeVar("P")
@@ -25,6 +25,7 @@ P = TypeVar("P")
 FAMILIES = tuple(BUILT_IN)
 _WORDS = {"success": "success model", "aggregation": "aggregation rule"}  # where they differ
 _WORDS_OF: dict[str, Any] = {"true": True, "false": False, "null": None}
+_LONGEST_NAME = 80
 _own: dict[str, dict[str, Any]] = {family: {} for family in FAMILIES}
 
 
@@ -259,9 +260,13 @@ def _origin(part: Any) -> tuple[str, str]:
 
 
 def _check_name(what: str, name: str) -> None:
-    if any(character in name for character in ":,;=") or not name.isprintable():
+    if any(character in name for character in ":,;="):
         raise FedwaveError(
             f"the {what} name {name!r} contains one of the characters : , ; = : use a hyphen."
+        )
+    if not name.isprintable() or len(name) > _LONGEST_NAME:  # it becomes a part of file names
+        raise FedwaveError(
+            f"the {what} name {shown(name)} must be a text of one line, of at most {_LONGEST_NAME} characters."
         )
     if name != name.strip():
         raise FedwaveError(f"the {what} name {name!r} begins or ends with a space: remove it.")

@@ -15,6 +15,7 @@ from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.representer import SafeRepresenter
 
 from fedwave.errors import FedwaveError, shown
+from fedwave.plain_text import is_unseen, visible
 from fedwave.reading import check_encodable
 
 _MOST_CHARACTERS = 1_000_000
@@ -196,15 +197,17 @@ _Representer.add_representer(list, _Representer.in_one_line)
 _Representer.add_representer(str, _Representer.quoted)
 
 
-def write_yaml(content: Any) -> str:
-    """A YAML text that read_yaml reads back."""
+def write_yaml(content: Any, only_ascii: bool = False) -> str:
+    """A YAML text that read_yaml reads back; what cannot be seen in it is escaped, or all beyond ASCII."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     vars(yaml).update(default_flow_style=False, width=1_000_000)  # a list stays in one line
     text = io.StringIO()
+    yaml.allow_unicode = not only_ascii
     yaml.dump(content, text)
-    return text.getvalue()
+    # These are in quotes (see _Representer), so that an escape is read back as the character.
+    return "".join(visible(c) if is_unseen(c) and c != "\n" else c for c in text.getvalue())
 
 
 def _invalid(what: str, line: int, problem: str) -> FedwaveError:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
-import sys
-from typing import Annotated, NoReturn
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -17,9 +19,11 @@ from fedwave.cli.run import resume, run, train
 from fedwave.cli.verify import verify
 from fedwave.errors import FedwaveError
 from fedwave.experiments.run.stopping import stop_at_once
+from fedwave.terminal import OutputClosed, standard_streams, tell
 from fedwave.version import __version__
 
-_INTERRUPTED = 130
+_INTERRUPTED = 128 + 2  # by SIGINT
+_CLOSED = 128 + 13  # as of a program that SIGPIPE ends
 app = typer.Typer(
     name="fedwave",
     help="Who should transmit now? Simulate federated learning over a wireless network and compare schedulers.",
@@ -51,13 +55,16 @@ def root(
 
 
 def main() -> None:
-    """Entry point of the `fedwave` command."""
+    """Run the command that was asked for; ends in SystemExit."""
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # clean up, as after Ctrl-C
         signal.signal(signal.SIGTERM, stop_at_once)
     try:
-        status = app(prog_name="fedwave", standalone_mode=False)
+        with standard_streams(), _plain_warnings():
+            status = app(prog_name="fedwave", standalone_mode=False)
     except FedwaveError as error:
         _refuse(str(error))
+    except OutputClosed:
+        status = _CLOSED
     except KeyboardInterrupt:
         status = _INTERRUPTED
     except Exception as error:
@@ -70,10 +77,27 @@ def main() -> None:
             _refuse(sentence)
         status = 2  # no command was given: the help has been printed
     if status == _INTERRUPTED:  # typer catches Ctrl-C in a command and returns this
-        print("fedwave: stopped.", file=sys.stderr)
+        tell("stopped.")
     raise SystemExit(status or 0)
 
 
 def _refuse(sentence: str) -> NoReturn:
-    print(f"fedwave: {sentence}", file=sys.stderr)
+    tell(sentence)
     raise SystemExit(2) from None
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings are lines like every other, without a line of source code below."""
+    before = warnings.showwarning
+
+    def show(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:  # fmt: skip
+        tell(f"{message} ({category.__name__}, {filename}:{lineno})")
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before

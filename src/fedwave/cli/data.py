@@ -45,7 +45,7 @@ def data(
     if json:
         output.print_json({"folder": str(folder), "datasets": found})
     elif folder != data_folder():
-        print(f"To use them, set FEDWAVE_DATA={folder}")
+        output.say(f"To use them, set FEDWAVE_DATA={folder}")
 
 
 def _inspect(name: str, folder: Path, new: list[str]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _inspect(name: str, folder: Path, new: list[str]) -> dict[str, Any]:
 
 
 def _print(name: str, found: dict[str, Any]) -> None:
-    print(f"{name} in {found['folder']}: the md5 sums are the published ones")
+    output.say(f"{name} in {found['folder']}: the md5 sums are the published ones")
     for file, about in found["files"].items():
         how = "fetched" if about["fetched"] else "was there"
-        print(f"  {file:<28}{about['bytes']:>12,} bytes  {about['md5']}  {how}")
+        output.say(f"  {file:<28}{about['bytes']:>12,} bytes  {about['md5']}  {how}")

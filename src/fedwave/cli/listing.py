@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from fedwave.experiments.config.read import preset_about, preset_names, to_yaml
 from fedwave.experiments.config.schema import json_schema
 from fedwave.files import write_csv, write_json, write_text
 from fedwave.parts_import import import_parts
+from fedwave.plain_text import in_encoding
 
 # What a scheduler may need (types.INFORMATION): before the first round, and in every round.
 _MUST_KNOW = {"rates": "true rates", "statistics": "distributions"}
@@ -62,8 +64,9 @@ def presets(json: opt.AsJson = False) -> None:
         output.print_json(about)
         return
     for name, text in about.items():
-        print(f"{name:<16} {text}")
-    print("\nRun one: `fedwave run NAME`. Print it: `fedwave config NAME`.")
+        output.say(f"{name:<16} {text}")
+    output.say("")
+    output.say("Run one: `fedwave run NAME`. Print it: `fedwave config NAME`.")
 
 
 def config(
@@ -85,7 +88,10 @@ def config(
         text = json_module.dumps(json_schema(), indent=2) + "\n"
     else:
         defaults = {} if words else {"name": "experiment"}
-        text = to_yaml(experiment_of(words, [opt.Choice(imports=imports)], defaults))
+        how = experiment_of(words, [opt.Choice(imports=imports)], defaults)
+        text = to_yaml(how)
+        if out is None and in_encoding(text, sys.stdout.encoding) != text:
+            text = to_yaml(how, only_ascii=True)  # what the terminal lacks stays readable for YAML
     if out is None:
         print(text, end="")
     else:

@@ -235,3 +235,9 @@ def check_out(out: Path | None, *endings: str) -> None:
     if out.suffix not in endings:
         raise FedwaveError(f"--out {out} must end in {' or '.join(endings)}.")
     check_folder(out.parent)
+    try:
+        usable = not out.exists() or out.is_file()
+    except OSError as error:  # a name that is too long
+        raise FedwaveError(f"--out {out} cannot be written: {error.strerror}.") from None
+    if not usable:
+        raise FedwaveError(f"--out {out} is no plain file: choose another name.")

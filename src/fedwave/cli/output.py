@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from fedwave.experiments.config.experiment import Experiment
@@ -27,6 +26,7 @@ from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.statistics import Estimate
 from fedwave.files import json_text
+from fedwave.terminal import PlainConsole
 
 _FINER = ("score", "mean_age", "jain", "loss")  # small differences of these matter
 _NOT_LEARNT = ("score", "mean_age", "worst_age")  # left out where there is an accuracy to show
@@ -42,12 +42,10 @@ def say(sentence: str) -> None:
     console().print(sentence, soft_wrap=True)
 
 
-def console() -> Console:
-    """Standard output. Names are printed as they are; in a file tables take their own width."""
-    plain = Console(highlight=False, markup=False, emoji=False)
-    if plain.is_terminal:
-        return plain
-    return Console(highlight=False, markup=False, emoji=False, width=160)
+def console() -> PlainConsole:
+    """Standard output; in a file tables take their own width."""
+    plain = PlainConsole()
+    return plain if plain.is_terminal else PlainConsole(width=160)
 
 
 def show(results: Results, folder: Path, as_json: bool) -> None:
@@ -89,7 +87,7 @@ def print_wide(table: Table) -> None:
     excess = screen.measure(table, options=unlimited).maximum - screen.width
     if excess > 0:
         first = table.columns[0]
-        longest = max(len(str(cell)) for cell in first.cells)
+        longest = max(screen.measure(cell, options=unlimited).maximum for cell in first.cells)
         first.max_width = max(len(str(first.header)), longest - excess)
         screen.width = max(screen.width, screen.measure(table, options=unlimited).maximum)
     screen.print(table)

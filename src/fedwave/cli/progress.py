@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import select
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import IO
+from functools import partial
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.run.runner import Event, Watcher
 from fedwave.progress import run_bar
+from fedwave.terminal import tell
 
 _SECONDS = 1.0  # between two lines about progress
+_PATIENCE = 10.0  # seconds for the reader of a pipe that is full
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # Windows has neither this nor such pipes
 
 
 @contextmanager
@@ -35,8 +40,8 @@ def watching(description: str, events: str | None = None) -> Iterator[Watcher]:
 class _JsonLines:
     """One event per line; progress at most once a second."""
 
-    def __init__(self, file: IO[str]) -> None:
-        self._file, self._last, self._broken = file, 0.0, False
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write, self._last, self._broken = write, 0.0, False
 
     def __call__(self, event: Event) -> None:
         if event["event"] == "progress":
@@ -46,23 +51,45 @@ class _JsonLines:
         if self._broken:
             return
         try:
-            self._file.write(json.dumps(event) + "\n")
-            self._file.flush()
-        except OSError as error:
+            self._write((json.dumps(event) + "\n").encode())
+        except (OSError, ValueError) as error:
             self._broken = True  # a run does not fail because nobody can follow it
-            print(f"fedwave: events can no longer be written: {error.strerror}.", file=sys.stderr)
+            reason = getattr(error, "strerror", None) or error
+            tell(f"events can no longer be written: {reason}; the run goes on without them.")
 
 
 @contextmanager
-def _opened(events: str) -> Iterator[IO[str]]:
+def _opened(events: str) -> Iterator[Callable[[bytes], None]]:
+    """What writes a line to the file, to the pipe or to standard error."""
     if events == "-":
-        yield sys.stderr
+        yield _to_standard_error
         return
     try:
-        Path(events).touch()
-    except OSError as error:
+        # Not to wait: opening a named pipe that nobody reads would never return.
+        file = os.open(events, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_WAIT, 0o666)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        if getattr(error, "errno", None) == errno.ENXIO:
+            reason = "it is a pipe that nobody reads"
         raise FedwaveError(
-            f"--events {events} cannot be written: {error.strerror}; choose another place."
+            f"--events {events} cannot be written: {reason}; choose another place."
         ) from None
-    with Path(events).open("a", encoding="utf-8") as file:
-        yield file
+    try:
+        yield partial(_write_all, file)
+    finally:
+        os.close(file)
+
+
+def _write_all(file: int, line: bytes) -> None:
+    """Nothing is kept back: what a buffer holds could only fail later, when the file is closed."""
+    while line:
+        try:
+            line = line[os.write(file, line) :]
+        except BlockingIOError:  # the reader of a pipe is behind
+            if not select.select([], [file], [], _PATIENCE)[1]:
+                raise
+
+
+def _to_standard_error(line: bytes) -> None:
+    sys.stderr.write(line.decode())
+    sys.stderr.flush()

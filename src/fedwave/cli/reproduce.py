@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +17,7 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.run.runner import stored_results
 from fedwave.files import check_folder
 from fedwave.progress import steps
+from fedwave.terminal import tell
 
 # The paper's experiment, the quick one, and what the quick one changes.
 _EXPERIMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -114,10 +114,7 @@ def _with_data(how: Experiment) -> Experiment:
         return how
     except NoData as error:
         wanted = str(how.task.dataset)
-        print(f"fedwave: {error}", file=sys.stderr)
-        print(
-            f"fedwave: SYNTHETIC DATA is used instead of {wanted}, here and on every figure.",
-            file=sys.stderr,
-        )
+        tell(str(error))
+        tell(f"SYNTHETIC DATA is used instead of {wanted}, here and on every figure.")
         task = replace(how.task, dataset=Part("synthetic"), model=None, instead_of=wanted)
         return replace(how, task=task)

@@ -14,6 +14,9 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.request import requested_experiment
 
+# Windows keeps these for devices, with any ending.
+_RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(10))}  # fmt: skip
+
 
 def experiment_of(
     words: Sequence[str] | None,
@@ -39,14 +42,22 @@ def experiment_of(
                 overrides += [f"network.set.{_setting(text)}" for text in value]
             else:
                 value = scheduler_labels(value) if one.name == "schedulers" else value
-                overrides.append(f"{group.prefix}{one.name}={json.dumps(value)}")
-    overrides += [f"{k}={json.dumps(v)}" for k, v in (more or {}).items() if v is not None]
+                overrides.append(f"{group.prefix}{one.name}={_as_yaml(value)}")
+    overrides += [f"{k}={_as_yaml(v)}" for k, v in (more or {}).items() if v is not None]
     return requested_experiment(source, overrides, imports, defaults)
 
 
+def _as_yaml(value: Any) -> str:
+    """The value as YAML reads it. JSON would write an emoji as two halves, which YAML takes for two characters."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() or ord(c) > 0xFFFF else f"\\u{ord(c):04x}" for c in text)
+
+
 def folder_of(experiment: Experiment) -> Path:
-    """Where its results go unless another place is named: out/NAME."""
-    plain = re.sub(r"[^\w.-]+", "-", experiment.name).strip(".-")
+    """Where its results go unless another place is named: out/NAME, without what a folder's name must not hold."""
+    plain = re.sub(r"[^\w.\u0080-\U0010ffff-]+|[\s/]+", "-", experiment.name).strip(".-")
+    if plain.partition(".")[0].upper() in _RESERVED:
+        plain += "-"
     return Path("out") / (plain or "experiment")
 
 

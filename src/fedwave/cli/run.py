@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.run.runner import Engine, run_experiment
 from fedwave.experiments.run.stopping import Terminated
 from fedwave.files import check_folder
+from fedwave.terminal import tell
 
 _TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
 TRAIN = {
@@ -156,7 +156,7 @@ def stopping(folder: Path | None, go_on: str | None = None) -> Iterator[None]:
         what = "nothing was kept"
         if folder is not None and RunFolder(folder).exists():
             what = f"{go_on or f'`fedwave resume {shlex.quote(str(folder))}`'} goes on from here"
-        print(f"fedwave: stopped; {what}.", file=sys.stderr)
+        tell(f"stopped; {what}.")
         status = 128 + signal.SIGINT if isinstance(stopped, KeyboardInterrupt) else stopped.code
         raise SystemExit(status) from None
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from fedwave.errors import FedwaveError, did_you_mean, is_number, shown, whole
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
+from fedwave.plain_text import visible
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 
 # pydantic reads this from the classes, which therefore need not import it.
@@ -222,7 +223,7 @@ class Experiment:
     def __post_init__(self) -> None:
         _make_parts(self, "")
         object.__setattr__(self, "imports", tuple(self.imports))
-        if not self.name.strip() or not self.name.isprintable():
+        if not self.name.strip() or visible(self.name) != self.name:
             raise FedwaveError(f"name is {shown(self.name)}, must be a text of one line.")
         check_wholes(self, "", 1, "rounds", "instances", "block", "group")
         check_wholes(self, "", 0, "seed", "burn_in")

@@ -78,11 +78,11 @@ def stored_content(text: str, what: str) -> dict[str, Any]:
         return _plain_copy(read_yaml(text, what))
 
 
-def to_yaml(experiment: Experiment) -> str:
+def to_yaml(experiment: Experiment, only_ascii: bool = False) -> str:
     """The file that gives this experiment, with every field."""
     from fedwave.yaml_text import write_yaml
 
-    return write_yaml(to_mapping(experiment))
+    return write_yaml(to_mapping(experiment), only_ascii)
 
 
 def preset_names() -> tuple[str, ...]:
@@ -188,7 +188,9 @@ def _encodable(text: str, where: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise FedwaveError(f"{where} holds {shown(text)}, which is not valid text.") from None
+        raise FedwaveError(
+            f"{where} holds {shown(text)}, which is not valid text: if it is a file, rename it in UTF-8."
+        ) from None
     return text
 
 

@@ -103,6 +103,12 @@ def _refusal(error: Mapping[str, Any]) -> FedwaveError:
         kind = hints[0] if hints else kind  # else the step says which option of a union was tried
     if error["type"] == "unexpected_keyword_argument":
         return no_field(where)
+    if (
+        error["type"] == "json_invalid"
+    ):  # the one thing that json.dumps writes and pydantic does not read
+        return FedwaveError(
+            "a path is not valid UTF-8: rename the file or folder, or choose another."
+        )
     value, options = error["input"], _options(kind)
     if get_origin(options[0]) is Literal:
         wanted = choice_of(get_args(options[0]), value)

@@ -11,7 +11,7 @@ from fedwave.experiments.report.devices import worst_devices, worst_note, write_
 from fedwave.experiments.report.labels import axis_label, burn_in_note, place, sentences, title
 from fedwave.experiments.report.learning import learnt_json, write_learning, write_learning_sweep
 from fedwave.experiments.report.score import write_score
-from fedwave.experiments.report.tables import latex, markdown
+from fedwave.experiments.report.tables import escape_markdown, latex, markdown, one_line
 from fedwave.experiments.results.chance import Chance, notes
 from fedwave.experiments.results.comparison import COLUMNS, Comparison, Table
 from fedwave.experiments.results.container import Point, Results, metrics_of
@@ -161,7 +161,7 @@ def _write_tables(results: Results, folder: Path) -> list[Path]:
     if len(results.experiment.schedulers) > 1:
         text = f"Paired differences from {base}, instance by instance; {title_of(results)}."
         parts.append((text, differences_table(results)))
-    page = "\n".join(f"**{text}**\n\n{markdown(*table)}" for text, table in parts)
+    page = "\n".join(f"**{_for_page(text)}**\n\n{markdown(*table)}" for text, table in parts)
     paper = "\n".join(latex(*table, f"{text} {footer}") for text, table in parts)
     lines = [
         [*point.where.values(), *line]
@@ -169,10 +169,14 @@ def _write_tables(results: Results, folder: Path) -> list[Path]:
         for line in found.lines()
     ]
     return [
-        write_text(folder / "table.md", f"{page}\n{footer}\n"),
+        write_text(folder / "table.md", f"{page}\n{_for_page(footer)}\n"),
         write_text(folder / "table.tex", paper),
         write_csv(folder / "summary.csv", [*results.experiment.sweep, *COLUMNS], lines),
     ]
+
+
+def _for_page(text: str) -> str:
+    return escape_markdown(one_line(text))
 
 
 def _write_netcdf(results: Results, folder: Path) -> Path:

@@ -7,12 +7,17 @@ import re
 from collections.abc import Callable, Sequence
 
 from fedwave.errors import FedwaveError
+from fedwave.plain_text import visible
 
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "%": r"\%", "&": r"\&",
     "#": r"\#", "$": r"\$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "γ": r"$\gamma$", "η": r"$\eta$",
+    "`": r"\textasciigrave{}",
 }  # fmt: skip
+# What Markdown, or a site that shows it, takes for emphasis, code, links, HTML, entities, formulas or emoji. An
+# underscore within a word is none of these, nor is a colon before a space.
+_MARKDOWN = re.compile(r"[\\`*\[\]<>|&~$]|(?<![^\W_])_|_(?![^\W_])|:(?=\w+:)")
 
 
 def with_interval(mean: float, half_width: float, sign: str = "", most: int = 3) -> str:
@@ -53,7 +58,7 @@ def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     | balsa     | 9.1±0.2 |
     | w-max     |   -12±3 |
     """
-    table = _cells(heading, rows, lambda text: text.replace("\\", r"\\").replace("|", r"\|"))
+    table = _cells(heading, rows, escape_markdown)
     widths = _widths(table, least=3)
     rule = [f":{'-' * (widths[0] + 1)}", *(f"{'-' * (width + 1)}:" for width in widths[1:])]
     head, *body = (f"| {' | '.join(_aligned(row, widths))} |" for row in table)
@@ -68,7 +73,7 @@ def latex(heading: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -
     lines = [
         r"\begin{table}",
         r"  \centering",
-        rf"  \caption{{{escape_latex(_one_line(caption))}}}",
+        rf"  \caption{{{escape_latex(one_line(caption))}}}",
         rf"  \begin{{tabular}}{{l{'r' * (len(widths) - 1)}}}",
         r"    \toprule",
         head,
@@ -81,6 +86,15 @@ def latex(heading: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -
     return "\n".join(lines) + "\n"
 
 
+def escape_markdown(text: str) -> str:
+    r"""Text that a page shows as it stands.
+
+    >>> print(escape_markdown("alpha_fresh: **-3±1** [x](y)|<b>"))
+    alpha_fresh: \*\*-3±1\*\* \[x\](y)\|\<b\>
+    """
+    return _MARKDOWN.sub(r"\\\g<0>", text)
+
+
 def escape_latex(text: str) -> str:
     r"""Text that LaTeX prints as it stands.
 
@@ -91,7 +105,8 @@ def escape_latex(text: str) -> str:
     # After the end of a row LaTeX takes [ for an option and * for a command.
     escaped = re.sub(r"^[\[*]", r"{\g<0>}", escaped)
     # A hyphen before a number is a minus; the one in alsa-pi, 1e-05 or 10-20 is not.
-    return re.sub(r"(?<![\w.\-])-(?=[\d.])|−", "$-$", escaped)  # noqa: RUF001
+    escaped = re.sub(r"(?<![\w.\-])-(?=[\d.])|−", "$-$", escaped)  # noqa: RUF001
+    return re.sub(r"-(?=-)", "-{}", escaped)  # two hyphens would become a dash
 
 
 def _cells(
@@ -104,11 +119,12 @@ def _cells(
             raise FedwaveError(
                 f"the row {list(row)} has {len(row)} cells, must have {len(heading)} as the heading."
             )
-    return [[escape(_one_line(cell)) for cell in row] for row in (heading, *rows)]
+    return [[escape(one_line(cell)) for cell in row] for row in (heading, *rows)]
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def one_line(text: str) -> str:
+    """Text without line breaks, and with what cannot be seen as escapes."""
+    return visible(" ".join(text.split()))
 
 
 def _widths(table: Sequence[Sequence[str]], least: int = 0) -> list[int]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedwave.experiments.results.statistics import Band
 from fedwave.files import write_whole
+from fedwave.plain_text import visible
 from fedwave.registry import built_in
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 from fedwave.types import Array, FloatArray
@@ -35,11 +36,23 @@ _NAMES = {
 }  # fmt: skip
 _MARKS = 8  # on a line of many rounds
 _IN_A_ROW = 6  # names in a row of a legend
+_LONGEST_NAME = 60  # letters of a name in a legend or beside an axis
 
 
 def name_of(scheduler: str) -> str:
-    """A scheduler as the paper writes it."""
-    return _NAMES.get(scheduler, scheduler)
+    """A scheduler as the paper writes it, or as a legend has room for it."""
+    name = _NAMES.get(scheduler, shortened(scheduler))
+    return f" {name}" if name.startswith("_") else name  # matplotlib hides names that begin with _
+
+
+def shortened(name: str) -> str:
+    """A name that leaves room for a figure."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
+
+
+def name_ticks(axis: Axis, names: Sequence[str]) -> None:
+    """A name at each of the places 0, 1, ..."""
+    axis.set_ticks(range(len(names)), [shortened(visible(name)) for name in names])
 
 
 def style_of(scheduler: str) -> Look:
@@ -80,10 +93,10 @@ def _look(place: int) -> Look:
 
 
 def figure_with(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    """A figure and its panels, row by row."""
-    from matplotlib.figure import Figure
+    """A figure and its panels, row by row. Names on it are drawn as they are."""
+    from fedwave.experiments.report.figures.literal import LiteralFigure
 
-    figure = Figure(figsize=size, layout="constrained")
+    figure = LiteralFigure(figsize=size, layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 

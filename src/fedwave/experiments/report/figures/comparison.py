@@ -44,7 +44,7 @@ def comparison_figure(comparison: Comparison, metrics: Sequence[str]) -> Figure:
         names = [
             common.name_of(s) + comparison.share(comparison.estimate(s, metric)) for s in schedulers
         ]
-        axis.set_yticks(range(len(schedulers)), names)
+        common.name_ticks(axis.yaxis, names)
         common.label_panel(axis, "", comparison.labels[metric], "")
     width = figure.get_figwidth()
     figure.suptitle(common.wrapped(comparison.title, 0.75 * width), fontsize=10, fontweight="bold")

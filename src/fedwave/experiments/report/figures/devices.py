@@ -34,7 +34,7 @@ def devices_figure(data: xr.Dataset, metric: str = "device_uploads") -> Figure:
     common.label_panel(
         axis, "", "Device" if numbered else "", f"{label_of(data, metric)} per instance"
     )
-    axis.set_xticks(places, names)
+    common.name_ticks(axis.xaxis, names)
     if not numbered:
         axis.tick_params(axis="x", labelrotation=35)
         for text in axis.get_xticklabels():

@@ -167,7 +167,7 @@ def _scale_numbers(axes: Axes, values: FloatArray) -> None:
 
 def _name_categories(axes: Axes, values: Sequence[Any]) -> None:
     texts = [str(value) for value in values]
-    axes.set_xticks(range(len(texts)), texts)
+    common.name_ticks(axes.xaxis, texts)
     if max(map(len, texts)) * len(texts) > _LETTERS:
         axes.tick_params(axis="x", labelrotation=20)
         for text in axes.get_xticklabels():

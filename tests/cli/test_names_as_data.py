@@ -1,0 +1,256 @@
+"""Names are data: on the terminal, in tables and in figures they are shown as they are, and steer nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.table import Table
+
+from fedwave.plain_text import is_unseen
+from fedwave.progress import rounds_bar, run_bar, steps
+from fedwave.terminal import PlainConsole, tell
+from fedwave.yaml_text import read_yaml, write_yaml
+
+MARKUP = [
+    "[/]", "[bold red]x", "[link=http://evil.example]here[/link]", ":smile:", "$x_$", r"\frac{1}$", "a|b`c`",
+    "<b>&lt;", "=1+1", "_x_",
+]  # fmt: skip
+STEERING = "a\x1b[2J\x1b]0;title\x07\u202eb\u2066c\u200f\u061c\x9bd\r\ne"
+SEEN = r"a\x1b[2J\x1b]0;title\x07\u202eb\u2066c\u200f\u061c\x9bd\r\ne"
+SMALL = ("rounds=4", "instances=2", "network.slots=2")
+PARTS = """
+import fedwave as fw
+@fw.register
+class Own(fw.Scheduler):
+    name, needs = {name!r}, frozenset()
+    def priority(self, state, seen, draws):
+        return seen.delay
+@fw.register
+class Label(fw.Metric):
+    name, label = "own", {label!r}
+    def measure(self, state, played):
+        return state, played.score
+"""
+
+
+def steers(text: str) -> bool:
+    return any(is_unseen(character) and character != "\n" for character in text)
+
+
+@pytest.fixture
+def devices(tmp_path: Path) -> Path:
+    path = tmp_path / "[bold]$d_$ 😀.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["name", "rate", "distance_m"], *([n, 1, 100] for n in MARKUP)])
+    return path
+
+
+@pytest.mark.parametrize("name", ["[/]", "[link]$x_$|`<b>", "_x_😀"])
+def test_a_whole_run_with_hostile_names(fedwave, tmp_path: Path, devices: Path, name: str) -> None:
+    parts = tmp_path / "[red]parts.py"
+    parts.write_text(PARTS.format(name=name, label=f"$\\frac{STEERING}"), encoding="utf-8")
+    words = ["run", devices, *SMALL, "--import", parts, "metrics=[own]", "metric=own"]
+    words.append("name=" + json.dumps(f"[/] {name}", ensure_ascii=False))
+    out = tmp_path / "out [/] \x1b[2J"
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        status, text, err = fedwave(*words, "-s", f"age,{name}", "-o", out)
+    assert (status, err, warned) == (0, "", [])
+    assert not steers(text)
+    assert f"[/] {name}: U = 10" in text
+    assert f"\n{name} " in text
+    assert r"out [/] \x1b[2J: " in text
+    for file in ("table.md", "table.tex", "devices.svg", "metrics.svg", "config.yaml"):
+        assert not steers((out / file).read_text(encoding="utf-8")), file
+    found = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    assert set(found["schedulers"]) == {"age", name}
+    with (out / "devices.csv").open(encoding="utf-8", newline="") as file:
+        assert [row["device"] for row in csv.DictReader(file)] == MARKUP * 2
+    assert fedwave("verify", out)[0] == 0
+    assert fedwave("report", out)[0] == 0
+
+
+def test_a_sweep_over_files_with_hostile_names(fedwave, tmp_path: Path, devices: Path) -> None:
+    other = tmp_path / "$y^$ \u202e.csv"
+    shutil.copy(devices, other)
+    sweep = "sweep.network.file=" + json.dumps([str(devices), str(other)], ensure_ascii=False)
+    sweep = sweep.replace("\u202e", r"\u202e")
+    words = ["run", devices, *SMALL, sweep, "schedulers=[age]", "-o", tmp_path / "out"]
+    status, text, err = fedwave(*words)
+    assert (status, err) == (0, "")
+    assert not steers(text)
+    assert r"$y^$ \u202e.csv" in text
+    assert not steers((tmp_path / "out" / "table.md").read_text(encoding="utf-8"))
+
+
+def test_what_a_user_s_code_says_cannot_steer_the_terminal(fedwave, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text(f"raise ValueError({STEERING!r})")
+    status, text, err = fedwave("compare", "--import", broken)
+    assert (status, text) == (2, "")
+    assert err.count("\n") == 1
+    assert not steers(err)
+    assert r"a\x1b[2J" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", STEERING),
+        ("compare", f"{STEERING}.csv"),
+        ("run", f"{STEERING}.yaml"),
+        ("compare", "-s", STEERING),
+        ("compare", "--metric", STEERING),
+        ("compare", "--fading", f"recorded:path={STEERING}.npy"),
+        ("compare", "--import", f"{STEERING}.py"),
+        ("compare", f"{STEERING}=1"),
+        ("compare", f"name={STEERING}"),
+        ("compare", "--engine", STEERING),
+        ("compare", "--set", STEERING),
+        ("verify", STEERING),
+        ("report", STEERING),
+        ("resume", STEERING),
+        ("data", STEERING),
+        ("compare", "--out", f"{STEERING}.pdf"),
+        ("compare", "--events", f"none/{STEERING}"),
+        (f"--{STEERING}",),
+        (STEERING,),
+        ("compare", "--rounds", STEERING),
+        ("compare", "caf\udce9"),
+        ("compare", "name=caf\udce9"),
+        ("compare", "-s", "caf\udce9"),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_one_line_that_steers_nothing(fedwave, words, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, text, err = fedwave(*words)
+    assert (status, text) == (2, "")
+    assert err.startswith("fedwave: ")
+    assert err.count("\n") == 1
+    assert not steers(err)
+
+
+def test_verify_shows_names_of_files_as_they_are(fedwave, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert fedwave("run", "paper", *SMALL, "schedulers=[age]", "-o", out)[0] == 0
+    sums = out / "SHA256SUMS"
+    sums.write_text(sums.read_text() + f"{'0' * 64}  [bold]{STEERING.splitlines()[0]}\n")
+    status, text, err = fedwave("verify", out)
+    assert status in (1, 2)
+    assert not steers(text + err)
+
+
+def test_progress_shows_names_as_they_are(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "300")
+    event = {"finished": 0, "units": 1, "rounds": 1, "of": 2, "event": "unit-warning", "unit": f"[/]{STEERING}",
+             "message": f":smile: {STEERING}"}  # fmt: skip
+    with run_bar(f"[bold]{STEERING}") as watch:
+        watch(event)
+    with rounds_bar(f"[/]{STEERING}", 3) as played:
+        played(1)
+    with steps() as message:
+        message(f"[/]{STEERING}")
+    err = capsys.readouterr().err
+    for shown in (f"[bold]{SEEN}", f"unit [/]{SEEN}: :smile: {SEEN}", f"[/]{SEEN}"):
+        assert shown in err
+    for hidden in ("\x1b[2J", "\x1b]0;", "\x07", "\u202e", "\u2066", "\u200f", "\u061c", "\x9b"):
+        assert hidden not in err
+
+
+def test_lines_instead_of_a_bar_are_plain_too(capsys) -> None:
+    with run_bar(STEERING, lines=True) as watch:
+        watch({"finished": 0, "units": 1, "rounds": 1, "of": 2, "event": "started"})
+    with rounds_bar(STEERING, 1, lines=True) as played:
+        played(1)
+    tell(STEERING)
+    assert capsys.readouterr().err == (
+        f"{SEEN}: 0 of 1 units finished\n{SEEN}: round 1 of 1\nfedwave: {SEEN}\n"
+    )
+
+
+def test_cells_titles_and_captions_are_plain() -> None:
+    table = Table(title=f"[/]{STEERING}", caption=f"[bold]{STEERING}")
+    table.add_column(f"[red]{STEERING}")
+    table.add_row(f":smile: {STEERING}")
+    file = io.StringIO()
+    PlainConsole(file=file, width=200, force_terminal=True, no_color=True).print(table)
+    text = file.getvalue()
+    assert all(f"{start}{SEEN}" in text for start in ("[/]", "[bold]", "[red]", ":smile: "))
+    assert "\x1b[2J" not in text
+
+
+def test_an_emoji_is_a_name_like_others(fedwave, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("😀.npy", np.ones((4, 25)))
+    words = ["compare", "--fading", "recorded:path=😀.npy", "-t", "4", "-i", "2", "-s", "age,w-max"]
+    assert fedwave(*words, "-o", "👨\u200d👩\u200d👧.csv")[::2] == (0, "")
+    Path("👨\u200d👩\u200d👧.yaml").write_text(
+        "rounds: 4\ninstances: 2\nschedulers: [age]\nname: 👨\u200d👩\u200d👧\n"
+    )
+    assert fedwave("run", "👨\u200d👩\u200d👧.yaml")[::2] == (0, "")
+    assert fedwave("run", "paper", "name=😀", *SMALL, "schedulers=[age]")[::2] == (0, "")
+    assert {path.name for path in Path("out").iterdir()} == {"😀", "👨\u200d👩\u200d👧"}
+    assert fedwave("verify", "out/😀")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("../../up", "up"), ("/etc/x", "etc-x"), (".hidden", "hidden"), ("a\\b:c*?", "a-b-c"), ("..", "experiment"),
+     ("CON", "CON-"), ("nul.txt", "nul.txt-"), ("score 1", "score-1")],
+)  # fmt: skip
+def test_the_folder_of_an_experiment_stays_in_out(fedwave, tmp_path, monkeypatch, name, folder) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert fedwave("run", "paper", f"name={json.dumps(name)}", *SMALL, "schedulers=[age]")[0] == 0
+    assert [path.name for path in Path("out").iterdir()] == [folder]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_names_that_no_file_can_have_are_refused_before_the_run(fedwave, tmp_path, monkeypatch) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    deep = "/".join(["d" * 200] * 19 + ["e" * 170])  # a path that exists, and whose files could not
+    for words in (
+        ("run", "paper", f"name={'x' * 300}", *SMALL),
+        ("run", "paper", *SMALL, "-o", "x" * 256),
+        ("run", "paper", *SMALL, "-o", deep),
+        ("run", "paper", *SMALL, "-o", "/".join(["d" * 200] * 21)),
+        ("compare", "-t", "4", "-i", "2", "-o", f"{'x' * 252}.csv"),
+        ("compare", "-t", "4", "-i", "2", "--traces", "x" * 256),
+    ):
+        status, text, err = fedwave(*words)
+        assert (status, text) == (2, "")
+        assert "too long" in err
+        assert err.count("\n") == 1
+    assert not list(tmp_path.rglob("*.parquet"))
+    parts = tmp_path / "parts.py"
+    parts.write_text(PARTS.format(name="x" * 200, label=""))
+    assert "must be a text of one line, of at most" in fedwave("compare", "--import", parts)[2]
+
+
+def test_a_folder_and_a_file_with_the_longest_names(fedwave, tmp_path: Path) -> None:
+    small = ("-t", "4", "-i", "2", "-s", "age")
+    assert fedwave("compare", *small, "-o", tmp_path / ("x" * 255))[::2] == (0, "")
+    assert fedwave("verify", tmp_path / ("x" * 255))[0] == 0
+
+
+def test_an_output_file_that_is_a_folder_is_refused_before_the_run(fedwave, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").mkdir()
+    status, text, err = fedwave("compare", "-t", "4", "-i", "2", "-o", tmp_path / "table.csv")
+    assert (status, text) == (2, "")
+    assert "is no plain file: choose another name" in err
+
+
+def test_yaml_steers_nothing_and_is_read_back() -> None:
+    hostile = {"name": f"café 😀 {STEERING}", "\u202ekey": ["\x1b", "👨\u200d👩", "a\nb"]}
+    for only_ascii in (False, True):
+        written = write_yaml(hostile, only_ascii)
+        assert not steers(written)
+        assert read_yaml(written, "it") == hostile
+    assert written.isascii()

@@ -1,0 +1,177 @@
+"""Outputs that break, as real processes see them: one sentence or silence, a clear exit status, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SMALL = ("-t", "4", "-i", "2", "-s", "age")
+COMPARE = ("compare", *SMALL)
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
+
+
+def shell(line: str, folder: Path, **environment: str) -> tuple[int, str, str]:
+    """Run a line of bash in which $F is the command: the status, standard output and standard error."""
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=folder, capture_output=True, timeout=120,
+        env={**os.environ, "F": f"{sys.executable} -m fedwave", **environment},
+    )  # fmt: skip
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
+    line = "{ $F presets --json; echo $? >&2; } | true; { $F --help; echo $? >&2; } | true"
+    assert shell(line, tmp_path)[2] == "141\n141\n"
+
+
+@needs_full
+def test_a_full_output_is_named(tmp_path: Path) -> None:
+    line = "$F compare -t 4 -i 2 -s age >/dev/full; echo $?; $F config >/dev/full; echo $?"
+    sentence = "fedwave: standard output cannot be written to: No space left on device.\n"
+    assert shell(line, tmp_path) == (0, "2\n2\n", 2 * sentence)
+
+
+@needs_full
+def test_a_full_standard_error_changes_no_exit_status(tmp_path: Path) -> None:
+    line = "$F compare none 2>/dev/full; echo $?; $F compare -t 4 -i 2 --json -s age 2>/dev/full >x; echo $?"
+    assert shell(line, tmp_path, FORCE_COLOR="1") == (0, "2\n0\n", "")  # with a progress bar
+    assert json.loads((tmp_path / "x").read_text())["rounds"] == 4
+
+
+def test_closed_streams_do_not_become_data_files(tmp_path: Path) -> None:
+    run = "run paper rounds=4 instances=2 schedulers=[age] --workers 2 -o"
+    line = f"$F {run} a <&- >&- 2>&-; echo $?; $F compare none >&- 2>&-; echo $?; $F verify a >&-; echo $?"
+    assert shell(line, tmp_path) == (0, "0\n2\n0\n", "")
+
+
+def test_a_terminal_that_knows_ascii_only(tmp_path: Path) -> None:
+    (tmp_path / "é.csv").write_text("name,rate,distance_m\né😀,1,100\nb,1,200\n", encoding="utf-8")
+    line = (
+        "$F compare é.csv -w 1 -t 4 -i 2 -s age && $F compare none-é; $F config name=é && $F --help"
+    )
+    status, text, err = shell(line, tmp_path, PYTHONIOENCODING="ascii:strict", PYTHONUTF8="1")
+    assert status == 0, err
+    assert text.isascii()
+    assert err.isascii()
+    assert "+-" in text
+    assert "gamma = 0.01" in text
+    assert r"\xe9\U0001f600" in text
+    assert r'name: "\xE9"' in text
+    assert r"there is no experiment 'none-\xe9'" in err
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"TERM": "dumb", "COLUMNS": "1"},
+        {"COLUMNS": "abc", "FORCE_COLOR": "1"},
+    ],
+)
+def test_odd_terminals(tmp_path: Path, environment: dict[str, str]) -> None:
+    line = "$F compare -t 4 -i 2 -s age,w-max && $F schedulers && $F --help && $F compare -t 4 -i 2 -s age --json"
+    status, text, err = shell(line, tmp_path, **environment)
+    assert (status, err.count("Traceback")) == (0, 0)
+    assert "backlog" in text
+
+
+def test_files_whose_names_are_not_utf8(tmp_path: Path) -> None:
+    text = "{name: x, rounds: 4, instances: 2, schedulers: [age]}"
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.yaml")).write_text(text)
+    line = "$F run $'caf\\xe9.yaml' -o $'out\\xe9' && $F verify $'out\\xe9' && $F report $'out\\xe9' --json"
+    status, text, err = shell(line, tmp_path)
+    assert (status, err) == (0, "")
+    assert r"out\xe9 is sound." in text
+    (tmp_path / "a.csv").write_text(
+        "rate,distance_m\n1,100\n"
+    )  # of which the folder keeps a copy, by its path
+    status, text, err = shell("$F run a.csv network.slots=1 rounds=4 -o $'new\\xe9'", tmp_path)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "a path is not valid UTF-8" in err
+
+
+def test_events_that_cannot_be_written_are_refused_or_given_up(fedwave, tmp_path: Path) -> None:
+    def run(events: object) -> tuple[int, str]:
+        return fedwave(*COMPARE, "--events", events)[::2]
+
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for events, reason in (
+        (tmp_path / "folder", "Is a directory"),
+        (tmp_path / "none" / "e", "No such file"),
+        (tmp_path / ("e" * 256), "File name too long"),
+        (tmp_path / "pipe", "it is a pipe that nobody reads"),
+        ("", "No such file"),
+    ):
+        status, err = run(events)
+        assert status == 2
+        assert reason in err
+        assert err.count("\n") == 1
+
+
+@needs_full
+def test_a_run_goes_on_where_its_events_are_lost(fedwave) -> None:
+    status, text, err = fedwave(*COMPARE, "--events", "/dev/full")
+    assert status == 0
+    assert "backlog" in text
+    assert err == (
+        "fedwave: events can no longer be written: No space left on device; the run goes on without them.\n"
+    )
+
+
+def test_a_run_goes_on_where_the_reader_of_its_events_leaves(fedwave, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    from fedwave.cli.progress import watching
+
+    event = {"finished": 0, "units": 1, "rounds": 1, "of": 2, "event": "unit-begun", "unit": "a"}
+    with watching("a", str(tmp_path / "pipe")) as watch:
+        watch(event)
+        assert json.loads(os.read(reader, 1000))["unit"] == "a"
+        os.close(reader)
+        watch(event)
+        watch(event)
+
+
+def test_ctrl_c_while_the_command_is_loaded(tmp_path: Path) -> None:
+    """Loading takes most of a second: whenever it is interrupted, the end is one line."""
+    command = [sys.executable, "-X", "importtime", "-m", "fedwave", "presets"]
+    for awaited in (b"fedwave.errors\n", b"fedwave.network.network\n", b"typer.main\n"):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as begun:
+            assert begun.stderr is not None
+            for line in begun.stderr:  # a line per module that has been imported
+                if line.endswith(b" " + awaited):
+                    break
+            begun.send_signal(signal.SIGINT)
+            rest = begun.stderr.read().decode()
+            status = begun.wait(60)
+        if status == 0 and awaited == b"typer.main\n":
+            continue  # it was faster
+        said = [line for line in rest.splitlines() if not line.startswith("import time:")]
+        assert (status, said) == (130, ["fedwave: stopped."]), (awaited, rest)
+
+
+def test_a_script_keeps_its_own_ctrl_c(tmp_path: Path) -> None:
+    script = tmp_path / "study.py"
+    script.write_text(
+        "import signal, fedwave\nprint(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_warnings_are_plain_lines(fedwave, tmp_path: Path) -> None:
+    parts = tmp_path / "parts.py"
+    parts.write_text(
+        "import warnings\nwarnings.simplefilter('always')\nwarnings.warn('[/] a\\x1b[2J\\nb')\n"
+    )
+    status, _, err = fedwave(*COMPARE, "--import", parts)
+    assert status == 0
+    assert err.startswith(r"fedwave: [/] a\x1b[2J\nb (UserWarning")
+    assert err.count("\n") == 1
