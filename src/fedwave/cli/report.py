@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +15,9 @@ from fedwave.cli import output
 from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.results.container import Results, metrics_of
 from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.results.lock import locked
+from fedwave.experiments.results.own_files import files_of_run, output_files
 from fedwave.experiments.run.runner import stored_results
-from fedwave.files import check_folder
 
 
 def report(
@@ -49,14 +50,18 @@ def report(
 def show_again(
     folder: Path, json: bool, asked: Mapping[str, Any] | None = None, out: Path | None = None
 ) -> None:
-    """Show what a folder holds; into the folder itself only if no other process is at work in it."""
+    """Show what a folder holds, there or in a folder for figures and tables alone."""
     if not folder.is_dir():
         raise FedwaveError(f"there is no run folder at {folder}.")
-    store, place = RunFolder(folder), folder if out is None else out
-    store.stored()  # refuses what is no run folder, before anything is written
-    with store.locked() if out is None else nullcontext():
-        check_folder(place)
-        output.show(_changed(stored_results(folder), asked or {}), place, json)
+    if out is None or os.path.realpath(out) == os.path.realpath(folder):
+        store = RunFolder(folder)
+        files = output_files(store.stored()) | files_of_run(store, store.units())
+        with locked(folder, files):
+            output.show(_changed(stored_results(folder), asked or {}), folder, json)
+        return
+    results = _changed(stored_results(folder), asked or {})
+    with locked(out, output_files(results.experiment)):
+        output.show(results, out, json)
 
 
 def _changed(results: Results, asked: Mapping[str, Any]) -> Results:
