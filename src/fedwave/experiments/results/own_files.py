@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from math import prod
 from typing import TYPE_CHECKING
@@ -33,6 +34,8 @@ def files_of_run(store: RunFolder, units: Iterable[Unit]) -> set[str]:
     """What a run writes below its folder, but for its figures and tables."""
     found = set(RUN_FILES)
     for unit in units:
+        if "/" in unit.name or os.sep in unit.name:
+            raise FedwaveError(f"{store.path / PLAN} is damaged: it has a unit {unit.name!r}.")
         found |= {f"{place}/{unit.name}.{ending}" for place, ending in _OF_A_UNIT.items()}
         found.add(f"checkpoints/{store.checkpoint(unit).name}")
     try:
