@@ -165,3 +165,23 @@ def test_resumes_at_once(fedwave, run: Path, number: int, times: int) -> None:
         assert fedwave("verify", folder)[0] == 0
     resumes_at_once(folder, number)  # of a finished run
     assert fedwave("verify", folder)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("config.yaml", ("resume", "run")),
+        ("plan.json", ("report", "run")),
+        ("rounds/0000_age_0-1.parquet", ("report", "run", "--out", "figures")),
+        ("units/0000_age_0-1.json", ("resume", "run")),
+    ],
+)
+def test_pipes_in_a_run_folder_are_not_waited_for(
+    run: Path, name: str, words: tuple[str, ...]
+) -> None:
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    told = subprocess.run(command(*words), capture_output=True, text=True, timeout=60)
+    assert told.returncode == 2
+    assert told.stderr.startswith(f"fedwave: run/{name} is no plain file, but")
+    assert told.stderr.count("\n") == 1

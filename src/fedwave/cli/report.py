@@ -15,8 +15,8 @@ from fedwave.cli import output
 from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.results.container import Results, metrics_of
 from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.lock import locked
-from fedwave.experiments.results.own_files import files_of_run, output_files
+from fedwave.experiments.results.lock import locked, refuse_links
+from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, output_files
 from fedwave.experiments.run.runner import stored_results
 
 
@@ -53,6 +53,7 @@ def show_again(
     """Show what a folder holds, there or in a folder for figures and tables alone."""
     if not folder.is_dir():
         raise FedwaveError(f"there is no run folder at {folder}.")
+    refuse_links(folder, RUN_FILES)
     if out is None or os.path.realpath(out) == os.path.realpath(folder):
         store = RunFolder(folder)
         files = output_files(store.stored()) | files_of_run(store, store.units())

@@ -21,7 +21,7 @@ from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.lock import check_place
+from fedwave.experiments.results.lock import check_place, refuse_links
 from fedwave.experiments.results.own_files import RUN_FILES, output_files
 from fedwave.experiments.run.runner import Engine, running
 from fedwave.experiments.run.stopping import Terminated
@@ -129,6 +129,7 @@ def resume(
     """
     if not folder.is_dir():
         raise FedwaveError(f"there is no run folder at {folder}.")
+    refuse_links(folder, RUN_FILES)  # before anything is read: a pipe would be waited for
     store = RunFolder(folder)
     store.stored()  # refuses what is no run folder
     if store.is_finished():

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from killing import results
 
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
@@ -218,14 +217,11 @@ DYING = """
 import os, sys
 from pathlib import Path
 from fedwave.experiments.config.read import load_experiment
-from fedwave.experiments.report import outputs
-from fedwave.experiments.report.figures import common
-from fedwave.experiments.run.runner import running
+from fedwave.experiments.run.runner import run_experiment
 
-common.save_figure = lambda figure, stem: []
 experiment, place = load_experiment(sys.argv[1]), Path(sys.argv[2])
 replace = os.replace
-for last in range(1, 60):
+for last in range(1, 9):
     if (child := os.fork()) == 0:  # dies at its last-th file, without any clean-up
         done = 0
 
@@ -237,32 +233,36 @@ for last in range(1, 60):
             replace(old, new)
 
         os.replace = counted
-        with running(experiment, place / str(last), workers=1) as results:
-            outputs.write_results(results, place / str(last))
+        run_experiment(experiment, place / str(last), workers=1)
         os._exit(0)
-    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
-        print(last)
-        break
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_run_that_died_at_any_file_goes_on(place: Path, tmp_path: Path) -> None:
+def test_a_run_that_died_at_any_of_its_first_files_goes_on(place: Path, tmp_path: Path) -> None:
     """Before config.yaml was there, too: what it left is not taken for somebody else's."""
     from fedwave.experiments.config.read import to_yaml
 
     experiment, dead = asked(place), tmp_path / "dead"
     (tmp_path / "experiment.yaml").write_text(to_yaml(experiment))
     words = [sys.executable, "-c", DYING, str(tmp_path / "experiment.yaml"), str(dead)]
-    told = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    assert told.returncode == 0, told.stderr
-    number = int(told.stdout)
-    assert number > 15
-    fw.run(experiment, place / "run", workers=1)
-    wanted = results(place / "run")
+    told = subprocess.run(words, capture_output=True, text=True, timeout=240)
+    assert told.stdout.split() == ["9"] * 8, told.stderr
+    assert not (dead / "6" / "config.yaml").exists()
+    assert (dead / "6" / "inputs" / "devices.csv").exists()
+    wanted = sorted((place / "run").glob("rounds/*"))
     for folder in dead.iterdir():
-        fw.run(experiment, folder, workers=1)
-        assert results(folder) == wanted
+        run_experiment(experiment, folder, workers=1)
+        for path in wanted:
+            assert (folder / "rounds" / path.name).read_bytes() == path.read_bytes()
         assert not [name for name in tree(folder) if name.endswith((".part", ".fedwave", "lock.json"))]  # fmt: skip
+
+
+def test_marks_that_are_none(place: Path, tmp_path: Path) -> None:
+    for content in (b"[" * 100_000, b"\xff", b"[1]", b"null", b'{"SHA256SUMS": 3}'):
+        (tmp_path / ".fedwave").write_bytes(content)
+        with pytest.raises(fw.FedwaveError, match=r"\.fedwave would be overwritten"):
+            run_experiment(asked(place), tmp_path, workers=1)
 
 
 def test_damaged_sums_are_written_anew(place: Path) -> None:

@@ -15,7 +15,7 @@ import os
 import platform
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -27,6 +27,7 @@ from fedwave.files import check_folder, kept_name, kept_of, write_json
 
 _LOCK, _HOLDER, _MARK = ".lock", "lock.json", ".fedwave"
 _WRITING = {"writing": True}
+_MOST_BYTES = 1000  # of the two small files
 
 
 @contextmanager
@@ -65,7 +66,7 @@ def locked(folder: Path, files: Iterable[str]) -> Iterator[None]:
 def check_place(folder: Path, files: Iterable[str]) -> None:
     """Make a folder for these files; refuse one that cannot be written to, has links, or has such files of its own."""
     files = {*files, _HOLDER, _MARK}
-    _refuse_links(folder, files)
+    refuse_links(folder, files)
     # Where there is a lock, another process may be writing them in this moment: whoever gets it looks again.
     if not os.path.lexists(folder / _LOCK):
         _refuse_foreign(folder, files)
@@ -81,7 +82,8 @@ def remove_unfinished(folder: Path, files: Iterable[str]) -> None:
     for place, kept in own.items():
         for entry in _entries(folder / place):
             if kept_of(entry.name) in kept and entry.is_file(follow_symlinks=False):
-                Path(entry).unlink(missing_ok=True)
+                with suppress(OSError):  # it disturbs nobody
+                    os.unlink(entry)
 
 
 def is_run_folder(folder: Path) -> bool:
@@ -90,7 +92,7 @@ def is_run_folder(folder: Path) -> bool:
     return os.path.isfile(folder / CONFIG) and any(os.path.isfile(folder / n) for n in one_of)
 
 
-def _refuse_links(folder: Path, files: Iterable[str]) -> None:
+def refuse_links(folder: Path, files: Iterable[str]) -> None:
     """Through a link, files outside would be overwritten; a pipe or a device would be waited for."""
     for name, is_folder in {**_tops(files), _LOCK: False}.items():
         path = folder / name
@@ -123,7 +125,7 @@ def _refuse_foreign(folder: Path, files: Iterable[str]) -> None:
     mark = _mark(folder)
     if not there or mark == _WRITING:
         return
-    foreign = there - _proven(folder, mark)
+    foreign = there - _proven(folder, mark, there)
     if foreign:
         raise FedwaveError(
             f"{folder / min(foreign)} would be overwritten, but is not, or no longer, what fedwave wrote: "
@@ -131,14 +133,14 @@ def _refuse_foreign(folder: Path, files: Iterable[str]) -> None:
         )
 
 
-def _proven(folder: Path, mark: object) -> set[str]:
-    """The files whose present sums are those that fedwave wrote down."""
+def _proven(folder: Path, mark: object, names: set[str]) -> set[str]:
+    """Those of the files whose present sums are the ones that fedwave wrote down."""
     sums = folder / SUMS
     if not isinstance(mark, dict) or not sums.is_file() or mark.get(SUMS) != sum_of(sums):
         return set()
-    known = read_sums(folder).items()
-    same = {name for name, sum_ in known if (folder / name).is_file() and sum_of(folder / name) == sum_}  # fmt: skip
-    return same | {SUMS, _MARK}
+    known = read_sums(folder)
+    here = {name for name in names & known.keys() if os.path.isfile(folder / name)}
+    return {name for name in here if sum_of(folder / name) == known[name]} | {SUMS, _MARK}
 
 
 def _leave_proof(folder: Path) -> None:
@@ -166,11 +168,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _mark(folder: Path) -> object:
-    try:
-        content: object = json.loads((folder / _MARK).read_bytes())
-        return content
-    except (OSError, ValueError):
-        return None
+    return _short_json(folder / _MARK)
 
 
 def _is_filled(path: Path) -> bool:
@@ -178,8 +176,17 @@ def _is_filled(path: Path) -> bool:
 
 
 def _named(holder: Path) -> str:
+    match _short_json(holder):
+        case {"process": int(process), "machine": str(machine)}:
+            return f"process {process} on {machine}"
+    return "another process"
+
+
+def _short_json(path: Path) -> object:
+    """What a file of ours says; None if there is none, or if it cannot be ours."""
     try:
-        content = json.loads(holder.read_bytes())
-        return f"process {content['process']} on {content['machine']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
+        with open(path, "rb") as file:
+            content: object = json.loads(file.read(_MOST_BYTES))
+            return content
+    except (OSError, ValueError, RecursionError):
+        return None
