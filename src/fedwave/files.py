@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import math
 import os
+import re
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +19,12 @@ from typing import Any, BinaryIO
 from fedwave.errors import FedwaveError
 
 _ROOM = 140  # bytes of the longest path that is made inside a folder for results
+# Created here and now: a file or a link that somebody else put there is never written to.
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # fmt: skip
+_UNFINISHED = re.compile(r"\.(?P<kept>.+)\.[0-9a-f]{16}\.part", re.DOTALL)
+_LONGEST = 255 - len(
+    "..0123456789abcdef.part"
+)  # bytes of a name that is kept: file systems allow 255
 
 
 def check_folder(folder: Path) -> None:
@@ -33,11 +42,18 @@ def check_folder(folder: Path) -> None:
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
-    """Let ``write`` fill a file beside ``path``, then put it in place in one step."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """Let ``write`` fill a new file beside ``path``, then put it in place in one step.
+
+    A link at ``path`` is replaced, and the file that it points to stays as it is.
+    """
+    unfinished = path.with_name(f".{kept_name(path.name)}.{secrets.token_hex(8)}.part")
+    opened = False
     try:
+        _check_replaceable(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(unfinished, "wb") as file:
+        # The mode of any new file: the umask of the user decides who may read it.
+        with os.fdopen(os.open(unfinished, _NEW, 0o666), "wb") as file:
+            opened = True
             write(file)
             file.flush()
             os.fsync(file.fileno())  # the name must not exist before the content is on the disk
@@ -47,9 +63,33 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
             f"{path} cannot be written: {error.strerror}; choose another place."
         ) from None
     finally:
-        if unfinished.parent.is_dir():
+        if opened:
             unfinished.unlink(missing_ok=True)
     return path
+
+
+def kept_name(name: str) -> str:
+    """What the name of an unfinished file keeps of its final name: all of it, or of a long one as much as fits."""
+    content = os.fsencode(name)
+    if len(content) <= _LONGEST:
+        return name
+    return (
+        content[: _LONGEST - 17].decode("utf-8", "ignore")
+        + "~"
+        + hashlib.sha256(content).hexdigest()[:16]
+    )
+
+
+def kept_of(unfinished: str) -> str | None:
+    """The same, from the name of a file that write_whole left unfinished; None: it is no such name."""
+    found = _UNFINISHED.fullmatch(unfinished)
+    return None if found is None else found["kept"]
+
+
+def _check_replaceable(path: Path) -> None:
+    """Refuse folders, devices and pipes: as root, /dev/null would become a plain file."""
+    if path.exists() and not path.is_file():
+        raise FedwaveError(f"{path} cannot be written: it is no plain file; choose another place.")
 
 
 def write_text(path: Path, text: str) -> Path:

@@ -273,7 +273,7 @@ def test_score_is_drawn_again_without_a_run(
     status, text, err = fedwave("reproduce", "score", "--from", first, "--json", "-o", second)
     assert (status, err) == (0, "")
     assert json.loads(text)["schedulers"] == json.loads(told)["schedulers"]
-    names = {path.name for path in second.iterdir()} - {"SHA256SUMS"}
+    names = {path.name for path in second.iterdir()} - {"SHA256SUMS", ".lock", ".fedwave"}
     figures = {f"{name}.{kind}" for name in ("score", "devices") for kind in ("png", "svg")}
     tables = {"rounds.csv", "instances.csv", "summary.json", "summary.csv", "table.md", "table.tex"}
     assert names == figures | tables | {"devices.csv", "results.nc"}

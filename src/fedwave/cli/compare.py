@@ -82,8 +82,8 @@ def compare(
         execute_and_show(how, folder, execution, json)
         return
     if traces is None:
-        with stopping(None):
-            data = execute(how, None, execution).only.data
+        with stopping(None), execute(how, None, execution) as results:
+            data = results.only.data
     else:
         data = _traced(how, traces, beliefs)
     comparison = Comparison.of(data, how.base, how.burn_in, how.metric)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,10 +16,12 @@ from fedwave.cli import output
 from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.results.container import Results, metrics_of
 from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.results.lock import locked, refuse_links
+from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, output_files
 from fedwave.experiments.results.provenance import other_versions
 from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.run.runner import stored_results
-from fedwave.files import check_folder
+from fedwave.terminal import tell
 
 
 def report(
@@ -52,24 +54,29 @@ def report(
 def show_again(
     folder: Path, json: bool, asked: Mapping[str, Any] | None = None, out: Path | None = None
 ) -> None:
-    """Show what a folder holds; into the folder itself only if no other process is at work in it."""
+    """Show what a folder holds, there or in a folder for figures and tables alone."""
     if not folder.is_dir():
         raise FedwaveError(f"there is no run folder at {folder}.")
-    store, place = RunFolder(folder), folder if out is None else out
-    store.stored()  # refuses what is no run folder, before anything is written
+    refuse_links(folder, RUN_FILES)
     _say_versions(folder)
-    with store.locked() if out is None else nullcontext():
-        check_folder(place)
-        output.show(_changed(stored_results(folder), asked or {}), place, json)
+    if out is None or os.path.realpath(out) == os.path.realpath(folder):
+        store = RunFolder(folder)
+        files = output_files(store.stored()) | files_of_run(store, store.units())
+        with locked(folder, files):
+            output.show(_changed(stored_results(folder), asked or {}), folder, json)
+        return
+    results = _changed(stored_results(folder), asked or {})
+    with locked(out, output_files(results.experiment)):
+        output.show(results, out, json)
 
 
 def _say_versions(folder: Path) -> None:
     with suppress(
         Damaged
-    ):  # provenance.json: no result depends on it, and `fedwave verify` says so
+    ):  # of provenance.json: no result depends on it, and `fedwave verify` says so
         said = other_versions(folder, "is shown with")
         if said is not None:
-            print(f"fedwave: {said}", file=sys.stderr)
+            tell(said)
 
 
 def _changed(results: Results, asked: Mapping[str, Any]) -> Results:

@@ -10,12 +10,13 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.report import show_again
 from fedwave.cli.request import experiment_of
 from fedwave.cli.run import execute, execute_and_show, stopping
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.run.runner import stored_results
-from fedwave.files import check_folder
+from fedwave.experiments.results.lock import check_place, locked
+from fedwave.experiments.results.own_files import RUN_FILES, output_files
 from fedwave.progress import steps
 from fedwave.terminal import tell
 
@@ -73,12 +74,12 @@ def reproduce(
     folder = Path("out", name) if out is None else out
     if name == "theory" and stored is not None:
         raise FedwaveError("--from does not go with theory, whose figures are computed anew.")
-    check_folder(folder)  # before data are downloaded
     if name == "theory":
         _theory(how, folder, execution, quick, json)
     elif stored is not None:
-        output.show(stored_results(stored), folder, json)
+        show_again(stored, json, out=folder)
     else:
+        check_place(folder, RUN_FILES | output_files(how))  # before data are downloaded
         execute_and_show(_with_data(how), folder, execution, json)
 
 
@@ -86,13 +87,16 @@ def _theory(
     how: Experiment, folder: Path, execution: opt.Execution, quick: bool, json: bool
 ) -> None:
     from fedwave.experiments.report.labels import title
-    from fedwave.experiments.report.theory import backlog_lines, write_theory
+    from fedwave.experiments.report.theory import FILES, backlog_lines, write_theory
 
     backlogs = folder / "backlogs"
-    with stopping(backlogs, go_on="the same command"):
-        results = execute(how, backlogs, execution)
-        with steps() as message:
-            rows, paths = write_theory(results, folder, quick, message)
+    with (
+        stopping(backlogs, go_on="the same command"),
+        locked(folder, FILES),
+        execute(how, backlogs, execution) as results,
+        steps() as message,
+    ):
+        rows, paths = write_theory(results, folder, quick, message)
     if json:
         found = {row.label: {**vars(row.backlog), "gap": row.gap} for row in rows}
         output.print_json({"files": [str(path) for path in paths], "backlogs": found})

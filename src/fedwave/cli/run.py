@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -20,9 +20,10 @@ from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.run.runner import Engine, run_experiment
+from fedwave.experiments.results.lock import check_place, refuse_links
+from fedwave.experiments.results.own_files import RUN_FILES, output_files
+from fedwave.experiments.run.runner import Engine, running
 from fedwave.experiments.run.stopping import Terminated
-from fedwave.files import check_folder
 from fedwave.terminal import tell
 
 _TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
@@ -128,6 +129,7 @@ def resume(
     """
     if not folder.is_dir():
         raise FedwaveError(f"there is no run folder at {folder}.")
+    refuse_links(folder, RUN_FILES)  # before anything is read: a pipe would be waited for
     store = RunFolder(folder)
     store.stored()  # refuses what is no run folder
     if store.is_finished():
@@ -140,8 +142,8 @@ def execute_and_show(
     experiment: Experiment, folder: Path, execution: opt.Execution, json: bool
 ) -> None:
     """Run it into a folder, write its figures and tables, and print the table."""
-    with stopping(folder):
-        output.show(execute(experiment, folder, execution), folder, json)
+    with stopping(folder), execute(experiment, folder, execution) as results:
+        output.show(results, folder, json)
 
 
 @contextmanager
@@ -161,16 +163,22 @@ def stopping(folder: Path | None, go_on: str | None = None) -> Iterator[None]:
         raise SystemExit(status) from None
 
 
-def execute(experiment: Experiment, folder: Path | None, execution: opt.Execution) -> Results:
-    """Run it with a progress bar on the terminal."""
+@contextmanager
+def execute(
+    experiment: Experiment, folder: Path | None, execution: opt.Execution
+) -> Iterator[Results]:
+    """Run it with a progress bar on the terminal; its folder stays locked until the end of the block."""
     workers = execution.workers
     if workers is not None:
         workers = whole("workers", workers, 1)
     engine = _engine(execution.engine, execution.address, workers)
     if folder is not None:
-        check_folder(folder)
-    with watching(experiment.name, execution.events) as watch:
-        return run_experiment(experiment, folder, workers=workers, engine=engine, watch=watch)
+        check_place(folder, RUN_FILES | output_files(experiment))
+    with ExitStack() as held:
+        with watching(experiment.name, execution.events) as watch:
+            run = running(experiment, folder, workers=workers, engine=engine, watch=watch)
+            results = held.enter_context(run)
+        yield results
 
 
 def _engine(name: str, address: str | None, workers: int | None) -> Engine | None:

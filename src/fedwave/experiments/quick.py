@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +83,7 @@ def run(
     from fedwave.experiments.report.outputs import write_results
     from fedwave.experiments.request import requested_experiment
     from fedwave.experiments.results.dataset import to_dataset
-    from fedwave.experiments.run.runner import run_experiment
+    from fedwave.experiments.run.runner import running
 
     if not str(folder):
         raise FedwaveError("folder is '', must name a run folder, such as 'out/first'.")
@@ -95,13 +95,15 @@ def run(
         made = experiment_from(given, changes, parts)
     if workers is not None:
         workers = whole("workers", workers, 1)
-    with _followed(made.name, progress) as watch:
-        try:
-            results = run_experiment(made, Path(folder), workers=workers, watch=watch)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"stopped; the same call goes on from {folder}.") from None
-    write_results(results, Path(folder))
-    return to_dataset(results)
+    with ExitStack() as held:  # the folder, until its figures are written
+        with _followed(made.name, progress) as watch:
+            try:
+                run = running(made, Path(folder), workers=workers, watch=watch)
+                results = held.enter_context(run)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(f"stopped; the same call goes on from {folder}.") from None
+        write_results(results, Path(folder))
+        return to_dataset(results)
 
 
 def _texts(what: str, given: Any) -> list[str]:

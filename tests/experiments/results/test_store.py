@@ -17,7 +17,6 @@ from killing import command, leftovers, results
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from, to_yaml
 from fedwave.experiments.report.outputs import write_results
-from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.run.runner import Event, run_experiment, stored_results
 
 EXPERIMENT = experiment_from(
@@ -146,15 +145,6 @@ def test_the_second_process_is_told_and_a_dead_one_does_not_matter(folder: Path)
         holder.wait()
     assert (folder / "lock.json").exists()  # nobody was left to remove it
     run_experiment(EXPERIMENT, folder)
-    assert leftovers(folder) == []
-
-
-def test_half_written_files_of_the_dead_are_swept(folder: Path) -> None:
-    (folder / "rounds" / ".0000_random_0-1.parquet.1234.part").write_bytes(b"half")
-    (folder / "checkpoints").mkdir(exist_ok=True)
-    (folder / "checkpoints" / ".x.npz.99.part").write_bytes(b"half")
-    with RunFolder(folder).locked():
-        pass
     assert leftovers(folder) == []
 
 

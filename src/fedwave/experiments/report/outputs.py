@@ -15,6 +15,8 @@ from fedwave.experiments.report.tables import escape_markdown, latex, markdown, 
 from fedwave.experiments.results.chance import Chance, notes
 from fedwave.experiments.results.comparison import COLUMNS, Comparison, Table
 from fedwave.experiments.results.container import Point, Results, metrics_of
+from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.results.own_files import files_of_run, sweep_stems
 from fedwave.experiments.results.sums import write_sums
 from fedwave.files import write_csv, write_json, write_text, write_whole
 from fedwave.version import __version__
@@ -23,7 +25,7 @@ _HALF_WIDTH = "±: half-width of the 95 % interval over instances."
 
 
 def write_results(results: Results, folder: Path) -> list[Path]:
-    """Everything that suits the experiment."""
+    """Everything that suits the experiment. The caller holds the lock of the folder."""
     if results.experiment.sweep:
         paths = _write_sweep(results, folder)
     else:
@@ -33,7 +35,9 @@ def write_results(results: Results, folder: Path) -> list[Path]:
     paths.append(write_json(folder / "summary.json", summary(results)))
     paths += _write_tables(results, folder)
     paths.append(_write_netcdf(results, folder))
-    write_sums(folder)
+    store = RunFolder(folder)
+    of_run = files_of_run(store, store.units()) if store.exists() else set()
+    write_sums(folder, of_run.union(path.relative_to(folder).as_posix() for path in paths))
     return paths
 
 
@@ -144,8 +148,8 @@ def _write_sweep(results: Results, folder: Path) -> list[Path]:
         for point in results.points:
             rest = str({name: value for name, value in point.where.items() if name != axis})
             others.setdefault(rest, []).append(point)
-        for number, points in enumerate(others.values(), 1):
-            stem = f"{metric}-{axis.replace('.', '-')}" + (f"-{number}" if len(others) > 1 else "")
+        alone, *numbered = sweep_stems(results.experiment, axis)
+        for stem, points in zip(numbered if len(others) > 1 else [alone], others.values(), strict=False):  # fmt: skip
             paths += save_figure(sweep_figure(points, axis, metric), folder / stem)
     if results.experiment.task is not None:
         paths += write_learning_sweep(results, folder)

@@ -23,7 +23,9 @@ from fedwave.experiments.report.tables import latex, markdown, with_interval
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Point, Results
 from fedwave.experiments.results.inputs import data_for
+from fedwave.experiments.results.own_files import with_endings
 from fedwave.experiments.results.statistics import Estimate, estimate
+from fedwave.experiments.results.sums import SUMS, write_sums
 from fedwave.files import write_csv, write_json, write_text
 from fedwave.network.network import random_network
 from fedwave.rng import Draws
@@ -40,6 +42,10 @@ _MANY = (
     ((0.3,), (0.5,), (0.7,), (1.0,), (0.3, 0.9), (0.0, 1.0)),
 )
 TIMED = ("dp", "alsa-pi", "balsa", "lagrangian", "whittle", "lagrangian-bayes", "whittle-bayes")
+FILES = with_endings(("gap", "times", "regret", "convergence")) | {
+    "backlogs.md", "backlogs.tex", "backlogs.json", "gap.csv", "times.csv", "times.json", "regret.csv", "regret.json",
+    "convergence.csv", "backlogs/", SUMS,
+}  # fmt: skip
 Say = Callable[[str], None]  # gets the name of the part that comes next
 
 
@@ -171,6 +177,7 @@ def write_theory(
     paths += _write_regret(folder, quick)
     say("convergence")
     paths += _write_convergence(folder, quick)
+    write_sums(folder, [path.name for path in paths])
     return rows, paths
 
 

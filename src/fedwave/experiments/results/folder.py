@@ -9,8 +9,7 @@
     units/*.json       written last: the unit is finished; its fingerprint, the SHA-256 sums of its files
     timings/*.json     how long a finished unit took, when and where
     checkpoints/       of units at work; each ends in the fingerprint of its unit and a sum (run/envelope.py)
-    .lock, lock.json   Only one process can use a run folder at a time; a second one fails and names the first.
-                       The system releases the lock when the process dies.
+    .lock, lock.json   only one process can use a run folder at a time (lock.py)
 
 Every file is written whole or not at all. JSON files carry their own sums (sealed.py). Nothing is pickled.
 """
@@ -21,14 +20,12 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from filelock import FileLock, Timeout
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
@@ -42,12 +39,14 @@ from fedwave.experiments.config.read import (
 )
 from fedwave.experiments.config.resolve import added
 from fedwave.experiments.results import inputs
+from fedwave.experiments.results.lock import locked
+from fedwave.experiments.results.own_files import CONFIG, PLAN, RUN_FILES
 from fedwave.experiments.results.parquet import dataset_from, tables
-from fedwave.experiments.results.plan import CONFIG, PLAN, Plan
+from fedwave.experiments.results.plan import Plan
 from fedwave.experiments.results.provenance import config_sum, other_versions
 from fedwave.experiments.results.sealed import Damaged, plain_bytes, read_sealed, write_sealed
 from fedwave.experiments.run.units import Unit, units_of
-from fedwave.files import check_folder, write_json, write_text, write_whole
+from fedwave.files import write_text, write_whole
 from fedwave.parts_import import import_source, imported_sources
 from fedwave.version import NUMERICS, __version__
 
@@ -64,24 +63,9 @@ class RunFolder:
         self.path = path
         self.warnings: list[str] = []  # when a run goes on: what was repaired, other versions
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Hold the lock; fail if another process holds it."""
-        check_folder(self.path)
-        holder, lock = self.path / "lock.json", FileLock(self.path / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise FedwaveError(
-                f"{self.path} is in use by {_named(holder)}: wait for it, or choose another place."
-            ) from None
-        try:
-            write_json(holder, {"process": os.getpid(), "machine": platform.node()})
-            self._remove_unfinished()
-            yield
-        finally:
-            holder.unlink(missing_ok=True)
-            lock.release()  # .lock stays: if it were removed, two processes could each lock their own
+        return locked(self.path, RUN_FILES)
 
     def exists(self) -> bool:
         """Has an experiment been begun here?"""
@@ -301,11 +285,6 @@ class RunFolder:
                 f"choose another --out, or go on with it by `fedwave resume {self.path}`."
             )
 
-    def _remove_unfinished(self) -> None:
-        """Remove what a killed process left half-written."""
-        for unfinished in self.path.rglob(".*.part"):
-            unfinished.unlink(missing_ok=True)
-
 
 def _datasets(units: Sequence[Unit]) -> list[inputs.Found]:
     """The datasets that the units learn, each loaded once."""
@@ -321,14 +300,6 @@ def _datasets(units: Sequence[Unit]) -> list[inputs.Found]:
 
 def _sum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _named(holder: Path) -> str:
-    try:
-        content = json.loads(holder.read_bytes())
-        return f"process {content['process']} on {content['machine']}"
-    except (OSError, ValueError, KeyError):
-        return "another process"
 
 
 def _decoded(raw: bytes, path: Path) -> str:

@@ -23,6 +23,7 @@ from fedwave.experiments.config.points import points, to_mapping
 from fedwave.experiments.config.read import stored_content, stored_experiment
 from fedwave.experiments.config.resolve import Values, with_added
 from fedwave.experiments.results.fingerprint import fingerprint, unit_fingerprint
+from fedwave.experiments.results.own_files import CONFIG, PLAN
 from fedwave.experiments.results.sealed import (
     Damaged,
     plain_bytes,
@@ -32,7 +33,6 @@ from fedwave.experiments.results.sealed import (
 )
 from fedwave.experiments.run.units import Unit
 
-PLAN, CONFIG = "plan.json", "config.yaml"
 FORMAT = 2  # of a run folder; raised when this fedwave cannot go on with folders of before
 _UNIT = ("name", "point", "where", "schedulers", "instances")
 # As units.py makes them. A name is part of paths: it must not lead out of the folder.

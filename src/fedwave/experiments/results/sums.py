@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 
 from fedwave.errors import FedwaveError
 from fedwave.files import write_text
 
 SUMS = "SHA256SUMS"
+_PLACES = ("", "rounds", "devices", "units", "inputs")
 # Time, place and machine: they differ between equal runs. Hidden files and locks are of the moment.
 _LEFT_OUT = (".", "lock.json", "checkpoints/", "timings/", "provenance.json", "inputs/places.json")
 
 
-def write_sums(folder: Path) -> Path:
-    """Write the sums, as `sha256sum -c SHA256SUMS` checks them."""
-    lines = [f"{_sum(folder / name)}  {name}\n" for name in covered(folder)]
+def write_sums(folder: Path, written: Iterable[str]) -> Path:
+    """Write the sums of these files, as `sha256sum -c SHA256SUMS` checks them.
+
+    Files that fedwave wrote earlier stay in the list if they are unchanged; files of other people never enter it.
+    """
+    try:
+        earlier = read_sums(folder)
+    except FedwaveError:
+        earlier = {}  # there is none, or it is damaged and written anew
+    still = {n for n, sum_ in earlier.items() if (folder / n).is_file() and sum_of(folder / n) == sum_}  # fmt: skip
+    names = sorted(still.union(name for name in written if (folder / name).is_file()))
+    lines = [f"{sum_of(folder / name)}  {name}\n" for name in names if _belongs(name)]
     return write_text(folder / SUMS, "".join(lines))
-
-
-def covered(folder: Path) -> list[str]:
-    """The files that are there and belong into the sums."""
-    names = (p.relative_to(folder).as_posix() for p in sorted(folder.rglob("*")) if p.is_file())
-    return [name for name in names if name != SUMS and not name.startswith(_LEFT_OUT)]
 
 
 def changed_files(folder: Path) -> dict[str, str]:
     """What has happened to files since their sums were written: "changed", "missing" or "new", by name."""
     known = read_sums(folder)
-    found = dict.fromkeys(covered(folder), "new")
+    found = dict.fromkeys(_there(folder), "new")
     for name, wanted in known.items():
         path = folder / name
         if not path.is_file():
             found[name] = "missing"
-        elif _sum(path) != wanted:
+        elif sum_of(path) != wanted:
             found[name] = "changed"
         else:
             found.pop(name, None)
@@ -49,15 +54,33 @@ def read_sums(folder: Path) -> dict[str, str]:
         rows = [line.split("  ", 1) for line in lines]
         if rest:
             raise ValueError("its last line has no end")
-        return {name: sum_ for sum_, name in rows}
+        sums = {name: sum_ for sum_, name in rows}
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise FedwaveError(f"{path} cannot be read: {reason}.") from None
+    for name in sums:
+        parts = PurePosixPath(name)
+        if (
+            parts.is_absolute() or ".." in parts.parts
+        ):  # a list from a stranger must not point outside
+            raise FedwaveError(f"{path} is damaged: it names {name}, which is not in the folder.")
+    return sums
 
 
-def _sum(path: Path) -> str:
+def sum_of(path: Path) -> str:
+    """The SHA-256 sum of a file."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise FedwaveError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _belongs(name: str) -> bool:
+    return name != SUMS and not name.startswith(_LEFT_OUT)
+
+
+def _there(folder: Path) -> list[str]:
+    """The files in the folder and its own places that could belong into the sums; folders of others are left alone."""
+    paths = [path for place in _PLACES for path in sorted((folder / place).glob("*")) if path.is_file()]  # fmt: skip
+    return [name for path in paths if _belongs(name := path.relative_to(folder).as_posix())]

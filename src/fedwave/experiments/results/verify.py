@@ -20,7 +20,8 @@ from fedwave.experiments.results import inputs
 from fedwave.experiments.results.container import Point
 from fedwave.experiments.results.fingerprint import NOT_NUMBERS
 from fedwave.experiments.results.folder import RunFolder, first_difference
-from fedwave.experiments.results.plan import CONFIG, Plan
+from fedwave.experiments.results.own_files import CONFIG
+from fedwave.experiments.results.plan import Plan
 from fedwave.experiments.results.provenance import (
     PACKAGES,
     PROVENANCE,

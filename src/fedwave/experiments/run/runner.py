@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +20,8 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
 from fedwave.experiments.results.container import Point, Results, joined
 from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.results.lock import locked, remove_unfinished
+from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, output_files
 from fedwave.experiments.results.provenance import write_provenance
 from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
@@ -102,6 +104,20 @@ def run_experiment(
     ``workers`` is a number of processes; None: one per core, or no extra process for a small run. With a folder,
     Ctrl-C and SIGTERM are raised (KeyboardInterrupt, Terminated) after all units at work have written a checkpoint.
     """
+    with running(experiment, folder, workers=workers, engine=engine, watch=watch) as results:
+        return results
+
+
+@contextmanager
+def running(
+    experiment: Experiment,
+    folder: Path | None = None,
+    *,
+    workers: int | None = None,
+    engine: Engine | None = None,
+    watch: Watcher | None = None,
+) -> Iterator[Results]:
+    """The same for those who write figures and tables: the folder stays locked until the end of the block."""
     leave_if_imported_by_a_worker()
     prepare(experiment, imported_sources(experiment.imports))
     check(experiment)
@@ -113,14 +129,16 @@ def run_experiment(
     if folder is None:
         units = units_of(experiment)
         found = _in_memory(units, engine or _engine(units, workers), _Progress.of(units, watch))
-        return _results(experiment, units, lambda unit: found[unit.name])
+        yield _results(experiment, units, lambda unit: found[unit.name])
+        return
     store = RunFolder(folder)
-    with store.locked():
+    with locked(folder, RUN_FILES | output_files(experiment)):
         units = store.begin(experiment)
+        remove_unfinished(folder, files_of_run(store, units))
         stored = store.stored()
         write_provenance(store.path, stored, store.config())
         _in_folder(store, units, engine or _engine(units, workers), _Progress.of(units, watch))
-        return _results(stored, units, store.data)
+        yield _results(stored, units, store.data)
 
 
 def stored_results(folder: Path) -> Results:

@@ -1,0 +1,192 @@
+"""One process at a time writes into a folder, from its first file to its last, and only over what fedwave wrote.
+
+    .lock       held by the process at work; the system releases it when the process dies
+    lock.json   names that process
+    .fedwave    "writing": fedwave is at work here, or was stopped, so that files with its names are its own;
+                else the sum of SHA256SUMS, which proves what fedwave wrote
+
+A run folder that nobody is writing to has no .fedwave: its config.yaml and plan.json say whose it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from fedwave.errors import FedwaveError
+from fedwave.experiments.results.own_files import CONFIG, PLAN, PROVENANCE
+from fedwave.experiments.results.sums import SUMS, read_sums, sum_of
+from fedwave.files import check_folder, kept_name, kept_of, write_json
+
+_LOCK, _HOLDER, _MARK = ".lock", "lock.json", ".fedwave"
+_WRITING = {"writing": True}
+_MOST_BYTES = 1000  # of the two small files
+
+
+@contextmanager
+def locked(folder: Path, files: Iterable[str]) -> Iterator[None]:
+    """Hold a folder while ``files`` are written there; fail if another process holds it, or if they are not fedwave's.
+
+    A name that ends in / is that of a folder.
+    """
+    files = {*files, _HOLDER, _MARK}
+    check_place(folder, files)
+    lock, holder = FileLock(folder / _LOCK), folder / _HOLDER
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise FedwaveError(
+            f"{folder} is in use by {_named(holder)}: wait for it, or choose another place."
+        ) from None
+    except OSError as error:
+        raise FedwaveError(f"{folder / _LOCK} cannot be locked: {error.strerror}.") from None
+    try:
+        _refuse_foreign(folder, files)  # again: now nobody else is at work here
+        write_json(folder / _MARK, _WRITING)
+        try:
+            write_json(holder, {"process": os.getpid(), "machine": platform.node()})
+            remove_unfinished(folder, files)
+            yield
+            _leave_proof(folder)
+        finally:
+            if is_run_folder(folder):
+                (folder / _MARK).unlink(missing_ok=True)
+            holder.unlink(missing_ok=True)
+    finally:
+        lock.release()  # .lock stays: if it were removed, two processes could each lock their own
+
+
+def check_place(folder: Path, files: Iterable[str]) -> None:
+    """Make a folder for these files; refuse one that cannot be written to, has links, or has such files of its own."""
+    files = {*files, _HOLDER, _MARK}
+    refuse_links(folder, files)
+    # Where there is a lock, another process may be writing them in this moment: whoever gets it looks again.
+    if not os.path.lexists(folder / _LOCK):
+        _refuse_foreign(folder, files)
+    check_folder(folder)
+
+
+def remove_unfinished(folder: Path, files: Iterable[str]) -> None:
+    """Remove what a killed process left of these files: only by their full names, and in no folder below."""
+    own: dict[str, set[str]] = {}
+    for name in files:
+        place, _, last = name.rpartition("/")
+        own.setdefault(place, set()).add(kept_name(last))
+    for place, kept in own.items():
+        for entry in _entries(folder / place):
+            if kept_of(entry.name) in kept and entry.is_file(follow_symlinks=False):
+                with suppress(OSError):  # it disturbs nobody
+                    os.unlink(entry)
+
+
+def is_run_folder(folder: Path) -> bool:
+    """Has a run been begun here? A config.yaml alone may be anybody's."""
+    one_of = (PLAN, PROVENANCE)
+    return os.path.isfile(folder / CONFIG) and any(os.path.isfile(folder / n) for n in one_of)
+
+
+def refuse_links(folder: Path, files: Iterable[str]) -> None:
+    """Through a link, files outside would be overwritten; a pipe or a device would be waited for."""
+    for name, is_folder in {**_tops(files), _LOCK: False}.items():
+        path = folder / name
+        if os.path.lexists(path):
+            mode = path.lstat().st_mode
+            if not (stat.S_ISDIR(mode) if is_folder else stat.S_ISREG(mode)):
+                raise _no_plain(path, "folder" if is_folder else "file")
+        for entry in _entries(path) if is_folder else ():
+            if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+                raise _no_plain(Path(entry), "file")
+
+
+def _no_plain(path: Path, kind: str) -> FedwaveError:
+    what = "a link" if path.is_symlink() else f"no plain {kind}"
+    return FedwaveError(
+        f"{path} is {what}, but fedwave writes only plain files and folders: remove it, or choose another folder."
+    )
+
+
+def _refuse_foreign(folder: Path, files: Iterable[str]) -> None:
+    """Refuse to overwrite what fedwave cannot prove to be its own."""
+    if is_run_folder(folder):
+        if CONFIG not in files:
+            raise FedwaveError(f"{folder} is the folder of another run: choose another folder.")
+        return
+    there = {name for name in _tops(files) if os.path.lexists(folder / name)}
+    there = {name for name in there if not is_run_folder(folder / name)}  # with a lock of its own
+    if _is_filled(folder / _LOCK):  # ours is empty
+        there.add(_LOCK)
+    mark = _mark(folder)
+    if not there or mark == _WRITING:
+        return
+    foreign = there - _proven(folder, mark, there)
+    if foreign:
+        raise FedwaveError(
+            f"{folder / min(foreign)} would be overwritten, but is not, or no longer, what fedwave wrote: "
+            "choose another folder."
+        )
+
+
+def _proven(folder: Path, mark: object, names: set[str]) -> set[str]:
+    """Those of the files whose present sums are the ones that fedwave wrote down."""
+    sums = folder / SUMS
+    if not isinstance(mark, dict) or not sums.is_file() or mark.get(SUMS) != sum_of(sums):
+        return set()
+    known = read_sums(folder)
+    here = {name for name in names & known.keys() if os.path.isfile(folder / name)}
+    return {name for name in here if sum_of(folder / name) == known[name]} | {SUMS, _MARK}
+
+
+def _leave_proof(folder: Path) -> None:
+    """Everything is written: from now on only unchanged files are fedwave's own."""
+    sums = folder / SUMS
+    if sums.is_file():
+        write_json(folder / _MARK, {SUMS: sum_of(sums)})
+    else:
+        (folder / _MARK).unlink(missing_ok=True)
+
+
+def _tops(files: Iterable[str]) -> dict[str, bool]:
+    """What the files need in the folder itself: its name, and whether it is a folder."""
+    return {name.partition("/")[0]: "/" in name for name in sorted(files)}
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise FedwaveError(f"{folder} cannot be read: {error.strerror}.") from None
+
+
+def _mark(folder: Path) -> object:
+    return _short_json(folder / _MARK)
+
+
+def _is_filled(path: Path) -> bool:
+    return os.path.isfile(path) and os.path.getsize(path) > 0
+
+
+def _named(holder: Path) -> str:
+    match _short_json(holder):
+        case {"process": int(process), "machine": str(machine)}:
+            return f"process {process} on {machine}"
+    return "another process"
+
+
+def _short_json(path: Path) -> object:
+    """What a file of ours says; None if there is none, or if it cannot be ours."""
+    try:
+        with open(path, "rb") as file:
+            content: object = json.loads(file.read(_MOST_BYTES))
+            return content
+    except (OSError, ValueError, RecursionError):
+        return None

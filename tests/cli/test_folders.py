@@ -1,0 +1,187 @@
+"""Where commands write: folders of other people, folders of their own, and many commands at once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from killing import command, leftovers
+
+import fedwave as fw
+from fedwave.experiments.report.figures import common as figures
+from fedwave.experiments.results.lock import locked
+from fedwave.experiments.results.own_files import RUN_FILES
+
+SMALL = ("-s", "age,random", "-t", 6, "-i", 2)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No figures, which take the longest."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(figures, "save_figure", lambda figure, stem: [])
+
+
+@pytest.fixture
+def run(fedwave) -> Path:
+    assert fedwave("run", "paper", *SMALL, "-o", "run")[0] == 0
+    return Path("run")
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+COMMANDS = {
+    "run": ("run", "paper", *SMALL, "--out", "mine"),
+    "compare": ("compare", "paper", *SMALL, "--out", "mine"),
+    "reproduce": ("reproduce", "score", "-t", 6, "-i", 2, "--out", "mine"),
+    "from": ("reproduce", "score", "--from", "run", "--out", "mine"),
+    "report": ("report", "run", "--out", "mine"),
+    "theory": ("reproduce", "theory", "-t", 310, "-i", 2, "--out", "mine"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_files_of_other_people_are_not_overwritten(fedwave, run: Path, name: str) -> None:
+    mine = Path("mine", "gap.csv" if name == "theory" else "table.md")
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    # Sums that somebody else made prove nothing.
+    Path("mine/SHA256SUMS").write_text(f"{hashlib.sha256(b'mine').hexdigest()}  {mine.name}\n")
+    before = tree(Path("mine"))
+    status, out, err = fedwave(*COMMANDS[name])
+    assert (status, out) == (2, "")
+    assert err.startswith("fedwave: mine/SHA256SUMS would be overwritten, but is not")
+    assert err.endswith("choose another folder.\n")
+    assert err.count("\n") == 1
+    assert tree(Path("mine")) == before
+
+
+def test_a_report_may_be_written_again(fedwave, run: Path) -> None:
+    words = ("report", run, "--out", "mine")
+    assert fedwave(*words)[0] == 0
+    assert fedwave(*words, "--metric", "jain")[0] == 0
+    assert fedwave(*words)[0] == 0
+    Path("mine/table.md").write_text("edited")
+    before = tree(Path("mine"))
+    status, _, err = fedwave(*words)
+    assert status == 2
+    assert "mine/table.md would be overwritten, but is not, or no longer, what fedwave wrote" in err
+    assert tree(Path("mine")) == before
+    Path("mine/table.md").unlink()
+    assert fedwave(*words)[0] == 0
+
+
+def test_a_report_that_failed_may_be_written_again(
+    fedwave, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: object) -> None:
+        raise fw.FedwaveError("the disk is full.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("fedwave.experiments.report.outputs._write_netcdf", full)
+        assert fedwave("report", run, "--out", "mine")[0] == 2
+    assert Path("mine/table.md").exists()
+    assert not Path("mine/SHA256SUMS").exists()
+    assert fedwave("report", run, "--out", "mine")[0] == 0
+
+
+def test_a_report_into_another_run_is_refused(fedwave, run: Path) -> None:
+    assert fedwave("run", "paper", *SMALL, "seed=1", "-o", "other")[0] == 0
+    before = tree(Path("other"))
+    status, _, err = fedwave("report", run, "--out", "other")
+    assert (status, err) == (
+        2,
+        "fedwave: other is the folder of another run: choose another folder.\n",
+    )
+    assert tree(Path("other")) == before
+    assert fedwave("report", run, "--out", "./other/../run")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "paper", *SMALL, "-o", "run"),
+        ("compare", "paper", *SMALL, "-o", "compared"),
+        ("resume", "run"),
+        ("report", "run"),
+        ("report", "run", "--out", "figures"),
+        ("reproduce", "score", "--from", "run", "--out", "figures"),
+    ],
+    ids=" ".join(map(str, ("run", "compare", "resume", "report", "out", "from"))).split(),
+)
+def test_the_lock_is_held_while_figures_are_written(
+    fedwave, run: Path, words: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def saved(figure: object, stem: Path) -> list[Path]:
+        with pytest.raises(fw.FedwaveError, match=f"is in use by process {os.getpid()} on"):  # noqa: SIM117
+            with locked(stem.parent, RUN_FILES):
+                pass
+        tried.append(stem.name)
+        return []
+
+    monkeypatch.setattr(figures, "save_figure", saved)
+    status, _, err = fedwave(*words)
+    assert (status, err) == (0, "")
+    assert "score" in tried
+
+
+def resumes_at_once(folder: Path, number: int) -> None:
+    """Exactly one works at a time; the others are told, or show what is finished."""
+    words = command("resume", str(folder), "--workers", "1")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    runs = [subprocess.Popen(words, **pipes) for _ in range(number)]  # type: ignore[call-overload]
+    try:
+        ended = [(one.communicate(timeout=240), one.returncode) for one in runs]
+    finally:
+        for one in runs:
+            one.kill()
+    for (out, err), status in ended:
+        if status == 0:
+            assert "Figures and data are in" in out
+        else:
+            assert status == 2, err
+            assert err.startswith(f"fedwave: {folder} is in use by "), err
+            assert err.count("\n") == 1
+    assert 0 in [status for _, status in ended]
+    assert leftovers(folder) == []
+    check = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
+    assert subprocess.run(check, cwd=folder).returncode == 0
+
+
+@pytest.mark.parametrize(("number", "times"), [(4, 1), pytest.param(12, 4, marks=pytest.mark.slow)])
+def test_resumes_at_once(fedwave, run: Path, number: int, times: int) -> None:
+    folder = run.absolute()
+    for _ in range(times):
+        for path in [*folder.glob("units/*random*"), folder / "SHA256SUMS"]:
+            path.unlink()
+        resumes_at_once(folder, number)
+        assert fedwave("verify", folder)[0] == 0
+    resumes_at_once(folder, number)  # of a finished run
+    assert fedwave("verify", folder)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("config.yaml", ("resume", "run")),
+        ("plan.json", ("report", "run")),
+        ("rounds/0000_age_0-1.parquet", ("report", "run", "--out", "figures")),
+        ("units/0000_age_0-1.json", ("resume", "run")),
+    ],
+)
+def test_pipes_in_a_run_folder_are_not_waited_for(
+    run: Path, name: str, words: tuple[str, ...]
+) -> None:
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    told = subprocess.run(command(*words), capture_output=True, text=True, timeout=60)
+    assert told.returncode == 2
+    assert told.stderr.startswith(f"fedwave: run/{name} is no plain file, but")
+    assert told.stderr.count("\n") == 1
