@@ -284,7 +284,7 @@ def as_record(values: Any, kind: type, what: str) -> Array:
     """A read-only copy of a record."""
     try:
         record: Array = np.array(values, dtype=kind)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise FedwaveError(
             f"{what} hold something that is not a number, or rows of different lengths: clean the record first."
         ) from None

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import fedwave as fw
+from fedwave.experiments.config.experiment import NetworkConfig
 from fedwave.experiments.results.container import (
     assembled,
     curves_of,
@@ -22,6 +23,7 @@ from fedwave.experiments.results.container import (
 )
 from fedwave.experiments.results.dataset import netcdf_bytes
 from fedwave.experiments.results.parquet import dataset_from, tables
+from fedwave.experiments.results.parquet_check import Wanted
 from fedwave.learning.curves import Curves
 
 NAMES = ["w-max", "alsa-pi", "age"]
@@ -114,9 +116,18 @@ def test_there_and_back_through_parquet(data: xr.Dataset) -> None:
     for part in (
         data,
         data.isel(scheduler=[1], instance=[0, 2]),
-        data[["score", "device_uploads"]],
-    ):
-        found = dataset_from(*tables({"network.slots": 2, "seed": "x"}, part).values())
+        data[
+            [
+                "score", "backlog", "loss", "accuracy", "surprise", "device_uploads", "device_shards", "device_share",
+            ]
+        ],
+    ):  # fmt: skip
+        where = {"network.slots": 2, "seed": "x"}
+        wanted = Wanted(
+            where, list(part["scheduler"].values), part["instance"].values.tolist(), 7,
+            NetworkConfig(kind="random", devices=4), ["surprise"], trained=True,
+        )  # fmt: skip
+        found = dataset_from(*tables(where, part).values(), wanted)
         assert found.identical(part[list(found)])  # values, NaN, coordinates and attributes
         assert set(found) == set(part)
         for name in part.variables:

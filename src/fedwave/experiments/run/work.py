@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any
 
+from fedwave.array_archive import check_stored
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import (
     metrics_of,
@@ -93,21 +94,25 @@ def _simulate(
     unit: Unit, network: Network, scheduler: Scheduler, checkpointer: Checkpointer, meter: Meter, warn: Warn
 ) -> Trace:  # fmt: skip
     how, runs = unit.experiment, len(unit.instances)
-    begun = _read(checkpointer, lambda raw: Trace.read(raw, "its checkpoint"), warn)
+    metrics = metrics_of(how)
 
     def tick(rounds: int) -> None:
         meter(rounds * runs)
 
-    if begun is None:
-        run = Simulation.begin(
-            network, scheduler, how.rounds, unit.instances, how.seed, record="summary",
-            metrics=metrics_of(how), meter=tick,
-        )  # fmt: skip
-    else:
+    def resumed(raw: IO[bytes]) -> Simulation:
+        begun = _checked(Trace.read(raw, "its checkpoint"), unit, "summary")
         run = Simulation.resume(
-            begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics_of(how), meter=tick
+            begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics, meter=tick
         )  # fmt: skip
-        tick(run.round)
+        run.play(1)  # a state that does not fit fails here
+        tick(begun.rounds)
+        return run
+
+    run: Simulation | None = _read(checkpointer, resumed, warn)
+    if run is None:
+        run = Simulation.begin(
+            network, scheduler, how.rounds, unit.instances, how.seed, record="summary", metrics=metrics, meter=tick
+        )  # fmt: skip
     while run.round < run.rounds:
         _play_piece(run, max(1, _PIECE // (runs * network.size)))
         if run.round < run.rounds:
@@ -168,17 +173,24 @@ def _in_lock_step(
         return LockStep(network, task, how.rounds, unit.instances, how.seed, label, settings, sizes)
 
     metrics = metrics_of(how, task.aggregation)
-    learner = fresh()
-    begun = _read(checkpointer, lambda raw: _resume_lock_step(learner, raw), warn)
+
+    def resumed(raw: IO[bytes]) -> tuple[LockStep, Simulation]:
+        learner = fresh()
+        begun = _resume_lock_step(learner, unit, raw)
+        run = Simulation.resume(
+            begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics, learner=learner
+        )  # fmt: skip
+        run.play(1)  # a state that does not fit fails here
+        return learner, run
+
+    begun = _read(checkpointer, resumed, warn)
     if begun is None:
-        learner = fresh()  # a damaged checkpoint may have changed the other
+        learner = fresh()
         run = Simulation.begin(
             network, scheduler, how.rounds, unit.instances, how.seed, metrics=metrics, learner=learner
         )  # fmt: skip
     else:
-        run = Simulation.resume(
-            begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics, learner=learner
-        )  # fmt: skip
+        learner, run = begun
     meter(run.round * runs)
     while run.round < run.rounds:
         run.play(1)
@@ -201,26 +213,38 @@ def _write_lock_step(trace: Trace, replay: Replay, file: IO[bytes]) -> None:
             checkpoint.write(replay, part)
 
 
-def _resume_lock_step(learner: LockStep, raw: IO[bytes]) -> Trace:
+def _resume_lock_step(learner: LockStep, unit: Unit, raw: IO[bytes]) -> Trace:
     from fedwave.learning import checkpoint
 
     with zipfile.ZipFile(raw) as archive:
+        check_stored(archive, raw)
         with archive.open("trace.npz") as part:
-            trace = Trace.read(part, "its checkpoint")
+            trace = _checked(Trace.read(part, "its checkpoint"), unit, "full")
         learner.go_on(trace)
         with archive.open("models.npz") as part:
             checkpoint.read(learner.replay, part, "its checkpoint")
+    if learner.replay.round != trace.rounds:
+        raise FedwaveError("its models are of another round than its counts")
+    return trace
+
+
+def _checked(trace: Trace, unit: Unit, record: str) -> Trace:
+    """The trace of a checkpoint, if it is the beginning of this unit."""
+    made, how = trace.provenance, unit.experiment
+    found = (made["seed"], made["instances"], made["record"], made["keep_beliefs"])
+    if found != (how.seed, list(unit.instances), record, False) or trace.rounds >= how.rounds:
+        raise FedwaveError("it is of another unit")
     return trace
 
 
 def _read(checkpointer: Checkpointer, read: Callable[[IO[bytes]], Any], warn: Warn) -> Any:
     """The checkpoint, read by ``read``; None if there is none or it is damaged."""
-    raw = checkpointer.load()
-    if raw is None:
-        return None
-    with raw:
-        try:
-            return read(raw)
-        except (FedwaveError, zipfile.BadZipFile, OSError, KeyError) as error:
-            warn(f"the checkpoint cannot be used, so the unit starts anew ({error})")
+    try:
+        raw = checkpointer.load()
+        if raw is None:
             return None
+        with raw:
+            return read(raw)
+    except Exception as error:  # whatever a damaged or forged file leads to
+        warn(f"the checkpoint cannot be used, so the unit starts anew ({error})")
+        return None
