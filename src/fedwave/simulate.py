@@ -59,7 +59,7 @@ class Simulation:
         ids = np.array(provenance["instances"], dtype=np.int64)
         network.check_run(rounds, ids)
         self.network, self.scheduler, self.rounds = network, scheduler, rounds
-        self._provenance, self._constants, self._watch = provenance, constants, watch
+        self.provenance, self._constants, self._watch = provenance, constants, watch
         self._learner, self._meter = learner, meter
         self._problem = network.problem(ids.size)
         self._recorder = Recorder(rounds, full=provenance["record"] == "full")
@@ -166,7 +166,7 @@ class Simulation:
             final=self._counts,
             scheduler_state=self._state,
             memories={f"{m}.{k}": v for m, own in self._memories.items() for k, v in own.items()},
-            provenance=self._provenance,
+            provenance=self.provenance,
             constants=self._constants,
         )
 
@@ -188,7 +188,7 @@ class Simulation:
             learner.deliver(decision, after)
         played = PlayedRound(world, decision, counts, after, accepted, score)
         self._memories, values = self._watch.measure(self._memories, played)
-        beliefs = self.scheduler.beliefs(self._state) if self._provenance["keep_beliefs"] else {}
+        beliefs = self.scheduler.beliefs(self._state) if self.provenance["keep_beliefs"] else {}
         self._recorder.write(self._watch.metrics, values, played, beliefs)
         self._counts, self.round = after, world.round
 

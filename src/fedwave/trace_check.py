@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.array_archive import is_plain
 from fedwave import registry
+from fedwave.array_archive import is_plain
 from fedwave.errors import FedwaveError, is_number
 from fedwave.metrics import Description, Watch, check_column
 from fedwave.network.devices import DeviceTable
@@ -152,8 +152,8 @@ def _check_axes(trace: Trace, shape: tuple[int, int, int]) -> None:
             _need(bool(name), f"{group}/{name}")
             if not is_plain(array, numbers=group != "constants"):
                 raise ValueError(f"{group}/{name} holds {array.dtype}, must hold numbers")
-            more = array.ndim - len(axes)
-            if array.shape[: len(axes)] != axes or (group in ("series", "devices", "accumulated", "final") and more):  # fmt: skip
+            whole = group in ("series", "devices", "accumulated", "final")  # no further axes
+            if array.shape[: array.ndim if whole else len(axes)] != axes:
                 raise ValueError(f"{group}/{name} has shape {array.shape}, must begin with {axes}")
 
 
@@ -261,5 +261,6 @@ def _check_alike(what: str, found: State, fresh: State, *, counts: bool = False)
         if other is None or other.ndim != array.ndim or (counts and other.dtype != array.dtype):
             raise FedwaveError(f"{what} in the trace is damaged: {name!r} is not what it was.")
         # Of our own schedulers: whole numbers are counts, and no number is infinite.
-        if counts and other.size and (other.min() < 0 if other.dtype.kind == "i" else not np.isfinite(other).all()):  # fmt: skip
-            raise FedwaveError(f"{what} in the trace is damaged: {name!r} holds {other.min()}.")
+        fine = other.dtype.kind != "i" or not other.size or other.min() >= 0
+        if counts and not (fine and np.isfinite(other).all()):
+            raise FedwaveError(f"{what} in the trace is damaged: {name!r} cannot be.")

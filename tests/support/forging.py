@@ -37,7 +37,7 @@ _STRANGE: list[Any] = [
     {"family": "scheduler", "name": "balsa", "class": "Balsa", "fields": {"prior": 3}},
     {"family": "metric", "name": "mass", "class": "Mass", "fields": {"aggregation": "lee"}},
 ]  # fmt: skip
-_KINDS = ["<i1", "<u8", "<f2", "<f4", "<c16", "<M8[s]", "<m8[s]", "<U3", "S2", "?", "V4", ">i8", ">f8", "i4,f4"]  # fmt: skip
+_KINDS = ["<i1", "<u8", "<f2", "<f4", "<c16", "<M8[s]", "<m8[s]", "<U3", "S2", "?", "V4", ">i8", "i4,f4"]  # fmt: skip
 
 
 def base_traces() -> list[fw.Trace]:

@@ -120,7 +120,8 @@ def _check_numbers(about: dict[str, Any], replay: Replay) -> None:
 def _tensor(array: Array, like: torch.Tensor) -> torch.Tensor:
     made = torch.as_tensor(array)
     if made.shape != like.shape or made.dtype != like.dtype:
-        raise ValueError(f"an array of it is {array.dtype} {array.shape}, not {like.dtype} {tuple(like.shape)}")  # fmt: skip
+        wish = f"{like.dtype} {tuple(like.shape)}"
+        raise ValueError(f"an array of it is {array.dtype} {array.shape}, not {wish}")
     return made.to(like.device)
 
 

@@ -58,7 +58,7 @@ class Task:
             if not (is_number(value) and value >= 0):
                 raise FedwaveError(f"task {name} is {value}, must be a number >= 0.")
             if value > _LARGEST:
-                raise FedwaveError(f"task {name} is {value:g}, must be at most {_LARGEST:g}: models would overflow.")  # fmt: skip
+                raise FedwaveError(f"task {name} is {value:g}, must be at most {_LARGEST:g}.")
             if isinstance(value, bool):  # torch tells True from 1
                 object.__setattr__(self, name, float(value))
         if self.eta == 0:

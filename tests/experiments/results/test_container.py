@@ -142,6 +142,23 @@ def test_netcdf_keeps_the_description(data: xr.Dataset, tmp_path: Path) -> None:
             assert plain[name].attrs == data[name].attrs
 
 
+@pytest.mark.parametrize(
+    "seeds", [[2**53, 2**53 + 1], [2**62 - 1, 2**62], [-(2**63), 0], [0, 2**31], [2**40, 5]]
+)
+def test_netcdf_keeps_labels_apart(seeds: list[int], data: xr.Dataset, tmp_path: Path) -> None:
+    """A whole number that a float would round is kept as text."""
+    whole = assembled({"seed": seeds}, [data, data])
+    (tmp_path / "a.nc").write_bytes(netcdf_bytes(whole))
+    with xr.open_dataset(tmp_path / "a.nc") as plain:
+        assert [int(seed) for seed in plain["seed"].values] == seeds
+
+
+def test_units_of_different_forms_are_not_joined() -> None:
+    parts = [unit_dataset({"age": trace_of("age", [k], devices=4 + k)}) for k in range(2)]
+    with pytest.raises(fw.FedwaveError, match="different metrics, or numbers of devices"):
+        joined(parts, ["age"])
+
+
 def test_a_sweep_is_assembled_with_its_axes_in_front() -> None:
     sizes = {
         (slots, devices): trace_of("age", 2, 4, devices) for slots in (5, 1) for devices in (3, 4)

@@ -57,6 +57,6 @@ def _exact(stored: Any, given: Any) -> Any:
 
 def _for_netcdf(array: Any) -> Any:
     if array.dtype.kind in "iu" and array.size:
-        fits = -(2**31) <= int(array.values.min()) and int(array.values.max()) < 2**31
+        fits = int(array.values.min()) >= -(2**31) and int(array.values.max()) < 2**31
         return array.astype(np.int32 if fits else np.float64)
     return array.astype(np.int32) if array.dtype.kind == "b" else array

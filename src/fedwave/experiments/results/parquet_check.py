@@ -58,7 +58,8 @@ def open_table(content: bytes, last: str, wanted: Wanted) -> tuple[Any, int]:
     size, rest = divmod(rows, runs)
     known = wanted.rounds if last == "round" else _devices(wanted.network)
     if rest or not 1 <= size <= MOST_DEVICES or size != (known or size):
-        raise WrongTable(f"{last}s", f"it has {rows} rows, must have {known or 'as many'} for each of {runs} runs")  # fmt: skip
+        wish = f"{known or 'as many'} for each of {runs} runs"
+        raise WrongTable(f"{last}s", f"it has {rows} rows, must have {wish}")
     columns = file.schema_arrow.names
     if rows * len(columns) * 8 > _MOST_BYTES:
         raise WrongTable(f"{last}s", f"{rows} rows of {len(columns)} columns would not fit into memory")  # fmt: skip
@@ -90,14 +91,17 @@ def check_table(
             is_(column.type) for is_ in (kinds.is_integer, kinds.is_floating, kinds.is_boolean)
         )
         if not number or column.null_count:
-            raise WrongTable(kind, f"its column {name!r} holds {column.type}, must hold numbers in every row")  # fmt: skip
+            raise WrongTable(kind, f"its column {name!r} holds {column.type}, must be all numbers")
         _check_name(name, last, wanted)
-    needed = {"round": ["score", "backlog"], "device": ["device_uploads", "device_shards", "device_share"]}[last]  # fmt: skip
-    if wanted.trained and last == "round":
-        needed += ["loss", "accuracy"]
-    for name in needed:
+    for name in _needed(last, wanted.trained):
         if name not in values:
             raise WrongTable(kind, f"it has no column {name!r}")
+
+
+def _needed(last: str, trained: bool) -> list[str]:
+    if last == "device":
+        return ["device_uploads", "device_shards", "device_share"]
+    return ["score", "backlog", *(["loss", "accuracy"] if trained else [])]
 
 
 def _check_name(name: str, last: str, wanted: Wanted) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import zipfile
 from collections.abc import Callable, Mapping
@@ -96,35 +97,34 @@ def _simulate(
     how, runs = unit.experiment, len(unit.instances)
     metrics = metrics_of(how)
 
-    def tick(rounds: int) -> None:
-        meter(rounds * runs)
+    fresh = Simulation.begin(
+        network, scheduler, how.rounds, unit.instances, how.seed, record="summary", metrics=metrics
+    )  # fmt: skip
 
     def resumed(raw: IO[bytes]) -> Simulation:
-        begun = _checked(Trace.read(raw, "its checkpoint"), unit, "summary")
+        begun = _beginning_of(fresh, Trace.read(raw, "its checkpoint"))
         run = Simulation.resume(
-            begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics, meter=tick
-        )  # fmt: skip
+            begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics
+        )
         run.play(1)  # a state that does not fit fails here
-        tick(begun.rounds)
+        meter(begun.rounds * runs)
+        meter(runs)
         return run
 
-    run: Simulation | None = _read(checkpointer, resumed, warn)
-    if run is None:
-        run = Simulation.begin(
-            network, scheduler, how.rounds, unit.instances, how.seed, record="summary", metrics=metrics, meter=tick
-        )  # fmt: skip
+    run: Simulation = _read(checkpointer, resumed, warn) or fresh
     while run.round < run.rounds:
-        _play_piece(run, max(1, _PIECE // (runs * network.size)))
+        _play_piece(run, max(1, _PIECE // (runs * network.size)), lambda: meter(runs))
         if run.round < run.rounds:
             checkpointer.between_rounds(lambda file: run.trace().write(file))
     return run.trace()
 
 
-def _play_piece(run: Simulation, rounds: int) -> None:
+def _play_piece(run: Simulation, rounds: int, tick: Callable[[], None]) -> None:
     """At most this many rounds, and about a second: some schedulers take thousands of times as long as others."""
     last, until = min(run.round + rounds, run.rounds), time.monotonic() + _PIECE_SECONDS
     while run.round < last and time.monotonic() < until:
         run.play(1)
+        tick()
 
 
 def _replay(
@@ -174,24 +174,25 @@ def _in_lock_step(
 
     metrics = metrics_of(how, task.aggregation)
 
-    def resumed(raw: IO[bytes]) -> tuple[LockStep, Simulation]:
-        learner = fresh()
-        begun = _resume_lock_step(learner, unit, raw)
-        run = Simulation.resume(
-            begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics, learner=learner
-        )  # fmt: skip
-        run.play(1)  # a state that does not fit fails here
-        return learner, run
-
-    begun = _read(checkpointer, resumed, warn)
-    if begun is None:
+    def begun() -> tuple[LockStep, Simulation]:
         learner = fresh()
         run = Simulation.begin(
             network, scheduler, how.rounds, unit.instances, how.seed, metrics=metrics, learner=learner
         )  # fmt: skip
-    else:
-        learner, run = begun
-    meter(run.round * runs)
+        return learner, run
+
+    def resumed(raw: IO[bytes]) -> tuple[LockStep, Simulation]:
+        learner, run = begun()
+        trace = _resume_lock_step(learner, run, raw)
+        run = Simulation.resume(
+            trace, how.rounds, network=network, scheduler=scheduler, metrics=metrics, learner=learner
+        )  # fmt: skip
+        run.play(1)  # a state that does not fit fails here
+        meter(trace.rounds * runs)
+        meter(runs)
+        return learner, run
+
+    learner, run = _read(checkpointer, resumed, warn) or begun()
     while run.round < run.rounds:
         run.play(1)
         meter(runs)
@@ -213,13 +214,13 @@ def _write_lock_step(trace: Trace, replay: Replay, file: IO[bytes]) -> None:
             checkpoint.write(replay, part)
 
 
-def _resume_lock_step(learner: LockStep, unit: Unit, raw: IO[bytes]) -> Trace:
+def _resume_lock_step(learner: LockStep, run: Simulation, raw: IO[bytes]) -> Trace:
     from fedwave.learning import checkpoint
 
     with zipfile.ZipFile(raw) as archive:
         check_stored(archive, raw)
         with archive.open("trace.npz") as part:
-            trace = _checked(Trace.read(part, "its checkpoint"), unit, "full")
+            trace = _beginning_of(run, Trace.read(part, "its checkpoint"))
         learner.go_on(trace)
         with archive.open("models.npz") as part:
             checkpoint.read(learner.replay, part, "its checkpoint")
@@ -228,11 +229,13 @@ def _resume_lock_step(learner: LockStep, unit: Unit, raw: IO[bytes]) -> Trace:
     return trace
 
 
-def _checked(trace: Trace, unit: Unit, record: str) -> Trace:
-    """The trace of a checkpoint, if it is the beginning of this unit."""
-    made, how = trace.provenance, unit.experiment
-    found = (made["seed"], made["instances"], made["record"], made["keep_beliefs"])
-    if found != (how.seed, list(unit.instances), record, False) or trace.rounds >= how.rounds:
+def _beginning_of(run: Simulation, trace: Trace) -> Trace:
+    """The trace of a checkpoint, if it is the beginning of this run: what it says of it goes into the results."""
+    there, here = (
+        json.dumps({**made, "fedwave": None}, sort_keys=True)
+        for made in (trace.provenance, run.provenance)
+    )
+    if there != here or trace.rounds >= run.rounds:
         raise FedwaveError("it is of another unit")
     return trace
 
@@ -245,6 +248,8 @@ def _read(checkpointer: Checkpointer, read: Callable[[IO[bytes]], Any], warn: Wa
             return None
         with raw:
             return read(raw)
+    except Stopped:
+        raise
     except Exception as error:  # whatever a damaged or forged file leads to
         warn(f"the checkpoint cannot be used, so the unit starts anew ({error})")
         return None
