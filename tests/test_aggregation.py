@@ -223,15 +223,15 @@ class Impatient(Sync):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Lee(-0.1), "Lee beta is -0.1, must be a number >= 0."),
-        (lambda: Lee(float("nan")), "Lee beta is nan, must be a number >= 0."),
-        (lambda: Constant("much"), "Constant beta is 'much', must be a number >= 0."),  # type: ignore[arg-type]
+        (lambda: Lee(-0.1), "Lee beta is -0.1, must be a number between 0 and 1."),
+        (lambda: Lee(float("nan")), "Lee beta is nan, must be a number between 0 and 1."),
+        (lambda: Constant("much"), "Constant beta is 'much', must be a number between 0 and 1."),  # type: ignore[arg-type]
         (lambda: Sync(cap=0), "Sync cap is 0, must be a number > 0, or None."),
         (lambda: FedBuff(0), "FedBuff size is 0, must be a whole number >= 1."),
         (lambda: FedBuff(2.5), "FedBuff size is 2.5, must be a whole number >= 1."),  # type: ignore[arg-type]
         (lambda: FedAsync(0), "FedAsync alpha is 0, must be a number > 0 and <= 1."),
         (lambda: FedAsync(1.5), "FedAsync alpha is 1.5, must be a number > 0 and <= 1."),
-        (lambda: FedAsync(a=-1), "FedAsync a is -1, must be a number >= 0."),
+        (lambda: FedAsync(a=-1), "FedAsync a is -1, must be a number between 0 and 1."),
         (lambda: FedAsync(b=None), "FedAsync b is None, must be a number >= 0."),  # type: ignore[arg-type]
         (lambda: FedAsync(staleness="hinged"), "FedAsync has no staleness 'hinged'; did you mean 'hinge'?"),
         (lambda: Impatient(), "Impatient beta is 0.5, must be 0: data that wait are trained on again."),

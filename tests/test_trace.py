@@ -171,10 +171,12 @@ def test_a_trace_of_another_format(saved):
         ({"array": "nowhere"}, "the provenance in the file is damaged"),
     ],
 )
-@pytest.mark.parametrize("part", ["network", "scheduler"])
+@pytest.mark.parametrize("part", ["fading", "scheduler"])
 def test_only_known_parts_are_built_from_a_file(saved, part, origin, complaint):
     provenance = json.loads(str(members(saved)["provenance"]))
-    rewrite(saved, provenance=np.array(json.dumps(provenance | {part: origin})))
+    holder = provenance["network"]["fields"] if part == "fading" else provenance
+    holder[part] = origin
+    rewrite(saved, provenance=np.array(json.dumps(provenance)))
     with pytest.raises(fw.FedwaveError, match=complaint):
         fw.extend(fw.Trace.load(saved), 5)
 

@@ -61,7 +61,8 @@ class Aggregation(ABC):
     """Largest delivered mass of a round; None: no limit."""
 
     def __post_init__(self) -> None:
-        _check(self, "beta", lambda beta: beta >= 0, "a number >= 0")
+        # Above 1 an update that waits would grow without bound.
+        _check(self, "beta", lambda beta: 0 <= beta <= 1, "a number between 0 and 1")
         if self.cap is not None:
             _check(self, "cap", lambda cap: cap > 0, "a number > 0, or None")
         if self.waits and self.beta:

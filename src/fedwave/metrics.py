@@ -36,18 +36,7 @@ class Metric(ABC):
     @classmethod
     def check_declaration(cls) -> None:
         """Refuse an unknown ``over_rounds``, and a name that cannot be a column of a file."""
-        if cls.over_rounds not in OVER_ROUNDS:
-            raise FedwaveError(
-                f"metric {cls.name!r} has over_rounds {cls.over_rounds!r}; {did_you_mean(cls.over_rounds, OVER_ROUNDS)}"
-            )
-        if not cls.name.isidentifier():
-            raise FedwaveError(
-                f"metric {cls.name!r} must be a valid Python identifier, since it names a column."
-            )
-        if cls.name in _RESERVED or cls.name.startswith("accuracy_class_"):
-            raise FedwaveError(
-                f"the metric name {cls.name!r} is the name of an axis or array of the results: choose another."
-            )
+        check_column(cls.name, cls.over_rounds)
         if cls.name in _OF_TRAINING:
             raise FedwaveError(
                 f"the name {cls.name!r} is used by a metric of training: choose another."
@@ -87,6 +76,22 @@ _RESERVED = frozenset({
     "scheduler", "instance", "round", "device", "class", "class_accuracy", "device_share", "spikes", "gain",
     "scheduled", "delivered", "arrivals", "waiting", "heard", "delay", "learned", "device_lost",
 })  # fmt: skip
+
+
+def check_column(name: str, how: str) -> None:
+    """Refuse an unknown ``over_rounds``, and a metric's name that cannot be a column of a file."""
+    if how not in OVER_ROUNDS:
+        raise FedwaveError(
+            f"metric {name!r} has over_rounds {how!r}; {did_you_mean(str(how), OVER_ROUNDS)}"
+        )
+    if not name.isidentifier():
+        raise FedwaveError(
+            f"metric {name!r} must be a valid Python identifier, since it names a column."
+        )
+    if name in _RESERVED or name.startswith("accuracy_class_"):
+        raise FedwaveError(
+            f"the metric name {name!r} is the name of an axis or array of the results: choose another."
+        )
 
 
 def describe(metric: str | Metric | type[Metric]) -> Description:

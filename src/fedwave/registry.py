@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar, get_args, get_type_hints, overload
@@ -152,6 +152,20 @@ def text(part: Spec) -> str:
     shown = {k: text(v) if isinstance(v, Mapping) else _text(v) for k, v in given.items()}
     inside = ",".join(f"{k}={v.replace(',', ';')}" for k, v in shown.items())
     return f"{part['name']}:{inside}" if inside else str(part["name"])
+
+
+def spec_of(part: Any) -> dict[str, Any]:
+    """A part's name and the parameters that are not its defaults, as its text form would give them."""
+    given: dict[str, Any] = {"name": part.name}
+    for one in fields(part) if is_dataclass(part) else ():
+        value, default = getattr(part, one.name), one.default
+        if one.default_factory is not MISSING:
+            default = one.default_factory()
+        # By their texts: parameters may be arrays or objects without an equality of their own.
+        if one.init and repr(value) != repr(default):
+            is_part = getattr(type(value), "family", None) in FAMILIES
+            given[one.name] = spec_of(value) if is_part else " ".join(_text(value).split())
+    return given
 
 
 def parameters(family: str, name: str) -> tuple[str, ...]:

@@ -64,16 +64,21 @@ def unpack(content: Any, arrays: Mapping[str, Array]) -> Any:
             return arrays[content["array"]]
         name, parts = content["class"], content["fields"].items()
         kind = _kind(content, name)
-    except (KeyError, AttributeError) as error:
+    except (KeyError, AttributeError, TypeError) as error:
         raise FedwaveError(f"the provenance in the file is damaged ({error}).") from None
     values = {k: unpack(v, arrays) for k, v in parts}
     try:
         made = kind(**values)
-    except TypeError as error:  # its parameters are not those of this version
+    except FedwaveError:
+        raise
+    except Exception as error:  # its parameters are not those of this version, or are forged
         raise FedwaveError(
             f"the file was made with another {name}: it cannot be built ({error})."
         ) from None
-    _check_attributes(made, content.get("attributes", {}), arrays)
+    attributes = content.get("attributes", {})
+    if not isinstance(attributes, dict):
+        raise FedwaveError("the provenance in the file is damaged (attributes).")
+    _check_attributes(made, attributes, arrays)
     return made
 
 
@@ -98,7 +103,7 @@ def _check_attributes(made: Any, wanted: Mapping[str, Any], arrays: Mapping[str,
     """Refuse a part that is not the one in the file, because its fields are not all that it was made with."""
     found = _attributes(made)
     for name, value in wanted.items():
-        was = arrays.get(value["array"]) if isinstance(value, dict) else value
+        was = arrays.get(str(value.get("array"))) if isinstance(value, dict) else value
         if name not in found or not np.array_equal(found[name], was):  # type: ignore[arg-type]
             raise FedwaveError(
                 f"the file was made with a {type(made).__qualname__} of another {name!r}, which it cannot build: pass "

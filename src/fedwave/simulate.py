@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 
 from fedwave import registry
-from fedwave.errors import FedwaveError, is_whole, whole
+from fedwave.errors import FedwaveError, is_whole, shown, whole
 from fedwave.metrics import Metric, Watch
 from fedwave.network.dynamics import accept, step
 from fedwave.network.network import Network
 from fedwave.network.world import World, arriving
 from fedwave.recording import Recorder
 from fedwave.rng import Draws
-from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.base import Scheduler, checked_decision
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.serialize import pack, unpack
 from fedwave.trace import Trace
+from fedwave.trace_check import check_continues
 from fedwave.types import (
     INFORMATION,
     Array,
@@ -58,7 +59,7 @@ class Simulation:
         ids = np.array(provenance["instances"], dtype=np.int64)
         network.check_run(rounds, ids)
         self.network, self.scheduler, self.rounds = network, scheduler, rounds
-        self._provenance, self._constants, self._watch = provenance, constants, watch
+        self.provenance, self._constants, self._watch = provenance, constants, watch
         self._learner, self._meter = learner, meter
         self._problem = network.problem(ids.size)
         self._recorder = Recorder(rounds, full=provenance["record"] == "full")
@@ -68,6 +69,7 @@ class Simulation:
             self._state = scheduler.start(self._problem)
             self._memories = watch.start(self._problem)
         else:
+            check_continues(begun, scheduler, watch, self._problem)
             self.round, self._counts, self._state = begun.rounds, begun.final, begun.scheduler_state
             self._memories = {m.name: begun.memory_of(m.name) for m in watch.metrics}
             self._recorder.restore(begun.groups())
@@ -164,7 +166,7 @@ class Simulation:
             final=self._counts,
             scheduler_state=self._state,
             memories={f"{m}.{k}": v for m, own in self._memories.items() for k, v in own.items()},
-            provenance=self._provenance,
+            provenance=self.provenance,
             constants=self._constants,
         )
 
@@ -178,6 +180,7 @@ class Simulation:
         decision, self._state = self.scheduler.decide(
             self._state, seen, self._draws.at(world.round)
         )
+        decision = checked_decision(decision, seen, self.scheduler)
         ideal = self.scheduler.ideal
         delivered = decision.transmits if ideal else arriving(self.network, world, decision)
         after, score = step(counts, delivered, world.arrivals, accepted, self.network.gamma)
@@ -185,7 +188,7 @@ class Simulation:
             learner.deliver(decision, after)
         played = PlayedRound(world, decision, counts, after, accepted, score)
         self._memories, values = self._watch.measure(self._memories, played)
-        beliefs = self.scheduler.beliefs(self._state) if self._provenance["keep_beliefs"] else {}
+        beliefs = self.scheduler.beliefs(self._state) if self.provenance["keep_beliefs"] else {}
         self._recorder.write(self._watch.metrics, values, played, beliefs)
         self._counts, self.round = after, world.round
 
@@ -260,7 +263,12 @@ def extend(
     run = Simulation.resume(
         trace, rounds, network=network, scheduler=scheduler, metrics=metrics, learner=learner, meter=meter
     )  # fmt: skip
-    run.play()
+    try:
+        run.play()
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise FedwaveError(
+            f"scheduler {run.scheduler.name!r} cannot go on from what the trace holds ({error})."
+        ) from error
     return run.trace()
 
 
@@ -287,7 +295,11 @@ def network_of(trace: Trace) -> Network:
 
 
 def _unpacked(trace: Trace, what: str) -> Any:
-    return unpack(trace.provenance[what], trace.constants)
+    made = unpack(trace.provenance[what], trace.constants)
+    kind: Any = {"network": Network, "scheduler": Scheduler}.get(what, Metric)
+    if not all(isinstance(one, kind) for one in (made if what == "more_metrics" else [made])):
+        raise FedwaveError(f"the {what} in the file is {shown(made)}, which is none.")
+    return made
 
 
 def _recalled(trace: Trace, what: str, given: Any) -> Any:
@@ -309,7 +321,7 @@ def _recalled(trace: Trace, what: str, given: Any) -> Any:
 
 def _label(given: SchedulerLike, chosen: Scheduler) -> str:
     """The scheduler with the parameters that it was given."""
-    return registry.text(given) if isinstance(given, (str, Mapping)) else chosen.name
+    return registry.text(given if isinstance(given, (str, Mapping)) else registry.spec_of(chosen))
 
 
 def _check_learner(scheduler: Scheduler, learner: Learner | None) -> None:
@@ -326,12 +338,13 @@ def _instance_numbers(instances: int | Iterable[int]) -> IntArray:
         ids = list(range(int(instances)))  # type: ignore[arg-type]
     elif isinstance(instances, Iterable):
         ids = list(instances)
-    if len(set(map(str, ids))) < len(ids):
-        raise FedwaveError(
-            "instances holds a number twice: copies of an instance are not independent; name each once."
-        )
     if not ids or not all(is_whole(i) and 0 <= i < 2**63 for i in ids):
         raise FedwaveError(
-            f"instances is {instances!r}, must be a whole number >= 1 or a list of instance numbers >= 0."
+            f"instances is {shown(instances)}, must be a whole number >= 1 or a list of instance numbers >= 0."
+        )
+    ids = [int(i) for i in ids]  # 0, 0.0 and False are one instance
+    if len(set(ids)) < len(ids):
+        raise FedwaveError(
+            "instances holds a number twice: copies of an instance are not independent; name each once."
         )
     return np.array(ids, dtype=np.int64)

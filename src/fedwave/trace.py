@@ -16,9 +16,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedwave.array_archive import is_plain, read_archive
 from fedwave.errors import FedwaveError, counted
 from fedwave.files import write_whole
 from fedwave.metrics import over_rounds
+from fedwave.trace_check import check_trace
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, NetworkState, State
 
 if TYPE_CHECKING:
@@ -164,8 +166,10 @@ class Trace:
         data |= {clash[name]: (axes, rows) for name, rows in self.devices.items()}
         data |= {name: (axes[1:], values) for name, values in self.totals.items()}
         for name, rows in self.beliefs.items():
-            more = [f"{name}_{k}" for k in range(3, rows.ndim)]
-            data[f"belief_{name}"] = ((*axes, *more)[: rows.ndim], rows)
+            # The third axis is often the device, but what a scheduler believes is its own.
+            own = 3 if rows.shape[2:3] == self.final.waiting.shape[1:] else 2
+            more = [f"{name}_{k}" for k in range(own, rows.ndim)]
+            data[f"belief_{name}"] = ((*axes[:own], *more)[: rows.ndim], rows)
         coordinates = {
             "round": np.arange(1, self.rounds + 1),
             "instance": list(self.instance_numbers),
@@ -218,9 +222,10 @@ class Trace:
         text = json.dumps({"format": FORMAT, **self.provenance})
         arrays = {"provenance": np.array(text), **self._arrays()}
         for name, array in arrays.items():
-            if array.dtype.hasobject:  # it would have to be pickled
+            if not is_plain(array, numbers=not name.startswith(("constants/", "provenance"))):
+                what = "Python objects" if array.dtype.hasobject else array.dtype
                 raise FedwaveError(
-                    f"{name} holds Python objects, which a trace cannot keep: use arrays of numbers."
+                    f"{name} holds {what}, which a trace cannot keep: use arrays of numbers."
                 )
         np.savez(file, allow_pickle=False, **arrays)
 
@@ -238,22 +243,22 @@ class Trace:
     @classmethod
     def read(cls, raw: IO[bytes], name: str) -> Trace:
         """Read a trace from an open file; ``name`` is what to call it if it is damaged."""
+        if not zipfile.is_zipfile(raw):
+            raise FedwaveError(f"{name} is not a trace or is damaged: it is not a .npz archive.")
         try:
-            if not zipfile.is_zipfile(raw):
-                raise FedwaveError(
-                    f"{name} is not a trace or is damaged: it is not a .npz archive."
-                )
-            raw.seek(0)
-            with np.load(raw, allow_pickle=False) as file:
-                arrays = {key: file[key] for key in file.files}
+            arrays = read_archive(raw)
             provenance = json.loads(str(arrays.pop("provenance")))
-            if provenance.pop("format") != FORMAT:
-                raise FedwaveError(f"{name} was written by another version of fedwave.")
-            return cls._of(arrays, provenance)
-        except FedwaveError:
-            raise
-        except Exception as error:  # damage can be in the archive, an array or the text
-            raise FedwaveError(f"{name} is not a trace or is damaged ({error}).") from None
+            written_as = provenance.pop("format")
+        except Exception as error:  # damage can be in the archive or the text
+            raise _damaged(name, error) from None
+        if written_as != FORMAT:
+            raise FedwaveError(f"{name} was written by another version of fedwave.")
+        try:
+            trace = cls._of(arrays, provenance)
+            check_trace(trace)
+            return trace
+        except Exception as error:  # an array or a text is not what it should be
+            raise _damaged(name, error) from None
 
     def groups(self) -> dict[str, Mapping[str, Array]]:
         """All arrays, by the group they belong to."""
@@ -281,8 +286,20 @@ class Trace:
         for key, array in arrays.items():
             group, _, name = key.partition("/")
             groups.setdefault(group, {})[name] = array
-        for name, about in provenance["metrics"].items():
-            groups["accumulated" if about["per_device"] else "series"][name]  # it must exist
+        known = {
+            "series",
+            "devices",
+            "beliefs",
+            "accumulated",
+            "final",
+            "state",
+            "memories",
+            "constants",
+        }
+        if not groups.keys() <= known:
+            raise ValueError(
+                f"it holds {min(groups.keys() - known)!r}, which is no part of a trace"
+            )
         return cls(
             series=groups["series"],
             devices=groups.get("devices", {}),
@@ -294,3 +311,11 @@ class Trace:
             provenance=provenance,
             constants=groups.get("constants", {}),
         )
+
+
+def _damaged(name: str, error: Exception) -> FedwaveError:
+    text = str(error).rstrip(".") or type(error).__name__
+    if isinstance(error, KeyError):
+        text = f"{error} is missing"
+    short = text if len(text) < 200 else f"{text[:200]}..."  # it may quote what the file holds
+    return FedwaveError(f"{name} is not a trace or is damaged ({short}).")

@@ -270,7 +270,12 @@ REFUSALS = {
         "--aggregation",
         "both",
     ): "task.aggregation: there is no aggregation rule 'both'",
-    (*TRAIN, "synthetic", "--aggregation", "lee:beta=-1"): "Lee beta is -1, must be a number >= 0",
+    (
+        *TRAIN,
+        "synthetic",
+        "--aggregation",
+        "lee:beta=-1",
+    ): "Lee beta is -1, must be a number between 0 and 1",
     (
         *TRAIN,
         "synthetic",

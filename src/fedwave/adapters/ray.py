@@ -143,7 +143,7 @@ class _Driver:
             unit = self.waiting.pop()
             self.attempts[unit.name] += 1
             number, path = self.attempts[unit.name], self.checkpoint(unit)
-            start = path.read_bytes() if path is not None and path.exists() else None
+            start = path.read_bytes() if path is not None and path.is_file() else None
             task = self.task.options(
                 num_cpus=1, num_gpus=1 if gpu else 0, runtime_env={"env_vars": ONE_THREAD}
             ).remote(unit, number, start, path is not None, __version__, self.mailbox)
@@ -162,7 +162,7 @@ class _Driver:
             content = self.ray.get(self.mailbox.checkpoint.remote(sender))
             attempt = current.get(sender)
             path = self.checkpoint(attempt.unit) if attempt else None
-            if path is not None and content is not None:
+            if path is not None and content is not None and not path.is_dir():
                 write_whole(path, lambda file, c=content: file.write(c))  # type: ignore[misc]
 
     def _warn_if_idle(self) -> None:

@@ -100,8 +100,8 @@ def _devices(rule: Aggregation) -> None:
 
 
 def _ageing(rule: Aggregation) -> None:
-    if not (is_number(rule.beta) and rule.beta >= 0):
-        raise FedwaveError(f"beta is {rule.beta}, must be a number >= 0.")
+    if not (is_number(rule.beta) and 0 <= rule.beta <= 1):
+        raise FedwaveError(f"beta is {rule.beta}, must be a number between 0 and 1.")
     mass, shards = np.array([0.0, 2.5, 7.0]), np.array([3, 0, 2])
     kept = 1.0 if rule.waits else rule.beta
     if not np.allclose(rule.age(mass, shards), shards + kept * mass, rtol=1e-12):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,20 +164,6 @@ def _label(scheduler: SchedulerLike) -> str:
     if isinstance(scheduler, (str, Mapping)):
         return registry.text(scheduler)
     if isinstance(scheduler, Scheduler) and not isinstance(scheduler, type):
-        return registry.text(_as_mapping(scheduler))
+        return registry.text(registry.spec_of(scheduler))
     name = getattr(scheduler, "name", None)
     return str(name) if name else repr(scheduler)
-
-
-def _as_mapping(part: Any) -> dict[str, Any]:
-    """A part's name and the parameters that are not its defaults, as its text form would give them."""
-    given: dict[str, Any] = {"name": part.name}
-    for one in fields(part) if is_dataclass(part) else ():
-        value, default = getattr(part, one.name), one.default
-        if one.default_factory is not MISSING:
-            default = one.default_factory()
-        # By their texts: parameters may be arrays or objects without an equality of their own.
-        if one.init and repr(value) != repr(default):
-            is_part = getattr(type(value), "family", None) in registry.FAMILIES
-            given[one.name] = _as_mapping(value) if is_part else value
-    return given

@@ -10,6 +10,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
+from fedwave.array_archive import read_archive
 from fedwave.errors import FedwaveError
 from fedwave.files import write_whole
 from fedwave.learning.curves import Evaluation
@@ -59,10 +60,10 @@ def load(replay: Replay, path: Path) -> None:
 def read(replay: Replay, raw: IO[bytes], name: str) -> None:
     """The same from an open file; ``name`` is what to call it if it is damaged."""
     try:
-        with np.load(raw, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
+        arrays = read_archive(raw)
         about = json.loads(str(arrays["about"]))
         ours = about["made_for"] == replay.fingerprint()
+        _check_numbers(about, replay)
         # All of it is read before any of it is used.
         parts = [_part(replay, r, arrays, about) for r in range(len(replay.runs))] if ours else []
     except Exception as error:  # damage can be in the archive, an array or the text
@@ -83,9 +84,7 @@ def _part(
     fresh = replay.states[r]
 
     def get(prefix: str, like: Tensors) -> Tensors:
-        return {
-            k: torch.as_tensor(arrays[f"{r}/{prefix}/{k}"]).to(p.device) for k, p in like.items()
-        }
+        return {k: _tensor(arrays[f"{r}/{prefix}/{k}"], p) for k, p in like.items()}
 
     state = RunState(
         w=get("w", fresh.w),
@@ -97,7 +96,51 @@ def _part(
     )
     if not about["round"]:
         return state, []
-    return state, _rows({f.name: arrays[f"{r}/found/{f.name}"] for f in fields(Evaluation)})
+    found = {f.name: arrays[f"{r}/found/{f.name}"] for f in fields(Evaluation)}
+    _check_found(found, about["round"], state.diverged, replay.task.dataset.classes)
+    return state, _rows(found)
+
+
+# A file may come from a stranger: what does not fit would fail, or count, only later in the training.
+
+
+def _check_numbers(about: dict[str, Any], replay: Replay) -> None:
+    runs, devices = len(replay.runs), replay.runs[0].shards.shape[1]
+    wanted = {"round": int, "psi": list, "diverged": list}
+    if any(type(about[name]) is not kind for name, kind in wanted.items()):
+        raise ValueError("a number in its text is none")
+    known = all(type(u) is int and 0 <= u < devices for us in about["psi"] for u in us)
+    told = all(type(one) is bool for one in about["diverged"])
+    if not (0 <= about["round"] <= replay.rounds and known and told):
+        raise ValueError("a number in its text cannot be")
+    if not len(about["psi"]) == len(about["diverged"]) == runs:
+        raise ValueError("it is of another number of runs")
+
+
+def _tensor(array: Array, like: torch.Tensor) -> torch.Tensor:
+    made = torch.as_tensor(array)
+    if made.shape != like.shape or made.dtype != like.dtype:
+        wish = f"{like.dtype} {tuple(like.shape)}"
+        raise ValueError(f"an array of it is {array.dtype} {array.shape}, not {wish}")
+    return made.to(like.device)
+
+
+def _check_found(found: dict[str, Array], rounds: int, diverged: bool, classes: int) -> None:
+    """One evaluation for every round, until the run diverged."""
+    rows = len(found["loss"])
+    if rows != rounds and not (diverged and 0 < rows < rounds):
+        raise ValueError(f"it has {rows} evaluations of {rounds} rounds")
+    if found["loss"].shape != (rows,) or found["loss"].dtype.kind != "f":
+        raise ValueError("its losses are no numbers")
+    counts = {name: array for name, array in found.items() if name != "loss"}
+    for name, array in counts.items():
+        if array.shape != (rows, classes) or array.dtype.kind not in "iu" or array.min() < 0:
+            raise ValueError(f"its {name} are no counts of {classes} classes")
+    for part in ("", "_of_all"):
+        if (counts[f"right{part}"] > counts[f"images{part}"]).any():
+            raise ValueError("it has more right answers than images")
+    if not counts["images"].any(axis=1).all():
+        raise ValueError("it has an accuracy of no images")
 
 
 def _columns(found: list[Evaluation]) -> dict[str, Array]:

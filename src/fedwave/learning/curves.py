@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fedwave.array_archive import read_archive
 from fedwave.errors import FedwaveError, counted
 from fedwave.files import write_whole
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
@@ -137,17 +138,37 @@ class Curves:
     def load(cls, path: str | Path) -> Curves:
         """Read curves that ``save`` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {key: file[key] for key in file.files}
+            with open(path, "rb") as raw:
+                arrays = read_archive(raw)
             about = json.loads(str(arrays.pop("about")))
             models: dict[int, dict[str, Array]] = {}
             for key in [key for key in arrays if key.startswith("weights/")]:
                 _, number, name = key.split("/", 2)
                 models.setdefault(int(number), {})[name] = arrays.pop(key)
-            weights = tuple(models[i] for i in sorted(models))
-            return cls(about["label"], settings=about["settings"], weights=weights, **arrays)
+            weights = tuple(models[i] for i in range(len(models)))
+            curves = cls(about["label"], settings=about["settings"], weights=weights, **arrays)
+            curves._check()
+            return curves
         except Exception as error:  # damage can be in the archive, an array or the text
             raise FedwaveError(f"{path} holds no curves or is damaged ({error}).") from None
+
+    def _check(self) -> None:
+        """Refuse, by a ValueError, what no training can have left: a file may have been edited."""
+        if not (isinstance(self.label, str) and isinstance(self.settings, dict)):
+            raise ValueError("its label or its settings are missing")
+        self.label.encode()  # half a character cannot be printed
+        shape = self.loss.shape
+        if len(shape) != 2 or not self.loss.size:
+            raise ValueError(f"its loss has shape {shape}, must be [round, instance]")
+        for name in _SAVED:
+            array = getattr(self, name)
+            axes = array.ndim == (3 if name == "class_accuracy" else 2) and array.shape[:2] == shape
+            if not axes or array.dtype.kind != "f":
+                raise ValueError(f"its {name} is {array.dtype} of shape {array.shape}")
+            if name != "loss" and ((array < 0) | (array > 1)).any():
+                raise ValueError(f"its {name} lies outside 0 to 1")
+        if len(self.weights) not in (0, shape[1]):
+            raise ValueError(f"it has weights of {len(self.weights)} models for {shape[1]} instances")  # fmt: skip
 
     @property
     def diverged(self) -> IntArray:

@@ -50,8 +50,10 @@ class Dirichlet(Partition):
     alpha: float = 0.2
 
     def __post_init__(self) -> None:
-        if not (is_number(self.alpha) and self.alpha > 0):
-            raise FedwaveError(f"Dirichlet alpha is {self.alpha}, must be a number > 0.")
+        if not (is_number(self.alpha) and 0 < self.alpha <= 1e9):
+            raise FedwaveError(
+                f"Dirichlet alpha is {self.alpha}, must be a number > 0 and at most 1e9."
+            )
 
     def class_shares(
         self, seed: int, instance: int, device: int, classes: int

@@ -20,6 +20,9 @@ from fedwave.learning.partition import Iid, Partition, Sampler
 from fedwave.rng import stream
 from fedwave.types import Array
 
+_LARGEST = 1e15  # of eta, prox and l2
+_MOST = 10**8  # samples in a shard or a batch, and epochs
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Task:
@@ -46,11 +49,18 @@ class Task:
         for family in ("partition", "aggregation"):  # by name, as a mapping or an object
             object.__setattr__(self, family, registry.build(family, getattr(self, family)))
         for name in ("shard_size", "batch", "epochs"):
-            object.__setattr__(self, name, whole(f"task {name}", getattr(self, name), 1))
+            value = whole(f"task {name}", getattr(self, name), 1)
+            if value > _MOST:
+                raise FedwaveError(f"task {name} is {shown(value)}, must be at most {_MOST:,}.")
+            object.__setattr__(self, name, value)
         for name in ("eta", "prox", "l2"):
             value = getattr(self, name)
             if not (is_number(value) and value >= 0):
                 raise FedwaveError(f"task {name} is {value}, must be a number >= 0.")
+            if value > _LARGEST:
+                raise FedwaveError(f"task {name} is {value:g}, must be at most {_LARGEST:g}.")
+            if isinstance(value, bool):  # torch tells True from 1
+                object.__setattr__(self, name, float(value))
         if self.eta == 0:
             raise FedwaveError("task eta is 0, must be a number > 0.")
         if self.batch == 1:

@@ -232,7 +232,7 @@ def _number(value: Any, name: str, what: str, line: int) -> float:
 def _numbers(name: str, values: Any) -> FloatArray:
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise FedwaveError(
             f"device column {name!r} is {values!r}, must be a number or a list of numbers."
         ) from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from html import escape
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from fedwave.network.devices import COLUMNS, Device, DeviceTable
 from fedwave.network.fading import Fading, Rayleigh, mean_snr
 from fedwave.network.success import SuccessModel, Turbo
 from fedwave.types import Array, FloatArray, Problem
+
+_LARGEST_GAMMA = 1e9  # beyond, a score that is added up or squared could become infinite
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +58,8 @@ class Network:
     """
 
     devices: DeviceTable | Iterable[Device | Mapping[str, Any]]
-    slots: int | Sequence[int] = 5  # W, or one W per round
+    # W, or one W per round; unless given: 5, or all devices if there are fewer.
+    slots: int | Sequence[int] = cast(int, None)
     gamma: float = 0.01  # the cost of a shard that waits
     fading: Fading = field(
         default_factory=Rayleigh
@@ -69,9 +72,14 @@ class Network:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", DeviceTable.of(self.devices))
-        object.__setattr__(self, "slots", _checked_slots(self.slots, self.size))
+        slots = min(5, self.size) if self.slots is None else self.slots
+        object.__setattr__(self, "slots", checked_slots(slots, self.size))
         if not (is_number(self.gamma) and self.gamma >= 0):
             raise FedwaveError(f"gamma is {self.gamma}, must be a number >= 0.")
+        if self.gamma > _LARGEST_GAMMA:
+            raise FedwaveError(
+                f"gamma is {self.gamma:g}, must be at most {_LARGEST_GAMMA:g}: the score would overflow."
+            )
         for name, kind in (("fading", Fading), ("success", SuccessModel), ("arrivals", Arrivals)):
             value = getattr(self, name)
             if isinstance(value, (str, Mapping)):  # a name, with parameters
@@ -219,7 +227,7 @@ def random_network(
     return Network(devices=table, slots=w).replace(**changes)
 
 
-def _checked_slots(slots: Any, devices: int) -> int | tuple[int, ...]:
+def checked_slots(slots: Any, devices: int) -> int | tuple[int, ...]:
     """W as an int, or as one int per round."""
     if isinstance(slots, np.ndarray):
         slots = slots.tolist()

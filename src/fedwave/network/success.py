@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedwave.csv_text import as_number, read_table
-from fedwave.errors import FedwaveError, is_number
+from fedwave.errors import FedwaveError, is_number, shown
 from fedwave.network.fading import Fading
 from fedwave.types import FloatArray
 
@@ -181,7 +181,7 @@ class Table(SuccessModel):
     def __post_init__(self) -> None:
         try:
             x, y = np.asarray(self.snr_db, np.float64), np.asarray(self.error_rate, np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise FedwaveError("Table snr_db and error_rate must be lists of numbers.") from None
         if x.ndim != 1 or x.size < 2 or x.shape != y.shape:
             raise FedwaveError(
@@ -260,7 +260,7 @@ class Harq(SuccessModel):
     tries: int = 2
 
     def __post_init__(self) -> None:
-        _positive_count("Harq tries", self.tries)
+        _positive_count("Harq tries", self.tries, 1000)  # each draws its gains
         _single_try("Harq", self.model)
 
     @property
@@ -293,9 +293,11 @@ def _positive(what: str, value: float) -> None:
         raise FedwaveError(f"{what} is {value}, must be a number > 0.")
 
 
-def _positive_count(what: str, value: int) -> None:
+def _positive_count(what: str, value: int, most: int = 10**9) -> None:
     if not (isinstance(value, (int, np.integer)) and value >= 1):
         raise FedwaveError(f"{what} is {value}, must be a whole number >= 1.")
+    if value > most:
+        raise FedwaveError(f"{what} is {shown(value)}, must be at most {most:,}.")
 
 
 def _single_try(what: str, model: SuccessModel) -> None:

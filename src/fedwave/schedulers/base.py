@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedwave import registry
-from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.errors import FedwaveError, did_you_mean, shown
 from fedwave.rng import Draws
 from fedwave.types import INFORMATION, BoolArray, Decision, FloatArray, Observation, Problem, State
 
@@ -110,7 +110,10 @@ def scheduler_names(learner: bool = True) -> tuple[str, ...]:
 
 def checked_priority(priority: FloatArray, seen: Observation, name: str) -> FloatArray:
     """Check that there is one number per instance and device."""
-    priority = np.asarray(priority, dtype=np.float64)
+    priority = np.asarray(priority)
+    if priority.dtype.kind not in "biuf":
+        raise FedwaveError(f"{name} returned priorities of type {priority.dtype}, must be numbers.")
+    priority = priority.astype(np.float64, copy=False)
     instances, devices = seen.delay.shape
     if priority.shape != (instances, devices):
         raise FedwaveError(
@@ -122,6 +125,24 @@ def checked_priority(priority: FloatArray, seen: Observation, name: str) -> Floa
             f"{name} returned NaN as a priority in round {seen.round}: every device needs a number."
         )
     return priority
+
+
+def checked_decision(decision: Decision, seen: Observation, scheduler: Scheduler) -> Decision:
+    """Check that at most W devices of each instance transmit: a scheduler may bring a ``decide`` of its own."""
+    who: Any = getattr(decision, "transmits", None)
+    bools = isinstance(who, np.ndarray) and who.dtype == np.bool_ and who.shape == seen.delay.shape
+    if not isinstance(decision, Decision) or not bools:
+        found = f"{who.dtype} of shape {who.shape}" if isinstance(who, np.ndarray) else shown(decision)  # fmt: skip
+        raise FedwaveError(
+            f"{scheduler.name} decided {found}, must be a Decision with one True or False per instance and device: "
+            f"{seen.delay.shape}."
+        )
+    most = int(np.count_nonzero(who, axis=1).max())
+    if most > seen.slots and not scheduler.ideal:
+        raise FedwaveError(
+            f"{scheduler.name} picked {most} devices in round {seen.round}, must pick at most W = {seen.slots}."
+        )
+    return decision
 
 
 def pick_largest(priority: FloatArray, slots: int, draws: Draws) -> BoolArray:

@@ -38,7 +38,7 @@ class Dp(Scheduler):
     def __post_init__(self) -> None:
         whole("dp levels", self.levels, 1)
         if self.truncation is not None:
-            whole("dp truncation", self.truncation, 1)
+            object.__setattr__(self, "truncation", whole("dp truncation", self.truncation, 1))
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         devices = seen.success.shape[1]

@@ -11,6 +11,8 @@ import numpy as np
 from fedwave.errors import FedwaveError, is_number
 from fedwave.types import FloatArray
 
+_MOST = 1e15  # larger numbers would swallow what is counted
+
 
 class Prior(ABC):
     """A Gamma prior of a rate, possibly truncated: conjugate to Poisson counts."""
@@ -56,8 +58,10 @@ class Gamma(Prior):
     def __post_init__(self) -> None:
         for name in ("shape", "rate"):
             value = getattr(self, name)
-            if not (is_number(value) and value > 0):
-                raise FedwaveError(f"Gamma {name} is {value}, must be a number > 0.")
+            if not (is_number(value) and 0 < value <= _MOST):
+                raise FedwaveError(
+                    f"Gamma {name} is {value}, must be a number > 0 and at most {_MOST:g}."
+                )
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,11 @@ class Truncated(Prior):
     prior: Jeffreys | Gamma = field(default_factory=Jeffreys)
 
     def __post_init__(self) -> None:
-        if not (is_number(self.low) and is_number(self.high) and 0 <= self.low < self.high):
+        if not (
+            is_number(self.low) and is_number(self.high) and 0 <= self.low < self.high <= _MOST
+        ):
             raise FedwaveError(
-                f"Truncated has low {self.low} and high {self.high}, must be 0 <= low < high < inf."
+                f"Truncated has low {self.low} and high {self.high}, must be 0 <= low < high <= {_MOST:g}."
             )
 
     @property

@@ -304,6 +304,10 @@ def _run(setting: RegretSetting, policy: Scheduler) -> Trace:
 
 def stages_begun(trace: Trace) -> IntArray:
     """The number of stages that have begun by every round, ``[T, I]``."""
+    if "stage_start" not in trace.beliefs:
+        raise FedwaveError(
+            "this trace has no stages: simulate a learning scheduler, with beliefs=True."
+        )
     begun = trace.beliefs["stage_start"] == np.arange(1, trace.rounds + 1)[:, None]
     return np.cumsum(begun, axis=0)
 

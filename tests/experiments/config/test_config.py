@@ -392,3 +392,16 @@ def test_configurations_are_made_without_torch_and_without_pydantic() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert answer.stdout.split() == ["False", "False", "True", "False"]
+
+
+@pytest.mark.parametrize("text", ["inf", ".inf"])
+def test_a_number_that_is_infinite_unless_given_can_be_given_so(text: str) -> None:
+    found = experiment_from({}, [f"network.set.buffer_limit={text}"])
+    assert found.network.set == {"buffer_limit": float("inf")}
+    found = experiment_from({}, [f"network.set.interference_dbm=-{text}"])
+    assert found.network.set == {"interference_dbm": -float("inf")}
+    swept = experiment_from({}, [f"sweep.network.set.buffer_limit=[10, {text}]"])
+    assert swept.sweep["network.set.buffer_limit"] == (10, float("inf"))
+    assert experiment_from({}, ["name=inf"]).name == "inf"  # elsewhere it is a text
+    with pytest.raises(FedwaveError, match="noise_dbm is 'inf', must be a number"):
+        experiment_from({}, ["network.set.noise_dbm=inf"])

@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import fedwave as fw
+from fedwave.experiments.config.experiment import NetworkConfig
 from fedwave.experiments.results.container import (
     assembled,
     curves_of,
@@ -22,6 +23,7 @@ from fedwave.experiments.results.container import (
 )
 from fedwave.experiments.results.dataset import netcdf_bytes
 from fedwave.experiments.results.parquet import dataset_from, tables
+from fedwave.experiments.results.parquet_check import Wanted
 from fedwave.learning.curves import Curves
 
 NAMES = ["w-max", "alsa-pi", "age"]
@@ -114,9 +116,18 @@ def test_there_and_back_through_parquet(data: xr.Dataset) -> None:
     for part in (
         data,
         data.isel(scheduler=[1], instance=[0, 2]),
-        data[["score", "device_uploads"]],
-    ):
-        found = dataset_from(*tables({"network.slots": 2, "seed": "x"}, part).values())
+        data[
+            [
+                "score", "backlog", "loss", "accuracy", "surprise", "device_uploads", "device_shards", "device_share",
+            ]
+        ],
+    ):  # fmt: skip
+        where = {"network.slots": 2, "seed": "x"}
+        wanted = Wanted(
+            where, list(part["scheduler"].values), part["instance"].values.tolist(), 7,
+            NetworkConfig(kind="random", devices=4), ["surprise"], trained=True,
+        )  # fmt: skip
+        found = dataset_from(*tables(where, part).values(), wanted)
         assert found.identical(part[list(found)])  # values, NaN, coordinates and attributes
         assert set(found) == set(part)
         for name in part.variables:
@@ -129,6 +140,23 @@ def test_netcdf_keeps_the_description(data: xr.Dataset, tmp_path: Path) -> None:
         for name in data.data_vars:
             np.testing.assert_array_equal(plain[name], data[name])
             assert plain[name].attrs == data[name].attrs
+
+
+@pytest.mark.parametrize(
+    "seeds", [[2**53, 2**53 + 1], [2**62 - 1, 2**62], [-(2**63), 0], [0, 2**31], [2**40, 5]]
+)
+def test_netcdf_keeps_labels_apart(seeds: list[int], data: xr.Dataset, tmp_path: Path) -> None:
+    """A whole number that a float would round is kept as text."""
+    whole = assembled({"seed": seeds}, [data, data])
+    (tmp_path / "a.nc").write_bytes(netcdf_bytes(whole))
+    with xr.open_dataset(tmp_path / "a.nc") as plain:
+        assert [int(seed) for seed in plain["seed"].values] == seeds
+
+
+def test_units_of_different_forms_are_not_joined() -> None:
+    parts = [unit_dataset({"age": trace_of("age", [k], devices=4 + k)}) for k in range(2)]
+    with pytest.raises(fw.FedwaveError, match="different metrics, or numbers of devices"):
+        joined(parts, ["age"])
 
 
 def test_a_sweep_is_assembled_with_its_axes_in_front() -> None:

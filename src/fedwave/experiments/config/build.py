@@ -115,7 +115,7 @@ def make_network(
         return random_network(**size, **wanted)
     if kind == "table":
         table = read_devices(file or "")
-        return Network(table, slots=wanted.pop("slots", min(5, len(table)))).replace(**wanted)
+        return Network(table).replace(**wanted)
     return paper_network(**wanted)
 
 

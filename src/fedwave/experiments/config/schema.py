@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
+from math import inf
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -19,23 +20,50 @@ from fedwave.experiments.config.experiment import (
 )
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
 from fedwave.metrics import metric_names
+from fedwave.network.devices import Device
 
 _WORDS: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "whole numbers"), float: ("a number", "numbers"), str: ("text", "texts"),
     NoneType: ("null", "nulls"), Any: ("anything", "values"), Part: ("a name or a mapping", "names or mappings"),
 }  # fmt: skip
 
+# buffer_limit: inf, interference_dbm: -inf.
+_INFINITE = {f.name: f.default for f in fields(Device) if f.default in (inf, -inf)}
+
 
 def typed(content: Mapping[str, Any]) -> Experiment:
     """The experiment that a mapping of plain values describes, or one sentence about the field that is wrong."""
     from pydantic import ValidationError
 
+    content = _with_infinity(content)
     try:
         # pydantic's strict mode accepts a list for a tuple and a mapping for a class only in JSON input.
         made: Experiment = _adapter().validate_json(json.dumps(content))
     except ValidationError as error:
         raise _refusal(error.errors()[0]) from None
     return made
+
+
+def _with_infinity(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Accept inf, which YAML writes .inf, for the numbers of a network that are infinite unless they are given."""
+
+    def read(name: str, value: Any) -> Any:
+        usual = _INFINITE.get(name)
+        return usual if isinstance(value, str) and value == str(usual) else value
+
+    network, sweep = content.get("network"), content.get("sweep")
+    if isinstance(network, Mapping) and isinstance(network.get("set"), Mapping):
+        numbers = {name: read(name, value) for name, value in network["set"].items()}
+        content = {**content, "network": {**network, "set": numbers}}
+    if isinstance(sweep, Mapping):
+        axes = {
+            axis: [read(axis.removeprefix("network.set."), v) for v in values]
+            if axis.startswith("network.set.") and isinstance(values, (list, tuple))
+            else values
+            for axis, values in sweep.items()
+        }
+        content = {**content, "sweep": axes}
+    return content
 
 
 @cache

@@ -143,6 +143,14 @@ def joined(parts: Sequence[xr.Dataset], schedulers: Sequence[str]) -> xr.Dataset
     """Blocks of schedulers and instances, given in any order, as a whole: schedulers in the given order."""
     import xarray as xr
 
+    forms = {
+        tuple(sorted((str(k), v.dims, v.shape[2:]) for k, v in part.data_vars.items()))
+        for part in parts
+    }
+    if len(forms) > 1:
+        raise FedwaveError(
+            "the units of a run have different metrics, or numbers of devices: one of their tables is not its own."
+        )
     instances = sorted({int(i) for part in parts for i in part["instance"].values})
     places = []
     for part in parts:

@@ -42,14 +42,21 @@ def netcdf_bytes(dataset: xr.Dataset) -> bytes:
     # It knows no 64-bit integers: those that do not fit into 32 bits are kept as floating-point numbers.
     small = dataset.map(_for_netcdf, keep_attrs=True)
     for name in small.coords:
-        small = small.assign_coords({name: _for_netcdf(small[name])})
+        small = small.assign_coords({name: _exact(_for_netcdf(small[name]), small[name])})
     # A slash or a dot is not allowed in names there.
     small = small.rename({name: str(name).replace(".", "_") for name in small.dims})
     return bytes(small.to_netcdf(engine="scipy", format="NETCDF3_64BIT"))
 
 
+def _exact(stored: Any, given: Any) -> Any:
+    """A label of an axis, such as a seed, must not become another: large whole numbers are kept as text."""
+    if given.dtype.kind in "iu" and (stored.values.astype(object) != given.values.astype(object)).any():  # fmt: skip
+        return given.astype(str)
+    return stored
+
+
 def _for_netcdf(array: Any) -> Any:
     if array.dtype.kind in "iu" and array.size:
-        fits = np.abs(array.values).max() < 2**31
+        fits = int(array.values.min()) >= -(2**31) and int(array.values.max()) < 2**31
         return array.astype(np.int32 if fits else np.float64)
     return array.astype(np.int32) if array.dtype.kind == "b" else array

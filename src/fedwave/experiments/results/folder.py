@@ -42,6 +42,7 @@ from fedwave.experiments.results import inputs
 from fedwave.experiments.results.lock import locked
 from fedwave.experiments.results.own_files import CONFIG, PLAN, RUN_FILES
 from fedwave.experiments.results.parquet import dataset_from, tables
+from fedwave.experiments.results.parquet_check import Wanted, WrongTable
 from fedwave.experiments.results.plan import Plan
 from fedwave.experiments.results.provenance import config_sum, other_versions
 from fedwave.experiments.results.sealed import Damaged, plain_bytes, read_sealed, write_sealed
@@ -177,21 +178,25 @@ class RunFolder:
         with suppress(OSError):  # it may be a folder that somebody made; nobody reads it any more
             self.checkpoint(unit).unlink(missing_ok=True)
 
+    def recorded(self, unit: Unit) -> bool:
+        """Is it stored? Whether it is sound is seen when it is read."""
+        return self._record(unit).exists()
+
     def finished(self, unit: Unit) -> bool:
         """Is it stored? Raises Damaged, with the file's name, if a file of it has changed since."""
         if not self._record(unit).exists():
             return False
-        self._contents(unit)
+        self.data(unit)
         return True
 
     def data(self, unit: Unit) -> xr.Dataset:
         """The results of a finished unit."""
         rounds, devices = self._contents(unit)
         try:
-            return dataset_from(rounds, devices)
-        except Exception as error:  # the checksums match, so these tables were made by other code
-            where = f"unit {unit.name} in {self.path}"
-            raise Damaged(f"the tables of {where} cannot be read ({error}).") from None
+            return dataset_from(rounds, devices, _wanted(unit))
+        except WrongTable as error:  # the checksums match, so somebody wrote it so
+            name = self.path / error.table / f"{unit.name}.parquet"
+            raise Damaged(f"{name} is not the table of its unit: {error}.") from None
 
     def checkpoint(self, unit: Unit) -> Path:
         """The file with the checkpoint of a unit at work; one of another run has another name."""
@@ -296,6 +301,15 @@ def _datasets(units: Sequence[Unit]) -> list[inputs.Found]:
             assert located is not None
             parts[str(task.dataset)] = located.dataset
     return [inputs.found_dataset(name, part) for name, part in parts.items()]
+
+
+def _wanted(unit: Unit) -> Wanted:
+    """What the tables of a unit must hold."""
+    how = unit.experiment
+    more = [part.name for part in how.metrics]
+    return Wanted(
+        unit.where, unit.schedulers, unit.instances, how.rounds, how.network, more, how.task is not None
+    )  # fmt: skip
 
 
 def _sum(content: bytes) -> str:

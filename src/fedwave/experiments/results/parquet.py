@@ -8,20 +8,27 @@ Dataset are in the metadata of the table.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedwave.experiments.results.container import labels, with_counts
+from fedwave.experiments.results.parquet_check import (
+    CLASS,
+    Wanted,
+    WrongTable,
+    check_attributes,
+    check_metrics,
+    check_table,
+    open_table,
+)
 from fedwave.types import Array
 
 if TYPE_CHECKING:
     import xarray as xr
 
-_CLASS = "accuracy_class_"
 _Columns = dict[str, tuple[Array, dict[str, str]]]  # with the attributes of the metric
 
 
@@ -33,16 +40,21 @@ def tables(where: Mapping[str, Any], data: xr.Dataset) -> dict[str, bytes]:
     }
 
 
-def dataset_from(rounds: bytes, devices: bytes) -> xr.Dataset:
-    """The Dataset that a pair of tables was made from."""
+def dataset_from(rounds: bytes, devices: bytes, wanted: Wanted) -> xr.Dataset:
+    """The Dataset that a pair of tables was made from, which must be those of a unit; else WrongTable."""
     import xarray as xr
 
-    coordinates, by_round, about = _read(rounds, "round")
-    of_devices, by_device, _ = _read(devices, "device")
+    coordinates: dict[str, Any] = {
+        "scheduler": list(wanted.schedulers),
+        "instance": list(wanted.instances),
+    }
+    by_round, about, _ = _read(rounds, "round", wanted)
+    by_device, _, names = _read(devices, "device", wanted)
+    check_metrics(list(by_round), list(by_device), wanted)
     if by_device:
-        coordinates["device"] = of_devices["device"]
+        coordinates["device"] = names
     before = ("scheduler", "instance")
-    classes = [name for name in by_round if re.fullmatch(rf"{_CLASS}\d+", name)]
+    classes = [name for name in by_round if name.startswith(CLASS)]
     found: dict[str, Any] = {
         name: ((*before, last), *by[name])
         for last, by in (("round", by_round), ("device", by_device))
@@ -62,7 +74,7 @@ def _columns(data: xr.Dataset, last: str) -> _Columns:
         if variable.dims[-1] == last:
             found[str(name)] = (array.ravel(), about)
         elif variable.dims[-1] == "class" and last == "round":
-            found |= {f"{_CLASS}{k}": (array[..., k].ravel(), about) for k in range(array.shape[-1])}  # fmt: skip
+            found |= {f"{CLASS}{k}": (array[..., k].ravel(), about) for k in range(array.shape[-1])}  # fmt: skip
     return found
 
 
@@ -70,12 +82,8 @@ def _parquet(where: Mapping[str, Any], data: xr.Dataset, last: str, columns: _Co
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schedulers, instances, size = labels(data), data["instance"].values, data.sizes[last]
-    rows = len(instances) * size
-    keys = {axis: _repeated(value, rows * len(schedulers)) for axis, value in where.items()}
-    keys["scheduler"] = pa.concat_arrays([_repeated(label, rows) for label in schedulers])
-    keys["instance"] = pa.array(np.tile(np.repeat(instances, size), len(schedulers)))
-    keys[last] = pa.array(np.tile(data[last].values, len(instances) * len(schedulers)))
+    places = pa.array(data[last].values)
+    keys = _keys(where, labels(data), data["instance"].values.tolist(), places, last)
     fields = [pa.field(name, array.type) for name, array in keys.items()]
     arrays = list(keys.values())
     for name, (values, about) in columns.items():
@@ -87,6 +95,21 @@ def _parquet(where: Mapping[str, Any], data: xr.Dataset, last: str, columns: _Co
     return file.getvalue()
 
 
+def _keys(
+    where: Mapping[str, Any], schedulers: Sequence[str], instances: Sequence[int], places: Any, last: str
+) -> dict[str, Any]:  # fmt: skip
+    """The columns that say what a row is of; ``places`` are the labels along the last axis."""
+    import pyarrow as pa
+
+    size = len(places)
+    rows = len(instances) * size
+    keys = {axis: _repeated(value, rows * len(schedulers)) for axis, value in where.items()}
+    keys["scheduler"] = pa.concat_arrays([_repeated(label, rows) for label in schedulers])
+    keys["instance"] = pa.array(np.tile(np.repeat(instances, size), len(schedulers)))
+    keys[last] = places.take(pa.array(np.tile(np.arange(size), len(instances) * len(schedulers))))
+    return keys
+
+
 def _repeated(value: Any, size: int) -> Any:
     import pyarrow as pa
 
@@ -95,22 +118,26 @@ def _repeated(value: Any, size: int) -> Any:
     return pa.repeat(pa.scalar(value if plain else str(value)), size)
 
 
-def _read(content: bytes, last: str) -> tuple[dict[str, list[Any]], _Columns, dict[str, Any]]:
-    """The labels of the axes, the columns as ``[scheduler, instance, last]``, and the attributes."""
+def _read(content: bytes, last: str, wanted: Wanted) -> tuple[_Columns, dict[str, Any], list[Any]]:
+    """The columns as ``[scheduler, instance, last]``, the attributes, and the labels along the last axis."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    table = pq.read_table(pa.BufferReader(content))
-    keys = ("scheduler", "instance")
-    found = {name: list(dict.fromkeys(table[name].to_pylist())) for name in keys}
-    shape = (*(len(values) for values in found.values()), -1)
-    if last == "device":
-        size = table.num_rows // max(1, len(found["scheduler"]) * len(found["instance"]))
-        found[last] = table[last][:size].to_pylist()
-    columns: _Columns = {}
-    for field in list(table.schema)[table.column_names.index(last) + 1 :]:
-        about = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
-        about = {k: v for k, v in about.items() if not k.startswith("PARQUET:")}
-        columns[field.name] = (table[field.name].to_numpy().reshape(shape), about)
-    made_with: dict[str, Any] = json.loads((table.schema.metadata or {}).get(b"fedwave", b"{}"))
-    return found, columns, made_with
+    try:
+        file, size = open_table(content, last, wanted)
+        table = file.read()
+        labels = table[last][:size].to_pylist() if last == "device" else list(range(1, size + 1))
+        keys = _keys(wanted.where, wanted.schedulers, wanted.instances, pa.array(labels), last)
+        check_table(table, last, keys, labels, wanted)
+        shape = (len(wanted.schedulers), len(wanted.instances), size)
+        columns: _Columns = {}
+        for field in list(table.schema)[len(keys) :]:
+            about = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
+            about = {k: v for k, v in about.items() if not k.startswith("PARQUET:")}
+            columns[field.name] = (table[field.name].to_numpy().reshape(shape), about)
+        made_with = json.loads((table.schema.metadata or {}).get(b"fedwave", b"{}"))
+        check_attributes(made_with, [about for _, about in columns.values()])
+    except WrongTable:
+        raise
+    except Exception as error:  # its sum is right, so somebody wrote it so
+        raise WrongTable(f"{last}s", str(error)) from None
+    return columns, made_with, labels

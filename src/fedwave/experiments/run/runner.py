@@ -145,7 +145,7 @@ def stored_results(folder: Path) -> Results:
     """The results in a run folder, which must be finished. Imports nothing: the user's own parts are not needed."""
     store = RunFolder(folder)
     experiment, units = store.stored(), store.units()
-    missing = [unit for unit in units if not store.finished(unit)]
+    missing = [unit for unit in units if not store.recorded(unit)]
     if missing:
         raise FedwaveError(
             f"{folder} is not finished ({len(missing)} of {len(units)} units are missing): "

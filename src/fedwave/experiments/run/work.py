@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import zipfile
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any
 
+from fedwave.array_archive import check_stored
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import (
     metrics_of,
@@ -94,33 +96,36 @@ def _simulate(
     unit: Unit, network: Network, scheduler: Scheduler, checkpointer: Checkpointer, meter: Meter, warn: Warn
 ) -> Trace:  # fmt: skip
     how, runs = unit.experiment, len(unit.instances)
-    begun = _read(unit, checkpointer, lambda raw: Trace.read(raw, "its checkpoint"), warn)
+    metrics = metrics_of(how)
 
-    def tick(rounds: int) -> None:
-        meter(rounds * runs)
+    fresh = Simulation.begin(
+        network, scheduler, how.rounds, unit.instances, how.seed, record="summary", metrics=metrics
+    )  # fmt: skip
 
-    if begun is None:
-        run = Simulation.begin(
-            network, scheduler, how.rounds, unit.instances, how.seed, record="summary",
-            metrics=metrics_of(how), meter=tick,
-        )  # fmt: skip
-    else:
+    def resumed(raw: IO[bytes]) -> Simulation:
+        begun = _beginning_of(fresh, Trace.read(raw, "its checkpoint"))
         run = Simulation.resume(
-            begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics_of(how), meter=tick
-        )  # fmt: skip
-        tick(run.round)
+            begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics
+        )
+        run.play(1)  # a state that does not fit fails here
+        meter(begun.rounds * runs)
+        meter(runs)
+        return run
+
+    run: Simulation = _read(unit, checkpointer, resumed, warn) or fresh
     while run.round < run.rounds:
-        _play_piece(run, max(1, _PIECE // (runs * network.size)))
+        _play_piece(run, max(1, _PIECE // (runs * network.size)), lambda: meter(runs))
         if run.round < run.rounds:
             checkpointer.between_rounds(_enclosed(unit, lambda file: run.trace().write(file)))
     return run.trace()
 
 
-def _play_piece(run: Simulation, rounds: int) -> None:
+def _play_piece(run: Simulation, rounds: int, tick: Callable[[], None]) -> None:
     """At most this many rounds, and about a second: some schedulers take thousands of times as long as others."""
     last, until = min(run.round + rounds, run.rounds), time.monotonic() + _PIECE_SECONDS
     while run.round < last and time.monotonic() < until:
         run.play(1)
+        tick()
 
 
 def _replay(
@@ -171,18 +176,26 @@ def _in_lock_step(
         return LockStep(network, task, how.rounds, unit.instances, how.seed, label, settings, sizes)
 
     metrics = metrics_of(how, task.aggregation)
-    learner = fresh()
-    begun = _read(unit, checkpointer, lambda raw: _resume_lock_step(learner, raw), warn)
-    if begun is None:
-        learner = fresh()  # a damaged checkpoint may have changed the other
+
+    def begun() -> tuple[LockStep, Simulation]:
+        learner = fresh()
         run = Simulation.begin(
             network, scheduler, how.rounds, unit.instances, how.seed, metrics=metrics, learner=learner
         )  # fmt: skip
-    else:
+        return learner, run
+
+    def resumed(raw: IO[bytes]) -> tuple[LockStep, Simulation]:
+        learner, run = begun()
+        trace = _resume_lock_step(learner, run, raw)
         run = Simulation.resume(
-            begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics, learner=learner
+            trace, how.rounds, network=network, scheduler=scheduler, metrics=metrics, learner=learner
         )  # fmt: skip
-    meter(run.round * runs)
+        run.play(1)  # a state that does not fit fails here
+        meter(trace.rounds * runs)
+        meter(runs)
+        return learner, run
+
+    learner, run = _read(unit, checkpointer, resumed, warn) or begun()
     while run.round < run.rounds:
         run.play(1)
         meter(runs)
@@ -204,15 +217,29 @@ def _write_lock_step(trace: Trace, replay: Replay, file: IO[bytes]) -> None:
             checkpoint.write(replay, part)
 
 
-def _resume_lock_step(learner: LockStep, raw: IO[bytes]) -> Trace:
+def _resume_lock_step(learner: LockStep, run: Simulation, raw: IO[bytes]) -> Trace:
     from fedwave.learning import checkpoint
 
     with zipfile.ZipFile(raw) as archive:
+        check_stored(archive, raw)
         with archive.open("trace.npz") as part:
-            trace = Trace.read(part, "its checkpoint")
+            trace = _beginning_of(run, Trace.read(part, "its checkpoint"))
         learner.go_on(trace)
         with archive.open("models.npz") as part:
             checkpoint.read(learner.replay, part, "its checkpoint")
+    if learner.replay.round != trace.rounds:
+        raise FedwaveError("its models are of another round than its counts")
+    return trace
+
+
+def _beginning_of(run: Simulation, trace: Trace) -> Trace:
+    """The trace of a checkpoint, if it is the beginning of this run: what it says of it goes into the results."""
+    there, here = (
+        json.dumps({**made, "fedwave": None}, sort_keys=True)
+        for made in (trace.provenance, run.provenance)
+    )
+    if there != here or trace.rounds >= run.rounds:
+        raise FedwaveError("it is of another unit")
     return trace
 
 
@@ -231,6 +258,8 @@ def _read(
         with raw:
             check_enclosed(raw, unit.fingerprint)
             return read(raw)
-    except (FedwaveError, zipfile.BadZipFile, OSError, KeyError) as error:
+    except Stopped:
+        raise
+    except Exception as error:  # whatever a damaged or forged file leads to
         warn(f"{checkpointer.name} cannot be used, so the unit starts anew ({error})")
         return None

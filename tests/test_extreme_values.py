@@ -1,0 +1,189 @@
+"""Numbers at the ends of what a computer can hold: refused in a sentence, or every metric stays finite."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny import blobs, linear
+
+import fedwave as fw
+from fedwave import registry
+
+VALUES: list[Any] = [
+    1e308, 1e154, 5e-324, -0.0, 2**63, 2**64, 10**400, True, float("nan"), float("inf"), -1e308,
+]  # fmt: skip
+DEVICES = [fw.Device(rate=r, distance_m=90 + 60 * r) for r in range(1, 6)]
+NETWORK = fw.Network(DEVICES, slots=2)
+
+
+def played(make: Callable[[], tuple[fw.Network, Any, list[Any]]]) -> None:
+    network, scheduler, metrics = make()
+    trace = fw.simulate(network, scheduler, 4, 2, metrics=metrics)
+    for name, values in {**trace.series, **trace.totals}.items():
+        assert np.isfinite(values).all(), name
+
+
+def of_network(name: str, value: Any) -> Any:
+    return NETWORK.replace(**{name: value}), "balsa", []
+
+
+def of_part(family: str, part: str, name: str, value: Any) -> Any:
+    return fw.Network(DEVICES, slots=2, **{family: {"name": part, name: value}}), "balsa", []
+
+
+def of_scheduler(part: str, name: str, value: Any) -> Any:
+    return fw.Network(DEVICES[:2], slots=1), {"name": part, name: value}, []
+
+
+def of_prior(part: str, name: str, value: Any) -> Any:
+    return NETWORK, {"name": "balsa", "prior": {"name": part, name: value}}, []
+
+
+def of_rule(part: str, name: str, value: Any) -> Any:
+    return NETWORK, "age", [{"name": "mass", "aggregation": {"name": part, name: value}}]
+
+
+def parameters(family: str) -> Iterator[tuple[str, str]]:
+    for part in registry.built_in(family):
+        kind = registry.find(family, part)
+        for one in fields(kind) if is_dataclass(kind) else ():
+            yield part, one.name
+
+
+CASES: dict[str, Callable[..., Any]] = {
+    **{
+        name: partial(of_network, name)
+        for name in (
+            "gamma", "noise_dbm", "pathloss_intercept_db", "pathloss_slope_db", "slots", "rate", "distance_m",
+            "tx_power_dbm", "interference_dbm", "miss_probability", "buffer_limit",
+        )
+    },
+    **{
+        f"{family} {part}.{name}": partial(of_part, family, part, name)
+        for family in ("fading", "success", "arrivals")
+        for part, name in parameters(family)
+    },
+    **{f"{p}.{n}": partial(of_scheduler, p, n) for p, n in parameters("scheduler")},
+    **{f"prior {p}.{n}": partial(of_prior, p, n) for p, n in parameters("prior")},
+    **{f"rule {p}.{n}": partial(of_rule, p, n) for p, n in parameters("aggregation")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_extreme_numbers_of_a_simulation(case: str) -> None:
+    for value in VALUES:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                played(partial(CASES[case], value))
+            except fw.FedwaveError:
+                continue  # a sentence
+
+
+@pytest.mark.parametrize("name", ["shard_size", "batch", "epochs", "eta", "prox", "l2"])
+def test_extreme_numbers_of_a_task(name: str) -> None:
+    data, usual = blobs(), {"shard_size": 4, "batch": 4, "epochs": 1, "eta": 0.1}
+    trace = fw.simulate(NETWORK, "age", 2, 1)
+    for value in VALUES:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                repr(fw.train(trace, fw.Task(data, linear, **{**usual, name: value})))
+            except fw.FedwaveError:
+                continue  # a sentence
+
+
+def test_a_gamma_for_which_the_score_overflows() -> None:
+    with pytest.raises(fw.FedwaveError, match=r"gamma is 1e\+308, must be at most 1e\+09"):
+        fw.paper_network(gamma=1e308)
+
+
+def test_a_parameter_is_given_once() -> None:
+    with pytest.raises(fw.FedwaveError, match="gives 'k_factor' twice"):
+        fw.paper_network(fading="rician:k_factor=1,k_factor=2")
+
+
+@pytest.mark.parametrize("instances", [[0, 0], [0, 0.0], [1, True], np.array([2, 2])])
+def test_an_instance_is_named_once(instances: Any) -> None:
+    with pytest.raises(fw.FedwaveError, match="instances holds a number twice"):
+        fw.simulate(NETWORK, "age", 2, instances)
+
+
+# --- what a scheduler's own `decide` may pick -----------------------------------------------------
+
+
+class Own(fw.Scheduler):
+    """Decides by itself."""
+
+    name = "own"
+    picks: Any = None
+
+    def priority(self, state: Any, seen: Any, draws: Any) -> Any:
+        return seen.delay
+
+    def decide(self, state: Any, seen: Any, draws: Any) -> Any:
+        return type(self).picks(seen), state
+
+
+MORE = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0]], bool)
+PICKS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "all of them": (lambda seen: fw.Decision(np.ones((2, 5), bool)), "picked 5 devices in round 1, must .* W = 2"),
+    "one too many in one instance": (lambda seen: fw.Decision(MORE), "picked 3 devices"),
+    "of another shape": (lambda seen: fw.Decision(np.ones(5, bool)), "must be a Decision with one True or False"),
+    "too few instances": (lambda seen: fw.Decision(np.zeros((1, 5), bool)), "must be a Decision"),
+    "numbers": (lambda seen: fw.Decision(np.zeros((2, 5))), "float64 of shape"),
+    "NaN": (lambda seen: fw.Decision(np.full((2, 5), np.nan)), "float64 of shape"),
+    "device numbers": (lambda seen: fw.Decision(np.array([[0, 0], [1, -1]])), "int64 of shape"),
+    "a list": (lambda seen: fw.Decision([[True] * 5] * 2), "must be a Decision"),  # type: ignore[arg-type]
+    "no decision": (lambda seen: np.zeros((2, 5), bool), "must be a Decision"),
+    "nothing": (lambda seen: None, "must be a Decision"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PICKS)
+def test_what_a_scheduler_may_not_pick(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Own, "picks", staticmethod(PICKS[case][0]))
+    with pytest.raises(fw.FedwaveError, match=PICKS[case][1]):
+        fw.simulate(NETWORK, Own(), 3, 2)
+
+
+def test_a_scheduler_may_pick_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = np.array([[1, 0, 0, 0, 0], [0, 0, 0, 0, 0]], bool)
+    monkeypatch.setattr(Own, "picks", staticmethod(lambda seen: fw.Decision(few)))
+    assert fw.simulate(NETWORK, Own(), 3, 2).scheduled.sum() == 3
+
+
+@pytest.mark.parametrize("kind", [complex, str, object])
+def test_priorities_are_numbers(kind: type) -> None:
+    class Strange(fw.Scheduler):
+        name = "strange"
+
+        def priority(self, state: Any, seen: Any, draws: Any) -> Any:
+            return seen.delay.astype(kind)
+
+    with pytest.raises(fw.FedwaveError, match="must be numbers"):
+        fw.simulate(NETWORK, Strange(), 2, 2)
+
+
+# --- small networks, labels -----------------------------------------------------------------------
+
+
+def test_a_small_network_has_no_more_slots_than_devices() -> None:
+    assert fw.Network(DEVICES[:3]).slots == 3
+    assert fw.Network(DEVICES).slots == 5
+    with pytest.raises(fw.FedwaveError, match="there are only 3 devices"):
+        fw.Network(DEVICES[:3], slots=5)
+
+
+def test_the_label_of_a_scheduler_object_has_its_parameters() -> None:
+    by_name = fw.simulate(NETWORK, "alpha-fresh:alpha=0.25", 2, 1)
+    by_object = fw.simulate(NETWORK, fw.scheduler("alpha-fresh", alpha=0.25), 2, 1)
+    assert by_object.label == by_name.label == "alpha-fresh:alpha=0.25"
+    inner = fw.scheduler("balsa", prior="gamma:shape=2,rate=1")
+    assert fw.simulate(NETWORK, inner, 2, 1).label.startswith("balsa:prior=gamma:shape=2")
