@@ -72,10 +72,15 @@ def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
 
 def _warn(event: dict[str, Any]) -> None:
     """Warnings are shown whether or not there is a terminal."""
-    if event["event"] in ("damaged", "unit-warning", "unit-died"):
-        died = event["event"] == "unit-died"
-        text = f"a worker died ({event['message']}), started again" if died else event["message"]
+    forms = {
+        "damaged": "{}", "unit-warning": "{}", "unit-died": "a worker died ({}), started again",
+        "unit-given-up": "given up: {}",
+    }  # fmt: skip
+    if event["event"] in forms:
+        text = forms[event["event"]].format(event["message"])
         print(f"fedwave: unit {event['unit']}: {text}", file=sys.stderr)
+    elif event["event"] == "note":
+        print(f"fedwave: {event['message']}", file=sys.stderr)
 
 
 def _progress(*columns: ProgressColumn) -> Progress:

@@ -23,6 +23,7 @@ from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.run.runner import Engine, run_experiment
 from fedwave.experiments.run.stopping import Terminated
+from fedwave.experiments.run.time_limit import checked_timeout
 from fedwave.files import check_folder
 
 _TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
@@ -166,18 +167,21 @@ def execute(experiment: Experiment, folder: Path | None, execution: opt.Executio
     workers = execution.workers
     if workers is not None:
         workers = whole("workers", workers, 1)
-    engine = _engine(execution.engine, execution.address, workers)
+    timeout = checked_timeout(execution.timeout)
+    engine = _engine(execution.engine, execution.address, workers, timeout)
     if folder is not None:
         check_folder(folder)
     with watching(experiment.name, execution.events) as watch:
-        return run_experiment(experiment, folder, workers=workers, engine=engine, watch=watch)
+        return run_experiment(
+            experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout
+        )
 
 
-def _engine(name: str, address: str | None, workers: int | None) -> Engine | None:
+def _engine(name: str, address: str | None, workers: int | None, timeout: float) -> Engine | None:
     if name == "ray":
         from fedwave.adapters.ray import ray_engine
 
-        return ray_engine(address, workers)
+        return ray_engine(address, workers, timeout)
     if name != "local":
         raise FedwaveError(f"there is no engine {name!r}; {did_you_mean(name, ['local', 'ray'])}")
     if address is not None:
