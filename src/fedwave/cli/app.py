@@ -58,6 +58,11 @@ def main() -> None:
         status = app(prog_name="fedwave", standalone_mode=False)
     except FedwaveError as error:
         _refuse(str(error))
+    except MemoryError as error:  # what no estimate has foreseen
+        _refuse(
+            f"there is too little memory ({' '.join(str(error).split()) or 'an allocation failed'}): lower instances, "
+            "block, rounds, devices or workers."
+        )
     except KeyboardInterrupt:
         status = _INTERRUPTED
     except Exception as error:

@@ -23,6 +23,7 @@ from fedwave.experiments.config.read import points
 from fedwave.experiments.results.container import Point, Results, joined
 from fedwave.experiments.results.folder import Damaged, RunFolder
 from fedwave.experiments.results.provenance import write_provenance
+from fedwave.experiments.run.needs import check_results, workers_that_fit
 from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
 from fedwave.experiments.run.script import leave_if_imported_by_a_worker
 from fedwave.experiments.run.stopping import stoppable
@@ -118,17 +119,22 @@ def run_experiment(
             import_module("fedwave.learning.replay")  # before a run folder is made
     experiment = resolved(experiment)
     watch = watch or (lambda event: None)
+    check_results(experiment)
+    if engine is None:
+        workers_that_fit([at for _, at in points(experiment)], 1)
     if folder is None:
         units = units_of(experiment)
-        run = engine or _engine(units, workers, timeout)
-        found = _in_memory(units, run, _Progress.of(units, watch))
+        progress = _Progress.of(units, watch)
+        run = engine or _engine(units, workers, timeout, progress)
+        found = _in_memory(units, run, progress)
         return _results(experiment, units, lambda unit: found[unit.name])
     store = RunFolder(folder)
     with store.locked():
         units = store.begin(experiment)
         stored = store.stored()
         write_provenance(store.path, stored)
-        run, progress = engine or _engine(units, workers, timeout), _Progress.of(units, watch)
+        progress = _Progress.of(units, watch)
+        run = engine or _engine(units, workers, timeout, progress)
         _in_folder(store, units, run, progress)
         _check_complete(progress, folder)
         return _results(stored, units, store.data)
@@ -147,7 +153,7 @@ def stored_results(folder: Path) -> Results:
     return _results(experiment, units, store.data)
 
 
-def _engine(units: list[Unit], workers: int | None, timeout: float) -> Engine:
+def _engine(units: list[Unit], workers: int | None, timeout: float, progress: _Progress) -> Engine:
     gpus, experiment = 0, units[0].experiment
     if experiment.task is not None and experiment.training.device != "cpu":
         from fedwave.learning.replay import gpu_count
@@ -157,6 +163,13 @@ def _engine(units: list[Unit], workers: int | None, timeout: float) -> Engine:
     elif workers is None:
         worth = experiment.task is not None or _size(units) > _WORTH_WORKERS
         workers = min(len(units), os.cpu_count() or 1) if worth else 1
+    if workers > 1 and not gpus:
+        located = {unit.point: unit.located() for unit in units}.values()
+        wanted, workers = workers, workers_that_fit(located, workers)
+        if workers < wanted:
+            be = "is" if workers == 1 else "are"
+            text = f"{workers} of {wanted} workers {be} used: the units of more do not fit in memory together."
+            progress.event("note", message=text)
     if workers <= 1:
         return partial(run_here, timeout=timeout)
     return partial(run_in_pool, workers=workers, gpus=gpus, timeout=timeout)
