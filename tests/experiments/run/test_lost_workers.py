@@ -53,6 +53,7 @@ class Troubled(fw.Scheduler):
 
     def priority(self, state, seen, draws):
         if Path({trouble!r}).exists() and seen.round == 3:
+            Path({trouble!r}).with_name("begun").touch()
             {what}
         return seen.waiting
 """
@@ -159,6 +160,30 @@ def test_without_a_folder_nothing_else_is_done(tmp_path: Path) -> None:
         "fedwave: unit 0000_troubled_0-1 is given up: no round of troubled was finished in 5 s: raise --timeout if "
         "one takes longer.\n"
     )
+
+
+def wait_for(file: Path, run: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < until and run.poll() is None:
+        time.sleep(0.1)
+    if not file.exists():
+        run.kill()
+        pytest.fail(str(run.communicate()))
+
+
+@pytest.mark.parametrize("what", ["computes for ever", "catches everything"])
+def test_without_a_folder_ctrl_c_ends_it(what: str, tmp_path: Path) -> None:
+    write(tmp_path, what)
+    words = ("compare", "paper", "--import", "mine.py", "-s", "troubled", "-t", "5", "-i", "2")
+    made = subprocess.Popen(
+        command(*words), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    )  # fmt: skip
+    with made:
+        wait_for(tmp_path / "begun", made)
+        made.send_signal(signal.SIGINT)
+        out, errors = made.communicate(timeout=30)
+    assert (made.returncode, out, errors) == (130, "", "fedwave: stopped; nothing was kept.\n")
 
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "nan"])

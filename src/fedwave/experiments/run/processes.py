@@ -101,7 +101,9 @@ class Worker:
         self._process.kill()
         self._process.join()
         if self._talk is not None:
-            self._talk.join()  # it sees that the pipe has ended
+            self._talk.join(timeout=5)  # it sees that the pipe has ended
+            if self._talk.is_alive():  # a process that the user's code started holds the pipe open
+                return  # closed under the thread, its number could be that of another pipe next
         self._pipe.close()
 
 
