@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedwave"
 
 # A module may import from its own layer and from lower ones.
 LAYERS = {
-    "errors": 0, "version": 0, "plain_text": 0, "starting": 0, "terminal": 0, "progress": 0, "built_in": 0,
+    "errors": 0, "version": 0, "memory": 0, "plain_text": 0, "starting": 0, "terminal": 0, "progress": 0, "built_in": 0,
     "types": 1, "registry": 1, "parts_import": 1, "rng": 2,
     "files": 2, "array_archive": 2, "serialize": 2, "yaml_text": 2, "reading": 2, "csv_text": 2, "array_files": 2,
     "aggregation": 3, "network": 4, "planning": 5, "schedulers": 6, "metrics": 7,
@@ -83,10 +83,10 @@ def test_imports_point_downwards(path: Path) -> None:
         theirs = name.split(".")[1]
         assert LAYERS[theirs] <= LAYERS[mine], f"{path.name} must not import {name}"
         if mine in ("planning", "schedulers"):  # a scheduler is carried into a deployment
-            assert theirs in {mine, "planning", "types", "registry", "rng", "errors"}
+            assert theirs in {mine, "planning", "types", "registry", "rng", "errors", "memory"}
         if mine == "network":
             readers = {"reading", "csv_text", "array_files", "yaml_text"}
-            assert theirs in {"network", "types", "registry", "rng", "errors", *readers}
+            assert theirs in {"network", "types", "registry", "rng", "errors", "memory", *readers}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))

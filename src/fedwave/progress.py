@@ -74,12 +74,14 @@ def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
 
 def _warn(event: dict[str, Any]) -> None:
     """Warnings are shown whether or not there is a terminal."""
-    if event["event"] == "warning":  # about the whole run
+    forms = {
+        "damaged": "{}", "unit-warning": "{}", "unit-died": "a worker died ({}), started again",
+        "unit-given-up": "given up: {}",
+    }  # fmt: skip
+    if event["event"] in forms:
+        tell(f"unit {event['unit']}: {forms[event['event']].format(event['message'])}")
+    elif event["event"] == "warning":  # about the whole run
         tell(event["message"])
-    if event["event"] in ("damaged", "unit-warning", "unit-died"):
-        died = event["event"] == "unit-died"
-        text = f"a worker died ({event['message']}), started again" if died else event["message"]
-        tell(f"unit {event['unit']}: {text}")
 
 
 def _progress(*columns: ProgressColumn) -> Progress:

@@ -7,8 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedwave.errors import FedwaveError
+from fedwave.memory import check_memory
 from fedwave.metrics import Metric
 from fedwave.types import Array, IntArray, PlayedRound, State
+
+
+def record_bytes(rounds: int, instances: int, devices: int, series: int, *, full: bool) -> float:
+    """Memory of a Recorder without beliefs: ``series`` numbers a round and instance, and those of ``_of_devices``."""
+    of_devices = 35 * devices if full else 0
+    return float(rounds) * instances * (8 * series + of_devices)
 
 
 class Recorder:
@@ -47,6 +54,10 @@ class Recorder:
         if self._full:
             for name, value in _of_devices(played).items():
                 self._room(self.devices, name, value)[row] = value
+        if beliefs and not self.beliefs:
+            need = float(self._rounds) * sum(value.nbytes for value in beliefs.values())
+            lower = "lower rounds or instances, or keep no beliefs"
+            check_memory("what the scheduler believed in every round", need, lower)
         for name, value in beliefs.items():
             self._room(self.beliefs, name, value)[row] = value
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
 
 from fedwave import registry
-from fedwave.errors import FedwaveError, is_whole, shown, whole
+from fedwave.errors import FedwaveError, counted, is_whole, shown, whole
+from fedwave.memory import check_memory
 from fedwave.metrics import Metric, Watch
 from fedwave.network.dynamics import accept, step
 from fedwave.network.network import Network
-from fedwave.network.world import World, arriving
-from fedwave.recording import Recorder
+from fedwave.network.world import World, arriving, block_bytes
+from fedwave.recording import Recorder, record_bytes
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler, checked_decision
 from fedwave.schedulers.base import scheduler as find_scheduler
@@ -37,6 +38,19 @@ from fedwave.version import __version__
 Meter = Callable[[int], None]
 SchedulerLike = str | Mapping[str, Any] | Scheduler
 MetricLike = str | Mapping[str, Any] | Metric
+
+
+# Bytes of every instance (generators) and of every device of it (counts, state, what a round computes).
+_OF_INSTANCE, _OF_DEVICE = 3200, 100
+
+
+def simulation_bytes(
+    devices: int, rounds: int, instances: int, series: int, *, full: bool
+) -> float:
+    """About how much memory a simulation takes at its most, beside the network; ``series``: its metrics."""
+    small = float(instances) * (_OF_INSTANCE + _OF_DEVICE * devices)
+    record = record_bytes(rounds, instances, devices, series, full=full)
+    return small + block_bytes(instances, devices) + record
 
 
 class Simulation:
@@ -101,8 +115,11 @@ class Simulation:
         rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)
         if record not in ("full", "summary"):
             raise FedwaveError(f"record is {record!r}, must be 'full' or 'summary'.")
-        ids = _instance_numbers(instances)
         chosen, watch = find_scheduler(scheduler), Watch(metrics)
+        count = len(instances) if isinstance(instances, Sized) else instances
+        if is_whole(count):  # before they are counted out
+            _check_memory(network, rounds, int(count), watch, record)
+        ids = _instance_numbers(instances)
         constants: dict[str, Array] = {}
         provenance = {
             "fedwave": __version__,
@@ -137,9 +154,14 @@ class Simulation:
     ) -> Simulation:
         """A run where a trace stopped, until it has ``rounds`` rounds; the parameters are those of ``extend``."""
         more = None if metrics is None else list(Watch(metrics).more)
+        watch, network = (
+            Watch(_recalled(trace, "more_metrics", more)),
+            _recalled(trace, "network", network),
+        )
+        made = trace.provenance
+        _check_memory(network, rounds, len(made["instances"]), watch, made["record"])
         return cls(
-            _recalled(trace, "network", network), _recalled(trace, "scheduler", scheduler), rounds,
-            trace.provenance, trace.constants, Watch(_recalled(trace, "more_metrics", more)),
+            network, _recalled(trace, "scheduler", scheduler), rounds, made, trace.constants, watch,
             learner=learner, meter=meter, begun=trace,
         )  # fmt: skip
 
@@ -322,6 +344,16 @@ def _recalled(trace: Trace, what: str, given: Any) -> Any:
 def _label(given: SchedulerLike, chosen: Scheduler) -> str:
     """The scheduler with the parameters that it was given."""
     return registry.text(given if isinstance(given, (str, Mapping)) else registry.spec_of(chosen))
+
+
+def _check_memory(network: Network, rounds: int, instances: int, watch: Watch, record: str) -> None:
+    full, devices = record == "full", network.size
+    need = simulation_bytes(devices, rounds, instances, len(watch.metrics), full=full)
+    sizes = (rounds, "round"), (instances, "instance"), (devices, "device")
+    check_memory(
+        f"a simulation of {', '.join(counted(*one) for one in sizes)}", need,
+        "lower one of them" + (', or record="summary"' if full else ""),
+    )  # fmt: skip
 
 
 def _check_learner(scheduler: Scheduler, learner: Learner | None) -> None:

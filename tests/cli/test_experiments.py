@@ -370,17 +370,17 @@ def test_the_engine_is_the_one_that_was_asked_for(
     asked: list[object] = []
     ray = ModuleType("fedwave.adapters.ray")
 
-    def ray_engine(address, workers):
-        asked.extend([address, workers])
+    def ray_engine(address, workers, timeout):
+        asked.extend([address, workers, timeout])
         return pool.run_here
 
     ray.ray_engine = ray_engine  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "fedwave.adapters.ray", ray)
     small = ("-s", "age", "-t", 4, "-i", 2, "-o", tmp_path)
-    cluster = ("--engine", "ray", "--address", "head:6379", "--workers", 3)
+    cluster = ("--engine", "ray", "--address", "head:6379", "--workers", 3, "--timeout", 7.5)
     status, _, err = fedwave("run", "sweep.network.slots=[2,3]", *small, *cluster)
     assert (status, err) == (0, "")
-    assert asked == ["head:6379", 3]
+    assert asked == ["head:6379", 3, 7.5]
     trace = fw.simulate(fw.paper_network(slots=3), "age", 4, 2, 0)
     found = fw.load(tmp_path).sel({"network.slots": 3, "scheduler": "age"})
     assert np.array_equal(found.score.T, trace.score)

@@ -2,7 +2,8 @@
 
 If a worker or a node dies, its units go on elsewhere from their last checkpoint. Checkpoints are stored on the disk
 of the process that runs the engine, so that process can be stopped and started again too. A request to stop is the
-mailbox's answer to a message of a unit at work; the unit then sends its last checkpoint.
+mailbox's answer to a message of a unit at work; the unit then sends its last checkpoint. A unit that is given up
+(waiting.py) or that finishes no round for the time-out does not end the run: the others go on.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from typing import Any
 from fedwave.adapters.ray_cluster import connected, import_ray
 from fedwave.errors import FedwaveError, whole
 from fedwave.experiments.run.checkpoints import Asked, Checkpointer, SendingCheckpointer
-from fedwave.experiments.run.pool import DEATHS, Finished, PathOf
+from fedwave.experiments.run.pool import Finished, PathOf
+from fedwave.experiments.run.processes import AwakeClock
 from fedwave.experiments.run.runner import Engine
 from fedwave.experiments.run.stopping import Stopped, requested
+from fedwave.experiments.run.time_limit import TIMEOUT
 from fedwave.experiments.run.units import Unit
+from fedwave.experiments.run.waiting import Waiting, no_round_in
 from fedwave.experiments.run.worker import ONE_THREAD, Message, Report, Reporter, answer, result_of
 from fedwave.files import write_whole
 from fedwave.version import __version__
@@ -33,13 +37,16 @@ _POLL_SECONDS = 0.2  # between two looks into the mailbox
 _IDLE_SECONDS = 30.0  # without a unit at work before a warning
 _CLOSE_SECONDS = 60.0  # for the last messages of a task to arrive
 _AHEAD = 2  # units submitted beyond the free CPUs, so that none is idle and an autoscaler sees the demand
-_LOSSES = 10  # of nodes under the same unit before the run ends: not the unit's fault, so more than DEATHS
+_LOSSES = 10  # of nodes under the same unit before it is given up: not the unit's fault, so more than DEATHS
 
 
-def ray_engine(address: str | None = None, cpus: int | None = None) -> Engine:
+def ray_engine(
+    address: str | None = None, cpus: int | None = None, timeout: float = TIMEOUT
+) -> Engine:
     """An engine for run_experiment. ``address``: "auto" or host:port; None: starts Ray on this machine only.
 
-    ``cpus`` is the largest number of units at work at once; None: as many as the cluster has room for.
+    ``cpus`` is the largest number of units at work at once; None: as many as the cluster has room for. A unit that
+    finishes no round in ``timeout`` seconds is given up.
     """
     ray = import_ray(loopback=address is None)  # fails before a run folder is made
     if cpus is not None:
@@ -51,7 +58,7 @@ def ray_engine(address: str | None = None, cpus: int | None = None) -> Engine:
         if not units:
             return
         with connected(ray, address, cpus):
-            driver = _Driver(ray, list(reversed(units)), checkpoint, report, cpus)
+            driver = _Driver(ray, Waiting(units), checkpoint, report, cpus, timeout)
             try:
                 yield from driver.results()
             except ray.exceptions.RayError as error:
@@ -67,6 +74,7 @@ class _Attempt:
     unit: Unit
     number: int
     begun: bool = False
+    silent: float = 0.0  # seconds without a round since it begun
 
 
 @dataclass
@@ -74,13 +82,13 @@ class _Driver:
     """Submits units, reads their messages, and submits units again whose worker or node died."""
 
     ray: Any
-    waiting: list[Unit]  # the next one is the last
+    waiting: Waiting
     checkpoint: PathOf
     report: Report
     most: int | None
+    timeout: float = TIMEOUT
     at_work: dict[Any, _Attempt] = field(default_factory=dict)  # by the task's reference
     attempts: Counter[str] = field(default_factory=Counter)  # by the unit's name
-    deaths: Counter[str] = field(default_factory=Counter)  # of workers
     losses: Counter[str] = field(default_factory=Counter)  # of nodes
 
     def __post_init__(self) -> None:
@@ -93,6 +101,7 @@ class _Driver:
         self.mailbox = actor(Mailbox).remote()
         self.task = self.ray.remote(max_retries=0)(do_unit)
         self.idle_since: float | None = time.monotonic()
+        self.clock = AwakeClock()
 
     def results(self) -> Generator[Finished, None, None]:
         while self.waiting or self.at_work:
@@ -104,16 +113,19 @@ class _Driver:
             ready, _ = self.ray.wait(list(self.at_work), timeout=_POLL_SECONDS)
             self._read_mailbox()  # before the answers: the messages of a unit precede its end
             self._warn_if_idle()
+            self._give_up_the_late(set(ready))
             for task in ready:
                 unit = self.at_work.pop(task).unit
                 try:
                     kind, content, seconds = pickle.loads(self.ray.get(task))
                 except self.ray.exceptions.RayError as error:
-                    self.report(Message("died", unit, self._died(unit, error)))
-                    self.waiting.append(unit)
+                    self.report(self._died(unit, error))
+                    continue
+                if kind == "memory":
+                    self.report(self._lost(unit, content, memory=True))
                     continue
                 if kind == "stopped":
-                    self.waiting.append(unit)
+                    self.waiting.put_back(unit)
                     continue
                 yield unit, result_of(unit, kind, content), seconds
 
@@ -131,16 +143,30 @@ class _Driver:
         for task, attempt in list(self.at_work.items()):
             if not attempt.begun:
                 self.ray.cancel(task, force=True)
-                self.waiting.append(self.at_work.pop(task).unit)
+                self.waiting.put_back(self.at_work.pop(task).unit)
+
+    def _give_up_the_late(self, ready: set[Any]) -> None:
+        """Cancel the units that have begun and finish no round.
+
+        Ray ends the worker if it can: one that is stopped (SIGSTOP) keeps its CPU until somebody lets it go on.
+        """
+        passed = self.clock.passed()
+        for task, attempt in list(self.at_work.items()):
+            attempt.silent += passed if attempt.begun else 0.0
+            if attempt.silent > self.timeout and task not in ready:
+                del self.at_work[task]
+                self.ray.cancel(task, force=True)
+                why = no_round_in(self.timeout, attempt.unit)
+                self.report(Message("given-up", attempt.unit, why))
 
     def _submit(self) -> None:
         resources = self.ray.cluster_resources()
-        while self.waiting:
-            gpu = _on_gpu(self.waiting[-1])
+        while (unit := self.waiting.look(self._units())) is not None:
+            gpu = _on_gpu(unit)
             room = int(resources.get("GPU" if gpu else "CPU", 0)) + _AHEAD
             if len(self.at_work) >= (room if self.most is None else min(room, self.most)):
                 return
-            unit = self.waiting.pop()
+            self.waiting.take(self._units())
             self.attempts[unit.name] += 1
             number, path = self.attempts[unit.name], self.checkpoint(unit)
             start = path.read_bytes() if path is not None and path.is_file() else None
@@ -148,6 +174,9 @@ class _Driver:
                 num_cpus=1, num_gpus=1 if gpu else 0, runtime_env={"env_vars": ONE_THREAD}
             ).remote(unit, number, start, path is not None, __version__, self.mailbox)
             self.at_work[task] = _Attempt(unit, number)
+
+    def _units(self) -> list[Unit]:
+        return [attempt.unit for attempt in self.at_work.values()]
 
     def _read_mailbox(self) -> None:
         current = {(a.unit.name, a.number): a for a in self.at_work.values()}
@@ -157,6 +186,7 @@ class _Driver:
             if attempt is None:
                 continue  # from a task that was given up: another one does its unit now
             attempt.begun = attempt.begun or kind == "begun"
+            attempt.silent = 0.0
             self.report(Message(kind, attempt.unit, content))
         for sender in saved:  # one by one: together they might not fit into memory
             content = self.ray.get(self.mailbox.checkpoint.remote(sender))
@@ -176,26 +206,28 @@ class _Driver:
             self.report(Message("warning", unit, text))
             self.idle_since = None
 
-    def _died(self, unit: Unit, error: Exception) -> str:
-        """The cause in words, if another attempt may succeed; otherwise it raises."""
-        known = self.ray.exceptions
+    def _died(self, unit: Unit, error: Exception) -> Message:
+        """Put the unit back if another attempt may succeed, or give it up; raises if all units would fail."""
+        known, name = self.ray.exceptions, type(error).__name__
         if isinstance(error, known.RayTaskError):
             raise error  # the node cannot load the task, so every attempt would fail
         if isinstance(error, (known.WorkerCrashedError, known.OutOfMemoryError)):
-            counts, most, what = self.deaths, DEATHS, "its worker ended"
-            hint = "is there too little memory? Try a smaller block, or fewer units at once."
-        elif isinstance(error, (known.NodeDiedError, known.ObjectLostError, known.RaySystemError)):
-            counts, most, what = self.losses, _LOSSES, "its node was lost"
-            hint = "look at the cluster with `ray status`."
-        else:
+            memory = isinstance(error, known.OutOfMemoryError)
+            return self._lost(unit, f"its worker ended ({name})", memory=memory)
+        if not isinstance(
+            error, (known.NodeDiedError, known.ObjectLostError, known.RaySystemError)
+        ):
             raise error
-        name = type(error).__name__
-        counts[unit.name] += 1
-        if counts[unit.name] == most:
-            raise FedwaveError(
-                f"unit {unit.name} is given up: {what} {most} times ({name}); {hint}"
-            ) from None
-        return f"{what} ({name})"
+        self.losses[unit.name] += 1
+        if self.losses[unit.name] < _LOSSES:
+            self.waiting.put_back(unit)
+            return Message("died", unit, f"its node was lost ({name})")
+        why = f"its node was lost {_LOSSES} times ({name}): look at the cluster with `ray status`"
+        return Message("given-up", unit, why)
+
+    def _lost(self, unit: Unit, cause: str, memory: bool) -> Message:
+        given_up = self.waiting.died(unit, cause, memory=memory)
+        return Message("died" if given_up is None else "given-up", unit, given_up or cause)
 
 
 def _on_gpu(unit: Unit) -> bool:

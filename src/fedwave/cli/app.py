@@ -65,6 +65,11 @@ def main() -> None:
         _refuse(str(error))
     except OutputClosed:
         status = _CLOSED
+    except MemoryError as error:  # what no estimate has foreseen
+        _refuse(
+            f"there is too little memory ({' '.join(str(error).split()) or 'an allocation failed'}): lower instances, "
+            "block, rounds, devices or workers."
+        )
     except KeyboardInterrupt:
         status = _INTERRUPTED
     except Exception as error:

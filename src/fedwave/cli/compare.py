@@ -155,7 +155,7 @@ def _check_options(
     if traces is not None:
         if execution != opt.Execution():
             raise FedwaveError(
-                "--traces simulates in this process: leave out --workers, --engine, --address and --events."
+                "--traces simulates in this process: leave out --workers, --engine, --address, --timeout and --events."
             )
         check_folder(traces)
     elif beliefs:

@@ -17,6 +17,7 @@ from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.config.points import to_mapping
+from fedwave.experiments.run.time_limit import TIMEOUT
 from fedwave.files import check_folder
 from fedwave.network.network import paper_network, random_network
 
@@ -135,6 +136,9 @@ class Execution:
     address: Annotated[str | None, Option(
         "--address", help="Ray cluster.", show_default="one started on this machine"
     )] = None
+    timeout: Annotated[float, Option(
+        "--timeout", metavar="SECONDS", help="Give a unit up that finishes no round for so long; inf: never."
+    )] = TIMEOUT
     events: Annotated[str | None, Option(
         "--events", help="Append events to this file as JSON lines; -: to standard error."
     )] = None

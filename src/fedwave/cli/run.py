@@ -24,6 +24,7 @@ from fedwave.experiments.results.lock import check_place, refuse_links
 from fedwave.experiments.results.own_files import RUN_FILES, output_files
 from fedwave.experiments.run.runner import Engine, running
 from fedwave.experiments.run.stopping import Terminated
+from fedwave.experiments.run.time_limit import checked_timeout
 from fedwave.terminal import tell
 
 _TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
@@ -171,21 +172,24 @@ def execute(
     workers = execution.workers
     if workers is not None:
         workers = whole("workers", workers, 1)
-    engine = _engine(execution.engine, execution.address, workers)
+    timeout = checked_timeout(execution.timeout)
+    engine = _engine(execution.engine, execution.address, workers, timeout)
     if folder is not None:
         check_place(folder, RUN_FILES | output_files(experiment))
     with ExitStack() as held:
         with watching(experiment.name, execution.events) as watch:
-            run = running(experiment, folder, workers=workers, engine=engine, watch=watch)
+            run = running(
+                experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout
+            )
             results = held.enter_context(run)
         yield results
 
 
-def _engine(name: str, address: str | None, workers: int | None) -> Engine | None:
+def _engine(name: str, address: str | None, workers: int | None, timeout: float) -> Engine | None:
     if name == "ray":
         from fedwave.adapters.ray import ray_engine
 
-        return ray_engine(address, workers)
+        return ray_engine(address, workers, timeout)
     if name != "local":
         raise FedwaveError(f"there is no engine {name!r}; {did_you_mean(name, ['local', 'ray'])}")
     if address is not None:

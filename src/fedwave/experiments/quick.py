@@ -13,6 +13,7 @@ from fedwave.errors import FedwaveError, shown, whole
 from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
+from fedwave.experiments.run.time_limit import TIMEOUT, checked_timeout
 from fedwave.network.network import Network
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
@@ -68,12 +69,14 @@ def run(
     imports: str | Path | Sequence[str | Path] = (),
     workers: int | None = None,
     progress: bool = False,
+    timeout: float = TIMEOUT,
 ) -> xr.Dataset:
     """Run an experiment into a run folder, as ``fedwave run`` does: results, figures and tables.
 
     ``experiment`` is a YAML file, a preset's name, a network ("paper", "random", a device table), a mapping or an
     Experiment. A run that was stopped is resumed. ``overrides`` read ``field=value``; ``imports`` are files with parts
     of your own. ``workers`` is a number of processes. ``progress`` shows a bar with the time left on standard error.
+    A unit that finishes no round in ``timeout`` seconds is given up: an error says so when the others are finished.
     After Ctrl-C, KeyboardInterrupt is raised when every unit at work has written a checkpoint.
 
     Workers import the script that calls this: call it below ``if __name__ == "__main__":``.
@@ -94,10 +97,11 @@ def run(
         made = experiment_from(given, changes, parts)
     if workers is not None:
         workers = whole("workers", workers, 1)
+    timeout = checked_timeout(timeout)
     with ExitStack() as held:  # the folder, until its figures are written
         with _followed(made.name, progress) as watch:
             try:
-                run = running(made, Path(folder), workers=workers, watch=watch)
+                run = running(made, Path(folder), workers=workers, watch=watch, timeout=timeout)
                 results = held.enter_context(run)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(f"stopped; the same call goes on from {folder}.") from None

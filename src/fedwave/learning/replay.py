@@ -18,6 +18,7 @@ from fedwave.errors import FedwaveError, is_number, whole
 from fedwave.learning import server_steps
 from fedwave.learning.curves import Curves, Evaluation
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
+from fedwave.learning.footprint import check_training
 from fedwave.learning.lanes import Lane, LaneTrainer
 from fedwave.learning.noise import device_key
 from fedwave.learning.partition import batches
@@ -119,6 +120,7 @@ class Replay:
         self._sampler = task.sampler()
         self.uploads = [run.uploads(task.aggregation) for run in runs]
         self.needed = [needed_training(run, task.aggregation, settings.tolerance) for run in runs]
+        check_training(task, runs, self.needed, settings.lanes, self._model)
         self.states = [self._fresh(run, device) for run in runs]
         self.round = 0
         self.results: list[list[Evaluation]] = [[] for _ in runs]

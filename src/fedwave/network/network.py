@@ -12,7 +12,8 @@ from typing import Any, cast
 import numpy as np
 
 from fedwave import registry
-from fedwave.errors import FedwaveError, did_you_mean, is_number, whole
+from fedwave.errors import FedwaveError, counted, did_you_mean, is_number, whole
+from fedwave.memory import check_memory
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.devices import COLUMNS, Device, DeviceTable
 from fedwave.network.fading import Fading, Rayleigh, mean_snr
@@ -219,6 +220,7 @@ def random_network(
     200
     """
     devices = whole("the number of devices", devices, 1)
+    check_memory(f"a network of {counted(devices, 'device')}", 100.0 * devices, "lower devices")
     rng = np.random.default_rng(whole("seed", seed, 0))
     rate = rng.choice([1.0, 3.0, 5.0, 10.0], size=devices, p=[0.6, 0.16, 0.16, 0.08])
     distance = rng.uniform(100.0, 500.0, size=devices)

@@ -24,12 +24,22 @@ _BLOCK_ROUNDS = 64
 _BLOCK_VALUES = 1 << 16
 
 
+def block_rounds(devices: int) -> int:
+    """Rounds that are drawn together."""
+    return min(_BLOCK_ROUNDS, max(1, _BLOCK_VALUES // devices))
+
+
+def block_bytes(instances: int, devices: int) -> float:
+    """Memory of a block: gains, SNR, p, luck, arrivals, and one more while they are drawn."""
+    return 6 * 8 * float(block_rounds(devices)) * instances * devices
+
+
 class World:
     """Every round of the world, for some instances of a network."""
 
     def __init__(self, network: Network, seed: int, ids: IntArray) -> None:
         self.network, self.seed, self.ids = network, seed, ids
-        self.block_rounds = min(_BLOCK_ROUNDS, max(1, _BLOCK_VALUES // network.size))
+        self.block_rounds = block_rounds(network.size)
 
     def rounds(self, first: int, last: int) -> Iterator[WorldRound]:
         """Rounds ``first`` to ``last``, both included."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedwave.memory import check_memory
 from fedwave.planning.channel_levels import Levels
 from fedwave.planning.lattice import FINE, Effort, batches, lattice
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
@@ -232,6 +233,10 @@ def arrivals_at_most(chances: ArrivalChances | None, theta: FloatArray, tail: fl
     out = np.zeros(rates.size, dtype=np.int64)
     for k, rate in enumerate(rates):
         most = int(2 * rate + 16)
+        check_memory(
+            f"planning for {rate:.3g} shards a round", 5 * 8.0 * most,
+            "use larger shards, so that fewer arrive, or a scheduler that does not plan",
+        )  # fmt: skip
         while True:
             below = np.cumsum(chances(rates[k : k + 1], most)[0])
             enough = int(np.searchsorted(below, 1 - tail))

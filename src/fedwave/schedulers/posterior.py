@@ -19,6 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.memory import check_memory
 from fedwave.rng import Draws
 from fedwave.schedulers.priors import Jeffreys, Prior
 from fedwave.types import BoolArray, FloatArray, IntArray, Problem, State
@@ -114,6 +115,10 @@ def zero_inflated_sum(
     """log P[sum = total]: a mixture over the number of rounds that were not silent."""
     from scipy import special  # slow to import, and needed only for non-Poisson arrivals
 
+    check_memory(
+        f"the posterior after {rounds:,} rounds without an upload", 4 * 8.0 * (rounds + 1) * theta.size,
+        "use Poisson or negative binomial arrivals, or fewer rounds",
+    )  # fmt: skip
     busy = np.arange(rounds + 1).reshape(-1, *([1] * theta.ndim))
     mean = busy * (theta / (1 - silence))
     choose = (
@@ -179,6 +184,9 @@ class GridPosterior(Posterior):
 
     def start(self, problem: Problem) -> State:
         size = self.points * len(self.shape_values)
+        need = 2 * 8.0 * size * problem.instances * problem.devices  # updates copy it
+        lower = "lower its points, the devices or the instances at once (block)"
+        check_memory(f"a posterior of {size:,} rates and shapes for every device", need, lower)
         likelihood = np.zeros((problem.instances, problem.devices, size))
         return {**super().start(problem), "log_likelihood": likelihood}
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from fedwave.aggregation import Lee, Uploads
 from fedwave.errors import FedwaveError, is_number, whole
+from fedwave.memory import check_memory
 from fedwave.network.arrivals import RecordedArrivals
 from fedwave.network.devices import DeviceTable
 from fedwave.network.fading import RecordedGains
@@ -112,6 +113,10 @@ class Setting:
             raise FedwaveError(f"Setting l2 is {self.l2}, must lie above 0 and not above 0.1.")
         if not (is_number(self.beta) and 0 <= self.beta < 1):
             raise FedwaveError(f"Setting beta is {self.beta}, must lie in [0, 1).")
+        counts = float(self.settle + self.rounds) * self.instances
+        need = 8.0 * self.devices * max(counts, float(self.samples) * self.features)
+        lower = "lower devices, rounds, instances, samples or features"
+        check_memory("this Setting", need, lower)
         if not (self.eta is None or (is_number(self.eta) and self.eta > 0)):
             raise FedwaveError(f"Setting eta is {self.eta}, must be a number > 0, or None.")
 

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.random import Generator
 
 from fedwave.errors import FedwaveError, is_number, whole
+from fedwave.memory import check_memory
 from fedwave.network.arrivals import Poisson
 from fedwave.network.devices import DeviceTable
 from fedwave.network.fading import Fading
@@ -44,7 +45,7 @@ from fedwave.schedulers.greedy import AlsaPi
 from fedwave.schedulers.posterior import ConjugatePosterior
 from fedwave.schedulers.priors import Truncated
 from fedwave.schedulers.stages import STAGE_RULES
-from fedwave.simulate import simulate
+from fedwave.simulate import simulate, simulation_bytes
 from fedwave.theory.exact_problem import ExactProblem
 from fedwave.theory.policy_value import Optimum, average_of, value_iteration
 from fedwave.trace import Trace
@@ -124,6 +125,8 @@ class RegretSetting:
         for name in ("slots", "truncation", "instances"):
             whole(f"RegretSetting {name}", getattr(self, name), 1)
         whole("RegretSetting rounds", self.rounds, 2)
+        need = simulation_bytes(len(self.distances), self.rounds, self.instances, 10, full=False)
+        check_memory("this RegretSetting", need, "lower rounds or instances")
         if not (is_number(self.gamma) and 0 < self.gamma < 1):
             raise FedwaveError(f"RegretSetting gamma is {self.gamma}, must lie between 0 and 1.")
         if not isinstance(self.prior, Truncated) or self.prior.low <= 0:

@@ -18,6 +18,7 @@ from scipy import special
 
 from fedwave.errors import FedwaveError, is_number, whole
 from fedwave.experiments.results.statistics import check_level, sample, t_quantile
+from fedwave.memory import check_memory
 from fedwave.types import Array, FloatArray
 
 _AT_ONCE = 4_000_000  # picks held in memory together
@@ -140,6 +141,9 @@ def _interval(
 def _resampled_means(columns: FloatArray, resamples: int, seed: int) -> FloatArray:
     rng = np.random.default_rng(whole("seed", seed, 0))
     kinds, count = columns.shape
+    check_memory(
+        f"a bootstrap of {resamples:,} resamples", 8.0 * (kinds + 2) * resamples, "lower resamples"
+    )
     out = np.empty((kinds, resamples))
     step = max(1, _AT_ONCE // count)
     for first in range(0, resamples, step):

@@ -1,202 +1,190 @@
 """Units of work on this machine: in this process, or in several that each do one unit after another.
 
-A worker that dies is replaced, and its unit goes on from its last checkpoint. Workers exit when their parent does.
+A worker that dies is replaced, and its unit goes on from its last checkpoint (waiting.py says how often). A worker that
+is stopped (SIGSTOP) is killed after a minute, which is a death too. A unit that finishes no round for the time-out is
+given up: the others go on. Workers exit when their parent does.
 A request to stop (stopping.py) is sent to every worker at work; Stopped is raised when all of them have stopped.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import suppress
-from functools import partial
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from fedwave.errors import FedwaveError
-from fedwave.experiments.run.checkpoints import Asked, Checkpointer, FileCheckpointer
+from fedwave.experiments.run.processes import AwakeClock, News, Worker, checkpointer
 from fedwave.experiments.run.script import check_exit, check_script
-from fedwave.experiments.run.stopping import Stopped, ignore_signals, requested, signals_held
+from fedwave.experiments.run.stopping import Stopped, requested
+from fedwave.experiments.run.time_limit import TIMEOUT, NoRound, limited
 from fedwave.experiments.run.units import Unit
+from fedwave.experiments.run.waiting import Waiting, no_round_in
 from fedwave.experiments.run.work import run_unit
-from fedwave.experiments.run.worker import (
-    ONE_THREAD,
-    Answer,
-    Message,
-    Report,
-    Reporter,
-    answer,
-    environment,
-    result_of,
-)
+from fedwave.experiments.run.worker import Message, Report, out_of_memory, result_of
 
 if TYPE_CHECKING:
     import xarray as xr
 
 Finished = tuple[Unit, "xr.Dataset", float]  # with the seconds it took
 PathOf = Callable[[Unit], Path | None]  # the checkpoint file of a unit; None: no checkpoints
-DEATHS = 3  # of workers at the same unit before the run ends
-_SECONDS = 0.1  # between two looks for a request to stop
+STOPPED_SECONDS = 60.0  # a worker that is stopped for longer is replaced
+_SECONDS = 0.1  # between two looks at the workers
 
 
 def run_here(
-    units: list[Unit], checkpoint: PathOf, report: Report
+    units: list[Unit], checkpoint: PathOf, report: Report, timeout: float = TIMEOUT
 ) -> Generator[Finished, None, None]:
     """One unit after another in this process."""
     for unit in units:
         report(Message("begun", unit))
         start = time.monotonic()
-        count, warn = (partial(_send, report, unit, kind) for kind in ("rounds", "warning"))
-        data = run_unit(unit, _checkpointer(unit, checkpoint(unit), requested), count, warn)
-        yield unit, data, time.monotonic() - start
+        try:
+            data = _here(unit, checkpoint(unit), report, timeout)
+        except NoRound:
+            report(Message("given-up", unit, no_round_in(timeout, unit)))
+        except Exception as error:
+            cause = out_of_memory(error)
+            if cause is None:
+                raise
+            report(
+                Message("given-up", unit, f"{cause}: lower block, or make the experiment smaller")
+            )
+        else:
+            yield unit, data, time.monotonic() - start
+
+
+def _here(unit: Unit, path: Path | None, report: Report, timeout: float) -> xr.Dataset:
+    with limited(timeout) as finished_a_round:
+
+        def count(rounds: int) -> None:
+            finished_a_round()
+            report(Message("rounds", unit, rounds))
+
+        def warn(text: str) -> None:
+            report(Message("warning", unit, text))
+
+        return run_unit(unit, checkpointer(unit, path, requested), count, warn)
 
 
 def run_in_pool(
-    units: list[Unit], checkpoint: PathOf, report: Report, workers: int, gpus: int = 0
+    units: list[Unit],
+    checkpoint: PathOf,
+    report: Report,
+    workers: int,
+    gpus: int = 0,
+    timeout: float = TIMEOUT,
 ) -> Generator[Finished, None, None]:
     """Units spread over ``workers`` processes; with GPUs, worker k has GPU k to itself."""
     check_script()
-    waiting = list(reversed(units))
-    deaths: Counter[str] = Counter()
-    pool = [_Worker(k if gpus else None) for k in range(min(workers, len(units)))]
+    pool = _Pool(Waiting(units), checkpoint, report, bool(gpus), timeout)
     try:
-        while any(worker.unit for worker in pool) or (waiting and not requested()):
-            for worker in pool:
-                if requested():
-                    worker.ask_to_stop()
-                elif worker.unit is None and waiting:
-                    unit = waiting.pop()
-                    worker.begin(unit, checkpoint(unit))
-                    report(Message("begun", unit))
-            ready = wait([worker.pipe for worker in pool if worker.unit], _SECONDS)
-            for k, worker in enumerate(pool):
-                if worker.unit is None or worker.pipe not in ready:
-                    continue
-                unit = worker.unit
-                try:
-                    kind, content = worker.pipe.recv()
-                except (EOFError, OSError):
-                    if requested():
-                        worker.unit = None
-                        continue
-                    check_exit(worker.exit_status())
-                    deaths[unit.name] += 1
-                    report(Message("died", unit, worker.exit_code()))
-                    if deaths[unit.name] == DEATHS:
-                        raise FedwaveError(
-                            f"unit {unit.name} has ended {DEATHS} workers ({worker.exit_code()}): is there too "
-                            "little memory? Try fewer workers, or a smaller block."
-                        ) from None
-                    waiting.append(unit)
-                    pool[k] = _Worker(k if gpus else None)
-                    continue
-                if kind in ("rounds", "warning"):
-                    report(Message(kind, unit, content))
-                elif kind == "stopped":
-                    worker.unit = None
-                else:
-                    worker.unit = None
-                    yield unit, result_of(unit, kind, content), time.monotonic() - worker.since
-        if requested():
-            raise Stopped
+        pool.start(min(workers, len(units)))
+        yield from pool.results()
     finally:
-        for worker in pool:
-            worker.stop()
+        pool.stop()
 
 
-class _Worker:
-    """A process and the unit that it does now."""
+class _Pool:
+    """The workers and the units that wait for one."""
 
-    def __init__(self, gpu: int | None) -> None:
-        context = multiprocessing.get_context("spawn")  # torch in a forked process can deadlock
-        self.pipe, theirs = context.Pipe()
-        device = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)}
-        resource_tracker.ensure_running()  # first: it would let go of the signals that are held
-        with environment({**ONE_THREAD, **device}), signals_held():
-            self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
-            self._process.start()
-        theirs.close()  # the pipe must close when the process ends
-        self.unit: Unit | None = None
-        self.since = 0.0
-        self._asked = False
+    def __init__(
+        self, waiting: Waiting, checkpoint: PathOf, report: Report, on_gpus: bool, timeout: float
+    ) -> None:
+        self._waiting, self._checkpoint, self._report = waiting, checkpoint, report
+        self._on_gpus, self._timeout = on_gpus, timeout
+        self._news: SimpleQueue[News] = SimpleQueue()
+        self._workers: list[Worker] = []
 
-    def begin(self, unit: Unit, path: Path | None) -> None:
-        self.unit, self.since = unit, time.monotonic()
-        with suppress(ConnectionError):  # the worker has died: reading from the pipe will show it
-            self.pipe.send((unit, path))
-
-    def ask_to_stop(self) -> None:
-        if self.unit is not None and not self._asked:
-            self._asked = True
-            with suppress(ConnectionError):
-                self.pipe.send(None)
-
-    def exit_status(self) -> int | None:
-        self._process.join(timeout=5)
-        return self._process.exitcode
-
-    def exit_code(self) -> str:
-        code = self.exit_status()
-        return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+    def start(self, workers: int) -> None:
+        for number in range(workers):
+            self._workers.append(self._new(number))
 
     def stop(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self.pipe.close()
+        for worker in self._workers:
+            worker.stop()
 
+    def results(self) -> Generator[Finished, None, None]:
+        clock = AwakeClock()
+        while self._at_work() or (self._waiting and not requested()):
+            if requested():
+                for worker in self._workers:
+                    worker.ask_to_stop()
+            else:
+                self._begin()
+            self._wait(clock.passed())
+            try:
+                worker, kind, content = self._news.get(timeout=_SECONDS)
+            except Empty:
+                continue
+            unit = worker.unit
+            if worker not in self._workers or unit is None:
+                continue  # the last words of a worker that was killed
+            if kind in ("rounds", "warning"):
+                worker.silent = 0.0
+                self._report(Message(kind, unit, content))
+            elif kind == "ended":
+                self._ended(worker, unit)
+            elif kind == "memory":
+                self._lost(worker, unit, content, memory=True)
+            else:
+                worker.unit, since = None, worker.since
+                if kind != "stopped":
+                    yield unit, result_of(unit, kind, content), time.monotonic() - since
+        if requested():
+            raise Stopped
 
-def _serve(pipe: Connection) -> None:
-    """The worker process: does units until the pipe closes."""
-    ignore_signals()
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-    with suppress(EOFError, ConnectionError):  # the parent process has exited
-        while True:
-            work = pipe.recv()
-            if work is not None:  # None: asked to stop a unit that was finished by then
-                unit, path = work
-                pipe.send(_answer(unit, path, pipe))
+    def _at_work(self) -> list[Unit]:
+        return [worker.unit for worker in self._workers if worker.unit is not None]
 
+    def _begin(self) -> None:
+        if self._waiting.only_alone and not self._at_work():
+            while len(self._workers) > 1:  # what idle workers hold is memory too
+                self._workers.pop().stop()
+        for worker in self._workers:
+            if worker.unit is not None:
+                continue
+            unit = self._waiting.take(self._at_work())
+            if unit is None:
+                return
+            worker.begin(unit, self._checkpoint(unit))
+            self._report(Message("begun", unit))
 
-def _answer(unit: Unit, path: Path | None, pipe: Connection) -> Answer:
-    reporter = Reporter(lambda kind, content: pipe.send((kind, content)))
-    found = answer(unit, _checkpointer(unit, path, _now_and_then(pipe.poll)), reporter)
-    reporter.flush()
-    return found
+    def _wait(self, seconds: float) -> None:
+        """So much time has passed: kill the workers that will not come back."""
+        for worker in list(self._workers):
+            unit = worker.unit
+            if unit is None:
+                continue
+            worker.wait(seconds)
+            if worker.halted > STOPPED_SECONDS:
+                self._lost(worker, unit, f"it was stopped for {STOPPED_SECONDS:g} s")
+            elif worker.silent > self._timeout:
+                self._replace(worker)
+                self._report(Message("given-up", unit, no_round_in(self._timeout, unit)))
 
+    def _ended(self, worker: Worker, unit: Unit) -> None:
+        if requested():
+            worker.unit = None
+            return
+        check_exit(worker.exit_status())
+        cause = worker.exit_code()
+        # The system ends a process with signal 9 when there is no memory left.
+        self._lost(worker, unit, cause, memory=cause == "signal 9")
 
-def _send(report: Report, unit: Unit, kind: str, content: Any) -> None:
-    report(Message(kind, unit, content))
+    def _lost(self, worker: Worker, unit: Unit, cause: Any, memory: bool = False) -> None:
+        """A worker is of no use any more: another one takes its place, and its unit waits or is given up."""
+        self._replace(worker)
+        given_up = self._waiting.died(unit, cause, memory=memory)
+        if given_up is None:
+            self._report(Message("died", unit, cause))
+        else:
+            self._report(Message("given-up", unit, given_up))
 
+    def _replace(self, worker: Worker) -> None:
+        number = self._workers.index(worker)
+        worker.stop()
+        self._workers[number] = self._new(number)
 
-def _checkpointer(unit: Unit, path: Path | None, asked: Asked) -> Checkpointer:
-    if path is None:
-        return Checkpointer(asked=asked)
-    return FileCheckpointer(path, unit.experiment.checkpoint_seconds, asked)
-
-
-def _now_and_then(asked: Asked) -> Asked:
-    """Asks only a few times a second: a look into a pipe takes a while, and rounds can be many."""
-    last = 0.0
-
-    def asked_lately() -> bool:
-        nonlocal last
-        if time.monotonic() - last < _SECONDS:
-            return False
-        last = time.monotonic()
-        return asked()
-
-    return asked_lately
-
-
-def _exit_with_parent() -> None:
-    """A parent that is killed cannot stop its workers, so each worker waits for the parent's end."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    def _new(self, number: int) -> Worker:
+        return Worker(number if self._on_gpus else None, self._news)

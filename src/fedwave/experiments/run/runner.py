@@ -6,10 +6,12 @@ With a folder, finished units are stored there, and a run that was stopped goes 
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,9 +26,11 @@ from fedwave.experiments.results.lock import locked, remove_unfinished
 from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, output_files
 from fedwave.experiments.results.provenance import write_provenance
 from fedwave.experiments.results.sealed import Damaged
+from fedwave.experiments.run.needs import check_results, workers_that_fit
 from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
 from fedwave.experiments.run.script import leave_if_imported_by_a_worker
 from fedwave.experiments.run.stopping import stoppable
+from fedwave.experiments.run.time_limit import TIMEOUT
 from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.worker import Message, Report
 from fedwave.parts_import import imported_sources
@@ -38,6 +42,7 @@ Event = dict[str, Any]
 Watcher = Callable[[Event], None]  # called with every event of a run, which itself prints nothing
 # A simulation of fewer device-rounds takes less time than starting workers.
 _WORTH_WORKERS = 50_000_000
+_NAMED = 5  # units that were given up, in the sentence at the end
 
 
 class Engine(Protocol):
@@ -60,6 +65,7 @@ class _Progress:
     total: int  # rounds over all runs
     finished: int = 0
     played: dict[str, int] = field(default_factory=dict)  # by unit
+    given_up: dict[str, str] = field(default_factory=dict)  # why, by unit
     start: float = field(default_factory=time.monotonic)
 
     @classmethod
@@ -80,8 +86,10 @@ class _Progress:
             self.played[unit] = self.played.get(unit, 0) + content
             self.event("progress", unit=unit)
             return
-        if message.kind in ("begun", "died"):
+        if message.kind in ("begun", "died", "given-up"):
             self.played[unit] = 0
+        if message.kind == "given-up":
+            self.given_up[unit] = content
         more = {} if content is None else {"message": content}
         self.event(f"unit-{message.kind}", unit=unit, **more)
 
@@ -98,13 +106,17 @@ def run_experiment(
     workers: int | None = None,
     engine: Engine | None = None,
     watch: Watcher | None = None,
+    timeout: float = TIMEOUT,
 ) -> Results:
     """Run an experiment, or resume it in its folder.
 
     ``workers`` is a number of processes; None: one per core, or no extra process for a small run. With a folder,
     Ctrl-C and SIGTERM are raised (KeyboardInterrupt, Terminated) after all units at work have written a checkpoint.
+    A unit that finishes no round in ``timeout`` seconds is given up; an ``engine`` has a time-out of its own.
     """
-    with running(experiment, folder, workers=workers, engine=engine, watch=watch) as results:
+    with running(
+        experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout
+    ) as results:
         return results
 
 
@@ -116,6 +128,7 @@ def running(
     workers: int | None = None,
     engine: Engine | None = None,
     watch: Watcher | None = None,
+    timeout: float = TIMEOUT,
 ) -> Iterator[Results]:
     """The same for those who write figures and tables: the folder stays locked until the end of the block."""
     leave_if_imported_by_a_worker()
@@ -126,9 +139,14 @@ def running(
             import_module("fedwave.learning.replay")  # before a run folder is made
     experiment = resolved(experiment)
     watch = watch or (lambda event: None)
+    check_results(experiment)
+    if engine is None:
+        workers_that_fit([at for _, at in points(experiment)], 1)
     if folder is None:
         units = units_of(experiment)
-        found = _in_memory(units, engine or _engine(units, workers), _Progress.of(units, watch))
+        progress = _Progress.of(units, watch)
+        run = engine or _engine(units, workers, timeout, progress)
+        found = _in_memory(units, run, progress)
         yield _results(experiment, units, lambda unit: found[unit.name])
         return
     store = RunFolder(folder)
@@ -137,7 +155,10 @@ def running(
         remove_unfinished(folder, files_of_run(store, units))
         stored = store.stored()
         write_provenance(store.path, stored, store.config())
-        _in_folder(store, units, engine or _engine(units, workers), _Progress.of(units, watch))
+        progress = _Progress.of(units, watch)
+        run = engine or _engine(units, workers, timeout, progress)
+        _in_folder(store, units, run, progress)
+        _check_complete(progress, folder)
         yield _results(stored, units, store.data)
 
 
@@ -154,7 +175,7 @@ def stored_results(folder: Path) -> Results:
     return _results(experiment, units, store.data)
 
 
-def _engine(units: list[Unit], workers: int | None) -> Engine:
+def _engine(units: list[Unit], workers: int | None, timeout: float, progress: _Progress) -> Engine:
     gpus, experiment = 0, units[0].experiment
     if experiment.task is not None and experiment.training.device != "cpu":
         from fedwave.learning.replay import gpu_count
@@ -164,9 +185,16 @@ def _engine(units: list[Unit], workers: int | None) -> Engine:
     elif workers is None:
         worth = experiment.task is not None or _size(units) > _WORTH_WORKERS
         workers = min(len(units), os.cpu_count() or 1) if worth else 1
+    if workers > 1 and not gpus:
+        located = {unit.point: unit.located() for unit in units}.values()
+        wanted, workers = workers, workers_that_fit(located, workers)
+        if workers < wanted:
+            be = "is" if workers == 1 else "are"
+            text = f"{workers} of {wanted} workers {be} used: the units of more do not fit in memory together."
+            progress.event("warning", message=text)
     if workers <= 1:
-        return run_here
-    return lambda units, checkpoint, report: run_in_pool(units, checkpoint, report, workers, gpus)
+        return partial(run_here, timeout=timeout)
+    return partial(run_in_pool, workers=workers, gpus=gpus, timeout=timeout)
 
 
 def _size(units: list[Unit]) -> int:
@@ -176,8 +204,14 @@ def _size(units: list[Unit]) -> int:
 def _in_memory(units: list[Unit], run: Engine, progress: _Progress) -> dict[str, xr.Dataset]:
     progress.event("started")
     found: dict[str, xr.Dataset] = {}
+
+    def report(message: Message) -> None:
+        progress.report(message)
+        if message.kind == "given-up":  # nothing is kept, so the others need not go on
+            raise FedwaveError(f"unit {message.unit.name} is given up: {message.content}.")
+
     # Closed here and not when a traceback is forgotten: workers must be gone before anything else goes on.
-    with closing(run(units, lambda unit: None, progress.report)) as finished:
+    with closing(run(units, lambda unit: None, report)) as finished:
         for unit, data, seconds in finished:
             found[unit.name] = data
             progress.done(unit, took=round(seconds, 3))
@@ -205,7 +239,21 @@ def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Prog
         for unit, data, seconds in finished:
             store.keep(unit, data, seconds)
             progress.done(unit, took=round(seconds, 3))
-    progress.event("finished")
+    if not progress.given_up:
+        progress.event("finished")
+
+
+def _check_complete(progress: _Progress, folder: Path) -> None:
+    """A run of which units are missing ends in a sentence: tables of the others would look like those of all."""
+    lost = dict(sorted(progress.given_up.items()))
+    if not lost:
+        return
+    reasons = "; ".join(f"{unit}: {why}" for unit, why in list(lost.items())[:_NAMED])
+    more = f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+    raise FedwaveError(
+        f"{len(lost)} of {progress.units} units {'is' if len(lost) == 1 else 'are'} given up ({reasons}{more}). The "
+        f"other {progress.finished} are kept: `fedwave resume {shlex.quote(str(folder))}` tries again."
+    )
 
 
 def _results(

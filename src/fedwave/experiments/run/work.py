@@ -51,7 +51,7 @@ def run_unit(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -
     """The results of the unit; raises Stopped, with a checkpoint, if it is asked to stop."""
     try:
         return _results(unit, checkpointer, meter, warn)
-    except (FedwaveError, Stopped):
+    except (FedwaveError, Stopped, MemoryError):
         raise
     except Exception as error:
         told = failure_in(unit.sources, error)
@@ -141,6 +141,7 @@ def _replay(
     metrics = metrics_of(how, task.aggregation)
 
     def tick(rounds: int) -> None:
+        meter(0)  # it works: simulated rounds are not yet trained ones
         checkpointer.stop_if_asked()
 
     traces = {

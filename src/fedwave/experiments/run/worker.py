@@ -30,15 +30,15 @@ _SECONDS = 0.2  # between two messages about rounds
 class Message:
     """News about a unit at work."""
 
-    kind: str  # "begun", "rounds" (how many more were played), "warning" (a sentence), "died" (why)
+    # "begun", "rounds" (how many more were played; 0: it works), "warning" (a sentence), "died" (why), "given-up" (why)
+    kind: str
     unit: Unit
     content: Any = None
 
 
 Report = Callable[[Message], None]
-Answer = tuple[
-    str, Any
-]  # "done" and the result, "stopped", "refused" and a sentence, or "failed" and a traceback
+# "done" and the result, "stopped", "refused" and a sentence, "memory" and a sentence, or "failed" and a traceback
+Answer = tuple[str, Any]
 
 
 class Reporter:
@@ -75,8 +75,18 @@ def answer(unit: Unit, checkpointer: Checkpointer, reporter: Reporter) -> Answer
         return "stopped", None
     except FedwaveError as error:
         return "refused", str(error)
-    except Exception:
-        return "failed", traceback.format_exc()
+    except Exception as error:
+        cause = out_of_memory(error)
+        return ("failed", traceback.format_exc()) if cause is None else ("memory", cause)
+
+
+def out_of_memory(error: Exception) -> str | None:
+    """What happened, if the error is that there is too little memory; PyTorch has errors of its own for it."""
+    text = " ".join(str(error).split())
+    torch = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text
+    if not isinstance(error, MemoryError) and not (isinstance(error, RuntimeError) and torch):
+        return None
+    return f"there was too little memory ({text[:200]})" if text else "there was too little memory"
 
 
 def result_of(unit: Unit, kind: str, content: Any) -> Any:

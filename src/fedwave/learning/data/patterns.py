@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random import Generator, SeedSequence, default_rng
 
+from fedwave.memory import check_memory
 from fedwave.types import IntArray
 
 Images = npt.NDArray[np.float32]
@@ -18,6 +19,8 @@ _SHIFT, _CLUTTER, _NOISE = 5, 0.5, 0.5
 
 def patterns(train: int, test: int, seed: int) -> tuple[Images, IntArray, Images, IntArray]:
     """Images ``[n, 1, 28, 28]`` and labels ``[n]`` of both sets; a set's first images do not depend on its size."""
+    need = 3 * 4.0 * _SIDE * _SIDE * (train + test)
+    check_memory(f"a synthetic dataset of {train + test:,} images", need, "lower train or test")
     of_classes, of_train, of_test = SeedSequence(seed).spawn(3)
     classes = _smooth(default_rng(of_classes), _CLASSES)
     return *_sample(classes, of_train, train), *_sample(classes, of_test, test)

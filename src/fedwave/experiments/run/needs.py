@@ -1,0 +1,83 @@
+"""How much memory an experiment will need, before its run folder is made: its units, its results, its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil, prod
+
+from fedwave.errors import FedwaveError, counted
+from fedwave.experiments.config.build import metrics_of, network_of
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.memory import available, check_memory, in_words
+from fedwave.metrics import Watch
+from fedwave.simulate import simulation_bytes
+
+_OF_UNIT = 2400  # bytes: its name, its instances, its place
+_OF_PROCESS, _OF_TRAINER = 100 << 20, 300 << 20  # Python and the libraries of a worker
+_SHARD, _BATCH, _EPOCHS = 10, 10, 5  # of a task that says nothing, at the least
+_RATE = 1.0  # shards a round and device, at the least
+
+
+def check_results(experiment: Experiment) -> None:
+    """Refuse a resolved experiment that has too many units or results to be put together on this machine."""
+    many = prod(len(values) for values in experiment.sweep.values())
+    blocks = ceil(experiment.instances / (experiment.block or experiment.instances))
+    units = many * blocks * ceil(len(experiment.schedulers) / (experiment.group or 1))
+    lower = "lower instances, sweep fewer values, or use a larger block"
+    check_memory(f"a list of {units:,} units of work", float(_OF_UNIT) * units, lower)
+    runs = float(many) * len(experiment.schedulers) * experiment.instances
+    check_memory(
+        f"keeping the results of {experiment.name} ({runs:.3g} runs of {counted(experiment.rounds, 'round')})",
+        2 * 8 * runs * (experiment.rounds * _series(experiment) + 3 * _devices(experiment)),
+        "lower instances or rounds, or sweep fewer values",
+    )  # fmt: skip
+
+
+def workers_that_fit(at_points: Iterable[Experiment], workers: int) -> int:
+    """So many workers, or fewer if their units do not fit in memory together; refused if not even one does."""
+    need, largest = max(((_unit_bytes(at), at) for at in at_points), key=lambda pair: pair[0])
+    there = available()
+    if need > there:
+        sizes = (
+            counted(largest.rounds, "round"),
+            counted(min(largest.block or largest.instances, largest.instances), "instance"),
+            counted(_devices(largest), "device"),
+        )
+        lower = "block, rounds or devices"
+        if largest.task is not None:
+            lower = "block, group, shard_size, epochs, rounds or devices"
+        raise FedwaveError(
+            f"a unit of {largest.name} ({', '.join(sizes)}) needs about {in_words(need)} of memory, but only "
+            f"{in_words(there)} is available: lower {lower}."
+        )
+    fit = there / (need + (_OF_PROCESS if largest.task is None else _OF_TRAINER))
+    return workers if fit >= workers else max(1, int(fit))
+
+
+def _unit_bytes(experiment: Experiment) -> float:
+    devices, series = _devices(experiment), _series(experiment)
+    block = min(experiment.block or experiment.instances, experiment.instances)
+    task = experiment.task
+    need = simulation_bytes(devices, experiment.rounds, block, series, full=task is not None)
+    if task is None:
+        return need
+    from fedwave.learning.footprint import sample_bytes
+
+    shards = (experiment.network.rate or _RATE) * devices * block * (experiment.group or 1)
+    samples = shards * (task.shard_size or _SHARD)
+    return need + sample_bytes(samples, task.batch or _BATCH, task.epochs or _EPOCHS)
+
+
+def _series(experiment: Experiment) -> int:
+    return len(Watch(metrics_of(experiment)).metrics)
+
+
+def _devices(experiment: Experiment) -> int:
+    """A random network has as many as it says, and is not built for that."""
+    config = experiment.network
+    if config.kind == "random" and config.devices is not None:
+        return config.devices
+    try:
+        return network_of(config).size
+    except FedwaveError:  # a table that is elsewhere now; where it is read, it is refused or not
+        return 1

@@ -1,0 +1,104 @@
+"""How much memory there is, and one sentence where something would need more.
+
+What needs memory estimates it before it begins, beside the code that takes it. Estimates are rather too small than too
+large: what works must not be refused.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from fedwave.errors import FedwaveError
+
+_SMALL = 1 << 26  # bytes that are not worth a look
+_UNITS = ("MiB", "GiB", "TiB", "PiB")
+_GROUPS = Path("/sys/fs/cgroup")
+# Of a control group: its limit, what it uses, and the line of memory.stat with what the system can take back. Of the
+# second version and of the first.
+_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
+def check_memory(what: str, need: float, lower: str) -> None:
+    """Refuse ``what``, which needs so many bytes, if there are fewer; ``lower`` says what makes it smaller."""
+    if need < _SMALL:
+        return
+    there = available()
+    if need > there:
+        raise FedwaveError(
+            f"{what} needs about {in_words(need)} of memory, but only {in_words(there)} is available: {lower}."
+        )
+
+
+def available() -> float:
+    """Bytes that this process can still take: of the machine, of its control groups, and of its own limit."""
+    return max(0.0, min(_of_the_machine(), _of_the_groups(), _of_the_process()))
+
+
+def in_words(size: float) -> str:
+    """A number of bytes.
+
+    >>> in_words(3 * 2**20), in_words(1.26 * 2**40), in_words(1e30)
+    ('3 MiB', '1.3 TiB', 'more than 1,000 PiB')
+    """
+    size /= 1 << 20
+    for unit in _UNITS:
+        if size < 1000:
+            return f"{size:.0f} {unit}" if size >= 10 or unit == "MiB" else f"{size:.2g} {unit}"
+        size /= 1024
+    return f"more than 1,000 {_UNITS[-1]}"
+
+
+def _of_the_machine() -> float:
+    with suppress(OSError, ValueError, IndexError):  # Linux; what is swapped out is slow, but works
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        fields = {line.split(":")[0]: 1024 * int(line.split()[1]) for line in lines if "kB" in line}
+        if "MemAvailable" in fields:
+            return fields["MemAvailable"] + fields.get("SwapFree", 0)
+    with suppress(AttributeError, OSError, ValueError):  # all of it: what is free is not told here
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return math.inf
+
+
+def _of_the_groups() -> float:
+    """The least that is left in any control group of this process: a container, or a job of a cluster."""
+    left = math.inf
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, names, path = line.split(":", 2)
+            if names not in ("", "memory"):
+                continue
+            root = _GROUPS / names
+            here = root / path.strip("/")
+            # Inside a container the path may be the host's; then the root is the container's own.
+            for folder in (here, *here.parents):
+                left = min(left, _left_in(folder))
+                if folder == root:
+                    break
+    return left
+
+
+def _left_in(folder: Path) -> float:
+    for limit, used, reclaimable in _FILES:
+        with suppress(OSError, ValueError, IndexError):
+            most = int((folder / limit).read_text())  # "max": a ValueError
+            stat = (folder / "memory.stat").read_text().splitlines()
+            back = sum(int(line.split()[1]) for line in stat if line.split()[0] == reclaimable)
+            return most - int((folder / used).read_text()) + back
+    return math.inf
+
+
+def _of_the_process() -> float:
+    with suppress(ImportError, OSError, ValueError, IndexError):  # no such limits on Windows
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if most != resource.RLIM_INFINITY:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            return most - pages * resource.getpagesize()
+    return math.inf

@@ -1,0 +1,319 @@
+"""Workers and schedulers that never come back: the unit is named, the others go on, resume finishes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killing import children, command, results
+
+import fedwave as fw
+from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.run import pool, processes
+from fedwave.experiments.run.pool import run_in_pool
+from fedwave.experiments.run.time_limit import NoRound, limited
+from fedwave.experiments.run.units import Unit, resolved, units_of
+from fedwave.experiments.run.worker import Message
+
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="looks for processes in /proc"
+)
+# What a scheduler does while the file "trouble" is there: outside of the run folder, so that resume can be without it.
+TROUBLE = {
+    "computes for ever": "while True: pass",
+    "sleeps for ever": "time.sleep(1e9)",
+    "catches everything": """
+            while True:
+                try:
+                    time.sleep(1e9)
+                except Exception:
+                    pass""",
+    "runs out of memory": "raise MemoryError('17 PiB')",
+    "is killed": "os.kill(os.getpid(), 9) if multiprocessing.parent_process() else None",
+    "crashes": "os.kill(os.getpid(), 11) if multiprocessing.parent_process() else None",
+}
+MINE = """
+import multiprocessing, os, time
+from pathlib import Path
+import fedwave as fw
+
+@fw.register
+class Troubled(fw.Scheduler):
+    name, needs = "troubled", {{"backlog"}}
+
+    def priority(self, state, seen, draws):
+        if Path({trouble!r}).exists() and seen.round == 3:
+            Path({trouble!r}).with_name("begun").touch()
+            {what}
+        return seen.waiting
+"""
+
+
+def write(folder: Path, what: str) -> Path:
+    """The user's file, and the file that makes the trouble."""
+    trouble = folder / "trouble"
+    (folder / "mine.py").write_text(MINE.format(trouble=str(trouble), what=TROUBLE[what]))
+    trouble.touch()
+    return trouble
+
+
+def fedwave(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*words), cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def run(folder: Path, out: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return fedwave(
+        folder, "run", "paper", "--import", "mine.py", "-s", "age,troubled,max-weight", "-t", "5", "-i", "4",
+        "block=2", "--out", out, "--events", f"{out}.events", *words,
+    )  # fmt: skip
+
+
+def events(folder: Path, out: str = "run") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / f"{out}.events").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("what", ["computes for ever", "sleeps for ever", "catches everything"])
+def test_a_scheduler_that_never_returns(what: str, workers: str, tmp_path: Path) -> None:
+    trouble = write(tmp_path, what)
+    made = run(tmp_path, "run", "--workers", workers, "--timeout", "5")
+    assert made.returncode == 2, made.stderr
+    assert made.stdout == ""
+    assert "Traceback" not in made.stderr
+    last = made.stderr.splitlines()[-1]
+    assert last.startswith("fedwave: 2 of 6 units are given up (0000_troubled_0-1: no round of ")
+    assert "0000_troubled_2-3" in last
+    assert "troubled was finished in 5 s: raise --timeout" in last
+    assert last.endswith("The other 4 are kept: `fedwave resume run` tries again.")
+    left = {path.name for path in (tmp_path / "run").iterdir()}
+    assert not left & {"table.md", "summary.csv", "results.nc", "figures"}, "it looks complete"
+    trouble.unlink()
+    again = fedwave(tmp_path, "resume", "run", "--workers", "2")
+    assert again.returncode == 0, again.stderr
+    assert run(tmp_path, "whole", "--workers", "1").returncode == 0
+    assert results(tmp_path / "run") == results(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("what", ["runs out of memory", "is killed"])
+def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(
+    what: str, tmp_path: Path
+) -> None:
+    trouble = write(tmp_path, what)
+    made = run(tmp_path, "run", "--workers", "2")
+    assert (made.returncode, made.stdout) == (2, ""), made.stderr
+    assert "Traceback" not in made.stderr
+    assert "2 of 6 units are given up" in made.stderr
+    assert "also with no other beside it: is there too little memory? Lower block" in made.stderr
+    at_work: set[str] = set()
+    begun: list[tuple[str, int]] = []  # the unit, and how many were at work beside it
+    for event in events(tmp_path):
+        if event["event"] == "unit-begun":
+            begun.append((event["unit"], len(at_work)))
+            at_work.add(event["unit"])
+        elif event["event"] in ("unit-finished", "unit-died", "unit-given-up"):
+            at_work.discard(event["unit"])
+    for unit in ("0000_troubled_0-1", "0000_troubled_2-3"):
+        beside = [others for name, others in begun if name == unit]
+        assert len(beside) == 2, "once, and once more"
+        assert beside[1] == 0, "alone"
+    assert {name for name, _ in begun[-2:]} == {"0000_troubled_0-1", "0000_troubled_2-3"}
+    trouble.unlink()
+    assert fedwave(tmp_path, "resume", "run").returncode == 0
+
+
+def test_a_unit_that_crashes_its_workers_does_not_end_the_others(tmp_path: Path) -> None:
+    write(tmp_path, "crashes")
+    made = run(tmp_path, "run", "--workers", "2")
+    assert (made.returncode, made.stdout) == (2, ""), made.stderr
+    assert "it has ended 3 workers (signal 11)" in made.stderr
+    assert "The other 4 are kept" in made.stderr
+
+
+def test_without_memory_in_this_process_the_others_go_on(tmp_path: Path) -> None:
+    write(tmp_path, "runs out of memory")
+    made = run(tmp_path, "run", "--workers", "1")
+    assert (made.returncode, made.stdout) == (2, ""), made.stderr
+    assert "there was too little memory (17 PiB): lower block" in made.stderr
+    assert "The other 4 are kept" in made.stderr
+
+
+def test_without_a_folder_nothing_else_is_done(tmp_path: Path) -> None:
+    write(tmp_path, "sleeps for ever")
+    made = fedwave(
+        tmp_path, "compare", "paper", "--import", "mine.py", "-s", "troubled,age", "-t", "5", "-i", "2",
+        "--timeout", "5",
+    )  # fmt: skip
+    assert (made.returncode, made.stdout) == (2, "")
+    assert made.stderr.endswith(
+        "fedwave: unit 0000_troubled_0-1 is given up: no round of troubled was finished in 5 s: raise --timeout if "
+        "one takes longer.\n"
+    )
+
+
+def wait_for(file: Path, run: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < until and run.poll() is None:
+        time.sleep(0.1)
+    if not file.exists():
+        run.kill()
+        pytest.fail(str(run.communicate()))
+
+
+@pytest.mark.parametrize("what", ["computes for ever", "catches everything"])
+def test_without_a_folder_ctrl_c_ends_it(what: str, tmp_path: Path) -> None:
+    write(tmp_path, what)
+    words = ("compare", "paper", "--import", "mine.py", "-s", "troubled", "-t", "5", "-i", "2")
+    made = subprocess.Popen(
+        command(*words), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    )  # fmt: skip
+    with made:
+        wait_for(tmp_path / "begun", made)
+        made.send_signal(signal.SIGINT)
+        out, errors = made.communicate(timeout=30)
+    assert (made.returncode, out, errors) == (130, "", "fedwave: stopped; nothing was kept.\n")
+
+
+@pytest.mark.parametrize("timeout", ["0", "-1", "nan"])
+def test_a_time_out_is_a_number_above_0(timeout: str, tmp_path: Path) -> None:
+    made = fedwave(tmp_path, "run", "paper", "--timeout", timeout)
+    assert made.returncode == 2
+    assert made.stderr.endswith("must be seconds above 0 (inf: no time-out).\n")
+    with pytest.raises(fw.FedwaveError, match="timeout is '5', must be seconds above 0"):
+        fw.run("paper", tmp_path / "run", timeout="5")  # type: ignore[arg-type]
+
+
+def some_units(**changes: Any) -> list[Unit]:
+    small = {"schedulers": ["age", "fresh"], "rounds": 3000, "instances": 2, "block": 1}
+    return units_of(resolved(experiment_from(small | changes)))
+
+
+def within(seconds: float, do: Callable[[], None]) -> None:
+    """Fail and do not hang: what is tested waits for ever if it is broken."""
+    thread = threading.Thread(target=do, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), f"it has not ended after {seconds:g} s"
+
+
+def my_workers() -> list[int]:
+    return [c for c in children(os.getpid()) if b"spawn_main" in Path(f"/proc/{c}/cmdline").read_bytes()]  # fmt: skip
+
+
+def test_a_worker_that_is_stopped_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "STOPPED_SECONDS", 2.0)
+    stopped: list[int] = []
+    messages: list[Message] = []
+    found: list[str] = []
+
+    def stop_one(message: Message) -> None:
+        messages.append(message)
+        if message.kind == "rounds" and message.content and not stopped:
+            stopped.append(my_workers()[0])
+            os.kill(stopped[0], signal.SIGSTOP)
+
+    def do() -> None:
+        found.extend(unit.name for unit, _, _ in run_in_pool(units, lambda unit: None, stop_one, 2))
+
+    units = some_units()
+    within(100, do)
+    assert sorted(found) == sorted(unit.name for unit in units)
+    died = [(m.kind, m.content) for m in messages if m.kind not in ("begun", "rounds")]
+    assert died == [("died", "it was stopped for 2 s")]
+    assert not Path(f"/proc/{stopped[0]}").exists()
+
+
+def test_a_worker_that_goes_on_in_time_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "STOPPED_SECONDS", 30.0)
+    kinds: list[str] = []
+
+    def pause_one(message: Message) -> None:
+        kinds.append(message.kind)
+        if message.kind == "rounds" and message.content and kinds.count("paused") == 0:
+            kinds.append("paused")
+            worker = my_workers()[0]
+            os.kill(worker, signal.SIGSTOP)
+            threading.Timer(2.0, os.kill, (worker, signal.SIGCONT)).start()
+
+    within(100, lambda: list(run_in_pool(some_units(), lambda unit: None, pause_one, 2)) and None)
+    assert "paused" in kinds
+    assert "died" not in kinds
+
+
+def _stops_in_the_middle_of_a_message(pipe: Any) -> None:
+    pipe.recv()
+    os.write(pipe.fileno(), struct.pack("!i", 1000) + b"not a thousand bytes")
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_a_worker_that_is_stopped_in_the_middle_of_a_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool, "STOPPED_SECONDS", 0.5)
+    monkeypatch.setattr(processes, "_serve", _stops_in_the_middle_of_a_message)
+    messages: list[Message] = []
+    units = some_units()[:1]
+    within(60, lambda: list(run_in_pool(units, lambda unit: None, messages.append, 1)) and None)
+    assert [m.kind for m in messages if m.kind != "begun"] == ["died", "died", "given-up"]
+    assert messages[-1].content == "it has ended 3 workers (it was stopped for 0.5 s)"
+
+
+def test_a_machine_that_sleeps_makes_nobody_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(processes.time, "monotonic", lambda: now)
+    clock = processes.AwakeClock()
+    now = 100.5
+    assert clock.passed() == 0.5
+    now = 9000.0
+    assert clock.passed() <= 1.0
+
+
+def test_simulating_before_training_counts_as_work(tmp_path: Path) -> None:
+    """Four seconds of simulation, in which no trained round can be finished."""
+    (tmp_path / "slow.py").write_text(
+        "import time\nimport fedwave as fw\n\n@fw.register\nclass Slow(fw.Scheduler):\n"
+        "    name, needs = 'slow-work', {'backlog'}\n\n    def priority(self, state, seen, draws):\n"
+        "        time.sleep(1.0)\n        return seen.waiting\n"
+    )
+    units = some_units(
+        schedulers=["slow-work"], rounds=4, instances=1, imports=[str(tmp_path / "slow.py")],
+        network={"kind": "random", "devices": 4, "slots": 2},
+        task={"dataset": "synthetic", "model": "logistic", "epochs": 1, "shard_size": 5},
+        training={"loss_images": 50, "test_images": 50},
+    )  # fmt: skip
+    counts: list[int] = []
+
+    from fedwave.experiments.run.checkpoints import Checkpointer
+    from fedwave.experiments.run.work import run_unit
+
+    run_unit(units[0], Checkpointer(), counts.append, pytest.fail)
+    assert counts[:4] == [0, 0, 0, 0]
+    assert sum(counts) == 4
+
+
+def test_an_alarm_of_the_program_is_left_alone() -> None:
+    rung: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, frame: rung.append(number))
+    try:
+        with limited(0.2):
+            time.sleep(0.5)
+            signal.raise_signal(signal.SIGALRM)
+        assert rung == [signal.SIGALRM]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(NoRound), limited(0.2):
+        time.sleep(30)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
