@@ -20,9 +20,13 @@ def main() -> int:
     asked.add_argument("--from", dest="first", type=int, default=0)
     asked.add_argument("--to", dest="last", type=int, help="one after the last; all of the kind")
     asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument("--source", help="the src folder of the fedwave to attack; else the installed one")
+    asked.add_argument(
+        "--source", help="the src folder of the fedwave to attack; else the installed one"
+    )
     asked.add_argument("--json", help="add the counts to this file")
-    asked.add_argument("--column", default="after", help="the name of the counts in it: before or after")
+    asked.add_argument(
+        "--column", default="after", help="the name of the counts in it: before or after"
+    )
     asked.add_argument("--bad", type=int, default=8, help="bad ones that are shown")
     asked.add_argument("--all", action="store_true", help="show every attack")
     how = asked.parse_args()
@@ -30,14 +34,16 @@ def main() -> int:
         os.environ["PYTHONPATH"] = how.source
         os.execv(sys.executable, [sys.executable, "-m", f"{__package__}", *sys.argv[1:]])
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    failed = 0
+    counts = {}
     for kind in KINDS if how.kind == "all" else [how.kind]:
         last = KINDS[kind] if how.last is None else how.last
-        failed += _attack(kind, range(how.first, last), how)
-    return 1 if failed else 0
+        counts[kind] = _attack(kind, range(how.first, last), how)
+    if len(counts) > 1:
+        _print_table(counts)
+    return 1 if any(found[name] for found in counts.values() for name in BAD) else 0
 
 
-def _attack(kind: str, numbers: range, how: argparse.Namespace) -> int:
+def _attack(kind: str, numbers: range, how: argparse.Namespace) -> Counter[str]:
     counts: Counter[str] = Counter()
     bad: list[Done] = []
     began = time.monotonic()
@@ -46,7 +52,10 @@ def _attack(kind: str, numbers: range, how: argparse.Namespace) -> int:
         if done.outcome in BAD:
             bad.append(done)
         if how.all or (done.outcome in BAD and len(bad) <= how.bad):
-            print(f"{done.outcome:<10}{done.what}\n          {ascii(done.detail)}\n          {done.repeat}", flush=True)
+            print(
+                f"{done.outcome:<10}{done.what}\n          {done.detail!a}\n          {done.repeat}",
+                flush=True,
+            )
     took = time.monotonic() - began
     found = ", ".join(f"{counts[name]} {name}" for name in (*GOOD, *BAD) if counts[name])
     print(f"{kind}: {len(numbers)} attacks in {took:.0f} s: {found}", flush=True)
@@ -56,7 +65,16 @@ def _attack(kind: str, numbers: range, how: argparse.Namespace) -> int:
     if log:
         with open(log, "a", encoding="utf-8") as file:
             file.writelines(json.dumps(vars(done)) + "\n" for done in bad)
-    return len(bad)
+    return counts
+
+
+def _print_table(counts: dict[str, Counter[str]]) -> None:
+    names = [*GOOD, *BAD]
+    print("".join([f"{'':<10}{'attacks':>10}", *(f"{name:>10}" for name in names)]))
+    for kind, found in counts.items():
+        print(
+            "".join([f"{kind:<10}{found.total():>10}", *(f"{found[name]:>10}" for name in names)])
+        )
 
 
 def _note(path: Path, how: argparse.Namespace, kind: str, tried: int, counts: Counter[str]) -> None:

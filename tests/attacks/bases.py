@@ -1,4 +1,4 @@
-"""What attacks start from: a finished run folder, one that was stopped, and traces, made by the fedwave under attack."""
+"""What attacks start from: a finished run folder, a stopped one, and traces, made by the fedwave under attack."""
 
 from __future__ import annotations
 
@@ -115,7 +115,10 @@ def _traces(folder: Path) -> None:
 
     import fedwave as fw
 
-    table = [fw.Device(rate, far, name=name) for name, rate, far in (("a", 0.5, 150), ("b", 1, 200), ("c", 2, 300))]
+    table = [
+        fw.Device(rate, far, name=name)
+        for name, rate, far in (("a", 0.5, 150), ("b", 1, 200), ("c", 2, 300))
+    ]
     plain = fw.Network(fw.DeviceTable.of(table), slots=1)
     odd = fw.Network(
         fw.DeviceTable.of(table).replace(buffer_limit=4), slots=[1, 2, 1, 1, 2, 1, 1, 1], success="harq:tries=2",

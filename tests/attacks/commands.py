@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from . import bases, nasty, nasty_files, surroundings
@@ -51,7 +52,19 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "config": ("", "--import --out"),
     "data": ("", "--out"),
 }
-_OFTEN = ("compare", "compare", "compare", "run", "run", "resume", "report", "reproduce", "config", "schedulers", "data")
+_OFTEN = (
+    "compare",
+    "compare",
+    "compare",
+    "run",
+    "run",
+    "resume",
+    "report",
+    "reproduce",
+    "config",
+    "schedulers",
+    "data",
+)
 
 
 def make(number: int, luck: random.Random, base: Path) -> Attack:
@@ -87,8 +100,12 @@ def _option(run: Callable[..., Answer], luck: random.Random, base: Path) -> Atta
 
 def _word(run: Callable[..., Answer], luck: random.Random) -> Attack:
     """A word that is no experiment, no field and no option."""
-    name = luck.choice(("compare", "run", "config", "reproduce", "data", "resume", "report", "verify", "nonsense"))
-    text = luck.choice([t for t in nasty.TEXTS if t not in ("--", "-", ".", "..", "/", "", " ", "~", "../..")])
+    name = luck.choice(
+        ("compare", "run", "config", "reproduce", "data", "resume", "report", "verify", "nonsense")
+    )
+    text = luck.choice(
+        [t for t in nasty.TEXTS if t not in ("--", "-", ".", "..", "/", "", " ", "~", "../..")]
+    )
     words = [name, text] if luck.random() < 0.7 else [*BASES.get(name, (name,)), text]
     return _of_words(run, name, words, None, EITHER if name == "verify" or "=" in text else REFUSE)
 
@@ -101,7 +118,17 @@ def _field(run: Callable[..., Answer], luck: random.Random) -> Attack:
 
     field = luck.choice([f for f in field_names() if f not in ("imports", "checkpoint_seconds")])
     if luck.random() < 0.08:
-        field = luck.choice(("sweep.network.slots", "network.set.rate", "sweep.rounds", "network.set.x", "sweep.x", "x.y", ""))
+        field = luck.choice(
+            (
+                "sweep.network.slots",
+                "network.set.rate",
+                "sweep.rounds",
+                "network.set.x",
+                "sweep.x",
+                "x.y",
+                "",
+            )
+        )
     if luck.random() < 0.5:
         value = luck.choice((*nasty.NUMBERS, *nasty.TEXTS))
     else:
@@ -146,8 +173,12 @@ def _of_words(
 def _named(words: Sequence[str]) -> tuple[str, ...]:
     """What --out, --traces and --events name within the current folder, and `out`."""
     found = ["out"]
-    for option, value in zip(words, words[1:], strict=False):
-        if option in ("--out", "-o", "--traces", "--events") and value and not value.startswith(("/", "..", "~")):
+    for option, value in pairwise(words):
+        if (
+            option in ("--out", "-o", "--traces", "--events")
+            and value
+            and not value.startswith(("/", "..", "~"))
+        ):
             found.append(value.split("/")[0])
     return tuple(found)
 
@@ -182,19 +213,59 @@ _ARGUMENTS: list[tuple[str, str, dict[str, nasty_files.Put], tuple[str, ...]]] =
     ("an experiment in YAML", ".yaml", nasty_files.YAML, ("run", "FILE", "--out", "out")),
     ("an experiment in JSON", ".json", nasty_files.JSON, ("config", "FILE")),
     ("a device table", ".csv", nasty_files.CSV, ("compare", "FILE", *_COMPARE)),
-    ("a device table", ".csv", nasty_files.CSV, ("run", "FILE", *bases.SMALL, "-s", "age", "--out", "out")),
-    ("a device table in YAML", ".yaml", nasty_files.YAML, ("config", "network.kind=table", "network.file=FILE")),
-    ("gains", ".npy", nasty_files.NPY, ("compare", "devices.csv", *_COMPARE, "--fading", "recorded:path=FILE")),
-    ("gains", ".csv", nasty_files.CSV, ("compare", "devices.csv", *_COMPARE, "--fading", "recorded:path=FILE")),
-    ("arrivals", ".npy", nasty_files.NPY, ("compare", "devices.csv", *_COMPARE, "--arrivals", "recorded:path=FILE")),
-    ("arrivals", ".csv", nasty_files.CSV, ("compare", "devices.csv", *_COMPARE, "--arrivals", "recorded:path=FILE")),
-    ("an error curve", ".csv", nasty_files.CSV, ("compare", "devices.csv", *_COMPARE, "--success", "table:path=FILE")),
+    (
+        "a device table",
+        ".csv",
+        nasty_files.CSV,
+        ("run", "FILE", *bases.SMALL, "-s", "age", "--out", "out"),
+    ),
+    (
+        "a device table in YAML",
+        ".yaml",
+        nasty_files.YAML,
+        ("config", "network.kind=table", "network.file=FILE"),
+    ),
+    (
+        "gains",
+        ".npy",
+        nasty_files.NPY,
+        ("compare", "devices.csv", *_COMPARE, "--fading", "recorded:path=FILE"),
+    ),
+    (
+        "gains",
+        ".csv",
+        nasty_files.CSV,
+        ("compare", "devices.csv", *_COMPARE, "--fading", "recorded:path=FILE"),
+    ),
+    (
+        "arrivals",
+        ".npy",
+        nasty_files.NPY,
+        ("compare", "devices.csv", *_COMPARE, "--arrivals", "recorded:path=FILE"),
+    ),
+    (
+        "arrivals",
+        ".csv",
+        nasty_files.CSV,
+        ("compare", "devices.csv", *_COMPARE, "--arrivals", "recorded:path=FILE"),
+    ),
+    (
+        "an error curve",
+        ".csv",
+        nasty_files.CSV,
+        ("compare", "devices.csv", *_COMPARE, "--success", "table:path=FILE"),
+    ),
     ("parts", ".py", nasty_files.PYTHON, ("schedulers", "--import", "FILE")),
     ("parts", ".py", nasty_files.PYTHON, ("compare", "devices.csv", *_COMPARE, "--import", "FILE")),
     ("a run folder", "", nasty_files.JSON, ("resume", "FILE")),
     ("a run folder", "", nasty_files.JSON, ("report", "FILE")),
     ("a run folder", "", nasty_files.JSON, ("verify", "FILE")),
-    ("a run folder", "", nasty_files.JSON, ("reproduce", "score", "--from", "FILE", "--out", "out")),
+    (
+        "a run folder",
+        "",
+        nasty_files.JSON,
+        ("reproduce", "score", "--from", "FILE", "--out", "out"),
+    ),
 ]
 # What may be accepted: an empty experiment is one with all defaults, an empty Python file registers nothing, ...
 _FINE = {
@@ -202,6 +273,3 @@ _FINE = {
     ("arrivals", "records"), ("gains", "one axis"), ("arrivals", "one axis"), ("parts", "deep brackets"),
 }  # fmt: skip
 _FINE_ANYWHERE = ("a long line", "a directive", "null")
-
-
-

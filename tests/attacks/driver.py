@@ -15,6 +15,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -55,9 +56,7 @@ def run(kind: str, numbers: range, seed: int) -> Iterator[Done]:
     """The attacks with these numbers."""
     for name in (*_HEAVY, *(("fedwave.learning.replay",) if kind == "commands" else ())):
         import_module(name)
-    make: Callable[[int, random.Random, Path], Attack] = import_module(
-        f"{__package__}.{kind}"
-    ).make
+    make: Callable[[int, random.Random, Path], Attack] = import_module(f"{__package__}.{kind}").make
     fast = Path("/dev/shm")  # fsync costs nothing there
     with tempfile.TemporaryDirectory(
         prefix="fedwave-attacks-", dir=fast if fast.is_dir() else None, ignore_cleanup_errors=True
@@ -70,7 +69,7 @@ def run(kind: str, numbers: range, seed: int) -> Iterator[Done]:
             began = time.monotonic()
             for _ in range(2):  # what is slow once may be the machine's fault
                 luck = random.Random(f"{kind} {number} {seed}")
-                what, verdict = _one(partial(make, number, luck, base), place)
+                what, verdict = one(partial(make, number, luck, base), place)
                 _remove(place)
                 if verdict.outcome != "hang":
                     break
@@ -78,7 +77,7 @@ def run(kind: str, numbers: range, seed: int) -> Iterator[Done]:
             yield Done(kind, number, seed, what, verdict.outcome, verdict.detail, seconds)
 
 
-def _one(make: Callable[[], Attack], place: Path) -> tuple[str, Verdict]:
+def one(make: Callable[[], Attack], place: Path) -> tuple[str, Verdict]:
     """Make an attack in a new folder, let it go, and look at what is around it afterwards."""
     for name in ("work", "canary", "home", "tmp"):
         (place / name).mkdir(parents=True)
@@ -115,7 +114,10 @@ def _in_child(make: Callable[[], Attack], place: Path, plan: Path, result: Path)
             if name.startswith(("FEDWAVE", "XDG", "COLUMNS", "LINES")):
                 del os.environ[name]
         os.environ.update(
-            HOME=str(place / "home"), TMPDIR=str(place / "tmp"), LANG="C.UTF-8", PYTHONWARNINGS="ignore"
+            HOME=str(place / "home"),
+            TMPDIR=str(place / "tmp"),
+            LANG="C.UTF-8",
+            PYTHONWARNINGS="ignore",
         )
         tempfile.tempdir = None
         attack = make()
@@ -124,9 +126,7 @@ def _in_child(make: Callable[[], Attack], place: Path, plan: Path, result: Path)
             draw_nothing()
         allowed = [*(f"work/{name}" for name in attack.allowed), "home", "tmp"]
         before = canary.state_of(place, allowed)
-        plan.write_text(
-            json.dumps({"what": attack.what, "allowed": allowed, "before": before})
-        )
+        plan.write_text(json.dumps({"what": attack.what, "allowed": allowed, "before": before}))
         _limit_memory()
         verdict = attack.go()
         _limit_memory(None)
@@ -176,10 +176,8 @@ def _wait(child: int) -> int | None:
 
 
 def _kill_group(child: int) -> None:
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def _remove(place: Path) -> None:

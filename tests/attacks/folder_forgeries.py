@@ -26,7 +26,9 @@ class Forged:
     expect: dict[str, str] = field(default_factory=dict)
     same: bool = True  # must results that are accepted be those of the folder before?
     noticed: bool = False  # must `verify` say that the folder is not sound?
-    kept: dict[str, bytes] = field(default_factory=dict)  # files of others in the folder, which must stay
+    kept: dict[str, bytes] = field(
+        default_factory=dict
+    )  # files of others in the folder, which must stay
     draw: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -45,7 +47,9 @@ def _hook(key: str) -> Forge:
         for place in (Path(), folder):
             git = ["git", "-C", str(place), "-c", "user.name=a", "-c", "user.email=a@example.org"]
             subprocess.run([*git, "init", "-q"], check=True, capture_output=True)
-            subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True, capture_output=True)
+            subprocess.run(
+                [*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True, capture_output=True
+            )
             (place / "tracked.txt").write_text("x")
             subprocess.run([*git, "add", "tracked.txt"], check=True, capture_output=True)
             with open(place / ".git" / "config", "a", encoding="utf-8") as file:
@@ -121,7 +125,9 @@ def _config(old: str, new: str, same: bool = True, expect: str = REFUSE) -> Forg
     return forge
 
 
-def _json(name: str, change: Callable[[Any, random.Random], None], expect: str = EITHER, same: bool = True) -> Forge:
+def _json(
+    name: str, change: Callable[[Any, random.Random], None], expect: str = EITHER, same: bool = True
+) -> Forge:
     """A JSON file is edited."""
 
     def forge(folder: Path, luck: random.Random) -> Forged:
@@ -129,7 +135,11 @@ def _json(name: str, change: Callable[[Any, random.Random], None], expect: str =
         content = json.loads(path.read_text())
         change(content, luck)
         path.write_text(json.dumps(content))
-        return Forged({"all": expect, "verify": EITHER}, same, noticed=not name.startswith(("inputs/pl", "prov")))
+        return Forged(
+            {"all": expect, "verify": EITHER},
+            same,
+            noticed=not name.startswith(("inputs/pl", "prov")),
+        )
 
     return forge
 
@@ -174,7 +184,9 @@ def _resummed(forge: Forge) -> Forge:
         listed = folder / "SHA256SUMS"
         if listed.is_file():
             names = [line.split("  ", 1)[1] for line in listed.read_text().splitlines()]
-            sums = [(hashlib.sha256((folder / name).read_bytes()).hexdigest(), name) for name in names]
+            sums = [
+                (hashlib.sha256((folder / name).read_bytes()).hexdigest(), name) for name in names
+            ]
             listed.write_text("".join(f"{sum_}  {name}\n" for sum_, name in sums))
         return forged
 
@@ -264,10 +276,13 @@ def _set(*path: Any, to: Any) -> Callable[[Any, random.Random], None]:
     return change
 
 
+_FILTER = '[filter "evil"]\n\tclean = EVIL\n\tsmudge = EVIL\n[diff "evil"]\n\tcommand = EVIL\n'
+_PROGRAMS = "[core]\n\tpager = EVIL\n\teditor = EVIL\n\thooksPath = .\n\tfsmonitor = EVIL\n"
+_COPY_OUTSIDE = _set("inputs/devices.csv", "copy", to="../../canary/notes.txt")
 FORGERIES: list[tuple[str, Forge]] = [
     ("core.fsmonitor runs a program", _hook("[core]\n\tfsmonitor = EVIL\n")),
-    ("a git filter runs a program", _hook('[filter "evil"]\n\tclean = EVIL\n\tsmudge = EVIL\n[diff "evil"]\n\tcommand = EVIL\n')),
-    ("core.sshCommand, pager and editor", _hook("[core]\n\tpager = EVIL\n\teditor = EVIL\n\thooksPath = .\n\tfsmonitor = EVIL\n")),
+    ("a git filter runs a program", _hook(_FILTER)),
+    ("core.sshCommand, pager and editor", _hook(_PROGRAMS)),
     ("rounds is a link to a folder outside", _link("rounds", "rounds")),
     ("units is a link to a folder outside", _link("units", "rounds")),
     (".lock is a link to a file outside", _link(".lock", "notes.txt")),
@@ -296,7 +311,7 @@ FORGERIES: list[tuple[str, Forge]] = [
     ("plan.json: another point", _json("plan.json", _set("points", to=[{"network.gamma": 3}]), REFUSE)),
     ("plan.json: huge point", _json("plan.json", _set("units", 0, "point", to=10**30), EITHER)),
     ("plan.json: negative point", _json("plan.json", _set("units", 0, "point", to=-1), EITHER)),
-    ("plan.json: a unit's name leads outside", _json("plan.json", _set("units", 0, "name", to="../../canary/notes"), EITHER)),
+    ("plan.json: a unit's name leads outside", _json("plan.json", _set("units", 0, "name", to="../../canary/notes"))),
     ("plan.json: a unit's name is a path", _json("plan.json", _set("units", 0, "name", to="/etc/passwd"), EITHER)),
     ("plan.json: instances of a unit", _json("plan.json", _set("units", 0, "instances", to=[7]), EITHER)),
     ("plan.json: no units", _json("plan.json", _set("units", to=[]), EITHER)),
@@ -306,7 +321,7 @@ FORGERIES: list[tuple[str, Forge]] = [
     ("a record spoilt", _json("units/*.json", _spoil)),
     ("a record of another unit", _json("units/*.json", _set("unit", to="x" * 300))),
     ("inputs.json spoilt", _json("inputs/inputs.json", _spoil)),
-    ("inputs.json: a copy outside", _json("inputs/inputs.json", _set("inputs/devices.csv", "copy", to="../../canary/notes.txt"))),
+    ("inputs.json: a copy outside", _json("inputs/inputs.json", _COPY_OUTSIDE)),
     ("places.json spoilt", _json("inputs/places.json", _spoil)),
     ("provenance.json spoilt", _json("provenance.json", _spoil)),
     ("provenance.json: huge numbers", _json("provenance.json", _set("runs", to=[10**400]))),

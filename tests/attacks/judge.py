@@ -45,7 +45,9 @@ def judge(
     return Verdict("silent", wrong) if wrong else Verdict("right")
 
 
-def judge_call(call: Callable[[], Any], expect: str = EITHER, proof: Callable[[Any], str] | None = None) -> Verdict:
+def judge_call(
+    call: Callable[[], Any], expect: str = EITHER, proof: Callable[[Any], str] | None = None
+) -> Verdict:
     """The outcome of a Python call, which must raise nothing but FedwaveError."""
     from fedwave.errors import FedwaveError
 
@@ -80,7 +82,11 @@ def ugliness(err: str) -> str:
 def strange(text: str) -> str:
     """The first character that a terminal obeys instead of showing it, escaped; "" if there is none."""
     for one in text:
-        if one != "\n" and unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp") and one != "\u200d":
+        if (
+            one != "\n"
+            and unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp")
+            and one != "\u200d"
+        ):
             return ascii(one)
     return ""
 

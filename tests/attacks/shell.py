@@ -54,7 +54,10 @@ def _status(words: Sequence[str], main: Callable[[], None], out: int, err: int) 
 
 
 def process(
-    words: Sequence[str], environment: Mapping[str, str] | None = None, ending: str = "", before: str = ""
+    words: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    ending: str = "",
+    before: str = "",
 ) -> Answer:
     """The same in a process of its own; ``ending`` is what a shell does with its output, such as '>/dev/full'."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -77,9 +80,9 @@ def _caught(out: int, err: int) -> Iterator[None]:
     kept, streams = (os.dup(1), os.dup(2)), (sys.stdout, sys.stderr)
     os.dup2(out, 1)
     os.dup2(err, 2)
-    sys.stdout = io.TextIOWrapper(open(1, "wb", closefd=False), encoding="utf-8")
+    sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), encoding="utf-8")
     sys.stderr = io.TextIOWrapper(
-        open(2, "wb", closefd=False), encoding="utf-8", errors="backslashreplace", line_buffering=True
+        os.fdopen(2, "wb", closefd=False), encoding="utf-8", errors="backslashreplace", line_buffering=True
     )  # fmt: skip
     try:
         yield
