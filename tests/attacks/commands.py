@@ -52,6 +52,7 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "config": ("", "--import --out"),
     "data": ("", "--out"),
 }
+_WRITES = ("--out", "--traces", "--events")
 _OFTEN = (
     "compare",
     "compare",
@@ -94,7 +95,8 @@ def _option(run: Callable[..., Answer], luck: random.Random, base: Path) -> Atta
     numbers, texts = OPTIONS[name]
     option = luck.choice((*numbers.split(), *texts.split()))
     number = option in numbers.split() and luck.random() < 0.85
-    value = luck.choice(nasty.NUMBERS if number else nasty.TEXTS)
+    texts_ = nasty.PLACES if option in _WRITES else nasty.TEXTS
+    value = luck.choice(nasty.NUMBERS if number else texts_)
     return _of_words(run, name, [*BASES[name], option, value], base, EITHER)
 
 
@@ -174,11 +176,7 @@ def _named(words: Sequence[str]) -> tuple[str, ...]:
     """What --out, --traces and --events name within the current folder, and `out`."""
     found = ["out"]
     for option, value in pairwise(words):
-        if (
-            option in ("--out", "-o", "--traces", "--events")
-            and value
-            and not value.startswith(("/", "..", "~"))
-        ):
+        if option in _WRITES and value and not value.startswith("/"):
             found.append(value.split("/")[0])
     return tuple(found)
 

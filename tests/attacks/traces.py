@@ -22,16 +22,18 @@ Arrays = dict[str, np.ndarray]
 
 def make(number: int, luck: random.Random, base: Path) -> Attack:
     name = luck.choice(_BASES)
-    with np.load(base / "traces" / f"{name}.npz") as file:
-        arrays: Arrays = {key: file[key] for key in file.files}
-    about = json.loads(str(arrays.pop("provenance")))
-    kind, forge = luck.choice(_FORGERIES)
-    path = Path("trace.npz")
-    what, expect = forge(path, arrays, about, luck)
-    return Attack(
-        f"{name} trace, {kind}: {what}"[:200],
-        lambda: _use(path, expect, base / "traces" / f"{name}.npz"),
-    )
+    source, path = base / "traces" / f"{name}.npz", Path("trace.npz")
+    while True:
+        with np.load(source) as file:
+            arrays: Arrays = {key: file[key] for key in file.files}
+        about = json.loads(str(arrays.pop("provenance")))
+        kind, forge = luck.choice(_FORGERIES)
+        try:
+            what, expect = forge(path, arrays, about, luck)
+            break
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            continue  # NumPy or JSON cannot write it either
+    return Attack(f"{name} trace, {kind}: {what}"[:200], lambda: _use(path, expect, source))
 
 
 def _use(path: Path, expect: str, base: Path) -> Verdict:
