@@ -270,4 +270,4 @@ _FINE = {
     ("parts", "empty"), ("parts", "only a byte order mark"), ("parts", "a name of markup"), ("gains", "too few rounds"),
     ("arrivals", "records"), ("gains", "one axis"), ("arrivals", "one axis"), ("parts", "deep brackets"),
 }  # fmt: skip
-_FINE_ANYWHERE = ("a long line", "a directive", "null")
+_FINE_ANYWHERE = ("a long line", "a directive", "null", "!!timestamp")
