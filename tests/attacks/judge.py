@@ -68,15 +68,18 @@ def judge_call(
 
 
 def ugliness(err: str) -> str:
-    """What is wrong with a refusal; "" if it is one short sentence."""
+    """What is wrong with a refusal; "" if it is one short sentence, or one after a note."""
     text = err.strip("\n")
     if not text:
         return "says nothing"
     if found := strange(text):
         return f"prints {found}"
-    if "\n" in text:
-        return f"{text.count(chr(10)) + 1} lines"
-    return f"{len(text)} characters" if len(text) > LONGEST else ""
+    lines = text.split("\n")
+    # A note on a unit may come before the refusal; each has its own start.
+    if len(lines) > 3 or not all(line.startswith("fedwave: ") for line in lines):
+        return f"{len(lines)} lines" if len(lines) > 1 else "does not say who speaks"
+    longest = max(map(len, lines))
+    return f"{longest} characters" if longest > LONGEST else ""
 
 
 def strange(text: str) -> str:

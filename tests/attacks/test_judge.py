@@ -21,7 +21,12 @@ from fedwave.errors import FedwaveError  # isort: skip
 ANSWERS = [
     (Answer(2, "", "fedwave: rounds is 0, must be 1.\n"), EITHER, "refused"),
     (Answer(2, "", "fedwave: rounds is 0, must be 1.\n"), ACCEPT, "fussy"),
-    (Answer(2, "", "fedwave: one\nfedwave: two\n"), EITHER, "ugly"),
+    (Answer(2, "", "fedwave: one\ntwo\n"), EITHER, "ugly"),
+    (
+        Answer(2, "", "fedwave: unit 3 is damaged.\nfedwave: a.csv cannot be read.\n"),
+        EITHER,
+        "refused",
+    ),
     (Answer(2, "", f"fedwave: {'a' * 600}\n"), EITHER, "ugly"),
     (Answer(2, "", "fedwave: a \x1b[31m.\n"), EITHER, "ugly"),
     (Answer(2, "", ""), EITHER, "ugly"),
