@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: reproduce test test-slow first-hour reference bench lint types unit clean
+.PHONY: reproduce test test-slow attacks first-hour reference bench lint types unit clean
 
 reproduce: $(STAMP)  ## the paper's figures with bands: out/score, out/mnist
 	$(BIN)/fedwave reproduce score --out out/score
@@ -16,8 +16,11 @@ test: $(STAMP)  ## lint, types, tests; prints how long each took
 	@scripts/timed tests $(MAKE) --no-print-directory unit
 
 test-slow: export OMP_NUM_THREADS = 1
-test-slow: $(STAMP)  ## runs killed at random moments, again and again: minutes
+test-slow: $(STAMP)  ## runs killed at random moments, attacks, again and again: minutes
 	@scripts/timed "slow tests" $(BIN)/python -m pytest -n auto --dist load -m slow tests
+
+attacks: $(STAMP)  ## hostile words, files, folders, traces and packages: counts of what came of them, a quarter of an hour
+	$(BIN)/python -m tests.attacks all
 
 first-hour:  ## follows the README and docs/first-hour.md literally in an empty environment: minutes
 	$(PYTHON) tests/first_hour.py

@@ -22,7 +22,7 @@ from fedwave.experiments.report.tables import markdown
 from fedwave.experiments.results.statistics import Estimate, estimate
 
 DOCS = Path(__file__).parent
-PAGES = (DOCS / "theory.md", DOCS / "results" / "README.md", DOCS.parent / "README.md")
+PAGES = (DOCS / "theory.md", DOCS / "promises.md", DOCS / "results" / "README.md", DOCS.parent / "README.md")
 _MARKED = re.compile(r"<!--=(.*?)-->(.*?)<!--/-->", re.DOTALL)
 # Accuracy of the earlier prototype after 10 and 150 rounds on MNIST, which has no data here.
 PROTOTYPE = {
@@ -266,12 +266,40 @@ def decision_ratio() -> str:
     return f"{later['lagrangian-bayes'] / later['balsa']:.1f}"
 
 
+# Attacks
+
+_ATTACKS = {
+    "commands": "command line and files", "traces": "forged traces", "folders": "forged run folders",
+    "flips": "bits flipped in a run folder", "packages": "hostile packages",
+}  # fmt: skip
+
+
+def _bad(counts: dict[str, int]) -> str:
+    """What went wrong, the most frequent first."""
+    good = ("attacks", "refused", "right")
+    found = sorted(((-n, name) for name, n in counts.items() if n and name not in good))
+    return ", ".join(f"{-n:,} {name}" for n, name in found) or "none"
+
+
+def attacks_table() -> str:
+    """Attacks by kind, and how many of them went wrong in the code before and after."""
+    found = _json("attacks.json")
+    before, after = found["before"]["kinds"], found.get("after", {}).get("kinds", {})
+    lines = [
+        [name, f"{before[kind]['attacks']:,}", _bad(before[kind]), _bad(after[kind]) if kind in after else "-"]
+        for kind, name in _ATTACKS.items()
+        if kind in before
+    ]
+    heading = ["attacks", "number", "bad outcomes before", "after"]
+    return "\n" + markdown(heading, lines).strip() + "\n"
+
+
 GENERATORS: dict[str, Callable[..., str]] = {
     function.__name__: function
     for function in (
         score_schedulers, score_table, score_mean, score_cost, score_gain, backlog_saved, round_robin_swing,
         mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference, regret, empty_until,
-        last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio,
+        last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio, attacks_table,
     )
 }  # fmt: skip
 

@@ -1,0 +1,134 @@
+"""What attacks start from: a finished run folder, a stopped one, and traces, made by the fedwave under attack."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+DEVICES = "name,rate,distance_m\ncamera,0.5,150\nsensor,1,200\nmeter,2,300\n"
+# Three devices, four units, five rounds: some hundredths of a second.
+SMALL = ("network.slots=1", "instances=2", "rounds=5", "block=1", "checkpoint_seconds=0")
+RUN = ("run", "devices.csv", *SMALL, "-s", "max-weight,balsa")
+_SAVES = 11  # checkpoints until the run is stopped: two units are finished, the third has played 3 of 5 rounds
+_FIGURES = (".png", ".svg")
+
+
+def build(kind: str, base: Path) -> None:
+    """Make what the attacks of a kind need."""
+    (base / "devices.csv").write_text(DEVICES)
+    if kind in ("commands", "folders", "flips"):
+        _apart(lambda: _run(base, "finished"))
+        _apart(lambda: _run(base, "stopped", _SAVES))
+    if kind == "flips":
+        for name in ("finished", "stopped"):
+            shutil.copytree(base / name, base / f"{name}-again")
+            _apart(lambda name=name: _resume(base / f"{name}-again"))
+        _warm(base)
+    if kind == "traces":
+        (base / "traces").mkdir()
+        _apart(lambda: _traces(base / "traces"))
+
+
+def copy(base: Path, name: str, to: str = "out") -> Path:
+    """A base run folder in the current folder."""
+    shutil.copytree(base / name, to)
+    return Path(to)
+
+
+def results(folder: Path) -> dict[str, str]:
+    """The sums of all files but figures, by name."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink() and path.suffix not in _FIGURES
+    }
+
+
+def _apart(work: Callable[[], None]) -> None:
+    """Do it in a process of its own: threads that a library starts here would be missing after a fork."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status not in (0, 9):
+        raise RuntimeError(f"the bases of the attacks could not be made: status {status}")
+
+
+def _run(base: Path, name: str, saves: int | None = None) -> None:
+    """A run folder; after so many checkpoints the process ends as if it were killed."""
+    from .driver import draw_nothing
+    from .shell import command
+
+    os.chdir(base)
+    draw_nothing()
+    if saves is not None:
+        from fedwave.experiments.run import checkpoints, work
+
+        work._PIECE = 1  # a checkpoint after every round
+        save, left = checkpoints.FileCheckpointer.save, [saves]
+
+        def counted(self: checkpoints.FileCheckpointer, write: checkpoints.Write) -> None:
+            save(self, write)
+            left[0] -= 1
+            if not left[0]:
+                os._exit(9)
+
+        checkpoints.FileCheckpointer.save = counted  # type: ignore[method-assign]
+    answer = command(*RUN, "--out", name)
+    assert answer.status == 0, answer
+    assert saves is None, "the run was not stopped"
+
+
+def _resume(folder: Path) -> None:
+    from .driver import draw_nothing
+    from .shell import command
+
+    draw_nothing()
+    answer = command("resume", str(folder))
+    assert answer.status == 0, answer
+
+
+def _warm(base: Path) -> None:
+    """What the first call in a process prepares, every attack would prepare anew."""
+    import pyarrow
+
+    import fedwave as fw
+
+    pyarrow.set_cpu_count(1)
+    here = os.getcwd()
+    _resume(base / "finished-again")
+    fw.load(base / "finished-again")
+    os.chdir(here)
+
+
+def _traces(folder: Path) -> None:
+    import numpy as np
+
+    import fedwave as fw
+
+    table = [
+        fw.Device(rate, far, name=name)
+        for name, rate, far in (("a", 0.5, 150), ("b", 1, 200), ("c", 2, 300))
+    ]
+    plain = fw.Network(fw.DeviceTable.of(table), slots=1)
+    odd = fw.Network(
+        fw.DeviceTable.of(table).replace(buffer_limit=4), slots=[1, 2, 1, 1, 2, 1, 1, 1], success="harq:tries=2",
+        fading=fw.fading.Rician(6),
+    )  # fmt: skip
+    gains = np.random.default_rng(0).random((9, 3))
+    recorded = fw.Network(fw.DeviceTable.of(table), slots=2, fading=fw.fading.RecordedGains(gains))
+    for name, network, scheduler, more in (
+        ("full", plain, "balsa:stage_rule=max1", {"beliefs": True}),
+        ("summary", odd, "balsa-po", {"record": "summary"}),
+        ("plain", recorded, "max-weight", {}),
+    ):
+        fw.simulate(network, scheduler, 5, 2, **more).save(folder / f"{name}.npz")

@@ -1,0 +1,362 @@
+"""What a stranger may do to a run folder before sending it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import nasty
+from .judge import EITHER, REFUSE
+
+CANARY = Path("../canary")  # from the folder that attacks run in
+
+
+@dataclass(frozen=True)
+class Forged:
+    """What must come of it: by command, or "all"."""
+
+    expect: dict[str, str] = field(default_factory=dict)
+    same: bool = True  # must results that are accepted be those of the folder before?
+    noticed: bool = False  # must `verify` say that the folder is not sound?
+    kept: dict[str, bytes] = field(
+        default_factory=dict
+    )  # files of others in the folder, which must stay
+    draw: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+Forge = Callable[[Path, random.Random], Forged]
+_EITHER = Forged()
+
+
+def _hook(key: str) -> Forge:
+    """A .git whose configuration names a program, above the folder and in it."""
+
+    def forge(folder: Path, luck: random.Random) -> Forged:
+        evil = Path("evil.sh").absolute()
+        evil.write_text(f"#!/bin/sh\necho x >> {CANARY.absolute()}/pwned\n")
+        evil.chmod(0o755)
+        for place in (Path(), folder):
+            git = ["git", "-C", str(place), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+            subprocess.run([*git, "init", "-q"], check=True, capture_output=True)
+            subprocess.run(
+                [*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True, capture_output=True
+            )
+            (place / "tracked.txt").write_text("x")
+            subprocess.run([*git, "add", "tracked.txt"], check=True, capture_output=True)
+            with open(place / ".git" / "config", "a", encoding="utf-8") as file:
+                file.write(key.replace("EVIL", str(evil)))
+            (place / ".gitattributes").write_text("* filter=evil diff=evil\n")
+            (place / "tracked.txt").write_text("changed")
+        return _EITHER
+
+    return forge
+
+
+def _link(name: str, target: str) -> Forge:
+    """A name in the folder leads outside."""
+
+    def forge(folder: Path, luck: random.Random) -> Forged:
+        path = folder / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+        path.symlink_to(os.path.abspath(CANARY / target) if target[:1] != "/" else target)
+        return _EITHER
+
+    return forge
+
+
+def _predicted(folder: Path, luck: random.Random) -> Forged:
+    """The temporary names of the next processes lead outside."""
+    now = os.getpid()
+    for pid in range(now - 2, now + 60):
+        for name in ("table.md", "summary.csv", "plan.json", "lock.json"):
+            (folder / f".{name}.{pid}.part").symlink_to((CANARY / "notes.txt").absolute())
+    return _EITHER
+
+
+def _replaced(name: str, how: str) -> Forge:
+    """A file becomes a folder, a FIFO, a link to itself, or something endless."""
+
+    def forge(folder: Path, luck: random.Random) -> Forged:
+        path = _one(folder, name)
+        path.unlink(missing_ok=True) if not path.is_dir() else shutil.rmtree(path)
+        if how == "folder":
+            path.mkdir()
+            (path / "inside.txt").write_text("x")
+        elif how == "fifo":
+            os.mkfifo(path)
+        elif how == "loop":
+            path.symlink_to(path.name)
+        elif how == "endless":
+            path.symlink_to("/dev/zero")
+        elif how == "sparse":
+            with open(path, "wb") as file:
+                file.truncate(200 * 2**30)
+        elif how == "empty":
+            path.write_bytes(b"")
+        elif how == "deep":
+            path.write_text(json.dumps(nasty.deep(900)) if name.endswith("json") else "[" * 50_000)
+        return Forged(noticed=not name.startswith(("SHA", "provenance")))
+
+    return forge
+
+
+def _config(old: str, new: str, same: bool = True, expect: str = REFUSE) -> Forge:
+    """config.yaml is edited."""
+
+    def forge(folder: Path, luck: random.Random) -> Forged:
+        path = folder / "config.yaml"
+        text = path.read_text()
+        assert old in text, old
+        path.write_text(text.replace(old, new))
+        return Forged({"all": expect, "verify": EITHER}, same, noticed=True)
+
+    return forge
+
+
+def _json(
+    name: str, change: Callable[[Any, random.Random], None], expect: str = EITHER, same: bool = True
+) -> Forge:
+    """A JSON file is edited."""
+
+    def forge(folder: Path, luck: random.Random) -> Forged:
+        path = _one(folder, name)
+        content = json.loads(path.read_text())
+        change(content, luck)
+        path.write_text(json.dumps(content))
+        return Forged(
+            {"all": expect, "verify": EITHER},
+            same,
+            noticed=not name.startswith(("inputs/pl", "prov")),
+        )
+
+    return forge
+
+
+def _swapped(kind: str) -> Forge:
+    """Two units' files change places, with records that fit."""
+
+    def forge(folder: Path, luck: random.Random) -> Forged:
+        records = sorted((folder / "units").glob("*max-weight*.json"))[:2]
+        if kind == "checkpoints":
+            found = sorted((folder / "checkpoints").glob("*"))
+            if not found:
+                return _EITHER
+            for other in ("balsa_1-1", "max-weight_0-0", "max-weight_1-1"):
+                name = found[0].name.replace("balsa_0-0", other)
+                shutil.copy(found[0], folder / "checkpoints" / name)
+            return _EITHER
+        if len(records) < 2:
+            return _EITHER
+        a, b = records
+        for place in ("rounds", "devices"):
+            one, other = (folder / place / f"{path.stem}.parquet" for path in (a, b))
+            kept = one.read_bytes()
+            one.write_bytes(other.read_bytes())
+            other.write_bytes(kept)
+        if kind == "records":
+            contents = [json.loads(path.read_text()) for path in (a, b)]
+            for path, own, other_ in zip((a, b), contents, reversed(contents), strict=True):
+                sums = list(other_["sha256"].values())
+                own["sha256"] = dict(zip(own["sha256"], sums, strict=True))
+                path.write_text(json.dumps(own, indent=2) + "\n")
+        return Forged(noticed=True)
+
+    return forge
+
+
+def _resummed(forge: Forge) -> Forge:
+    """The same, and SHA256SUMS made anew: the forger knows how."""
+
+    def with_sums(folder: Path, luck: random.Random) -> Forged:
+        forged = forge(folder, luck)
+        listed = folder / "SHA256SUMS"
+        if listed.is_file():
+            names = [line.split("  ", 1)[1] for line in listed.read_text().splitlines()]
+            sums = [
+                (hashlib.sha256((folder / name).read_bytes()).hexdigest(), name) for name in names
+            ]
+            listed.write_text("".join(f"{sum_}  {name}\n" for sum_, name in sums))
+        return forged
+
+    return with_sums
+
+
+def _others(*names: str) -> Forge:
+    """Files of somebody else in the folder."""
+
+    def forge(folder: Path, luck: random.Random) -> Forged:
+        kept = {}
+        for name in names:
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"mine: {name}")
+            kept[name] = path.read_bytes()
+        return Forged({"all": EITHER}, kept=kept)
+
+    return forge
+
+
+def _not_ours(folder: Path, luck: random.Random) -> Forged:
+    """Not a run folder at all, but with files of the names that fedwave writes."""
+    shutil.rmtree(folder)
+    folder.mkdir()
+    kept = {}
+    for name in ("table.md", "summary.csv", "SHA256SUMS", "score.png", "rounds.csv"):
+        (folder / name).write_text("mine")
+        kept[name] = b"mine"
+    return Forged({"all": REFUSE}, same=False, kept=kept)
+
+
+def _nested(folder: Path, luck: random.Random) -> Forged:
+    """A run folder of somebody else in the run folder, at work."""
+    inner = folder / "inner"
+    shutil.copytree(folder, inner)
+    kept = {}
+    for name in ("inner/.table.md.4711.part", "inner/rounds/.x.parquet.12.part", "inner/table.md"):
+        (folder / name).write_text("at work")
+        kept[name] = b"at work"
+    return Forged({"all": EITHER}, kept=kept)
+
+
+def _named(text: str) -> Forge:
+    """Names that terminals and drawings obey, in config.yaml and the device table."""
+
+    def forge(folder: Path, luck: random.Random) -> Forged:
+        path = folder / "config.yaml"
+        path.write_text(path.read_text().replace("name: devices", f"name: {json.dumps(text)}"))
+        (folder / (text.replace("/", "_")[:80] or "x")).write_text("a strange name")
+        return Forged({"all": EITHER}, same=False, draw=True)
+
+    return forge
+
+
+def _one(folder: Path, pattern: str) -> Path:
+    return next(iter(sorted(folder.glob(pattern))), folder / pattern)
+
+
+WRITING = ("resume", "run")
+# Forgeries that matter to some commands only, and the state of the folder in which they do.
+ONLY: dict[str, tuple[tuple[str, ...], str]] = {
+    "core.fsmonitor runs a program": (WRITING, "stopped"),
+    "a git filter runs a program": (WRITING, "stopped"),
+    "core.sshCommand, pager and editor": (WRITING, "stopped"),
+    "rounds is a link to a folder outside": (WRITING, "stopped"),
+    "units is a link to a folder outside": (WRITING, "stopped"),
+    "timings is a link to a folder outside": (WRITING, "stopped"),
+    "checkpoints is a link to a folder outside": (WRITING, "stopped"),
+    "temporary names are links to a file outside": (("resume", "report"), "finished"),
+    "a checkpoint given to other units": (WRITING, "stopped"),
+    "a checkpoint given to other units, again": (WRITING, "stopped"),
+    "not a run folder, with our names": (("run",), "finished"),
+}
+
+
+def _spoil(content: Any, luck: random.Random) -> None:
+    nasty.spoil(content, luck)
+
+
+def _set(*path: Any, to: Any) -> Callable[[Any, random.Random], None]:
+    def change(content: Any, luck: random.Random) -> None:
+        for key in path[:-1]:
+            content = content[key]
+        content[path[-1]] = to
+
+    return change
+
+
+_FILTER = '[filter "evil"]\n\tclean = EVIL\n\tsmudge = EVIL\n[diff "evil"]\n\tcommand = EVIL\n'
+_PROGRAMS = "[core]\n\tpager = EVIL\n\teditor = EVIL\n\thooksPath = .\n\tfsmonitor = EVIL\n"
+_COPY_OUTSIDE = _set("inputs/devices.csv", "copy", to="../../canary/notes.txt")
+FORGERIES: list[tuple[str, Forge]] = [
+    ("core.fsmonitor runs a program", _hook("[core]\n\tfsmonitor = EVIL\n")),
+    ("a git filter runs a program", _hook(_FILTER)),
+    ("core.sshCommand, pager and editor", _hook(_PROGRAMS)),
+    ("rounds is a link to a folder outside", _link("rounds", "rounds")),
+    ("units is a link to a folder outside", _link("units", "rounds")),
+    (".lock is a link to a file outside", _link(".lock", "notes.txt")),
+    ("lock.json is a link to a file outside", _link("lock.json", "lock.json")),
+    ("table.md is a link to a file outside", _link("table.md", "table.md")),
+    ("SHA256SUMS is a link to a file outside", _link("SHA256SUMS", "SHA256SUMS")),
+    ("provenance.json is a link to a file outside", _link("provenance.json", "notes.txt")),
+    ("timings is a link to a folder outside", _link("timings", "")),
+    ("checkpoints is a link to a folder outside", _link("checkpoints", "rounds")),
+    ("config.yaml is a link to a file outside", _link("config.yaml", "notes.txt")),
+    ("inputs is a link to a folder outside", _link("inputs", "")),
+    ("score.png is a link to /dev/full", _link("score.png", "/dev/full")),
+    ("temporary names are links to a file outside", _predicted),
+    ("seed edited", _config("seed: 0", "seed: 1")),
+    ("rounds edited", _config("rounds: 5", "rounds: 6")),
+    ("instances edited", _config("instances: 2", "instances: 3")),
+    ("gamma edited", _config("gamma: 0.01", "gamma: 0.02")),
+    ("burn_in edited", _config("burn_in: 0", "burn_in: 3")),
+    ("against edited", _config("against: null", "against: balsa")),
+    ("schedulers edited", _config("[max-weight, balsa]", "[balsa, max-weight]")),
+    ("a huge number of rounds", _config("rounds: 5", "rounds: 1000000000000")),
+    ("an import of /tmp", _config("imports: []", "imports: [../evil.py]")),
+    ("a device table outside", _config("file: inputs/devices.csv", "file: ../../canary/notes.txt")),
+    ("a merge-key bomb as config.yaml", _replaced("config.yaml", "deep")),
+    ("plan.json is deep", _replaced("plan.json", "deep")),
+    ("plan.json: another point", _json("plan.json", _set("points", to=[{"network.gamma": 3}]), REFUSE)),
+    ("plan.json: huge point", _json("plan.json", _set("units", 0, "point", to=10**30), EITHER)),
+    ("plan.json: negative point", _json("plan.json", _set("units", 0, "point", to=-1), EITHER)),
+    ("plan.json: a unit's name leads outside", _json("plan.json", _set("units", 0, "name", to="../../canary/notes"))),
+    ("plan.json: a unit's name is a path", _json("plan.json", _set("units", 0, "name", to="/etc/passwd"), EITHER)),
+    ("plan.json: instances of a unit", _json("plan.json", _set("units", 0, "instances", to=[7]), EITHER)),
+    ("plan.json: no units", _json("plan.json", _set("units", to=[]), EITHER)),
+    ("plan.json: numerics", _json("plan.json", _set("numerics", to=10**400), EITHER)),
+    ("plan.json spoilt", _json("plan.json", _spoil)),
+    ("plan.json spoilt again", _json("plan.json", _spoil)),
+    ("a record spoilt", _json("units/*.json", _spoil)),
+    ("a record of another unit", _json("units/*.json", _set("unit", to="x" * 300))),
+    ("inputs.json spoilt", _json("inputs/inputs.json", _spoil)),
+    ("inputs.json: a copy outside", _json("inputs/inputs.json", _COPY_OUTSIDE)),
+    ("places.json spoilt", _json("inputs/places.json", _spoil)),
+    ("provenance.json spoilt", _json("provenance.json", _spoil)),
+    ("provenance.json: huge numbers", _json("provenance.json", _set("runs", to=[10**400]))),
+    ("tables of two units swapped", _swapped("tables")),
+    ("tables and sums of two units swapped", _swapped("records")),
+    ("the same with new sums", _resummed(_swapped("records"))),
+    ("the same with new sums, again", _resummed(_swapped("records"))),
+    ("seed edited, new sums", _resummed(_config("seed: 0", "seed: 1"))),
+    ("plan.json spoilt, new sums", _resummed(_json("plan.json", _spoil))),
+    ("a record spoilt, new sums", _resummed(_json("units/*.json", _spoil))),
+    ("a checkpoint given to other units", _swapped("checkpoints")),
+    ("a checkpoint given to other units, again", _swapped("checkpoints")),
+    ("config.yaml is a folder", _replaced("config.yaml", "folder")),
+    ("plan.json is a FIFO", _replaced("plan.json", "fifo")),
+    ("config.yaml is a FIFO", _replaced("config.yaml", "fifo")),
+    ("a record is a FIFO", _replaced("units/*.json", "fifo")),
+    ("a record is a folder", _replaced("units/*.json", "folder")),
+    ("a table is a folder", _replaced("rounds/*.parquet", "folder")),
+    ("a table is a FIFO", _replaced("rounds/*.parquet", "fifo")),
+    ("a table is a link to itself", _replaced("rounds/*.parquet", "loop")),
+    ("a table is endless", _replaced("rounds/*.parquet", "endless")),
+    ("plan.json is endless", _replaced("plan.json", "endless")),
+    ("a record is sparse, 200 GiB", _replaced("units/*.json", "sparse")),
+    ("table.md is a folder", _replaced("table.md", "folder")),
+    ("SHA256SUMS is a FIFO", _replaced("SHA256SUMS", "fifo")),
+    ("the copy of the device table is a FIFO", _replaced("inputs/devices.csv", "fifo")),
+    ("provenance.json is a folder", _replaced("provenance.json", "folder")),
+    ("files of others beside ours", _others("notes.md", ".mine.part", "rounds/.x.part", "sub/.table.md.1.part")),
+    ("temporary files of others", _others(".vim.swp.part", ".config.yaml.99999.part", "units/.a.1.part")),
+    ("not a run folder, with our names", _not_ours),
+    ("a run folder within", _nested),
+    ("markup as a name", _named("[/] [bold]x[/bold] [link=https://a.example]y")),
+    ("mathtext as a name", _named("$\\frac{a}{ $x_{$")),
+    ("control characters as a name", _named("a\x1b[31m\x07\u202eb")),
+    ("a name of 300 letters", _named("n" * 300)),
+]  # fmt: skip
+
+__all__ = ["FORGERIES", "ONLY", "Forged"]
