@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: reproduce test test-slow first-hour reference bench lint types unit clean
+.PHONY: reproduce test test-slow soak first-hour reference bench lint types unit clean
 
 reproduce: $(STAMP)  ## the paper's figures with bands: out/score, out/mnist
 	$(BIN)/fedwave reproduce score --out out/score
@@ -18,6 +18,10 @@ test: $(STAMP)  ## lint, types, tests; prints how long each took
 test-slow: export OMP_NUM_THREADS = 1
 test-slow: $(STAMP)  ## runs killed at random moments, again and again: minutes
 	@scripts/timed "slow tests" $(BIN)/python -m pytest -n auto --dist load -m slow tests
+
+MINUTES ?= 30
+soak: $(STAMP)  ## runs killed, resumed twice at once, on a full disk, for MINUTES: counts in out/soak.json
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) --json out/soak.json
 
 first-hour:  ## follows the README and docs/first-hour.md literally in an empty environment: minutes
 	$(PYTHON) tests/first_hour.py
