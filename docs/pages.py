@@ -22,7 +22,12 @@ from fedwave.experiments.report.tables import markdown
 from fedwave.experiments.results.statistics import Estimate, estimate
 
 DOCS = Path(__file__).parent
-PAGES = (DOCS / "theory.md", DOCS / "results" / "README.md", DOCS.parent / "README.md")
+PAGES = (
+    DOCS / "theory.md",
+    DOCS / "results" / "README.md",
+    DOCS / "promises.md",
+    DOCS.parent / "README.md",
+)
 _MARKED = re.compile(r"<!--=(.*?)-->(.*?)<!--/-->", re.DOTALL)
 # Accuracy of the earlier prototype after 10 and 150 rounds on MNIST, which has no data here.
 PROTOTYPE = {
@@ -266,12 +271,36 @@ def decision_ratio() -> str:
     return f"{later['lagrangian-bayes'] / later['balsa']:.1f}"
 
 
+# Promises
+
+
+def soak_table() -> str:
+    """A column per kind, before and after; counts of counts (signals, resumes, faults) have a row each."""
+    columns = {
+        f"{kind}, {when}": _counted(found)
+        for kind, both in _json("soak.json").items()
+        for when, found in both.items()
+    }
+    names = dict.fromkeys(name for column in columns.values() for name in column)
+    lines = [[name, *(f"{c[name]:g}" if name in c else "-" for c in columns.values())] for name in names]  # fmt: skip
+    return "\n" + markdown(["", *columns], lines).strip() + "\n"
+
+
+def _counted(found: dict[str, Any]) -> dict[str, float]:
+    rows = {"minutes": found["minutes"], "cycles": found["cycles"]}
+    for whole, parts in (("signals", "signal"), ("resumes", "resume"), ("faults", "fault")):
+        rows |= {f"{parts}: {name}": number for name, number in found[whole].items()}
+        if whole == "resumes":
+            rows["full disks"] = found["full disks"]
+    return rows | {"longest wait, s": found["longest wait in seconds"]}
+
+
 GENERATORS: dict[str, Callable[..., str]] = {
     function.__name__: function
     for function in (
         score_schedulers, score_table, score_mean, score_cost, score_gain, backlog_saved, round_robin_swing,
         mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference, regret, empty_until,
-        last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio,
+        last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio, soak_table,
     )
 }  # fmt: skip
 

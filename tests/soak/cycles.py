@@ -59,7 +59,7 @@ class Cycle:
     def judge(self, process: Process, sent: set[signal.Signals], refusals: tuple[str, ...]) -> bool:
         waited = process.wait(RAY_PATIENCE * 2 if self.engine else 60.0)
         if process.workers_struck:
-            refusals += (WORKERS_DIED,)
+            refusals += WORKERS_DIED
         return judge(process, self.counts, self.wanted, self.folder, waited, sent, refusals)
 
     def pause(self) -> None:
@@ -118,7 +118,12 @@ def resumers(cycle: Cycle) -> None:
     cycle.bystander.enter()
     cycle.counts.attempts += 1
     some = 2 if cycle.luck.random() < 0.5 else cycle.luck.randint(3, RESUMERS)
-    started = [cycle.start(number) for number in range(some)]
+    # At once, or one after another while the first is at work, so that they also meet its last steps.
+    between = cycle.luck.choice((0.0, 2 * cycle.wanted.seconds[cycle.workers] / some))
+    started = []
+    for number in range(some):
+        started.append(cycle.start(number))
+        time.sleep(cycle.luck.uniform(0.0, between))
     for process in started:
         cycle.judge(process, set(), (IN_USE,))
     if not any(process.status == 0 for process in started):
