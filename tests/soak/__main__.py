@@ -33,9 +33,10 @@ def options() -> argparse.Namespace:
 
 def run(asked: argparse.Namespace, place: Path) -> int:
     # Only now: the processes, and what is imported here, must be of the source that was asked for.
-    from .counts import Counts, store, table
+    from .counts import Counts, shown, store, table
     from .cycles import MIXTURE, Cycle, kills, on_ray, resumers
     from .experiments import Experiments
+    from .processes import left_over
 
     start, counts, luck = time.monotonic(), Counts(), random.Random(asked.seed)
     print(f"small disk: {way()}; seed {asked.seed}; in {place}", flush=True)
@@ -53,20 +54,28 @@ def run(asked: argparse.Namespace, place: Path) -> int:
         kind, mixture = "concurrent resumes", {resumers: 1}
         enough = lambda: counts.attempts >= asked.resumes  # noqa: E731
 
-    said = minutes()
-    while not enough():
+    def one_cycle() -> None:
         (what,) = luck.choices(list(mixture), list(mixture.values()))
-        before = counts.faults.total()
+        before = len(counts.first_faults), counts.faults.total()
         counts.cycles[what.__name__.replace("_", " ")] += 1
         cycle = Cycle(experiments, place / str(counts.cycle), luck, counts, enough)
         what(cycle)
-        faulty = counts.faults.total() > before
+        faulty = counts.faults.total() > before[1]
         counts.faulty_cycles += faulty
+        for fault in counts.first_faults[before[0] :]:
+            print(shown(fault), flush=True)
         if not faulty or counts.faulty_cycles > _KEPT:
             shutil.rmtree(cycle.place)
-        if minutes() - said >= 1:
-            said = minutes()
-            print(f"minute {said:.0f}: {counts.line()}", flush=True)
+
+    said = minutes()
+    try:
+        while not enough():
+            one_cycle()
+            if minutes() - said >= 1:
+                said = minutes()
+                print(f"minute {said:.0f}: {counts.line()}", flush=True)
+    except KeyboardInterrupt:
+        left_over(0.0)  # what was started is in sessions of its own, and was not interrupted
     about = {"seed": asked.seed, "minutes": round(minutes(), 1), "small disk": way()}
     found = counts.to_json(about)
     print(table(found))

@@ -86,13 +86,13 @@ def table(content: dict[str, Any]) -> str:
         elif name != "first faults":
             rows.append((name, value))
     width = max(len(name) for name, _ in rows)
-    lines = [f"{name:{width}}  {value}" for name, value in rows]
-    return "\n".join([*lines, *map(_shown, content["first faults"])])
+    return "\n".join(f"{name:{width}}  {value}" for name, value in rows)
 
 
-def _shown(fault: dict[str, Any]) -> str:
+def shown(fault: dict[str, Any]) -> str:
+    """A fault in full."""
     indented = "\n".join(f"    {line}" for line in fault["detail"].splitlines())
-    return f"\n{fault['fault']} in cycle {fault['cycle']}:\n{indented}"
+    return f"{fault['fault']} in cycle {fault['cycle']}:\n{indented}"
 
 
 def store(file: Path, kind: str, when: str, content: dict[str, Any]) -> None:
