@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: reproduce test test-slow attacks first-hour reference bench lint types unit clean
+.PHONY: reproduce test test-slow attacks soak first-hour reference bench lint types unit clean
 
 reproduce: $(STAMP)  ## the paper's figures with bands: out/score, out/mnist
 	$(BIN)/fedwave reproduce score --out out/score
@@ -21,6 +21,10 @@ test-slow: $(STAMP)  ## runs killed at random moments, attacks, again and again:
 
 attacks: $(STAMP)  ## hostile words, files, folders, traces and packages: counts of what came of them, a quarter of an hour
 	$(BIN)/python -m tests.attacks all
+
+MINUTES ?= 30
+soak: $(STAMP)  ## runs killed, resumed twice at once, on a full disk, for MINUTES: counts in out/soak.json
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) --json out/soak.json
 
 first-hour:  ## follows the README and docs/first-hour.md literally in an empty environment: minutes
 	$(PYTHON) tests/first_hour.py

@@ -22,7 +22,12 @@ from fedwave.experiments.report.tables import markdown
 from fedwave.experiments.results.statistics import Estimate, estimate
 
 DOCS = Path(__file__).parent
-PAGES = (DOCS / "theory.md", DOCS / "promises.md", DOCS / "results" / "README.md", DOCS.parent / "README.md")
+PAGES = (
+    DOCS / "theory.md",
+    DOCS / "results" / "README.md",
+    DOCS / "promises.md",
+    DOCS.parent / "README.md",
+)
 _MARKED = re.compile(r"<!--=(.*?)-->(.*?)<!--/-->", re.DOTALL)
 # Accuracy of the earlier prototype after 10 and 150 rounds on MNIST, which has no data here.
 PROTOTYPE = {
@@ -286,7 +291,12 @@ def attacks_table() -> str:
     found = _json("attacks.json")
     before, after = found["before"]["kinds"], found.get("after", {}).get("kinds", {})
     lines = [
-        [name, f"{before[kind]['attacks']:,}", _bad(before[kind]), _bad(after[kind]) if kind in after else "-"]
+        [
+            name,
+            f"{before[kind]['attacks']:,}",
+            _bad(before[kind]),
+            _bad(after[kind]) if kind in after else "-",
+        ]
         for kind, name in _ATTACKS.items()
         if kind in before
     ]
@@ -294,12 +304,36 @@ def attacks_table() -> str:
     return "\n" + markdown(heading, lines).strip() + "\n"
 
 
+# Kills, resumes and full disks
+
+
+def soak_table() -> str:
+    """A column per kind, before and after; counts of counts (signals, resumes, faults) have a row each."""
+    columns = {
+        f"{kind}, {when}": _counted(found)
+        for kind, both in _json("soak.json").items()
+        for when, found in both.items()
+    }
+    names = dict.fromkeys(name for column in columns.values() for name in column)
+    lines = [[name, *(f"{c[name]:g}" if name in c else "-" for c in columns.values())] for name in names]  # fmt: skip
+    return "\n" + markdown(["", *columns], lines).strip() + "\n"
+
+
+def _counted(found: dict[str, Any]) -> dict[str, float]:
+    rows = {"minutes": found["minutes"], "cycles": found["cycles"]}
+    for whole, parts in (("signals", "signal"), ("resumes", "resume"), ("faults", "fault")):
+        rows |= {f"{parts}: {name}": number for name, number in found[whole].items()}
+        if whole == "resumes":
+            rows["full disks"] = found["full disks"]
+    return rows | {"longest wait, s": found["longest wait in seconds"]}
+
+
 GENERATORS: dict[str, Callable[..., str]] = {
     function.__name__: function
     for function in (
         score_schedulers, score_table, score_mean, score_cost, score_gain, backlog_saved, round_robin_swing,
         mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference, regret, empty_until,
-        last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio, attacks_table,
+        last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio, attacks_table, soak_table,
     )
 }  # fmt: skip
 

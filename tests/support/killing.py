@@ -130,7 +130,7 @@ def kill_at_random(folder: Path, luck: random.Random, whom: str) -> None:
     time.sleep(luck.uniform(0.3, 6.0))
     victim = run.pid
     if whom == "worker":
-        workers = [c for c in children(run.pid) if b"spawn_main" in _command_of(c)]
+        workers = [c for c in children(run.pid) if b"spawn_main" in command_of(c)]
         victim = luck.choice(workers) if workers else run.pid
     with suppress(ProcessLookupError):  # it has ended already
         os.kill(victim, signal.SIGKILL)
@@ -161,7 +161,7 @@ def leftovers(folder: Path) -> list[str]:
     return [path.name for path in left]
 
 
-def _command_of(pid: int) -> bytes:
+def command_of(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -171,12 +171,12 @@ def _command_of(pid: int) -> bytes:
 def wait_until_gone(pids: list[int]) -> None:
     """Workers must exit within seconds after their runner, or they would disturb the next one."""
     until = time.monotonic() + 10
-    while any(_alive(pid) for pid in pids):
+    while any(is_alive(pid) for pid in pids):
         assert time.monotonic() < until, "workers outlive their runner"
         time.sleep(0.02)
 
 
-def _alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):

@@ -1,0 +1,176 @@
+"""One cycle: a run is begun, disturbed in one way, resumed to its end, and checked."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from .check import DISK_FULL, IN_USE, WORKERS_DIED, Bystander, check_folder, judge
+from .counts import Counts
+from .disk import FILE_LIMIT, make_room, small_disk, way
+from .experiments import KINDS, Experiments
+from .processes import Process
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP)
+VICTIMS = ("runner", "worker", "both")
+DEADLY = 4  # strikes in a cycle at most
+RESUMERS = 12  # at most
+RAY_PATIENCE = (
+    60.0  # seconds that the processes of a Ray node may need to notice the end of their driver
+)
+
+
+class Cycle:
+    """A folder with a run of one kind, in a place of its own."""
+
+    def __init__(
+        self,
+        experiments: Experiments,
+        place: Path,
+        luck: random.Random,
+        counts: Counts,
+        enough: Callable[[], bool],
+    ) -> None:
+        self.luck, self.counts, self._experiments = luck, counts, experiments
+        self._enough = enough  # has what was asked for been done?
+        self.kind = luck.choice(list(KINDS))
+        self.wanted = experiments.undisturbed(self.kind)
+        self.workers = luck.choice((1, 2))
+        self.engine: tuple[str, ...] = ()
+        self.place, self.folder = place, place / "a run" / "run"
+        self._patience = 10.0
+        place.mkdir(parents=True)
+        self.bystander = Bystander(place / "canary", self.folder)
+        self._stale: list[tuple[Process, list[int]]] = []
+
+    def on_ray(self) -> None:
+        self.engine, self._patience = ("--engine", "ray"), RAY_PATIENCE
+
+    def start(self, number: int = 0, largest_file: int | None = None) -> Process:
+        """Begin the run, or go on with it."""
+        how = ("--workers", str(self.workers), *self.engine)
+        words = self._experiments.go_on(self.kind, self.folder, *how)
+        return Process(words, self.place / f"log{number}", largest_file)
+
+    def judge(self, process: Process, sent: set[signal.Signals], refusals: tuple[str, ...]) -> bool:
+        waited = process.wait(RAY_PATIENCE * 2 if self.engine else 60.0)
+        if process.workers_struck:
+            refusals += WORKERS_DIED
+        return judge(process, self.counts, self.wanted, self.folder, waited, sent, refusals)
+
+    def pause(self) -> None:
+        """Some moment of a run."""
+        usual = self.wanted.seconds[self.workers] * (3 if self.engine else 1)
+        time.sleep(self.luck.uniform(0.02, 1.0) * usual)
+
+    def finish(self) -> None:
+        """Go on, undisturbed, to the end; it must be reached."""
+        self.bystander.enter()
+        self.judge(self.start(), set(), ())
+
+    def check(self) -> None:
+        """Whatever was stopped and not killed goes on now, when its run is long finished."""
+        for process, pids in self._stale:
+            process.send(signal.SIGCONT, pids)
+        log = self.place / "verify"
+        check_folder(self.folder, self.wanted, self.counts, log, self._patience)
+        self.bystander.check(self.counts)
+
+    def strike(self, process: Process) -> set[signal.Signals]:
+        """Send a random signal to a random victim, sometimes twice; returns what the runner was sent."""
+        number, victim = self.luck.choice(SIGNALS), self.luck.choice(VICTIMS)
+        sent: set[signal.Signals] = set()
+        workers = process.workers()
+        if number == signal.SIGKILL and victim == "runner" and workers and self.luck.random() < 0.3:
+            process.send(signal.SIGSTOP, workers)  # they cannot notice their runner's end
+            self._stale.append((process, workers))
+        times = 1 if number in (signal.SIGKILL, signal.SIGSTOP) else self.luck.choice((1, 1, 2))
+        for _ in range(times):
+            whom = None if self._enough() else process.strike(number, victim, self.luck)
+            if whom is None:
+                break
+            self.counts.signals[f"{number.name} of {whom}"] += 1
+            sent |= {number} if whom != "worker" else set()
+            time.sleep(self.luck.uniform(0.0, 0.3))
+        return sent
+
+
+def kills(cycle: Cycle) -> None:
+    """Signals of all kinds, one after another."""
+    for _ in range(cycle.luck.randint(1, DEADLY)):
+        process = cycle.start()
+        cycle.pause()
+        cycle.judge(process, cycle.strike(process), ())
+    cycle.finish()
+    cycle.check()
+
+
+def resumers(cycle: Cycle) -> None:
+    """Several processes go on with a folder at the same time, half finished or finished."""
+    if cycle.luck.random() < 0.4:
+        shutil.copytree(cycle.wanted.folder, cycle.folder)
+    else:
+        _half_finished(cycle)
+    cycle.bystander.enter()
+    cycle.counts.attempts += 1
+    some = 2 if cycle.luck.random() < 0.5 else cycle.luck.randint(3, RESUMERS)
+    # At once, or one after another while the first is at work, so that they also meet its last steps.
+    between = cycle.luck.choice((0.0, 2 * cycle.wanted.seconds[cycle.workers] / some))
+    started = []
+    for number in range(some):
+        started.append(cycle.start(number))
+        time.sleep(cycle.luck.uniform(0.0, between))
+    for process in started:
+        cycle.judge(process, set(), (IN_USE,))
+    if not any(process.status == 0 for process in started):
+        words = "\n".join(process.output() for process in started)
+        cycle.counts.fault("wrong exit status or sentence", f"nobody finished the run:\n{words}")
+    cycle.check()
+
+
+def _half_finished(cycle: Cycle) -> None:
+    while not (cycle.folder / "config.yaml").exists():
+        process = cycle.start()
+        cycle.pause()
+        process.strike(signal.SIGKILL, "runner", cycle.luck)
+        cycle.judge(process, {signal.SIGKILL}, ())
+
+
+def full_disk(cycle: Cycle) -> None:
+    """The disk is full before the run is finished; room is made; it goes on."""
+    disk = cycle.folder.parent
+    with small_disk(disk, int(cycle.luck.uniform(0.02, 1.1) * cycle.wanted.size)):
+        for _ in range(cycle.luck.choice((1, 1, 2))):
+            limit = int(cycle.luck.uniform(0.01, 1.0) * cycle.wanted.largest)
+            process = cycle.start(largest_file=limit if way() == FILE_LIMIT else None)
+            sent: set[signal.Signals] = set()
+            if cycle.luck.random() < 0.2:
+                cycle.pause()
+                sent = cycle.strike(process)
+            cycle.judge(process, sent, DISK_FULL)
+            cycle.counts.full_disks += any(words in process.errors() for words in DISK_FULL)
+        make_room(disk)
+        cycle.finish()
+        cycle.check()
+
+
+def on_ray(cycle: Cycle) -> None:
+    """Signals to the driver of a Ray node; the end is reached without Ray."""
+    cycle.on_ray()
+    process = cycle.start()
+    cycle.pause()
+    number = cycle.luck.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
+    if process.strike(number, "runner", cycle.luck):
+        cycle.counts.signals[f"{number.name} of Ray's driver"] += 1
+    cycle.judge(process, {number}, ())
+    cycle.engine = ()
+    cycle.finish()
+    cycle.check()
+
+
+# How often each comes, of 100.
+MIXTURE: dict[Callable[[Cycle], None], int] = {kills: 58, resumers: 22, full_disk: 18, on_ray: 2}
