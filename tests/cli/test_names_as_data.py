@@ -238,6 +238,9 @@ def test_a_folder_and_a_file_with_the_longest_names(fedwave, tmp_path: Path) -> 
     small = ("-t", "4", "-i", "2", "-s", "age")
     assert fedwave("compare", *small, "-o", tmp_path / ("x" * 255))[::2] == (0, "")
     assert fedwave("verify", tmp_path / ("x" * 255))[0] == 0
+    table = tmp_path / f"{'y' * 251}.csv"
+    assert fedwave("compare", *small, "-o", table)[::2] == (0, "")
+    assert table.read_text(encoding="utf-8").startswith("scheduler")
 
 
 def test_an_output_file_that_is_a_folder_is_refused_before_the_run(fedwave, tmp_path: Path) -> None:
