@@ -22,9 +22,7 @@ _ROOM = 140  # bytes of the longest path that is made inside a folder for result
 # Created here and now: a file or a link that somebody else put there is never written to.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # fmt: skip
 _UNFINISHED = re.compile(r"\.(?P<kept>.+)\.[0-9a-f]{16}\.part", re.DOTALL)
-_LONGEST = 255 - len(
-    "..0123456789abcdef.part"
-)  # bytes of a name that is kept: file systems allow 255
+_LONGEST = 255 - len("..0123456789abcdef.part")  # bytes of a kept name: file systems allow 255
 
 
 def check_folder(folder: Path) -> None:
@@ -73,11 +71,8 @@ def kept_name(name: str) -> str:
     content = os.fsencode(name)
     if len(content) <= _LONGEST:
         return name
-    return (
-        content[: _LONGEST - 17].decode("utf-8", "ignore")
-        + "~"
-        + hashlib.sha256(content).hexdigest()[:16]
-    )
+    begin = content[: _LONGEST - 17].decode("utf-8", "ignore")
+    return f"{begin}~{hashlib.sha256(content).hexdigest()[:16]}"
 
 
 def kept_of(unfinished: str) -> str | None:

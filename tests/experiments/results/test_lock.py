@@ -271,8 +271,8 @@ def test_damaged_sums_are_written_anew(place: Path) -> None:
         fw.run(asked(place), place / "run", workers=1)
         assert sound(verify(place / "run"))
     (place / "run" / "SHA256SUMS").write_text(f"{'0' * 64}  /etc/passwd\n")
-    with pytest.raises(fw.FedwaveError, match="it names /etc/passwd, which is not in the folder"):
-        verify(place / "run")
+    wrong = [one.text for one in verify(place / "run") if one.state == "wrong"]
+    assert any("it names /etc/passwd, which is not in the folder" in text for text in wrong)
 
 
 def test_write_results_alone(place: Path, tmp_path: Path) -> None:

@@ -293,16 +293,27 @@ def test_a_checkpoint_that_is_sent_has_the_same_envelope(
     assert "another unit or another run wrote it" in warnings[0]
 
 
-@pytest.mark.parametrize("thing", ["folder", "pipe", "link"])
-def test_a_checkpoint_that_is_no_file(thing: str, half: Path, made: Path) -> None:
+def test_a_checkpoint_that_is_a_folder(half: Path, made: Path) -> None:
     path = half_way(half)
     path.unlink()
-    if thing == "folder":
-        path.mkdir()
-    elif thing == "pipe":
+    path.mkdir()
+    resumed(half)
+    assert tables(half) == tables(made / "finished")
+
+
+@pytest.mark.parametrize("thing", ["pipe", "link"])
+def test_a_checkpoint_that_is_a_pipe_or_a_link(thing: str, half: Path, made: Path) -> None:
+    path = half_way(half)
+    path.unlink()
+    if thing == "pipe":
         os.mkfifo(path)
     else:
         path.symlink_to("/dev/zero")
+    before = contents(half)
+    with pytest.raises(fw.FedwaveError, match=r"\.npz is (a link|no plain file), but fedwave"):
+        resumed(half)
+    assert contents(half) == before
+    path.unlink()
     resumed(half)
     assert tables(half) == tables(made / "finished")
 

@@ -236,5 +236,5 @@ def test_numbers_of_single_points_belong_to_the_fingerprint(tmp_path: Path) -> N
     }  # fmt: skip
     write_results(run_experiment(experiment_from(asked), folder, workers=1), folder)
     forge(folder / "plan.json", lambda plan: plan["points"][0].update({"network.slots": 3}))
-    write_sums(folder)
+    write_sums(folder, read_sums(folder))
     assert "belongs to another run" in said(verify(folder), "wrong")

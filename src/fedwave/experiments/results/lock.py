@@ -88,8 +88,8 @@ def remove_unfinished(folder: Path, files: Iterable[str]) -> None:
 
 def is_run_folder(folder: Path) -> bool:
     """Has a run been begun here? A config.yaml alone may be anybody's."""
-    one_of = (PLAN, PROVENANCE)
-    return os.path.isfile(folder / CONFIG) and any(os.path.isfile(folder / n) for n in one_of)
+    one_of = (PLAN, PROVENANCE, "units")  # any of the first two may be lost
+    return os.path.isfile(folder / CONFIG) and any(os.path.lexists(folder / n) for n in one_of)
 
 
 def refuse_links(folder: Path, files: Iterable[str]) -> None:
