@@ -231,7 +231,7 @@ class Impatient(Sync):
         (lambda: FedBuff(2.5), "FedBuff size is 2.5, must be a whole number >= 1."),  # type: ignore[arg-type]
         (lambda: FedAsync(0), "FedAsync alpha is 0, must be a number > 0 and <= 1."),
         (lambda: FedAsync(1.5), "FedAsync alpha is 1.5, must be a number > 0 and <= 1."),
-        (lambda: FedAsync(a=-1), "FedAsync a is -1, must be a number between 0 and 1."),
+        (lambda: FedAsync(a=-1), "FedAsync a is -1, must be a number >= 0."),
         (lambda: FedAsync(b=None), "FedAsync b is None, must be a number >= 0."),  # type: ignore[arg-type]
         (lambda: FedAsync(staleness="hinged"), "FedAsync has no staleness 'hinged'; did you mean 'hinge'?"),
         (lambda: Impatient(), "Impatient beta is 0.5, must be 0: data that wait are trained on again."),

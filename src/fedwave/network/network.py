@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from html import escape
 from numbers import Real
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from fedwave.network.fading import Fading, Rayleigh, mean_snr
 from fedwave.network.success import SuccessModel, Turbo
 from fedwave.types import Array, FloatArray, Problem
 
+_UNLESS_GIVEN: Any = object()
 _LARGEST_GAMMA = 1e9  # beyond, a score that is added up or squared could become infinite
 
 
@@ -60,7 +61,7 @@ class Network:
 
     devices: DeviceTable | Iterable[Device | Mapping[str, Any]]
     # W, or one W per round; unless given: 5, or all devices if there are fewer.
-    slots: int | Sequence[int] = cast(int, None)
+    slots: int | Sequence[int] = _UNLESS_GIVEN
     gamma: float = 0.01  # the cost of a shard that waits
     fading: Fading = field(
         default_factory=Rayleigh
@@ -73,7 +74,7 @@ class Network:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", DeviceTable.of(self.devices))
-        slots = min(5, self.size) if self.slots is None else self.slots
+        slots = min(5, self.size) if self.slots is _UNLESS_GIVEN else self.slots
         object.__setattr__(self, "slots", checked_slots(slots, self.size))
         if not (is_number(self.gamma) and self.gamma >= 0):
             raise FedwaveError(f"gamma is {self.gamma}, must be a number >= 0.")

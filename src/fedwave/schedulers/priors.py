@@ -75,12 +75,12 @@ class Truncated(Prior):
     prior: Jeffreys | Gamma = field(default_factory=Jeffreys)
 
     def __post_init__(self) -> None:
-        if not (
-            is_number(self.low) and is_number(self.high) and 0 <= self.low < self.high <= _MOST
-        ):
+        if not (is_number(self.low) and is_number(self.high) and 0 <= self.low < self.high):
             raise FedwaveError(
-                f"Truncated has low {self.low} and high {self.high}, must be 0 <= low < high <= {_MOST:g}."
+                f"Truncated has low {self.low} and high {self.high}, must be 0 <= low < high < inf."
             )
+        if self.high > _MOST:
+            raise FedwaveError(f"Truncated has high {self.high}, must be at most {_MOST:g}.")
 
     @property
     def shape(self) -> float:  # type: ignore[override]
