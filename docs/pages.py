@@ -22,7 +22,12 @@ from fedwave.experiments.report.tables import markdown
 from fedwave.experiments.results.statistics import Estimate, estimate
 
 DOCS = Path(__file__).parent
-PAGES = (DOCS / "theory.md", DOCS / "promises.md", DOCS / "results" / "README.md", DOCS.parent / "README.md")
+PAGES = (
+    DOCS / "theory.md",
+    DOCS / "promises.md",
+    DOCS / "results" / "README.md",
+    DOCS.parent / "README.md",
+)
 _MARKED = re.compile(r"<!--=(.*?)-->(.*?)<!--/-->", re.DOTALL)
 # Accuracy of the earlier prototype after 10 and 150 rounds on MNIST, which has no data here.
 PROTOTYPE = {
@@ -103,7 +108,7 @@ def score_table() -> str:
         for place, metric, digits in ((1, "score", 3), (3, "backlog", 1)):
             apart = estimate(_score(name, metric) - _score("alsa-pi", metric))
             cells.insert(place, "-" if name == "alsa-pi" else _with_width(apart, digits, "+"))
-        lines.append([f"`{name}`", *cells])
+        lines.append([name, *cells])
     return "\n" + markdown(heading, lines).strip() + "\n"
 
 
@@ -286,7 +291,12 @@ def attacks_table() -> str:
     found = _json("attacks.json")
     before, after = found["before"]["kinds"], found.get("after", {}).get("kinds", {})
     lines = [
-        [name, f"{before[kind]['attacks']:,}", _bad(before[kind]), _bad(after[kind]) if kind in after else "-"]
+        [
+            name,
+            f"{before[kind]['attacks']:,}",
+            _bad(before[kind]),
+            _bad(after[kind]) if kind in after else "-",
+        ]
         for kind, name in _ATTACKS.items()
         if kind in before
     ]
