@@ -24,8 +24,8 @@ from fedwave.experiments.results.statistics import Estimate, estimate
 DOCS = Path(__file__).parent
 PAGES = (
     DOCS / "theory.md",
-    DOCS / "results" / "README.md",
     DOCS / "promises.md",
+    DOCS / "results" / "README.md",
     DOCS.parent / "README.md",
 )
 _MARKED = re.compile(r"<!--=(.*?)-->(.*?)<!--/-->", re.DOTALL)
@@ -108,7 +108,7 @@ def score_table() -> str:
         for place, metric, digits in ((1, "score", 3), (3, "backlog", 1)):
             apart = estimate(_score(name, metric) - _score("alsa-pi", metric))
             cells.insert(place, "-" if name == "alsa-pi" else _with_width(apart, digits, "+"))
-        lines.append([f"`{name}`", *cells])
+        lines.append([name, *cells])
     return "\n" + markdown(heading, lines).strip() + "\n"
 
 

@@ -150,8 +150,6 @@ def _of_words(
         words = [word.replace("\0", "") for word in words]
     if name in ("resume", "report", "verify") and base is not None:
         bases.copy(base, "stopped" if name == "resume" else "finished")
-    if name == "data":
-        run = _without_network
     taken: list[Answer] = []
 
     def go() -> Verdict:
@@ -179,18 +177,6 @@ def _named(words: Sequence[str]) -> tuple[str, ...]:
         if option in _WRITES and value and not value.startswith("/"):
             found.append(value.split("/")[0])
     return tuple(found)
-
-
-def _without_network(*words: str) -> Answer:
-    from fedwave.learning.data import sources
-
-    def nothing(wanted: object, scratch: Path) -> sources.Files:
-        raise OSError("there is no network")
-        yield  # a generator
-
-    for name in sources.SOURCES:
-        sources.SOURCES[name] = {"nobody": nothing}
-    return command(*words)
 
 
 def _file(run: Callable[..., Answer], luck: random.Random, base: Path) -> Attack:

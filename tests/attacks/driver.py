@@ -32,6 +32,11 @@ _HEAVY = (
     "matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg", "rich.table",
     "fedwave.cli.app", "fedwave.experiments.results.verify",
 )  # fmt: skip
+# Downloads fail at once, whether there is a network or not.
+_NO_NETWORK = {
+    "PIP_NO_INDEX": "1", "npm_config_offline": "true", "http_proxy": "http://127.0.0.1:9",
+    "https_proxy": "http://127.0.0.1:9", "no_proxy": "127.0.0.1",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,7 @@ def _in_child(make: Callable[[], Attack], place: Path, plan: Path, result: Path)
             TMPDIR=str(place / "tmp"),
             LANG="C.UTF-8",
             PYTHONWARNINGS="ignore",
+            **_NO_NETWORK,
         )
         tempfile.tempdir = None
         attack = make()

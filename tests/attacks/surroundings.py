@@ -342,4 +342,11 @@ _KNOWN = [
     Known("--out is a file", REFUSE, *bases.RUN, "--out", "devices.csv"),
     Known("--out below a file", REFUSE, *bases.RUN, "--out", "devices.csv/x"),
     Known("--out in /proc", REFUSE, *bases.RUN, "--out", "/proc/x"),
+    *(
+        Known("a time-out that is none", REFUSE, *bases.RUN, "--out", "out", "--timeout", text)
+        for text in ("0", "-1", "nan", "", "soon")
+    ),
+    Known("a tiny time-out", EITHER, *bases.RUN, "--out", "out", "--timeout", "1e-9"),
+    Known("an endless time-out", EITHER, *bases.RUN, "--out", "out", "--timeout", "inf"),
+    Known("a huge time-out", EITHER, *bases.RUN, "--out", "out", "--timeout", "1e308"),
 ]

@@ -159,7 +159,7 @@ def test_the_options_are_those_of_the_commands() -> None:
             if one.param_type_name == "option" and not one.is_flag and "--help" not in one.opts
         }
         known = " ".join(commands.OPTIONS.get(name, ())).split()
-        assert with_value == set(known), name
+        assert with_value - {"--timeout"} == set(known), name  # that one is in surroundings.py
         assert name in commands.BASES
 
 
