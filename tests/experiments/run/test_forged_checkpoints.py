@@ -15,6 +15,7 @@ import xarray as xr
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.run import work
 from fedwave.experiments.run.checkpoints import Checkpointer, FileCheckpointer
+from fedwave.experiments.run.envelope import write_enclosed
 from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.work import run_unit
 
@@ -48,7 +49,7 @@ def unit_of(kind: str) -> Unit:
 
 
 class Kept(Checkpointer):
-    """Keeps what a unit writes as its last checkpoint, without any envelope around it."""
+    """Keeps what a unit writes as its last checkpoint."""
 
     def __init__(self, content: bytes | None = None) -> None:
         super().__init__(0)
@@ -75,6 +76,13 @@ def stopped_halfway(unit: Unit) -> bytes:
         run_unit(unit, kept, meter, pytest.fail)
     assert kept.content is not None
     return kept.content
+
+
+def enclosed(unit: Unit, content: bytes) -> bytes:
+    """With the envelope that the unit itself would have written around it."""
+    file = BytesIO()
+    write_enclosed(file, unit.fingerprint, lambda inner: (inner.write(content), None)[1])
+    return file.getvalue()
 
 
 def members(content: bytes) -> dict[str, Any]:
@@ -134,7 +142,7 @@ def check(kind: str, count: int, seed: int) -> None:
         text = {"simulation": "provenance", "replay": "about"}.get(kind)
         what, other = forged(rng, content, text) if text else lock_step(rng, content)
         warnings: list[str] = []
-        data = run_unit(unit, Kept(other), lambda rounds: None, warnings.append)
+        data = run_unit(unit, Kept(enclosed(unit, other)), lambda rounds: None, warnings.append)
         assert all("cannot be used, so the unit starts anew" in one for one in warnings), what
         used += not warnings
         assert data.identical(whole), what
@@ -175,5 +183,5 @@ def test_another_instance_or_seed_in_a_checkpoint() -> None:
     for change in ({"instances": [1, 0]}, {"seed": 5}):
         arrays["provenance"] = np.array(json.dumps({**text, **change}))
         warnings: list[str] = []
-        run_unit(unit, Kept(archive(arrays)), lambda rounds: None, warnings.append)
+        run_unit(unit, Kept(enclosed(unit, archive(arrays))), lambda rounds: None, warnings.append)
         assert "it is of another unit" in warnings[0]

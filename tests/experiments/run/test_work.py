@@ -87,7 +87,7 @@ def test_it_goes_on_where_it_stopped(kind: str, share: float, tmp_path: Path) ->
     assert warnings == []
     # The first number reported is what need not be played again: all but the round it was stopped in.
     runs = len(unit.instances) * len(unit.schedulers)
-    assert played[0] >= int(share * unit.rounds) - 2 * runs
+    assert next(filter(None, played)) >= int(share * unit.rounds) - 2 * runs
     assert sum(played) == unit.rounds
     assert data.identical(whole)
 
@@ -137,7 +137,7 @@ def test_checkpoints_that_are_sent_are_as_good(kind: str) -> None:
     again: list[int] = []
     checkpointer = SendingCheckpointer(sent[4], sent.append, 1e9)
     assert run_unit(unit, checkpointer, again.append, pytest.fail).identical(whole)
-    assert again[0] == unit.rounds // unit.experiment.rounds * 5
+    assert next(filter(None, again)) == unit.rounds // unit.experiment.rounds * 5
 
 
 def test_a_checkpoint_of_another_unit_is_not_used(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO
 
+from fedwave.errors import FedwaveError
 from fedwave.experiments.run.stopping import Stopped
 from fedwave.files import write_whole
 
@@ -73,8 +74,11 @@ class FileCheckpointer(Checkpointer):
             write_whole(self._path, write)
 
     def load(self) -> IO[bytes] | None:
-        # A plain file only: a pipe in its place would be waited for.
-        return open(self._path, "rb") if self._path.is_file() else None
+        if not self._path.exists():
+            return None
+        if not self._path.is_file():  # a pipe in its place would be waited for
+            raise FedwaveError("it is no file")
+        return open(self._path, "rb")
 
 
 class SendingCheckpointer(Checkpointer):
