@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from . import nasty
-from .judge import EITHER, REFUSE
+from .judge import ACCEPT, EITHER, REFUSE
 
 CANARY = Path("../canary")  # from the folder that attacks run in
 
@@ -219,6 +219,11 @@ def _not_ours(folder: Path, luck: random.Random) -> Forged:
     return Forged({"all": REFUSE}, same=False, kept=kept)
 
 
+def _nothing(folder: Path, luck: random.Random) -> Forged:
+    """An honest folder, which must be accepted: a judge before whom nobody can win is none."""
+    return Forged({"all": ACCEPT})
+
+
 def _nested(folder: Path, luck: random.Random) -> Forged:
     """A run folder of somebody else in the run folder, at work."""
     inner = folder / "inner"
@@ -357,6 +362,9 @@ FORGERIES: list[tuple[str, Forge]] = [
     ("mathtext as a name", _named("$\\frac{a}{ $x_{$")),
     ("control characters as a name", _named("a\x1b[31m\x07\u202eb")),
     ("a name of 300 letters", _named("n" * 300)),
+    ("nothing", _nothing),
+    ("nothing, again", _nothing),
+    ("nothing, once more", _nothing),
 ]  # fmt: skip
 
 __all__ = ["FORGERIES", "ONLY", "Forged"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import nasty
 from .attack import Attack, Verdict, worst
-from .judge import EITHER, REFUSE, judge_call
+from .judge import ACCEPT, EITHER, REFUSE, judge_call
 
 _BASES = ("full", "summary", "plain")
 Arrays = dict[str, np.ndarray]
@@ -263,6 +263,12 @@ def _of_header(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> t
     )
 
 
+def _of_nothing(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> tuple[str, str]:
+    """An honest trace, which must be accepted."""
+    _write(path, arrays, about)
+    return "as it was", ACCEPT
+
+
 def _of_bomb(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> tuple[str, str]:
     """A few kilobytes that unpack to gigabytes: an array, or the text."""
     _write(path, arrays, about)
@@ -292,4 +298,4 @@ _FORGERIES: list[tuple[str, Callable[[Path, Arrays, Any, random.Random], tuple[s
     ("network", _of_network), ("shape", _of_shape), ("shape", _of_shape), ("type", _of_type), ("type", _of_type),
     ("value", _of_value), ("value", _of_value), ("names", _of_names), ("archive", _of_archive), ("header", _of_header),
 ]  # fmt: skip
-_FORGERIES = _FORGERIES * 3 + [("bomb", _of_bomb)]
+_FORGERIES = [*_FORGERIES * 3, ("bomb", _of_bomb), ("nothing", _of_nothing)]
