@@ -70,7 +70,10 @@ class Cycle:
     def finish(self) -> None:
         """Go on, undisturbed, to the end; it must be reached."""
         self.bystander.enter()
+        start = time.monotonic()
         self.judge(self.start(), set(), ())
+        took, known = time.monotonic() - start, self.wanted.seconds
+        known[self.workers] = max(known[self.workers], took)
 
     def check(self) -> None:
         """Whatever was stopped and not killed goes on now, when its run is long finished."""
@@ -89,6 +92,8 @@ class Cycle:
             process.send(signal.SIGSTOP, workers)  # they cannot notice their runner's end
             self._stale.append((process, workers))
         times = 1 if number in (signal.SIGKILL, signal.SIGSTOP) else self.luck.choice((1, 1, 2))
+        if process.status is not None:
+            self.wanted.seconds[self.workers] *= 0.8  # too late: not so long the next time
         for _ in range(times):
             whom = None if self._enough() else process.strike(number, victim, self.luck)
             if whom is None:
