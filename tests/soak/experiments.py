@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from dataclasses import dataclass
@@ -142,4 +143,4 @@ def names_in(folder: Path) -> frozenset[str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if not path.is_dir()]
+    return [Path(place, name) for place, _, names in os.walk(folder) for name in names]
