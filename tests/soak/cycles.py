@@ -12,13 +12,14 @@ from pathlib import Path
 from .check import DISK_FULL, IN_USE, WORKERS_DIED, Bystander, check_folder, judge
 from .counts import Counts
 from .disk import FILE_LIMIT, make_room, small_disk, way
-from .experiments import KINDS, Experiments
+from .experiments import KINDS, Experiments, names_in
 from .processes import Process
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP)
 VICTIMS = ("runner", "worker", "both")
 DEADLY = 4  # strikes in a cycle at most
 RESUMERS = 12  # at most
+MANY = 1_000_000  # changes of a folder: more than there are
 RAY_PATIENCE = (
     60.0  # seconds that the processes of a Ray node may need to notice the end of their driver
 )
@@ -62,15 +63,30 @@ class Cycle:
             refusals += WORKERS_DIED
         return judge(process, self.counts, self.wanted, self.folder, waited, sent, refusals)
 
-    def pause(self) -> None:
-        """Some moment of a run."""
+    def pause(self, process: Process) -> None:
+        """Some moment of a run: any, or one at which it is writing."""
         usual = self.wanted.seconds[self.workers] * (3 if self.engine else 1)
-        time.sleep(self.luck.uniform(0.02, 1.0) * usual)
+        moment = time.monotonic() + self.luck.uniform(0.02, 1.0) * usual
+        changes = MANY
+        if (
+            self.luck.random() < 0.5
+        ):  # its first files are few: what is half-written there would hurt most
+            moment = time.monotonic() + 2 * usual
+            changes = self.luck.randint(1, self.luck.choice((8, 40)))
+        before = names_in(self.folder)
+        while process.status is None and time.monotonic() < moment and changes > 0:
+            time.sleep(0.002)
+            now = names_in(self.folder)
+            changes -= now != before
+            before = now
 
     def finish(self) -> None:
         """Go on, undisturbed, to the end; it must be reached."""
         self.bystander.enter()
+        start = time.monotonic()
         self.judge(self.start(), set(), ())
+        took, known = time.monotonic() - start, self.wanted.seconds
+        known[self.workers] = max(known[self.workers], took)
 
     def check(self) -> None:
         """Whatever was stopped and not killed goes on now, when its run is long finished."""
@@ -89,6 +105,8 @@ class Cycle:
             process.send(signal.SIGSTOP, workers)  # they cannot notice their runner's end
             self._stale.append((process, workers))
         times = 1 if number in (signal.SIGKILL, signal.SIGSTOP) else self.luck.choice((1, 1, 2))
+        if process.status is not None:
+            self.wanted.seconds[self.workers] *= 0.8  # too late: not so long the next time
         for _ in range(times):
             whom = None if self._enough() else process.strike(number, victim, self.luck)
             if whom is None:
@@ -103,7 +121,7 @@ def kills(cycle: Cycle) -> None:
     """Signals of all kinds, one after another."""
     for _ in range(cycle.luck.randint(1, DEADLY)):
         process = cycle.start()
-        cycle.pause()
+        cycle.pause(process)
         cycle.judge(process, cycle.strike(process), ())
     cycle.finish()
     cycle.check()
@@ -135,7 +153,7 @@ def resumers(cycle: Cycle) -> None:
 def _half_finished(cycle: Cycle) -> None:
     while not (cycle.folder / "config.yaml").exists():
         process = cycle.start()
-        cycle.pause()
+        cycle.pause(process)
         process.strike(signal.SIGKILL, "runner", cycle.luck)
         cycle.judge(process, {signal.SIGKILL}, ())
 
@@ -149,7 +167,7 @@ def full_disk(cycle: Cycle) -> None:
             process = cycle.start(largest_file=limit if way() == FILE_LIMIT else None)
             sent: set[signal.Signals] = set()
             if cycle.luck.random() < 0.2:
-                cycle.pause()
+                cycle.pause(process)
                 sent = cycle.strike(process)
             cycle.judge(process, sent, DISK_FULL)
             cycle.counts.full_disks += any(words in process.errors() for words in DISK_FULL)
@@ -162,7 +180,7 @@ def on_ray(cycle: Cycle) -> None:
     """Signals to the driver of a Ray node; the end is reached without Ray."""
     cycle.on_ray()
     process = cycle.start()
-    cycle.pause()
+    cycle.pause(process)
     number = cycle.luck.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
     if process.strike(number, "runner", cycle.luck):
         cycle.counts.signals[f"{number.name} of Ray's driver"] += 1

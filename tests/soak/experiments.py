@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from dataclasses import dataclass
@@ -70,7 +71,9 @@ class Undisturbed:
     sums: str  # the text of SHA256SUMS
     names: frozenset[str]  # of all files
     printed: str  # on standard output, with DIR for the folder
-    seconds: dict[int, float]  # how long it took, by number of workers
+    seconds: dict[
+        int, float
+    ]  # how long a run takes, by number of workers; changes with the machine's other work
 
     @property
     def size(self) -> int:
@@ -140,4 +143,4 @@ def names_in(folder: Path) -> frozenset[str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if not path.is_dir()]
+    return [Path(place, name) for place, _, names in os.walk(folder) for name in names]
