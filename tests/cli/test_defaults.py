@@ -41,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *words: str) -> Experiment:
         found.append(experiment)
         raise Asked
 
-    monkeypatch.setattr(cli_run, "run_experiment", keep)
+    monkeypatch.setattr(cli_run, "running", keep)
     with pytest.raises(Asked):
         cli.app(list(words), standalone_mode=False)
     return found[0]

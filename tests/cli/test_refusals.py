@@ -156,7 +156,7 @@ REFUSALS = {
         "nowhere",
         "-o",
         ".",
-    ): "nowhere is no run folder: it has no config",
+    ): "there is no run folder at nowhere",
     ("reproduce", "scores"): "there is no 'scores' to reproduce; did you mean 'score'?",
     ("reproduce",): "Missing argument",
     ("reproduce", "theory", "--from", "old"): "--from does not go with theory",

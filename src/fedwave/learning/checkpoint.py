@@ -63,9 +63,9 @@ def read(replay: Replay, raw: IO[bytes], name: str) -> None:
         arrays = read_archive(raw)
         about = json.loads(str(arrays["about"]))
         ours = about["made_for"] == replay.fingerprint()
-        _check_numbers(about, replay)
-        # All of it is read before any of it is used.
-        parts = [_part(replay, r, arrays, about) for r in range(len(replay.runs))] if ours else []
+        if ours:  # all of it is read before any of it is used
+            _check_numbers(about, replay)
+            parts = [_part(replay, r, arrays, about) for r in range(len(replay.runs))]
     except Exception as error:  # damage can be in the archive, an array or the text
         raise FedwaveError(f"{name} is not a checkpoint or is damaged ({error}).") from None
     if not ours:
