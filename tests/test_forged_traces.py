@@ -137,6 +137,32 @@ def test_compressed_archives_are_refused_before_they_take_memory(honest: Any, tm
         fw.Trace.load(path)
 
 
+def test_columns_of_devices_are_real_numbers(honest: Any, tmp_path: Path) -> None:
+    arrays, text = honest
+    name = "constants/network.devices.rate"
+    with pytest.raises(fw.FedwaveError, match=r"device column 'rate' is .*, must be a number"):
+        load({**arrays, name: arrays[name].astype(complex)}, text, tmp_path / "t.npz")
+
+
+@pytest.mark.parametrize("word", ["a\rb", "\x1b]0;title\x07", "a" * 100_000, "\u202e"])
+def test_a_refusal_is_one_short_line(word: str, honest: Any, tmp_path: Path) -> None:  # fmt: skip
+    arrays, text = honest
+    network = text["network"]
+    forged_texts = [
+        {"network": {**network, "fields": {**network["fields"], word: 1}}},
+        {"network": {**network, "fields": {**network["fields"], "fading": word}}},
+        {"network": {**network, "class": word}},
+        {"metrics": {**text["metrics"], word: text["metrics"]["lost"]}},
+        {"scheduler": {**text["scheduler"], "class": word}},
+    ]
+    for change in forged_texts:
+        with pytest.raises(fw.FedwaveError) as refusal:
+            fw.extend(load(arrays, {**text, **change}, tmp_path / "t.npz"), 9)
+        sentence = str(refusal.value)
+        assert len(sentence) < 600
+        assert sentence.isprintable()
+
+
 def test_states_that_are_not_the_schedulers(honest: Any, tmp_path: Path) -> None:
     arrays, text = honest
     for name, array in [("state/counted", -arrays["state/counted"] - 1), ("state/theta", None)]:

@@ -25,6 +25,12 @@ def visible(text: str) -> str:
     return "".join(_escaped(character) if is_unseen(character) else character for character in text)
 
 
+def brief(text: object, most: int = 240) -> str:
+    """The text for a sentence, visible and not too long: an error may quote all that a file holds."""
+    short = visible(str(text)[: most + 1])
+    return short if len(short) <= most else f"{short[:most]}..."
+
+
 def is_unseen(character: str) -> bool:
     """Is it a character that steers or hides, rather than one to be read?"""
     return category(character) in _UNSEEN and character not in _JOINERS

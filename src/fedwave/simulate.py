@@ -14,6 +14,7 @@ from fedwave.metrics import Metric, Watch
 from fedwave.network.dynamics import accept, step
 from fedwave.network.network import Network
 from fedwave.network.world import World, arriving, block_bytes
+from fedwave.plain_text import brief
 from fedwave.recording import Recorder, record_bytes
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler, checked_decision
@@ -317,7 +318,10 @@ def network_of(trace: Trace) -> Network:
 
 
 def _unpacked(trace: Trace, what: str) -> Any:
-    made = unpack(trace.provenance[what], trace.constants)
+    try:
+        made = unpack(trace.provenance[what], trace.constants)
+    except FedwaveError as error:  # it may quote what the file holds
+        raise FedwaveError(brief(error)) from None
     kind: Any = {"network": Network, "scheduler": Scheduler}.get(what, Metric)
     if not all(isinstance(one, kind) for one in (made if what == "more_metrics" else [made])):
         raise FedwaveError(f"the {what} in the file is {shown(made)}, which is none.")

@@ -20,6 +20,7 @@ from fedwave.array_archive import is_plain, read_archive
 from fedwave.errors import FedwaveError, counted
 from fedwave.files import write_whole
 from fedwave.metrics import over_rounds
+from fedwave.plain_text import brief
 from fedwave.trace_check import check_trace
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, NetworkState, State
 
@@ -317,5 +318,4 @@ def _damaged(name: str, error: Exception) -> FedwaveError:
     text = str(error).rstrip(".") or type(error).__name__
     if isinstance(error, KeyError):
         text = f"{error} is missing"
-    short = text if len(text) < 200 else f"{text[:200]}..."  # it may quote what the file holds
-    return FedwaveError(f"{name} is not a trace or is damaged ({short}).")
+    return FedwaveError(f"{name} is not a trace or is damaged ({brief(text)}).")

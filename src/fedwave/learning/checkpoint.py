@@ -16,6 +16,7 @@ from fedwave.files import write_whole
 from fedwave.learning.curves import Evaluation
 from fedwave.learning.replay import Replay, RunState
 from fedwave.learning.state import Tensors
+from fedwave.plain_text import brief
 from fedwave.types import Array
 
 
@@ -67,7 +68,7 @@ def read(replay: Replay, raw: IO[bytes], name: str) -> None:
             _check_numbers(about, replay)
             parts = [_part(replay, r, arrays, about) for r in range(len(replay.runs))]
     except Exception as error:  # damage can be in the archive, an array or the text
-        raise FedwaveError(f"{name} is not a checkpoint or is damaged ({error}).") from None
+        raise FedwaveError(f"{name} is not a checkpoint or is damaged ({brief(error)}).") from None
     if not ours:
         raise FedwaveError(
             f"{name} belongs to other runs, another task or other settings: remove it to start again."

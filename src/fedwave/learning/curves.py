@@ -14,6 +14,7 @@ import numpy as np
 from fedwave.array_archive import read_archive
 from fedwave.errors import FedwaveError, counted
 from fedwave.files import write_whole
+from fedwave.plain_text import brief
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
 _SAVED = ("loss", "accuracy", "class_accuracy", "accuracy_on_all")
@@ -150,7 +151,7 @@ class Curves:
             curves._check()
             return curves
         except Exception as error:  # damage can be in the archive, an array or the text
-            raise FedwaveError(f"{path} holds no curves or is damaged ({error}).") from None
+            raise FedwaveError(f"{path} holds no curves or is damaged ({brief(error)}).") from None
 
     def _check(self) -> None:
         """Refuse, by a ValueError, what no training can have left: a file may have been edited."""

@@ -231,10 +231,12 @@ def _number(value: Any, name: str, what: str, line: int) -> float:
 
 def _numbers(name: str, values: Any) -> FloatArray:
     try:
+        if np.iscomplexobj(values):  # half of each number would be dropped without a word
+            raise TypeError
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise FedwaveError(
-            f"device column {name!r} is {values!r}, must be a number or a list of numbers."
+            f"device column {name!r} is {shown(values)}, must be a number or a list of numbers."
         ) from None
 
 

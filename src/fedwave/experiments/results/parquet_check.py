@@ -16,6 +16,7 @@ from fedwave import registry
 from fedwave.errors import shown
 from fedwave.experiments.config.experiment import MOST_DEVICES, NetworkConfig
 from fedwave.metrics import OVER_ROUNDS, describe
+from fedwave.plain_text import brief
 
 CLASS = "accuracy_class_"
 _OF_TRAINING = ("loss", "accuracy", "accuracy_on_all", "worst_class")
@@ -31,7 +32,7 @@ class WrongTable(Exception):
     """A table is not the one of its unit; ``table`` is "rounds" or "devices"."""
 
     def __init__(self, table: str, reason: str) -> None:
-        super().__init__(reason if len(reason) < 200 else f"{reason[:200]}...")
+        super().__init__(brief(reason))
         self.table = table
 
 
