@@ -228,7 +228,8 @@ def test_any_order_is_as_likely() -> None:
 @pytest.mark.parametrize("alpha", [0, -1.0, float("nan"), float("inf"), "few", None])
 def test_a_dirichlet_that_cannot_be(alpha: Any) -> None:
     with pytest.raises(
-        fw.FedwaveError, match=rf"Dirichlet alpha is {alpha}, must be a number > 0 and at most 1e9\."
+        fw.FedwaveError,
+        match=rf"Dirichlet alpha is {alpha}, must be a number > 0 and at most 1e9\.",
     ):
         Dirichlet(alpha)
 

@@ -116,7 +116,7 @@ REFUSALS = {
     ("task.dataset=minst",): "task.dataset: there is no dataset 'minst'; did you mean 'mnist'?",
     ("task.model=vgg",): "task.model: there is no model 'vgg'; did you mean 'vgg19'?",
     ("task.model=vgg19",): "task.model is vgg19, which cannot take the images of mnist: choose cnn or logistic.",
-    ("task.partition=dirichlet:alpha=0",): "task.partition: Dirichlet alpha is 0, must be a number > 0 and at most 1e9.",
+    ("task.partition=dirichlet:alpha=0",): "Dirichlet alpha is 0, must be a number > 0 and at most 1e9.",
     ("task.partition.alpha=1",): "task.partition: partition 'iid' has no parameter 'alpha'; it has none.",
     ("task.partition=by-class:held=11",): "task.partition: ByClass held is 11, but there are only 10 classes.",
     ("task.partition=iit",): "task.partition: there is no partition 'iit'; did you mean 'iid'?",
