@@ -96,7 +96,8 @@ def test_the_list_and_the_exit_status(fedwave) -> None:
         assert fedwave("run", "devices.csv", *small, "--seed", seed, "-o", out)[0] == 0
     status, told, err = fedwave("verify", "a")
     assert (status, err) == (0, "")
-    assert told.splitlines()[0].split()[:2] == ["ok", "sums"]
+    listed = [line.split()[:2] for line in told.splitlines()]
+    assert [["ok", "experiment"], ["ok", "sums"]] == listed[:2]
     assert told.splitlines()[-1] == "a is sound."
     status, told, err = fedwave("verify", "a", "b")
     assert (status, err) == (0, "")

@@ -84,7 +84,8 @@ class _Progress:
         unit, content = message.unit.name, message.content
         if message.kind == "rounds":
             self.played[unit] = self.played.get(unit, 0) + content
-            self.event("progress", unit=unit)
+            if content:  # 0: the unit is alive, which only its engine wants to know
+                self.event("progress", unit=unit)
             return
         if message.kind in ("begun", "died", "given-up"):
             self.played[unit] = 0
