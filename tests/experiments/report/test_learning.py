@@ -341,7 +341,7 @@ def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
     told = json.loads(json_text(summary(whole(stored))))
     assert told["schedulers"]["bench"]["accuracy"]["mean"] is None  # NaN is no JSON
     assert told["schedulers"]["bench"]["diverged"] == 3
-    assert ",10,,\n" in (tmp_path / "drawn" / "curves.csv").read_text()
+    assert ",10,,,\n" in (tmp_path / "drawn" / "curves.csv").read_text()
 
 
 def test_where_nothing_was_learnt_there_are_no_figures(tmp_path: Path) -> None:
