@@ -93,6 +93,20 @@ def test_every_fault_of_a_process_is_counted(undisturbed: Undisturbed, tmp_path:
     assert counts.faults["traceback"] == counts.faults["hang"] == 1
 
 
+@pytest.mark.parametrize("stopped", [True, False])
+def test_death_by_a_signal_is_fine_only_after_the_sentence(
+    undisturbed: Undisturbed, tmp_path: Path, stopped: bool
+) -> None:
+    """Before it, the run has not answered the first signal; after it, a second one met Python's own end."""
+    process, counts = Process(["compare", "paper", "-t", "10000000"], tmp_path / "log"), Counts()
+    process.send(signal.SIGTERM, [process.pid])  # so early that fedwave cannot answer
+    waited = process.wait()
+    assert process.status == -signal.SIGTERM
+    (tmp_path / "log.err").write_text("fedwave: stopped.\n" if stopped else "")
+    folder = tmp_path / "none"
+    assert judge(process, counts, undisturbed, folder, waited, {signal.SIGTERM}) == stopped
+
+
 def test_a_process_that_does_not_end_is_killed(tmp_path: Path) -> None:
     endless = Process(["compare", "paper", "-t", "10000000"], tmp_path / "log")
     assert endless.wait(1.0) is None
