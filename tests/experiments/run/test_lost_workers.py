@@ -85,7 +85,14 @@ def events(folder: Path, out: str = "run") -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize("what", ["computes for ever", "sleeps for ever", "catches everything"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "computes for ever",
+        pytest.param("sleeps for ever", marks=pytest.mark.slow),
+        pytest.param("catches everything", marks=pytest.mark.slow),
+    ],
+)
 def test_a_scheduler_that_never_returns(what: str, workers: str, tmp_path: Path) -> None:
     trouble = write(tmp_path, what)
     made = run(tmp_path, "run", "--workers", workers, "--timeout", "5")
