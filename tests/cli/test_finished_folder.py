@@ -97,7 +97,7 @@ def test_the_list_and_the_exit_status(fedwave) -> None:
     status, told, err = fedwave("verify", "a")
     assert (status, err) == (0, "")
     listed = [line.split()[:2] for line in told.splitlines()]
-    assert [["ok", "experiment"], ["ok", "sums"]] == listed[:2]
+    assert listed[:2] == [["ok", "experiment"], ["ok", "sums"]]
     assert told.splitlines()[-1] == "a is sound."
     status, told, err = fedwave("verify", "a", "b")
     assert (status, err) == (0, "")
