@@ -140,7 +140,7 @@ ABSURD: dict[str, Callable[[], Any]] = {
     "Theorem 3": lambda: RegretSetting(instances=MUCH),
     "images": lambda: patterns(MUCH, 10, 0),
     "shard": lambda: a_shard(10**8),
-    "epochs": lambda: a_shard(10, MUCH),
+    "epochs": lambda: a_shard(10, 10**8),
 }  # fmt: skip
 
 
