@@ -249,4 +249,4 @@ def test_a_unit_that_is_asked_to_stop_saves_and_stops(tmp_path: Path) -> None:
     assert sum(played) == 5
     again: list[int] = []
     run_unit(unit, SendingCheckpointer(sent[0], sent.append, 1e9), again.append, pytest.fail)
-    assert again[0] == 5
+    assert next(filter(None, again)) == 5  # zeros while it is simulated
