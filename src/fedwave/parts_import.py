@@ -21,6 +21,7 @@ from typing import Any
 
 from fedwave import registry
 from fedwave.errors import FedwaveError
+from fedwave.reading import read_bytes
 
 # Files that this process has imported, by absolute path: the text, and the parts that it registered.
 _done: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {}
@@ -99,11 +100,11 @@ def read_source(path: str) -> str:
         raise FedwaveError(
             f"parts file {path} must end in .py; a module is given by its dotted name."
         )
+    content = read_bytes(path, f"parts file {path}")
     try:
-        return Path(path).read_bytes().decode("utf-8")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise FedwaveError(f"parts file {path} cannot be read: {reason}.") from None
+        return content.decode("utf-8")
+    except ValueError as error:
+        raise FedwaveError(f"parts file {path} cannot be read: {error}.") from None
 
 
 def helper_modules(sources: Iterable[str]) -> dict[str, str]:

@@ -30,6 +30,10 @@ def main() -> int:
     asked.add_argument("--bad", type=int, default=8, help="bad ones that are shown")
     asked.add_argument("--all", action="store_true", help="show every attack")
     how = asked.parse_args()
+    if how.source and not Path(how.source, "fedwave").is_dir():
+        asked.error(
+            f"there is no fedwave in {how.source}"
+        )  # else the installed one would be attacked
     if how.source and os.environ.get("PYTHONPATH", "").split(os.pathsep)[0] != how.source:
         os.environ["PYTHONPATH"] = how.source
         os.execv(sys.executable, [sys.executable, "-m", f"{__package__}", *sys.argv[1:]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import warnings
 from collections.abc import Iterator
@@ -58,6 +59,7 @@ def main() -> None:
     """Run the command that was asked for; ends in SystemExit."""
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # clean up, as after Ctrl-C
         signal.signal(signal.SIGTERM, stop_at_once)
+    os.environ["MPLBACKEND"] = "agg"  # figures are files; an unknown one would fail at the import
     try:
         with standard_streams(), _plain_warnings():
             status = app(prog_name="fedwave", standalone_mode=False)

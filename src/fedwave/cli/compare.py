@@ -60,7 +60,8 @@ def compare(
         ),
     ] = None,
     traces: Annotated[
-        Path | None, typer.Option("--traces", metavar="DIR", help="Keep the trace of every scheduler as DIR/*.npz.")
+        Path | None,
+        typer.Option("--traces", parser=opt.named, metavar="DIR", help="Keep the trace of each scheduler as DIR/*.npz.")
     ] = None,
     beliefs: Annotated[
         bool, typer.Option("--beliefs", help="Keep what learning schedulers believed in the traces.")

@@ -51,7 +51,7 @@ Imports = Annotated[
 def named(place: str | Path) -> Path:
     """The file or folder that an option names; an empty text would be the current folder."""
     if not str(place):
-        raise FedwaveError("--out is '', must name a place, such as out/first; here is '.'.")
+        raise FedwaveError("'' names no place: give one, such as out/first; here is '.'.")
     return Path(place)
 
 

@@ -193,12 +193,12 @@ def test_without_a_folder_ctrl_c_ends_it(what: str, tmp_path: Path) -> None:
     assert (made.returncode, out, errors) == (130, "", "fedwave: stopped; nothing was kept.\n")
 
 
-@pytest.mark.parametrize("timeout", ["0", "-1", "nan"])
-def test_a_time_out_is_a_number_above_0(timeout: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("timeout", ["0", "-1", "nan", "1e-9"])
+def test_a_time_out_is_a_number_of_seconds(timeout: str, tmp_path: Path) -> None:
     made = fedwave(tmp_path, "run", "paper", "--timeout", timeout)
     assert made.returncode == 2
-    assert made.stderr.endswith("must be seconds above 0 (inf: no time-out).\n")
-    with pytest.raises(fw.FedwaveError, match="timeout is '5', must be seconds above 0"):
+    assert made.stderr.endswith("must be 0.1 or more seconds (inf: no time-out).\n")
+    with pytest.raises(fw.FedwaveError, match=r"timeout is '5', must be 0\.1 or more seconds"):
         fw.run("paper", tmp_path / "run", timeout="5")  # type: ignore[arg-type]
 
 

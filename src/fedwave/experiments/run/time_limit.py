@@ -18,6 +18,7 @@ from fedwave.errors import FedwaveError, is_number
 TIMEOUT = (
     3600.0  # seconds without a finished round: one round of a large model can take many minutes
 )
+SHORTEST = 0.1  # seconds
 _PARTS = 4  # the alarm rings so often in a time-out, so that a machine that slept rings once, not at the end
 _LONGEST = 1e8  # seconds; years, and system calls refuse more
 
@@ -27,9 +28,11 @@ class NoRound(BaseException):
 
 
 def checked_timeout(value: float) -> float:
-    """Seconds above 0, or inf for no time-out."""
-    if not (is_number(value) or value == math.inf) or value <= 0:
-        raise FedwaveError(f"timeout is {value!r}, must be seconds above 0 (inf: no time-out).")
+    """Seconds, or inf for no time-out. Alarms in quick succession would leave no time for anything else."""
+    if not (is_number(value) or value == math.inf) or value < SHORTEST:
+        raise FedwaveError(
+            f"timeout is {value!r}, must be {SHORTEST:g} or more seconds (inf: no time-out)."
+        )
     return float(value)
 
 
