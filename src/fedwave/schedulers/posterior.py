@@ -168,6 +168,7 @@ class GridPosterior(Posterior):
                 f"GridPosterior has low {self.low}, high {self.high} and {self.points} points, "
                 "must be 0 < low < high < inf and two or more points."
             )
+        check_memory(f"a grid of {self.points:,} rates", 4 * 8.0 * self.points, "lower its points")
         if not np.any((self.rates >= self.prior.low) & (self.rates <= self.prior.high)):
             raise FedwaveError(
                 f"the prior's interval [{self.prior.low}, {self.prior.high}] holds no grid point: "
