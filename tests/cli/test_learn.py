@@ -340,7 +340,6 @@ def test_a_place_that_cannot_be_written_is_found_before_the_run(fedwave, tmp_pat
     for words in (
         ("train", *NETWORK, "--task", "synthetic", "--rounds", 10**9, "--out", tmp_path / "file"),
         ("reproduce", "mnist", "--rounds", 10**9, "--out", tmp_path / "file" / "deeper"),
-        ("reproduce", "cifar10", "--from", tmp_path, "--out", tmp_path / "file"),
     ):
         status, out, err = fedwave(*words)
         assert (status, out) == (2, "")
