@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: reproduce test test-slow test-hostile attacks soak first-hour reference bench lint types unit clean
+.PHONY: reproduce test test-slow attacks soak first-hour reference bench lint types unit clean
 
 reproduce: $(STAMP)  ## the paper's figures with bands: out/score, out/mnist
 	$(BIN)/fedwave reproduce score --out out/score
@@ -18,10 +18,6 @@ test: $(STAMP)  ## lint, types, tests; prints how long each took
 test-slow: export OMP_NUM_THREADS = 1
 test-slow: $(STAMP)  ## runs killed at random moments, attacks, again and again: minutes
 	@scripts/timed "slow tests" $(BIN)/python -m pytest -n auto --dist load -m slow tests
-
-test-hostile: export OMP_NUM_THREADS = 1
-test-hostile: $(STAMP)  ## damaged, forged and attacked at random, seeded: minutes
-	@scripts/timed "hostile tests" $(BIN)/python -m pytest -n auto --dist load -m hostile tests
 
 attacks: $(STAMP)  ## hostile words, files, folders, traces and packages: counts of what came of them, a quarter of an hour
 	$(BIN)/python -m tests.attacks all

@@ -92,7 +92,7 @@ def test_damaged_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
     attack(name, 60, tmp_path)
 
 
-@pytest.mark.hostile
+@pytest.mark.slow
 @pytest.mark.parametrize("name", INPUTS)
 def test_thousands_of_damaged_files(name: str, tmp_path: Path) -> None:
     attack(name, 2000, tmp_path)

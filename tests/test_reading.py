@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from odd_files import device, enormous, pipe
 from time_limit import time_limit
 
 import fedwave as fw
@@ -38,19 +39,6 @@ def refusal(read: Callable[[], object]) -> str:
 
 
 # --- any file -------------------------------------------------------------------------------------
-
-
-def pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def enormous(path: Path) -> None:
-    with open(path, "wb") as file:
-        file.truncate(10**12)  # takes no space
 
 
 READERS: dict[str, Callable[[str], object]] = {

@@ -209,29 +209,10 @@ _ARGUMENTS: list[tuple[str, str, dict[str, nasty_files.Put], tuple[str, ...]]] =
         nasty_files.YAML,
         ("config", "network.kind=table", "network.file=FILE"),
     ),
-    (
-        "gains",
-        ".npy",
-        nasty_files.NPY,
-        ("compare", "devices.csv", *_COMPARE, "--fading", "recorded:path=FILE"),
-    ),
-    (
-        "gains",
-        ".csv",
-        nasty_files.CSV,
-        ("compare", "devices.csv", *_COMPARE, "--fading", "recorded:path=FILE"),
-    ),
-    (
-        "arrivals",
-        ".npy",
-        nasty_files.NPY,
-        ("compare", "devices.csv", *_COMPARE, "--arrivals", "recorded:path=FILE"),
-    ),
-    (
-        "arrivals",
-        ".csv",
-        nasty_files.CSV,
-        ("compare", "devices.csv", *_COMPARE, "--arrivals", "recorded:path=FILE"),
+    *(
+        (what, ending, files, ("compare", "devices.csv", *_COMPARE, option, "recorded:path=FILE"))
+        for what, option in (("gains", "--fading"), ("arrivals", "--arrivals"))
+        for ending, files in ((".npy", nasty_files.NPY), (".csv", nasty_files.CSV))
     ),
     (
         "an error curve",

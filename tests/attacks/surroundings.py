@@ -126,6 +126,14 @@ def _mine(*names: str) -> Callable[[], None]:
 _NAMED = "name,rate,distance_m\n{},0.5,150\nsensor,1,200\n"
 _SMALL = ("-t", "5", "-i", "2", "--slots", "1", "-s", "age,balsa")
 _JSON = ("compare", "devices.csv", *_SMALL, "--json")
+
+
+def _small_run(what: str, expect: str, table: str, before: Callable[[], None]) -> Known:
+    return Known(
+        what, expect, "run", table, *bases.SMALL, "-s", "age", "--out", "out", before=before
+    )
+
+
 _KNOWN = [
     Known("an empty --out", REFUSE, *bases.RUN, "--out", ""),
     Known("an empty --out", REFUSE, *_JSON, "--out", ""),
@@ -165,77 +173,30 @@ _KNOWN = [
         "--json",
         before=_table("\U0001f468\u200d\U0001f469.csv"),
     ),
-    Known(
-        "markup as a file's name",
-        ACCEPT,
-        "run",
-        "[bold]a[red].csv",
-        *bases.SMALL,
-        "-s",
-        "age",
-        "--out",
-        "out",
-        before=_table("[bold]a[red].csv"),
+    _small_run("markup as a file's name", ACCEPT, "[bold]a[red].csv", _table("[bold]a[red].csv")),
+    _small_run(
+        "markup as a device's name", ACCEPT, "d.csv", _table("d.csv", _NAMED.format("[/][link=x]"))
     ),
-    Known(
-        "markup as a device's name",
-        ACCEPT,
-        "run",
-        "d.csv",
-        *bases.SMALL,
-        "-s",
-        "age",
-        "--out",
-        "out",
-        before=_table("d.csv", _NAMED.format("[/][link=x]")),
-    ),
-    Known(
+    _small_run(
         "mathtext as a device's name",
         ACCEPT,
-        "run",
         "d.csv",
-        *bases.SMALL,
-        "-s",
-        "age",
-        "--out",
-        "out",
-        before=_table("d.csv", _NAMED.format("$\\frac{a}{$")),
+        _table("d.csv", _NAMED.format("$\\frac{a}{$")),
     ),
-    Known(
-        "an emoji as a device's name",
-        ACCEPT,
-        "run",
-        "d.csv",
-        *bases.SMALL,
-        "-s",
-        "age",
-        "--out",
-        "out",
-        before=_table("d.csv", _NAMED.format("\U0001f600")),
+    _small_run(
+        "an emoji as a device's name", ACCEPT, "d.csv", _table("d.csv", _NAMED.format("\U0001f600"))
     ),
-    Known(
+    _small_run(
         "control characters as a device's name",
         REFUSE,
-        "run",
         "d.csv",
-        *bases.SMALL,
-        "-s",
-        "age",
-        "--out",
-        "out",
-        before=_table("d.csv", _NAMED.format("a\x1b[31m")),
+        _table("d.csv", _NAMED.format("a\x1b[31m")),
     ),
-    Known(
+    _small_run(
         "bidirectional characters as a device's name",
         REFUSE,
-        "run",
         "d.csv",
-        *bases.SMALL,
-        "-s",
-        "age",
-        "--out",
-        "out",
-        before=_table("d.csv", _NAMED.format("a\u202eb")),
+        _table("d.csv", _NAMED.format("a\u202eb")),
     ),
     Known("mathtext as the experiment's name", ACCEPT, *_RUN, "name=$x_{$"),
     Known("markup as the experiment's name", ACCEPT, *_RUN, "name='[/]'"),

@@ -17,13 +17,13 @@ SHARE = {"commands": 96, "traces": 150, "folders": 78, "flips": 140, "packages":
 FOUND = {"commands": (267, 462, 719), "traces": (140, 289, 444, 455, 845, 990)}
 
 
-@pytest.mark.hostile
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SHARE)
 def test_no_attack_has_a_bad_outcome(kind: str) -> None:
     _attack(kind, 0, SHARE[kind])
 
 
-@pytest.mark.hostile
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, number", [(k, n) for k, many in FOUND.items() for n in many])
 def test_what_was_found_once(kind: str, number: int) -> None:
     _attack(kind, number, number + 1)

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 from killing import command, leftovers
+from locking import figures_that_try_to_lock
 
 import fedwave as fw
 from fedwave.experiments.report.figures import common as figures
-from fedwave.experiments.results.lock import locked
-from fedwave.experiments.results.own_files import RUN_FILES
 
 SMALL = ("-s", "age,random", "-t", 6, "-i", 2)
 
@@ -117,16 +116,7 @@ def test_a_report_into_another_run_is_refused(fedwave, run: Path) -> None:
 def test_the_lock_is_held_while_figures_are_written(
     fedwave, run: Path, words: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = []
-
-    def saved(figure: object, stem: Path) -> list[Path]:
-        with pytest.raises(fw.FedwaveError, match=f"is in use by process {os.getpid()} on"):  # noqa: SIM117
-            with locked(stem.parent, RUN_FILES):
-                pass
-        tried.append(stem.name)
-        return []
-
-    monkeypatch.setattr(figures, "save_figure", saved)
+    tried = figures_that_try_to_lock(monkeypatch)
     status, _, err = fedwave(*words)
     assert (status, err) == (0, "")
     assert "score" in tried

@@ -25,7 +25,7 @@ from .processes import Process
 SMALL = "name: small\nschedulers: [age, balsa]\nrounds: 5\ninstances: 2\n"
 
 
-@pytest.mark.hostile
+@pytest.mark.slow
 def test_a_minute_of_the_soak(tmp_path: Path) -> None:
     words = ["--minutes", "1", "--seed", "1", "--json", str(tmp_path / "soak.json")]
     soak = subprocess.run(

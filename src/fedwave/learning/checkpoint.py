@@ -131,7 +131,7 @@ def _check_found(found: dict[str, Array], rounds: int, diverged: bool, classes: 
     rows = len(found["loss"])
     if rows != rounds and not (diverged and 0 < rows < rounds):
         raise ValueError(f"it has {rows} evaluations of {rounds} rounds")
-    if found["loss"].shape != (rows,) or found["loss"].dtype.kind != "f":
+    if found["loss"].shape != (rows,) or found["loss"].dtype != np.float64:
         raise ValueError("its losses are no numbers")
     counts = {name: array for name, array in found.items() if name != "loss"}
     for name, array in counts.items():

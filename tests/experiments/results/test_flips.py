@@ -126,7 +126,7 @@ def test_no_flipped_bit_goes_unnoticed(
     check_flips(place, which, per_file, tmp_path)
 
 
-@pytest.mark.hostile
+@pytest.mark.slow
 @pytest.mark.parametrize(("which", "per_file"), [("finished", 60), ("half", 130)])
 def test_no_flipped_bit_goes_unnoticed_among_thousands(
     which: str, per_file: int, place: Path, tmp_path: Path

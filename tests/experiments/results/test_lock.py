@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from locking import figures_that_try_to_lock
 
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
@@ -196,16 +197,7 @@ def test_every_file_of_the_theory_is_in_the_list() -> None:
 def test_the_lock_is_held_until_the_sums_are_written(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = []
-
-    def saved(figure: object, stem: Path) -> list[Path]:
-        with pytest.raises(fw.FedwaveError, match=f"is in use by process {os.getpid()} on"):  # noqa: SIM117
-            with locked(stem.parent, RUN_FILES):
-                pass
-        tried.append(stem.name)
-        return []
-
-    monkeypatch.setattr(figures, "save_figure", saved)
+    tried = figures_that_try_to_lock(monkeypatch)
     fw.run(asked(place), tmp_path / "run", workers=1)
     assert "score" in tried
     with locked(tmp_path / "run", RUN_FILES):

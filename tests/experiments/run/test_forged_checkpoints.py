@@ -154,7 +154,7 @@ def test_forged_checkpoints_are_not_used(kind: str) -> None:
     check(kind, 12 if kind == "simulation" else 6, 1)
 
 
-@pytest.mark.hostile
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_many_forged_checkpoints(kind: str, seed: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from local_server import serving
+from odd_files import device, enormous, pipe
 from published import Contents, held, put, tiny
 
 from fedwave.errors import FedwaveError
@@ -26,24 +26,11 @@ def contents(monkeypatch: pytest.MonkeyPatch) -> Contents:
     return tiny(monkeypatch)
 
 
-def pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def endless(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def enormous(path: Path) -> None:
-    with open(path, "wb") as file:
-        file.truncate(10**12)  # takes no space
-
-
 @pytest.mark.parametrize(
     ("thing", "reason"),
     [
         (pipe, "cannot be read: it is not a regular file"),
-        (endless, "cannot be read: it is not a regular file"),
+        (device, "cannot be read: it is not a regular file"),
         (Path.mkdir, "cannot be read: Is a directory"),
         (enormous, "has 1,000,000,000,000 bytes, must have at most 30"),
         (lambda path: path.write_bytes(b"x" * 30), "is damaged: its md5 sum is"),

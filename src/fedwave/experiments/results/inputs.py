@@ -25,6 +25,7 @@ from fedwave.experiments.config.files import data_files, replaced
 from fedwave.experiments.config.parts import Part
 from fedwave.experiments.results.own_parts import own_parts
 from fedwave.experiments.results.sealed import Damaged, read_sealed, write_sealed
+from fedwave.experiments.results.sums import sum_of
 from fedwave.files import write_whole
 from fedwave.parts_import import checksum, helper_modules, is_module, module_file, read_source
 
@@ -290,8 +291,7 @@ def file_sum(path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _file_sum(path: str, size: int, changed: int, number: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sum_of(Path(path))
 
 
 def _size(found: Found) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 from fedwave.errors import FedwaveError
 from fedwave.files import json_text, write_text
+from fedwave.reading import read_bytes
 
 _END = "\n}"  # of the text without its seal
 _MOST_BYTES = 100_000_000  # of a plan with some 300,000 units
@@ -51,14 +52,9 @@ def read_sealed(path: Path) -> dict[str, Any]:
 def plain_bytes(path: Path, most: int = _MOST_BYTES) -> bytes:
     """The content of a plain file of bearable size: a pipe or a device would never end."""
     try:
-        if not path.is_file():
-            raise Damaged(f"{path} is damaged: it is missing, or no plain file.")
-        if path.stat().st_size > most:
-            raise Damaged(f"{path} is damaged: it has more than {most:,} bytes.")
-        return path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise Damaged(f"{path} is damaged: it cannot be read ({reason}).") from None
+        return read_bytes(path, "it", most)
+    except FedwaveError as error:
+        raise Damaged(f"{path} is damaged: {error}") from None
 
 
 def _seal(text: bytes) -> str:

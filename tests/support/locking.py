@@ -1,0 +1,28 @@
+"""Figures that look whether the folder which they are written to is locked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import fedwave as fw
+from fedwave.experiments.report.figures import common as figures
+from fedwave.experiments.results.lock import locked
+from fedwave.experiments.results.own_files import RUN_FILES
+
+
+def figures_that_try_to_lock(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """From now on every figure tries to take the lock, must fail, and adds its name to the list."""
+    tried: list[str] = []
+
+    def saved(figure: object, stem: Path) -> list[Path]:
+        with pytest.raises(fw.FedwaveError, match=f"is in use by process {os.getpid()} on"):  # noqa: SIM117
+            with locked(stem.parent, RUN_FILES):
+                pass
+        tried.append(stem.name)
+        return []
+
+    monkeypatch.setattr(figures, "save_figure", saved)
+    return tried
