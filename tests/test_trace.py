@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from odd_files import device, pipe
 
 import fedwave as fw
 
@@ -86,6 +87,15 @@ def rewrite(path, **changes):
 def test_a_missing_file(tmp_path):
     with pytest.raises(fw.FedwaveError, match=r"there is no trace at .*nowhere\.npz"):
         fw.Trace.load(tmp_path / "nowhere.npz")
+
+
+@pytest.mark.parametrize("thing", [pipe, device, Path.mkdir])
+def test_what_is_no_file(thing, tmp_path):
+    """A pipe would be waited for, and a device has no end."""
+    thing(tmp_path / "it.npz")
+    reason = "Is a directory" if thing == Path.mkdir else "it is not a regular file"
+    with pytest.raises(fw.FedwaveError, match=rf"it\.npz cannot be read: {reason}\.$"):
+        fw.Trace.load(tmp_path / "it.npz")
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,13 @@ import numpy as np
 
 from fedwave.csv_text import read_numbers
 from fedwave.errors import FedwaveError, shown
+from fedwave.memory import check_memory
 from fedwave.reading import opened
 from fedwave.types import Array
 
 _MOST_BYTES = 2**31
 _MOST_NUMBERS = 2**28  # 2 GiB once they are float64
+_KEPT = 16  # bytes of each number: as it stands in the file, and as float64
 _MOST_AXES = 3
 _MOST_HEADER = 65_536  # bytes; numpy evaluates at most 10,000
 _HEADERS = {
@@ -44,6 +46,7 @@ def read_array(path: str | Path, what: str) -> Array:
             raise FedwaveError(
                 f"{name} is damaged: {shape} numbers of {kind.itemsize} bytes do not fill its {size:,} bytes."
             )
+        check_memory(name, _KEPT * numbers, "record fewer rounds")
         try:
             file.seek(offset)
             content = np.frombuffer(file.read(numbers * kind.itemsize), dtype=kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import os
 import stat
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ _LARGEST = 2**64
 
 
 @contextmanager
-def opened(path: str | Path, what: str, most: int) -> Iterator[tuple[BinaryIO, int]]:
+def opened(path: str | Path, what: str, most: float = math.inf) -> Iterator[tuple[BinaryIO, int]]:
     """A file and its size; refused if it is no file or has more than ``most`` bytes."""
     try:
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
@@ -121,7 +122,7 @@ def check_encodable(text: str, what: str) -> None:
             raise FedwaveError(f"{what} holds {shown(text)}, which is not valid text.") from None
 
 
-def _too_large(what: str, size: int, most: int) -> FedwaveError:
+def _too_large(what: str, size: int, most: float) -> FedwaveError:
     return FedwaveError(f"{what} has {size:,} bytes, must have at most {most:,}.")
 
 

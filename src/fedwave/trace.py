@@ -7,6 +7,7 @@ only with ``beliefs=True``. A file is a plain NumPy .npz archive (no pickle) wit
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -21,6 +22,7 @@ from fedwave.errors import FedwaveError, counted
 from fedwave.files import write_whole
 from fedwave.metrics import over_rounds
 from fedwave.plain_text import brief
+from fedwave.reading import opened
 from fedwave.trace_check import check_trace
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, NetworkState, State
 
@@ -233,13 +235,10 @@ class Trace:
     @classmethod
     def load(cls, path: str | Path) -> Trace:
         """Read a trace that ``save`` wrote."""
-        try:
-            with open(path, "rb") as raw:
-                return cls.read(raw, str(path))
-        except FileNotFoundError:
-            raise FedwaveError(f"there is no trace at {path}.") from None
-        except OSError as error:
-            raise FedwaveError(f"{path} cannot be read: {error.strerror}.") from None
+        if not os.path.lexists(path):
+            raise FedwaveError(f"there is no trace at {path}.")
+        with opened(path, str(path)) as (raw, _):
+            return cls.read(raw, str(path))
 
     @classmethod
     def read(cls, raw: IO[bytes], name: str) -> Trace:

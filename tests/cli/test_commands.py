@@ -33,6 +33,18 @@ def test_compare_keeps_the_traces_that_it_prints(fedwave, tmp_path: Path) -> Non
     assert fedwave(*words, "--json", "--traces", folder)[1] == plain
 
 
+def test_compare_replaces_traces_and_nothing_else(fedwave, tmp_path: Path) -> None:
+    words = ("compare", "-s", "age", *SMALL, "--traces", tmp_path)
+    assert fedwave(*words)[0] == 0
+    assert fedwave(*words)[0] == 0
+    np.savez(tmp_path / "age.npz", mine=np.arange(3))
+    before = (tmp_path / "age.npz").read_bytes()
+    status, _, err = fedwave(*words)
+    assert status == 2
+    assert f"{tmp_path / 'age.npz'} is no trace, and would be replaced: name another folder" in err
+    assert (tmp_path / "age.npz").read_bytes() == before
+
+
 def test_compare_of_one_scheduler(fedwave) -> None:
     status, text, _ = fedwave("compare", "--json", "-s", "alsa-pi", *SMALL)
     content = json.loads(text)

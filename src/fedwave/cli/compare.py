@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -159,6 +161,11 @@ def _check_options(
                 "--traces simulates in this process: leave out --workers, --engine, --address, --timeout and --events."
             )
         check_folder(traces)
+        for path in _trace_files(how, traces).values():
+            if path.exists() and not _is_trace(path):
+                raise FedwaveError(
+                    f"{path} is no trace, and would be replaced: name another folder with --traces."
+                )
     elif beliefs:
         raise FedwaveError("--beliefs are kept in traces: name a folder for them with --traces.")
     if half_width is None:
@@ -177,17 +184,29 @@ def _check_options(
 
 def _traced(how: Experiment, folder: Path, beliefs: bool) -> xr.Dataset:
     """Simulate one scheduler after another, and store the whole trace of each."""
-    network, parts = network_of(how.network), []
-    file_names = dict(zip(how.labels, file_words([(label,) for label in how.labels]), strict=True))
+    network, parts, paths = network_of(how.network), [], _trace_files(how, folder)
     for label, scheduler in schedulers_of(how).items():
         with rounds_bar(label, how.rounds) as meter:
             trace = simulate(
                 network, scheduler, how.rounds, how.instances, how.seed, beliefs=beliefs, metrics=metrics_of(how),
                 meter=meter,
             )  # fmt: skip
-        trace.save(folder / f"{file_names[label]}.npz")
+        trace.save(paths[label])
         parts.append(unit_dataset({label: trace}))
     return joined(parts, how.labels)
+
+
+def _trace_files(how: Experiment, folder: Path) -> dict[str, Path]:
+    words = file_words([(label,) for label in how.labels])
+    return {label: folder / f"{word}.npz" for label, word in zip(how.labels, words, strict=True)}
+
+
+def _is_trace(path: Path) -> bool:
+    with suppress(OSError, zipfile.BadZipFile):
+        if path.is_file():
+            with zipfile.ZipFile(path) as archive:
+                return "provenance.npy" in archive.namelist()
+    return False
 
 
 def _write(out: Path, content: dict[str, Any], comparison: Comparison) -> None:

@@ -17,6 +17,7 @@ from fedwave.learning.curves import Evaluation
 from fedwave.learning.replay import Replay, RunState
 from fedwave.learning.state import Tensors
 from fedwave.plain_text import brief
+from fedwave.reading import opened
 from fedwave.types import Array
 
 
@@ -51,11 +52,8 @@ def write(replay: Replay, file: IO[bytes]) -> None:
 
 def load(replay: Replay, path: Path) -> None:
     """Continue a saved replay: restore its state into a new replay of the same runs."""
-    try:
-        with open(path, "rb") as raw:
-            read(replay, raw, str(path))
-    except OSError as error:
-        raise FedwaveError(f"{path} cannot be read: {error.strerror}.") from None
+    with opened(path, str(path)) as (raw, _):
+        read(replay, raw, str(path))
 
 
 def read(replay: Replay, raw: IO[bytes], name: str) -> None:

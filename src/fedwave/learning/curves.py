@@ -15,6 +15,7 @@ from fedwave.array_archive import read_archive
 from fedwave.errors import FedwaveError, counted
 from fedwave.files import write_whole
 from fedwave.plain_text import brief
+from fedwave.reading import opened
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
 _SAVED = ("loss", "accuracy", "class_accuracy", "accuracy_on_all")
@@ -139,7 +140,7 @@ class Curves:
     def load(cls, path: str | Path) -> Curves:
         """Read curves that ``save`` wrote."""
         try:
-            with open(path, "rb") as raw:
+            with opened(path, "it") as (raw, _):
                 arrays = read_archive(raw)
             about = json.loads(str(arrays.pop("about")))
             models: dict[int, dict[str, Array]] = {}
