@@ -72,7 +72,13 @@ def test_a_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch) -> None
     path.write_bytes(b"x" * 100)
     true = os.fstat
     monkeypatch.setattr(os, "fstat", lambda fd: os.stat_result((*true(fd)[:6], 7, *true(fd)[7:])))
-    assert refusal(lambda: read_bytes(path, "it", 50)).startswith("it has 51 bytes, must have")
+    assert refusal(lambda: read_bytes(path, "it", 50)).startswith("it cannot be read: somebody")
+
+
+def test_memory_is_taken_for_what_is_there(tmp_path: Path) -> None:
+    """Not for what the limit would allow."""
+    (tmp_path / "small").write_bytes(b"x" * 100)
+    assert read_bytes(tmp_path / "small", "it", 2**55) == b"x" * 100
 
 
 def test_encodings(tmp_path: Path) -> None:

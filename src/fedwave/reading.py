@@ -43,13 +43,13 @@ def _without_waiting(path: str, flags: int) -> int:
 
 def read_bytes(path: str | Path, what: str, most: int = MOST_BYTES) -> bytes:
     """The content of a file of at most ``most`` bytes."""
-    with opened(path, what, most) as (file, _):
+    with opened(path, what, most) as (file, size):
         try:
-            content = file.read(most + 1)  # it may grow while it is read
+            content = file.read(size + 1)  # which takes memory for so many at once
         except OSError as error:
             raise FedwaveError(f"{what} cannot be read: {error.strerror}.") from None
-    if len(content) > most:
-        raise _too_large(what, len(content), most)
+    if len(content) > size:
+        raise FedwaveError(f"{what} cannot be read: somebody writes to it at the same time.")
     return content
 
 
