@@ -16,7 +16,7 @@ from fedwave.experiments.run.checkpoints import Checkpointer
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.run.units import resolved, units_of
 from fedwave.experiments.run.work import run_unit
-from fedwave.learning.replay import use_threads
+from fedwave.learning.settings import use_threads
 
 ROUNDS = 1  # of 25: the costs of the runner are per unit, so fewer rounds show them larger
 REPEATS = 1

@@ -30,7 +30,7 @@ from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.waiting import Waiting
 from fedwave.experiments.run.worker import Message, environment, result_of
 from fedwave.files import write_csv
-from fedwave.learning.replay import use_threads
+from fedwave.learning.settings import use_threads
 
 if find_spec("ray") is None:
     pytest.skip("ray is not installed", allow_module_level=True)

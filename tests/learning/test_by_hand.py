@@ -43,6 +43,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from states import states
 from tiny import trace
 from torch import Tensor, nn
 
@@ -52,8 +53,9 @@ from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Tensors
 from fedwave.learning.partition import Partition
 from fedwave.learning.reference import train_run
-from fedwave.learning.replay import Replay, Settings
+from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import Run, runs_of
+from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 
 V = 21 / 8 - 81 / 128 * log(5)
@@ -139,7 +141,7 @@ def lanes(run: Run, task: Task, **settings: Any) -> list[Tensors]:
     seen = []
     for _ in range(run.rounds):
         replay.advance()
-        seen.append(replay.states[0].w | replay.states[0].buffers)
+        seen.append(states(replay)[0].w | states(replay)[0].buffers)
     return seen
 
 

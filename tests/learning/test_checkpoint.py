@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from rules import RULES
+from states import states
 from tiny import blobs, linear, with_batch_norm
 from torch import nn
 
@@ -18,8 +19,9 @@ from fedwave.aggregation import FedBuff, Lee, Sync
 from fedwave.learning import checkpoint
 from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.evaluation import EvaluationSizes
-from fedwave.learning.replay import Replay, Settings
+from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import labelled_runs
+from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 
 ROUNDS = 7
@@ -66,7 +68,7 @@ def play(replay: Replay, until: int = ROUNDS) -> Replay:
 def assert_same_states(one: Replay, other: Replay) -> None:
     """Bit for bit, in everything that goes on."""
     assert one.round == other.round
-    for a, b in zip(one.states, other.states, strict=True):
+    for a, b in zip(states(one), states(other), strict=True):
         assert a.diverged == b.diverged
         assert a.psi.keys() == b.psi.keys()
         assert a.own.keys() == b.own.keys()
@@ -125,22 +127,22 @@ def test_going_on_from_a_checkpoint_changes_nothing(settings: Any, tmp_path: Pat
 def test_what_is_carried_matters_here(tmp_path: Path) -> None:
     """If it did not, losing it would go unnoticed above."""
     straight = play(fresh(), 3)
-    assert all(state.psi for state in straight.states)
-    assert all(state.own for state in straight.states)
+    assert all(state.psi for state in states(straight))
+    assert all(state.own for state in states(straight))
     path = checkpoint.save(straight, tmp_path / "middle.npz")
     play(straight)
 
     def off(change: Any) -> float:
         resumed = fresh()
         checkpoint.load(resumed, path)
-        for state in resumed.states:
+        for state in states(resumed):
             change(state)
         play(resumed)
-        both = zip(resumed.states, straight.states, strict=True)
+        both = zip(states(resumed), states(straight), strict=True)
         pairs = [(a.w | a.buffers, b.w | b.buffers) for a, b in both]
         return max(float((a[k] - b[k]).abs().max()) for a, b in pairs for k in a)
 
-    first = fresh().states[0].buffers
+    first = states(fresh())[0].buffers
     assert off(lambda state: None) == 0
     assert off(lambda state: state.psi.clear()) > 1e-4
     assert off(lambda state: state.own.update({u: (state.w, state.buffers) for u in state.own})) > 1e-4  # fmt: skip
@@ -151,14 +153,14 @@ def test_a_half_full_buffer_is_carried(tmp_path: Path) -> None:
     """FedBuff with room for 5, stopped in a round in which some uploads lie in the buffer."""
     learn = task(aggregation=FedBuff(5))
     straight = play(fresh(learn=learn), 5)
-    held = [float(state.server["count"]) for state in straight.states]
+    held = [float(state.server["count"]) for state in states(straight)]
     assert all(0 < count < 5 for count in held)
     path = checkpoint.save(straight, tmp_path / "middle.npz")
     resumed, emptied = fresh(learn=learn), fresh(learn=learn)
     for replay in (resumed, emptied):
         checkpoint.load(replay, path)
-    assert [float(state.server["count"]) for state in resumed.states] == held
-    for state in emptied.states:
+    assert [float(state.server["count"]) for state in states(resumed)] == held
+    for state in states(emptied):
         state.server = {k: 0 * p for k, p in state.server.items()}
     assert_identical(play(resumed), play(straight))
     assert not np.array_equal(play(emptied).curves()[0].loss, straight.curves()[0].loss)
@@ -192,7 +194,7 @@ class Steep(nn.Module):
 def test_a_run_that_diverged_stays_stopped(tmp_path: Path) -> None:
     learn = task(model=Steep, eta=0.05)
     straight = play(fresh(learn=learn), 5)
-    both = zip(straight.runs, straight.states, strict=True)
+    both = zip(straight.runs, states(straight), strict=True)
     assert {run.instance for run, state in both if state.diverged} == {3}
     path = checkpoint.save(straight, tmp_path / "middle.npz")
     resumed = fresh(learn=learn)
@@ -203,8 +205,8 @@ def test_a_run_that_diverged_stays_stopped(tmp_path: Path) -> None:
 def assert_untouched(replay: Replay) -> None:
     assert replay.round == 0
     assert not any(replay.results)
-    assert not any(state.psi or state.diverged for state in replay.states)
-    for run, state in zip(replay.runs, replay.states, strict=True):
+    assert not any(state.psi or state.diverged for state in states(replay))
+    for run, state in zip(replay.runs, states(replay), strict=True):
         first = dict(task().new_model(run.seed, run.instance).named_parameters())
         assert all(torch.equal(p, first[name]) for name, p in state.w.items())
 

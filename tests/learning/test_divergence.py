@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from states import states
 from tiny import blobs
 from torch import Tensor, nn
 
@@ -14,8 +15,9 @@ import fedwave as fw
 from fedwave.aggregation import Lee
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
-from fedwave.learning.replay import Replay, Settings
+from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import labelled_runs
+from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 
 ROUNDS, SEED = 8, 2
@@ -83,7 +85,7 @@ def test_only_the_steep_ones_are_marked() -> None:
 def test_the_others_are_what_they_are_without_it(epochs: int, lanes: int) -> None:
     together, alone = (trained(which, epochs, lanes=lanes) for which in (MIXED, CALM))
     if epochs == 8:  # so long that numbers overflow in the lanes, beside those of the others
-        assert not all(state.w["weight"].isfinite().all() for state in together.states)
+        assert not all(state.w["weight"].isfinite().all() for state in states(together))
     for curves, expected in zip(together.curves(), alone.curves(), strict=True):
         assert curves.label == expected.label
         loss, accuracy, by_class = columns(curves, CALM)
@@ -91,10 +93,10 @@ def test_the_others_are_what_they_are_without_it(epochs: int, lanes: int) -> Non
         np.testing.assert_array_equal(accuracy, expected.accuracy)
         np.testing.assert_array_equal(by_class, expected.class_accuracy)
     calm = [r for r, run in enumerate(together.runs) if run.instance in CALM]
-    for r, state in zip(calm, alone.states, strict=True):
-        assert not together.states[r].diverged
+    for r, state in zip(calm, states(alone), strict=True):
+        assert not states(together)[r].diverged
         for name, p in state.w.items():
-            torch.testing.assert_close(together.states[r].w[name], p, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(states(together)[r].w[name], p, rtol=1e-12, atol=1e-12)
 
 
 def test_one_that_diverged_is_not_trained_any_more() -> None:
@@ -107,15 +109,15 @@ def test_one_that_diverged_is_not_trained_any_more() -> None:
 
     out._lanes = counted  # type: ignore[assignment]
     for t in range(ROUNDS):
-        going = [not state.diverged for state in out.states]
-        before = [state.w for state in out.states]
+        going = [not state.diverged for state in states(out)]
+        before = [state.w for state in states(out)]
         out.advance()
         assert asked[-1] == sum(
             int(needed[t].sum()) for needed, on in zip(out.needed, going, strict=True) if on
         )
-        for state, w, on in zip(out.states, before, going, strict=True):
+        for state, w, on in zip(states(out), before, going, strict=True):
             assert on or state.w is w
-    assert [state.diverged for state in out.states] == [run.instance in STEEP for run in out.runs]
+    assert [state.diverged for state in states(out)] == [run.instance in STEEP for run in out.runs]
     for run, results in zip(out.runs, out.results, strict=True):
         assert (len(results) < ROUNDS) == (run.instance in STEEP)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from rules import RULES
+from states import states
 from tiny import blobs, linear, with_batch_norm
 from torch import Tensor, nn
 
@@ -22,8 +23,9 @@ from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.lockstep import LockStep
 from fedwave.learning.partition import batches
 from fedwave.learning.reference import train_run
-from fedwave.learning.replay import Replay, Settings
+from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import Run, runs_of
+from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 from fedwave.rng import Draws
 from fedwave.schedulers.learning_aware import UpdateAware
@@ -190,10 +192,10 @@ def test_the_trace_replays_to_the_same_models(name: str) -> None:
     path = PATHS[name]
     trace, lock_step = played(name)
     replay = Replay(runs_of(trace), task(path.model, **path.numbers), settings(path), SIZES)
-    first = [state.w for state in replay.states]
+    first = [state.w for state in states(replay)]
     for _ in range(ROUNDS):
         replay.advance()
-    for mine, again, w in zip(lock_step.states, replay.states, first, strict=True):
+    for mine, again, w in zip(states(lock_step), states(replay), first, strict=True):
         assert_near(mine.w, again.w, w, path.limit)
         for k, p in again.buffers.items():
             torch.testing.assert_close(mine.buffers[k], p, rtol=10 * path.limit, atol=path.limit)
@@ -214,7 +216,7 @@ def test_lock_step_equals_the_reference(name: str) -> None:
     how = settings(path)
     made = task(path.model, **path.numbers)
     evaluator = Evaluator(made, SIZES, torch.device("cpu"), how.dtype)
-    for run, state in zip(runs_of(trace), lock_step.states, strict=True):
+    for run, state in zip(runs_of(trace), states(lock_step), strict=True):
         first = made.new_model(run.seed, run.instance).to(how.dtype)
         w = train_run(run, made, evaluator, how.dtype)[1]
         start = {k: p.detach() for k, p in first.named_parameters()}

@@ -14,8 +14,9 @@ from tiny import blobs, linear
 import fedwave as fw
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.partition import ByClass, Dirichlet, Iid, Partition, Sampler, batches
-from fedwave.learning.replay import Replay, Settings
+from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import labelled_runs
+from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 
 # Four classes, not equally common.

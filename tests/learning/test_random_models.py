@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from random_models import IMAGE, Make, draw, plain_chain
 from small_models import images
+from states import states
 from tiny import trace
 
 import fedwave as fw
@@ -24,8 +25,9 @@ from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.noise import device_key, key_dropout, seeded, step_keys
 from fedwave.learning.partition import batches
 from fedwave.learning.reference import train_run
-from fedwave.learning.replay import Replay, Settings
+from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import Run, labelled_runs
+from fedwave.learning.settings import Settings
 from fedwave.learning.state import Tensors, trained_of
 from fedwave.learning.task import Task
 
@@ -72,14 +74,14 @@ def distances(make: Make, device: str = "cpu") -> dict[str, float]:
     for way in ways[ways.index(chosen) :] if ways else ():
         replay = Replay(_runs(), task, settings, SIZES)
         replay._lanes = LaneTrainer(task, torch.device(device), torch.float64, 3, way=way)
-        starts = [state.w for state in replay.states]
+        starts = [state.w for state in states(replay)]
         for _ in range(replay.rounds):
             replay.advance()
         found[str(way)] = max(
             _distance(
                 w, {k: p.cpu() for k, p in state.w.items()}, {k: p.cpu() for k, p in start.items()}
             )
-            for w, state, start in zip(references, replay.states, starts, strict=True)
+            for w, state, start in zip(references, states(replay), starts, strict=True)
         )
     found["plain PyTorch"] = _plain_distance(task)
     return found

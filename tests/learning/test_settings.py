@@ -9,7 +9,7 @@ import pytest
 from tiny import blobs, linear, trace
 
 import fedwave as fw
-from fedwave.learning.replay import Settings
+from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 
 

@@ -9,12 +9,14 @@ from typing import IO, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedwave.array_archive import read_archive
 from fedwave.errors import FedwaveError
 from fedwave.files import write_whole
 from fedwave.learning.curves import Evaluation
-from fedwave.learning.replay import Replay, RunState
+from fedwave.learning.replay import Replay
+from fedwave.learning.rows import Models
 from fedwave.learning.state import Tensors
 from fedwave.plain_text import brief
 from fedwave.reading import opened
@@ -28,24 +30,24 @@ def save(replay: Replay, path: Path) -> Path:
 
 def write(replay: Replay, file: IO[bytes]) -> None:
     """Write a checkpoint into an open file."""
-    arrays: dict[str, Array] = {}
-    for r, state in enumerate(replay.states):
-        _put(arrays, f"{r}/w", state.w)
-        _put(arrays, f"{r}/b", state.buffers)
-        _put(arrays, f"{r}/server", state.server)
-        for u, psi in state.psi.items():
-            _put(arrays, f"{r}/psi/{u}", psi)
-        for u, (w, b) in state.own.items():
-            _put(arrays, f"{r}/own-w/{u}", w)
-            _put(arrays, f"{r}/own-b/{u}", b)
-        if replay.results[r]:
-            for name, column in _columns(replay.results[r]).items():
-                arrays[f"{r}/found/{name}"] = column
+    runs, devices = np.nonzero(replay.waiting.held)
+    tensors = {
+        "w": replay.central.w,
+        "own": replay.own.w,
+        "psi": replay.waiting.rows(runs, devices),
+        **{f"rest/{k}": p for k, p in replay.central.rest.items()},
+        **{f"own-rest/{k}": p for k, p in replay.own.rest.items()},
+        **{f"server/{r}/{k}": p for r, one in enumerate(replay.server) for k, p in one.items()},
+    }
+    arrays = {name: p.detach().cpu().numpy() for name, p in tensors.items()}
+    for r, found in enumerate(replay.results):
+        for name, column in _columns(found).items() if found else ():
+            arrays[f"found/{r}/{name}"] = column
     about = {
         "round": replay.round,
         "made_for": replay.fingerprint(),
-        "psi": [list(state.psi) for state in replay.states],
-        "diverged": [state.diverged for state in replay.states],
+        "waiting": [runs.tolist(), devices.tolist()],
+        "diverged": replay.diverged.tolist(),
     }
     np.savez(file, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
 
@@ -64,55 +66,69 @@ def read(replay: Replay, raw: IO[bytes], name: str) -> None:
         ours = about["made_for"] == replay.fingerprint()
         if ours:  # all of it is read before any of it is used
             _check_numbers(about, replay)
-            parts = [_part(replay, r, arrays, about) for r in range(len(replay.runs))]
+            restored = _restored(replay, arrays, about)
     except Exception as error:  # damage can be in the archive, an array or the text
         raise FedwaveError(f"{name} is not a checkpoint or is damaged ({brief(error)}).") from None
     if not ours:
         raise FedwaveError(
             f"{name} belongs to other runs, another task or other settings: remove it to start again."
         )
-    replay.states = [state for state, _ in parts]
-    replay.results = [results for _, results in parts]
+    replay.central, replay.own, replay.server, replay.results, psi = restored
+    replay.diverged = np.array(about["diverged"], np.bool_)
+    replay.waiting.drop(replay.waiting.held)
+    runs, devices = (np.array(part, np.int64) for part in about["waiting"])
+    replay.waiting.add(runs, devices, psi)
     replay.round = about["round"]
 
 
-def _part(
-    replay: Replay, r: int, arrays: dict[str, Array], about: dict[str, Any]
-) -> tuple[RunState, list[Evaluation]]:
-    """The saved state and results of one run."""
-    fresh = replay.states[r]
+def _restored(
+    replay: Replay, arrays: dict[str, Array], about: dict[str, Any]
+) -> tuple[Models, Models, list[Tensors], list[list[Evaluation]], Tensor]:
+    """The saved models, memories of the server step, results and waiting gradients."""
 
-    def get(prefix: str, like: Tensors) -> Tensors:
-        return {k: _tensor(arrays[f"{r}/{prefix}/{k}"], p) for k, p in like.items()}
+    def models(prefix: str, rest: str, like: Models) -> Models:
+        names = like.rest
+        return Models(
+            _tensor(arrays[prefix], like.w),
+            {k: _tensor(arrays[f"{rest}/{k}"], names[k]) for k in names},
+        )
 
-    state = RunState(
-        w=get("w", fresh.w),
-        buffers=get("b", fresh.buffers),
-        psi={u: get(f"psi/{u}", fresh.w) for u in about["psi"][r]},
-        own={u: (get(f"own-w/{u}", fresh.w), get(f"own-b/{u}", fresh.buffers)) for u in fresh.own},
-        server=get("server", fresh.server),
-        diverged=about["diverged"][r],
-    )
-    if not about["round"]:
-        return state, []
-    found = {f.name: arrays[f"{r}/found/{f.name}"] for f in fields(Evaluation)}
-    _check_found(found, about["round"], state.diverged, replay.task.dataset.classes)
-    return state, _rows(found)
+    server = [
+        {k: _tensor(arrays[f"server/{r}/{k}"], p) for k, p in one.items()}
+        for r, one in enumerate(replay.server)
+    ]
+    results: list[list[Evaluation]] = [[] for _ in replay.runs]
+    for r in range(len(results) if about["round"] else 0):
+        found = {f.name: arrays[f"found/{r}/{f.name}"] for f in fields(Evaluation)}
+        classes = replay.task.dataset.classes
+        _check_found(found, about["round"], about["diverged"][r], classes)
+        results[r] = _rows(found)
+    psi = replay.central.w[:1].expand(len(about["waiting"][0]), -1)
+    return (
+        models("w", "rest", replay.central), models("own", "own-rest", replay.own), server, results,
+        _tensor(arrays["psi"], psi),
+    )  # fmt: skip
 
 
 # A file may come from a stranger: what does not fit would fail, or count, only later in the training.
 
 
 def _check_numbers(about: dict[str, Any], replay: Replay) -> None:
-    runs, devices = len(replay.runs), replay.runs[0].shards.shape[1]
-    wanted = {"round": int, "psi": list, "diverged": list}
+    wanted = {"round": int, "waiting": list, "diverged": list}
     if any(type(about[name]) is not kind for name, kind in wanted.items()):
         raise ValueError("a number in its text is none")
-    known = all(type(u) is int and 0 <= u < devices for us in about["psi"] for u in us)
+    runs, devices = about["waiting"]
+    known = all(
+        type(n) is int and 0 <= n < size
+        for which, size in zip((runs, devices), replay.waiting.slots.shape, strict=True)
+        for n in which
+    )
     told = all(type(one) is bool for one in about["diverged"])
     if not (0 <= about["round"] <= replay.rounds and known and told):
         raise ValueError("a number in its text cannot be")
-    if not len(about["psi"]) == len(about["diverged"]) == runs:
+    if len(set(zip(runs, devices, strict=True))) != len(runs):
+        raise ValueError("a device has two gradients in it")
+    if len(about["diverged"]) != len(replay.runs):
         raise ValueError("it is of another number of runs")
 
 
@@ -159,8 +175,3 @@ def _rows(columns: dict[str, Array]) -> list[Evaluation]:
             row["right_of_all"] = row["images_of_all"] = None
         found.append(Evaluation(**row))
     return found
-
-
-def _put(arrays: dict[str, Array], prefix: str, state: Tensors) -> None:
-    for name, value in state.items():
-        arrays[f"{prefix}/{name}"] = value.detach().cpu().numpy()

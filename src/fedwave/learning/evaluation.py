@@ -55,6 +55,10 @@ class Evaluator:
         self.images_used = {"loss_images": len(chosen), "test_images": len(test)}
         # Indices of the images of every round among those kept.
         self._usual = torch.as_tensor(np.flatnonzero(np.isin(kept, test))).to(device)
+        self._usual_images, self._usual_labels = self._images, self._labels
+        if sizes.full_every:
+            self._usual_images = self._images[self._usual]
+            self._usual_labels = self._labels[self._usual]
 
     def __call__(
         self, model: nn.Module, parameters: Tensors, buffers: Tensors, *, full: bool
@@ -69,12 +73,27 @@ class Evaluator:
             # Half precision is too coarse for a mean over thousands of images.
             wide = logits.float() if logits.element_size() < 4 else logits
             loss = F.cross_entropy(wide, self._loss_labels)
-            images = self._images if full else self._images[self._usual]
+            images = self._images if full else self._usual_images
             guess = self._logits(model, parameters, buffers, images).argmax(dim=1)
-        labels = self._labels if full else self._labels[self._usual]
+        labels = self._labels if full else self._usual_labels
         usual = self._usual if full else slice(None)
         of_all = self._counts(guess, labels) if full else (None, None)
         return Evaluation(float(loss), *self._counts(guess[usual], labels[usual]), *of_all)
+
+    def many(
+        self, model: nn.Module, parameters: Tensors, buffers: Tensors, *, full: bool
+    ) -> list[Evaluation]:
+        """Evaluate several models; parameters and buffers ``[N, ...]``."""
+        count = len(next(iter(parameters.values())))
+        return [
+            self(
+                model,
+                {k: p[i] for k, p in parameters.items()},
+                {k: p[i] for k, p in buffers.items()},
+                full=full,
+            )
+            for i in range(count)
+        ]
 
     def full_in(self, round_: int, last: int) -> bool:
         """Is this a round in which all test images are used?"""

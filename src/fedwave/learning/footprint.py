@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
 from fedwave.errors import FedwaveError
-from fedwave.learning.schedule import Run
+from fedwave.learning.schedule import Schedule
 from fedwave.learning.task import Task
 from fedwave.memory import check_memory, in_words
-from fedwave.types import BoolArray
 
 _OF_BATCH = 112  # bytes of an array object; its numbers are counted apart
 
@@ -21,12 +18,10 @@ def sample_bytes(samples: float, batch: int, epochs: int) -> float:
     return samples * epochs * (8 + _OF_BATCH / batch)
 
 
-def check_training(
-    task: Task, runs: Sequence[Run], needed: Sequence[BoolArray], lanes: int, model: torch.nn.Module
-) -> None:
+def check_training(task: Task, schedule: Schedule, lanes: int, model: torch.nn.Module) -> None:
     """Refuse training whose largest round does not fit: the samples of its lanes, and their models."""
-    jobs = sum(where.sum(axis=1) for where in needed)  # [T]: lanes of every round
-    shards = sum((run.shards * where).sum(axis=1) for run, where in zip(runs, needed, strict=True))
+    jobs = schedule.needed.sum(axis=(1, 2))  # [T]: lanes of every round
+    shards = (schedule.shards * schedule.needed).sum(axis=(1, 2))
     most, samples = int(np.max(jobs)), float(np.max(shards)) * task.shard_size
     lower = "lower shard_size, epochs or the rates, or train fewer runs together (block, group)"
     check_memory(
@@ -35,7 +30,7 @@ def check_training(
     )  # fmt: skip
     size = sum(p.numel() * p.element_size() for p in (*model.parameters(), *model.buffers()))
     # The central models; psi and the result of every lane; start, weights and gradients of those at once.
-    models = float(size) * (len(runs) + 2 * most + 3 * min(lanes, most))
+    models = float(size) * (schedule.shards.shape[1] + 2 * most + 3 * min(lanes, most))
     lower = "lower lanes, or train fewer runs together (block, group)"
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     what = f"training {most:,} models of {in_words(size)} in a round"

@@ -1,7 +1,7 @@
 """Where each parameter of a model lies in one flat vector.
 
-The models of a replay are rows of one tensor ``[model, P]``, so that gathering, mixing and storing them is one operation
-each. Layers see views of the rows under the parameters' names.
+The models of a replay are rows of one tensor ``[model, P]``, so that gathering, mixing and storing them is one
+operation each. Layers see views of the rows under the parameters' names.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ class Layout:
     def views(self, vector: Tensor) -> Tensors:
         """The parameters by name, ``[..., shape]``; what is written into them is written into ``vector``."""
         return {
-            name: vector[..., first : first + count].unflatten(-1, self.shapes[name] or (1,))
-            if self.shapes[name]
-            else vector[..., first]
+            name: vector[..., first : first + count].view(*vector.shape[:-1], *self.shapes[name])
             for name, (first, count) in self._places.items()
         }

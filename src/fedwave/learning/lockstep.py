@@ -16,8 +16,9 @@ from fedwave.aggregation import after_delivery
 from fedwave.errors import check_parameters, whole
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
-from fedwave.learning.replay import Meter, Replay, Settings, Trained
-from fedwave.learning.schedule import Run, runs_of
+from fedwave.learning.replay import Meter, Replay, Trained
+from fedwave.learning.schedule import Run, Schedule, runs_of
+from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 from fedwave.learning.task import task as make_task
 from fedwave.network.network import Network
@@ -39,54 +40,47 @@ class LockStep:
         runs = [_blank(label, seed, i, rounds, network.size, misses) for i in instances]
         # It is not known in advance which training matters, so none is left out.
         self.replay = Replay(runs, task, replace(settings, tolerance=0.0), sizes)
-        self._trained: list[Trained] = []
+        self._trained: Trained
         self._mass = np.zeros((len(instances), network.size))  # x, after the last round's uploads
 
     def go_on(self, trace: Trace) -> None:
         """Restore the counts of a trace; the models come from a checkpoint."""
-        last = trace.rounds - 1
-        for i, before in enumerate(runs_of(trace)):
-            for name in ("scheduled", "delivered", "shards", "heard", "delay", "learned"):
-                getattr(self.replay.runs[i], name)[: trace.rounds] = getattr(before, name)
-            uploads = before.uploads(self.replay.task.aggregation)
-            self._mass[i] = after_delivery(uploads.mass[last], uploads.delivered[last])
+        before = Schedule.of(runs_of(trace), self.replay.task.aggregation, 0.0)
+        schedule = self.replay.schedule
+        for name in ("scheduled", "shards", "heard"):
+            getattr(schedule, name)[: trace.rounds] = getattr(before, name)
+        for name in ("delivered", "learned", "delay", "mass"):
+            getattr(schedule.uploads, name)[: trace.rounds] = getattr(before.uploads, name)
+        last = before.uploads.at(trace.rounds - 1)
+        self._mass = after_delivery(last.mass, last.delivered)
 
     def train(
         self, round_: int, shards: IntArray, heard: BoolArray | None, delay: IntArray
     ) -> Mapping[str, FloatArray]:
-        t, rule = round_ - 1, self.replay.task.aggregation
+        t, rule, schedule = round_ - 1, self.replay.task.aggregation, self.replay.schedule
         self._mass = rule.age(self._mass, shards)
         # If data wait, every device with waiting data trains, because any of them may be scheduled.
         trains = (self._mass if rule.waits else shards) > 0
-        for i, run in enumerate(self.replay.runs):
-            run.shards[t] = shards[i]
-            run.heard[t] = True if heard is None else heard[i]
-            run.delay[t] = delay[i]
-            self.replay.uploads[i].mass[t] = self._mass[i]
-            self.replay.needed[i][t] = trains[i]
+        schedule.shards[t] = shards
+        schedule.heard[t] = True if heard is None else heard
+        schedule.needed[t] = trains
+        schedule.uploads.delay[t] = delay
+        schedule.uploads.mass[t] = self._mass
         self._trained = self.replay.train_round()
-        norms = np.zeros(shards.shape)
-        for i, state in enumerate(self.replay.states):
-            for u, psi in state.psi.items():
-                norms[i, u] = sum(float((p.double() ** 2).sum()) for p in psi.values()) ** 0.5
-        norms *= self.replay.task.eta * rule.rate(delay)
+        norms = self.replay.waiting.norms() * self.replay.task.eta * rule.rate(delay)
         return {"update_norm": np.nan_to_num(norms, nan=0.0, posinf=0.0)}
 
     def deliver(self, decision: Decision, after: NetworkState) -> None:
-        scheduled = decision.transmits
-        t = self.replay.round
-        for i, run in enumerate(self.replay.runs):
-            run.scheduled[t] = scheduled[i]
-            run.delivered[t] = after.delivered[i]
-            run.learned[t] = after.learned[i]
+        scheduled, t, schedule = decision.transmits, self.replay.round, self.replay.schedule
+        schedule.scheduled[t] = scheduled
+        schedule.uploads.delivered[t] = after.delivered
+        schedule.uploads.learned[t] = after.learned
         self._mass = after_delivery(self._mass, after.delivered)
+        trained = self._trained
         if self.replay.task.aggregation.waits:
             # A device that was not scheduled would not have trained: its result is dropped.
-            self._trained = [
-                {u: result for u, result in mine.items() if scheduled[i, u]}
-                for i, mine in enumerate(self._trained)
-            ]
-        self.replay.finish_round(self._trained)
+            trained = trained.without(~scheduled)
+        self.replay.finish_round(trained)
 
 
 def train_in_lock_step(

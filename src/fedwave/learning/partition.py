@@ -1,4 +1,4 @@
-"""Which samples a device gets: drawn by (seed, instance, round, device), never by the order of calls.
+"""Which samples a device gets: drawn by (seed, instance, round, device), never by the order of calls (draws.py).
 
 So a device has the same data with every scheduler, with every trainer and after a run was resumed.
 """
@@ -11,7 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, is_number, whole
+from fedwave.errors import FedwaveError, is_number, shown, whole
+from fedwave.learning.draws import Places, numbers, shuffled, uniform
 from fedwave.rng import stream
 from fedwave.types import FloatArray, IntArray
 
@@ -87,44 +88,114 @@ class ByClass(Partition):
 
 
 class Sampler:
-    """Draws a device's shards and cuts them into batches."""
+    """Draws the samples of devices, and the order in which they are trained on."""
 
     def __init__(self, labels: IntArray, partition: Partition, shard_size: int) -> None:
         self._size, self._partition, self._shard_size = len(labels), partition, shard_size
         self._classes = int(labels.max()) + 1
-        self._members = [np.flatnonzero(labels == c) for c in range(self._classes)]
-        if not isinstance(partition, Iid) and not all(len(m) for m in self._members):
+        self._skewed = not isinstance(partition, Iid)
+        self._by_class = np.argsort(labels, kind="stable")
+        self._members = np.bincount(labels, minlength=self._classes)
+        self._first = np.cumsum(self._members) - self._members  # of each class in by_class
+        self._shares: dict[tuple[int, int, int], FloatArray | None] = {}
+        if self._skewed and not self._members.all():
             raise FedwaveError(
                 "a skewed partition needs training samples of every class up to the largest label."
             )
 
     def shards(self, seed: int, instance: int, round_: int, device: int, count: int) -> IntArray:
         """Indices of the samples that arrive at a device in a round, with replacement."""
-        rng = stream(seed, "shards", instance, round_, device)
-        size = count * self._shard_size
+        return self.arriving(Places.of(seed, instance, round_, device), np.array([count]))
+
+    def arriving(self, places: Places, counts: IntArray) -> IntArray:
+        """The same for many devices, one after the other; ``counts`` are their shards, ``[N]``."""
+        sizes = counts * self._shard_size
+        # Two numbers for each sample: its class, and which of the class.
+        chance = uniform(numbers(places.keys("shards"), 2 * sizes)).reshape(-1, 2)
+        of_all = (chance[:, 1] * self._size).astype(np.int64)
+        if not self._skewed:
+            return of_all
+        up_to = self._cumulated_shares(places)
+        known = ~np.isnan(up_to[:, 0])  # the others draw from the whole training set
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        classes = (chance[:, :1] >= up_to[owner]).sum(axis=1)
+        which = (chance[:, 1] * self._members[classes]).astype(np.int64)
+        of_class = self._by_class[self._first[classes] + which]
+        return np.where(known[owner], of_class, of_all)
+
+    def _cumulated_shares(self, places: Places) -> FloatArray:
+        """For every place the shares of the classes, summed up to each; NaN where it has none."""
+        up_to = np.full((len(places.devices), self._classes), np.nan)
+        whose = zip(places.seeds, places.instances, places.devices.tolist(), strict=True)
+        for row, where in enumerate(whose):
+            if where not in self._shares:
+                self._shares[where] = self._summed(*where)
+            summed = self._shares[where]
+            if summed is not None:
+                up_to[row] = summed
+        return up_to
+
+    def _summed(self, seed: int, instance: int, device: int) -> FloatArray | None:
         shares = self._partition.class_shares(seed, instance, device, self._classes)
         if shares is None:
-            return rng.integers(0, self._size, size=size)
-        classes = rng.choice(self._classes, size=size, p=shares)
-        which = rng.random(size)
-        return np.array(
-            [
-                self._members[c][int(x * len(self._members[c]))]
-                for c, x in zip(classes, which, strict=True)
-            ],
-            dtype=np.int64,  # an empty list would become floats
-        )
+            return None
+        shares = np.asarray(shares, dtype=np.float64)
+        if (
+            shares.shape != (self._classes,)
+            or not (shares >= 0).all()
+            or abs(shares.sum() - 1) > 1e-6
+        ):
+            raise FedwaveError(
+                f"the class shares of partition {self._partition.name!r} are {shown(shares.tolist())}, must be "
+                f"{self._classes} numbers >= 0 that sum to 1."
+            )
+        summed: FloatArray = np.cumsum(shares)
+        summed /= summed[-1]  # exactly 1 at last, whatever the rounding
+        return summed
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The samples of every step of many devices' local training."""
+
+    samples: IntArray  # [N, S, batch]; -1 where a batch is short or a device has finished
+    sizes: IntArray  # [N, S]: how many samples there are
+
+    @property
+    def steps(self) -> IntArray:
+        """The number of steps of each device, ``[N]``."""
+        steps: IntArray = np.count_nonzero(self.sizes, axis=1)
+        return steps
+
+
+def cut_into_batches(
+    samples: IntArray, counts: IntArray, places: Places, batch: int, epochs: int
+) -> Batches:
+    """Every epoch's batches: reshuffled, the last one short, dropped if it holds a single sample.
+
+    ``samples`` are those of all devices, one device after the other, ``counts`` of each.
+    """
+    # Batch norm cannot normalise one sample.
+    each = -(-counts // batch) - (counts % batch == 1)  # batches of an epoch
+    longest = int(each.max(initial=0))
+    cut = np.full((len(counts), epochs * longest, batch), -1)
+    keys, first = places.keys("order"), np.cumsum(counts) - counts
+    for count in np.unique(counts[each > 0]).tolist():
+        rows = np.flatnonzero(counts == count)
+        order = shuffled(keys[rows], epochs, count)
+        mine = samples[first[rows, None, None] + order]
+        full = -(-count // batch) * batch
+        padded = np.full((len(rows), epochs, full), -1)
+        padded[:, :, :count] = mine
+        steps = padded.reshape(len(rows), epochs, -1, batch)[:, :, : int(each[rows[0]])]
+        cut[rows, : epochs * steps.shape[2]] = steps.reshape(len(rows), -1, batch)
+    return Batches(cut, np.count_nonzero(cut >= 0, axis=2))
 
 
 def batches(
     samples: IntArray, batch: int, epochs: int, seed: int, instance: int, round_: int, device: int
 ) -> list[IntArray]:
-    """Every epoch's batches: reshuffled, the last one short, dropped if it holds a single sample."""
-    rng = stream(seed, "order", instance, round_, device)
-    out = []
-    for _ in range(epochs):
-        order = samples[rng.permutation(len(samples))]
-        cut = [order[i : i + batch] for i in range(0, len(order), batch)]
-        # Batch norm cannot normalise one sample.
-        out += [piece for piece in cut if len(piece) > 1]
-    return out
+    """The batches of one device, in the order of its steps."""
+    place = Places.of(seed, instance, round_, device)
+    cut = cut_into_batches(samples, np.array([len(samples)]), place, batch, epochs)
+    return [row[:size] for row, size in zip(cut.samples[0], cut.sizes[0], strict=True)]

@@ -1,106 +1,73 @@
 """Training on traces: all runs of an experiment advance together, a round at a time, in lanes.
 
-The schedule is known in advance, so local training without effect is left out (schedule.py).
+The schedule is known in advance, so local training without effect is left out (schedule.py). All models are rows of
+tensors (rows.py), and there is no loop over runs, devices or parameters in a round.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from math import isfinite
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedwave.aggregation import Uploads
-from fedwave.errors import FedwaveError, is_number, whole
 from fedwave.learning import server_steps
 from fedwave.learning.curves import Curves, Evaluation
+from fedwave.learning.draws import Places, within
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.footprint import check_training
-from fedwave.learning.lanes import Lane, LaneTrainer
-from fedwave.learning.noise import device_key
-from fedwave.learning.partition import batches
-from fedwave.learning.schedule import Run, needed_training
+from fedwave.learning.lanes import LaneTrainer
+from fedwave.learning.layout import Layout
+from fedwave.learning.noise import device_keys
+from fedwave.learning.partition import Batches, cut_into_batches
+from fedwave.learning.rows import Models, joined, on
+from fedwave.learning.schedule import Run, Schedule
+from fedwave.learning.settings import Settings
 from fedwave.learning.state import Tensors, carried_of, trained_of
 from fedwave.learning.task import Task
-from fedwave.types import Array, IntArray
+from fedwave.learning.waiting import Waiting
+from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
 Meter = Callable[[int], None]
-# By device: the lane of its local training, and the resulting parameters and buffers.
-Trained = dict[int, tuple[Lane, tuple[Tensors, Tensors]]]
-
-
-@dataclass
-class RunState:
-    """The state of one run between rounds."""
-
-    w: Tensors
-    buffers: Tensors
-    psi: dict[int, Tensors] = field(default_factory=dict)  # by device; absent means zero
-    # By device: where it starts if it misses the broadcast.
-    own: dict[int, tuple[Tensors, Tensors]] = field(default_factory=dict)
-    server: Tensors = field(default_factory=dict)  # memory of the server step
-    diverged: bool = False
+_NO_ROW = -1
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How to train. The settings belong to the results: lanes and precision change the last digits."""
+class Jobs:
+    """The local training of a round: lanes, longest first."""
 
-    tolerance: float = 1e-6  # leave out local training that weighs less; 0 trains everything
-    device: str = "cpu"  # or "cuda"; "auto" takes a GPU if there is one
-    # "float64", or "bfloat16": float32 weights, bfloat16 layers; "auto": bfloat16 on a GPU, float32 on a CPU.
-    precision: str = "float32"
-    lanes: int | None = None  # models trained at once; None: 64 on a CPU, 1024 on a GPU
+    runs: IntArray  # [N]
+    devices: IntArray
+    batches: Batches
+    keys: IntArray  # of random layers
 
-    def __post_init__(self) -> None:
-        if self.precision not in ("float32", "float64", "bfloat16", "auto"):
-            raise FedwaveError(
-                f"precision is {self.precision!r}, must be 'float32', 'float64', 'bfloat16' or 'auto'."
-            )
-        object.__setattr__(self, "device", available_device(self.device))
-        on_gpu = self.device == "cuda"
-        if self.precision == "auto":
-            object.__setattr__(self, "precision", "bfloat16" if on_gpu else "float32")
-        if self.lanes is None:
-            object.__setattr__(self, "lanes", 1024 if on_gpu else 64)
-        if not (is_number(self.tolerance) and 0 <= self.tolerance < 1):
-            raise FedwaveError(
-                f"tolerance is {self.tolerance}, must lie in [0, 1): 0 trains everything."
-            )
-        object.__setattr__(self, "lanes", whole("lanes", self.lanes, 1))
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return torch.float64 if self.precision == "float64" else torch.float32
+    def blocks(self, size: int) -> Iterator[Jobs]:
+        """So many lanes at a time."""
+        for first in range(0, len(self.runs), size):
+            part = slice(first, first + size)
+            samples, sizes = self.batches.samples[part], self.batches.sizes[part]
+            steps = int(np.count_nonzero(sizes[0]))  # of the longest
+            batches = Batches(samples[:, :steps], sizes[:, :steps])
+            yield Jobs(self.runs[part], self.devices[part], batches, self.keys[part])
 
 
-def use_threads(count: int) -> None:
-    """Set the number of threads of a step."""
-    torch.set_num_threads(count)
+@dataclass(frozen=True)
+class Trained:
+    """The local training of a round, done."""
 
+    row: IntArray  # [R, U]: the lane of a device, or -1
+    rest: Tensors  # [N, ...]: running statistics and the like
+    w: Tensor  # [M, P]: parameters, for devices that may start from them
+    row_of_w: IntArray  # [R, U]: their row in w, or -1
 
-def available_device(wanted: str) -> str:
-    """ "cpu" or "cuda"; "auto" takes a GPU if there is one."""
-    if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if wanted not in ("cpu", "cuda") or (wanted == "cuda" and not torch.cuda.is_available()):
-        raise FedwaveError(
-            f"device is {wanted!r}, must be auto, cpu, or cuda (if there is a CUDA GPU)."
-        )
-    return wanted
-
-
-def gpu_count() -> int:
-    """The number of GPUs."""
-    return torch.cuda.device_count()
-
-
-def gpu_name() -> str:
-    """The name of the first GPU."""
-    return torch.cuda.get_device_name(0)
+    def without(self, who: BoolArray) -> Trained:
+        """As if some devices, ``[R, U]``, had not trained."""
+        rows = (np.where(who, _NO_ROW, row) for row in (self.row, self.row_of_w))
+        return Trained(next(rows), self.rest, self.w, next(rows))
 
 
 class Replay:
@@ -112,16 +79,29 @@ class Replay:
         self.runs, self.task, self.settings, self.sizes = runs, task, settings, sizes
         device = torch.device(settings.device)
         autocast = torch.bfloat16 if settings.precision == "bfloat16" else None
-        assert settings.lanes is not None  # filled in
-        self._lanes = LaneTrainer(task, device, settings.dtype, settings.lanes, autocast)
-        self._keyed = self._lanes.needs_keys
-        self._evaluator = Evaluator(task, sizes, device, settings.dtype, autocast)
         self._model = task.new_model(0, 0).to(device, settings.dtype)
+        self.layout = Layout(self._model)
+        self._lanes = LaneTrainer(task, self.layout, device, settings.dtype, autocast)
+        self._evaluator = Evaluator(task, sizes, device, settings.dtype, autocast)
         self._sampler = task.sampler()
-        self.uploads = [run.uploads(task.aggregation) for run in runs]
-        self.needed = [needed_training(run, task.aggregation, settings.tolerance) for run in runs]
-        check_training(task, runs, self.needed, settings.lanes, self._model)
-        self.states = [self._fresh(run, device) for run in runs]
+        self.schedule = Schedule.of(runs, task.aggregation, settings.tolerance)
+        assert settings.lanes is not None  # filled in
+        self._at_once = settings.lanes
+        check_training(task, self.schedule, settings.lanes, self._model)
+        models = [task.new_model(run.seed, run.instance).to(device, settings.dtype) for run in runs]
+        self.central = Models.stacked(
+            [self.layout.flat(trained_of(model)) for model in models],
+            [carried_of(model) for model in models],
+        )
+        self.waiting = Waiting(len(runs), runs[0].shards.shape[1], self.central.w)
+        # Models of devices that miss a broadcast some time: they go on from their own parameters.
+        ever = ~self.schedule.heard.all(axis=0)
+        self.row_of_own = np.where(ever, np.cumsum(ever).reshape(ever.shape) - 1, _NO_ROW)
+        self.own = self.central.rows(np.nonzero(ever)[0])
+        self.server = [
+            server_steps.start(task.aggregation, {"w": row}) for row in self.central.w
+        ]  # memory of the server step
+        self.diverged: BoolArray = np.zeros(len(runs), np.bool_)
         self.round = 0
         self.results: list[list[Evaluation]] = [[] for _ in runs]
 
@@ -144,135 +124,175 @@ class Replay:
             digest.update(np.ascontiguousarray(part).tobytes())
         for run in self.runs:
             digest.update(repr((run.label, run.seed, run.instance)).encode())
-            for array in (run.scheduled, run.delivered, run.shards, run.heard):
-                digest.update(np.ascontiguousarray(array).tobytes())
+        plan = self.schedule
+        for array in (plan.scheduled, plan.uploads.delivered, plan.shards, plan.heard):
+            digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
     def advance(self) -> None:
         """Play the next round of every run."""
         self.finish_round(self.train_round())
 
-    def finish_round(self, trained: list[Trained]) -> None:
-        """Apply the uploads of the round in every run."""
-        for r, state in enumerate(self.states):
-            if not state.diverged:
-                self._deliver(r, trained[r])
-        self.round += 1
-
-    def train_round(self) -> list[Trained]:
+    def train_round(self) -> Trained:
         """Local training of the round in all runs, and the gradients that now wait for delivery (psi)."""
-        t = self.round
-        jobs = [
-            (r, int(u))
-            for r, state in enumerate(self.states)
-            if not state.diverged
-            for u in np.flatnonzero(self.needed[r][t])
-        ]
-        lanes = [self._lane(r, u, t) for r, u in jobs]
-        trained: list[Trained] = [{} for _ in self.runs]
-        for (r, u), lane, result in zip(jobs, lanes, self._lanes(lanes), strict=True):
-            trained[r][u] = (lane, result)
-        beta = self.task.aggregation.beta
-        for state, mine in zip(self.states, trained, strict=True):
-            psi = {
-                u: {k: beta * p for k, p in old.items()} for u, old in state.psi.items() if beta > 0
-            }
-            for u, (lane, (local, _)) in mine.items():
-                gradient = {k: (lane.start[k] - local[k]) / self.task.eta for k in local}
-                psi[u] = {k: gradient[k] + psi[u][k] for k in local} if u in psi else gradient
-            state.psi = psi
-        return trained
+        shape = self.row_of_own.shape
+        row, row_of_w = np.full(shape, _NO_ROW), np.full(shape, _NO_ROW)
+        rests, own = [], [self.central.w[:0]]
+        self.waiting.decay(self.task.aggregation.beta)
+        first = kept = 0
+        for jobs in self._jobs(self.round).blocks(self._at_once):
+            who = (jobs.runs, jobs.devices)
+            start = self._starts(jobs)
+            trained = self._lanes(start, jobs.batches, jobs.keys)
+            self.waiting.add(*who, (start.w - trained.w) / self.task.eta)
+            row[who] = first + np.arange(len(jobs.runs))
+            first += len(jobs.runs)
+            rests.append(trained.rest)
+            keeps = np.flatnonzero(self.row_of_own[who] != _NO_ROW)
+            if keeps.size:
+                row_of_w[jobs.runs[keeps], jobs.devices[keeps]] = kept + np.arange(keeps.size)
+                kept += keeps.size
+                own.append(trained.w[on(trained.w.device, keeps)])
+        return Trained(row, joined(rests), torch.cat(own), row_of_w)
 
-    def _fresh(self, run: Run, device: torch.device) -> RunState:
-        model = self.task.new_model(run.seed, run.instance).to(device, self.settings.dtype)
-        w, b = trained_of(model), carried_of(model)
-        own = {u: (w, b) for u in np.flatnonzero(~run.heard.all(axis=0)).tolist()}
-        return RunState(w, b, own=own, server=server_steps.start(self.task.aggregation, w))
+    def finish_round(self, trained: Trained) -> None:
+        """Apply the uploads of the round in every run, then evaluate the central models."""
+        uploads, live = self.schedule.uploads.at(self.round), ~self.diverged
+        arrived = uploads.delivered & live[:, None]
+        update = self._central_update(arrived, uploads)
+        rest = self._mixed_rest(arrived, uploads.shares, trained)
+        self._keep_own(trained)
+        if live.all():
+            self.central = Models(self.central.w - update, rest)
+        else:  # a run that diverged stays as it was
+            going = np.flatnonzero(live)
+            self.central.put(going, Models(self.central.w - update, rest).rows(going))
+        self.round += 1
+        self._judge()
 
-    def _lane(self, r: int, u: int, t: int) -> Lane:
-        run, state = self.runs[r], self.states[r]
-        start, buffers = (state.w, state.buffers) if run.heard[t, u] else state.own[u]
-        samples = self._samples(run, u, t)
+    def _jobs(self, t: int) -> Jobs:
+        """Who trains in row t, and on what."""
+        runs, devices = np.nonzero(self.schedule.needed[t] & ~self.diverged[:, None])
+        places = self._places(runs, np.full(len(runs), t + 1), devices)
+        samples, counts = self._samples(t, runs, devices)
         task = self.task
-        steps = batches(samples, task.batch, task.epochs, run.seed, run.instance, t + 1, u)
-        # Only random layers need a key, and a key takes time to make.
-        key = device_key(run.seed, run.instance, t + 1, u) if self._keyed else 0
-        return Lane(start, buffers, steps, key)
+        batches = cut_into_batches(samples, counts, places, task.batch, task.epochs)
+        # Only random layers need a key.
+        keys = device_keys(places) if self._lanes.needs_keys else np.zeros(len(runs), np.int64)
+        order = np.argsort(-batches.steps, kind="stable")
+        longest_first = Batches(batches.samples[order], batches.sizes[order])
+        return Jobs(runs[order], devices[order], longest_first, keys[order])
 
-    def _samples(self, run: Run, u: int, t: int) -> IntArray:
-        """The samples that device u trains on in row t: of this round, or all since its last delivery."""
-        first = t
-        if self.task.aggregation.waits:
-            before = np.flatnonzero(run.delivered[:t, u])
-            first = int(before[-1]) + 1 if before.size else 0
-        pieces = [
-            self._sampler.shards(run.seed, run.instance, row + 1, u, int(run.shards[row, u]))
-            for row in range(first, t + 1)
-        ]
-        return np.concatenate(pieces)
+    def _samples(self, t: int, runs: IntArray, devices: IntArray) -> tuple[IntArray, IntArray]:
+        """The samples that devices train on in row t, and how many each has: of this round, or all that waited."""
+        shards = self.schedule.shards
+        first = np.full(len(runs), t)
+        if self.task.aggregation.waits:  # since the last delivery
+            before = self.schedule.uploads.delivered[:t, runs, devices]
+            last = t - 1 - np.argmax(before[::-1], axis=0) if t else first
+            first = np.where(before.any(axis=0), last + 1, 0)
+        pieces = t + 1 - first
+        owner = np.repeat(np.arange(len(runs)), pieces)
+        rows = np.repeat(first, pieces) + within(pieces)
+        counts = shards[rows, runs[owner], devices[owner]]
+        places = self._places(runs[owner], rows + 1, devices[owner])
+        samples = self._sampler.arriving(places, counts)
+        total = np.bincount(owner, weights=counts, minlength=len(runs)).astype(np.int64)
+        return samples, total * self.task.shard_size
 
-    def _deliver(self, r: int, trained: Trained) -> None:
-        """Aggregation and resets of one run, then evaluation of the central model."""
-        run, state, t = self.runs[r], self.states[r], self.round
-        uploads = self.uploads[r].at(t)
-        update = self._central_update(state, uploads)
-        b, shares = state.buffers, uploads.shares.tolist()
-        shift = {k: torch.zeros_like(p) for k, p in b.items()}
-        counts = {k: p for k, p in b.items() if not p.is_floating_point()}
-        for u in np.flatnonzero(uploads.delivered).tolist():
-            if u in trained:
-                # Running statistics are averages, not gradients: they bypass psi and the rule.
-                for k, p in trained[u][1][1].items():
-                    if p.is_floating_point():
-                        shift[k] += shares[u] * (p - b[k])
-                    else:  # it counts something, such as batches: the largest delivered count is the central one
-                        counts[k] = torch.maximum(counts[k], p)
-        self._keep_own(state, run, t, trained)
-        state.w = {k: p - update[k] for k, p in state.w.items()}
-        state.buffers = {k: counts[k] if k in counts else b[k] + shift[k] for k in b}
-        found = self._evaluator(
-            self._model, state.w, state.buffers, full=self._evaluator.full_in(t + 1, run.rounds)
-        )
-        state.diverged = not isfinite(found.loss)
-        self.results[r].append(found)
+    def _places(self, runs: IntArray, rounds: IntArray, devices: IntArray) -> Places:
+        seeds = [self.runs[r].seed for r in runs.tolist()]
+        return Places(seeds, [self.runs[r].instance for r in runs.tolist()], rounds, devices)
 
-    def _central_update(self, state: RunState, uploads: Uploads) -> Tensors:
-        """The change of w: eta times the step of the aggregation rule. Delivered gradients are removed from psi."""
+    def _starts(self, jobs: Jobs) -> Models:
+        """The models that lanes start from: the central one, or a device's own if it missed the broadcast."""
+        start = self.central.rows(jobs.runs)
+        missed = np.flatnonzero(~self.schedule.heard[self.round, jobs.runs, jobs.devices])
+        own = self.row_of_own[jobs.runs[missed], jobs.devices[missed]]
+        start.put(missed, self.own.rows(own))
+        return start
+
+    def _central_update(self, arrived: BoolArray, uploads: Uploads) -> Tensor:
+        """The change of w, ``[R, P]``: eta times the step of the aggregation rule."""
         rule, eta = self.task.aggregation, self.task.eta
-        weights = rule.coefficients(uploads).tolist()
-        # Without a server step eta is part of the weight, which saves a pass over all parameters.
-        scale = 1.0 if rule.has_server_step() else eta
-        update = {k: torch.zeros_like(p) for k, p in state.w.items()}
-        for u in np.flatnonzero(uploads.delivered).tolist():
-            for k, p in state.psi.pop(u, {}).items():
-                update[k] += scale * weights[u] * p
+        weights = rule.coefficients(uploads)
         if not rule.has_server_step():
-            return update
-        state.server, step = server_steps.step(rule, state.server, update, uploads)
-        return {k: eta * p for k, p in step.items()}
+            return self.waiting.delivered(arrived, eta * weights)
+        update = self.waiting.delivered(arrived, weights)
+        for r in np.flatnonzero(~self.diverged).tolist():  # a rule sees one run at a time
+            self.server[r], step = server_steps.step(
+                rule, self.server[r], {"w": update[r]}, uploads.at(r)
+            )
+            update[r] = step["w"]
+        return eta * update
 
-    @staticmethod
-    def _keep_own(state: RunState, run: Run, t: int, trained: Trained) -> None:
-        for u in state.own:
-            if u in trained:
-                state.own[u] = trained[u][1]
-            elif run.heard[t, u]:
-                # Also if its training was left out: then no device starts from it (needed_training).
-                state.own[u] = (state.w, state.buffers)
+    def _mixed_rest(self, arrived: BoolArray, shares: FloatArray, trained: Trained) -> Tensors:
+        """The central running statistics and counts after the uploads.
+
+        Statistics are averages, not gradients: they bypass psi and the rule. A whole number counts something, such as
+        batches: the largest delivered count is the central one.
+        """
+        old = self.central.rest
+        new = {k: p.clone() for k, p in old.items()}
+        runs, devices = np.nonzero(arrived & (trained.row != _NO_ROW))
+        rank = np.zeros(len(runs), np.int64) if not len(runs) else _rank(runs)
+        for k, p in new.items():
+            for now in range(int(rank.max(initial=-1)) + 1):
+                mine = rank == now
+                r, rows = (on(p.device, x[mine]) for x in (runs, trained.row[runs, devices]))
+                local = trained.rest[k][rows]
+                if p.is_floating_point():
+                    share = torch.as_tensor(shares[runs, devices][mine], dtype=p.dtype).to(p.device)
+                    p[r] += share.view(-1, *[1] * (p.ndim - 1)) * (local - old[k][r])
+                else:
+                    p[r] = torch.maximum(p[r], local)
+        return new
+
+    def _keep_own(self, trained: Trained) -> None:
+        """Where a device would start next if it missed the broadcast: where it is now."""
+        mine = self.row_of_own != _NO_ROW
+        runs, devices = np.nonzero(mine & (trained.row_of_w != _NO_ROW))
+        if len(runs):
+            lanes, rows = trained.row[runs, devices], trained.row_of_w[runs, devices]
+            rest = {k: p[on(p.device, lanes)] for k, p in trained.rest.items()}
+            local = Models(trained.w[on(trained.w.device, rows)], rest)
+            self.own.put(self.row_of_own[runs, devices], local)
+        # Also if its training was left out: then no device starts from it (needed_training).
+        idle = mine & (trained.row_of_w == _NO_ROW) & self.schedule.heard[self.round]
+        runs, devices = np.nonzero(idle & ~self.diverged[:, None])
+        self.own.put(self.row_of_own[runs, devices], self.central.rows(runs))
+
+    def _judge(self) -> None:
+        """Evaluate the central models of the runs that have not diverged; who has no finite loss has."""
+        live = np.flatnonzero(~self.diverged)
+        models = self.central if len(live) == len(self.runs) else self.central.rows(live)
+        full = self._evaluator.full_in(self.round, self.rounds)
+        found = self._evaluator.many(
+            self._model, self.layout.views(models.w), models.rest, full=full
+        )
+        for r, one in zip(live.tolist(), found, strict=True):
+            self.results[r].append(one)
+            self.diverged[r] = not np.isfinite(one.loss)
+        self.waiting.drop(np.broadcast_to(self.diverged[:, None], self.waiting.slots.shape))
 
     def weights_of(self, label: str) -> tuple[dict[str, Array], ...]:
         """Parameters and buffers of the central models of one scheduler, by instance."""
-        states = [s for s, run in zip(self.states, self.runs, strict=True) if run.label == label]
-        return tuple(
-            {k: p.detach().cpu().numpy().copy() for k, p in (state.w | state.buffers).items()}
-            for state in states
-        )
+        state = self.layout.views(self.central.w) | self.central.rest
+        arrays = {k: p.detach().cpu().numpy() for k, p in state.items()}
+        mine = [r for r, run in enumerate(self.runs) if run.label == label]
+        return tuple({k: array[r].copy() for k, array in arrays.items()} for r in mine)
 
     def curves(self) -> list[Curves]:
         """One Curves per scheduler, instances in the order of the runs."""
-        settings = {**vars(self.settings), **self.task.numbers, **self._evaluator.images_used}
+        how = {f.name: getattr(self.settings, f.name) for f in fields(self.settings)}
+        settings = {**how, **self.task.numbers, **self._evaluator.images_used}
         out = []
         for label in dict.fromkeys(run.label for run in self.runs):
             mine = [self.results[r] for r, run in enumerate(self.runs) if run.label == label]
             out.append(Curves.of(label, mine, self.round, settings))
         return out
+
+
+def _rank(sorted_runs: IntArray) -> IntArray:
+    """0 for the first of every run, 1 for the second, ..."""
+    return within(np.bincount(sorted_runs)[np.unique(sorted_runs)])

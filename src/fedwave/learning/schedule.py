@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from fedwave.aggregation import Aggregation, Uploads, uploads_of_rounds
 from fedwave.errors import FedwaveError
 from fedwave.trace import Trace
-from fedwave.types import BoolArray, FloatArray, IntArray
+from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,30 @@ def labelled_runs(traces: Mapping[str, Trace]) -> list[Run]:
     if len({run.rounds for run in runs}) != 1:
         raise FedwaveError("traces that are trained together must have the same number of rounds.")
     return runs
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """What happens in all runs of a replay; arrays ``[T, R, U]``, round t in row t - 1."""
+
+    scheduled: BoolArray
+    shards: IntArray
+    heard: BoolArray
+    uploads: Uploads  # who delivered, and what the aggregation rule weighs
+    needed: BoolArray  # whose local training has an effect
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], rule: Aggregation, tolerance: float) -> Schedule:
+        """That of these runs; copies."""
+
+        def stacked(name: str) -> Array:
+            return np.stack([getattr(run, name) for run in runs], axis=1)
+
+        shards = stacked("shards")
+        delivered, learned, delay = (stacked(name) for name in ("delivered", "learned", "delay"))
+        uploads = uploads_of_rounds(rule, delivered, learned, delay, shards)
+        needed = np.stack([needed_training(run, rule, tolerance) for run in runs], axis=1)
+        return cls(stacked("scheduled"), shards, stacked("heard"), uploads, needed)
 
 
 def rounds_until_delivery(delivered: BoolArray) -> FloatArray:

@@ -10,8 +10,9 @@ from typing import Any, overload
 from fedwave.errors import FedwaveError, check_parameters, shown
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
-from fedwave.learning.replay import Meter, Replay, Settings
+from fedwave.learning.replay import Meter, Replay
 from fedwave.learning.schedule import labelled_runs
+from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 from fedwave.learning.task import task as make_task
 from fedwave.trace import Trace

@@ -167,7 +167,7 @@ def test_a_task_with_its_own_numbers() -> None:
 
 def test_settings_of_a_cpu() -> None:
     from fedwave.learning.evaluation import EvaluationSizes
-    from fedwave.learning.replay import Settings
+    from fedwave.learning.settings import Settings
 
     config = TrainingConfig(
         tolerance=0.1, device="cpu", precision="auto", loss_images=5, test_images=6, full_every=7,

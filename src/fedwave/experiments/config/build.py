@@ -28,7 +28,7 @@ from fedwave.schedulers.base import Scheduler, scheduler
 
 if TYPE_CHECKING:
     from fedwave.learning.evaluation import EvaluationSizes
-    from fedwave.learning.replay import Settings
+    from fedwave.learning.settings import Settings
     from fedwave.learning.task import Task
 
 CLASSES = 10  # of every built-in dataset
@@ -88,7 +88,7 @@ def task_of(config: TaskConfig) -> Task:
 def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:
     """How to train on this machine, and what to judge by."""
     from fedwave.learning.evaluation import EvaluationSizes
-    from fedwave.learning.replay import Settings
+    from fedwave.learning.settings import Settings
 
     sizes = EvaluationSizes(config.loss_images, config.test_images, config.full_every)
     return Settings(config.tolerance, config.device, config.precision, config.lanes), sizes

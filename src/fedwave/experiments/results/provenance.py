@@ -128,6 +128,6 @@ def _processor() -> str:
 def _gpu(experiment: Experiment) -> str | None:
     if experiment.task is None or experiment.training.device == "cpu":
         return None
-    from fedwave.learning.replay import gpu_name
+    from fedwave.learning.settings import gpu_name
 
     return gpu_name()

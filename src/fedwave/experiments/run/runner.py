@@ -179,7 +179,7 @@ def stored_results(folder: Path) -> Results:
 def _engine(units: list[Unit], workers: int | None, timeout: float, progress: _Progress) -> Engine:
     gpus, experiment = 0, units[0].experiment
     if experiment.task is not None and experiment.training.device != "cpu":
-        from fedwave.learning.replay import gpu_count
+        from fedwave.learning.settings import gpu_count
 
         gpus = gpu_count()
         workers = min(gpus, workers or gpus)

@@ -67,7 +67,7 @@ def answer(unit: Unit, checkpointer: Checkpointer, reporter: Reporter) -> Answer
     """Do the unit on one thread."""
     try:
         if unit.experiment.task is not None:
-            from fedwave.learning.replay import use_threads
+            from fedwave.learning.settings import use_threads
 
             use_threads(1)
         return "done", run_unit(unit, checkpointer, reporter.count, reporter.warn)

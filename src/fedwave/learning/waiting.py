@@ -1,0 +1,100 @@
+"""Gradients that wait for delivery (psi), of all devices of all runs.
+
+Few devices hold one at a time, so each lies in a slot that is in use only while it waits. Which slots these are follows
+from the schedule and is known here, not on the device that computes: nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedwave.learning.rows import on
+from fedwave.types import BoolArray, FloatArray, IntArray
+
+_NONE = 0  # the slot of a device without a gradient: a row of zeros
+
+
+class Waiting:
+    """psi of every run and device; absent means zero."""
+
+    def __init__(self, runs: int, devices: int, like: Tensor) -> None:
+        self.slots = np.full((runs, devices), _NONE)
+        self._free: list[int] = []
+        self._values = torch.zeros(1, like.shape[-1], dtype=like.dtype, device=like.device)
+
+    @property
+    def held(self) -> BoolArray:
+        """Who has one, ``[R, U]``."""
+        found: BoolArray = self.slots != _NONE
+        return found
+
+    def decay(self, beta: float) -> None:
+        """A round passes: what waits keeps a share of ``beta``."""
+        if beta == 0:
+            self.drop(self.held)
+        elif beta != 1:
+            self._values *= beta
+
+    def add(self, runs: IntArray, devices: IntArray, gradients: Tensor) -> None:
+        """Add the gradients of a round, one row for each (run, device)."""
+        slots = self.slots[runs, devices]
+        old, new = slots != _NONE, slots == _NONE
+        if old.any():
+            where = on(self._values.device, slots[old])
+            self._values[where] += gradients[on(self._values.device, np.flatnonzero(old))]
+        if new.any():
+            slots[new] = self._take(int(new.sum()))
+            self.slots[runs, devices] = slots
+            where = on(self._values.device, slots[new])
+            fresh = gradients if new.all() else gradients[on(where.device, np.flatnonzero(new))]
+            self._values[where] = fresh
+
+    def delivered(self, who: BoolArray, weights: FloatArray) -> Tensor:
+        """The weighted sum of those delivered, for every run ``[R, P]``; they wait no longer. Arrays ``[R, U]``."""
+        who = who & self.held
+        total = self._values.new_zeros(len(who), self._values.shape[1])
+        # The first upload of every run, then the second: a run without one adds the row of zeros. Values of one run
+        # never touch another run, which may have become infinite.
+        order = np.argsort(~who, axis=1, kind="stable")
+        for rank in range(int(who.sum(axis=1).max(initial=0))):
+            device = order[:, rank]
+            row = np.arange(len(who))
+            there = who[row, device]
+            slots = np.where(there, self.slots[row, device], _NONE)
+            share = np.where(there, weights[row, device], 0.0)
+            scale = torch.as_tensor(share, dtype=total.dtype).to(total.device, non_blocking=True)
+            total += scale[:, None] * self._values[on(total.device, slots)]
+        self.drop(who)
+        return total
+
+    def drop(self, who: BoolArray) -> None:
+        """Forget some, ``[R, U]``."""
+        self._free += self.slots[who & self.held].tolist()
+        self.slots[who] = _NONE
+
+    def rows(self, runs: IntArray, devices: IntArray) -> Tensor:
+        """Copies of some, ``[N, P]``; zeros for who has none."""
+        return self._values[on(self._values.device, self.slots[runs, devices])]
+
+    def norms(self) -> FloatArray:
+        """The Euclidean norm of each, ``[R, U]``."""
+        runs, devices = np.nonzero(self.held)
+        found = np.zeros(self.slots.shape)
+        found[runs, devices] = torch.linalg.vector_norm(
+            self.rows(runs, devices).double(), dim=1
+        ).cpu()
+        return found
+
+    def _take(self, count: int) -> IntArray:
+        """Slots that nobody uses."""
+        missing = count - len(self._free)
+        if missing > 0:
+            first = len(self._values)
+            more = self._values.new_zeros(missing, self._values.shape[1])
+            self._values = torch.cat([self._values, more])
+            self._free += range(first, first + missing)
+        taken = self._free[-count:]
+        del self._free[-count:]
+        return np.array(taken)
