@@ -72,6 +72,8 @@ def main() -> None:
             f"there is too little memory ({' '.join(str(error).split()) or 'an allocation failed'}): lower instances, "
             "block, rounds, devices or workers."
         )
+    except OSError as error:  # of the file system, where nobody has foreseen it
+        _refuse(f"{error.filename or 'a file'} cannot be used: {error.strerror or error}.")
     except KeyboardInterrupt:
         status = _INTERRUPTED
     except Exception as error:

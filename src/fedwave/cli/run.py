@@ -25,6 +25,7 @@ from fedwave.experiments.results.own_files import RUN_FILES, output_files
 from fedwave.experiments.run.runner import Engine, running
 from fedwave.experiments.run.stopping import Terminated
 from fedwave.experiments.run.time_limit import checked_timeout
+from fedwave.reading import is_there
 from fedwave.terminal import tell
 
 _TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
@@ -128,7 +129,7 @@ def resume(
 
     Of a finished run the tables and figures are written again, as `fedwave report` does.
     """
-    if not folder.is_dir():
+    if not (is_there(folder) and folder.is_dir()):
         raise FedwaveError(f"there is no run folder at {folder}.")
     refuse_links(folder, RUN_FILES)  # before anything is read: a pipe would be waited for
     store = RunFolder(folder)

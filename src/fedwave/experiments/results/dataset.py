@@ -12,6 +12,7 @@ from fedwave.experiments.config.read import to_yaml
 from fedwave.experiments.results.container import Results, assembled
 from fedwave.experiments.run.runner import stored_results
 from fedwave.experiments.run.units import axis_values
+from fedwave.reading import is_there
 from fedwave.version import __version__
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def load(folder: str | Path) -> xr.Dataset:
     Files that were damaged since they were written are refused by name.
     """
     folder = Path(folder)
-    if not folder.is_dir():
+    if not (is_there(folder) and folder.is_dir()):
         raise FedwaveError(f"there is no run folder at {folder}.")
     return to_dataset(stored_results(folder))
 

@@ -9,7 +9,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -160,6 +160,8 @@ def running(
         run = engine or _engine(units, workers, timeout, progress)
         _in_folder(store, units, run, progress)
         _check_complete(progress, folder)
+        with suppress(OSError):  # there is none, or somebody put something there
+            (folder / "checkpoints").rmdir()
         yield _results(stored, units, store.data)
 
 
