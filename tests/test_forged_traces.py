@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import tempfile
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from forging import base_traces, contents, forged, outcomes
+from summed import archive
 
 import fedwave as fw
 
@@ -46,9 +46,7 @@ def honest() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def load(arrays: dict[str, Any], text: dict[str, Any], path: Path) -> fw.Trace:
-    file = BytesIO()
-    np.savez(file, provenance=np.array(json.dumps(text)), **arrays)
-    path.write_bytes(file.getvalue())
+    path.write_bytes(archive({"provenance": np.array(json.dumps(text)), **arrays}))
     return fw.Trace.load(path)
 
 
@@ -132,7 +130,8 @@ def test_a_metric_is_described_as_one(honest: Any, tmp_path: Path) -> None:
 def test_compressed_archives_are_refused_before_they_take_memory(honest: Any, tmp_path: Path) -> None:  # fmt: skip
     arrays, text = honest
     path = tmp_path / "t.npz"
-    np.savez_compressed(path, provenance=np.array(json.dumps(text)), **arrays)
+    whole = {"provenance": np.array(json.dumps(text)), **arrays}
+    path.write_bytes(archive(whole, compressed=True))
     with pytest.raises(fw.FedwaveError, match="is compressed, which fedwave never does"):
         fw.Trace.load(path)
 
