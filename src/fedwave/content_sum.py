@@ -26,5 +26,5 @@ def content_sum(members: Mapping[str, Array]) -> str:
         heading = [name, array.dtype.str, array.shape]
         sum_.update(json.dumps(heading).encode() + b"\n")
         # A flat view of the bytes; only an array that is not in C order is copied.
-        sum_.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        sum_.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return sum_.hexdigest()
