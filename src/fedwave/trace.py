@@ -1,7 +1,8 @@
 """The Trace: what happened in a run, and how to run it again.
 
 Series ``[T, I]`` are always kept; the ``[T, I, U]`` arrays unless the run kept only a summary; beliefs
-only with ``beliefs=True``. A file is a plain NumPy .npz archive (no pickle) with a JSON text inside.
+only with ``beliefs=True``. A file is a plain NumPy .npz archive (no pickle) with a JSON text and a sum of
+everything inside.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.array_archive import is_plain, read_archive
+from fedwave.content_sum import SUM, content_sum
 from fedwave.errors import FedwaveError, counted
 from fedwave.files import write_whole
 from fedwave.metrics import over_rounds
@@ -29,7 +31,7 @@ from fedwave.types import Array, BoolArray, FloatArray, IntArray, NetworkState, 
 if TYPE_CHECKING:
     import xarray as xr
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -230,6 +232,7 @@ class Trace:
                 raise FedwaveError(
                     f"{name} holds {what}, which a trace cannot keep: use arrays of numbers."
                 )
+        arrays[SUM] = np.array(content_sum(arrays))
         np.savez(file, allow_pickle=False, **arrays)
 
     @classmethod
@@ -247,12 +250,19 @@ class Trace:
             raise FedwaveError(f"{name} is not a trace or is damaged: it is not a .npz archive.")
         try:
             arrays = read_archive(raw)
+            found, wanted = content_sum(arrays), arrays.pop(SUM, None)
             provenance = json.loads(str(arrays.pop("provenance")))
             written_as = provenance.pop("format")
         except Exception as error:  # damage can be in the archive or the text
             raise _damaged(name, error) from None
         if written_as != FORMAT:
-            raise FedwaveError(f"{name} was written by another version of fedwave.")
+            raise FedwaveError(
+                f"{name} was written by another version of fedwave: simulate again to make it anew."
+            )
+        if wanted is None or str(wanted) != found:
+            raise FedwaveError(
+                f"{name} is damaged or was edited: its content does not have the sum that it was written with."
+            )
         try:
             trace = cls._of(arrays, provenance)
             check_trace(trace)
