@@ -14,7 +14,9 @@ from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
 from fedwave.experiments.run.time_limit import TIMEOUT, checked_timeout
+from fedwave.metrics import Watch
 from fedwave.network.network import Network
+from fedwave.reading import as_path
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulate import MetricLike, SchedulerLike, simulate
@@ -48,7 +50,11 @@ def compare(
     >>> table.difference("max-weight", "backlog").mean < 0
     True
     """
-    chosen, watched, burn_in = _labelled(schedulers), tuple(metrics), whole("burn_in", burn_in, 0)
+    chosen, watched, burn_in = (
+        _labelled(schedulers),
+        Watch(metrics).more,
+        whole("burn_in", burn_in, 0),
+    )
     base = str(against) if against is not None else BASE if BASE in chosen else next(iter(chosen))
     if base not in chosen:
         raise FedwaveError(f"against is {base!r}, must be one of {', '.join(chosen)}.")
@@ -58,7 +64,8 @@ def compare(
         )
         for label, one in chosen.items()
     ]  # fmt: skip
-    return Comparison.of(joined(parts, list(chosen)), base, burn_in, metric)
+    ran = parts[0]["instance"].values.tolist()
+    return Comparison.of(joined(parts, list(chosen), ran), base, burn_in, metric)
 
 
 def run(
@@ -87,6 +94,7 @@ def run(
     from fedwave.experiments.results.dataset import to_dataset
     from fedwave.experiments.run.runner import running
 
+    place = as_path("folder", folder)
     if not str(folder):
         raise FedwaveError("folder is '', must name a run folder, such as 'out/first'.")
     changes, parts = _texts("overrides", overrides), _texts("imports", imports)
@@ -101,11 +109,11 @@ def run(
     with ExitStack() as held:  # the folder, until its figures are written
         with _followed(made.name, progress) as watch:
             try:
-                run = running(made, Path(folder), workers=workers, watch=watch, timeout=timeout)
+                run = running(made, place, workers=workers, watch=watch, timeout=timeout)
                 results = held.enter_context(run)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(f"stopped; the same call goes on from {folder}.") from None
-        write_results(results, Path(folder))
+        write_results(results, place)
         return to_dataset(results)
 
 

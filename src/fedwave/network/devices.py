@@ -12,7 +12,7 @@ import numpy as np
 
 from fedwave.csv_text import as_number, read_table
 from fedwave.errors import FedwaveError, did_you_mean, is_whole, shown
-from fedwave.reading import read_text
+from fedwave.reading import as_path, read_text
 from fedwave.types import Array, FloatArray
 
 
@@ -131,7 +131,7 @@ def read_devices(path: str | Path) -> DeviceTable:
     Columns: rate and distance_m, optionally tx_power_dbm, interference_dbm, miss_probability,
     buffer_limit, ``name``, and ``count`` for several equal devices, whose names are numbered.
     """
-    path = Path(path)
+    path = as_path("the file of a device table", path)
     what = f"device table {path}"
     if path.suffix.lower() in (".yaml", ".yml"):
         return _from_rows(_yaml_rows(path, what), what)

@@ -17,7 +17,7 @@ from fedwave.experiments.config.files import rooted
 from fedwave.experiments.config.points import points, to_mapping, with_override
 from fedwave.experiments.config.schema import typed
 from fedwave.parts_import import absolute, import_parts
-from fedwave.reading import read_json, read_text
+from fedwave.reading import as_path, read_json, read_text
 
 __all__ = [
     "experiment_from", "load_experiment", "points", "preset_about", "preset_names", "stored_content",
@@ -40,6 +40,7 @@ def load_experiment(
     >>> load_experiment("quick", ["network.slots=3", "instances=4"]).instances
     4
     """
+    as_path("an experiment", source)
     with _one_line():
         content = rooted(_plain_copy(_content(source)), Path(source).parent)
         if Path(source).suffix:  # a run folder names its inputs by their copies
