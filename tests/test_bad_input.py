@@ -607,7 +607,10 @@ TAKES_A_PATH = {
     "run": (lambda folder: fw.run("quick", folder), "folder"),
     "success.Table": (fw.success.Table.from_file, "a file to read"),
     "RecordedGains": (fw.fading.RecordedGains.from_file, "the file of the record of gains"),
-    "RecordedArrivals": (fw.arrivals.RecordedArrivals.from_file, "the file of the record of arrivals"),
+    "RecordedArrivals": (
+        fw.arrivals.RecordedArrivals.from_file,
+        "the file of the record of arrivals",
+    ),
 }
 
 
@@ -662,6 +665,37 @@ def test_a_number_is_no_open_file(name, tmp_path):
             lambda: simulate(beliefs=np.array([1, 2])),
             "beliefs is array([1, 2]), must be True or False.",
         ),
+        "a learner that cannot": (
+            lambda: simulate(learner="x"),
+            "learner is 'x', must have train and deliver: use fw.train_in_lock_step.",
+        ),
+        "another network, remade": (
+            lambda: fw.remake(TRACE, network=np.array([1, 2])),
+            "network is array([1, 2]), must be a Network, such as paper_network().",
+        ),
+        "a bound on nothing": (lambda: fw.score_bound(None), "network is None, must be a Network"),
+        "lock step on nothing": (
+            lambda: fw.train_in_lock_step(None, "age", "synthetic", 3, 1),
+            "network is None, must be a Network",
+        ),
+        "training on a number": (lambda: fw.train(np.array(3), "synthetic"), "traces is array(3),"),
+        "overrides none": (
+            lambda: fw.load_experiment("quick", None),
+            "overrides is None, must be a text or a list of texts.",
+        ),
+        "imports of no axis": (
+            lambda: fw.load_experiment("quick", imports=np.array(3)),
+            "imports is array(3), must be a text or a list of texts.",
+        ),
+        "overrides of numbers": (
+            lambda: fw.load_experiment("quick", [5]),
+            "overrides holds 5, must hold texts.",
+        ),
+        "a metric that is an array": (
+            lambda: fw.compare(fw.paper_network(), ["age"], 3, 2, metric=np.array([1, 2])),
+            "metric is array([1, 2]), must be a name, such as 'backlog'.",
+        ),
+        "devices of no axis": (lambda: fw.Network(np.array(3)), "devices is array(3), must be a"),
         "slots a mapping": (
             lambda: fw.paper_network(slots={1: 2}),
             "slots (W) is {1: 2}, must be a whole number >= 1.",
@@ -674,3 +708,8 @@ def test_a_number_is_no_open_file(name, tmp_path):
 )
 def test_what_is_something_else(cause, sentence):
     refused(cause, sentence)
+
+
+def test_what_is_no_trace_is_not_the_same():
+    assert TRACE.same_as(TRACE)
+    assert not TRACE.same_as(None)

@@ -155,7 +155,7 @@ ABSURD: dict[str, Callable[[], Any]] = {
     "more digits than a float": lambda: fw.simulate(NET, "age", 10**300, 10**300),
     "extend": lambda: extend(fw.simulate(NET, "age", 5, 2), MUCH),
     "beliefs": lambda: fw.simulate(
-        NET, "balsa", 4 * 10**6, 10, record="summary", beliefs=True
+        NET, "balsa", 2 * 10**6, 10, record="summary", beliefs=True
     ),
     "compare": lambda: fw.compare(NET, ["age", "fresh"], MUCH, 2),
     "devices": lambda: fw.random_network(MUCH),
@@ -163,7 +163,7 @@ ABSURD: dict[str, Callable[[], Any]] = {
     "slots without end": lambda: fw.paper_network(slots=range(10**30)),
     "instances without end": lambda: fw.simulate(NET, "age", 5, range(10**30)),
     "beliefs, extended": lambda: extend(
-        fw.simulate(NET, "balsa", 5, 10, record="summary", beliefs=True), 4 * 10**6
+        fw.simulate(NET, "balsa", 5, 10, record="summary", beliefs=True), 2 * 10**6
     ),
     "rate, lagrangian": lambda: fw.simulate(NET.replace(rate=1e9), "lagrangian", 3, 2),
     "rate, whittle": lambda: fw.simulate(NET.replace(rate=1e9), "whittle", 3, 2),

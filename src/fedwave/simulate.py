@@ -12,7 +12,7 @@ from fedwave.errors import FedwaveError, counted, is_list, is_whole, length_of, 
 from fedwave.memory import check_memory
 from fedwave.metrics import Metric, Watch
 from fedwave.network.dynamics import accept, step
-from fedwave.network.network import Network
+from fedwave.network.network import Network, check_network
 from fedwave.network.world import World, arriving, block_bytes
 from fedwave.plain_text import brief
 from fedwave.recording import Recorder, record_bytes
@@ -110,10 +110,7 @@ class Simulation:
         meter: Meter | None = None,
     ) -> Simulation:
         """A run before its first round; the parameters are those of ``simulate``."""
-        if not isinstance(network, Network):
-            raise FedwaveError(
-                f"network is {network!r}, must be a Network, such as paper_network()."
-            )
+        check_network(network)
         rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)
         if not isinstance(record, str) or record not in ("full", "summary"):
             raise FedwaveError(f"record is {shown(record)}, must be 'full' or 'summary'.")
@@ -318,7 +315,8 @@ def remake(
     _check_trace(trace)
     made = trace.provenance
     return simulate(
-        network or network_of(trace), scheduler or _unpacked(trace, "scheduler"), trace.rounds,
+        network_of(trace) if network is None else network,
+        _unpacked(trace, "scheduler") if scheduler is None else scheduler, trace.rounds,
         made["instances"], made["seed"], record=made["record"], beliefs=made["keep_beliefs"],
         metrics=_unpacked(trace, "more_metrics"), learner=learner,
     )  # fmt: skip
@@ -389,6 +387,12 @@ def _check_memory(
 
 
 def _check_learner(scheduler: Scheduler, learner: Learner | None) -> None:
+    if learner is not None and not all(
+        callable(getattr(learner, name, None)) for name in ("train", "deliver")
+    ):
+        raise FedwaveError(
+            f"learner is {shown(learner)}, must have train and deliver: use fw.train_in_lock_step."
+        )
     if "learner" in scheduler.needs and learner is None:
         raise FedwaveError(
             f"scheduler {scheduler.name!r} looks at the models, so it runs only while they are trained: "

@@ -207,7 +207,9 @@ class Trace:
         return f"<pre>{escape(repr(self))}</pre><table>{heading}{''.join(rows)}</table>"
 
     def same_as(self, other: Trace) -> bool:
-        """Are all arrays equal?"""
+        """Are all arrays equal? Those of something else than a trace are not."""
+        if not isinstance(other, Trace):
+            return False
         mine, theirs = self._arrays(), other._arrays()
         return mine.keys() == theirs.keys() and all(
             np.array_equal(mine[k], theirs[k], equal_nan=mine[k].dtype.kind == "f") for k in mine

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedwave import registry
-from fedwave.errors import FedwaveError, shown, whole
+from fedwave.errors import FedwaveError, is_list, shown, whole
 from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
@@ -58,6 +58,8 @@ def compare(
     base = str(against) if against is not None else BASE if BASE in chosen else next(iter(chosen))
     if base not in chosen:
         raise FedwaveError(f"against is {base!r}, must be one of {', '.join(chosen)}.")
+    if not isinstance(metric, str):
+        raise FedwaveError(f"metric is {shown(metric)}, must be a name, such as 'backlog'.")
     parts = [
         unit_dataset(
             {label: simulate(network, one, rounds, instances, seed, record="summary", metrics=watched)}
@@ -88,7 +90,7 @@ def run(
 
     Workers import the script that calls this: call it below ``if __name__ == "__main__":``.
     """
-    from fedwave.experiments.config.read import experiment_from, to_mapping
+    from fedwave.experiments.config.read import experiment_from, texts, to_mapping
     from fedwave.experiments.report.outputs import write_results
     from fedwave.experiments.request import requested_experiment
     from fedwave.experiments.results.dataset import to_dataset
@@ -97,7 +99,7 @@ def run(
     place = as_path("folder", folder)
     if not str(folder):
         raise FedwaveError("folder is '', must name a run folder, such as 'out/first'.")
-    changes, parts = _texts("overrides", overrides), _texts("imports", imports)
+    changes, parts = texts("overrides", overrides), texts("imports", imports)
     if isinstance(experiment, (str, Path)):
         made = requested_experiment(str(experiment), changes, parts)
     else:
@@ -115,18 +117,6 @@ def run(
                 raise KeyboardInterrupt(f"stopped; the same call goes on from {folder}.") from None
         write_results(results, place)
         return to_dataset(results)
-
-
-def _texts(what: str, given: Any) -> list[str]:
-    """One text or path, or several of them."""
-    several = [given] if isinstance(given, (str, Path)) else given
-    if not isinstance(several, Iterable) or isinstance(several, Mapping):
-        raise FedwaveError(f"{what} is {shown(given)}, must be a text or a list of texts.")
-    found = list(several)
-    for one in found:
-        if not isinstance(one, (str, Path)):
-            raise FedwaveError(f"{what} holds {shown(one)}, must hold texts.")
-    return [str(one) for one in found]
 
 
 def _warn(event: Event) -> None:
@@ -151,7 +141,7 @@ def _labelled(
 ) -> dict[str, Scheduler]:
     if isinstance(schedulers, (str, Scheduler)):
         schedulers = [schedulers]
-    if not isinstance(schedulers, Iterable):
+    if not (isinstance(schedulers, Mapping) or is_list(schedulers)):
         raise FedwaveError(
             f"schedulers is {shown(schedulers)}, must be names or schedulers, such as ['alsa-pi', 'age']."
         )

@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 
 from fedwave import registry
-from fedwave.errors import FedwaveError, counted, did_you_mean, is_list, is_number, length_of, whole
+from fedwave.errors import (
+    FedwaveError,
+    counted,
+    did_you_mean,
+    is_list,
+    is_number,
+    length_of,
+    shown,
+    whole,
+)
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.devices import COLUMNS, Device, DeviceTable
@@ -229,6 +238,14 @@ def random_network(
     table = DeviceTable(rate=rate, distance_m=distance)
     w = max(1, devices // 5) if slots is None else slots
     return Network(devices=table, slots=w).replace(**changes)
+
+
+def check_network(network: Any) -> None:
+    """Refuse what is no network, before an attribute of it is missing."""
+    if not isinstance(network, Network):
+        raise FedwaveError(
+            f"network is {shown(network)}, must be a Network, such as paper_network()."
+        )
 
 
 def checked_slots(slots: Any, devices: int) -> int | tuple[int, ...]:
