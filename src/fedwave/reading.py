@@ -20,11 +20,23 @@ _DEEPEST = 50
 _LARGEST = 2**64
 
 
+def as_path(what: str, given: Any) -> Path:
+    """A path that was given from outside, or a sentence: open() takes a number for a file that is already open."""
+    try:
+        text = os.fspath(given)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise FedwaveError(f"{what} is {shown(given)}, must be a path: a text or a Path.")
+    return Path(text)
+
+
 @contextmanager
 def opened(
     path: str | Path, what: str, most: float = math.inf
 ) -> Iterator[tuple[BufferedReader, int]]:
     """A file and its size; refused if it is no file or has more than ``most`` bytes."""
+    path = as_path("a file to read", path)
     try:
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name

@@ -24,7 +24,7 @@ from fedwave.errors import FedwaveError, counted
 from fedwave.files import write_whole
 from fedwave.metrics import over_rounds
 from fedwave.plain_text import brief
-from fedwave.reading import opened
+from fedwave.reading import as_path, opened
 from fedwave.trace_check import check_trace
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, NetworkState, State
 
@@ -209,7 +209,9 @@ class Trace:
         return f"<pre>{escape(repr(self))}</pre><table>{heading}{''.join(rows)}</table>"
 
     def same_as(self, other: Trace) -> bool:
-        """Are all arrays equal?"""
+        """Are all arrays equal? Those of something else than a trace are not."""
+        if not isinstance(other, Trace):
+            return False
         mine, theirs = self._arrays(), other._arrays()
         return mine.keys() == theirs.keys() and all(
             np.array_equal(mine[k], theirs[k], equal_nan=mine[k].dtype.kind == "f") for k in mine
@@ -217,7 +219,7 @@ class Trace:
 
     def save(self, path: str | Path) -> Path:
         """Write the trace to ``path`` (.npz), whole or not at all."""
-        path = Path(path)
+        path = as_path("the file for a trace", path)
         if path.suffix != ".npz":
             raise FedwaveError(f"a trace is saved as a .npz file, not {path.name!r}.")
         return write_whole(path, self.write)
@@ -238,6 +240,7 @@ class Trace:
     @classmethod
     def load(cls, path: str | Path) -> Trace:
         """Read a trace that ``save`` wrote."""
+        path = as_path("the file of a trace", path)
         if not os.path.lexists(path):
             raise FedwaveError(f"there is no trace at {path}.")
         with opened(path, str(path)) as (raw, _):

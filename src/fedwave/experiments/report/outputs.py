@@ -186,7 +186,7 @@ def _for_page(text: str) -> str:
 
 
 def _write_netcdf(results: Results, folder: Path) -> Path:
-    from fedwave.experiments.results.dataset import netcdf_bytes, to_dataset
+    from fedwave.experiments.results.dataset import to_dataset, write_netcdf
 
-    content = netcdf_bytes(to_dataset(results))
-    return write_whole(folder / "results.nc", lambda file: file.write(content))
+    dataset = to_dataset(results)
+    return write_whole(folder / "results.nc", lambda file: write_netcdf(dataset, file))
