@@ -588,3 +588,128 @@ def test_whole_numbers_of_any_type_are_welcome(number):
     trace = fw.simulate(net, "random", rounds=number, instances=number, seed=number)
     assert trace.scheduled.shape == (3, 3, 25)
     assert np.all(trace.scheduled.sum(axis=2) == 3)
+
+
+# --- something else than what is asked for --------------------------------------------------------
+
+
+TRACE = simulate()
+HALF = np.full((2, 1), 0.5)
+CURVES = fw.Curves("x", HALF, HALF, HALF[..., None], {}, HALF)
+TAKES_A_PATH = {
+    "Curves.load": (fw.Curves.load, "the file of curves"),
+    "Curves.save": (CURVES.save, "the file for curves"),
+    "Trace.load": (fw.Trace.load, "the file of a trace"),
+    "Trace.save": (TRACE.save, "the file for a trace"),
+    "load": (fw.load, "a run folder"),
+    "load_experiment": (fw.load_experiment, "an experiment"),
+    "read_devices": (fw.read_devices, "the file of a device table"),
+    "run": (lambda folder: fw.run("quick", folder), "folder"),
+    "success.Table": (fw.success.Table.from_file, "a file to read"),
+    "RecordedGains": (fw.fading.RecordedGains.from_file, "the file of the record of gains"),
+    "RecordedArrivals": (
+        fw.arrivals.RecordedArrivals.from_file,
+        "the file of the record of arrivals",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAKES_A_PATH)
+@pytest.mark.parametrize("given", [True, None, 2.5, b"a.npz", ["a.npz"], np.array([1, 2])])
+def test_what_is_no_path(name, given):
+    take, what = TAKES_A_PATH[name]
+    refused(lambda: take(given), f"{what} is {given!r}, must be a path: a text or a Path.")
+
+
+@pytest.mark.parametrize("name", TAKES_A_PATH)
+def test_a_number_is_no_open_file(name, tmp_path):
+    """open(0) reads and closes the standard input."""
+    (tmp_path / "a.csv").write_text("1,2\n")
+    with (tmp_path / "a.csv").open("rb") as file:
+        number = file.fileno()
+        refused(lambda: TAKES_A_PATH[name][0](number), f"is {number}, must be a path")
+        assert file.read() == b"1,2\n"  # still open, and nobody has read it
+
+
+@cases(
+    {
+        "extend nothing": (lambda: fw.extend(None, 10), "trace is None, must be a Trace: what"),
+        "remake a file": (lambda: fw.remake("a.npz"), "trace is 'a.npz', must be a Trace: what"),
+        "the network of nothing": (lambda: fw.network_of(None), "trace is None, must be a Trace"),
+        "metrics none": (
+            lambda: simulate(metrics=None),
+            "metrics is None, must be a list of metrics, such as ['mass'].",
+        ),
+        "metrics a word": (lambda: simulate(metrics="mass"), "metrics is 'mass', must be a list"),
+        "metrics of a comparison": (
+            lambda: fw.compare(fw.paper_network(), ["age"], 3, 2, metrics=None),
+            "metrics is None, must be a list of metrics",
+        ),
+        "instances of no axis": (
+            lambda: simulate(instances=np.array(3)),
+            "instances is array(3), must be a whole number >= 1 or a list",
+        ),
+        "instances bytes": (
+            lambda: simulate(instances=b"bytes"),
+            "instances is b'bytes', must be a whole number >= 1 or a list",
+        ),
+        "instances a mapping": (
+            lambda: simulate(instances={1: 2}),
+            "instances is {1: 2}, must be a whole number >= 1 or a list",
+        ),
+        "record an array": (
+            lambda: simulate(record=np.array([1, 2])),
+            "record is array([1, 2]), must be 'full' or 'summary'.",
+        ),
+        "beliefs an array": (
+            lambda: simulate(beliefs=np.array([1, 2])),
+            "beliefs is array([1, 2]), must be True or False.",
+        ),
+        "a learner that cannot": (
+            lambda: simulate(learner="x"),
+            "learner is 'x', must have train and deliver: use fw.train_in_lock_step.",
+        ),
+        "another network, remade": (
+            lambda: fw.remake(TRACE, network=np.array([1, 2])),
+            "network is array([1, 2]), must be a Network, such as paper_network().",
+        ),
+        "a bound on nothing": (lambda: fw.score_bound(None), "network is None, must be a Network"),
+        "lock step on nothing": (
+            lambda: fw.train_in_lock_step(None, "age", "synthetic", 3, 1),
+            "network is None, must be a Network",
+        ),
+        "training on a number": (lambda: fw.train(np.array(3), "synthetic"), "traces is array(3),"),
+        "overrides none": (
+            lambda: fw.load_experiment("quick", None),
+            "overrides is None, must be a text or a list of texts.",
+        ),
+        "imports of no axis": (
+            lambda: fw.load_experiment("quick", imports=np.array(3)),
+            "imports is array(3), must be a text or a list of texts.",
+        ),
+        "overrides of numbers": (
+            lambda: fw.load_experiment("quick", [5]),
+            "overrides holds 5, must hold texts.",
+        ),
+        "a metric that is an array": (
+            lambda: fw.compare(fw.paper_network(), ["age"], 3, 2, metric=np.array([1, 2])),
+            "metric is array([1, 2]), must be a name, such as 'backlog'.",
+        ),
+        "devices of no axis": (lambda: fw.Network(np.array(3)), "devices is array(3), must be a"),
+        "slots a mapping": (
+            lambda: fw.paper_network(slots={1: 2}),
+            "slots (W) is {1: 2}, must be a whole number >= 1.",
+        ),
+        "rounds a table": (
+            lambda: simulate(rounds=np.ones((40, 40))),
+            "rounds is array([[1., 1., 1.",
+        ),
+    }
+)
+def test_what_is_something_else(cause, sentence):
+    refused(cause, sentence)
+
+
+def test_what_is_no_trace_is_not_the_same():
+    assert TRACE.same_as(TRACE)
+    assert not TRACE.same_as(None)

@@ -15,7 +15,7 @@ import pytest
 
 import fedwave as fw
 from fedwave import memory
-from fedwave.cli import app
+from fedwave.cli import app, output
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.results.bootstrap import bootstrap_ratio
 from fedwave.experiments.run import needs
@@ -44,8 +44,11 @@ def most():
 told = []
 def listen(what, need, lower):
     told.append(need)
-for name in ("simulate", "network.network", "planning.single_device"):
+for name in ("network.network", "planning.single_device"):
     sys.modules[f"fedwave.{name}"].check_memory = listen
+def listen_to_last(what, need, lower):
+    told[:] = [need]  # the first is without beliefs
+sys.modules["fedwave.simulate"].check_memory = listen_to_last
 
 def measure(do, *first):
     for one in first:
@@ -56,10 +59,31 @@ def measure(do, *first):
     print(most() - before, sum(told))
 
 small = fw.random_network(10, 2)
-def simulated(rounds, instances, devices, record, scheduler="age"):
+def simulated(rounds, instances, devices, record, scheduler="age", **more):
     net = fw.random_network(devices)
-    measure(lambda: fw.simulate(net, scheduler, rounds, instances, record=record),
-            lambda: fw.simulate(small, scheduler, 5, 2, record=record))
+    measure(lambda: fw.simulate(net, scheduler, rounds, instances, record=record, **more),
+            lambda: fw.simulate(small, scheduler, 5, 2, record=record, **more))
+"""
+REPORTED = """
+from tempfile import TemporaryDirectory
+from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.report.outputs import write_results
+from fedwave.experiments.run import needs
+from fedwave.experiments.run.runner import running
+of_results = []
+def listen_to_results(what, need, lower):
+    if what.startswith("keeping the results"):  # the units need theirs before, and give it back
+        of_results[:] = [need]
+needs.check_memory = listen_to_results
+
+def reported(instances, rounds, block, **more):
+    made = experiment_from(
+        {"network": {"kind": "random", "devices": 10}, "schedulers": ["max-weight", "round-robin"], "rounds": rounds,
+         "instances": instances, "block": block, **more}
+    )
+    with TemporaryDirectory() as folder, running(made, Path(folder) / "run", workers=1) as results:
+        write_results(results, Path(folder) / "run")
+    told[:] = of_results
 """
 TRAINED = """
 import torch
@@ -81,6 +105,12 @@ CASES = {
     "planning": (
         "measure(lambda: single_device.arrivals_at_most(small.arrivals.chances, np.array([2e6]), 1e-8),"
         " lambda: single_device.arrivals_at_most(small.arrivals.chances, np.array([2.0]), 1e-8))"
+    ),
+    "beliefs": "simulated(300, 200, 50, 'summary', 'balsa', beliefs=True)",
+    "results": REPORTED + "measure(lambda: reported(1000, 400, 200), lambda: reported(60, 5, 50))",
+    "results of a sweep": REPORTED + (
+        "sweep = {'network.slots': [1, 2]}\n"
+        "measure(lambda: reported(500, 400, 250, sweep=sweep), lambda: reported(60, 5, 50, sweep=sweep))"
     ),
     "models": TRAINED + (
         "trace = fw.simulate(small, 'age', 3, 2)\n"
@@ -125,10 +155,16 @@ ABSURD: dict[str, Callable[[], Any]] = {
     "more digits than a float": lambda: fw.simulate(NET, "age", 10**300, 10**300),
     "extend": lambda: extend(fw.simulate(NET, "age", 5, 2), MUCH),
     "beliefs": lambda: fw.simulate(
-        NET, "balsa", 4 * 10**6, 10, record="summary", beliefs=True
+        NET, "balsa", 2 * 10**6, 10, record="summary", beliefs=True
     ),
     "compare": lambda: fw.compare(NET, ["age", "fresh"], MUCH, 2),
     "devices": lambda: fw.random_network(MUCH),
+    "slots": lambda: fw.paper_network(slots=range(MUCH)),
+    "slots without end": lambda: fw.paper_network(slots=range(10**30)),
+    "instances without end": lambda: fw.simulate(NET, "age", 5, range(10**30)),
+    "beliefs, extended": lambda: extend(
+        fw.simulate(NET, "balsa", 5, 10, record="summary", beliefs=True), 2 * 10**6
+    ),
     "rate, lagrangian": lambda: fw.simulate(NET.replace(rate=1e9), "lagrangian", 3, 2),
     "rate, whittle": lambda: fw.simulate(NET.replace(rate=1e9), "whittle", 3, 2),
     "rate, bound": lambda: fw.backlog_bound(NET.replace(rate=1e9)),
@@ -193,6 +229,43 @@ def test_what_no_estimate_foresees_is_a_sentence_too(
     assert capsys.readouterr().err.startswith(
         "fedwave: there is too little memory (Unable to allocate 7 TiB): lower instances"
     )
+
+
+def test_memory_that_runs_out_between_units_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError("Unable to allocate 7 TiB")
+
+    words = ["run", "paper", "-t", "3", "-i", "2", "-s", "age", "-o", str(tmp_path / "a run")]
+    monkeypatch.setattr(sys, "argv", ["fedwave", *words])
+    monkeypatch.setattr(output, "show", fail)
+    with pytest.raises(SystemExit) as end:
+        app.main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "fedwave: there is too little memory (Unable to allocate 7 TiB); finished units are kept: `fedwave resume "
+        f"'{tmp_path}/a run'` goes on, with fewer --workers or where there is more memory."
+    )
+
+
+@pytest.mark.parametrize(
+    ("need", "there", "sentence"),
+    [
+        (1.44, 1.41, "1.44 GiB of memory, but only 1.41 GiB is"),
+        (1.4404, 1.4401, "1.4404 GiB of memory, but only 1.4401 GiB is"),
+        (20.4, 20.1, "20.4 GiB of memory, but only 20.1 GiB is"),
+        (2.0, 1.4, "2 GiB of memory, but only 1.4 GiB is"),
+        (1.4 + 1e-9, 1.4, "1.4 GiB of memory, but only 1.4 GiB is"),
+    ],
+)
+def test_two_sizes_can_be_told_apart(
+    need: float, there: float, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "available", lambda: there * 2**30)
+    with pytest.raises(fw.FedwaveError) as refused:
+        memory.check_memory("it", need * 2**30, "lower it")
+    assert str(refused.value) == f"it needs about {sentence} available: lower it."
 
 
 def test_as_many_workers_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from odd_files import device, pipe
+from summed import archive
 
 import fedwave as fw
 
@@ -19,7 +20,8 @@ def run(scheduler="balsa", rounds=5, instances=2, **options):
 def changed(array):
     """A copy that differs in its first number."""
     copy = array.copy()
-    copy.flat[0] = not copy.flat[0] if copy.dtype == bool else copy.flat[0] + 1
+    first = copy.flat[0]
+    copy.flat[0] = not first if copy.dtype == bool else 1 if np.isinf(first) else first + 1
     return copy
 
 
@@ -78,10 +80,9 @@ def members(path):
 
 
 def rewrite(path, **changes):
-    """The same archive with some members replaced (or removed, with None)."""
+    """The same archive with some members replaced (or removed, with None), and the sum of these."""
     arrays = members(path) | changes
-    with open(path, "wb") as file:
-        np.savez(file, **{name: a for name, a in arrays.items() if a is not None})
+    path.write_bytes(archive({name: a for name, a in arrays.items() if a is not None}))
 
 
 def test_a_missing_file(tmp_path):
@@ -131,9 +132,9 @@ def test_a_file_cut_short(saved, keep):
 def test_no_flipped_bit_goes_unnoticed(saved):
     trace, content = fw.Trace.load(saved), saved.read_bytes()
     refused = 0
-    for at in np.random.default_rng(0).integers(0, len(content), 150):
+    for at in np.random.default_rng(0).integers(0, 8 * len(content), 400):
         damaged = bytearray(content)
-        damaged[at] ^= 0x10
+        damaged[at // 8] ^= 1 << at % 8
         saved.write_bytes(damaged)
         try:
             loaded = fw.Trace.load(saved)
@@ -142,7 +143,67 @@ def test_no_flipped_bit_goes_unnoticed(saved):
         else:  # a date, or padding: nothing that was recorded
             assert loaded.same_as(trace)
             assert loaded.provenance == trace.provenance
-    assert refused > 75
+    assert refused > 200
+
+
+EDITED = r"trace\.npz is damaged or was edited: its content does not have the sum that it was written with\.$"
+
+
+def refused_as_edited(path, arrays):
+    np.savez(path, **arrays)
+    with pytest.raises(fw.FedwaveError, match=EDITED):
+        fw.Trace.load(path)
+
+
+@pytest.mark.parametrize("record", ["full", "summary"])
+def test_no_edit_of_one_member_goes_unnoticed(record, tmp_path):
+    """Also of what no check can tell from the truth: a gain, a belief, the seed."""
+    path = run(beliefs=True, record=record).save(tmp_path / "trace.npz")
+    honest = members(path)
+    assert honest.keys() >= {
+        "series/score",
+        "final/waiting",
+        "beliefs/theta",
+        "memories/mass.waiting",
+    }
+    for name in honest.keys() - {"provenance", "sum"}:
+        array = honest[name]
+        refused_as_edited(path, {key: honest[key] for key in honest if key != name})
+        refused_as_edited(
+            path, {("state/x" if key == name else key): honest[key] for key in honest}
+        )
+        refused_as_edited(path, honest | {name: array[None]})
+        refused_as_edited(path, honest | {name: array.astype(complex)})
+        if array.size:
+            refused_as_edited(path, honest | {name: changed(array)})
+
+
+def test_no_edit_of_the_text_goes_unnoticed(saved):
+    honest = members(saved)
+    text = json.loads(str(honest["provenance"]))
+    for name in text.keys() - {"format"}:
+        edits = [{**text, name: "x"}, {key: text[key] for key in text if key != name}]
+        for edit in [*edits, dict(reversed(text.items()))]:
+            refused_as_edited(saved, honest | {"provenance": np.array(json.dumps(edit))})
+    refused_as_edited(saved, honest | {"provenance": np.array(json.dumps(text, indent=1))})
+
+
+def test_the_sum_itself_and_the_order_of_the_members(saved):
+    honest = members(saved)
+    for sum_ in ("", "0" * 64, str(honest["sum"]).upper()):
+        refused_as_edited(saved, honest | {"sum": np.array(sum_)})
+    refused_as_edited(saved, {name: a for name, a in honest.items() if name != "sum"})
+    refused_as_edited(saved, dict(reversed(honest.items())))
+    np.savez(saved, **honest)  # written by another program, with all that it held
+    assert fw.Trace.load(saved).same_as(run(rounds=3, instances=1))
+
+
+def test_a_trace_with_arrays_in_another_order_of_memory(tmp_path):
+    trace = run()
+    turned = {name: np.asfortranarray(array) for name, array in trace.devices.items()}
+    strided = {name: np.repeat(array, 2, axis=0)[::2] for name, array in trace.series.items()}
+    path = dataclasses.replace(trace, devices=turned, series=strided).save(tmp_path / "t.npz")
+    assert fw.Trace.load(path).same_as(trace)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +225,7 @@ def test_a_trace_whose_text_is_damaged(saved, text):
 
 def test_a_trace_of_another_format(saved):
     rewrite(saved, provenance=np.array('{"format": 99}'))
-    with pytest.raises(fw.FedwaveError, match="was written by another version of fedwave"):
+    with pytest.raises(fw.FedwaveError, match="another version of fedwave: simulate again"):
         fw.Trace.load(saved)
 
 
@@ -213,9 +274,9 @@ def test_loading_never_unpickles(saved, tmp_path):
 
 
 def test_a_saved_trace_holds_no_pickle(saved):
-    with zipfile.ZipFile(saved) as archive:
-        for name in archive.namelist():
-            with archive.open(name) as member:
+    with zipfile.ZipFile(saved) as whole:
+        for name in whole.namelist():
+            with whole.open(name) as member:
                 np.lib.format.read_array(member, allow_pickle=False)
 
 

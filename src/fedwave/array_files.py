@@ -12,7 +12,7 @@ import numpy as np
 from fedwave.csv_text import read_numbers
 from fedwave.errors import FedwaveError, shown
 from fedwave.memory import check_memory
-from fedwave.reading import opened
+from fedwave.reading import as_path, opened
 from fedwave.types import Array
 
 _MOST_BYTES = 2**31
@@ -28,7 +28,7 @@ _HEADERS = {
 
 def read_array(path: str | Path, what: str) -> Array:
     """Numbers from a .npy file, or from a .csv file without a heading, a line per round."""
-    path = Path(path)
+    path = as_path(f"the file of {what}", path)
     name = f"{what} {path}"
     if path.suffix == ".csv":
         return read_numbers(path, name)

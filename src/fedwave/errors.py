@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from difflib import get_close_matches
 from numbers import Real
@@ -46,7 +48,7 @@ class HiddenInformation(FedwaveError, AttributeError):
 
 def shown(value: Any) -> str:
     """A short representation of a value for a sentence."""
-    return _SHORT.repr(value)
+    return re.sub(r"\s*\n\s*", " ", _SHORT.repr(value))  # of an array it has lines
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -86,10 +88,29 @@ def is_whole(value: Any) -> bool:
     return is_number(value) and value == int(value)
 
 
+def is_list(value: Any) -> bool:
+    """Can it be read one by one, as a list? A text, bytes, a mapping or an array without an axis is none.
+
+    >>> is_list(range(3)), is_list("abc"), is_list({1: 2})
+    (True, False, False)
+    """
+    if isinstance(value, (str, bytes, bytearray, memoryview, Mapping)):
+        return False
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
+
+
+def length_of(values: Sized) -> int:
+    """How many there are; of a range that is longer than Python can say, the most that it can say."""
+    try:
+        return len(values)
+    except OverflowError:
+        return sys.maxsize
+
+
 def whole(what: str, value: Any, least: int) -> int:
     """``value`` as an int; refused with a sentence if it is not a whole number >= ``least``."""
     if not is_whole(value) or value < least:
-        raise FedwaveError(f"{what} is {value!r}, must be a whole number >= {least}.")
+        raise FedwaveError(f"{what} is {shown(value)}, must be a whole number >= {least}.")
     return int(value)
 
 

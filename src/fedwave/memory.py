@@ -14,6 +14,7 @@ from pathlib import Path
 from fedwave.errors import FedwaveError
 
 _SMALL = 1 << 26  # bytes that are not worth a look
+_MORE_DIGITS = 3
 _UNITS = ("MiB", "GiB", "TiB", "PiB")
 _GROUPS = Path("/sys/fs/cgroup")
 # Of a control group: its limit, what it uses, and the line of memory.stat with what the system can take back. Of the
@@ -30,9 +31,23 @@ def check_memory(what: str, need: float, lower: str) -> None:
         return
     there = available()
     if need > there:
-        raise FedwaveError(
-            f"{what} needs about {in_words(need)} of memory, but only {in_words(there)} is available: {lower}."
-        )
+        raise too_little(what, need, there, lower)
+
+
+def too_little(what: str, need: float, there: float, lower: str) -> FedwaveError:
+    """The refusal of ``what``; its two numbers have as many digits as it takes to tell them apart."""
+    for more in range(_MORE_DIGITS + 1):
+        wanted, found = in_words(need, more), in_words(there, more)
+        if wanted != found:
+            break
+    return FedwaveError(
+        f"{what} needs about {wanted} of memory, but only {found} is available: {lower}."
+    )
+
+
+def reason_of(error: MemoryError) -> str:
+    """What could not be allocated, in one line."""
+    return " ".join(str(error).split()) or "an allocation failed"
 
 
 def available() -> float:
@@ -40,16 +55,17 @@ def available() -> float:
     return max(0.0, min(_of_the_machine(), _of_the_groups(), _of_the_process()))
 
 
-def in_words(size: float) -> str:
-    """A number of bytes.
+def in_words(size: float, more: int = 0) -> str:
+    """A number of bytes, with so many ``more`` digits than are usual.
 
-    >>> in_words(3 * 2**20), in_words(1.26 * 2**40), in_words(1e30)
-    ('3 MiB', '1.3 TiB', 'more than 1,000 PiB')
+    >>> in_words(3 * 2**20), in_words(1.26 * 2**40), in_words(1.26 * 2**40, 1), in_words(1e30)
+    ('3 MiB', '1.3 TiB', '1.26 TiB', 'more than 1,000 PiB')
     """
     size /= 1 << 20
     for unit in _UNITS:
         if size < 1000:
-            return f"{size:.0f} {unit}" if size >= 10 or unit == "MiB" else f"{size:.2g} {unit}"
+            whole = size >= 10 or unit == "MiB"
+            return f"{size:.{more}f} {unit}" if whole else f"{size:.{2 + more}g} {unit}"
         size /= 1024
     return f"more than 1,000 {_UNITS[-1]}"
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedwave import registry
 from fedwave.aggregation import Aggregation, Lee, Uploads, after_delivery
-from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.errors import FedwaveError, did_you_mean, is_list, shown
 from fedwave.types import Array, FloatArray, PlayedRound, Problem, State
 
 Memories = Mapping[str, State]  # by the metric's name
@@ -109,7 +109,8 @@ def describe(metric: str | Metric | type[Metric]) -> Description:
 
 def over_rounds(how: str, rows: Array) -> Array:
     """The rounds of every instance as one number: ``[T, ...]`` to ``[...]``, as a metric's ``over_rounds`` says."""
-    out: Array = rows[-1] if how == "last" else getattr(rows, how)(axis=0)
+    # A copy: a view of the last row would keep all rows in memory.
+    out: Array = rows[-1].copy() if how == "last" else getattr(rows, how)(axis=0)
     return out
 
 
@@ -124,6 +125,10 @@ class Watch:
     """The metrics of one run: measured round by round, each with its own memory."""
 
     def __init__(self, more: Iterable[Any] = ()) -> None:
+        if not is_list(more):
+            raise FedwaveError(
+                f"metrics is {shown(more)}, must be a list of metrics, such as ['mass']."
+            )
         self.more: tuple[Metric, ...] = tuple(registry.build("metric", metric) for metric in more)
         names = [metric.name for metric in self.more]
         for name in names:

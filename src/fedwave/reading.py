@@ -9,8 +9,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from fedwave.errors import FedwaveError, shown
 
@@ -19,9 +20,23 @@ _DEEPEST = 50
 _LARGEST = 2**64
 
 
+def as_path(what: str, given: Any) -> Path:
+    """A path that was given from outside, or a sentence: open() takes a number for a file that is already open."""
+    try:
+        text = os.fspath(given)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise FedwaveError(f"{what} is {shown(given)}, must be a path: a text or a Path.")
+    return Path(text)
+
+
 @contextmanager
-def opened(path: str | Path, what: str, most: float = math.inf) -> Iterator[tuple[BinaryIO, int]]:
+def opened(
+    path: str | Path, what: str, most: float = math.inf
+) -> Iterator[tuple[BufferedReader, int]]:
     """A file and its size; refused if it is no file or has more than ``most`` bytes."""
+    path = as_path("a file to read", path)
     try:
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -39,6 +54,18 @@ def opened(path: str | Path, what: str, most: float = math.inf) -> Iterator[tupl
 def _without_waiting(path: str, flags: int) -> int:
     """Open a pipe without waiting for somebody to write into it."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def is_there(path: str | Path) -> bool:
+    """Is there something at this path? Refused if that cannot be told."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:  # not allowed to look; a name too long or with a NUL
+        reason = getattr(error, "strerror", None) or error
+        raise FedwaveError(f"{path} cannot be read: {reason}.") from None
+    return True
 
 
 def read_bytes(path: str | Path, what: str, most: int = MOST_BYTES) -> bytes:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.memory import check_memory
 from fedwave.metrics import Metric
 from fedwave.types import Array, IntArray, PlayedRound, State
 
@@ -54,10 +53,6 @@ class Recorder:
         if self._full:
             for name, value in _of_devices(played).items():
                 self._room(self.devices, name, value)[row] = value
-        if beliefs and not self.beliefs:
-            need = float(self._rounds) * sum(value.nbytes for value in beliefs.values())
-            lower = "lower rounds or instances, or keep no beliefs"
-            check_memory("what the scheduler believed in every round", need, lower)
         for name, value in beliefs.items():
             self._room(self.beliefs, name, value)[row] = value
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from fedwave import registry
-from fedwave.errors import FedwaveError, counted, is_whole, shown, whole
+from fedwave.errors import FedwaveError, counted, is_list, is_whole, length_of, shown, whole
 from fedwave.memory import check_memory
 from fedwave.metrics import Metric, Watch
 from fedwave.network.dynamics import accept, step
-from fedwave.network.network import Network
+from fedwave.network.network import Network, check_network
 from fedwave.network.world import World, arriving, block_bytes
 from fedwave.plain_text import brief
 from fedwave.recording import Recorder, record_bytes
@@ -31,6 +31,7 @@ from fedwave.types import (
     NetworkState,
     Observation,
     PlayedRound,
+    State,
     WorldRound,
 )
 from fedwave.version import __version__
@@ -109,17 +110,16 @@ class Simulation:
         meter: Meter | None = None,
     ) -> Simulation:
         """A run before its first round; the parameters are those of ``simulate``."""
-        if not isinstance(network, Network):
-            raise FedwaveError(
-                f"network is {network!r}, must be a Network, such as paper_network()."
-            )
+        check_network(network)
         rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)
-        if record not in ("full", "summary"):
-            raise FedwaveError(f"record is {record!r}, must be 'full' or 'summary'.")
+        if not isinstance(record, str) or record not in ("full", "summary"):
+            raise FedwaveError(f"record is {shown(record)}, must be 'full' or 'summary'.")
+        if not isinstance(beliefs, bool):
+            raise FedwaveError(f"beliefs is {shown(beliefs)}, must be True or False.")
         chosen, watch = find_scheduler(scheduler), Watch(metrics)
-        count = len(instances) if isinstance(instances, Sized) else instances
-        if is_whole(count):  # before they are counted out
-            _check_memory(network, rounds, int(count), watch, record)
+        count = _how_many(instances)
+        if count is not None:  # before they are counted out
+            _check_memory(network, rounds, count, watch, record)
         ids = _instance_numbers(instances)
         constants: dict[str, Array] = {}
         provenance = {
@@ -160,7 +160,8 @@ class Simulation:
             _recalled(trace, "network", network),
         )
         made = trace.provenance
-        _check_memory(network, rounds, len(made["instances"]), watch, made["record"])
+        kept = sum(rows[0].nbytes for rows in trace.beliefs.values())
+        _check_memory(network, rounds, len(made["instances"]), watch, made["record"], kept)
         return cls(
             network, _recalled(trace, "scheduler", scheduler), rounds, made, trace.constants, watch,
             learner=learner, meter=meter, begun=trace,
@@ -212,8 +213,15 @@ class Simulation:
         played = PlayedRound(world, decision, counts, after, accepted, score)
         self._memories, values = self._watch.measure(self._memories, played)
         beliefs = self.scheduler.beliefs(self._state) if self.provenance["keep_beliefs"] else {}
+        if beliefs and not self._recorder.beliefs:  # before memory is taken for them
+            self._check_beliefs(beliefs)
         self._recorder.write(self._watch.metrics, values, played, beliefs)
         self._counts, self.round = after, world.round
+
+    def _check_beliefs(self, beliefs: State) -> None:
+        made, kept = self.provenance, sum(np.asarray(value).nbytes for value in beliefs.values())
+        instances = len(made["instances"])
+        _check_memory(self.network, self.rounds, instances, self._watch, made["record"], kept)
 
     def _observe(self, world: WorldRound, signals: Mapping[str, FloatArray]) -> Observation:
         """The Observation of a round, with only what the scheduler declared."""
@@ -278,6 +286,7 @@ def extend(
     The trace contains everything that is needed. Your own parts that are not registered must be passed again, and so
     must a learner if the scheduler needs one.
     """
+    _check_trace(trace)
     rounds = whole("rounds", rounds, 1)
     if rounds <= trace.rounds:
         raise FedwaveError(
@@ -303,9 +312,11 @@ def remake(
     learner: Learner | None = None,
 ) -> Trace:
     """Run the simulation of this trace again."""
+    _check_trace(trace)
     made = trace.provenance
     return simulate(
-        network or network_of(trace), scheduler or _unpacked(trace, "scheduler"), trace.rounds,
+        network_of(trace) if network is None else network,
+        _unpacked(trace, "scheduler") if scheduler is None else scheduler, trace.rounds,
         made["instances"], made["seed"], record=made["record"], beliefs=made["keep_beliefs"],
         metrics=_unpacked(trace, "more_metrics"), learner=learner,
     )  # fmt: skip
@@ -313,8 +324,16 @@ def remake(
 
 def network_of(trace: Trace) -> Network:
     """The network that a trace was run on."""
+    _check_trace(trace)
     network: Network = _unpacked(trace, "network")
     return network
+
+
+def _check_trace(trace: Any) -> None:
+    if not isinstance(trace, Trace):
+        raise FedwaveError(
+            f"trace is {shown(trace)}, must be a Trace: what simulate returns, or Trace.load reads."
+        )
 
 
 def _unpacked(trace: Trace, what: str) -> Any:
@@ -350,17 +369,30 @@ def _label(given: SchedulerLike, chosen: Scheduler) -> str:
     return registry.text(given if isinstance(given, (str, Mapping)) else registry.spec_of(chosen))
 
 
-def _check_memory(network: Network, rounds: int, instances: int, watch: Watch, record: str) -> None:
+def _check_memory(
+    network: Network, rounds: int, instances: int, watch: Watch, record: str, beliefs: int = 0
+) -> None:
+    """``beliefs`` are the bytes that are kept of them each round, which are known after the first one."""
     full, devices = record == "full", network.size
     need = simulation_bytes(devices, rounds, instances, len(watch.metrics), full=full)
     sizes = (rounds, "round"), (instances, "instance"), (devices, "device")
-    check_memory(
-        f"a simulation of {', '.join(counted(*one) for one in sizes)}", need,
-        "lower one of them" + (', or record="summary"' if full else ""),
-    )  # fmt: skip
+    what = f"a simulation of {', '.join(counted(*one) for one in sizes)}"
+    lower = "lower one of them" + (', or record="summary"' if full else "")
+    if beliefs:
+        what, lower = (
+            f"{what} and what the scheduler believed in each",
+            f"{lower}, or beliefs=False",
+        )
+    check_memory(what, need + float(rounds) * beliefs, lower)
 
 
 def _check_learner(scheduler: Scheduler, learner: Learner | None) -> None:
+    if learner is not None and not all(
+        callable(getattr(learner, name, None)) for name in ("train", "deliver")
+    ):
+        raise FedwaveError(
+            f"learner is {shown(learner)}, must have train and deliver: use fw.train_in_lock_step."
+        )
     if "learner" in scheduler.needs and learner is None:
         raise FedwaveError(
             f"scheduler {scheduler.name!r} looks at the models, so it runs only while they are trained: "
@@ -368,12 +400,19 @@ def _check_learner(scheduler: Scheduler, learner: Learner | None) -> None:
         )
 
 
+def _how_many(instances: Any) -> int | None:
+    """The number of instances, if it can be told before they are counted out."""
+    if is_list(instances):
+        return length_of(instances) if isinstance(instances, Sized) else None
+    return int(instances) if is_whole(instances) else None
+
+
 def _instance_numbers(instances: int | Iterable[int]) -> IntArray:
     ids: list[Any] = []
     if is_whole(instances):
         ids = list(range(int(instances)))  # type: ignore[arg-type]
-    elif isinstance(instances, Iterable):
-        ids = list(instances)
+    elif is_list(instances):
+        ids = list(instances)  # type: ignore[arg-type]
     if not ids or not all(is_whole(i) and 0 <= i < 2**63 for i in ids):
         raise FedwaveError(
             f"instances is {shown(instances)}, must be a whole number >= 1 or a list of instance numbers >= 0."

@@ -1,7 +1,8 @@
 """The Trace: what happened in a run, and how to run it again.
 
 Series ``[T, I]`` are always kept; the ``[T, I, U]`` arrays unless the run kept only a summary; beliefs
-only with ``beliefs=True``. A file is a plain NumPy .npz archive (no pickle) with a JSON text inside.
+only with ``beliefs=True``. A file is a plain NumPy .npz archive (no pickle) with a JSON text and a sum of
+everything inside.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.array_archive import is_plain, read_archive
+from fedwave.content_sum import SUM, content_sum
 from fedwave.errors import FedwaveError, counted
 from fedwave.files import write_whole
 from fedwave.metrics import over_rounds
 from fedwave.plain_text import brief
-from fedwave.reading import opened
+from fedwave.reading import as_path, opened
 from fedwave.trace_check import check_trace
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, NetworkState, State
 
 if TYPE_CHECKING:
     import xarray as xr
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -207,7 +209,9 @@ class Trace:
         return f"<pre>{escape(repr(self))}</pre><table>{heading}{''.join(rows)}</table>"
 
     def same_as(self, other: Trace) -> bool:
-        """Are all arrays equal?"""
+        """Are all arrays equal? Those of something else than a trace are not."""
+        if not isinstance(other, Trace):
+            return False
         mine, theirs = self._arrays(), other._arrays()
         return mine.keys() == theirs.keys() and all(
             np.array_equal(mine[k], theirs[k], equal_nan=mine[k].dtype.kind == "f") for k in mine
@@ -215,7 +219,7 @@ class Trace:
 
     def save(self, path: str | Path) -> Path:
         """Write the trace to ``path`` (.npz), whole or not at all."""
-        path = Path(path)
+        path = as_path("the file for a trace", path)
         if path.suffix != ".npz":
             raise FedwaveError(f"a trace is saved as a .npz file, not {path.name!r}.")
         return write_whole(path, self.write)
@@ -230,11 +234,13 @@ class Trace:
                 raise FedwaveError(
                     f"{name} holds {what}, which a trace cannot keep: use arrays of numbers."
                 )
+        arrays[SUM] = np.array(content_sum(arrays))
         np.savez(file, allow_pickle=False, **arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
         """Read a trace that ``save`` wrote."""
+        path = as_path("the file of a trace", path)
         if not os.path.lexists(path):
             raise FedwaveError(f"there is no trace at {path}.")
         with opened(path, str(path)) as (raw, _):
@@ -247,12 +253,19 @@ class Trace:
             raise FedwaveError(f"{name} is not a trace or is damaged: it is not a .npz archive.")
         try:
             arrays = read_archive(raw)
+            found, wanted = content_sum(arrays), arrays.pop(SUM, None)
             provenance = json.loads(str(arrays.pop("provenance")))
             written_as = provenance.pop("format")
         except Exception as error:  # damage can be in the archive or the text
             raise _damaged(name, error) from None
         if written_as != FORMAT:
-            raise FedwaveError(f"{name} was written by another version of fedwave.")
+            raise FedwaveError(
+                f"{name} was written by another version of fedwave: simulate again to make it anew."
+            )
+        if wanted is None or str(wanted) != found:
+            raise FedwaveError(
+                f"{name} is damaged or was edited: its content does not have the sum that it was written with."
+            )
         try:
             trace = cls._of(arrays, provenance)
             check_trace(trace)

@@ -1,8 +1,9 @@
 """Is a Trace that was read from a file one that fedwave could have written?
 
 A file may come from a stranger, or from a tool that edited it. Everything is checked once, when it is read, so that
-nothing that uses a Trace has to ask again: the text against its schema, every array against the axes [T, I, U], and
-the counts n, N, d against the equations of dynamics.py. A violation is a ValueError that says what is wrong.
+nothing that uses a Trace has to ask again: the text against its schema, every array against the axes [T, I, U], the
+counts n, N, d against the equations of dynamics.py, and the metrics against the counts (series_check.py). A violation
+is a ValueError that says what is wrong.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from fedwave.network.devices import DeviceTable
 from fedwave.network.network import checked_slots
 from fedwave.schedulers.base import Scheduler
 from fedwave.serialize import unpack
+from fedwave.series_check import check_series, is_ours
 from fedwave.types import Array, Problem, State
 
 if TYPE_CHECKING:
@@ -54,13 +56,16 @@ def check_trace(trace: Trace) -> None:
         )
     _check_metrics(trace)
     slots = _check_network(trace, size)
+    most = np.array(slots if isinstance(slots, int) else slots[:rounds])
+    _need(most.size in (1, rounds), "network.slots")
     _check_final(trace)
     _need(bool(trace.provenance["keep_beliefs"] or not trace.beliefs), "keep_beliefs")
     full = trace.provenance["record"] == "full"
     if set(trace.devices) != (set(_OF_A_ROUND) if full else set()):
         raise ValueError("the arrays of its devices are not those of its kind of record")
     if full:
-        _check_rounds(trace, slots)
+        _check_rounds(trace, most)
+    check_series(trace, most)
 
 
 # --- the text -------------------------------------------------------------------------------------
@@ -80,7 +85,12 @@ def _check_text(text: Mapping[str, Any]) -> None:
         _need(isinstance(text.get(name, False), bool), name)
     _need(_is_texts(text.get("chance", [])), "chance")
     more = text["more_metrics"]
-    _need(isinstance(more, list) and all(isinstance(one, dict) for one in more), "more_metrics")
+    _need(isinstance(more, list) and all(_is_metric(one) for one in more), "more_metrics")
+    made = text["scheduler"]
+    if is_ours(made, "scheduler"):  # a user's own may change its name
+        _need(text["scheduler_name"] == made["name"], "scheduler_name")
+        label = text.get("label", made["name"])
+        _need(label.partition(":")[0].strip() == made["name"], "label")
     ids = text["instances"]
     whole = isinstance(ids, list) and all(_is_count(i) and i < 2**63 for i in ids)
     _need(whole and len(set(ids)) == len(ids), "instances")
@@ -113,7 +123,11 @@ def _check_network(trace: Trace, size: int) -> int | tuple[int, ...]:
     except FedwaveError as error:
         raise ValueError(f"its network: {error}") from None
     _need(_is_texts(network["devices"]["fields"]["name"]), "network.devices.name")
-    _need(is_number(network["gamma"]), "network.gamma")
+    for name in ("gamma", "noise_dbm", "pathloss_intercept_db", "pathloss_slope_db"):
+        _need(is_number(network[name]), f"network.{name}")
+    for name, array in trace.constants.items():
+        if name.startswith("network.devices."):
+            _need(array.dtype == np.float64, name)
     return slots
 
 
@@ -125,6 +139,15 @@ def _need(fine: bool, name: str) -> None:
 def _is_count(value: Any) -> bool:
     return (
         isinstance(value, int) and not isinstance(value, bool) and value >= 0 and is_number(value)
+    )
+
+
+def _is_metric(part: Any) -> bool:
+    return (
+        isinstance(part, dict)
+        and part.get("family") == "metric"
+        and all(isinstance(part.get(one), str) for one in ("name", "class"))
+        and isinstance(part.get("fields"), dict)
     )
 
 
@@ -178,7 +201,7 @@ def _check_final(trace: Trace) -> None:
 
 
 def _check_kind(name: str, array: Array, kind: str) -> None:
-    if array.dtype.kind != kind:
+    if array.dtype.kind != kind or (kind == "i" and array.dtype.itemsize < 4):
         raise ValueError(f"{name} holds {array.dtype}")
     if kind == "i" and (array.min() < 0 or array.max() > _MOST):
         raise ValueError(f"{name} holds a number of shards or rounds that cannot be")
@@ -186,17 +209,18 @@ def _check_kind(name: str, array: Array, kind: str) -> None:
         raise ValueError(f"{name} holds a gain below 0, or none")
 
 
-def _check_rounds(trace: Trace, slots: int | tuple[int, ...]) -> None:
+def _check_rounds(trace: Trace, most: Array) -> None:
     """The equations of a round (dynamics.py), for all rounds at once."""
     for name, array in trace.devices.items():
         _check_kind(f"devices/{name}", array, _KINDS.get(name, "i"))
+    fading = trace.provenance["network"]["fields"].get("fading")
+    if trace.gain.dtype != np.float64 and is_ours(fading, "fading"):
+        raise ValueError(f"devices/gain holds {trace.gain.dtype}")
     final, delivered, scheduled = trace.final, trace.delivered, trace.scheduled
     if (delivered & ~scheduled).any():
         raise ValueError("a device delivered that was not scheduled")
     if (trace.lost > trace.arrivals).any():
         raise ValueError("more shards were lost than arrived")
-    most = np.array(slots if isinstance(slots, int) else slots[: trace.rounds])
-    _need(most.size in (1, trace.rounds), "network.slots")
     if (scheduled.sum(axis=2) > most.reshape(-1, 1)).any() and not scheduled.all():  # all: an ideal
         raise ValueError("more devices were scheduled than there are slots")
     held = trace.waiting.astype(np.int64) + trace.arrivals - trace.lost
@@ -206,27 +230,11 @@ def _check_rounds(trace: Trace, slots: int | tuple[int, ...]) -> None:
     _follow("delay", trace.delay, first + 1, np.where(delivered, 1, trace.delay + 1), final.delay)
     if (np.diff(trace.learned, axis=0, prepend=first[None]) != reported).any():
         raise ValueError("learned does not follow from the round before")
-    _check_sums(trace, held - reported, reported)
     ends = {"learned": trace.learned[-1], "lost": trace.lost.sum(axis=0), "delivered": delivered[-1]}  # fmt: skip
     ends["reported"] = reported[-1]
     for name, array in ends.items():
         if (getattr(final, name) != array).any():
             raise ValueError(f"final/{name} does not follow from the rounds")
-
-
-def _check_sums(trace: Trace, waiting: Array, reported: Array) -> None:
-    """The built-in metrics that are sums over devices or rounds, unless a user's own stand in their place."""
-    backlog, came = waiting.sum(axis=2), trace.delivered
-    score = reported.sum(axis=2) - trace.provenance["network"]["fields"]["gamma"] * backlog
-    sums = {
-        "score": score, "backlog": backlog, "arrived": trace.arrivals.sum(axis=2), "lost": trace.lost.sum(axis=2),
-        "uploads": came.sum(axis=2), "device_uploads": came.sum(axis=0), "device_shards": reported.sum(axis=0),
-    }  # fmt: skip
-    own = [part.get("name") for part in trace.provenance["more_metrics"]]
-    found = {**trace.series, **trace.accumulated}
-    for name, wanted in sums.items():
-        if name in found and name not in own and (found[name] != wanted).any():
-            raise ValueError(f"its {name} is not the sum that it should be")
 
 
 def _follow(name: str, at_start: Array, first: Array, after: Array, final: Array) -> None:
@@ -251,7 +259,10 @@ def check_continues(trace: Trace, scheduler: Scheduler, watch: Watch, problem: P
     for name, memory in watch.start(problem).items():
         _check_alike(f"the memory of {name}", trace.memory_of(name), memory)
     kept = scheduler.beliefs(trace.scheduler_state) if trace.provenance["keep_beliefs"] else {}
-    if kept.keys() != trace.beliefs.keys():
+    same = kept.keys() == trace.beliefs.keys()
+    if ours and same:
+        same = all(np.array_equal(kept[k], rows[-1]) for k, rows in trace.beliefs.items())
+    if not same:
         raise FedwaveError(f"the beliefs in the trace are not those of {scheduler.name}.")
 
 

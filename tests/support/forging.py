@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from summed import archive
 from tiny import blobs, linear
 
 import fedwave as fw
@@ -61,8 +62,8 @@ def contents(trace: fw.Trace) -> tuple[Arrays, Text]:
     file = BytesIO()
     trace.write(file)
     file.seek(0)
-    with np.load(file) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+    with np.load(file) as saved:
+        arrays = {name: saved[name] for name in saved.files if name != "sum"}
     return arrays, json.loads(str(arrays.pop("provenance")))
 
 
@@ -223,23 +224,19 @@ def _dumped(text: Text) -> Any:
 
 
 def as_saved(rng: np.random.Generator, arrays: Arrays, text: Text) -> bytes:
-    file = BytesIO()
-    np.savez(file, allow_pickle=False, provenance=_dumped(text), **arrays)
-    return file.getvalue()
+    return archive({"provenance": _dumped(text), **arrays})
 
 
 def compressed(rng: np.random.Generator, arrays: Arrays, text: Text) -> bytes:
-    file = BytesIO()
-    np.savez_compressed(file, provenance=_dumped(text), **arrays)
-    return file.getvalue()
+    return archive({"provenance": _dumped(text), **arrays}, compressed=True)
 
 
 def with_a_member_twice(rng: np.random.Generator, arrays: Arrays, text: Text) -> bytes:
     file, more = BytesIO(as_saved(rng, arrays, text)), BytesIO()
     np.save(more, np.zeros((4, 2)))
-    with warnings.catch_warnings(), zipfile.ZipFile(file, "a") as archive:
+    with warnings.catch_warnings(), zipfile.ZipFile(file, "a") as whole:
         warnings.simplefilter("ignore")
-        archive.writestr("series/score.npy", more.getvalue())
+        whole.writestr("series/score.npy", more.getvalue())
     return file.getvalue()
 
 
@@ -247,8 +244,8 @@ def with_a_huge_member(rng: np.random.Generator, arrays: Arrays, text: Text) -> 
     """A header that promises more than the member holds."""
     file = BytesIO(as_saved(rng, arrays, text))
     head = str({"descr": "<f8", "fortran_order": False, "shape": (2**40,)}).encode().ljust(117) + b"\n"  # fmt: skip
-    with zipfile.ZipFile(file, "a") as archive:
-        archive.writestr("state/huge.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + head)
+    with zipfile.ZipFile(file, "a") as whole:
+        whole.writestr("state/huge.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + head)
     return file.getvalue()
 
 

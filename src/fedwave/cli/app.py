@@ -20,6 +20,7 @@ from fedwave.cli.run import resume, run, train
 from fedwave.cli.verify import verify
 from fedwave.errors import FedwaveError
 from fedwave.experiments.run.stopping import stop_at_once
+from fedwave.memory import reason_of
 from fedwave.terminal import OutputClosed, standard_streams, tell
 from fedwave.version import __version__
 
@@ -69,9 +70,10 @@ def main() -> None:
         status = _CLOSED
     except MemoryError as error:  # what no estimate has foreseen
         _refuse(
-            f"there is too little memory ({' '.join(str(error).split()) or 'an allocation failed'}): lower instances, "
-            "block, rounds, devices or workers."
+            f"there is too little memory ({reason_of(error)}): lower instances, block, rounds, devices or workers."
         )
+    except OSError as error:  # of the file system, where nobody has foreseen it
+        _refuse(f"{error.filename or 'a file'} cannot be used: {error.strerror or error}.")
     except KeyboardInterrupt:
         status = _INTERRUPTED
     except Exception as error:

@@ -193,7 +193,7 @@ def _traced(how: Experiment, folder: Path, beliefs: bool) -> xr.Dataset:
             )  # fmt: skip
         trace.save(paths[label])
         parts.append(unit_dataset({label: trace}))
-    return joined(parts, how.labels)
+    return joined(parts, how.labels, range(how.instances))
 
 
 def _trace_files(how: Experiment, folder: Path) -> dict[str, Path]:

@@ -25,6 +25,8 @@ from fedwave.experiments.results.own_files import RUN_FILES, output_files
 from fedwave.experiments.run.runner import Engine, running
 from fedwave.experiments.run.stopping import Terminated
 from fedwave.experiments.run.time_limit import checked_timeout
+from fedwave.memory import reason_of
+from fedwave.reading import is_there
 from fedwave.terminal import tell
 
 _TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
@@ -128,7 +130,7 @@ def resume(
 
     Of a finished run the tables and figures are written again, as `fedwave report` does.
     """
-    if not folder.is_dir():
+    if not (is_there(folder) and folder.is_dir()):
         raise FedwaveError(f"there is no run folder at {folder}.")
     refuse_links(folder, RUN_FILES)  # before anything is read: a pipe would be waited for
     store = RunFolder(folder)
@@ -149,19 +151,27 @@ def execute_and_show(
 
 @contextmanager
 def stopping(folder: Path | None, go_on: str | None = None) -> Iterator[None]:
-    """Ctrl-C or SIGTERM within the block ends in one line: what was kept, and what goes on from there.
+    """Ctrl-C, SIGTERM or too little memory within the block ends in one line: what was kept, and what goes on.
 
     ``go_on`` says what does, if it is not `fedwave resume`.
     """
+    after = go_on or f"`fedwave resume {shlex.quote(str(folder))}`"
     try:
         yield
     except (KeyboardInterrupt, Terminated) as stopped:
         what = "nothing was kept"
         if folder is not None and RunFolder(folder).exists():
-            what = f"{go_on or f'`fedwave resume {shlex.quote(str(folder))}`'} goes on from here"
+            what = f"{after} goes on from here"
         tell(f"stopped; {what}.")
         status = 128 + signal.SIGINT if isinstance(stopped, KeyboardInterrupt) else stopped.code
         raise SystemExit(status) from None
+    except MemoryError as error:  # what no estimate has foreseen
+        if folder is None or not RunFolder(folder).exists():
+            raise
+        raise FedwaveError(
+            f"there is too little memory ({reason_of(error)}); finished units are kept: {after} goes on, with fewer "
+            "--workers or where there is more memory."
+        ) from None
 
 
 @contextmanager

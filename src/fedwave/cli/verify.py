@@ -12,7 +12,8 @@ from rich.text import Text
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.experiments.results.verify import Finding, compare_runs, sound
+from fedwave.experiments.results.same_run import compare_runs
+from fedwave.experiments.results.verify import Finding, sound
 from fedwave.experiments.results.verify import verify as look
 
 _STYLES = {

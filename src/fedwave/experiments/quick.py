@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedwave import registry
-from fedwave.errors import FedwaveError, shown, whole
+from fedwave.errors import FedwaveError, is_list, shown, whole
 from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
 from fedwave.experiments.run.time_limit import TIMEOUT, checked_timeout
+from fedwave.metrics import Watch
 from fedwave.network.network import Network
+from fedwave.reading import as_path
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulate import MetricLike, SchedulerLike, simulate
@@ -48,17 +50,24 @@ def compare(
     >>> table.difference("max-weight", "backlog").mean < 0
     True
     """
-    chosen, watched, burn_in = _labelled(schedulers), tuple(metrics), whole("burn_in", burn_in, 0)
+    chosen, watched, burn_in = (
+        _labelled(schedulers),
+        Watch(metrics).more,
+        whole("burn_in", burn_in, 0),
+    )
     base = str(against) if against is not None else BASE if BASE in chosen else next(iter(chosen))
     if base not in chosen:
         raise FedwaveError(f"against is {base!r}, must be one of {', '.join(chosen)}.")
+    if not isinstance(metric, str):
+        raise FedwaveError(f"metric is {shown(metric)}, must be a name, such as 'backlog'.")
     parts = [
         unit_dataset(
             {label: simulate(network, one, rounds, instances, seed, record="summary", metrics=watched)}
         )
         for label, one in chosen.items()
     ]  # fmt: skip
-    return Comparison.of(joined(parts, list(chosen)), base, burn_in, metric)
+    ran = parts[0]["instance"].values.tolist()
+    return Comparison.of(joined(parts, list(chosen), ran), base, burn_in, metric)
 
 
 def run(
@@ -81,15 +90,16 @@ def run(
 
     Workers import the script that calls this: call it below ``if __name__ == "__main__":``.
     """
-    from fedwave.experiments.config.read import experiment_from, to_mapping
+    from fedwave.experiments.config.read import experiment_from, texts, to_mapping
     from fedwave.experiments.report.outputs import write_results
     from fedwave.experiments.request import requested_experiment
     from fedwave.experiments.results.dataset import to_dataset
     from fedwave.experiments.run.runner import running
 
+    place = as_path("folder", folder)
     if not str(folder):
         raise FedwaveError("folder is '', must name a run folder, such as 'out/first'.")
-    changes, parts = _texts("overrides", overrides), _texts("imports", imports)
+    changes, parts = texts("overrides", overrides), texts("imports", imports)
     if isinstance(experiment, (str, Path)):
         made = requested_experiment(str(experiment), changes, parts)
     else:
@@ -101,24 +111,12 @@ def run(
     with ExitStack() as held:  # the folder, until its figures are written
         with _followed(made.name, progress) as watch:
             try:
-                run = running(made, Path(folder), workers=workers, watch=watch, timeout=timeout)
+                run = running(made, place, workers=workers, watch=watch, timeout=timeout)
                 results = held.enter_context(run)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(f"stopped; the same call goes on from {folder}.") from None
-        write_results(results, Path(folder))
+        write_results(results, place)
         return to_dataset(results)
-
-
-def _texts(what: str, given: Any) -> list[str]:
-    """One text or path, or several of them."""
-    several = [given] if isinstance(given, (str, Path)) else given
-    if not isinstance(several, Iterable) or isinstance(several, Mapping):
-        raise FedwaveError(f"{what} is {shown(given)}, must be a text or a list of texts.")
-    found = list(several)
-    for one in found:
-        if not isinstance(one, (str, Path)):
-            raise FedwaveError(f"{what} holds {shown(one)}, must hold texts.")
-    return [str(one) for one in found]
 
 
 def _warn(event: Event) -> None:
@@ -143,7 +141,7 @@ def _labelled(
 ) -> dict[str, Scheduler]:
     if isinstance(schedulers, (str, Scheduler)):
         schedulers = [schedulers]
-    if not isinstance(schedulers, Iterable):
+    if not (isinstance(schedulers, Mapping) or is_list(schedulers)):
         raise FedwaveError(
             f"schedulers is {shown(schedulers)}, must be names or schedulers, such as ['alsa-pi', 'age']."
         )

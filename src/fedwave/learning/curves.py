@@ -15,7 +15,7 @@ from fedwave.array_archive import read_archive
 from fedwave.errors import FedwaveError, counted
 from fedwave.files import write_whole
 from fedwave.plain_text import brief
-from fedwave.reading import opened
+from fedwave.reading import as_path, opened
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
 _SAVED = ("loss", "accuracy", "class_accuracy", "accuracy_on_all")
@@ -125,7 +125,7 @@ class Curves:
 
     def save(self, path: str | Path) -> Path:
         """Write the curves, and the weights if there are any, to ``path`` (.npz): plain arrays, no pickle."""
-        path = Path(path)
+        path = as_path("the file for curves", path)
         if path.suffix != ".npz":
             raise FedwaveError(f"curves are saved as a .npz file, not {path.name!r}.")
         arrays = {name: getattr(self, name) for name in _SAVED}
@@ -139,6 +139,7 @@ class Curves:
     @classmethod
     def load(cls, path: str | Path) -> Curves:
         """Read curves that ``save`` wrote."""
+        path = as_path("the file of curves", path)
         try:
             with opened(path, "it") as (raw, _):
                 arrays = read_archive(raw)

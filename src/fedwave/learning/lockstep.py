@@ -21,7 +21,7 @@ from fedwave.learning.schedule import Run, Schedule, runs_of
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 from fedwave.learning.task import task as make_task
-from fedwave.network.network import Network
+from fedwave.network.network import Network, check_network
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulate import simulate
@@ -96,6 +96,7 @@ def train_in_lock_step(
     **settings: Any,
 ) -> tuple[Trace, Curves]:
     """Simulate and train together; the trace and the curves. ``settings`` as in ``train``, less the tolerance."""
+    check_network(network)
     chosen = find_scheduler(scheduler)
     check_parameters("train_in_lock_step", settings, [f.name for f in fields(Settings)])
     rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)

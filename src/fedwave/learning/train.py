@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from typing import Any, overload
 
-from fedwave.errors import FedwaveError, check_parameters, shown
+from fedwave.errors import FedwaveError, check_parameters, is_list, shown
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Meter, Replay
@@ -82,7 +82,7 @@ def _by_label(traces: Trace | Mapping[str, Trace] | Iterable[Trace]) -> dict[str
     rule = "must be a trace, several of them, or a mapping of labels to traces"
     if isinstance(traces, Trace):
         traces = [traces]
-    if isinstance(traces, str) or not isinstance(traces, Iterable):
+    if not (isinstance(traces, Mapping) or is_list(traces)):
         raise FedwaveError(f"traces is {shown(traces)}, {rule}.")
     pairs: list[tuple[Any, Any]] = (
         list(traces.items())

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedwave.csv_text import as_number, read_table
-from fedwave.errors import FedwaveError, did_you_mean, is_whole, shown
-from fedwave.reading import read_text
+from fedwave.errors import FedwaveError, did_you_mean, is_list, is_whole, shown
+from fedwave.reading import as_path, read_text
 from fedwave.types import Array, FloatArray
 
 
@@ -107,7 +107,7 @@ class DeviceTable:
         """From a table, or from a sequence of Device records or of mappings with the same names."""
         if isinstance(devices, DeviceTable):
             return devices
-        if isinstance(devices, (str, Mapping)) or not isinstance(devices, Iterable):
+        if not is_list(devices):
             raise FedwaveError(
                 f"devices is {devices!r}, must be a DeviceTable or a list such as "
                 "[Device(rate=1, distance_m=100)]; read_devices reads a file."
@@ -131,7 +131,7 @@ def read_devices(path: str | Path) -> DeviceTable:
     Columns: rate and distance_m, optionally tx_power_dbm, interference_dbm, miss_probability,
     buffer_limit, ``name``, and ``count`` for several equal devices, whose names are numbered.
     """
-    path = Path(path)
+    path = as_path("the file of a device table", path)
     what = f"device table {path}"
     if path.suffix.lower() in (".yaml", ".yml"):
         return _from_rows(_yaml_rows(path, what), what)
@@ -208,7 +208,7 @@ def _names_of(rows: Sequence[Mapping[str, Any]], counts: Sequence[float]) -> tup
 
 
 def _checked_names(names: Any, size: int) -> tuple[str, ...]:
-    if isinstance(names, str) or not isinstance(names, Iterable):
+    if not is_list(names):
         raise FedwaveError(f"device names are {names!r}, must be a list with one for each device.")
     texts = tuple(str(name).strip() for name in names)
     if texts and len(texts) != size:

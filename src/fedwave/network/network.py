@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from html import escape
@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 
 from fedwave import registry
-from fedwave.errors import FedwaveError, counted, did_you_mean, is_number, whole
+from fedwave.errors import (
+    FedwaveError,
+    counted,
+    did_you_mean,
+    is_list,
+    is_number,
+    length_of,
+    shown,
+    whole,
+)
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.devices import COLUMNS, Device, DeviceTable
@@ -21,6 +30,7 @@ from fedwave.network.success import SuccessModel, Turbo
 from fedwave.types import Array, FloatArray, Problem
 
 _UNLESS_GIVEN: Any = object()
+_OF_ROUND = 16  # bytes: its W in a list and in a tuple
 _LARGEST_GAMMA = 1e9  # beyond, a score that is added up or squared could become infinite
 
 
@@ -230,11 +240,23 @@ def random_network(
     return Network(devices=table, slots=w).replace(**changes)
 
 
+def check_network(network: Any) -> None:
+    """Refuse what is no network, before an attribute of it is missing."""
+    if not isinstance(network, Network):
+        raise FedwaveError(
+            f"network is {shown(network)}, must be a Network, such as paper_network()."
+        )
+
+
 def checked_slots(slots: Any, devices: int) -> int | tuple[int, ...]:
     """W as an int, or as one int per round."""
     if isinstance(slots, np.ndarray):
         slots = slots.tolist()
-    single = isinstance(slots, (Real, str)) or not isinstance(slots, Iterable)
+    single = isinstance(slots, Real) or not is_list(slots)
+    if not single and isinstance(slots, Sized):
+        rounds = length_of(slots)
+        need = float(_OF_ROUND) * rounds
+        check_memory(f"slots (W) of {counted(rounds, 'round')}", need, "give fewer, or one W")
     per_round = [slots] if single else list(slots)
     if not per_round:
         raise FedwaveError("slots is an empty list: give W as one number, or one per round.")

@@ -25,7 +25,7 @@ import numpy as np
 from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import RecordedArrivals
 from fedwave.network.fading import Fading
-from fedwave.network.network import Network
+from fedwave.network.network import Network, check_network
 from fedwave.planning.channel_levels import Levels, lowered, merged, raised, spread, stacked
 from fedwave.planning.lattice import FINE
 from fedwave.planning.price import LEAST_RATE, Kinds, Priced, best_price
@@ -89,14 +89,14 @@ def backlog_bound(network: Network, *, hidden: bool = False) -> Bound:
 
 def score_bound(network: Network, *, hidden: bool = False) -> float:
     """An upper bound on the long-run mean score: total rate - gamma * backlog bound."""
+    check_network(network)
     if network.gamma == 0:
         return float(network.rates.sum())
     return float(network.rates.sum() - network.gamma * backlog_bound(network, hidden=hidden).value)
 
 
 def _check(network: Network) -> None:
-    if not isinstance(network, Network):
-        raise FedwaveError(f"network is {network!r}, must be a Network, such as paper_network().")
+    check_network(network)
     if not network.fading.independent:
         raise FedwaveError(
             f"the bound needs channels that are independent from round to round, which {type(network.fading).__name__} "

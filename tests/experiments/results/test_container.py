@@ -21,7 +21,7 @@ from fedwave.experiments.results.container import (
     series,
     unit_dataset,
 )
-from fedwave.experiments.results.dataset import netcdf_bytes
+from fedwave.experiments.results.dataset import write_netcdf
 from fedwave.experiments.results.parquet import dataset_from, tables
 from fedwave.experiments.results.parquet_check import Wanted
 from fedwave.learning.curves import Curves
@@ -107,7 +107,7 @@ def test_blocks_are_joined_in_any_order() -> None:
         for instances in ([0, 1], [2, 3], [4])
     ]
     for order in list(permutations(blocks))[::97]:
-        found = joined(order, NAMES)
+        found = joined(order, NAMES, range(5))
         assert found.identical(whole)
         assert {k: v.dtype for k, v in found.items()} == {k: v.dtype for k, v in whole.items()}
 
@@ -135,7 +135,8 @@ def test_there_and_back_through_parquet(data: xr.Dataset) -> None:
 
 
 def test_netcdf_keeps_the_description(data: xr.Dataset, tmp_path: Path) -> None:
-    (tmp_path / "a.nc").write_bytes(netcdf_bytes(data))
+    with (tmp_path / "a.nc").open("wb") as file:
+        write_netcdf(data, file)
     with xr.open_dataset(tmp_path / "a.nc") as plain:
         for name in data.data_vars:
             np.testing.assert_array_equal(plain[name], data[name])
@@ -148,7 +149,8 @@ def test_netcdf_keeps_the_description(data: xr.Dataset, tmp_path: Path) -> None:
 def test_netcdf_keeps_labels_apart(seeds: list[int], data: xr.Dataset, tmp_path: Path) -> None:
     """A whole number that a float would round is kept as text."""
     whole = assembled({"seed": seeds}, [data, data])
-    (tmp_path / "a.nc").write_bytes(netcdf_bytes(whole))
+    with (tmp_path / "a.nc").open("wb") as file:
+        write_netcdf(whole, file)
     with xr.open_dataset(tmp_path / "a.nc") as plain:
         assert [int(seed) for seed in plain["seed"].values] == seeds
 
@@ -156,7 +158,7 @@ def test_netcdf_keeps_labels_apart(seeds: list[int], data: xr.Dataset, tmp_path:
 def test_units_of_different_forms_are_not_joined() -> None:
     parts = [unit_dataset({"age": trace_of("age", [k], devices=4 + k)}) for k in range(2)]
     with pytest.raises(fw.FedwaveError, match="different metrics, or numbers of devices"):
-        joined(parts, ["age"])
+        joined(parts, ["age"], range(2))
 
 
 def test_a_sweep_is_assembled_with_its_axes_in_front() -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from fedwave.experiments.results.lock import locked
 from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, output_files
 from fedwave.experiments.results.verify import sound, verify
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.files import write_text
 
 TOKEN = "0123456789abcdef"
 AXES = ("sweep.network.slots=[1,2]", "sweep.network.gamma=[0,1]")
@@ -174,6 +176,11 @@ def test_other_files_may_be_there_and_stay_out_of_the_sums(place: Path, tmp_path
     listed = {line.split("  ")[1] for line in (folder / "SHA256SUMS").read_text().splitlines()}
     assert {"config.yaml", "table.md", "inputs/devices.csv", "rounds/0000_age_0-1.parquet"} <= listed  # fmt: skip
     assert not listed & {*mine, "rounds/mine.parquet"}
+    # It stays, but whoever reads all tables of the folder would mix it in.
+    assert [f.text for f in verify(folder) if f.state == "wrong"] == [
+        "rounds/mine.parquet: of no unit of this run: remove it, or results of two runs are mixed"
+    ]
+    (folder / "rounds" / "mine.parquet").unlink()
     assert sound(verify(folder))
 
 
@@ -272,3 +279,59 @@ def test_write_results_alone(place: Path, tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
     write_results(made, tmp_path / "figures")
     assert set(tree(tmp_path / "figures")) <= output_files(made.experiment)
+
+
+# --- while fedwave is at work ---------------------------------------------------------------------
+
+
+def refusal_at_work(folder: Path, meanwhile: Callable[[], object], name: str) -> str:
+    """What is said if something happens to a folder while it is locked, and then a file is written there."""
+
+    def work() -> None:
+        with locked(folder, RUN_FILES):
+            meanwhile()
+            write_text(folder / name, "mine")
+
+    with pytest.raises(fw.FedwaveError) as caught:
+        work()
+    return str(caught.value)
+
+
+def test_nothing_is_written_into_a_folder_that_was_replaced(tmp_path: Path) -> None:
+    """The other run's lock might even get the number of the old one, were that not kept open."""
+    folder = tmp_path / "run"
+
+    def replaced() -> None:
+        shutil.rmtree(folder)
+        with locked(folder, RUN_FILES):
+            write_text(folder / "theirs", "theirs")
+
+    said = refusal_at_work(folder, replaced, "table.md")
+    assert "table.md is not written: its folder was removed or replaced while" in said
+    assert {p.name for p in folder.iterdir()} == {".lock", "theirs"}
+
+
+def test_nothing_is_made_again_in_a_folder_that_was_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    said = refusal_at_work(folder, lambda: shutil.rmtree(folder), "rounds/one.parquet")
+    assert "one.parquet is not written: its folder was removed" in said
+    assert not folder.exists()
+
+
+def test_a_link_that_is_put_there_during_the_run(tmp_path: Path) -> None:
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    outside.mkdir()
+    rounds = folder / "rounds"
+    said = refusal_at_work(folder, lambda: rounds.symlink_to(outside), "rounds/one.parquet")
+    assert "rounds is a link, but fedwave writes only plain files and folders" in said
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize("name", ["lock.json", ".fedwave"])
+def test_small_files_of_others_in_what_looks_like_a_run_folder(name: str, tmp_path: Path) -> None:
+    for mine in ("config.yaml", "plan.json", name):
+        (tmp_path / mine).write_text(f"mine: {mine}")
+    before = tree(tmp_path)
+    with pytest.raises(fw.FedwaveError, match="would be overwritten"), locked(tmp_path, RUN_FILES):
+        pass
+    assert tree(tmp_path) == before

@@ -15,7 +15,7 @@ import fedwave as fw
 from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.results.container import Results, curves_of, series
-from fedwave.experiments.results.dataset import netcdf_bytes, to_dataset
+from fedwave.experiments.results.dataset import to_dataset, write_netcdf
 from fedwave.experiments.run.runner import run_experiment
 
 SMALL: dict[str, Any] = {
@@ -106,7 +106,8 @@ def test_netcdf_opens_with_plain_xarray(swept: tuple[Path, Results]) -> None:
 
 def test_netcdf_has_no_whole_numbers_of_64_bits(tmp_path: Path) -> None:
     asked = experiment_from(SMALL, ["sweep.seed=[1, 5_000_000_000]", "rounds=2"])
-    (tmp_path / "a.nc").write_bytes(netcdf_bytes(to_dataset(run_experiment(asked, workers=1))))
+    with (tmp_path / "a.nc").open("wb") as file:
+        write_netcdf(to_dataset(run_experiment(asked, workers=1)), file)
     with xr.open_dataset(tmp_path / "a.nc") as plain:
         assert plain["seed"].values.tolist() == [1, 5_000_000_000]
 
@@ -115,7 +116,8 @@ def test_what_was_learnt(learnt: tuple[Path, Results], tmp_path: Path) -> None:
     folder, results = learnt
     found = fw.load(folder)
     assert found.class_accuracy.dims == ("scheduler", "instance", "round", "class")
-    (tmp_path / "a.nc").write_bytes(netcdf_bytes(found))
+    with (tmp_path / "a.nc").open("wb") as file:
+        write_netcdf(found, file)
     with xr.open_dataset(tmp_path / "a.nc") as plain:
         for data in (found, plain):
             for label in results.experiment.labels:

@@ -12,14 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 from forged_folders import forge
+from odd_files import enormous, pipe
+from time_limit import time_limit
 from user_file import forgotten, text
 
 import fedwave as fw
+from fedwave.cli.report import show_again
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.results import inputs
+from fedwave.experiments.results.same_run import compare_runs
 from fedwave.experiments.results.sums import read_sums, write_sums
-from fedwave.experiments.results.verify import Finding, compare_runs, sound, verify
+from fedwave.experiments.results.verify import Finding, sound, verify
 from fedwave.experiments.run.runner import run_experiment
 
 
@@ -215,7 +219,8 @@ def test_a_damaged_run_is_not_compared(made: Path, folder: Path) -> None:
 def test_nothing_of_the_user_is_imported(folder: Path, made: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from fedwave import registry\n"
-        "from fedwave.experiments.results.verify import compare_runs, verify\n"
+        "from fedwave.experiments.results.same_run import compare_runs\n"
+        "from fedwave.experiments.results.verify import verify\n"
         f"verify(Path({str(folder)!r})); compare_runs(Path({str(folder)!r}), Path({str(made)!r}))\n"
         "assert not any(registry.own().values()) and 'torch' not in sys.modules\n"
     )
@@ -238,3 +243,84 @@ def test_numbers_of_single_points_belong_to_the_fingerprint(tmp_path: Path) -> N
     forge(folder / "plan.json", lambda plan: plan["points"][0].update({"network.slots": 3}))
     write_sums(folder, read_sums(folder))
     assert "belongs to another run" in said(verify(folder), "wrong")
+
+
+# --- what a list can lose, and what two folders can hide ------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [0, 5])
+def test_lines_lost_from_the_sums(folder: Path, kept: int) -> None:
+    (folder / "table.md").write_text("forged")
+    sums = folder / "SHA256SUMS"
+    sums.write_text("".join(sums.read_text().splitlines(keepends=True)[:kept]))
+    found = verify(folder)
+    assert "written by fedwave, but no longer in SHA256SUMS" in said(found, "wrong")
+    assert not sound(found)
+
+
+def test_a_table_of_another_run_among_ours(folder: Path) -> None:
+    stray = folder / "rounds" / "0000_random_7-7.parquet"
+    shutil.copy(next((folder / "rounds").iterdir()), stray)
+    assert "0000_random_7-7.parquet: of no unit of this run" in said(verify(folder), "wrong")
+
+
+@pytest.mark.parametrize("name", ["results.nc", "table.md", "summary.csv"])
+def test_two_runs_with_other_tables_are_not_the_same(made: Path, folder: Path, name: str) -> None:
+    """Also if whoever edited one has written the sums anew."""
+    assert sound(compare_runs(made, folder))
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / name).write_bytes(content)
+    write_sums(folder, read_sums(folder))
+    assert sound(verify(folder))
+    assert f"files: {name} differ though the numbers" in said(compare_runs(made, folder), "differs")
+
+
+@pytest.mark.parametrize("thing", [pipe, enormous])
+def test_sums_and_tables_that_never_end(folder: Path, thing: Callable[[Path], None]) -> None:
+    table = next((folder / "rounds").iterdir())
+    for path in (folder / "SHA256SUMS", table):
+        path.unlink()
+        thing(path)
+    with time_limit(20):
+        found = said(verify(folder), "wrong")
+    assert "SHA256SUMS" in found
+    assert table.name in found
+
+
+def test_names_too_long_for_a_file(folder: Path) -> None:
+    with open(folder / "SHA256SUMS", "a") as file:
+        file.write(f"{'0' * 64}  {'x' * 300}\n")
+    assert "xxx: missing" in said(verify(folder), "wrong")
+    with pytest.raises(fw.FedwaveError, match="cannot be read: File name too long"):
+        fw.load("x" * 300)
+
+
+def test_a_finished_run_mends_what_no_result_needs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The damaged copy does not get a sum of its own."""
+    before = (folder / "SHA256SUMS").read_bytes()
+    (folder / "inputs" / "devices.csv").write_text("count,rate,distance_m\n4,3,300\n")
+    _flip(folder / "provenance.json")
+    show_again(folder, json=True)
+    err = capsys.readouterr().err
+    assert "inputs/devices.csv was damaged or missing: it is copied again from" in err
+    assert "provenance.json is damaged" in err
+    assert "it is begun anew" in err
+    assert (folder / "SHA256SUMS").read_bytes() == before
+    assert sound(verify(folder))
+
+
+def test_a_damaged_copy_whose_original_is_gone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = folder / "inputs" / "places.json"
+    before = (folder / "SHA256SUMS").read_bytes()
+    (folder / "inputs" / "devices.csv").write_text("count,rate,distance_m\n4,3,300\n")
+    forge(places, lambda content: content.update({"inputs/devices.csv": "/nowhere/devices.csv"}))
+    show_again(folder, json=True)
+    err = capsys.readouterr().err
+    assert "is damaged or missing, and its original is not at /nowhere/devices.csv" in err
+    assert (folder / "SHA256SUMS").read_bytes() == before
+    assert "inputs/devices.csv" in said(verify(folder), "wrong")

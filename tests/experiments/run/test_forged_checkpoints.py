@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from summed import with_sum
 
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.run import work
@@ -92,7 +93,7 @@ def members(content: bytes) -> dict[str, Any]:
 
 def archive(arrays: dict[str, Any]) -> bytes:
     file = BytesIO()
-    np.savez(file, **arrays)
+    np.savez(file, **(with_sum(arrays) if "provenance" in arrays else arrays))
     return file.getvalue()
 
 
@@ -100,7 +101,7 @@ def forged(rng: np.random.Generator, content: bytes, text: str) -> tuple[str, by
     """One change in a .npz; ``text`` names the member with JSON in it."""
     arrays = members(content)
     about = json.loads(str(arrays[text]))
-    names = sorted(set(arrays) - {text})
+    names = sorted(set(arrays) - {text, "sum"})
     name = names[int(rng.integers(len(names)))]
     array = arrays[name]
     key = sorted(about)[int(rng.integers(len(about)))]

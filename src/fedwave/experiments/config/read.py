@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, did_you_mean, shown
+from fedwave.errors import FedwaveError, did_you_mean, is_list, shown
 from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import rooted
 from fedwave.experiments.config.points import points, to_mapping, with_override
 from fedwave.experiments.config.schema import typed
 from fedwave.parts_import import absolute, import_parts
-from fedwave.reading import read_json, read_text
+from fedwave.reading import as_path, read_json, read_text
 
 __all__ = [
     "experiment_from", "load_experiment", "points", "preset_about", "preset_names", "stored_content",
-    "stored_experiment", "to_mapping", "to_yaml",
+    "stored_experiment", "texts", "to_mapping", "to_yaml",
 ]  # fmt: skip
 
 _PRESETS = "fedwave.experiments.presets"
@@ -40,6 +40,8 @@ def load_experiment(
     >>> load_experiment("quick", ["network.slots=3", "instances=4"]).instances
     4
     """
+    as_path("an experiment", source)
+    overrides, imports = texts("overrides", overrides), texts("imports", imports)
     with _one_line():
         content = rooted(_plain_copy(_content(source)), Path(source).parent)
         if Path(source).suffix:  # a run folder names its inputs by their copies
@@ -47,6 +49,18 @@ def load_experiment(
 
             content = in_old_places(content, Path(source).parent, imports)
         return experiment_from(content, overrides, imports)
+
+
+def texts(what: str, given: Any) -> list[str]:
+    """One text or path, or several of them."""
+    several = [given] if isinstance(given, (str, Path)) else given
+    if not is_list(several):
+        raise FedwaveError(f"{what} is {shown(given)}, must be a text or a list of texts.")
+    found = list(several)
+    for one in found:
+        if not isinstance(one, (str, Path)):
+            raise FedwaveError(f"{what} holds {shown(one)}, must hold texts.")
+    return [str(one) for one in found]
 
 
 def experiment_from(

@@ -16,6 +16,7 @@ from fedwave.experiments.results.chance import Chance, notes
 from fedwave.experiments.results.comparison import COLUMNS, Comparison, Table
 from fedwave.experiments.results.container import Point, Results, metrics_of
 from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.results.mend import pinned_copies
 from fedwave.experiments.results.own_files import files_of_run, sweep_stems
 from fedwave.experiments.results.sums import write_sums
 from fedwave.files import write_csv, write_json, write_text, write_whole
@@ -37,7 +38,8 @@ def write_results(results: Results, folder: Path) -> list[Path]:
     paths.append(_write_netcdf(results, folder))
     store = RunFolder(folder)
     of_run = files_of_run(store, store.units()) if store.exists() else set()
-    write_sums(folder, of_run.union(path.relative_to(folder).as_posix() for path in paths))
+    written = of_run.union(path.relative_to(folder).as_posix() for path in paths)
+    write_sums(folder, written, pinned_copies(folder))
     return paths
 
 
@@ -184,7 +186,7 @@ def _for_page(text: str) -> str:
 
 
 def _write_netcdf(results: Results, folder: Path) -> Path:
-    from fedwave.experiments.results.dataset import netcdf_bytes, to_dataset
+    from fedwave.experiments.results.dataset import to_dataset, write_netcdf
 
-    content = netcdf_bytes(to_dataset(results))
-    return write_whole(folder / "results.nc", lambda file: file.write(content))
+    dataset = to_dataset(results)
+    return write_whole(folder / "results.nc", lambda file: write_netcdf(dataset, file))

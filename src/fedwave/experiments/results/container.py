@@ -17,7 +17,7 @@ a sweep over tables with devices of different names, by numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -139,35 +139,36 @@ def _about(name: str, trace: Trace) -> dict[str, str]:
     return {key: stored[field] for key, field in about.items() if stored[field]}
 
 
-def joined(parts: Sequence[xr.Dataset], schedulers: Sequence[str]) -> xr.Dataset:
-    """Blocks of schedulers and instances, given in any order, as a whole: schedulers in the given order."""
+def joined(
+    parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: Iterable[int]
+) -> xr.Dataset:
+    """Blocks of schedulers and instances, given in any order, as a whole: schedulers in the given order.
+
+    The parts are taken one by one, so that those which come from a generator are never in memory together.
+    """
     import xarray as xr
 
-    forms = {
-        tuple(sorted((str(k), v.dims, v.shape[2:]) for k, v in part.data_vars.items()))
-        for part in parts
-    }
-    if len(forms) > 1:
-        raise FedwaveError(
-            "the units of a run have different metrics, or numbers of devices: one of their tables is not its own."
-        )
-    instances = sorted({int(i) for part in parts for i in part["instance"].values})
-    places = []
+    numbers = sorted(set(instances))
+    data: dict[str, tuple[tuple[Hashable, ...], Array, dict[str, Any]]] = {}
+    coordinates: dict[str, Any] = {"scheduler": list(schedulers), "instance": numbers}
+    form, about, drawing = None, {}, set()
     for part in parts:
+        own = sorted((str(k), v.dims, v.shape[2:]) for k, v in part.data_vars.items())
+        if form is None:
+            form, about = own, dict(part.attrs)
+            for key, variable in part.data_vars.items():
+                shape = (len(schedulers), len(numbers), *variable.shape[2:])
+                data[str(key)] = (variable.dims, np.zeros(shape, variable.dtype), variable.attrs)
+            coordinates |= {str(k): part[k].values for k in part.coords if k not in coordinates}
+        elif own != form:
+            raise FedwaveError(
+                "the units of a run have different metrics, or numbers of devices: one of their tables is not its own."
+            )
         rows = np.array([schedulers.index(label) for label in labels(part)])
-        places.append(np.ix_(rows, np.searchsorted(instances, part["instance"].values)))
-    data = {}
-    for name, variable in parts[0].data_vars.items():
-        shape = (len(schedulers), len(instances), *variable.shape[2:])
-        whole = np.zeros(shape, variable.dtype)
-        for part, place in zip(parts, places, strict=True):
+        place = np.ix_(rows, np.searchsorted(numbers, part["instance"].values))
+        for name, (_, whole, _) in data.items():
             whole[place] = part.variables[name].values
-        data[name] = (variable.dims, whole, variable.attrs)
-    first = parts[0]
-    coordinates: dict[str, Any] = {"scheduler": list(schedulers), "instance": instances}
-    coordinates |= {str(k): first[k].values for k in first.coords if k not in coordinates}
-    drawing = {label for part in parts for label in json.loads(part.attrs.get("own_draws", "[]"))}
-    about = dict(first.attrs)
+        drawing.update(json.loads(part.attrs.get("own_draws", "[]")))
     if "own_draws" in about:
         about["own_draws"] = json.dumps([label for label in schedulers if label in drawing])
     return xr.Dataset(data, coords=coordinates, attrs=about)
@@ -188,11 +189,14 @@ def assembled(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -
     for name, variable in first.data_vars.items():
         shape = tuple(len(places[dim]) for dim in variable.dims)
         alike = all(point.variables[name].shape == shape for point in points)
-        fill: Any = variable.dtype.type(0) if alike else np.nan
-        whole = np.full((len(points), *shape), fill)
-        for place, point in zip(whole, points, strict=True):
-            values = point.variables[name].values
-            place[tuple(map(slice, values.shape))] = values
+        if len(points) == 1:  # no copy of what may be gigabytes
+            whole = variable.values[None]
+        else:
+            fill: Any = variable.dtype.type(0) if alike else np.nan
+            whole = np.full((len(points), *shape), fill)
+            for place, point in zip(whole, points, strict=True):
+                values = point.variables[name].values
+                place[tuple(map(slice, values.shape))] = values
         whole = whole.reshape(*(len(values) for values in axes.values()), *shape)
         data[name] = ((*axes, *variable.dims), whole, variable.attrs)
     same = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from fedwave.experiments.config.read import to_yaml
 from fedwave.experiments.results.container import Results, assembled
 from fedwave.experiments.run.runner import stored_results
 from fedwave.experiments.run.units import axis_values
+from fedwave.reading import as_path, is_there
 from fedwave.version import __version__
 
 if TYPE_CHECKING:
@@ -23,8 +25,8 @@ def load(folder: str | Path) -> xr.Dataset:
 
     Files that were damaged since they were written are refused by name.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
+    folder = as_path("a run folder", folder)
+    if not (is_there(folder) and folder.is_dir()):
         raise FedwaveError(f"there is no run folder at {folder}.")
     return to_dataset(stored_results(folder))
 
@@ -37,15 +39,17 @@ def to_dataset(results: Results) -> xr.Dataset:
     return whole.assign_attrs(title=how.name, fedwave=__version__, config=to_yaml(how))
 
 
-def netcdf_bytes(dataset: xr.Dataset) -> bytes:
-    """The Dataset as a netCDF file (the classic format, which needs no further library)."""
+def write_netcdf(dataset: xr.Dataset, file: BinaryIO) -> None:
+    """Write the Dataset into an open netCDF file (the classic format, which needs no further library)."""
     # It knows no 64-bit integers: those that do not fit into 32 bits are kept as floating-point numbers.
     small = dataset.map(_for_netcdf, keep_attrs=True)
     for name in small.coords:
         small = small.assign_coords({name: _exact(_for_netcdf(small[name]), small[name])})
     # A slash or a dot is not allowed in names there.
     small = small.rename({name: str(name).replace(".", "_") for name in small.dims})
-    return bytes(small.to_netcdf(engine="scipy", format="NETCDF3_64BIT"))
+    # Straight into the file: its bytes in memory would be the results once more. xarray closes what it writes to.
+    with os.fdopen(os.dup(file.fileno()), "wb") as same:
+        small.to_netcdf(same, engine="scipy", format="NETCDF3_64BIT")
 
 
 def _exact(stored: Any, given: Any) -> Any:

@@ -49,12 +49,11 @@ from fedwave.experiments.results.sealed import Damaged, plain_bytes, read_sealed
 from fedwave.experiments.run.units import Unit, units_of
 from fedwave.files import write_text, write_whole
 from fedwave.parts_import import import_source, imported_sources
+from fedwave.reading import is_there
 from fedwave.version import NUMERICS, __version__
 
 if TYPE_CHECKING:
     import xarray as xr
-
-_MOST_OF_A_TABLE = 2**34  # bytes
 
 
 class RunFolder:
@@ -70,7 +69,7 @@ class RunFolder:
 
     def exists(self) -> bool:
         """Has an experiment been begun here?"""
-        return self._config.exists()
+        return is_there(self._config)
 
     def begin(self, experiment: Experiment) -> list[Unit]:
         """The units of a resolved experiment, which is written down here, or refused if it is another than before.
@@ -81,7 +80,7 @@ class RunFolder:
         found = inputs.found_files(self.path, experiment, sources)
         places = {one.name: str(one.place) for one in found if one.kind in ("code", "data")}
         stored = renamed(experiment, {place: name for name, place in places.items()})
-        begun, known = self._config.exists(), {}
+        begun, known = is_there(self._config), {}
         if begun:
             self._check_same(stored)
             self._check_numerics()
@@ -125,7 +124,7 @@ class RunFolder:
 
     def config(self) -> str:
         """The text of config.yaml, which must be the one that the run was begun with."""
-        if not self._config.exists():
+        if not is_there(self._config):
             raise FedwaveError(f"{self.path} is no run folder: it has no {CONFIG}.")
         raw = plain_bytes(self._config)
         try:
@@ -170,6 +169,7 @@ class RunFolder:
             "instances": list(unit.instances),
             "fingerprint": unit.fingerprint,
             "sha256": {name: _sum(content) for name, content in contents.items()},
+            "bytes": {name: len(content) for name, content in contents.items()},
         }
         now = datetime.now(UTC).isoformat(timespec="seconds")
         took = {"seconds": round(seconds, 3), "finished": now, "machine": platform.node()}
@@ -180,11 +180,11 @@ class RunFolder:
 
     def recorded(self, unit: Unit) -> bool:
         """Is it stored? Whether it is sound is seen when it is read."""
-        return self._record(unit).exists()
+        return is_there(self._record(unit))
 
     def finished(self, unit: Unit) -> bool:
         """Is it stored? Raises Damaged, with the file's name, if a file of it has changed since."""
-        if not self._record(unit).exists():
+        if not is_there(self._record(unit)):
             return False
         self.data(unit)
         return True
@@ -217,12 +217,12 @@ class RunFolder:
                 f"{self._config} and {PLAN} say; restore these, or start a new run."
             )
         try:
-            wanted = [content["sha256"][name] for name in names]
-        except (KeyError, TypeError) as error:  # a seal made by others
+            wanted = [(content["sha256"][name], int(content["bytes"][name])) for name in names]
+        except (KeyError, TypeError, ValueError) as error:  # a seal made by others
             raise Damaged(f"{record} is damaged ({error}).") from None
         contents = []
-        for name, sum_ in zip(names, wanted, strict=True):
-            table = plain_bytes(self.path / name, _MOST_OF_A_TABLE)
+        for name, (sum_, size) in zip(names, wanted, strict=True):
+            table = plain_bytes(self.path / name, size)  # no more is read than was written
             if _sum(table) != sum_:
                 raise Damaged(
                     f"{self.path / name} is damaged: its checksum is not the one it was stored with."

@@ -14,7 +14,7 @@ import json
 import os
 import platform
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from fedwave.errors import FedwaveError
 from fedwave.experiments.results.own_files import CONFIG, PLAN, PROVENANCE
 from fedwave.experiments.results.sums import SUMS, read_sums, sum_of
-from fedwave.files import check_folder, kept_name, kept_of, write_json
+from fedwave.files import check_folder, guarded, kept_name, kept_of, write_json
 
 _LOCK, _HOLDER, _MARK = ".lock", "lock.json", ".fedwave"
 _WRITING = {"writing": True}
@@ -49,18 +49,54 @@ def locked(folder: Path, files: Iterable[str]) -> Iterator[None]:
         raise FedwaveError(f"{folder / _LOCK} cannot be locked: {error.strerror}.") from None
     try:
         _refuse_foreign(folder, files)  # again: now nobody else is at work here
-        write_json(folder / _MARK, _WRITING)
-        try:
-            write_json(holder, {"process": os.getpid(), "machine": platform.node()})
-            remove_unfinished(folder, files)
-            yield
-            _leave_proof(folder)
-        finally:
-            if is_run_folder(folder):
-                (folder / _MARK).unlink(missing_ok=True)
-            holder.unlink(missing_ok=True)
+        with (
+            _still_held(folder) as held,
+            guarded(folder, lambda path: _check_held(folder, held, path)),
+        ):
+            write_json(folder / _MARK, _WRITING)
+            try:
+                write_json(holder, {"process": os.getpid(), "machine": platform.node()})
+                remove_unfinished(folder, files)
+                yield
+                _leave_proof(folder)
+            finally:
+                if held():
+                    if is_run_folder(folder):
+                        (folder / _MARK).unlink(missing_ok=True)
+                    holder.unlink(missing_ok=True)
     finally:
         lock.release()  # .lock stays: if it were removed, two processes could each lock their own
+
+
+@contextmanager
+def _still_held(folder: Path) -> Iterator[Callable[[], bool]]:
+    """Is the lock in the folder still the one that was taken? Somebody may have removed or replaced the folder."""
+    path = folder / _LOCK
+    # While it is open, the system gives its number to no other file.
+    taken = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+
+    def held() -> bool:
+        try:
+            return os.path.samestat(os.fstat(taken), os.lstat(path))
+        except OSError:
+            return False
+
+    try:
+        yield held
+    finally:
+        os.close(taken)
+
+
+def _check_held(folder: Path, held: Callable[[], bool], path: Path) -> None:
+    """Refuse to write into a folder that is no longer ours, or through a link that was put there meanwhile."""
+    if not held():
+        raise FedwaveError(
+            f"{path} is not written: its folder was removed or replaced while fedwave was at work there."
+        )
+    if (
+        path.parent.is_symlink() and path.parent != folder
+    ):  # the folder itself may be named by a link
+        raise _no_plain(path.parent, "folder")
 
 
 def check_place(folder: Path, files: Iterable[str]) -> None:
@@ -117,6 +153,10 @@ def _refuse_foreign(folder: Path, files: Iterable[str]) -> None:
     if is_run_folder(folder):
         if CONFIG not in files:
             raise FedwaveError(f"{folder} is the folder of another run: choose another folder.")
+        for name in (_HOLDER, _MARK):  # of a run that was killed
+            path = folder / name
+            if os.path.lexists(path) and not isinstance(_short_json(path), dict):
+                raise _not_ours(path)
         return
     there = {name for name in _tops(files) if os.path.lexists(folder / name)}
     there = {name for name in there if not is_run_folder(folder / name)}  # with a lock of its own
@@ -127,10 +167,13 @@ def _refuse_foreign(folder: Path, files: Iterable[str]) -> None:
         return
     foreign = there - _proven(folder, mark, there)
     if foreign:
-        raise FedwaveError(
-            f"{folder / min(foreign)} would be overwritten, but is not, or no longer, what fedwave wrote: "
-            "choose another folder."
-        )
+        raise _not_ours(folder / min(foreign))
+
+
+def _not_ours(path: Path) -> FedwaveError:
+    return FedwaveError(
+        f"{path} would be overwritten, but is not, or no longer, what fedwave wrote: choose another folder."
+    )
 
 
 def _proven(folder: Path, mark: object, names: set[str]) -> set[str]:

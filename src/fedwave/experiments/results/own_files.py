@@ -29,6 +29,9 @@ _TABLES = (
     "table.md", "table.tex", "results.nc", SUMS,
 )  # fmt: skip
 
+# What every finished run has, whatever the experiment.
+ALWAYS_WRITTEN = frozenset({"summary.json", "summary.csv", "table.md", "table.tex", "results.nc"})
+
 
 def files_of_run(store: RunFolder, units: Iterable[Unit]) -> set[str]:
     """What a run writes below its folder, but for its figures and tables."""

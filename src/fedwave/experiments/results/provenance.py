@@ -16,6 +16,7 @@ from typing import Any
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.checkout import own_commit
 from fedwave.experiments.results.sealed import Damaged, read_sealed, write_sealed
+from fedwave.reading import is_there
 from fedwave.version import __version__
 
 PACKAGES = ("numpy", "scipy", "torch", "pandas", "pyarrow", "xarray", "pydantic")
@@ -50,7 +51,7 @@ def config_sum(folder: Path) -> str | None:
 def runs_of(folder: Path) -> list[Run]:
     """The records of the runs in a folder, oldest first; none without the file. Raises Damaged."""
     path = folder / PROVENANCE
-    if not path.exists():
+    if not is_there(path):
         return []
     try:
         runs = read_sealed(path)["runs"]

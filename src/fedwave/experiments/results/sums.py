@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from fedwave.errors import FedwaveError
 from fedwave.files import write_text
+from fedwave.reading import opened, read_bytes
 
 SUMS = "SHA256SUMS"
+_MOST_BYTES = 100_000_000  # of a million files
 _PLACES = ("", "rounds", "devices", "units", "inputs")
 # Time, place and machine: they differ between equal runs. Hidden files and locks are of the moment.
 _LEFT_OUT = (".", "lock.json", "checkpoints/", "timings/", "provenance.json", "inputs/places.json")
 
 
-def write_sums(folder: Path, written: Iterable[str]) -> Path:
-    """Write the sums of these files, as `sha256sum -c SHA256SUMS` checks them.
+def write_sums(
+    folder: Path, written: Iterable[str], pinned: Mapping[str, str] | None = None
+) -> Path:
+    """Write the sums of these files, as `sha256sum -c SHA256SUMS` checks them; a damaged file keeps its pinned sum.
 
     Files that fedwave wrote earlier stay in the list if they are unchanged; files of other people never enter it.
     """
@@ -24,9 +29,11 @@ def write_sums(folder: Path, written: Iterable[str]) -> Path:
         earlier = read_sums(folder)
     except FedwaveError:
         earlier = {}  # there is none, or it is damaged and written anew
-    still = {n for n, sum_ in earlier.items() if (folder / n).is_file() and sum_of(folder / n) == sum_}  # fmt: skip
-    names = sorted(still.union(name for name in written if (folder / name).is_file()))
-    lines = [f"{sum_of(folder / name)}  {name}\n" for name in names if _belongs(name)]
+    still = {n for n, sum_ in earlier.items() if os.path.isfile(folder / n) and sum_of(folder / n) == sum_}  # fmt: skip
+    names = sorted(still.union(name for name in written if os.path.isfile(folder / name)))
+    pinned = pinned or {}
+    sums = {name: pinned.get(name) or sum_of(folder / name) for name in names if _belongs(name)}
+    lines = [f"{sum_}  {name}\n" for name, sum_ in sums.items()]
     return write_text(folder / SUMS, "".join(lines))
 
 
@@ -36,7 +43,7 @@ def changed_files(folder: Path) -> dict[str, str]:
     found = dict.fromkeys(_there(folder), "new")
     for name, wanted in known.items():
         path = folder / name
-        if not path.is_file():
+        if not os.path.isfile(path):  # also if its name is too long to be one
             found[name] = "missing"
         elif sum_of(path) != wanted:
             found[name] = "changed"
@@ -50,14 +57,13 @@ def read_sums(folder: Path) -> dict[str, str]:
     path = folder / SUMS
     try:
         # Lines end in a line feed and nothing else: another character there is damage.
-        *lines, rest = path.read_bytes().decode().split("\n")
+        *lines, rest = read_bytes(path, str(path), _MOST_BYTES).decode().split("\n")
         rows = [line.split("  ", 1) for line in lines]
         if rest:
             raise ValueError("its last line has no end")
         sums = {name: sum_ for sum_, name in rows}
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise FedwaveError(f"{path} cannot be read: {reason}.") from None
+    except ValueError as error:
+        raise FedwaveError(f"{path} cannot be read: {error}.") from None
     for name in sums:
         parts = PurePosixPath(name)
         if (
@@ -69,11 +75,11 @@ def read_sums(folder: Path) -> dict[str, str]:
 
 def sum_of(path: Path) -> str:
     """The SHA-256 sum of a file."""
-    try:
-        with open(path, "rb") as file:
+    with opened(path, str(path)) as (file, _):
+        try:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise FedwaveError(f"{path} cannot be read: {error.strerror}.") from None
+        except OSError as error:
+            raise FedwaveError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def _belongs(name: str) -> bool:
@@ -82,5 +88,6 @@ def _belongs(name: str) -> bool:
 
 def _there(folder: Path) -> list[str]:
     """The files in the folder and its own places that could belong into the sums; folders of others are left alone."""
-    paths = [path for place in _PLACES for path in sorted((folder / place).glob("*")) if path.is_file()]  # fmt: skip
-    return [name for path in paths if _belongs(name := path.relative_to(folder).as_posix())]
+    paths = [path for place in _PLACES for path in sorted((folder / place).glob("*"))]
+    names = [path.relative_to(folder).as_posix() for path in paths if os.path.isfile(path)]
+    return [name for name in names if _belongs(name)]

@@ -1,26 +1,19 @@
-"""Is a run folder sound? Are two runs the same, and if not, what differs first? Nothing is imported or run for that."""
+"""Is a run folder sound? Nothing is imported or run for that. same_run.py compares two of them."""
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from fedwave.errors import FedwaveError, counted
 from fedwave.experiments.config.experiment import DATASETS
-from fedwave.experiments.config.points import to_mapping
 from fedwave.experiments.results import inputs
-from fedwave.experiments.results.container import Point
-from fedwave.experiments.results.fingerprint import NOT_NUMBERS
-from fedwave.experiments.results.folder import RunFolder, first_difference
-from fedwave.experiments.results.own_files import CONFIG
+from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.results.own_files import ALWAYS_WRITTEN, CONFIG, files_of_run
 from fedwave.experiments.results.plan import Plan
 from fedwave.experiments.results.provenance import (
     PACKAGES,
@@ -32,16 +25,21 @@ from fedwave.experiments.results.provenance import (
 from fedwave.experiments.results.sealed import Damaged, read_sealed
 from fedwave.experiments.results.sums import SUMS, changed_files, read_sums
 from fedwave.experiments.run.envelope import check_enclosed
-from fedwave.experiments.run.runner import stored_results
 from fedwave.experiments.run.units import Unit
-from fedwave.types import Array
+from fedwave.reading import is_there, opened
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 _MOST_NAMES = 5
-# How the work is cut into units; whether that changes numbers is seen in the results.
-_CUT = ("block", "group")
+_OF_UNITS = ("rounds/", "devices/", "units/")
+_STATES = {
+    "changed": "changed (`fedwave report` writes tables and figures again, `fedwave resume` units)",
+    "missing": "missing (`fedwave report` writes tables and figures again, `fedwave resume` units)",
+    "new": "not in the list",
+    "unlisted": f"written by fedwave, but no longer in {SUMS} (`fedwave report` writes it again)",
+    "stray": "of no unit of this run: remove it, or results of two runs are mixed",
+}
 
 
 @dataclass(frozen=True)
@@ -66,16 +64,6 @@ def verify(folder: Path) -> list[Finding]:
     return [finding for look in looks for finding in look(folder)]
 
 
-def compare_runs(a: Path, b: Path) -> list[Finding]:
-    """The experiments, inputs, results and versions of two runs, and where each differs first."""
-    found = [*_experiments(a, b), *_input_sums(a, b)]
-    try:
-        found += _results(a, b)
-    except FedwaveError as error:
-        found.append(Finding("results", "wrong", str(error)))
-    return [*found, *_version_differences(a, b)]
-
-
 def _experiment(folder: Path) -> Iterator[Finding]:
     try:
         RunFolder(folder).stored()
@@ -86,7 +74,7 @@ def _experiment(folder: Path) -> Iterator[Finding]:
 
 
 def _sums(folder: Path) -> Iterator[Finding]:
-    if not (folder / SUMS).exists():
+    if not is_there(folder / SUMS):
         yield Finding("sums", "open", f"there is no {SUMS}: it is written when the run ends")
         return
     try:
@@ -94,13 +82,31 @@ def _sums(folder: Path) -> Iterator[Finding]:
     except FedwaveError as error:
         yield Finding("sums", "wrong", str(error))
         return
-    for state, sign in (("changed", "wrong"), ("missing", "wrong"), ("new", "note")):
-        names = [name for name, what in changes.items() if what == state]
+    found = {state: [n for n, what in changes.items() if what == state] for state in _STATES}
+    own = _own_files(folder)
+    found["unlisted"] = [name for name in found["new"] if name in own]
+    found["stray"] = [n for n in found["new"] if n.startswith(_OF_UNITS) and n not in own]
+    found["new"] = [n for n in found["new"] if n not in found["unlisted"] + found["stray"]]
+    for state, names in found.items():
         if names:
-            word = "not in the list" if state == "new" else state
-            yield Finding("sums", sign, f"{_listed(names)}: {word}")
-    if not any(what != "new" for what in changes.values()):
+            sign = "note" if state == "new" else "wrong"
+            yield Finding("sums", sign, f"{listed_names(names)}: {_STATES[state]}")
+    if not any(names for state, names in found.items() if state != "new"):
         yield Finding("sums", "ok", f"{counted(len(read_sums(folder)), 'file')} as written")
+    links = [name for name in read_sums(folder) if os.path.islink(folder / name)]
+    if links:
+        yield Finding(
+            "sums", "note", f"{listed_names(links)}: a link, so that the file lies elsewhere"
+        )
+
+
+def _own_files(folder: Path) -> set[str]:
+    """What a run always leaves and lists; none if its plan is damaged, which is said elsewhere."""
+    store = RunFolder(folder)
+    try:
+        return files_of_run(store, store.units()) | ALWAYS_WRITTEN
+    except FedwaveError:
+        return set(ALWAYS_WRITTEN)
 
 
 def _units(folder: Path) -> Iterator[Finding]:
@@ -113,6 +119,10 @@ def _units(folder: Path) -> Iterator[Finding]:
     for unit in units:
         try:
             missing += not store.finished(unit)
+        except Damaged as error:
+            whole = False
+            text = f"{error} `fedwave resume {folder}` runs the unit again"
+            yield Finding("units", "wrong", text)
         except FedwaveError as error:
             whole = False
             yield Finding("units", "wrong", str(error))
@@ -134,15 +144,16 @@ def _checkpoints(store: RunFolder, units: Sequence[Unit]) -> Iterator[Finding]:
         if path not in own:
             continue
         try:
-            with path.open("rb") as file:
+            with opened(path, "it") as (file, _):
                 check_enclosed(file, own[path].fingerprint)
-        except (FedwaveError, OSError) as error:
-            reason = getattr(error, "strerror", None) or error
-            text = f"the checkpoint {path.name} cannot be used, so its unit would start anew ({reason})"
+        except FedwaveError as error:
+            text = (
+                f"the checkpoint {path.name} cannot be used, so its unit would start anew ({error})"
+            )
             yield Finding("units", "wrong", text)
     others = [path.name for path in found if path not in own]
     if others:
-        yield Finding("units", "note", f"{_listed(others)}: of another run, not used")
+        yield Finding("units", "note", f"{listed_names(others)}: of another run, not used")
 
 
 def _inputs(folder: Path) -> Iterator[Finding]:
@@ -202,14 +213,14 @@ def _times(folder: Path) -> Iterator[Finding]:
         try:
             read_sealed(path)
         except Damaged as damage:
-            yield Finding("times", "wrong", f"{damage} No result needs it.")
+            yield Finding("times", "wrong", f"{damage} No result needs it: remove it.")
 
 
 def _versions(folder: Path) -> Iterator[Finding]:
     try:
         runs = runs_of(folder)
     except Damaged as damage:
-        yield Finding("versions", "wrong", f"{damage} No result needs it.")
+        yield Finding("versions", "wrong", f"{damage} No result needs it: remove it.")
         return
     if not runs:
         yield Finding("versions", "note", f"{PROVENANCE} is missing; no result needs it")
@@ -217,136 +228,21 @@ def _versions(folder: Path) -> Iterator[Finding]:
     *_, last = made = [versions_of(run) for run in runs]
     for before, after in pairwise(made):
         if before != after:
-            text = _apart(before, after, "begun with", "resumed with")
+            text = versions_apart(before, after, "begun with", "resumed with")
             yield Finding("versions", "note", text)
     here = installed_versions()
-    apart = _apart(last, here, "made with", "here is")
-    state, text = ("note", apart) if apart else ("ok", f"those installed: {_shown(here)}")
+    apart = versions_apart(last, here, "made with", "here is")
+    state, text = ("note", apart) if apart else ("ok", f"those installed: {versions_shown(here)}")
     yield Finding("versions", state, text)
 
 
-def _experiments(a: Path, b: Path) -> Iterator[Finding]:
-    there, here = (to_mapping(RunFolder(folder).stored()) for folder in (a, b))
-    shown, shown_here = ({name: one.pop(name) for name in NOT_NUMBERS} for one in (there, here))
-    cut, cut_here = ({name: one.pop(name) for name in _CUT} for one in (there, here))
-    if there != here or list(there["sweep"]) != list(here["sweep"]):
-        yield Finding("experiment", "differs", _both(*first_difference(there, here)))
-    else:
-        yield Finding("experiment", "ok", "the same")
-    if shown != shown_here:
-        text = f"{_both(*first_difference(shown, shown_here))} (this changes no number of a round)"
-        yield Finding("experiment", "note", text)
-    if cut != cut_here:
-        text = f"{_both(*first_difference(cut, cut_here))} (how the work was cut into units)"
-        yield Finding("experiment", "note", text)
+def listed_names(names: Sequence[str]) -> str:
+    """The first of them."""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
 
 
-def _input_sums(a: Path, b: Path) -> Iterator[Finding]:
-    try:
-        there, here = (Plan.read(folder).inputs for folder in (a, b))
-    except FedwaveError as error:
-        yield Finding("inputs", "wrong", str(error))
-        return
-    apart = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-    if not apart:
-        yield Finding("inputs", "ok", "the same" if there else "none from outside")
-    for name in apart:
-        only = "A" if name not in here else "B" if name not in there else None
-        yield Finding("inputs", "differs", f"{name} is {f'only in {only}' if only else 'another'}")
-
-
-def _results(a: Path, b: Path) -> Iterator[Finding]:
-    there, here = ({str(p.where): p for p in stored_results(folder).points} for folder in (a, b))
-    numbers, apart, first = 0, 0, ""
-    lacking = [
-        f"the point {point} is only in {which}"
-        for which, mine, theirs in (("A", there, here), ("B", here, there))
-        for point in mine
-        if point not in theirs
-    ]
-    for where in [where for where in there if where in here]:
-        lacking += _lacking(there[where].data, here[where].data)
-        looked, differing, place = _differing(there[where], here[where])
-        numbers, apart, first = numbers + looked, apart + differing, first or place
-    lacking = list(dict.fromkeys(lacking))
-    for text in lacking[:_MOST_NAMES]:
-        yield Finding("results", "differs", text)
-    if len(lacking) > _MOST_NAMES:
-        yield Finding("results", "differs", f"and {len(lacking) - _MOST_NAMES} more like these")
-    if apart:
-        yield Finding(
-            "results", "differs", f"{apart:,} of {numbers:,} numbers differ, first {first}"
-        )
-    elif numbers:
-        common = " that both have" if lacking else ""
-        yield Finding("results", "ok", f"{numbers:,} numbers{common} are the same to the last bit")
-
-
-def _lacking(a: xr.Dataset, b: xr.Dataset) -> list[str]:
-    """Columns and places on axes that only one has."""
-    found = [
-        f"column {name} is only in {which}"
-        for which, mine, theirs in (("A", a, b), ("B", b, a))
-        for name in mine.data_vars
-        if name not in theirs.data_vars
-    ]
-    for dim in a.dims:
-        if dim in b.dims and a.sizes[dim] != b.sizes[dim]:
-            sizes = f"{a.sizes[dim]} in A, {b.sizes[dim]} in B"
-            found.append(f"the number of {dim}s is {sizes}")
-        elif dim in b.dims and list(a[dim].values) != list(b[dim].values):
-            found.append(f"the {dim}s are others")
-    return found
-
-
-def _differing(a: Point, b: Point) -> tuple[int, int, str]:
-    """How many numbers were looked at, how many differ, and the first: of the earliest round, then scheduler."""
-    import xarray as xr
-
-    names = [name for name in a.data.data_vars if name in b.data.data_vars]
-    one, other = xr.align(a.data[names], b.data[names], join="inner")
-    looked, differing, firsts = 0, 0, []
-    for column, name in enumerate(names):
-        x, y = one[name].values, other[name].values
-        apart = ~_same(x, y)
-        looked, differing = looked + apart.size, differing + int(apart.sum())
-        if not apart.any():
-            continue
-        dims = [str(dim) for dim in one[name].dims]
-        round_ = dims.index("round") if "round" in dims else None
-        at = np.argwhere(apart)
-        if round_ is not None:
-            at = at[at[:, round_] == at[:, round_].min()]
-        spot = tuple(int(i) for i in at[0])
-        place = {dim: one[dim].values[i] for dim, i in zip(dims, spot, strict=True)}
-        order = spot[round_] if round_ is not None else sys.maxsize
-        where = ", ".join(f"{k} {v}" for k, v in {**a.where, **place}.items())
-        text = f"{name} at {where}: {_value(x[spot])} in A, {_value(y[spot])} in B"
-        firsts.append((order, spot[:2], column, text))
-    return looked, differing, min(firsts)[-1] if firsts else ""
-
-
-def _same(x: Array, y: Array) -> Array:
-    same: Array = x == y
-    if x.dtype.kind == "f" and y.dtype.kind == "f":
-        same = same & (np.signbit(x) == np.signbit(y)) | np.isnan(x) & np.isnan(y)
-    return same
-
-
-def _version_differences(a: Path, b: Path) -> Iterator[Finding]:
-    try:
-        made = [[versions_of(run) for run in runs_of(folder)[-1:]] for folder in (a, b)]
-    except Damaged:
-        made = []
-    if not (made and all(made)):
-        yield Finding("versions", "note", "a provenance.json is missing or damaged")
-        return
-    apart = _apart(made[0][0], made[1][0], "A with", "B with")
-    state, text = ("note", apart) if apart else ("ok", f"the same: {_shown(made[0][0])}")
-    yield Finding("versions", state, text)
-
-
-def _apart(a: Mapping[str, str], b: Mapping[str, str], made: str, here: str) -> str:
+def versions_apart(a: Mapping[str, str], b: Mapping[str, str], made: str, here: str) -> str:
     """The versions that differ; a package that only one has counts where it is part of the numerics."""
     names = [name for name in {**a, **b} if a.get(name) != b.get(name)]
     return "; ".join(
@@ -354,18 +250,6 @@ def _apart(a: Mapping[str, str], b: Mapping[str, str], made: str, here: str) -> 
     )
 
 
-def _shown(versions: Mapping[str, str]) -> str:
+def versions_shown(versions: Mapping[str, str]) -> str:
+    """Those of fedwave, Python and the most important packages."""
     return ", ".join(f"{k} {v}" for k, v in versions.items() if k in ("fedwave", "python", *PACKAGES[:3]))  # fmt: skip
-
-
-def _both(field: str, a: Any, b: Any) -> str:
-    return f"{field} is {json.dumps(a)} in A, {json.dumps(b)} in B"
-
-
-def _value(number: Any) -> str:
-    return repr(number.item())
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more

@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from math import ceil, prod
 
 from fedwave.errors import FedwaveError, counted
-from fedwave.experiments.config.build import metrics_of, network_of
+from fedwave.experiments.config.build import CLASSES, metrics_of, network_of
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.memory import available, check_memory, in_words
+from fedwave.memory import available, check_memory, too_little
 from fedwave.metrics import Watch
 from fedwave.simulate import simulation_bytes
 
 _OF_UNIT = 2400  # bytes: its name, its instances, its place
 _OF_PROCESS, _OF_TRAINER = 100 << 20, 300 << 20  # Python and the libraries of a worker
 _SHARD, _BATCH, _EPOCHS = 10, 10, 5  # of a task that says nothing, at the least
+_CURVES = 4  # of training, beside the accuracy of every class
 _RATE = 1.0  # shards a round and device, at the least
 
 
@@ -26,9 +27,12 @@ def check_results(experiment: Experiment) -> None:
     lower = "lower instances, sweep fewer values, or use a larger block"
     check_memory(f"a list of {units:,} units of work", float(_OF_UNIT) * units, lower)
     runs = float(many) * len(experiment.schedulers) * experiment.instances
+    # All results, what becomes their netCDF file, and of a sweep all points as one Dataset; and of the unit that is
+    # being read its tables, their columns and its Dataset.
+    copies, of_unit = 3 if experiment.sweep else 2, 3 * runs / units
     check_memory(
         f"keeping the results of {experiment.name} ({runs:.3g} runs of {counted(experiment.rounds, 'round')})",
-        2 * 8 * runs * (experiment.rounds * _series(experiment) + 3 * _devices(experiment)),
+        (copies * runs + of_unit) * _run_bytes(experiment),
         "lower instances or rounds, or sweep fewer values",
     )  # fmt: skip
 
@@ -46,10 +50,8 @@ def workers_that_fit(at_points: Iterable[Experiment], workers: int) -> int:
         lower = "block, rounds or devices"
         if largest.task is not None:
             lower = "block, group, shard_size, epochs, rounds or devices"
-        raise FedwaveError(
-            f"a unit of {largest.name} ({', '.join(sizes)}) needs about {in_words(need)} of memory, but only "
-            f"{in_words(there)} is available: lower {lower}."
-        )
+        what = f"a unit of {largest.name} ({', '.join(sizes)})"
+        raise too_little(what, need, there, f"lower {lower}")
     fit = there / (need + (_OF_PROCESS if largest.task is None else _OF_TRAINER))
     return workers if fit >= workers else max(1, int(fit))
 
@@ -66,6 +68,16 @@ def _unit_bytes(experiment: Experiment) -> float:
     shards = (experiment.network.rate or _RATE) * devices * block * (experiment.group or 1)
     samples = shards * (task.shard_size or _SHARD)
     return need + sample_bytes(samples, task.batch or _BATCH, task.epochs or _EPOCHS)
+
+
+def _run_bytes(experiment: Experiment) -> float:
+    """Of the results of one scheduler and instance."""
+    watched = Watch(metrics_of(experiment)).metrics
+    of_devices = 1 + sum(metric.per_device for metric in watched)  # with the share delivered
+    of_rounds = sum(not metric.per_device for metric in watched)
+    if experiment.task is not None:
+        of_rounds += _CURVES + CLASSES
+    return 8.0 * (experiment.rounds * of_rounds + of_devices * _devices(experiment))
 
 
 def _series(experiment: Experiment) -> int:

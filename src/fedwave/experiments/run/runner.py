@@ -9,7 +9,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -148,7 +148,7 @@ def running(
         progress = _Progress.of(units, watch)
         run = engine or _engine(units, workers, timeout, progress)
         found = _in_memory(units, run, progress)
-        yield _results(experiment, units, lambda unit: found[unit.name])
+        yield _results(experiment, units, lambda unit: found.pop(unit.name))
         return
     store = RunFolder(folder)
     with locked(folder, RUN_FILES | output_files(experiment)):
@@ -160,6 +160,8 @@ def running(
         run = engine or _engine(units, workers, timeout, progress)
         _in_folder(store, units, run, progress)
         _check_complete(progress, folder)
+        with suppress(OSError):  # there is none, or somebody put something there
+            (folder / "checkpoints").rmdir()
         yield _results(stored, units, store.data)
 
 
@@ -261,14 +263,12 @@ def _results(
     experiment: Experiment, units: list[Unit], data_of: Callable[[Unit], xr.Dataset]
 ) -> Results:
     """Units put together again: for every point, every scheduler in its order with all its instances."""
-    parts: dict[int, list[xr.Dataset]] = {}
+    by_point: dict[int, list[Unit]] = {}
     for unit in units:
-        parts.setdefault(unit.point, []).append(data_of(unit))
-    at = {unit.point: unit.experiment for unit in units}
-    return Results(
-        experiment,
-        [
-            Point(where, at[number], joined(parts[number], at[number].labels))
-            for number, (where, _) in enumerate(points(experiment))
-        ],
-    )
+        by_point.setdefault(unit.point, []).append(unit)
+    found = []
+    for number, (where, _) in enumerate(points(experiment)):
+        here = by_point[number]
+        at, instances = here[0].experiment, (i for unit in here for i in unit.instances)
+        found.append(Point(where, at, joined(map(data_of, here), at.labels, instances)))
+    return Results(experiment, found)
