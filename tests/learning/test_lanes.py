@@ -12,42 +12,54 @@ from torch import nn
 
 from fedwave.learning.batched_layers import side_by_side
 from fedwave.learning.gradients import Gradients
-from fedwave.learning.lanes import Lane, LaneTrainer
+from fedwave.learning.lanes import LaneTrainer
+from fedwave.learning.layout import Layout
+from fedwave.learning.partition import Batches
+from fedwave.learning.rows import Models
+from fedwave.learning.state import carried_of, trained_of
 from fedwave.learning.task import Task
+
+CPU = torch.device("cpu")
+
+
+def copies(task: Task, count: int) -> Models:
+    """So many times one new model."""
+    net = task.new_model(0, 0).double()
+    vector = Layout(net).flat(trained_of(net))
+    return Models.stacked([vector] * count, [carried_of(net)] * count)
+
+
+def steps(*sizes: list[int]) -> Batches:
+    """Random samples for lanes with steps of these sizes."""
+    cut = np.full((len(sizes), len(sizes[0]), 4), -1)
+    rng = np.random.default_rng(0)
+    for lane, mine in enumerate(sizes):
+        for step, size in enumerate(mine):
+            cut[lane, step, :size] = rng.integers(0, 200, size)
+    return Batches(cut, np.count_nonzero(cut >= 0, axis=2))
+
+
+def assert_close(one: Models, other: Models) -> None:
+    for a, b in ((one.w, other.w), *((one.rest[k], other.rest[k]) for k in one.rest)):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("model", [chain, with_batch_norm])
 @pytest.mark.parametrize("multiple", [2, 3, 16])
 def test_idle_lanes_change_nothing(model: object, multiple: int) -> None:
     task = Task(images((1, 3, 4)), model, batch=4, eta=0.05)  # type: ignore[arg-type]
-    rng = np.random.default_rng(0)
-    net = task.new_model(0, 0).double()
-    start = {k: p.detach() for k, p in net.named_parameters()}
-    buffers = {k: p.detach() for k, p in net.named_buffers()}
-    sizes = ([4, 4, 4], [4], [4, 3], [4, 4], [3])
-    lanes = [Lane(start, buffers, [rng.integers(0, 200, n) for n in lane]) for lane in sizes]
-    plain = LaneTrainer(task, torch.device("cpu"), torch.float64, lanes=4)
-    padded = LaneTrainer(task, torch.device("cpu"), torch.float64, lanes=4)
+    work = copies(task, 5), steps([4, 4, 4], [4, 3], [4, 4], [4], [3]), np.zeros(5, np.int64)
+    plain, padded = (LaneTrainer(task, CPU, torch.float64) for _ in range(2))
     padded._multiple = multiple
-    for one, other in zip(plain(lanes), padded(lanes), strict=True):
-        for state, same in zip(one, other, strict=True):
-            for k in state:
-                torch.testing.assert_close(state[k], same[k], rtol=1e-12, atol=1e-12)
+    assert_close(plain(*work), padded(*work))
 
 
 def test_channels_last_changes_nothing_but_the_layout() -> None:
     task = Task(images((1, 3, 4)), chain, batch=4, eta=0.05)
-    net = task.new_model(0, 0).double()
-    start = {k: p.detach() for k, p in net.named_parameters()}
-    buffers = {k: p.detach() for k, p in net.named_buffers()}
-    lanes = [Lane(start, buffers, [np.arange(4), np.arange(4, 8)])] * 3
-    plain = LaneTrainer(task, torch.device("cpu"), torch.float64, lanes=4)
-    last = LaneTrainer(task, torch.device("cpu"), torch.float64, lanes=4)
-    last._channels_last = True
-    last._gradients = Gradients(task, torch.device("cpu"), torch.float64, channels_last=True)
-    for one, other in zip(plain(lanes), last(lanes), strict=True):
-        for k in one[0]:
-            torch.testing.assert_close(one[0][k], other[0][k], rtol=1e-12, atol=1e-12)
+    work = copies(task, 3), steps([4, 4], [4, 4], [4, 4]), np.zeros(3, np.int64)
+    plain, last = (LaneTrainer(task, CPU, torch.float64) for _ in range(2))
+    last._gradients = Gradients(task, CPU, torch.float64, channels_last=True)
+    assert_close(plain(*work), last(*work))
 
 
 class Doubling(nn.Linear):
@@ -132,6 +144,6 @@ def test_a_model_that_torch_vectorises_wrongly_is_trained_one_by_one() -> None:
 
     task = Task(images((1, 3, 4)), model, batch=4, eta=0.05)
     cpu = torch.device("cpu")
-    assert LaneTrainer(task, cpu, torch.float32, lanes=4).way == "one by one"
+    assert LaneTrainer(task, cpu, torch.float32).way == "one by one"
     plain = Task(images((1, 3, 4)), lambda: nn.Sequential(*model()[:2], nn.ELU(), nn.Linear(4, 3)))  # type: ignore[index]
-    assert LaneTrainer(plain, cpu, torch.float32, lanes=4).way == "vectorised"
+    assert LaneTrainer(plain, cpu, torch.float32).way == "vectorised"

@@ -12,6 +12,7 @@ from scipy.stats import binom, chi2, kstest
 from tiny import blobs, linear
 
 import fedwave as fw
+from fedwave.learning.draws import Places
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.partition import ByClass, Dirichlet, Iid, Partition, Sampler, batches
 from fedwave.learning.replay import Replay
@@ -66,9 +67,17 @@ class Writing:
         self.inner = inner
         self.drawn: dict[tuple[int, ...], list[int]] = {}
 
-    def shards(self, *place: int) -> Any:
-        samples = self.inner.shards(*place)
-        self.drawn[place] = samples.tolist()
+    def arriving(self, places: Places, counts: np.ndarray) -> Any:
+        samples = self.inner.arriving(places, counts)
+        ends = np.cumsum(counts * 3).tolist()  # shards of 3
+        for n, (end, count) in enumerate(zip(ends, counts.tolist(), strict=True)):
+            place = (
+                places.seeds[n],
+                places.instances[n],
+                int(places.rounds[n]),
+                int(places.devices[n]),
+            )
+            self.drawn[(*place, count)] = samples[end - 3 * count : end].tolist()
         return samples
 
 

@@ -73,7 +73,7 @@ def distances(make: Make, device: str = "cpu") -> dict[str, float]:
     found: dict[str, float] = {}
     for way in ways[ways.index(chosen) :] if ways else ():
         replay = Replay(_runs(), task, settings, SIZES)
-        replay._lanes = LaneTrainer(task, torch.device(device), torch.float64, 3, way=way)
+        replay._lanes = LaneTrainer(task, torch.device(device), torch.float64, way=way)
         starts = [state.w for state in states(replay)]
         for _ in range(replay.rounds):
             replay.advance()
@@ -135,7 +135,7 @@ def test_more_of_them(number: int) -> None:
 def test_the_drawn_models_take_both_other_ways() -> None:
     ways: dict[str, int] = defaultdict(int)
     for number in range(DRAWN // 2):
-        ways[LaneTrainer(_task(draw(number)), CPU, torch.float64, 3).way] += 1
+        ways[LaneTrainer(_task(draw(number)), CPU, torch.float64).way] += 1
     assert min(ways["vectorised"], ways["one by one"]) >= 5, dict(ways)
 
 

@@ -25,14 +25,14 @@ class LaneTrainer:
     def __init__(
         self,
         task: Task,
-        layout: Layout,
         device: torch.device,
         dtype: torch.dtype,
         autocast: torch.dtype | None = None,
         *,
         way: Way | None = None,
     ) -> None:
-        self._task, self._layout, self._device = task, layout, device
+        self._task, self._device = task, device
+        self._layout = Layout(task.new_model(0, 0))
         self._images = torch.as_tensor(task.dataset.train_images).to(device, dtype)
         self._labels = torch.as_tensor(task.dataset.train_labels).to(device)
         # Channels-last layout in half precision only: on an H200 it is faster there and slower in float32.

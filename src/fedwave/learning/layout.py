@@ -39,6 +39,6 @@ class Layout:
     def views(self, vector: Tensor) -> Tensors:
         """The parameters by name, ``[..., shape]``; what is written into them is written into ``vector``."""
         return {
-            name: vector[..., first : first + count].view(*vector.shape[:-1], *self.shapes[name])
+            name: vector[..., first : first + count].view((*vector.shape[:-1], *self.shapes[name]))
             for name, (first, count) in self._places.items()
         }

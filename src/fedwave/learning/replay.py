@@ -81,7 +81,7 @@ class Replay:
         autocast = torch.bfloat16 if settings.precision == "bfloat16" else None
         self._model = task.new_model(0, 0).to(device, settings.dtype)
         self.layout = Layout(self._model)
-        self._lanes = LaneTrainer(task, self.layout, device, settings.dtype, autocast)
+        self._lanes = LaneTrainer(task, device, settings.dtype, autocast)
         self._evaluator = Evaluator(task, sizes, device, settings.dtype, autocast)
         self._sampler = task.sampler()
         self.schedule = Schedule.of(runs, task.aggregation, settings.tolerance)
