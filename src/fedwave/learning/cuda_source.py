@@ -1,0 +1,105 @@
+"""CUDA source text to kernels that torch tensors can be given to.
+
+The compiler is NVRTC, which comes with torch: it takes a second, and needs no toolkit on the machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_ALLOW_MORE_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+class Kernels:
+    """The kernels of one source text, compiled for the present GPU."""
+
+    def __init__(self, source: str, shared_bytes: int = 0) -> None:
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        self._shared_bytes = shared_bytes
+        self._functions: dict[str, ctypes.c_void_p] = {}
+        torch.cuda.current_stream()  # makes torch's context the current one
+        self._module = ctypes.c_void_p()
+        binary = compiled(source)
+        self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), binary))
+
+    def launch(
+        self, name: str, grid: tuple[int, ...], threads: int, *arguments: Tensor | int | float
+    ) -> None:
+        """Run a kernel on torch's stream. Tensors are given as pointers, ints as int, floats as float."""
+        values = [_argument(a) for a in arguments]
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+        x, y, z = (*grid, 1, 1)[:3]
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        self._check(
+            self._driver.cuLaunchKernel(
+                self._function(name), x, y, z, threads, 1, 1, self._shared_bytes, stream, pointers, None
+            )
+        )  # fmt: skip
+
+    def _function(self, name: str) -> ctypes.c_void_p:
+        if name not in self._functions:
+            found = ctypes.c_void_p()
+            self._check(
+                self._driver.cuModuleGetFunction(ctypes.byref(found), self._module, name.encode())
+            )
+            self._check(
+                self._driver.cuFuncSetAttribute(
+                    found, _ALLOW_MORE_SHARED_MEMORY, self._shared_bytes
+                )
+            )
+            self._functions[name] = found
+        return self._functions[name]
+
+    def _check(self, code: int) -> None:
+        if code:
+            text = ctypes.c_char_p()
+            self._driver.cuGetErrorString(code, ctypes.byref(text))
+            raise RuntimeError(f"CUDA error {code}: {(text.value or b'unknown').decode()}")
+
+
+def compiled(source: str) -> bytes:
+    """The machine code of a source text for the present GPU."""
+    compiler = _compiler()
+    program = ctypes.c_void_p()
+    compiler.nvrtcCreateProgram(
+        ctypes.byref(program), source.encode(), b"fedwave.cu", 0, None, None
+    )
+    major, minor = torch.cuda.get_device_capability()
+    options = [f"--gpu-architecture=sm_{major}{minor}".encode(), b"--std=c++17"]
+    listed = (ctypes.c_char_p * len(options))(*options)
+    if compiler.nvrtcCompileProgram(program, len(options), listed):
+        size = ctypes.c_size_t()
+        compiler.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        compiler.nvrtcGetProgramLog(program, log)
+        raise RuntimeError(f"the CUDA source does not compile:\n{log.value.decode()}")
+    size = ctypes.c_size_t()
+    compiler.nvrtcGetCUBINSize(program, ctypes.byref(size))
+    binary = ctypes.create_string_buffer(size.value)
+    compiler.nvrtcGetCUBIN(program, binary)
+    compiler.nvrtcDestroyProgram(ctypes.byref(program))
+    return binary.raw
+
+
+def _compiler() -> ctypes.CDLL:
+    major = str(torch.version.cuda).split(".")[0]
+    name = f"libnvrtc.so.{major}"
+    # Beside torch, if the packages brought it, or where the system finds it.
+    beside = Path(torch.__file__).parents[1].glob(f"nvidia/*/lib/{name}")
+    for place in [*map(str, beside), name]:
+        try:
+            return ctypes.CDLL(place)
+        except OSError:
+            continue
+    raise RuntimeError(f"{name} is missing.")
+
+
+def _argument(value: Tensor | int | float) -> Any:
+    if isinstance(value, Tensor):
+        return ctypes.c_void_p(value.data_ptr())
+    return ctypes.c_int(value) if isinstance(value, int) else ctypes.c_float(value)
