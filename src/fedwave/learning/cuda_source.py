@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_USUAL_SHARED_MEMORY = 48 * 1024  # bytes of a block; more must be asked for
 _ALLOW_MORE_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 class Kernels:
     """The kernels of one source text, compiled for the present GPU."""
 
-    def __init__(self, source: str, shared_bytes: int = 0) -> None:
+    def __init__(self, source: str) -> None:
         self._driver = ctypes.CDLL("libcuda.so.1")
-        self._shared_bytes = shared_bytes
         self._functions: dict[str, ctypes.c_void_p] = {}
         torch.cuda.current_stream()  # makes torch's context the current one
         self._module = ctypes.c_void_p()
@@ -28,30 +28,36 @@ class Kernels:
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), binary))
 
     def launch(
-        self, name: str, grid: tuple[int, ...], threads: int, *arguments: Tensor | int | float
+        self,
+        name: str,
+        grid: tuple[int, int],
+        threads: int,
+        *arguments: Tensor | int | float | None,
+        shared: int = 0,
     ) -> None:
-        """Run a kernel on torch's stream. Tensors are given as pointers, ints as int, floats as float."""
+        """Run a kernel on torch's stream. Tensors are given as pointers, ints as int, floats as float.
+
+        ``shared`` is the size of the shared memory that a block gets, in bytes.
+        """
         values = [_argument(a) for a in arguments]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        x, y, z = (*grid, 1, 1)[:3]
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         self._check(
             self._driver.cuLaunchKernel(
-                self._function(name), x, y, z, threads, 1, 1, self._shared_bytes, stream, pointers, None
+                self._function(name, shared), *grid, 1, threads, 1, 1, shared, stream, pointers, None
             )
         )  # fmt: skip
 
-    def _function(self, name: str) -> ctypes.c_void_p:
+    def _function(self, name: str, shared: int) -> ctypes.c_void_p:
         if name not in self._functions:
             found = ctypes.c_void_p()
             self._check(
                 self._driver.cuModuleGetFunction(ctypes.byref(found), self._module, name.encode())
             )
-            self._check(
-                self._driver.cuFuncSetAttribute(
-                    found, _ALLOW_MORE_SHARED_MEMORY, self._shared_bytes
+            if shared > _USUAL_SHARED_MEMORY:
+                self._check(
+                    self._driver.cuFuncSetAttribute(found, _ALLOW_MORE_SHARED_MEMORY, shared)
                 )
-            )
             self._functions[name] = found
         return self._functions[name]
 
@@ -99,7 +105,9 @@ def _compiler() -> ctypes.CDLL:
     raise RuntimeError(f"{name} is missing.")
 
 
-def _argument(value: Tensor | int | float) -> Any:
+def _argument(value: Tensor | int | float | None) -> Any:
+    if value is None:
+        return ctypes.c_void_p(0)
     if isinstance(value, Tensor):
         return ctypes.c_void_p(value.data_ptr())
     return ctypes.c_int(value) if isinstance(value, int) else ctypes.c_float(value)

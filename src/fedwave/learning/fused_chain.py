@@ -142,7 +142,7 @@ class FusedChain:
 
     @cached_property
     def _kernels(self) -> Kernels:
-        return Kernels(self.source, self.shared_bytes)
+        return Kernels(self.source)
 
     def train(
         self,
@@ -158,7 +158,7 @@ class FusedChain:
         lanes = len(steps)
         self._kernels.launch(
             "train", (lanes, 1), _THREADS, w, start, images, labels, samples, steps,
-            samples.shape[1], *rule,
+            samples.shape[1], *rule, shared=self.shared_bytes,
         )  # fmt: skip
 
     def logits(self, w: Tensor, images: Tensor, out: Tensor) -> None:
@@ -166,8 +166,9 @@ class FusedChain:
         images_per_block = 20 * self._batch
         blocks = -(-len(images) // images_per_block)
         self._kernels.launch(
-            "judge", (len(w), blocks), _THREADS, w, images, len(images), images_per_block, out
-        )
+            "judge", (len(w), blocks), _THREADS, w, images, len(images), images_per_block, out,
+            shared=self.shared_bytes,
+        )  # fmt: skip
 
     # The source: structs of the layers, then two kernels that call them in turn.
 
