@@ -6,6 +6,7 @@ The compiler is NVRTC, which comes with torch: it takes a second, and needs no t
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,12 @@ from torch import Tensor
 
 _USUAL_SHARED_MEMORY = 48 * 1024  # bytes of a block; more must be asked for
 _ALLOW_MORE_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+@lru_cache(maxsize=32)
+def kernels_of(source: str) -> Kernels:
+    """The kernels of a source text; compiled once."""
+    return Kernels(source)
 
 
 class Kernels:

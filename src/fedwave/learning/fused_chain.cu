@@ -9,13 +9,14 @@
 // The generated part (fused_chain.py) defines THREADS, the structs of the layers, and the bodies of the two kernels.
 
 // One convolution with pooling: sizes, and how many channels a thread computes at once.
-template <int B_, int CI_, int H_, int W_, int CO_, int K_, int P_, bool RELU_, int GO_, int GI_, int GW_>
+template <int B_, int CI_, int H_, int W_, int CO_, int K_, int P_, bool RELU_, int GO_, int GI_, int GW_, int XS_, int YS_>
 struct Conv {
   static constexpr int B = B_, CI = CI_, H = H_, W = W_, CO = CO_, K = K_, P = P_;
   static constexpr bool RELU = RELU_;
   static constexpr int GO = GO_, GI = GI_, GW = GW_;  // forward, gradient of the input, gradient of the weights
+  static constexpr int XS = XS_, YS = YS_;  // numbers from one sample to the next, before and after
   static constexpr int KK = K * K, PH = (H - K + 1) / P, PW = (W - K + 1) / P, WINDOWS = PH * PW;
-  static constexpr int IN = CI * H * W, OUT = CO * WINDOWS, WEIGHTS = CO * CI * KK;
+  static constexpr int WEIGHTS = CO * CI * KK;
 };
 
 // Weights in groups of G channels: as many of a group as fill whole vectors of four, then the others.
@@ -82,7 +83,7 @@ __device__ __forceinline__ void conv_forward(const float* x, const float* w, con
     int window = task % C::WINDOWS, b = task / C::WINDOWS % C::B, group = task / (C::WINDOWS * C::B);
     int py = window / C::PW, px = window % C::PW;
     float sum[C::P * C::P][C::GO] = {};
-    const float* from = x + b * C::IN + py * C::P * C::W + px * C::P;
+    const float* from = x + b * C::XS + py * C::P * C::W + px * C::P;
 #pragma unroll 1
     for (int ci = 0; ci < C::CI; ++ci, from += C::H * C::W) {
       float patch[S][S];
@@ -112,7 +113,7 @@ __device__ __forceinline__ void conv_forward(const float* x, const float* w, con
       int co = group * C::GO + g;
       best += bias[co];
       if (C::RELU && best <= 0.0f) { best = 0.0f; place = C::P * C::P; }
-      int at = (b * C::CO + co) * C::WINDOWS + window;
+      int at = b * C::YS + co * C::WINDOWS + window;
       y[at] = best;
       if (winner) winner[at] = place;
     }
@@ -124,46 +125,52 @@ __device__ __forceinline__ void conv_forward(const float* x, const float* w, con
 template <class C>
 __device__ __forceinline__ void conv_input_gradient(const float* grad, const unsigned char* winner, const float* w,
                                                     float* out, const unsigned char* winner_before, int cut) {
-  constexpr int S = C::K + C::P - 1, GROUPS = C::CI / C::GI, BEFORE = (C::K - 1 + C::P - 1) / C::P;
+  constexpr int GROUPS = C::CI / C::GI, BEFORE = (C::K - 1 + C::P - 1) / C::P;
   constexpr int SKIP = BEFORE * C::P - (C::K - 1), BY = (C::H + C::P - 1) / C::P, BX = (C::W + C::P - 1) / C::P;
   for (int task = threadIdx.x; task < GROUPS * C::B * BY * BX; task += THREADS) {
-    int square = task % (BY * BX), b = task / (BY * BX) % C::B, group = task / (BY * BX * C::B);
+    // Threads of a warp work on the same squares, so that they leave out the same windows.
+    int group = task % GROUPS, b = task / GROUPS % C::B, square = task / (GROUPS * C::B);
     int sy = square / BX, sx = square % BX;
     float sum[C::P * C::P][C::GI] = {};
 #pragma unroll 1
     for (int co = 0; co < C::CO; ++co) {
-      float patch[S][S];
-      int plane = (b * C::CO + co) * C::WINDOWS;
+      int plane = b * C::YS + co * C::WINDOWS;
 #pragma unroll
-      for (int dy = 0; dy <= BEFORE; ++dy)
+      for (int dy = 0; dy <= BEFORE; ++dy) {
+        int py = sy - BEFORE + dy;
+        if (py < 0 || py >= C::PH) continue;
 #pragma unroll
         for (int dx = 0; dx <= BEFORE; ++dx) {
-          int py = sy - BEFORE + dy, px = sx - BEFORE + dx;
-          bool inside = py >= 0 && py < C::PH && px >= 0 && px < C::PW;
-          float g = inside ? grad[plane + py * C::PW + px] : 0.0f;
-          int place = inside ? winner[plane + py * C::PW + px] : 0;
+          int px = sx - BEFORE + dx;
+          if (px < 0 || px >= C::PW) continue;
+          float g = grad[plane + py * C::PW + px];
+          int place = winner[plane + py * C::PW + px];
+          float spread[C::P][C::P];
 #pragma unroll
           for (int i = 0; i < C::P; ++i)
 #pragma unroll
-            for (int j = 0; j < C::P; ++j) {
-              int r = dy * C::P + i - SKIP, c = dx * C::P + j - SKIP;
-              if (r >= 0 && c >= 0) patch[r][c] = place == i * C::P + j ? g : 0.0f;
+            for (int j = 0; j < C::P; ++j) spread[i][j] = place == i * C::P + j ? g : 0.0f;
+#pragma unroll
+          for (int ky = 0; ky < C::K; ++ky)
+#pragma unroll
+            for (int kx = 0; kx < C::K; ++kx) {
+              // Output row i gets tap ky from row `down` of the window, and likewise for columns.
+              int far_y = C::K - 1 - ky - dy * C::P + SKIP, far_x = C::K - 1 - kx - dx * C::P + SKIP;
+              if (far_y <= -C::P || far_y >= C::P || far_x <= -C::P || far_x >= C::P) continue;
+              float v[C::GI];
+              Grouped<C::GI>::load(w, GROUPS, co * C::KK + ky * C::K + kx, group, C::WEIGHTS, v);
+#pragma unroll
+              for (int i = 0; i < C::P; ++i)
+#pragma unroll
+                for (int j = 0; j < C::P; ++j) {
+                  int down = i + far_y, right = j + far_x;
+                  if (down >= 0 && down < C::P && right >= 0 && right < C::P)
+#pragma unroll
+                    for (int k = 0; k < C::GI; ++k) sum[i * C::P + j][k] += spread[down][right] * v[k];
+                }
             }
         }
-#pragma unroll
-      for (int ky = 0; ky < C::K; ++ky)
-#pragma unroll
-        for (int kx = 0; kx < C::K; ++kx) {
-          float v[C::GI];
-          Grouped<C::GI>::load(w, GROUPS, co * C::KK + ky * C::K + kx, group, C::WEIGHTS, v);
-#pragma unroll
-          for (int i = 0; i < C::P; ++i)
-#pragma unroll
-            for (int j = 0; j < C::P; ++j)
-#pragma unroll
-              for (int g = 0; g < C::GI; ++g)
-                sum[i * C::P + j][g] += patch[i + C::K - 1 - ky][j + C::K - 1 - kx] * v[g];
-        }
+      }
     }
 #pragma unroll
     for (int i = 0; i < C::P; ++i)
@@ -173,7 +180,7 @@ __device__ __forceinline__ void conv_input_gradient(const float* grad, const uns
         if (row < C::H && column < C::W)
 #pragma unroll
           for (int g = 0; g < C::GI; ++g) {
-            int at = ((b * C::CI + group * C::GI + g) * C::H + row) * C::W + column;
+            int at = b * C::XS + ((group * C::GI + g) * C::H + row) * C::W + column;
             out[at] = winner_before[at] == cut ? 0.0f : sum[i * C::P + j][g];
           }
       }
@@ -201,10 +208,10 @@ __device__ __forceinline__ void conv_weight_gradient(const float* x, const float
         float line[C::P][WIDE];
 #pragma unroll
         for (int i = 0; i < C::P; ++i)
-          load_row<WIDE, C::W % 4 == 0 ? 4 : 1>(x + (b * C::CI + ci) * C::H * C::W + (py * C::P + i + ky) * C::W, line[i]);
+          load_row<WIDE, C::W % 4 == 0 ? 4 : 1>(x + b * C::XS + ci * C::H * C::W + (py * C::P + i + ky) * C::W, line[i]);
 #pragma unroll
         for (int g = 0; g < C::GW; ++g) {
-          int at = (b * C::CO + group * C::GW + g) * C::WINDOWS + py * C::PW;
+          int at = b * C::YS + (group * C::GW + g) * C::WINDOWS + py * C::PW;
           float some[C::PW];
           load_row<C::PW, C::PW % 4 == 0 ? 4 : 1>(grad + at, some);
 #pragma unroll
@@ -262,7 +269,7 @@ __device__ __forceinline__ void conv_update(const float* of_weights, const float
 }
 
 // A linear layer: a warp computes one feature of all samples.
-template <int B, int IN, int OUT, bool RELU>
+template <int B, int IN, int XS, int OUT, bool RELU>
 __device__ __forceinline__ void linear_forward(const float* x, const float* w, const float* bias, float* y) {
   int lane = threadIdx.x % 32;
   for (int o = threadIdx.x / 32; o < OUT; o += THREADS / 32) {
@@ -271,7 +278,7 @@ __device__ __forceinline__ void linear_forward(const float* x, const float* w, c
     for (int k = lane; k < IN; k += 32) {
       float v = w[o * IN + k];
 #pragma unroll
-      for (int b = 0; b < B; ++b) sum[b] += v * x[b * IN + k];
+      for (int b = 0; b < B; ++b) sum[b] += v * x[b * XS + k];
     }
 #pragma unroll
     for (int b = 0; b < B; ++b) {
@@ -287,7 +294,7 @@ __device__ __forceinline__ void linear_forward(const float* x, const float* w, c
 
 // Gradients of a linear layer and its update in place. `grad` is [feature][BP] with BP a multiple of four.
 // The gradient of the input goes to `out`: [feature][BP] before a linear layer, [sample][feature] before convolutions.
-template <int B, int BP, int IN, int OUT, bool LINEAR_BEFORE, bool RELU_BEFORE, bool FIRST>
+template <int B, int BP, int IN, int XS, int OUT, bool LINEAR_BEFORE, bool RELU_BEFORE, bool FIRST>
 __device__ __forceinline__ void linear_backward(const float* x, const float* grad, float* w, float* bias,
                                                 const float* start_w, const float* start_b, float* out,
                                                 const unsigned char* winner_before, int cut, Rule rule) {
@@ -295,7 +302,7 @@ __device__ __forceinline__ void linear_backward(const float* x, const float* gra
   for (int k = threadIdx.x; k < IN; k += THREADS) {
     float in[B], sum[B] = {};
 #pragma unroll
-    for (int b = 0; b < B; ++b) in[b] = x[b * IN + k];
+    for (int b = 0; b < B; ++b) in[b] = x[b * XS + k];
 #pragma unroll 1
     for (int first = 0; first < OUT; first += AT_ONCE) {
       float old[AT_ONCE];
@@ -320,7 +327,7 @@ __device__ __forceinline__ void linear_backward(const float* x, const float* gra
         if (LINEAR_BEFORE) {
           out[k * BP + b] = RELU_BEFORE && in[b] <= 0.0f ? 0.0f : sum[b];
         } else {
-          out[b * IN + k] = winner_before[b * IN + k] == cut ? 0.0f : sum[b];
+          out[b * XS + k] = winner_before[b * XS + k] == cut ? 0.0f : sum[b];
         }
       }
   }
@@ -353,13 +360,13 @@ __device__ __forceinline__ void loss_gradient(const float* logits, const int* ch
 }
 
 // The images of a batch, [sample][pixel]; an absent one is the first image of all.
-template <int B, int PIXELS>
+template <int B, int PIXELS, int XS>
 __device__ __forceinline__ void load_images(const float* images, const int* chosen, float* x) {
   constexpr int WIDE = PIXELS % 4 == 0 ? 4 : 1;
   for (int i = threadIdx.x; i < B * PIXELS / WIDE; i += THREADS) {
     int b = i * WIDE / PIXELS, at = i * WIDE % PIXELS, image = chosen[b] < 0 ? 0 : chosen[b];
     const float* from = images + (long long)image * PIXELS + at;
-    if (WIDE == 4) *reinterpret_cast<float4*>(x + i * 4) = *reinterpret_cast<const float4*>(from);
-    else x[i] = *from;
+    if (WIDE == 4) *reinterpret_cast<float4*>(x + b * XS + at) = *reinterpret_cast<const float4*>(from);
+    else x[b * XS + at] = *from;
   }
 }

@@ -16,12 +16,18 @@ import torch
 from torch import Tensor, nn
 
 from fedwave.learning.batched_layers import chain_of
-from fedwave.learning.cuda_source import Kernels
+from fedwave.learning.cuda_source import Kernels, kernels_of
 from fedwave.learning.layout import Layout
 
 _SOURCE = Path(__file__).with_name("fused_chain.cu")
 _THREADS = 640  # of a block; a multiple of 32
-_REGISTERS_PER_PATCH = 64  # a thread holds the pixels that one window depends on
+_LARGEST_BATCH = 32  # a thread holds one number of every sample
+_LARGEST_PATCH = 64  # a thread holds the pixels that one window depends on
+_LARGEST_SCRATCH = (
+    2**20
+)  # bytes of a block outside of the shared memory: more would leave the cache
+_JUDGING_BLOCKS = 1500
+_PLACES = "  // places"
 
 
 @dataclass(frozen=True)
@@ -117,32 +123,40 @@ class FusedChain:
     """The kernels of one model and batch size; ``of`` says whether there are any."""
 
     def __init__(
-        self, parts: list[_Convolution | _Linear], layout: Layout, pixels: int, batch: int
+        self,
+        parts: list[_Convolution | _Linear],
+        layout: Layout,
+        pixels: int,
+        batch: int,
+        memory: int,
     ) -> None:
         self._parts, self._layout, self._pixels, self._batch = parts, layout, pixels, batch
-        self._places: dict[str, tuple[int, int, str]] = {}  # in shared memory
-        self.shared_bytes = 0
-        self.source = self._generated()
+        self._arrays: dict[str, tuple[int, str]] = {}  # numbers, and their type
+        body = self._generated()
+        self.shared_bytes, self.scratch_bytes, places = self._placed(memory)
+        self.source = body.replace(_PLACES, places)
 
     @classmethod
     def of(
         cls, model: nn.Module, layout: Layout, image: tuple[int, ...], batch: int, memory: int
     ) -> FusedChain | None:
-        """The kernels, if the model's layers are known and a batch fits into ``memory`` bytes of a block."""
+        """The kernels, if the model's layers are known and small.
+
+        ``memory`` is what a block has of the shared memory, in bytes. What does not fit goes through the cache.
+        """
         parts = _parts(model, image)
-        if parts is None or batch > 32:
+        if parts is None or batch > _LARGEST_BATCH:
             return None
-        pixels = image[0] * image[1] * image[2]
-        made = cls(parts, layout, pixels, batch)
-        wide = max(
-            ((p.kernel + p.pool - 1) ** 2 for p in parts if isinstance(p, _Convolution)), default=0
-        )
-        fits = made.shared_bytes <= memory and wide <= _REGISTERS_PER_PATCH
-        return made if fits else None
+        convolutions = [p for p in parts if isinstance(p, _Convolution)]
+        patch = max(((p.kernel + p.pool - 1) ** 2 for p in convolutions), default=0)
+        if patch > _LARGEST_PATCH or sum(p.weights for p in convolutions) * 12 > memory:
+            return None
+        made = cls(parts, layout, image[0] * image[1] * image[2], batch, memory)
+        return made if made.scratch_bytes <= _LARGEST_SCRATCH else None
 
     @cached_property
     def _kernels(self) -> Kernels:
-        return Kernels(self.source)
+        return kernels_of(self.source)
 
     def train(
         self,
@@ -157,18 +171,25 @@ class FusedChain:
         """All steps of all lanes, in place. ``steps`` has the number of steps of every lane."""
         lanes = len(steps)
         self._kernels.launch(
-            "train", (lanes, 1), _THREADS, w, start, images, labels, samples, steps,
-            samples.shape[1], *rule, shared=self.shared_bytes,
+            "train", (lanes, 1), _THREADS, self._scratch(lanes, w), w, start, images, labels, samples,
+            steps, samples.shape[1], *rule, shared=self.shared_bytes,
         )  # fmt: skip
 
-    def logits(self, w: Tensor, images: Tensor, out: Tensor) -> None:
+    def logits(self, w: Tensor, images: Tensor) -> Tensor:
         """The logits ``[model, image, class]`` of every model on every image."""
-        images_per_block = 20 * self._batch
-        blocks = -(-len(images) // images_per_block)
+        out = torch.empty(len(w), len(images), self._parts[-1].outputs, device=w.device)
+        # Enough blocks for all multiprocessors, and few enough that each loads the weights for many images.
+        most = max(1, _JUDGING_BLOCKS // len(w))
+        each = -(-len(images) // most // self._batch) * self._batch + self._batch
+        blocks = -(-len(images) // each)
         self._kernels.launch(
-            "judge", (len(w), blocks), _THREADS, w, images, len(images), images_per_block, out,
-            shared=self.shared_bytes,
+            "judge", (len(w), blocks), _THREADS, self._scratch(len(w) * blocks, w), w, images,
+            len(images), each, out, shared=self.shared_bytes,
         )  # fmt: skip
+        return out
+
+    def _scratch(self, blocks: int, like: Tensor) -> Tensor:
+        return torch.empty(blocks * self.scratch_bytes // 4, device=like.device)
 
     # The source: structs of the layers, then two kernels that call them in turn.
 
@@ -176,37 +197,42 @@ class FusedChain:
         batch, padded = self._batch, -(-self._batch // 4) * 4
         convs = [p for p in self._parts if isinstance(p, _Convolution)]
         linears = [p for p in self._parts if isinstance(p, _Linear)]
-        self._take("chosen", batch)
-        self._take("images", batch * self._pixels)
+        self._take("chosen", batch, "int")
+        stride = _stride(self._pixels)
+        self._take("images", batch * stride)
         structs, forward, setup, store, backward = [], [], [], [], []
         x = "images"
         for i, c in enumerate(convs):
             groups = [_group(c.outputs), _group(c.inputs), _weight_group(c)]
+            made = _stride(c.out_shape[0] * c.out_shape[1] * c.out_shape[2])
             numbers = [batch, c.inputs, c.height, c.width, c.outputs, c.kernel, c.pool]
-            listed = ", ".join(map(str, [*numbers, str(c.relu).lower(), *groups]))
+            listed = ", ".join(map(str, [*numbers, str(c.relu).lower(), *groups, stride, made]))
             structs.append(f"using Conv{i} = Conv<{listed}>;")
-            out = batch * c.out_shape[0] * c.out_shape[1] * c.out_shape[2]
-            self._take(f"y{i}", out)
-            self._take(f"winner{i}", -(-out // 4), "unsigned char")
+            stride = made
+            self._take(f"y{i}", batch * stride)
+            self._take(f"places{i}", -(-batch * stride // 4), "unsigned char")
             self._take(f"w{i}", c.weights)
             self._take(f"back{i}", c.weights if i else 0)
             self._take(f"bias{i}", c.outputs)
             back = f"back{i}" if i else "nullptr"
             setup.append(f"load_weights<Conv{i}>(w + {self._at(c, 'weight')}, w{i}, {back});")
-            own = f"w[{self._at(c, 'bias')} + i]" if c.has_bias else "0.0f"
+            first = f"w[{self._at(c, 'bias')} + i]" if c.has_bias else "0.0f"
             each = f"for (int i = threadIdx.x; i < {c.outputs}; i += THREADS)"
-            setup.append(f"{each} bias{i}[i] = {own};")
+            setup.append(f"{each} bias{i}[i] = {first};")
             store.append(f"store_weights<Conv{i}>(w + {self._at(c, 'weight')}, w{i});")
             if c.has_bias:
                 store.append(f"{each} w[{self._at(c, 'bias')} + i] = bias{i}[i];")
-            forward.append(f"conv_forward<Conv{i}>({x}, w{i}, bias{i}, y{i}, winner{i});")
+            forward.append(f"conv_forward<Conv{i}>({x}, w{i}, bias{i}, y{i}, places{i});")
             x = f"y{i}"
         self._take("of_weights", max((c.weights for c in convs), default=0))
         self._take("of_bias", max((c.outputs for c in convs), default=0))
+        strides = []
         for j, p in enumerate(linears):
             self._take(f"f{j}", batch * p.outputs)
             self._take(f"df{j}", padded * p.outputs)
-            sizes = f"{batch}, {p.inputs}, {p.outputs}, {str(p.relu).lower()}"
+            strides.append(stride)
+            sizes = f"{batch}, {p.inputs}, {stride}, {p.outputs}, {str(p.relu).lower()}"
+            stride = p.outputs
             own = self._in_place(p)
             forward.append(f"linear_forward<{sizes}>({x}, {own[0]}, {own[1]}, f{j});")
             x = f"f{j}"
@@ -217,46 +243,42 @@ class FusedChain:
         )
         for j, p in reversed(list(enumerate(linears))):
             before = f"f{j - 1}" if j else (f"y{len(convs) - 1}" if convs else "images")
-            out = f"df{j - 1}" if j else (before if convs else "nullptr")
-            winner = f"winner{len(convs) - 1}" if not j and convs else "nullptr"
+            to = f"df{j - 1}" if j else (before if convs else "nullptr")
+            winner = f"places{len(convs) - 1}" if not j and convs else "nullptr"
             cut = convs[-1].pool ** 2 if convs else 0
             flags = [bool(j), bool(j) and linears[j - 1].relu, not (j or convs)]
-            sizes = ", ".join(map(str, [batch, padded, p.inputs, p.outputs]))
+            sizes = ", ".join(map(str, [batch, padded, p.inputs, strides[j], p.outputs]))
             sizes += "".join(f", {str(flag).lower()}" for flag in flags)
             own = self._in_place(p)
             starts = ", ".join(v.replace("w +", "start +") for v in own)
             backward.append(
-                f"linear_backward<{sizes}>({before}, df{j}, {own[0]}, {own[1]}, {starts}, {out}, {winner}, {cut}, rule);"
+                f"linear_backward<{sizes}>({before}, df{j}, {own[0]}, {own[1]}, {starts}, {to}, {winner}, {cut}, rule);"
             )
         for i, c in reversed(list(enumerate(convs))):
             before = f"y{i - 1}" if i else "images"
             backward.append(
-                f"conv_weight_gradient<Conv{i}>({before}, y{i}, winner{i}, of_weights, of_bias);"
+                f"conv_weight_gradient<Conv{i}>({before}, y{i}, places{i}, of_weights, of_bias);"
             )
             if i:
                 cut = convs[i - 1].pool ** 2
                 backward.append(
-                    f"conv_input_gradient<Conv{i}>(y{i}, winner{i}, back{i}, {before}, winner{i - 1}, {cut});"
+                    f"conv_input_gradient<Conv{i}>(y{i}, places{i}, back{i}, {before}, places{i - 1}, {cut});"
                 )
             start_bias = f"start + {self._at(c, 'bias')}" if c.has_bias else "nullptr"
             backward.append(
                 f"conv_update<Conv{i}>(of_weights, of_bias, start + {self._at(c, 'weight')}, {start_bias}, w{i}, "
                 f"{f'back{i}' if i else 'nullptr'}, {f'bias{i}' if c.has_bias else 'nullptr'}, rule);"
             )
-        names = "\n".join(
-            f"  {kind}* {name} = reinterpret_cast<{kind}*>(shared + {first});"
-            for name, (first, _, kind) in self._places.items()
-        )
         return f"""
 #define THREADS {_THREADS}
 {_SOURCE.read_text()}
 {chr(10).join(structs)}
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) train(
-    float* all, const float* starts, const float* pictures, const long long* labels, const int* samples,
+    float* scratch, float* all, const float* starts, const float* pictures, const long long* labels, const int* samples,
     const int* steps, int lanes, float eta, float keep, float pull) {{
   extern __shared__ __align__(16) float shared[];
-{names}
+{_PLACES}
   float* w = all + (long long)blockIdx.x * {self._layout.size};
   const float* start = starts + (long long)blockIdx.x * {self._layout.size};
   Rule rule = {{eta, keep, pull}};
@@ -265,9 +287,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) train(
 #pragma unroll 1
   for (int step = 0; step < count; ++step) {{
     __syncthreads();
-    if (threadIdx.x < {batch}) chosen[threadIdx.x] = samples[((long long)step * lanes + blockIdx.x) * {batch} + threadIdx.x];
+    const int* mine = samples + ((long long)step * lanes + blockIdx.x) * {batch};
+    if (threadIdx.x < {batch}) chosen[threadIdx.x] = mine[threadIdx.x];
     __syncthreads();
-    load_images<{batch}, {self._pixels}>(pictures, chosen, images);
+    load_images<{batch}, {self._pixels}, {_stride(self._pixels)}>(pictures, chosen, images);
     {_synchronised([*forward, *backward])}
   }}
   __syncthreads();
@@ -275,9 +298,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) train(
 }}
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) judge(
-    float* all, const float* pictures, int pictures_in_all, int pictures_per_block, float* logits) {{
+    float* scratch, float* all, const float* pictures, int pictures_in_all, int pictures_per_block, float* logits) {{
   extern __shared__ __align__(16) float shared[];
-{names}
+{_PLACES}
   float* w = all + (long long)blockIdx.x * {self._layout.size};
   {_lines(setup)}
   int end = min(pictures_in_all, (blockIdx.y + 1) * pictures_per_block);
@@ -286,7 +309,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) judge(
     __syncthreads();
     if (threadIdx.x < {batch}) chosen[threadIdx.x] = first + threadIdx.x < end ? first + threadIdx.x : -1;
     __syncthreads();
-    load_images<{batch}, {self._pixels}>(pictures, chosen, images);
+    load_images<{batch}, {self._pixels}, {_stride(self._pixels)}>(pictures, chosen, images);
     {_synchronised(forward)}
     __syncthreads();
     for (int i = threadIdx.x; i < {batch * classes}; i += THREADS)
@@ -296,18 +319,42 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) judge(
 }}
 """
 
-    def _take(self, name: str, numbers: int, kind: str = "") -> None:
-        """Reserve shared memory, in units of four bytes."""
-        kind = kind or ("int" if name == "chosen" else "float")
-        self._places[name] = (self.shared_bytes // 4, numbers, kind)
-        self.shared_bytes += -(-numbers // 4) * 16
+    def _take(self, name: str, numbers: int, kind: str = "float") -> None:
+        """An array of the block, in units of four bytes."""
+        self._arrays[name] = (-(-numbers // 4) * 4, kind)
+
+    def _placed(self, memory: int) -> tuple[int, int, str]:
+        """Bytes of shared memory and of scratch memory, and where each array lies."""
+        shared = sum(numbers for numbers, _ in self._arrays.values())
+        outside = set[str]()
+        for name in sorted(self._arrays, key=lambda name: -self._arrays[name][0]):
+            # Weights stay: they are read most often.
+            if shared * 4 > memory and not name.startswith(("w", "back", "of_")):
+                outside.add(name)
+                shared -= self._arrays[name][0]
+        first, lines = {True: 0, False: 0}, []
+        scratch = sum(self._arrays[name][0] for name in outside)
+        block = f"(blockIdx.y * (long long)gridDim.x + blockIdx.x) * {scratch}"
+        for name, (numbers, kind) in self._arrays.items():
+            out = name in outside
+            at = f"scratch + {block} + {first[out]}" if out else f"shared + {first[out]}"
+            lines.append(f"  {kind}* {name} = reinterpret_cast<{kind}*>({at});")
+            first[out] += numbers
+        return shared * 4, scratch * 4, "\n".join(lines)
 
     def _at(self, part: _Convolution | _Linear, which: str) -> int:
-        return self._layout.first(f"{part.name}.{which}") if which == "weight" or part.has_bias else 0
+        return (
+            self._layout.first(f"{part.name}.{which}") if which == "weight" or part.has_bias else 0
+        )
 
     def _in_place(self, part: _Linear) -> tuple[str, str]:
         bias = f"w + {self._at(part, 'bias')}" if part.has_bias else "(float*)nullptr"
         return f"w + {self._at(part, 'weight')}", bias
+
+
+def _stride(numbers: int) -> int:
+    """Numbers from one sample to the next: a multiple of four, such that samples lie in different memory banks."""
+    return -(-numbers // 32) * 32 + 4
 
 
 def _group(channels: int) -> int:

@@ -21,7 +21,7 @@ class Recorder:
         room = -(-width // 32) * 32
         self._chosen = torch.zeros(room, batch, dtype=torch.int32, device=device)
         self._models = torch.full((room,), -1, dtype=torch.int32, device=device)
-        self._stream = torch.cuda.Stream(device)
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._addresses: list[int] = []

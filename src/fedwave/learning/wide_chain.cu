@@ -70,24 +70,32 @@ __device__ __forceinline__ bool thread_of(int lanes, int rows, int channels, int
   return true;
 }
 
+#define SIZES samples, height, width, channels, out_height, out_width, kernel, padding, stride
 #define SHAPE int samples, int height, int width, int channels, int out_height, int out_width, int kernel, int padding, int stride
 
 // The columns [lane][output position][tap][channel] of a map: the pixels that each output depends on.
-extern "C" __global__ void columns(const T* __restrict__ x, int group, T* __restrict__ out, int lanes, SHAPE) {
+// K is the size of the kernel if it is known in advance, else 0.
+template <int K>
+__device__ __forceinline__ void columns_(const T* __restrict__ x, int group, T* __restrict__ out, int lanes, SHAPE) {
   int positions = samples * out_height * out_width, lane, row, first;
   if (!thread_of(lanes, positions, channels, lane, row, first)) return;
+  if (K) kernel = K;
   int column = row % out_width, line = row / out_width % out_height, n = row / (out_width * out_height);
   const T* from = x + begin(lane, group, samples * height * width, channels) + first;
   T* to = out + ((Long)lane * positions + row) * kernel * kernel * channels + first;
-#pragma unroll 3
-  for (int tap = 0; tap < kernel * kernel; ++tap, to += channels) {
-      int ky = tap / kernel, kx = tap % kernel;
-      int y = line * stride + ky - padding, z = column * stride + kx - padding;
-      bool inside = y >= 0 && y < height && z >= 0 && z < width;
-      float v[8] = {};
-      if (inside) load8(from + (Long)((n * height + y) * width + z) * group * channels, v);
-      store8(to, v);
-    }
+#pragma unroll(K ? K * K : 1)
+  for (int tap = 0; tap < kernel * kernel; ++tap) {
+    int y = line * stride + tap / kernel - padding, z = column * stride + tap % kernel - padding;
+    float v[8] = {};
+    if (y >= 0 && y < height && z >= 0 && z < width)
+      load8(from + (Long)((n * height + y) * width + z) * group * channels, v);
+    store8(to + tap * channels, v);
+  }
+}
+
+extern "C" __global__ void columns(const T* __restrict__ x, int group, T* __restrict__ out, int lanes, SHAPE) {
+  if (kernel == 3) columns_<3>(x, group, out, lanes, SIZES);
+  else columns_<0>(x, group, out, lanes, SIZES);
 }
 
 // The same for the images of the samples, channels first and in float32; the columns are filled up to `wide`.
@@ -95,7 +103,7 @@ extern "C" __global__ void image_columns(const float* images, const int* chosen,
   int positions = samples * out_height * out_width, lane, row, first;
   if (!thread_of(lanes, positions, wide, lane, row, first)) return;
   int column = row % out_width, line = row / out_width % out_height, n = row / (out_width * out_height);
-  const float* from = images + (Long)chosen[lane * samples + n] * channels * height * width;
+  const float* from = images + (Long)max(chosen[lane * samples + n], 0) * channels * height * width;
   float v[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
@@ -108,45 +116,48 @@ extern "C" __global__ void image_columns(const float* images, const int* chosen,
 }
 
 // The gradient of a map from the gradient of its columns.
-extern "C" __global__ void from_columns(const T* __restrict__ grad, T* __restrict__ out, int group, int lanes, SHAPE) {
+template <int K>
+__device__ __forceinline__ void from_columns_(const T* __restrict__ grad, T* __restrict__ out, int group, int lanes, SHAPE) {
   int positions = samples * out_height * out_width, lane, row, first;
   if (!thread_of(lanes, samples * height * width, channels, lane, row, first)) return;
+  if (K) kernel = K;
   int column = row % width, line = row / width % height, n = row / (width * height);
   const T* from = grad + (Long)lane * positions * kernel * kernel * channels + first;
   float sum[8] = {};
-#pragma unroll 3
+#pragma unroll(K ? K * K : 1)
   for (int tap = 0; tap < kernel * kernel; ++tap) {
-      int ky = tap / kernel, kx = tap % kernel;
-      int y = line + padding - ky, z = column + padding - kx;
-      if (y % stride || z % stride) continue;
-      y /= stride; z /= stride;
-      if (y < 0 || y >= out_height || z < 0 || z >= out_width) continue;
-      float v[8];
+    int y = line + padding - tap / kernel, z = column + padding - tap % kernel;
+    bool whole = stride == 1 || (y % stride == 0 && z % stride == 0);
+    if (stride != 1) { y /= stride; z /= stride; }
+    float v[8] = {};
+    if (whole && y >= 0 && y < out_height && z >= 0 && z < out_width)
       load8(from + ((Long)((n * out_height + y) * out_width + z) * kernel * kernel + tap) * channels, v);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) sum[i] += v[i];
-    }
+    for (int i = 0; i < 8; ++i) sum[i] += v[i];
+  }
   store8(out + begin(lane, group, samples * height * width, channels) + (Long)row * group * channels + first, sum);
+}
+
+extern "C" __global__ void from_columns(const T* __restrict__ grad, T* __restrict__ out, int group, int lanes, SHAPE) {
+  if (kernel == 3 && stride == 1) from_columns_<3>(grad, out, group, lanes, SIZES);
+  else from_columns_<0>(grad, out, group, lanes, SIZES);
 }
 
 // Adds what the threads of a block hold for the same channels, and writes [lane][part][2][channel].
 __device__ __forceinline__ void write_parts(float (*sums)[8], int across, int down, int channels, float* parts) {
   __shared__ float held[2][8][256];
-  int tx = threadIdx.x % across, ty = threadIdx.x / across;
 #pragma unroll
   for (int k = 0; k < 2; ++k)
 #pragma unroll
     for (int i = 0; i < 8; ++i) held[k][i][threadIdx.x] = sums[k][i];
   __syncthreads();
-  if (ty) return;
   Long to = ((Long)blockIdx.y * gridDim.x + blockIdx.x) * 2 * channels;
-  for (int k = 0; k < 2; ++k)
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      float total = 0.0f;
-      for (int t = 0; t < down; ++t) total += held[k][i][t * across + tx];
-      parts[to + k * channels + tx * 8 + i] = total;
-    }
+  for (int at = threadIdx.x; at < 2 * channels; at += blockDim.x) {
+    int tx = at % across, i = at / across % 8, k = at / channels;
+    float total = 0.0f;
+    for (int t = 0; t < down; ++t) total += held[k][i][t * across + tx];
+    parts[to + k * channels + tx * 8 + i] = total;
+  }
 }
 
 // The rows of a block's share that a thread works on, for eight channels from `first`.
@@ -220,9 +231,10 @@ __device__ __forceinline__ void winners(const float (*v)[8], const float* scale,
 }
 
 __device__ __forceinline__ void load_stats(const float* stats, int lane, int channels, int which, int first, float* out) {
-  const float* from = stats + ((Long)lane * 6 + which) * channels + first;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) out[i] = from[i];
+  const float4* from = reinterpret_cast<const float4*>(stats + ((Long)lane * 6 + which) * channels + first);
+  float4 low = from[0], high = from[1];
+  out[0] = low.x; out[1] = low.y; out[2] = low.z; out[3] = low.w;
+  out[4] = high.x; out[5] = high.y; out[6] = high.z; out[7] = high.w;
 }
 
 // The numbers of a window of a map; outside of the map they are zero.

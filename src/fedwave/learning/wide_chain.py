@@ -23,12 +23,19 @@ from fedwave.learning.recorded import Recorder
 from fedwave.learning.state import Tensors
 from fedwave.learning.wide_ops import Block, Map, Rows, Rule, WideOps
 
-_GROUPED = (4, 8, 16, 32)  # lanes of a grouped convolution: few numbers, since cuDNN searches a kernel for each
+_GROUPED = (
+    4,
+    8,
+    16,
+    32,
+)  # lanes of a grouped convolution: few numbers, since cuDNN searches a kernel for each
 _RECORDED = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)  # places of a recorded step
 
 
 @dataclass(frozen=True)
-class _Linear:
+class Linear:
+    """A linear layer with the ReLU after it."""
+
     name: str
     inputs: int
     outputs: int
@@ -36,15 +43,13 @@ class _Linear:
     relu: bool = False
 
 
-def parts_of(
-    model: nn.Module, image: tuple[int, ...]
-) -> tuple[list[Block], list[_Linear]] | None:
+def parts_of(model: nn.Module, image: tuple[int, ...]) -> tuple[list[Block], list[Linear]] | None:
     """The model as blocks of convolutions and then linear layers; None if it has other layers."""
     layers = chain_of(model)
     if layers is None or len(image) != 3 or not all(p.requires_grad for p in model.parameters()):
         return None
     blocks: list[Block] = []
-    linears: list[_Linear] = []
+    linears: list[Linear] = []
     shape = image
     for name, layer in layers:
         last = blocks[-1] if blocks else None
@@ -53,17 +58,23 @@ def parts_of(
             if made is None:
                 return None
             blocks.append(made)
-        elif isinstance(layer, nn.BatchNorm2d) and last and not (last.norm or last.relu or last.pool > 1):
+        elif (
+            isinstance(layer, nn.BatchNorm2d)
+            and last
+            and not (last.norm or last.relu or last.pool > 1)
+        ):
             blocks[-1] = last.changed(norm=name, momentum=layer.momentum, eps=layer.eps)
         elif isinstance(layer, nn.ReLU) and linears:
-            linears[-1] = _Linear(**{**vars(linears[-1]), "relu": True})
+            linears[-1] = Linear(**{**vars(linears[-1]), "relu": True})
         elif isinstance(layer, nn.ReLU) and last:
             # After pooling it is the same as before.
             blocks[-1] = last.changed(relu=True)
         elif isinstance(layer, nn.MaxPool2d) and last and last.pool == 1 and _halves(layer):
             blocks[-1] = last.changed(pool=2)
         elif isinstance(layer, nn.Linear):
-            linears.append(_Linear(name, layer.in_features, layer.out_features, layer.bias is not None))
+            linears.append(
+                Linear(name, layer.in_features, layer.out_features, layer.bias is not None)
+            )
         elif not isinstance(layer, nn.Flatten):
             return None
         if blocks:
@@ -84,7 +95,7 @@ class WideChain:
 
     def __init__(
         self,
-        parts: tuple[list[Block], list[_Linear]],
+        parts: tuple[list[Block], list[Linear]],
         layout: Layout,
         images: Tensor,
         labels: Tensor,
@@ -197,8 +208,9 @@ class WideChain:
         self._copies = [torch.zeros(places, *s, dtype=self._dtype, device=device) for s in shapes]
 
     def _copy_weights(self, rows: Rows) -> None:
-        for part, copy in zip([*self._blocks, *self._linears], self._copies, strict=True):
-            self._ops.step_weights(rows, part.name, None, copy)
+        names = [b.name for b in self._blocks] + [p.name for p in self._linears]
+        for name, copy in zip(names, self._copies, strict=True):
+            self._ops.step_weights(rows, name, None, copy)
 
     @torch.no_grad()
     def _step(self, rows: Rows, chosen: Tensor) -> None:
@@ -212,8 +224,8 @@ class WideChain:
             kept.append((x, columns, y, stats))
             x = out
         shape, group = x.shape, x.group
-        gradient = self._head(_features(x.lanes()), rows, self._labels[chosen.long()])
-        grad = Map.of_lanes(_pixels(gradient, shape), group)
+        gradient = self._head(_features(x.lanes()), rows, chosen)
+        grad: Any = Map.of_lanes(_pixels(gradient, shape), group)
         del x, out, gradient
         for i, block in reversed(list(enumerate(self._blocks))):
             x, columns, y, stats = kept.pop()
@@ -243,12 +255,21 @@ class WideChain:
         copy = self._copies[i]
         shape = (len(chosen), chosen.shape[1], *block.convolved)
         if i and x.group > 1:
-            y = F.conv2d(x.side_by_side(), _kernels(copy[: x.group], block), None, block.stride, block.padding, 1, x.group)
+            y = F.conv2d(
+                x.side_by_side(),
+                _kernels(copy[: x.group], block),
+                None,
+                block.stride,
+                block.padding,
+                1,
+                x.group,
+            )
             return Map.of_side_by_side(y, shape, x.group), None
-        if i:
-            columns = self._ops.columns(x, block)
-        else:
-            columns = self._ops.image_columns(images, chosen, block, self._dtype)
+        columns = (
+            self._ops.columns(x, block)
+            if i
+            else self._ops.image_columns(images, chosen, block, self._dtype)
+        )
         y = torch.bmm(columns, copy[: len(chosen)].transpose(1, 2))
         return Map(y, shape, 1), columns
 
@@ -277,14 +298,16 @@ class WideChain:
 
     # Linear layers and the loss.
 
-    def _linear(self, j: int, linear: _Linear, h: Tensor, rows: Rows) -> Tensor:
+    def _linear(self, j: int, linear: Linear, h: Tensor, rows: Rows) -> Tensor:
         out = torch.bmm(h, self._copies[len(self._blocks) + j][: rows.count].transpose(1, 2))
         if linear.has_bias:
             out = out + rows.vector(f"{linear.name}.bias")[:, None].to(out.dtype)
         return out.relu() if linear.relu else out
 
-    def _head(self, h: Tensor, rows: Rows, labels: Tensor) -> Tensor:
+    def _head(self, h: Tensor, rows: Rows, chosen: Tensor) -> Tensor:
         """The gradient of the features; the linear layers are updated."""
+        labels = self._labels[chosen.clamp(min=0).long()]
+        present = (chosen >= 0)[:, :, None]
         inputs = []
         for j, linear in enumerate(self._linears):
             inputs.append(h)
@@ -292,7 +315,7 @@ class WideChain:
         wide = h.float() if h.element_size() < 4 else h
         g = torch.softmax(wide, 2)
         g.scatter_add_(2, labels[:, :, None], torch.full_like(g[:, :, :1], -1.0))
-        g = (g / labels.shape[1]).to(h.dtype)
+        g = (g * present / present.sum(1, keepdim=True).clamp(min=1)).to(h.dtype)
         for j, linear in reversed(list(enumerate(self._linears))):
             copy = self._copies[len(self._blocks) + j]
             before = torch.bmm(g, copy[: rows.count])

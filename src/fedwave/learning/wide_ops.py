@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedwave.learning.cuda_source import Kernels
+from fedwave.learning.cuda_source import Kernels, kernels_of
 from fedwave.learning.layout import Layout
 from fedwave.learning.state import Tensors
 
@@ -79,7 +79,7 @@ class Block:
         square = layer.kernel_size == (kernel, kernel) and layer.stride == (stride, stride)
         if isinstance(padding, str) or padding[0] != padding[1] or not square:
             return None
-        if layer.dilation != (1, 1) or layer.out_channels % 8:
+        if layer.dilation != (1, 1):
             return None
         channels, height, width = shape
         return cls(
@@ -106,7 +106,7 @@ class Block:
     @property
     def wide(self) -> int:
         """Numbers in a column, filled up to a multiple of eight."""
-        return -(-self.kernel**2 * self.inputs // 8) * 8
+        return -(-(self.kernel**2) * self.inputs // 8) * 8
 
     @property
     def wants_groups(self) -> bool:
@@ -170,20 +170,27 @@ class WideOps:
     def image_columns(
         self, images: Tensor, chosen: Tensor, block: Block, dtype: torch.dtype
     ) -> Tensor:
-        return F.pad(self._columns_of(images[chosen.long()].to(dtype), block), (0, block.padded_columns()))
+        return F.pad(
+            self._columns_of(images[chosen.clamp(min=0).long()].to(dtype), block),
+            (0, block.padded_columns()),
+        )
 
     @staticmethod
     def _columns_of(x: Tensor, block: Block) -> Tensor:
         found = F.unfold(x.flatten(0, 1), block.kernel, 1, block.padding, block.stride)
-        found = found.unflatten(1, (block.inputs, block.kernel**2)).permute(0, 3, 2, 1)
+        found = found.view(len(found), block.inputs, block.kernel**2, -1).permute(0, 3, 2, 1)
         return found.reshape(len(x), -1, block.kernel**2 * block.inputs)
 
     def from_columns(self, grad: Tensor, block: Block, shape: tuple[int, ...], group: int) -> Map:
         lanes, samples = shape[:2]
-        g = grad.view(lanes * samples, -1, block.kernel**2, block.inputs).permute(0, 3, 2, 1).flatten(1, 2)
+        g = (
+            grad.view(lanes * samples, -1, block.kernel**2, block.inputs)
+            .permute(0, 3, 2, 1)
+            .flatten(1, 2)
+        )
         size = (block.height, block.width)
         x = F.fold(g, size, block.kernel, 1, block.padding, block.stride)
-        x = x.unflatten(0, (lanes, samples)).permute(0, 1, 3, 4, 2)
+        x = x.view(lanes, samples, block.inputs, *size).permute(0, 1, 3, 4, 2)
         return Map.of_lanes(x, group)
 
     def statistics(self, y: Map, block: Block, rows: Rows) -> Tensor:
@@ -197,7 +204,10 @@ class WideOps:
         samples = x[0, ..., 0].numel()
         index = rows.index
         at = f"{block.norm}."
-        for name, new in (("running_mean", mean + bias), ("running_var", var * samples / (samples - 1))):
+        for name, new in (
+            ("running_mean", mean + bias),
+            ("running_var", var * samples / (samples - 1)),
+        ):
             kept = rows.rest[at + name]
             kept[index] += block.momentum * (new - kept[index])
         rows.rest[at + "num_batches_tracked"][index] += 1
@@ -254,7 +264,7 @@ class WideOps:
         outputs, inputs, *kernel = w.shape[1:]
         used = w[0, 0].numel()
         if grad is not None:
-            g = grad[place][..., :used].unflatten(2, (-1, inputs)).transpose(2, 3)
+            g = grad[place][..., :used].reshape(len(place), outputs, -1, inputs).transpose(2, 3)
             g = g.reshape(len(place), outputs, inputs, *kernel)
             self._step(rows, f"{name}.weight", index, g)
         flat = w[index].flatten(3) if kernel else w[index][..., None]
@@ -295,7 +305,7 @@ def _pooled(x: Tensor, pool: int) -> Tensor:
     if pool == 1:
         return x
     found = F.max_pool2d(x.permute(0, 1, 4, 2, 3).flatten(0, 1), pool)
-    return found.unflatten(0, x.shape[:2]).permute(0, 1, 3, 4, 2)
+    return found.view(*x.shape[:2], *found.shape[1:]).permute(0, 1, 3, 4, 2)
 
 
 class CudaOps(WideOps):
@@ -308,7 +318,7 @@ class CudaOps(WideOps):
 
     @cached_property
     def _kernels(self) -> Kernels:
-        return Kernels(self._source)
+        return kernels_of(self._source)
 
     def _each(self, name: str, threads: int, *arguments: Any) -> None:
         """One thread for each of ``threads`` pieces of work."""
@@ -317,7 +327,7 @@ class CudaOps(WideOps):
     def columns(self, x: Map, block: Block) -> Tensor:
         lanes, samples = x.shape[:2]
         rows, columns, _ = block.convolved
-        out = torch.empty(lanes, samples * rows * columns, block.wide, dtype=x.data.dtype, device=x.data.device)  # fmt: skip
+        out = x.data.new_empty(lanes, samples * rows * columns, block.wide)
         threads = lanes * samples * rows * columns * block.inputs // 8
         self._each("columns", threads, x.data, x.group, out, lanes, *_sizes(block, samples))
         return out
@@ -331,7 +341,8 @@ class CudaOps(WideOps):
             lanes, samples * rows * columns, block.wide, dtype=dtype, device=images.device
         )
         threads = out.numel() // 8
-        self._each("image_columns", threads, images, chosen, out, lanes, block.wide, *_sizes(block, samples))  # fmt: skip
+        sizes = _sizes(block, samples)
+        self._each("image_columns", threads, images, chosen, out, lanes, block.wide, *sizes)
         return out
 
     def from_columns(self, grad: Tensor, block: Block, shape: tuple[int, ...], group: int) -> Map:
@@ -350,7 +361,9 @@ class CudaOps(WideOps):
         rest: list[Any] = [stats, stats, stats]
         if block.norm:
             at = f"{block.norm}."
-            rest = [rows.rest[at + n] for n in ("running_mean", "running_var", "num_batches_tracked")]
+            rest = [
+                rows.rest[at + n] for n in ("running_mean", "running_var", "num_batches_tracked")
+            ]
             shares, each = _shares(count, channels)
             parts = torch.empty(lanes, shares, 2, channels, device=y.data.device)
             self._kernels.launch(
@@ -427,7 +440,10 @@ class CudaOps(WideOps):
 
 def _sizes(block: Block, samples: int) -> tuple[int, ...]:
     rows, columns, _ = block.convolved
-    return (samples, block.height, block.width, block.inputs, rows, columns, block.kernel, block.padding, block.stride)  # fmt: skip
+    return (
+        samples, block.height, block.width, block.inputs, rows, columns,
+        block.kernel, block.padding, block.stride,
+    )  # fmt: skip
 
 
 def _shares(rows: int, channels: int) -> tuple[int, int]:
