@@ -34,7 +34,7 @@ _LOGITS_AT_ONCE = 2**26  # numbers
 class ChainSteps:
     """Local training of many lanes; ``places`` of them side by side where the way has a limit.
 
-    Samples below zero are absent, for a short last batch. Batch norm must not meet one: it would count it.
+    A batch may be short: then samples below zero, which are absent, follow the others.
     """
 
     def __init__(
@@ -75,8 +75,10 @@ class ChainSteps:
 
     @property
     def needs_full_batches(self) -> bool:
-        """Must every batch be full?"""
-        return any(isinstance(m, nn.BatchNorm2d) for m in self._model.modules())
+        """Must every batch be full? Torch's batch norm would count the absent samples."""
+        return self.way == "general" and any(
+            isinstance(m, nn.BatchNorm2d) for m in self._model.modules()
+        )
 
     def __call__(
         self,

@@ -3,7 +3,8 @@
 // A map holds the activations of all lanes, [group of lanes][sample, row, column][lane in the group][channel]; with one
 // lane in a group these are the lanes one after another. Threads work on eight channels at a time. Sums over the
 // samples are made in two stages, both in a fixed order. `lane_of` says which row of the parameters a lane trains; below
-// zero it is idle: computed along, and not written.
+// zero it is idle: computed along, and not written. `present` is the number of samples of a lane that are there, the
+// first ones of its batch: others do not count in the statistics, and their gradient is zero.
 
 #ifdef HALF
 typedef unsigned short T;  // bfloat16
@@ -167,8 +168,9 @@ __device__ __forceinline__ void write_parts(float (*sums)[8], int across, int do
   int begins = threadIdx.x / across < down ? blockIdx.x * rows_per_block + threadIdx.x / across : end;
 
 // Sums of a map's numbers and of their squares, both after subtraction of the first one, which saves digits.
-extern "C" __global__ void moments(const T* __restrict__ x, int group, float* parts, int rows, int channels, int rows_per_block) {
-  EACH_ROW(rows)
+extern "C" __global__ void moments(const T* __restrict__ x, int group, float* parts, const int* present, int rows, int per_sample,
+                                   int channels, int rows_per_block) {
+  EACH_ROW(present[blockIdx.y] * per_sample)
   float sums[2][8] = {}, origin[8];
   const T* from = x + begin(lane, group, rows, channels) + first;
   load8(from, origin);
@@ -185,8 +187,8 @@ extern "C" __global__ void moments(const T* __restrict__ x, int group, float* pa
 // Of every lane and channel: mean, 1 / deviation, and the factor and the summand that normalisation amounts to.
 // Running statistics change in place. Positions of parameters below zero: there is no such parameter.
 extern "C" __global__ void finish_moments(
-    const float* parts, int count, const T* __restrict__ x, int group, int rows, int channels, const int* lane_of, const float* w,
-    int size, int gamma, int beta, int bias, float* running_mean, float* running_var, Long* batches, float momentum,
+    const float* parts, int count, const T* __restrict__ x, int group, const int* present, int rows, int per_sample,
+    int channels, const int* lane_of, const float* w, int size, int gamma, int beta, int bias, float* running_mean, float* running_var, Long* batches, float momentum,
     float eps, float* stats) {
   int c = blockIdx.x * blockDim.x + threadIdx.x, lane = blockIdx.y, model = lane_of[lane];
   if (c >= channels) return;
@@ -202,14 +204,14 @@ extern "C" __global__ void finish_moments(
     const float* part = parts + ((Long)lane * count + p) * 2 * channels + c;
     sum += part[0]; squares += part[channels];
   }
-  float off = sum / rows, var = fmaxf(squares / rows - off * off, 0.0f);
+  float counted = present[lane] * per_sample, off = sum / counted, var = fmaxf(squares / counted - off * off, 0.0f);
   float mean = number(x[begin(lane, group, rows, channels) + c]) + off, inverse = rsqrtf(var + eps);
   float scale = own[gamma + c] * inverse;
   to[0] = mean; to[channels] = inverse; to[2 * channels] = scale; to[3 * channels] = own[beta + c] - mean * scale;
   if (model < 0) return;
   Long at = (Long)model * channels + c;
   running_mean[at] += momentum * (mean + added - running_mean[at]);
-  running_var[at] += momentum * (var * rows / (rows - 1) - running_var[at]);
+  running_var[at] += momentum * (var * counted / (counted - 1.0f) - running_var[at]);
   if (c == 0) batches[model] += 1;
 }
 
@@ -274,10 +276,10 @@ __device__ __forceinline__ void activate_(const T* __restrict__ y, int y_group, 
 // Sums over the samples of the gradient before normalisation, and of its product with the normalised numbers.
 template <int P>
 __device__ __forceinline__ void gradient_sums_(const T* __restrict__ grad, int grad_group, const T* __restrict__ y, int y_group, const float* stats,
-                                               int relu, float* parts, int samples, int height, int width, int channels,
-                                               int rows_per_block) {
+                                               int relu, float* parts, const int* present, int samples, int height, int width,
+                                               int channels, int rows_per_block) {
   int ph = height / P, pw = width / P, windows = samples * ph * pw;
-  EACH_ROW(windows)
+  EACH_ROW(present[blockIdx.y] * ph * pw)
   float sums[2][8] = {}, mean[8], inverse[8], scale[8], shift[8];
   load_stats(stats, lane, channels, 0, first, mean);
   load_stats(stats, lane, channels, 1, first, inverse);
@@ -312,7 +314,7 @@ __device__ __forceinline__ void step_one(float* w, float gradient, const float* 
 }
 
 // The sums of all parts, and the SGD step of the parameters that they are the gradients of.
-extern "C" __global__ void finish_gradient_sums(const float* parts, int count, int rows, int channels, const int* lane_of,
+extern "C" __global__ void finish_gradient_sums(const float* parts, int count, const int* present, int per_sample, int channels, const int* lane_of,
                                                 float* w, const float* start, int size, int gamma, int beta, int bias,
                                                 float eta, float keep, float pull, float* stats) {
   int c = blockIdx.x * blockDim.x + threadIdx.x, lane = blockIdx.y, model = lane_of[lane];
@@ -323,8 +325,9 @@ extern "C" __global__ void finish_gradient_sums(const float* parts, int count, i
     first += part[0]; second += part[channels];
   }
   float* to = stats + (Long)lane * 6 * channels + c;
-  to[4 * channels] = gamma < 0 ? 0.0f : first / rows;
-  to[5 * channels] = gamma < 0 ? 0.0f : second / rows;
+  float counted = present[lane] * per_sample;
+  to[4 * channels] = gamma < 0 ? 0.0f : first / counted;
+  to[5 * channels] = gamma < 0 ? 0.0f : second / counted;
   if (model < 0) return;
   Rule rule = {eta, keep, pull};
   Long own = (Long)model * size + c;
@@ -336,8 +339,8 @@ extern "C" __global__ void finish_gradient_sums(const float* parts, int count, i
 // The gradient before normalisation, ReLU and pooling.
 template <int P>
 __device__ __forceinline__ void before_activation_(const T* __restrict__ grad, int grad_group, const T* __restrict__ y, int y_group,
-                                                   const float* stats, int relu, T* __restrict__ out, int samples, int height,
-                                                   int width, int channels, int rows_per_block) {
+                                                   const float* stats, int relu, T* __restrict__ out, const int* present,
+                                                   int samples, int height, int width, int channels, int rows_per_block) {
   int ph = height / P, pw = width / P, all_h = (height + P - 1) / P, all_w = (width + P - 1) / P;
   EACH_ROW(samples * all_h * all_w)
   float mean[8], inverse[8], scale[8], shift[8], one[8], two[8];
@@ -352,6 +355,7 @@ __device__ __forceinline__ void before_activation_(const T* __restrict__ grad, i
     two[i] *= inverse[i] * scale[i];
     one[i] = one[i] * scale[i] - mean[i] * two[i];
   }
+  int there = present[lane];
   Long base = begin(lane, y_group, samples * height * width, channels) + first, step = (Long)y_group * channels;
   const T* of_out = grad + begin(lane, grad_group, samples * ph * pw, channels) + first;
 #pragma unroll(P == 1 ? 4 : 1)
@@ -369,7 +373,7 @@ __device__ __forceinline__ void before_activation_(const T* __restrict__ grad, i
       float d[8];
 #pragma unroll
       for (int i = 0; i < 8; ++i)
-        d[i] = (place[i] == k ? scale[i] * g[i] : 0.0f) - (v[k][i] * two[i] + one[i]);
+        d[i] = n < there ? (place[i] == k ? scale[i] * g[i] : 0.0f) - (v[k][i] * two[i] + one[i]) : 0.0f;
       store8(out + base + (Long)((n * height + r) * width + z) * step, d);
     }
   }
@@ -382,15 +386,15 @@ __device__ __forceinline__ void before_activation_(const T* __restrict__ grad, i
     activate_<P>(y, y_group, out, out_group, stats, relu, samples, height, width, channels, rows_per_block);           \
   }                                                                                                                     \
   extern "C" __global__ void gradient_sums##P(const T* __restrict__ grad, int grad_group, const T* __restrict__ y, int y_group,                  \
-                                              const float* stats, int relu, float* parts, int samples, int height,     \
+                                              const float* stats, int relu, float* parts, const int* present, int samples, int height, \
                                               int width, int channels, int rows_per_block) {                           \
-    gradient_sums_<P>(grad, grad_group, y, y_group, stats, relu, parts, samples, height, width, channels,              \
+    gradient_sums_<P>(grad, grad_group, y, y_group, stats, relu, parts, present, samples, height, width, channels,              \
                       rows_per_block);                                                                                  \
   }                                                                                                                     \
   extern "C" __global__ void before_activation##P(const T* __restrict__ grad, int grad_group, const T* __restrict__ y, int y_group,              \
-                                                  const float* stats, int relu, T* __restrict__ out, int samples, int height,       \
+                                                  const float* stats, int relu, T* __restrict__ out, const int* present, int samples, int height,       \
                                                   int width, int channels, int rows_per_block) {                       \
-    before_activation_<P>(grad, grad_group, y, y_group, stats, relu, out, samples, height, width, channels,            \
+    before_activation_<P>(grad, grad_group, y, y_group, stats, relu, out, present, samples, height, width, channels,            \
                           rows_per_block);                                                                              \
   }
 FOR_POOL(1)

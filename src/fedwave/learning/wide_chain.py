@@ -8,7 +8,7 @@ gradient of the whole model is ever stored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -215,6 +215,7 @@ class WideChain:
     @torch.no_grad()
     def _step(self, rows: Rows, chosen: Tensor) -> None:
         ops, count = self._ops, rows.count
+        rows = replace(rows, present=(chosen >= 0).sum(1, dtype=torch.int32))
         x: Any = None
         kept = []
         for i, block in enumerate(self._blocks):
@@ -230,7 +231,7 @@ class WideChain:
         for i, block in reversed(list(enumerate(self._blocks))):
             x, columns, y, stats = kept.pop()
             ops.gradient_sums(grad, y, block, stats, rows)
-            grad = ops.before_activation(grad, y, block, stats)
+            grad = ops.before_activation(grad, y, block, stats, rows)
             del y
             grad = self._convolution_backward(i, block, x, columns, grad, rows)
             del x, columns

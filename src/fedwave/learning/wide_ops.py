@@ -44,6 +44,9 @@ class Rows:
     count: int
     layout: Layout
     rule: Rule
+    present: Tensor | None = (
+        None  # how many samples of each lane are there: the first ones of its batch
+    )
 
     @property
     def index(self) -> Tensor:
@@ -200,13 +203,14 @@ class WideOps:
         bias = rows.vector(f"{block.name}.bias") if block.has_bias else zero
         if not block.norm:
             return torch.stack([zero, zero + 1, zero + 1, bias, zero, zero], 1)
-        mean, var = x.mean((1, 2, 3)), x.var((1, 2, 3), correction=0)
-        samples = x[0, ..., 0].numel()
+        there, counted = self._there(y, rows)
+        mean = (x * there).sum((1, 2, 3)) / counted
+        var = ((x - mean[:, None, None, None]) ** 2 * there).sum((1, 2, 3)) / counted
         index = rows.index
         at = f"{block.norm}."
         for name, new in (
             ("running_mean", mean + bias),
-            ("running_var", var * samples / (samples - 1)),
+            ("running_var", var * counted / (counted - 1)),
         ):
             kept = rows.rest[at + name]
             kept[index] += block.momentum * (new - kept[index])
@@ -241,20 +245,21 @@ class WideOps:
         first = du.sum((1, 2, 3))
         if block.norm:
             second = (du * (_wide(y.lanes()) - mean) * inverse).sum((1, 2, 3))
-            samples = du[0, ..., 0].numel()
-            stats[:, 4], stats[:, 5] = first / samples, second / samples
+            counted = self._there(y, rows)[1]
+            stats[:, 4], stats[:, 5] = first / counted, second / counted
             self.step_vector(rows, f"{block.norm}.weight", second)
             self.step_vector(rows, f"{block.norm}.bias", first)
             first = first * 0  # normalisation takes a bias away again
         if block.has_bias:
             self.step_vector(rows, f"{block.name}.bias", first)
 
-    def before_activation(self, grad: Map, y: Map, block: Block, stats: Tensor) -> Map:
+    def before_activation(self, grad: Map, y: Map, block: Block, stats: Tensor, rows: Rows) -> Map:
         """The gradient of the convolution's result."""
         du = self._through_activation(grad, y, block, stats)
         mean, inverse, scale, _, one, two = (stats[:, k, None, None, None] for k in range(6))
         x = (_wide(y.lanes()) - mean) * inverse
-        return Map.of_lanes((scale * (du - one - x * two)).to(y.data.dtype), y.group)
+        found = scale * (du - one - x * two) * self._there(y, rows)[0]
+        return Map.of_lanes(found.to(y.data.dtype), y.group)
 
     def step_weights(self, rows: Rows, name: str, grad: Tensor | None, copy: Tensor) -> None:
         """The SGD step from a gradient [lane, output, tap and input], and the copy of the weights in that order."""
@@ -282,6 +287,14 @@ class WideOps:
         if rule.pull:
             moved += rule.pull * rows.layout.views(rows.start)[name][index]
         w[index] = moved
+
+    @staticmethod
+    def _there(y: Map, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Which samples are there, ``[lane, sample, 1, 1, 1]``, and how many pixels they have in each lane."""
+        assert rows.present is not None
+        places = torch.arange(y.shape[1], device=y.data.device)
+        there = places < rows.present[:, None]
+        return there[:, :, None, None, None], rows.present[:, None] * (y.shape[2] * y.shape[3])
 
     @staticmethod
     def _normalised(y: Map, stats: Tensor) -> Tensor:
@@ -367,11 +380,22 @@ class CudaOps(WideOps):
             shares, each = _shares(count, channels)
             parts = torch.empty(lanes, shares, 2, channels, device=y.data.device)
             self._kernels.launch(
-                "moments", (shares, lanes), 256, y.data, y.group, parts, count, channels, each
+                "moments",
+                (shares, lanes),
+                256,
+                y.data,
+                y.group,
+                parts,
+                rows.present,
+                count,
+                height * width,
+                channels,
+                each,
             )
         self._kernels.launch(
-            "finish_moments", (-(-channels // 128), lanes), 128, parts, shares, y.data, y.group, count,
-            channels, rows.lane_of, rows.w, rows.layout.size, *names, *rest, block.momentum, block.eps, stats,
+            "finish_moments", (-(-channels // 128), lanes), 128, parts, shares, y.data, y.group, rows.present,
+            count, height * width, channels, rows.lane_of, rows.w, rows.layout.size, *names, *rest,
+            block.momentum, block.eps, stats,
         )  # fmt: skip
         return stats
 
@@ -393,23 +417,23 @@ class CudaOps(WideOps):
         parts = torch.empty(lanes, shares, 2, channels, device=y.data.device)
         self._kernels.launch(
             f"gradient_sums{block.pool}", (shares, lanes), 256, grad.data, grad.group, y.data, y.group, stats,
-            int(block.relu), parts, samples, height, width, channels, each,
+            int(block.relu), parts, rows.present, samples, height, width, channels, each,
         )  # fmt: skip
         rule = rows.rule
         self._kernels.launch(
-            "finish_gradient_sums", (-(-channels // 128), lanes), 128, parts, shares, samples * height * width,
-            channels, rows.lane_of, rows.w, rows.start, rows.layout.size, *self._places(block, rows),
+            "finish_gradient_sums", (-(-channels // 128), lanes), 128, parts, shares, rows.present,
+            height * width, channels, rows.lane_of, rows.w, rows.start, rows.layout.size, *self._places(block, rows),
             rule.eta, rule.keep, rule.pull, stats,
         )  # fmt: skip
 
-    def before_activation(self, grad: Map, y: Map, block: Block, stats: Tensor) -> Map:
+    def before_activation(self, grad: Map, y: Map, block: Block, stats: Tensor, rows: Rows) -> Map:
         lanes, samples, height, width, channels = y.shape
         out = Map(torch.empty_like(y.data), y.shape, y.group)
         windows = samples * -(-height // block.pool) * -(-width // block.pool)
         shares, each = _shares(windows, channels)
         self._kernels.launch(
             f"before_activation{block.pool}", (shares, lanes), 256, grad.data, grad.group, y.data, y.group,
-            stats, int(block.relu), out.data, samples, height, width, channels, each,
+            stats, int(block.relu), out.data, rows.present, samples, height, width, channels, each,
         )  # fmt: skip
         return out
 
