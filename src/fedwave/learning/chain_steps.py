@@ -20,6 +20,7 @@ from torch.func import functional_call
 
 from fedwave.errors import FedwaveError
 from fedwave.learning.batched_layers import side_by_side
+from fedwave.learning.cuda_source import can_compile
 from fedwave.learning.fused_chain import FusedChain
 from fedwave.learning.layout import Layout
 from fedwave.learning.noise import key_dropout, step_keys
@@ -224,7 +225,7 @@ def _fused(
 ) -> FusedChain | None:
     if not images.is_cuda or images.dtype != torch.float32 or autocast is not None:
         return None
-    if way not in (None, "fused"):
+    if way not in (None, "fused") or not can_compile():
         return None
     properties = torch.cuda.get_device_properties(images.device)
     memory = getattr(properties, "shared_memory_per_block_optin", 48 * 1024)
@@ -232,7 +233,12 @@ def _fused(
 
 
 def _own_kernels(images: Tensor, autocast: torch.dtype | None) -> bool:
-    return images.is_cuda and images.dtype == torch.float32 and autocast in (None, torch.bfloat16)
+    """Can the wide way use kernels of its own?"""
+    if not images.is_cuda or images.dtype != torch.float32 or not can_compile():
+        return False
+    # Older GPUs cannot convert to bfloat16.
+    has_half = torch.cuda.get_device_capability(images.device) >= (8, 0)
+    return autocast is None or (autocast == torch.bfloat16 and has_half)
 
 
 def _wide_parts(

@@ -17,6 +17,17 @@ _USUAL_SHARED_MEMORY = 48 * 1024  # bytes of a block; more must be asked for
 _ALLOW_MORE_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
+@lru_cache(maxsize=1)
+def can_compile() -> bool:
+    """Are the compiler and a driver there that can run what it makes?"""
+    try:
+        _compiler()
+        ctypes.CDLL("libcuda.so.1")
+    except (OSError, RuntimeError):
+        return False
+    return torch.version.cuda is not None
+
+
 @lru_cache(maxsize=32)
 def kernels_of(source: str) -> Kernels:
     """The kernels of a source text; compiled once."""

@@ -27,10 +27,12 @@ class Recorder:
         self._addresses: list[int] = []
 
     def begin(self, state: list[Tensor]) -> None:
-        """Forget the recordings if the state that they change lies elsewhere now."""
+        """Forget the recordings if the state that they change lies elsewhere now; that waits for the GPU."""
         addresses = [t.data_ptr() for t in state]
         if addresses != self._addresses:
+            torch.cuda.current_stream().synchronize()  # the last recording may still run
             self._graphs, self._addresses = {}, addresses
+            self._pool = torch.cuda.graph_pool_handle()  # the old one is gone with the recordings
 
     def __call__(self, size: int, chosen: Tensor, models: Tensor, body: StepBody) -> None:
         """One step of ``size`` places."""
