@@ -130,6 +130,18 @@ def test_half_precision_stays_near_to_the_full_one():
     assert 1e-5 < error < 0.1
 
 
+def test_the_memory_of_a_place_is_near_to_the_sum_by_hand():
+    images, labels = torch.zeros(50, 3, 32, 32), torch.zeros(50, dtype=torch.int64)
+    model = Vgg19()
+    steps = ChainSteps(
+        model, Layout(model), images, labels, batch=50, eta=0.1, autocast=torch.bfloat16
+    )
+    # A sample has 1.9 million columns, 0.3 million results, and nearly as many after pooling.
+    by_hand = (50 * (1.9e6 + 0.3e6 + 0.2e6) + 20e6) * 2
+    assert by_hand < steps.bytes_per_place < 1.5 * by_hand
+    assert Work(dropping).steps().bytes_per_place is None
+
+
 @pytest.mark.parametrize("width", [1, 2, 3, 7, 50])
 def test_a_plan_runs_every_step_of_every_lane_once_and_in_order(width):
     steps = [9, 9, 7, 5, 5, 5, 2, 1, 1, 0]

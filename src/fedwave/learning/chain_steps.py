@@ -81,6 +81,13 @@ class ChainSteps:
             isinstance(m, nn.BatchNorm2d) for m in self._model.modules()
         )
 
+    @property
+    def bytes_per_place(self) -> int | None:
+        """About how much memory a lane at work takes, besides its rows of the state; None: not known."""
+        if self._fused is not None:
+            return self._fused.scratch_bytes
+        return None if self._wide is None else self._wide.bytes_per_place
+
     def __call__(
         self,
         w: Tensor,

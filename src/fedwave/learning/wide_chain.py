@@ -116,6 +116,19 @@ class WideChain:
         self._copies: list[Tensor] = []
         self._recorder = Recorder(width, batch, images.device) if record else None
 
+    @property
+    def bytes_per_place(self) -> int:
+        """About how much memory a lane at work takes, besides its rows of the state."""
+        kept, passing, weights = 0, 0, sum(p.outputs * p.inputs for p in self._linears)
+        for i, block in enumerate(self._blocks):
+            rows, columns, channels = block.convolved
+            products = 0 if self._grouped and i and block.wants_groups else block.wide
+            numbers = self._batch * rows * columns
+            kept += numbers * (products + channels) + numbers * channels // block.pool**2
+            passing = max(passing, numbers * (products + 2 * channels))
+            weights += block.outputs * block.wide
+        return (kept + passing + weights) * torch.empty(0, dtype=self._dtype).element_size()
+
     def __call__(
         self, w: Tensor, start: Tensor, rest: Tensors, samples: Tensor, steps: list[int]
     ) -> None:
