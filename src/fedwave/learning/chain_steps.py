@@ -26,7 +26,8 @@ from fedwave.learning.layout import Layout
 from fedwave.learning.noise import key_dropout, step_keys
 from fedwave.learning.state import Tensors
 from fedwave.learning.wide_chain import Linear, WideChain, parts_of
-from fedwave.learning.wide_ops import Block, CudaOps, Rule, WideOps
+from fedwave.learning.wide_kernels import CudaOps
+from fedwave.learning.wide_ops import Block, Rule, WideOps
 
 ChainWay = Literal["fused", "wide", "general"]
 _LOGITS_AT_ONCE = 2**26  # numbers
