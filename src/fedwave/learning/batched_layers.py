@@ -28,12 +28,8 @@ _ON_IMAGES = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d)
 
 def side_by_side(model: nn.Module, channels_last: bool = False) -> Forward | None:
     """One forward pass for many models of this kind; None if it is no chain of known layers, or if they share."""
-    if not _is_plain_sequence(model):
-        return None
-    layers = list(_chain(model))
-    if not all(_known(layer) for _, layer in layers) or _shares(model):
-        return None
-    if not _each_gets_its_kind([layer for _, layer in layers]):
+    layers = chain_of(model)
+    if layers is None:
         return None
 
     def forward(w: Tensors, rest: Tensors, images: Tensor) -> Tensor:
@@ -47,6 +43,16 @@ def side_by_side(model: nn.Module, channels_last: bool = False) -> Forward | Non
         return x
 
     return forward
+
+
+def chain_of(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
+    """The layers with their names; None if it is no chain of known layers, or if they share."""
+    if not _is_plain_sequence(model):
+        return None
+    layers = list(_chain(model))
+    if not all(_known(layer) for _, layer in layers) or _shares(model):
+        return None
+    return layers if _each_gets_its_kind([layer for _, layer in layers]) else None
 
 
 _PARTS = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")

@@ -27,6 +27,10 @@ class Layout:
             self._places[name] = (self.size, prod(shape))
             self.size += -(-prod(shape) // _ALIGNED) * _ALIGNED
 
+    def first(self, name: str) -> int:
+        """The place of a parameter's first number."""
+        return self._places[name][0]
+
     def flat(self, tensors: Tensors) -> Tensor:
         """The vector ``[..., P]`` of parameters ``[..., shape]``; a copy."""
         some = next(iter(tensors.values()))

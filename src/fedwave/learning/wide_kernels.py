@@ -1,0 +1,171 @@
+"""What lies between the matrix products of wide_chain.py, by kernels that read and write every number once.
+
+The kernels are in wide_chain.cu. They do what ``WideOps`` does by torch, which takes several passes over the memory.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedwave.learning.cuda_source import Kernels, kernels_of
+from fedwave.learning.wide_ops import Block, Map, Rows, WideOps
+
+
+class CudaOps(WideOps):
+    """By kernels, in bfloat16 or float32."""
+
+    def __init__(self, half: bool) -> None:
+        self._source = ("#define HALF\n" if half else "") + Path(__file__).with_name(
+            "wide_chain.cu"
+        ).read_text()
+
+    @cached_property
+    def _kernels(self) -> Kernels:
+        return kernels_of(self._source)
+
+    def _each(self, name: str, threads: int, *arguments: Any) -> None:
+        """One thread for each of ``threads`` pieces of work."""
+        self._kernels.launch(name, (-(-threads // 256), 1), 256, *arguments)
+
+    def columns(self, x: Map, block: Block) -> Tensor:
+        lanes, samples = x.shape[:2]
+        rows, columns, _ = block.convolved
+        out = x.data.new_empty(lanes, samples * rows * columns, block.wide)
+        threads = lanes * samples * rows * columns * block.inputs // 8
+        self._each("columns", threads, x.data, x.group, out, lanes, *_sizes(block, samples))
+        return out
+
+    def image_columns(
+        self, images: Tensor, chosen: Tensor, block: Block, dtype: torch.dtype
+    ) -> Tensor:
+        lanes, samples = chosen.shape
+        rows, columns, _ = block.convolved
+        out = torch.empty(
+            lanes, samples * rows * columns, block.wide, dtype=dtype, device=images.device
+        )
+        threads = out.numel() // 8
+        sizes = _sizes(block, samples)
+        self._each("image_columns", threads, images, chosen, out, lanes, block.wide, *sizes)
+        return out
+
+    def from_columns(self, grad: Tensor, block: Block, shape: tuple[int, ...], group: int) -> Map:
+        out = Map.empty(shape, group, grad)
+        lanes, samples = shape[:2]
+        threads = lanes * samples * block.height * block.width * block.inputs // 8
+        self._each("from_columns", threads, grad, out.data, group, lanes, *_sizes(block, samples))
+        return out
+
+    def statistics(self, y: Map, block: Block, rows: Rows) -> Tensor:
+        lanes, samples, height, width, channels = y.shape
+        count = samples * height * width
+        stats = torch.empty(lanes, 6, channels, device=y.data.device)
+        parts, shares = stats, 0
+        names = self._places(block, rows)
+        rest: list[Any] = [stats, stats, stats]
+        if block.norm:
+            at = f"{block.norm}."
+            rest = [
+                rows.rest[at + n] for n in ("running_mean", "running_var", "num_batches_tracked")
+            ]
+            shares, each = _shares(count, channels)
+            parts = torch.empty(lanes, shares, 2, channels, device=y.data.device)
+            self._kernels.launch(
+                "moments",
+                (shares, lanes),
+                256,
+                y.data,
+                y.group,
+                parts,
+                rows.present,
+                count,
+                height * width,
+                channels,
+                each,
+            )
+        self._kernels.launch(
+            "finish_moments", (-(-channels // 128), lanes), 128, parts, shares, y.data, y.group, rows.present,
+            count, height * width, channels, rows.lane_of, rows.w, rows.layout.size, *names, *rest,
+            block.momentum, block.eps, stats,
+        )  # fmt: skip
+        return stats
+
+    def activate(self, y: Map, block: Block, stats: Tensor, group: int) -> Map:
+        lanes, samples, height, width, channels = y.shape
+        rows, columns = height // block.pool, width // block.pool
+        out = Map.empty((lanes, samples, rows, columns, channels), group, y.data)
+        shares, each = _shares(samples * rows * columns, channels)
+        self._kernels.launch(
+            f"activate{block.pool}", (shares, lanes), 256, y.data, y.group, out.data, group, stats,
+            int(block.relu), samples, height, width, channels, each,
+        )  # fmt: skip
+        return out
+
+    def gradient_sums(self, grad: Map, y: Map, block: Block, stats: Tensor, rows: Rows) -> None:
+        lanes, samples, height, width, channels = y.shape
+        windows = samples * (height // block.pool) * (width // block.pool)
+        shares, each = _shares(windows, channels)
+        parts = torch.empty(lanes, shares, 2, channels, device=y.data.device)
+        self._kernels.launch(
+            f"gradient_sums{block.pool}", (shares, lanes), 256, grad.data, grad.group, y.data, y.group, stats,
+            int(block.relu), parts, rows.present, samples, height, width, channels, each,
+        )  # fmt: skip
+        rule = rows.rule
+        self._kernels.launch(
+            "finish_gradient_sums", (-(-channels // 128), lanes), 128, parts, shares, rows.present,
+            height * width, channels, rows.lane_of, rows.w, rows.start, rows.layout.size, *self._places(block, rows),
+            rule.eta, rule.keep, rule.pull, stats,
+        )  # fmt: skip
+
+    def before_activation(self, grad: Map, y: Map, block: Block, stats: Tensor, rows: Rows) -> Map:
+        lanes, samples, height, width, channels = y.shape
+        out = Map(torch.empty_like(y.data), y.shape, y.group)
+        windows = samples * -(-height // block.pool) * -(-width // block.pool)
+        shares, each = _shares(windows, channels)
+        self._kernels.launch(
+            f"before_activation{block.pool}", (shares, lanes), 256, grad.data, grad.group, y.data, y.group,
+            stats, int(block.relu), out.data, rows.present, samples, height, width, channels, each,
+        )  # fmt: skip
+        return out
+
+    def step_weights(self, rows: Rows, name: str, grad: Tensor | None, copy: Tensor) -> None:
+        outputs, inputs, *kernel = rows.layout.shapes[f"{name}.weight"]
+        taps = kernel[0] * kernel[1] if kernel else 1
+        rule, tile = rows.rule, max(8, 4608 // taps // 8 * 8)
+        self._kernels.launch(
+            "step_weights", (-(-outputs * inputs // tile), rows.count), 256, rows.w, rows.start,
+            rows.layout.size, rows.layout.first(f"{name}.weight"), rows.lane_of, grad, copy, outputs,
+            inputs, taps, copy.shape[2], tile, rule.eta, rule.keep, rule.pull, shared=4 * tile * taps,
+        )  # fmt: skip
+
+    def step_vector(self, rows: Rows, name: str, grad: Tensor) -> None:
+        count, rule = grad.shape[1], rows.rule
+        self._each(
+            "step_vector", rows.count * count, rows.w, rows.start, rows.layout.size, rows.layout.first(name),
+            rows.lane_of, grad.contiguous(), rows.count, count, rule.eta, rule.keep, rule.pull,
+        )  # fmt: skip
+
+    @staticmethod
+    def _places(block: Block, rows: Rows) -> list[int]:
+        """Where the batch norm's weight and bias and the convolution's bias lie; -1: there is none."""
+        first = rows.layout.first
+        norm = [first(f"{block.norm}.{p}") for p in ("weight", "bias")] if block.norm else [-1, -1]
+        return [*norm, first(f"{block.name}.bias") if block.has_bias else -1]
+
+
+def _sizes(block: Block, samples: int) -> tuple[int, ...]:
+    rows, columns, _ = block.convolved
+    return (
+        samples, block.height, block.width, block.inputs, rows, columns,
+        block.kernel, block.padding, block.stride,
+    )  # fmt: skip
+
+
+def _shares(rows: int, channels: int) -> tuple[int, int]:
+    """Into how many shares a sum over rows is cut, and how long they are."""
+    each = max(64, 16 * 256 * 8 // channels)
+    return -(-rows // each), each
