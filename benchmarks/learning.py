@@ -18,8 +18,8 @@ from fedwave.learning.lanes import Lane, LaneTrainer
 from fedwave.learning.models import Cnn, Vgg19
 from fedwave.learning.reference import train_run
 from fedwave.learning.replay import Replay
-from fedwave.learning.settings import Settings, available_device
 from fedwave.learning.schedule import labelled_runs
+from fedwave.learning.settings import Settings, available_device
 from fedwave.learning.task import Task
 
 DEVICE = available_device("auto")

@@ -11,7 +11,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedwave.errors import whole
+from fedwave.learning.batched_layers import side_by_side
+from fedwave.learning.chain_steps import ChainJudge
 from fedwave.learning.curves import Evaluation
+from fedwave.learning.layout import Layout
+from fedwave.learning.rows import Models
 from fedwave.learning.state import Tensors
 from fedwave.learning.task import Task, subset
 from fedwave.types import IntArray
@@ -31,7 +35,7 @@ class EvaluationSizes:
 
 
 class Evaluator:
-    """Training loss and test accuracy, overall and per class, of one central model."""
+    """Training loss and test accuracy, overall and per class, of central models."""
 
     def __init__(
         self,
@@ -59,6 +63,18 @@ class Evaluator:
         if sizes.full_every:
             self._usual_images = self._images[self._usual]
             self._usual_labels = self._labels[self._usual]
+        self._judges = self._judges_of(task, device, dtype, autocast)
+
+    def _judges_of(
+        self, task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None
+    ) -> dict[str, ChainJudge] | None:
+        """On a GPU, chains of known layers are judged many at a time."""
+        model = task.new_model(0, 0).to(device, dtype).eval()
+        if device.type != "cuda" or side_by_side(model) is None:
+            return None
+        sets = {"loss": self._loss_images, "usual": self._usual_images, "all": self._images}
+        layout = Layout(model)
+        return {k: ChainJudge(model, layout, x, autocast=autocast) for k, x in sets.items()}
 
     def __call__(
         self, model: nn.Module, parameters: Tensors, buffers: Tensors, *, full: bool
@@ -80,20 +96,41 @@ class Evaluator:
         of_all = self._counts(guess, labels) if full else (None, None)
         return Evaluation(float(loss), *self._counts(guess[usual], labels[usual]), *of_all)
 
-    def many(
-        self, model: nn.Module, parameters: Tensors, buffers: Tensors, *, full: bool
-    ) -> list[Evaluation]:
-        """Evaluate several models; parameters and buffers ``[N, ...]``."""
-        count = len(next(iter(parameters.values())))
+    def many(self, model: nn.Module, layout: Layout, models: Models, *, full: bool) -> list[Evaluation]:  # fmt: skip
+        """Evaluate several models."""
+        if self._judges is not None:
+            return self._judged_together(models, full)
+        views = layout.views(models.w)
         return [
             self(
                 model,
-                {k: p[i] for k, p in parameters.items()},
-                {k: p[i] for k, p in buffers.items()},
+                {k: p[i] for k, p in views.items()},
+                {k: p[i] for k, p in models.rest.items()},
                 full=full,
             )
-            for i in range(count)
+            for i in range(len(models))
         ]
+
+    def _judged_together(self, models: Models, full: bool) -> list[Evaluation]:
+        """On a GPU: nothing is waited for until all of it has been started."""
+        assert self._judges is not None
+        sets = {"loss": self._loss_labels, "usual": self._usual_labels}
+        if full:
+            sets["all"] = self._labels
+        found = {
+            name: self._judges[name](models.w, models.rest, labels, self._classes)
+            for name, labels in sets.items()
+        }
+        loss = found["loss"][0].double().cpu().tolist()
+        right = {name: found[name][1].cpu().numpy() for name in sets if name != "loss"}
+        images = {name: _by_class(labels, self._classes) for name, labels in sets.items()}
+        return [
+            Evaluation(
+                loss[i], right["usual"][i], images["usual"],
+                *((right["all"][i], images["all"]) if full else (None, None)),
+            )
+            for i in range(len(models))
+        ]  # fmt: skip
 
     def full_in(self, round_: int, last: int) -> bool:
         """Is this a round in which all test images are used?"""
@@ -102,11 +139,8 @@ class Evaluator:
 
     def _counts(self, guess: Tensor, labels: Tensor) -> tuple[IntArray, IntArray]:
         """Right answers and images of every class."""
-        right, images = (
-            torch.bincount(x, minlength=self._classes).cpu().numpy()
-            for x in (labels[guess == labels], labels)
-        )
-        return right, images
+        right = _by_class(labels[guess == labels], self._classes)
+        return right, _by_class(labels, self._classes)
 
     @staticmethod
     def _logits(model: nn.Module, parameters: Tensors, buffers: Tensors, images: Tensor) -> Tensor:
@@ -117,3 +151,8 @@ class Evaluator:
             for x in torch.split(images, 1000)
         ]
         return torch.cat(pieces)
+
+
+def _by_class(labels: Tensor, classes: int) -> IntArray:
+    counts: IntArray = torch.bincount(labels, minlength=classes).cpu().numpy()
+    return counts

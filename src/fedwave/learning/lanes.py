@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedwave.learning.chain_lanes import ChainLanes
 from fedwave.learning.gradients import Gradients, Way
 from fedwave.learning.layout import Layout
 from fedwave.learning.noise import step_keys
@@ -38,6 +39,8 @@ class LaneTrainer:
         # Channels-last layout in half precision only: on an H200 it is faster there and slower in float32.
         wanted = device.type == "cuda" and autocast is not None
         self._gradients = Gradients(task, device, dtype, autocast, way=way, channels_last=wanted)
+        on_gpu = device.type == "cuda" and self.way == "chain" and way is None
+        self._chain = ChainLanes(task, device, dtype, autocast) if on_gpu else None
         # cuDNN searches its fastest kernel once per shape, so the number of lanes takes few values.
         self._multiple = 32 if device.type == "cuda" and self.way != "one by one" else 1
         if device.type == "cuda":
@@ -54,7 +57,12 @@ class LaneTrainer:
         return self._gradients.needs_keys
 
     def __call__(self, start: Models, batches: Batches, keys: IntArray) -> Models:
-        """The models after training. Lanes are rows, longest first; ``keys`` are those of their random layers."""
+        """The models after training, in rows that the next call may overwrite.
+
+        Lanes are rows, longest first; ``keys`` are those of their random layers.
+        """
+        if self._chain is not None and self._chain.can_train(batches):
+            return self._chain(start, batches, keys)
         count = len(start)
         models = start.padded(-(-count // self._multiple) * self._multiple)
         first = models.w.clone()

@@ -147,7 +147,7 @@ class Replay:
             self.waiting.add(*who, (start.w - trained.w) / self.task.eta)
             row[who] = first + np.arange(len(jobs.runs))
             first += len(jobs.runs)
-            rests.append(trained.rest)
+            rests.append({k: p.clone() for k, p in trained.rest.items()})
             keeps = np.flatnonzero(self.row_of_own[who] != _NO_ROW)
             if keeps.size:
                 row_of_w[jobs.runs[keeps], jobs.devices[keeps]] = kept + np.arange(keeps.size)
@@ -157,6 +157,10 @@ class Replay:
 
     def finish_round(self, trained: Trained) -> None:
         """Apply the uploads of the round in every run, then evaluate the central models."""
+        self._deliver(trained)
+        self._judge()
+
+    def _deliver(self, trained: Trained) -> None:
         uploads, live = self.schedule.uploads.at(self.round), ~self.diverged
         arrived = uploads.delivered & live[:, None]
         update = self._central_update(arrived, uploads)
@@ -168,7 +172,6 @@ class Replay:
             going = np.flatnonzero(live)
             self.central.put(going, Models(self.central.w - update, rest).rows(going))
         self.round += 1
-        self._judge()
 
     def _jobs(self, t: int) -> Jobs:
         """Who trains in row t, and on what."""
@@ -267,9 +270,7 @@ class Replay:
         live = np.flatnonzero(~self.diverged)
         models = self.central if len(live) == len(self.runs) else self.central.rows(live)
         full = self._evaluator.full_in(self.round, self.rounds)
-        found = self._evaluator.many(
-            self._model, self.layout.views(models.w), models.rest, full=full
-        )
+        found = self._evaluator.many(self._model, self.layout, models, full=full)
         for r, one in zip(live.tolist(), found, strict=True):
             self.results[r].append(one)
             self.diverged[r] = not np.isfinite(one.loss)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedwave.learning.state import Tensors
-from fedwave.types import IntArray
+from fedwave.types import Array, IntArray
 
 
 @dataclass
@@ -58,7 +58,7 @@ def joined(parts: list[Tensors]) -> Tensors:
     return {k: torch.cat([part[k] for part in parts]) for k in parts[0]} if parts else {}
 
 
-def on(device: torch.device, numbers: IntArray) -> Tensor:
+def on(device: torch.device, numbers: Array) -> Tensor:
     """Whole numbers as a tensor on the device, without waiting for it."""
     tensor = torch.as_tensor(np.ascontiguousarray(numbers))
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor

@@ -1,0 +1,52 @@
+"""Lanes of known chains on a GPU: the steps of all of them are started at once (chain_steps.py)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from fedwave.learning.chain_steps import ChainSteps
+from fedwave.learning.layout import Layout
+from fedwave.learning.partition import Batches
+from fedwave.learning.rows import Models, on
+from fedwave.learning.task import Task
+from fedwave.types import IntArray
+
+
+class ChainLanes:
+    """Trains blocks of lanes in rows that stay where they are, so that steps are recorded once."""
+
+    def __init__(
+        self, task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None
+    ) -> None:
+        self._task = task
+        model = task.new_model(0, 0).to(device, dtype)
+        images = torch.as_tensor(task.dataset.train_images).to(device, dtype)
+        labels = torch.as_tensor(task.dataset.train_labels).to(device)
+        self._steps = ChainSteps(
+            model, Layout(model), images, labels, batch=task.batch, eta=task.eta, prox=task.prox, l2=task.l2,
+            autocast=autocast,
+        )  # fmt: skip
+        self._rows: Models | None = None
+        self._start: torch.Tensor | None = None
+
+    def can_train(self, batches: Batches) -> bool:
+        """Not every way can train on short batches."""
+        full = self._task.batch
+        return not self._steps.needs_full_batches or bool(np.isin(batches.sizes, (0, full)).all())
+
+    def __call__(self, start: Models, batches: Batches, keys: IntArray) -> Models:
+        """The models after training, in rows that the next call overwrites."""
+        count, device = len(start), start.w.device
+        if self._rows is None or len(self._rows) < count:
+            self._rows, self._start = start.padded(count), start.w.clone()
+        assert self._start is not None
+        rows = self._rows.rows(slice(count))
+        rows.w.copy_(start.w)
+        self._start[:count].copy_(start.w)
+        for name, p in rows.rest.items():
+            p.copy_(start.rest[name])
+        samples = on(device, batches.samples.astype(np.int32).swapaxes(0, 1))
+        at_work = np.count_nonzero(batches.sizes, axis=0).tolist()
+        self._steps(self._rows.w, self._start, self._rows.rest, samples, at_work, on(device, keys))
+        return rows
