@@ -9,20 +9,24 @@ import argparse
 import time
 from itertools import pairwise
 
+import numpy as np
 import torch
 
 import fedwave as fw
+from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.evaluation import EvaluationSizes
+from fedwave.learning.models import Vgg19
 from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import labelled_runs
 from fedwave.learning.settings import Settings
+from fedwave.learning.task import Task
 
 SCHEDULERS = ("alsa-pi", "balsa", "balsa-po", "random", "round-robin", "bench")
 
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("task", choices=("mnist", "cifar10", "synthetic"))
+    asked.add_argument("task", choices=("mnist", "cifar10", "synthetic", "noise"))
     asked.add_argument("--instances", type=int, default=50)
     asked.add_argument("--rounds", type=int, default=20)
     asked.add_argument("--precision", default="float32")
@@ -37,7 +41,7 @@ def main() -> None:
         for name in SCHEDULERS[: how.schedulers]
     }
     simulated = time.perf_counter()
-    task = fw.task(how.task)
+    task = _noise() if how.task == "noise" else fw.task(how.task)
     loaded = time.perf_counter()
     settings = Settings(device="auto", precision=how.precision, lanes=how.lanes)
     replay = Replay(labelled_runs(traces), task, settings, EvaluationSizes(2000, how.test_images))
@@ -84,6 +88,15 @@ def main() -> None:
         print(f"  {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of GPU memory at most")
     losses = [results[-1].loss for results in replay.results]
     print(f"  mean loss {sum(losses) / len(losses):.4f} after {how.rounds} rounds")
+
+
+def _noise() -> Task:
+    """VGG19 as on CIFAR-10, with images that need no file."""
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(6000, 3, 32, 32)).astype(np.float32)
+    labels = np.arange(6000) % 10
+    data = Dataset("noise", images[:4000], labels[:4000], images[4000:], labels[4000:])
+    return Task(data, Vgg19, shard_size=50, batch=50, epochs=5)
 
 
 def _wait() -> None:
