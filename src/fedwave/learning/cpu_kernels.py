@@ -1,0 +1,565 @@
+"""The layers of a chain in compiled code: one model, one core, forward and backward.
+
+Images lie as ``[channel, row, column, sample]`` and features as ``[feature, sample]``. So a row of all samples is one run
+of numbers, a convolution reads its input where it lies, without copies of patches (im2col), and Flatten does nothing. All
+numbers lie in one array ``m``, all positions in one table ``t``; a row ``op`` of integers describes a layer (cpu_plan.py).
+
+The gradient of a max-pool is zero except at the largest pixel of each window. A convolution in front of it uses that
+("pooled"): its backward pass visits these pixels only, a quarter of all for windows of 2 x 2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from fedwave.learning import cpu_plan as plan
+from fedwave.learning.cpu_vectors import (
+    DOTS,
+    MOST_VECTORS,
+    ROWS,
+    TILES,
+    fma,
+    lanes_of,
+    larger,
+    read,
+    splat,
+    write,
+)
+
+# Sums may be contracted to fused multiply-adds; infinities and not-a-number stay what they are.
+kernel = njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
+# Where sums may also be reordered, so that they are vectorised.
+summing = njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})
+
+_DEPTH = 512  # of a product at a time: what is read then stays in the second cache
+_COLUMNS = max(c for _, c in DOTS)
+
+
+def _rows_of(vectors: int) -> Any:
+    """A product whose result is ``vectors`` wide, for any number of rows."""
+    four, two, one = (TILES[r, vectors] for r in (ROWS, 2, 1))
+
+    @kernel  # type: ignore[untyped-decorator]
+    def rows(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, last, begin, bias):  # type: ignore[no-untyped-def]
+        r = 0
+        while r + ROWS <= count:
+            four(m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last, begin, bias + r)  # fmt: skip
+            r += ROWS
+        if r + 2 <= count:
+            two(m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last, begin, bias + r)  # fmt: skip
+            r += 2
+        if r < count:
+            one(m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last, begin, bias + r)  # fmt: skip
+
+    return rows
+
+
+_rows1, _rows2, _rows3, _rows4, _rows5 = (_rows_of(min(v, MOST_VECTORS)) for v in range(1, 6))
+
+
+@kernel  # type: ignore[untyped-decorator]
+def product(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, width, begin, bias):  # type: ignore[no-untyped-def]
+    """A matrix product ``[count, width]``; the arguments as those of cpu_vectors' tile."""
+    lanes = lanes_of(m)
+    vectors = (width + lanes - 1) // lanes
+    blocks = (vectors + MOST_VECTORS - 1) // MOST_VECTORS
+    v = 0
+    for block in range(blocks):
+        n = (vectors - v + blocks - block - 1) // (blocks - block)
+        last = min(lanes, width - (v + n - 1) * lanes)
+        for k in range(0, depth, _DEPTH):
+            deep = min(_DEPTH, depth - k)
+            how = begin if k == 0 else 2
+            a_, b_, out_ = a + k * a_step, b + v * lanes, out + v * lanes
+            if n == 1:
+                _rows1(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)  # fmt: skip
+            elif n == 2:
+                _rows2(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)  # fmt: skip
+            elif n == 3:
+                _rows3(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)  # fmt: skip
+            elif n == 4:
+                _rows4(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)  # fmt: skip
+            else:
+                _rows5(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)  # fmt: skip
+        v += n
+
+
+_dots, _dots_row = DOTS[ROWS, _COLUMNS], DOTS[ROWS, 1]
+_dots_column, _dot = DOTS[1, _COLUMNS], DOTS[1, 1]
+
+
+@kernel  # type: ignore[untyped-decorator]
+def dot_products(m, t, rows, columns, a, a_rows, a_line, b, b_rows, b_line, lines, length, out):  # type: ignore[no-untyped-def]
+    """out[r, c]: scalar products, as those of cpu_vectors."""
+    r = 0
+    while r < rows:
+        high = ROWS if r + ROWS <= rows else 1
+        c = 0
+        while c < columns:
+            wide = _COLUMNS if c + _COLUMNS <= columns else 1
+            to = out + r * columns + c
+            if high == ROWS and wide == _COLUMNS:
+                _dots(m, t, a, a_rows + r, a_line, b, b_rows + c, b_line, lines, length, to, columns)  # fmt: skip
+            elif high == ROWS:
+                _dots_row(m, t, a, a_rows + r, a_line, b, b_rows + c, b_line, lines, length, to, columns)  # fmt: skip
+            elif wide == _COLUMNS:
+                _dots_column(m, t, a, a_rows + r, a_line, b, b_rows + c, b_line, lines, length, to, columns)  # fmt: skip
+            else:
+                _dot(m, t, a, a_rows + r, a_line, b, b_rows + c, b_line, lines, length, to, columns)
+            c += wide
+        r += high
+
+
+@summing  # type: ignore[untyped-decorator]
+def row_sums(m, rows, length, x, out):  # type: ignore[no-untyped-def]
+    for r in range(rows):
+        total = 0.0
+        for i in range(x + r * length, x + (r + 1) * length):
+            total += m[i]
+        m[out + r] = total
+
+
+@kernel  # type: ignore[untyped-decorator]
+def conv_forward(m, t, op, n):  # type: ignore[no-untyped-def]
+    if op[plan.PACKED]:
+        _pack(m, op, n)
+    depth = op[plan.C] * op[plan.KH] * op[plan.KW]
+    run = op[plan.WO] * n
+    line = op[plan.SY] * op[plan.SX] * op[plan.WQ] * n
+    begin = 1 if op[plan.B] >= 0 else 0
+    for y in range(op[plan.HO]):
+        product(
+            m, t, op[plan.O], op[plan.W], depth, 1, op[plan.P] + y * line, op[plan.T_IN], depth,
+            op[plan.Y] + y * run, op[plan.T_OUT], run, begin, op[plan.B],
+        )  # fmt: skip
+
+
+@kernel  # type: ignore[untyped-decorator]
+def _pack(m, op, n):  # type: ignore[no-untyped-def]
+    """The input with its padding, and columns that a stride apart follow each other."""
+    sx, wq = op[plan.SX], op[plan.WQ]
+    for c in range(op[plan.C]):
+        for y in range(op[plan.H]):
+            from_ = op[plan.X] + (c * op[plan.H] + y) * op[plan.WD] * n
+            to = op[plan.P] + (c * op[plan.HP] + y + op[plan.TOP]) * sx * wq * n
+            for x in range(op[plan.WD]):
+                across = x + op[plan.LEFT]
+                at = to + ((across % sx) * wq + across // sx) * n
+                for i in range(n):
+                    m[at + i] = m[from_ + x * n + i]
+
+
+@kernel  # type: ignore[untyped-decorator]
+def _unpack_gradient(m, op, n):  # type: ignore[no-untyped-def]
+    sx, wq = op[plan.SX], op[plan.WQ]
+    for c in range(op[plan.C]):
+        for y in range(op[plan.H]):
+            to = op[plan.GX] + (c * op[plan.H] + y) * op[plan.WD] * n
+            from_ = op[plan.GP] + (c * op[plan.HP] + y + op[plan.TOP]) * sx * wq * n
+            for x in range(op[plan.WD]):
+                across = x + op[plan.LEFT]
+                at = from_ + ((across % sx) * wq + across // sx) * n
+                for i in range(n):
+                    m[to + x * n + i] = m[at + i]
+
+
+@kernel  # type: ignore[untyped-decorator]
+def conv_backward(m, t, op, n, g):  # type: ignore[no-untyped-def]
+    """``g``: how far the gradient of a parameter lies behind the parameter."""
+    depth = op[plan.C] * op[plan.KH] * op[plan.KW]
+    run = op[plan.WO] * n
+    line = op[plan.SY] * op[plan.SX] * op[plan.WQ] * n
+    dot_products(
+        m, t, op[plan.O], depth, op[plan.GY], op[plan.T_OUT], run, op[plan.P], op[plan.T_IN], line,
+        op[plan.HO], run, op[plan.W] + g,
+    )  # fmt: skip
+    if op[plan.B] >= 0:
+        row_sums(m, op[plan.O], op[plan.HO] * run, op[plan.GY], op[plan.B] + g)
+    if op[plan.GX] < 0:
+        return
+    size = op[plan.C] * op[plan.HP] * op[plan.SX] * op[plan.WQ] * n
+    m[op[plan.GP] : op[plan.GP] + size] = 0
+    for y in range(op[plan.HO]):
+        product(
+            m, t, depth, op[plan.W], 1, depth, op[plan.GY] + y * run, op[plan.T_OUT], op[plan.O],
+            op[plan.GP] + y * line, op[plan.T_IN], run, 2, 0,
+        )  # fmt: skip
+    if op[plan.PACKED]:
+        _unpack_gradient(m, op, n)
+
+
+@kernel  # type: ignore[untyped-decorator]
+def pooled_conv_backward(m, t, op, pool, n, g):  # type: ignore[no-untyped-def]
+    """The gradients of a convolution in front of a max-pool, by the pixels that were the largest of their windows.
+
+    Here images lie as ``[sample, row, column, channel]``: a patch is one run of numbers per row of the kernel.
+    """
+    channels, kh, kw = op[plan.C], op[plan.KH], op[plan.KW]
+    lanes = lanes_of(m)
+    wide = kw * channels
+    vectors = (wide + lanes - 1) // lanes
+    patch_row = vectors * lanes
+    pitch = op[plan.WP] * channels
+    image = op[plan.HP] * pitch
+    back = op[plan.GX] >= 0
+    _to_patches_layout(m, op, n, pitch, image)
+    if back:
+        m[op[plan.GXN] : op[plan.GXN] + n * image] = 0
+    cells = pool[plan.HO] * pool[plan.WO]
+    window = pool[plan.KH] * pool[plan.KW]
+    size = kh * patch_row
+    for c in range(op[plan.O]):
+        count = _list_largest(m, t, op, pool, n, c, cells, window, image, g)
+        sums = op[plan.GWN]
+        m[sums : sums + size] = 0
+        values, places, x = op[plan.LIST], op[plan.T_LIST], op[plan.XN]
+        for i in range(0, count, 4):
+            g0, g1 = splat(m[values + i]), splat(m[values + i + 1])
+            g2, g3 = splat(m[values + i + 2]), splat(m[values + i + 3])
+            p0, p1, p2, p3 = x + t[places + i], x + t[places + i + 1], x + t[places + i + 2], x + t[places + i + 3]  # fmt: skip
+            for ky in range(kh):
+                at, row = ky * pitch, sums + ky * patch_row
+                for v in range(vectors):
+                    total = read(m, row)
+                    total = fma(g0, read(m, p0 + at), total)
+                    total = fma(g1, read(m, p1 + at), total)
+                    total = fma(g2, read(m, p2 + at), total)
+                    total = fma(g3, read(m, p3 + at), total)
+                    write(m, row, total)
+                    at += lanes
+                    row += lanes
+        first = op[plan.W] + c * channels * kh * kw
+        for ci in range(channels):
+            for ky in range(kh):
+                for kx in range(kw):
+                    at = first + (ci * kh + ky) * kw + kx
+                    place = ky * patch_row + kx * channels + ci
+                    m[at + g] = m[sums + place]
+                    m[sums + place] = m[at]
+        if not back:
+            continue
+        # Now ``sums`` holds the weights; the numbers that fill up its rows must add nothing.
+        for ky in range(kh):
+            for i in range(wide, patch_row):
+                m[sums + ky * patch_row + i] = 0
+        for i in range(count):
+            value, place = splat(m[values + i]), op[plan.GXN] + t[places + i]
+            for ky in range(kh):
+                at, row = place + ky * pitch, sums + ky * patch_row
+                for v in range(vectors):
+                    write(m, at, fma(value, read(m, row), read(m, at)))
+                    at += lanes
+                    row += lanes
+    if back:
+        _from_patches_layout(m, op, n, pitch, image)
+
+
+@kernel  # type: ignore[untyped-decorator]
+def _list_largest(m, t, op, pool, n, c, cells, window, image, g):  # type: ignore[no-untyped-def]
+    """List the gradients of one channel that are not zero, and the patches they belong to; how many (filled up to 4)."""
+    count = 0
+    values, places, starts = op[plan.LIST], op[plan.T_LIST], op[plan.T_START]
+    relu = pool[plan.RELU] != 0
+    total = 0.0
+    at = c * cells * n
+    for cell in range(cells):
+        for i in range(n):
+            value = m[pool[plan.GY] + at]
+            dead = (relu and m[pool[plan.Y] + at] <= 0) or value == 0
+            m[values + count] = value
+            t[places + count] = t[starts + cell * window + int(m[pool[plan.ARGMAX] + at])] + i * image  # fmt: skip
+            if not dead:
+                total += value
+                count += 1
+            at += 1
+    if op[plan.B] >= 0:
+        m[op[plan.B] + g + c] = total
+    while count % 4:
+        m[values + count] = 0
+        t[places + count] = 0
+        count += 1
+    return count
+
+
+@kernel  # type: ignore[untyped-decorator]
+def _to_patches_layout(m, op, n, pitch, image):  # type: ignore[no-untyped-def]
+    channels = op[plan.C]
+    for c in range(channels):
+        for y in range(op[plan.H]):
+            from_ = op[plan.X] + (c * op[plan.H] + y) * op[plan.WD] * n
+            to = op[plan.XN] + (y + op[plan.TOP]) * pitch + op[plan.LEFT] * channels + c
+            for x in range(op[plan.WD]):
+                for i in range(n):
+                    m[to + i * image + x * channels] = m[from_ + x * n + i]
+
+
+@kernel  # type: ignore[untyped-decorator]
+def _from_patches_layout(m, op, n, pitch, image):  # type: ignore[no-untyped-def]
+    channels = op[plan.C]
+    for c in range(channels):
+        for y in range(op[plan.H]):
+            to = op[plan.GX] + (c * op[plan.H] + y) * op[plan.WD] * n
+            from_ = op[plan.GXN] + (y + op[plan.TOP]) * pitch + op[plan.LEFT] * channels + c
+            for x in range(op[plan.WD]):
+                for i in range(n):
+                    m[to + x * n + i] = m[from_ + i * image + x * channels]
+
+
+@kernel  # type: ignore[untyped-decorator]
+def pool_forward(m, op, n):  # type: ignore[no-untyped-def]
+    """The largest of each window (the first of equal ones), which of them it is, and ReLU if it follows."""
+    lanes = lanes_of(m)
+    of = m.dtype.type
+    zero = splat(of(0))
+    height, width = op[plan.H], op[plan.WD]
+    to = 0
+    for c in range(op[plan.C]):
+        for yo in range(op[plan.HO]):
+            top = yo * op[plan.SY] - op[plan.TOP]
+            for xo in range(op[plan.WO]):
+                left = xo * op[plan.SX] - op[plan.LEFT]
+                # Rows are written whole, in rising order: what is written too far is overwritten by the next.
+                for i in range(0, n, lanes):
+                    best, which = splat(of(-np.inf)), zero
+                    fresh = True
+                    for ky in range(op[plan.KH]):
+                        y = top + ky * op[plan.DY]
+                        if y < 0 or y >= height:
+                            continue
+                        for kx in range(op[plan.KW]):
+                            x = left + kx * op[plan.DX]
+                            if x < 0 or x >= width:
+                                continue
+                            here = splat(of(ky * op[plan.KW] + kx))
+                            value = read(m, op[plan.X] + ((c * height + y) * width + x) * n + i)
+                            if fresh:
+                                best, which, fresh = value, here, False
+                            else:
+                                which = larger(value, best, here, which)
+                                best = larger(value, best, value, best)
+                    if op[plan.RELU]:
+                        best = larger(best, zero, best, zero)
+                    write(m, op[plan.Y] + to + i, best)
+                    write(m, op[plan.ARGMAX] + to + i, which)
+                to += n
+
+
+@kernel  # type: ignore[untyped-decorator]
+def pool_backward(m, op, n):  # type: ignore[no-untyped-def]
+    if op[plan.GX] < 0:
+        return
+    height, width = op[plan.H], op[plan.WD]
+    m[op[plan.GX] : op[plan.GX] + op[plan.C] * height * width * n] = 0
+    at = 0
+    for c in range(op[plan.C]):
+        for yo in range(op[plan.HO]):
+            top = yo * op[plan.SY] - op[plan.TOP]
+            for xo in range(op[plan.WO]):
+                left = xo * op[plan.SX] - op[plan.LEFT]
+                for i in range(n):
+                    if not (op[plan.RELU] and m[op[plan.Y] + at] <= 0):
+                        which = int(m[op[plan.ARGMAX] + at])
+                        y = top + which // op[plan.KW] * op[plan.DY]
+                        x = left + which % op[plan.KW] * op[plan.DX]
+                        m[op[plan.GX] + ((c * height + y) * width + x) * n + i] += m[op[plan.GY] + at]  # fmt: skip
+                    at += 1
+
+
+@kernel  # type: ignore[untyped-decorator]
+def linear_forward(m, t, op, n):  # type: ignore[no-untyped-def]
+    begin = 1 if op[plan.B] >= 0 else 0
+    product(
+        m, t, op[plan.O], op[plan.W], op[plan.C], 1, op[plan.X], op[plan.T_IN], op[plan.C],
+        op[plan.Y], op[plan.T_OUT], n, begin, op[plan.B],
+    )  # fmt: skip
+
+
+@kernel  # type: ignore[untyped-decorator]
+def linear_backward(m, t, op, n, g):  # type: ignore[no-untyped-def]
+    features, outputs = op[plan.C], op[plan.O]
+    x, turned = op[plan.X], op[plan.XN]
+    for f in range(features):
+        for i in range(n):
+            m[turned + i * features + f] = m[x + f * n + i]
+    product(
+        m, t, outputs, op[plan.GY], n, 1, turned, op[plan.T_START], n, op[plan.W] + g,
+        op[plan.T_LIST], features, 0, 0,
+    )  # fmt: skip
+    if op[plan.B] >= 0:
+        row_sums(m, outputs, n, op[plan.GY], op[plan.B] + g)
+    if op[plan.GX] >= 0:
+        product(
+            m, t, features, op[plan.W], 1, features, op[plan.GY], op[plan.T_OUT], outputs,
+            op[plan.GX], op[plan.T_IN], n, 0, 0,
+        )  # fmt: skip
+
+
+@summing  # type: ignore[untyped-decorator]
+def norm_forward(m, op, n, momentum, eps, training):  # type: ignore[no-untyped-def]
+    """Batch norm; in training by the statistics of the batch, which enter the running ones."""
+    of = m.dtype.type
+    size = op[plan.H] * op[plan.WD] * n
+    for c in range(op[plan.C]):
+        x, y = op[plan.X] + c * size, op[plan.Y] + c * size
+        mean, variance = np.float64(m[op[plan.MEAN] + c]), np.float64(m[op[plan.VARIANCE] + c])
+        if training:
+            total = 0.0
+            for i in range(size):
+                total += m[x + i]
+            mean = total / size
+            squares = 0.0
+            for i in range(size):
+                squares += (m[x + i] - mean) ** 2
+            variance = squares / size
+            unbiased = squares / (size - 1)
+            m[op[plan.MEAN] + c] = (1 - momentum) * m[op[plan.MEAN] + c] + momentum * mean
+            m[op[plan.VARIANCE] + c] = (1 - momentum) * m[op[plan.VARIANCE] + c] + momentum * unbiased  # fmt: skip
+        scale = 1 / math.sqrt(variance + eps)
+        m[op[plan.XN] + c] = mean
+        m[op[plan.GXN] + c] = scale
+        factor = of(scale * m[op[plan.W] + c])
+        shift = of(m[op[plan.B] + c] - mean * scale * m[op[plan.W] + c])
+        for i in range(size):
+            m[y + i] = m[x + i] * factor + shift
+
+
+@summing  # type: ignore[untyped-decorator]
+def norm_backward(m, op, n, g):  # type: ignore[no-untyped-def]
+    of = m.dtype.type
+    size = op[plan.H] * op[plan.WD] * n
+    for c in range(op[plan.C]):
+        x, gy = op[plan.X] + c * size, op[plan.GY] + c * size
+        mean, scale = np.float64(m[op[plan.XN] + c]), np.float64(m[op[plan.GXN] + c])
+        total, along = 0.0, 0.0
+        for i in range(size):
+            total += m[gy + i]
+            along += m[gy + i] * (m[x + i] - mean)
+        along *= scale
+        m[op[plan.B] + c + g] = total
+        m[op[plan.W] + c + g] = along
+        if op[plan.GX] < 0:
+            continue
+        gx = op[plan.GX] + c * size
+        factor = np.float64(m[op[plan.W] + c]) * scale
+        by_x = of(-factor * scale * along / size)
+        shift = of(-factor * total / size)
+        factor_, mean_ = of(factor), of(mean)
+        for i in range(size):
+            m[gx + i] = factor_ * m[gy + i] + by_x * (m[x + i] - mean_) + shift
+
+
+@kernel  # type: ignore[untyped-decorator]
+def pointwise_forward(m, op, size):  # type: ignore[no-untyped-def]
+    kind, x, y = op[plan.KIND], op[plan.X], op[plan.Y]
+    of = m.dtype.type
+    if kind == plan.RELU_LAYER:
+        for i in range(size):
+            value = m[x + i]
+            m[y + i] = of(0) if value <= 0 else value
+    elif kind == plan.TANH:
+        for i in range(size):
+            m[y + i] = math.tanh(m[x + i])
+    elif kind == plan.SIGMOID:
+        for i in range(size):
+            m[y + i] = of(1) / (of(1) + math.exp(-m[x + i]))
+    elif kind == plan.GELU:
+        for i in range(size):
+            value = np.float64(m[x + i])
+            m[y + i] = value * 0.5 * (1 + math.erf(value * math.sqrt(0.5)))
+    elif kind == plan.GELU_TANH:
+        for i in range(size):
+            value = np.float64(m[x + i])
+            inner = math.sqrt(2 / math.pi) * (value + 0.044715 * value**3)
+            m[y + i] = 0.5 * value * (1 + math.tanh(inner))
+
+
+@kernel  # type: ignore[untyped-decorator]
+def pointwise_backward(m, op, size):  # type: ignore[no-untyped-def]
+    kind, x, y, gx, gy = op[plan.KIND], op[plan.X], op[plan.Y], op[plan.GX], op[plan.GY]
+    of = m.dtype.type
+    if gx < 0:
+        return
+    if kind == plan.RELU_LAYER:
+        for i in range(size):
+            m[gx + i] = of(0) if m[y + i] <= 0 else m[gy + i]
+    elif kind == plan.TANH:
+        for i in range(size):
+            m[gx + i] = m[gy + i] * (of(1) - m[y + i] * m[y + i])
+    elif kind == plan.SIGMOID:
+        for i in range(size):
+            m[gx + i] = m[gy + i] * (of(1) - m[y + i]) * m[y + i]
+    elif kind == plan.GELU:
+        for i in range(size):
+            value = np.float64(m[x + i])
+            density = math.exp(-0.5 * value * value) / math.sqrt(2 * math.pi)
+            below = 0.5 * (1 + math.erf(value * math.sqrt(0.5)))
+            m[gx + i] = m[gy + i] * (below + value * density)
+    elif kind == plan.GELU_TANH:
+        for i in range(size):
+            value = np.float64(m[x + i])
+            root = math.sqrt(2 / math.pi)
+            bent = math.tanh(root * (value + 0.044715 * value**3))
+            slope = (1 - bent * bent) * root * (1 + 3 * 0.044715 * value * value)
+            m[gx + i] = m[gy + i] * (0.5 * (1 + bent) + 0.5 * value * slope)
+
+
+@kernel  # type: ignore[untyped-decorator]
+def mixed(x):  # type: ignore[no-untyped-def]
+    """The mixing of noise.py, on unsigned numbers; without the sign."""
+    x = x * np.uint64(11400714819323198485)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(13787848793156543929)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(10723151780598845931)
+    x = x ^ (x >> np.uint64(31))
+    return x & np.uint64(9223372036854775807)
+
+
+@kernel  # type: ignore[untyped-decorator]
+def dropout(m, from_, to, n, features, p, key, call):  # type: ignore[no-untyped-def]
+    """Forward and backward alike: both multiply with the mask of noise.py, whose samples come first."""
+    keep = m.dtype.type(1 / (1 - p)) if p < 1 else m.dtype.type(0)
+    none = m.dtype.type(0)
+    limit = np.uint64(p * 2.0**63) if p < 1 else np.uint64(0)
+    first = key + np.uint64(call) * np.uint64(1099511627776)
+    for f in range(features):
+        for i in range(n):
+            drawn = mixed(first + np.uint64(i * features + f))
+            at = f * n + i
+            m[to + at] = m[from_ + at] * (keep if drawn >= limit else none)
+
+
+@kernel  # type: ignore[untyped-decorator]
+def loss_gradient(m, y, gy, n, classes, labels, samples):  # type: ignore[no-untyped-def]
+    """The gradient of the mean cross-entropy with respect to the outputs."""
+    of = m.dtype.type
+    share = of(1) / of(n)
+    for i in range(n):
+        top = m[y + i]
+        for c in range(classes):
+            value = m[y + c * n + i]
+            if value > top or value != value:
+                top = value
+        total = of(0)
+        for c in range(classes):
+            value = math.exp(m[y + c * n + i] - top)
+            m[gy + c * n + i] = value
+            total += value
+        for c in range(classes):
+            m[gy + c * n + i] *= share / total
+        m[gy + labels[samples[i]] * n + i] -= share
+
+
+@kernel  # type: ignore[untyped-decorator]
+def descend(m, size, w, start, g, eta, prox, l2):  # type: ignore[no-untyped-def]
+    """One step of SGD; the gradients of the proximal and the l2 term are known in closed form."""
+    of = m.dtype.type
+    shrink, pull, rate = of(1 - eta * (prox + l2)), of(eta * prox), of(eta)
+    if prox == 0:
+        for i in range(size):
+            m[w + i] = m[w + i] * shrink - m[g + i] * rate
+    else:
+        for i in range(size):
+            m[w + i] = m[w + i] * shrink + m[start + i] * pull - m[g + i] * rate

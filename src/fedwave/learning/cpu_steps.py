@@ -1,0 +1,130 @@
+"""Whole steps of SGD in one compiled function, so that Python runs once per lane and not once per layer.
+
+Only the functions here are cached on disk: the others are compiled into them. numba notices changes of this file alone,
+so a digest of all their sources is part of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from fedwave.learning import cpu_kernels as k
+from fedwave.learning import cpu_plan as plan
+
+_FILES = ("cpu_steps.py", "cpu_kernels.py", "cpu_plan.py", "cpu_vectors.py")
+_SOURCES = hashlib.sha256(
+    b"".join(Path(__file__).with_name(name).read_bytes() for name in _FILES)
+).hexdigest()
+
+
+@k.kernel  # type: ignore[untyped-decorator]
+def _forward_one(m, t, ops, numbers, i, n, training, key, call):  # type: ignore[no-untyped-def]
+    """One layer; the number of dropout layers so far."""
+    op = ops[i]
+    kind = op[plan.KIND]
+    if kind == plan.CONV:
+        k.conv_forward(m, t, op, n)
+    elif kind == plan.POOL:
+        k.pool_forward(m, op, n)
+    elif kind == plan.LINEAR:
+        k.linear_forward(m, t, op, n)
+    elif kind == plan.NORM:
+        k.norm_forward(m, op, n, numbers[i, 0], numbers[i, 1], training)
+    elif kind == plan.DROPOUT:
+        if training:
+            k.dropout(m, op[plan.X], op[plan.Y], n, op[plan.C], numbers[i, 0], key, call)
+        else:
+            m[op[plan.Y] : op[plan.Y] + op[plan.C] * n] = m[op[plan.X] : op[plan.X] + op[plan.C] * n]
+        return call + 1
+    else:
+        k.pointwise_forward(m, op, op[plan.C] * n)
+    return call
+
+
+@k.kernel  # type: ignore[untyped-decorator]
+def _backward_one(m, t, ops, numbers, i, n, g, key, call):  # type: ignore[no-untyped-def]
+    op = ops[i]
+    kind = op[plan.KIND]
+    if kind == plan.CONV:
+        if op[plan.POOLED]:
+            k.pooled_conv_backward(m, t, op, ops[i + 1], n, g)
+        else:
+            k.conv_backward(m, t, op, n, g)
+    elif kind == plan.POOL:
+        if not op[plan.POOLED]:
+            k.pool_backward(m, op, n)
+    elif kind == plan.LINEAR:
+        k.linear_backward(m, t, op, n, g)
+    elif kind == plan.NORM:
+        k.norm_backward(m, op, n, g)
+    elif kind == plan.DROPOUT:
+        call -= 1
+        k.dropout(m, op[plan.GY], op[plan.GX], n, op[plan.C], numbers[i, 0], key, call)
+    else:
+        k.pointwise_backward(m, op, op[plan.C] * n)
+    return call
+
+
+@k.kernel  # type: ignore[untyped-decorator]
+def _gather(m, x, n, images, samples):  # type: ignore[no-untyped-def]
+    for f in range(images.shape[1]):
+        for i in range(n):
+            m[x + f * n + i] = images[samples[i], f]
+
+
+def _compiled(sources: str) -> Any:
+    cached = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"})
+
+    @cached  # type: ignore[untyped-decorator]
+    def run_steps(m, t, ops, numbers, sizes, images, labels, steps, first_step, key, eta, prox, l2):  # type: ignore[no-untyped-def]
+        """Steps of SGD. ``sizes``: what else the plan says, see ``sizes_of``."""
+        _ = sources
+        trained, start, g, first, classes, y, gy = sizes
+        n = steps.shape[1]
+        for s in range(steps.shape[0]):
+            samples = steps[s]
+            step_key = k.mixed(key + np.uint64(first_step + s))
+            _gather(m, ops[0, plan.X], n, images, samples)
+            call = 0
+            for i in range(len(ops)):
+                call = _forward_one(m, t, ops, numbers, i, n, True, step_key, call)
+            k.loss_gradient(m, y, gy, n, classes, labels, samples)
+            for i in range(len(ops) - 1, first - 1, -1):
+                call = _backward_one(m, t, ops, numbers, i, n, g, step_key, call)
+            k.descend(m, trained, 0, start, g, eta, prox, l2)
+
+    @cached  # type: ignore[untyped-decorator]
+    def run_forward(m, t, ops, numbers, images, samples):  # type: ignore[no-untyped-def]
+        """The logits of some images in eval mode; they stay in the memory."""
+        _ = sources
+        _gather(m, ops[0, plan.X], len(samples), images, samples)
+        for i in range(len(ops)):
+            _forward_one(m, t, ops, numbers, i, len(samples), False, np.uint64(0), 0)
+
+    @cached  # type: ignore[untyped-decorator]
+    def run_layer(m, t, ops, numbers, i, n, g, backward, times):  # type: ignore[no-untyped-def]
+        """One layer again and again, to measure it."""
+        _ = sources
+        for _ in range(times):
+            if backward:
+                _backward_one(m, t, ops, numbers, i, n, g, np.uint64(0), 1)
+            else:
+                _forward_one(m, t, ops, numbers, i, n, True, np.uint64(0), 0)
+
+    return run_steps, run_forward, run_layer
+
+
+run_steps, run_forward, run_layer = _compiled(_SOURCES)
+
+
+def sizes_of(found: plan.Plan, trained: int) -> tuple[int, ...]:
+    """The numbers of a plan that the steps need."""
+    return (
+        trained, found.start, found.gradients, found.first, found.classes, found.output,
+        found.output_gradient,
+    )  # fmt: skip
