@@ -3,9 +3,6 @@
 Images lie as ``[channel, row, column, sample]`` and features as ``[feature, sample]``. So a row of all samples is one run
 of numbers, a convolution reads its input where it lies, without copies of patches (im2col), and Flatten does nothing. All
 numbers lie in one array ``m``, all positions in one table ``t``; a row ``op`` of integers describes a layer (cpu_plan.py).
-
-The gradient of a max-pool is zero except at the largest pixel of each window. A convolution in front of it uses that
-("pooled"): its backward pass visits these pixels only, a quarter of all for windows of 2 x 2.
 """
 
 from __future__ import annotations
@@ -22,16 +19,19 @@ from fedwave.learning.cpu_vectors import (
     MOST_VECTORS,
     ROWS,
     TILES,
-    fma,
     lanes_of,
     larger,
     read,
     splat,
+    where_equal,
     write,
 )
 
 # Sums may be contracted to fused multiply-adds; infinities and not-a-number stay what they are.
 kernel = njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
+# The same, compiled into the function that calls it. Compiling takes a third of the time, as each function compiles all that
+# it calls once more.
+inlined = njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz"}, inline="always")
 # Where sums may also be reordered, so that they are vectorised.
 summing = njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})
 
@@ -41,19 +41,17 @@ _COLUMNS = max(c for _, c in DOTS)
 
 def _rows_of(vectors: int) -> Any:
     """A product whose result is ``vectors`` wide, for any number of rows."""
-    four, two, one = (TILES[r, vectors] for r in (ROWS, 2, 1))
+    many, one = TILES[ROWS, vectors], TILES[1, vectors]
 
-    @kernel  # type: ignore[untyped-decorator]
+    @inlined  # type: ignore[untyped-decorator]
     def rows(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, last, begin, bias):  # type: ignore[no-untyped-def]
         r = 0
         while r + ROWS <= count:
-            four(m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last, begin, bias + r)  # fmt: skip
+            many(m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last, begin, bias + r)  # fmt: skip
             r += ROWS
-        if r + 2 <= count:
-            two(m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last, begin, bias + r)  # fmt: skip
-            r += 2
-        if r < count:
+        while r < count:
             one(m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last, begin, bias + r)  # fmt: skip
+            r += 1
 
     return rows
 
@@ -114,6 +112,13 @@ def dot_products(m, t, rows, columns, a, a_rows, a_line, b, b_rows, b_line, line
         r += high
 
 
+@kernel  # type: ignore[untyped-decorator]
+def fill(m, first, count):  # type: ignore[no-untyped-def]
+    """Zeros."""
+    for i in range(first, first + count):
+        m[i] = 0
+
+
 @summing  # type: ignore[untyped-decorator]
 def row_sums(m, rows, length, x, out):  # type: ignore[no-untyped-def]
     for r in range(rows):
@@ -123,7 +128,7 @@ def row_sums(m, rows, length, x, out):  # type: ignore[no-untyped-def]
         m[out + r] = total
 
 
-@kernel  # type: ignore[untyped-decorator]
+@inlined  # type: ignore[untyped-decorator]
 def conv_forward(m, t, op, n):  # type: ignore[no-untyped-def]
     if op[plan.PACKED]:
         _pack(m, op, n)
@@ -138,7 +143,7 @@ def conv_forward(m, t, op, n):  # type: ignore[no-untyped-def]
         )  # fmt: skip
 
 
-@kernel  # type: ignore[untyped-decorator]
+@inlined  # type: ignore[untyped-decorator]
 def _pack(m, op, n):  # type: ignore[no-untyped-def]
     """The input with its padding, and columns that a stride apart follow each other."""
     sx, wq = op[plan.SX], op[plan.WQ]
@@ -153,7 +158,7 @@ def _pack(m, op, n):  # type: ignore[no-untyped-def]
                     m[at + i] = m[from_ + x * n + i]
 
 
-@kernel  # type: ignore[untyped-decorator]
+@inlined  # type: ignore[untyped-decorator]
 def _unpack_gradient(m, op, n):  # type: ignore[no-untyped-def]
     sx, wq = op[plan.SX], op[plan.WQ]
     for c in range(op[plan.C]):
@@ -167,7 +172,7 @@ def _unpack_gradient(m, op, n):  # type: ignore[no-untyped-def]
                     m[to + x * n + i] = m[at + i]
 
 
-@kernel  # type: ignore[untyped-decorator]
+@inlined  # type: ignore[untyped-decorator]
 def conv_backward(m, t, op, n, g):  # type: ignore[no-untyped-def]
     """``g``: how far the gradient of a parameter lies behind the parameter."""
     depth = op[plan.C] * op[plan.KH] * op[plan.KW]
@@ -182,7 +187,7 @@ def conv_backward(m, t, op, n, g):  # type: ignore[no-untyped-def]
     if op[plan.GX] < 0:
         return
     size = op[plan.C] * op[plan.HP] * op[plan.SX] * op[plan.WQ] * n
-    m[op[plan.GP] : op[plan.GP] + size] = 0
+    fill(m, op[plan.GP], size)
     for y in range(op[plan.HO]):
         product(
             m, t, depth, op[plan.W], 1, depth, op[plan.GY] + y * run, op[plan.T_OUT], op[plan.O],
@@ -192,124 +197,7 @@ def conv_backward(m, t, op, n, g):  # type: ignore[no-untyped-def]
         _unpack_gradient(m, op, n)
 
 
-@kernel  # type: ignore[untyped-decorator]
-def pooled_conv_backward(m, t, op, pool, n, g):  # type: ignore[no-untyped-def]
-    """The gradients of a convolution in front of a max-pool, by the pixels that were the largest of their windows.
-
-    Here images lie as ``[sample, row, column, channel]``: a patch is one run of numbers per row of the kernel.
-    """
-    channels, kh, kw = op[plan.C], op[plan.KH], op[plan.KW]
-    lanes = lanes_of(m)
-    wide = kw * channels
-    vectors = (wide + lanes - 1) // lanes
-    patch_row = vectors * lanes
-    pitch = op[plan.WP] * channels
-    image = op[plan.HP] * pitch
-    back = op[plan.GX] >= 0
-    _to_patches_layout(m, op, n, pitch, image)
-    if back:
-        m[op[plan.GXN] : op[plan.GXN] + n * image] = 0
-    cells = pool[plan.HO] * pool[plan.WO]
-    window = pool[plan.KH] * pool[plan.KW]
-    size = kh * patch_row
-    for c in range(op[plan.O]):
-        count = _list_largest(m, t, op, pool, n, c, cells, window, image, g)
-        sums = op[plan.GWN]
-        m[sums : sums + size] = 0
-        values, places, x = op[plan.LIST], op[plan.T_LIST], op[plan.XN]
-        for i in range(0, count, 4):
-            g0, g1 = splat(m[values + i]), splat(m[values + i + 1])
-            g2, g3 = splat(m[values + i + 2]), splat(m[values + i + 3])
-            p0, p1, p2, p3 = x + t[places + i], x + t[places + i + 1], x + t[places + i + 2], x + t[places + i + 3]  # fmt: skip
-            for ky in range(kh):
-                at, row = ky * pitch, sums + ky * patch_row
-                for v in range(vectors):
-                    total = read(m, row)
-                    total = fma(g0, read(m, p0 + at), total)
-                    total = fma(g1, read(m, p1 + at), total)
-                    total = fma(g2, read(m, p2 + at), total)
-                    total = fma(g3, read(m, p3 + at), total)
-                    write(m, row, total)
-                    at += lanes
-                    row += lanes
-        first = op[plan.W] + c * channels * kh * kw
-        for ci in range(channels):
-            for ky in range(kh):
-                for kx in range(kw):
-                    at = first + (ci * kh + ky) * kw + kx
-                    place = ky * patch_row + kx * channels + ci
-                    m[at + g] = m[sums + place]
-                    m[sums + place] = m[at]
-        if not back:
-            continue
-        # Now ``sums`` holds the weights; the numbers that fill up its rows must add nothing.
-        for ky in range(kh):
-            for i in range(wide, patch_row):
-                m[sums + ky * patch_row + i] = 0
-        for i in range(count):
-            value, place = splat(m[values + i]), op[plan.GXN] + t[places + i]
-            for ky in range(kh):
-                at, row = place + ky * pitch, sums + ky * patch_row
-                for v in range(vectors):
-                    write(m, at, fma(value, read(m, row), read(m, at)))
-                    at += lanes
-                    row += lanes
-    if back:
-        _from_patches_layout(m, op, n, pitch, image)
-
-
-@kernel  # type: ignore[untyped-decorator]
-def _list_largest(m, t, op, pool, n, c, cells, window, image, g):  # type: ignore[no-untyped-def]
-    """List the gradients of one channel that are not zero, and the patches they belong to; how many (filled up to 4)."""
-    count = 0
-    values, places, starts = op[plan.LIST], op[plan.T_LIST], op[plan.T_START]
-    relu = pool[plan.RELU] != 0
-    total = 0.0
-    at = c * cells * n
-    for cell in range(cells):
-        for i in range(n):
-            value = m[pool[plan.GY] + at]
-            dead = (relu and m[pool[plan.Y] + at] <= 0) or value == 0
-            m[values + count] = value
-            t[places + count] = t[starts + cell * window + int(m[pool[plan.ARGMAX] + at])] + i * image  # fmt: skip
-            if not dead:
-                total += value
-                count += 1
-            at += 1
-    if op[plan.B] >= 0:
-        m[op[plan.B] + g + c] = total
-    while count % 4:
-        m[values + count] = 0
-        t[places + count] = 0
-        count += 1
-    return count
-
-
-@kernel  # type: ignore[untyped-decorator]
-def _to_patches_layout(m, op, n, pitch, image):  # type: ignore[no-untyped-def]
-    channels = op[plan.C]
-    for c in range(channels):
-        for y in range(op[plan.H]):
-            from_ = op[plan.X] + (c * op[plan.H] + y) * op[plan.WD] * n
-            to = op[plan.XN] + (y + op[plan.TOP]) * pitch + op[plan.LEFT] * channels + c
-            for x in range(op[plan.WD]):
-                for i in range(n):
-                    m[to + i * image + x * channels] = m[from_ + x * n + i]
-
-
-@kernel  # type: ignore[untyped-decorator]
-def _from_patches_layout(m, op, n, pitch, image):  # type: ignore[no-untyped-def]
-    channels = op[plan.C]
-    for c in range(channels):
-        for y in range(op[plan.H]):
-            to = op[plan.GX] + (c * op[plan.H] + y) * op[plan.WD] * n
-            from_ = op[plan.GXN] + (y + op[plan.TOP]) * pitch + op[plan.LEFT] * channels + c
-            for x in range(op[plan.WD]):
-                for i in range(n):
-                    m[to + x * n + i] = m[from_ + i * image + x * channels]
-
-
-@kernel  # type: ignore[untyped-decorator]
+@inlined  # type: ignore[untyped-decorator]
 def pool_forward(m, op, n):  # type: ignore[no-untyped-def]
     """The largest of each window (the first of equal ones), which of them it is, and ReLU if it follows."""
     lanes = lanes_of(m)
@@ -348,12 +236,42 @@ def pool_forward(m, op, n):  # type: ignore[no-untyped-def]
                 to += n
 
 
-@kernel  # type: ignore[untyped-decorator]
+@inlined  # type: ignore[untyped-decorator]
 def pool_backward(m, op, n):  # type: ignore[no-untyped-def]
-    if op[plan.GX] < 0:
-        return
+    if op[plan.GX] >= 0:
+        if op[plan.TILES]:
+            _tiling_pool_backward(m, op, n)
+        else:
+            _any_pool_backward(m, op, n)
+
+
+@kernel  # type: ignore[untyped-decorator]
+def _tiling_pool_backward(m, op, n):  # type: ignore[no-untyped-def]
+    """Windows that cover each pixel once: pixels are written in rising order, as in the forward pass."""
+    lanes = lanes_of(m)
+    of = m.dtype.type
+    zero = splat(of(0))
+    kh, kw, columns, relu = op[plan.KH], op[plan.KW], op[plan.WO], op[plan.RELU]
+    to = op[plan.GX]
+    for row in range(op[plan.C] * op[plan.HO]):
+        for ky in range(kh):
+            at = row * columns * n
+            for _ in range(columns):
+                for kx in range(kw):
+                    here = splat(of(ky * kw + kx))
+                    for i in range(at, at + n, lanes):
+                        value = read(m, op[plan.GY] + i)
+                        if relu:
+                            value = larger(read(m, op[plan.Y] + i), zero, value, zero)
+                        write(m, to + i - at, where_equal(read(m, op[plan.ARGMAX] + i), here, value, zero))  # fmt: skip
+                    to += n
+                at += n
+
+
+@kernel  # type: ignore[untyped-decorator]
+def _any_pool_backward(m, op, n):  # type: ignore[no-untyped-def]
     height, width = op[plan.H], op[plan.WD]
-    m[op[plan.GX] : op[plan.GX] + op[plan.C] * height * width * n] = 0
+    fill(m, op[plan.GX], op[plan.C] * height * width * n)
     at = 0
     for c in range(op[plan.C]):
         for yo in range(op[plan.HO]):
@@ -362,14 +280,14 @@ def pool_backward(m, op, n):  # type: ignore[no-untyped-def]
                 left = xo * op[plan.SX] - op[plan.LEFT]
                 for i in range(n):
                     if not (op[plan.RELU] and m[op[plan.Y] + at] <= 0):
-                        which = int(m[op[plan.ARGMAX] + at])
+                        which = np.int64(m[op[plan.ARGMAX] + at])
                         y = top + which // op[plan.KW] * op[plan.DY]
                         x = left + which % op[plan.KW] * op[plan.DX]
                         m[op[plan.GX] + ((c * height + y) * width + x) * n + i] += m[op[plan.GY] + at]  # fmt: skip
                     at += 1
 
 
-@kernel  # type: ignore[untyped-decorator]
+@inlined  # type: ignore[untyped-decorator]
 def linear_forward(m, t, op, n):  # type: ignore[no-untyped-def]
     begin = 1 if op[plan.B] >= 0 else 0
     product(
@@ -378,16 +296,16 @@ def linear_forward(m, t, op, n):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@kernel  # type: ignore[untyped-decorator]
+@inlined  # type: ignore[untyped-decorator]
 def linear_backward(m, t, op, n, g):  # type: ignore[no-untyped-def]
     features, outputs = op[plan.C], op[plan.O]
-    x, turned = op[plan.X], op[plan.XN]
+    x, turned = op[plan.X], op[plan.SAVED]
     for f in range(features):
         for i in range(n):
             m[turned + i * features + f] = m[x + f * n + i]
     product(
-        m, t, outputs, op[plan.GY], n, 1, turned, op[plan.T_START], n, op[plan.W] + g,
-        op[plan.T_LIST], features, 0, 0,
+        m, t, outputs, op[plan.GY], n, 1, turned, op[plan.T_TURNED], n, op[plan.W] + g,
+        op[plan.T_WEIGHTS], features, 0, 0,
     )  # fmt: skip
     if op[plan.B] >= 0:
         row_sums(m, outputs, n, op[plan.GY], op[plan.B] + g)
@@ -419,8 +337,8 @@ def norm_forward(m, op, n, momentum, eps, training):  # type: ignore[no-untyped-
             m[op[plan.MEAN] + c] = (1 - momentum) * m[op[plan.MEAN] + c] + momentum * mean
             m[op[plan.VARIANCE] + c] = (1 - momentum) * m[op[plan.VARIANCE] + c] + momentum * unbiased  # fmt: skip
         scale = 1 / math.sqrt(variance + eps)
-        m[op[plan.XN] + c] = mean
-        m[op[plan.GXN] + c] = scale
+        m[op[plan.SAVED] + c] = mean
+        m[op[plan.SAVED] + op[plan.C] + c] = scale
         factor = of(scale * m[op[plan.W] + c])
         shift = of(m[op[plan.B] + c] - mean * scale * m[op[plan.W] + c])
         for i in range(size):
@@ -433,7 +351,7 @@ def norm_backward(m, op, n, g):  # type: ignore[no-untyped-def]
     size = op[plan.H] * op[plan.WD] * n
     for c in range(op[plan.C]):
         x, gy = op[plan.X] + c * size, op[plan.GY] + c * size
-        mean, scale = np.float64(m[op[plan.XN] + c]), np.float64(m[op[plan.GXN] + c])
+        mean, scale = np.float64(m[op[plan.SAVED] + c]), np.float64(m[op[plan.SAVED] + op[plan.C] + c])
         total, along = 0.0, 0.0
         for i in range(size):
             total += m[gy + i]
@@ -452,7 +370,7 @@ def norm_backward(m, op, n, g):  # type: ignore[no-untyped-def]
             m[gx + i] = factor_ * m[gy + i] + by_x * (m[x + i] - mean_) + shift
 
 
-@kernel  # type: ignore[untyped-decorator]
+@inlined  # type: ignore[untyped-decorator]
 def pointwise_forward(m, op, size):  # type: ignore[no-untyped-def]
     kind, x, y = op[plan.KIND], op[plan.X], op[plan.Y]
     of = m.dtype.type
@@ -477,7 +395,7 @@ def pointwise_forward(m, op, size):  # type: ignore[no-untyped-def]
             m[y + i] = 0.5 * value * (1 + math.tanh(inner))
 
 
-@kernel  # type: ignore[untyped-decorator]
+@inlined  # type: ignore[untyped-decorator]
 def pointwise_backward(m, op, size):  # type: ignore[no-untyped-def]
     kind, x, y, gx, gy = op[plan.KIND], op[plan.X], op[plan.Y], op[plan.GX], op[plan.GY]
     of = m.dtype.type
@@ -517,7 +435,7 @@ def mixed(x):  # type: ignore[no-untyped-def]
     return x & np.uint64(9223372036854775807)
 
 
-@kernel  # type: ignore[untyped-decorator]
+@inlined  # type: ignore[untyped-decorator]
 def dropout(m, from_, to, n, features, p, key, call):  # type: ignore[no-untyped-def]
     """Forward and backward alike: both multiply with the mask of noise.py, whose samples come first."""
     keep = m.dtype.type(1 / (1 - p)) if p < 1 else m.dtype.type(0)
@@ -531,7 +449,7 @@ def dropout(m, from_, to, n, features, p, key, call):  # type: ignore[no-untyped
             m[to + at] = m[from_ + at] * (keep if drawn >= limit else none)
 
 
-@kernel  # type: ignore[untyped-decorator]
+@inlined  # type: ignore[untyped-decorator]
 def loss_gradient(m, y, gy, n, classes, labels, samples):  # type: ignore[no-untyped-def]
     """The gradient of the mean cross-entropy with respect to the outputs."""
     of = m.dtype.type
@@ -552,7 +470,7 @@ def loss_gradient(m, y, gy, n, classes, labels, samples):  # type: ignore[no-unt
         m[gy + labels[samples[i]] * n + i] -= share
 
 
-@kernel  # type: ignore[untyped-decorator]
+@inlined  # type: ignore[untyped-decorator]
 def descend(m, size, w, start, g, eta, prox, l2):  # type: ignore[no-untyped-def]
     """One step of SGD; the gradients of the proximal and the l2 term are known in closed form."""
     of = m.dtype.type

@@ -27,10 +27,12 @@ SY, SX, TOP, LEFT, DY, DX = range(15, 21)  # stride, padding in front, dilation
 # The padded input and its gradient; height, width, and columns per phase of the stride; is it a copy?
 P, GP, HP, WP, WQ, PACKED = range(21, 27)
 T_IN, T_OUT = range(27, 29)  # tables: where rows of the input and of the output lie
-# A convolution in front of a max-pool: its input and gradient by samples, a row of weights, a list and its places.
-POOLED, XN, GXN, GWN, LIST, T_LIST, T_START = range(29, 36)
-ARGMAX, RELU, MEAN, VARIANCE = range(36, 40)
-COLUMNS = 40
+# What the forward pass leaves: the largest pixel of each window of a max-pool; mean and scale of batch norm.
+ARGMAX, SAVED = range(29, 31)
+RELU, TILES = range(31, 33)  # does a max-pool also do ReLU; does each pixel lie in one window?
+MEAN, VARIANCE = range(33, 35)  # the running statistics
+T_TURNED, T_WEIGHTS = range(35, 37)  # tables of a linear layer: rows of its input by samples, rows of weights
+COLUMNS = 37
 
 _ROOM = 64  # numbers behind every piece of memory: vectors read over the end of it
 _ALIGNED = 16
@@ -142,20 +144,16 @@ def plan_of(
         for part, column in (("weight", W), ("bias", B), ("running_mean", MEAN), ("running_var", VARIANCE)):  # fmt: skip
             op[column] = positions.get(f"{place.name}.{part}", -1)
         if isinstance(layer, nn.Conv2d):
-            pool = layers[i + 1][0] if i + 1 < len(layers) else None
             _convolution(op, layer, place, batch, memory, table)
-            if i >= first and pool is not None and _sparse(layer, pool.layer):
-                _pooled(op, layer, pool, batch, memory, table)
         elif isinstance(layer, nn.MaxPool2d):
             _pool(op, layer, place, batch, memory, with_relu)
-            op[POOLED] = int(i > 0 and ops[i - 1, KIND] == CONV and ops[i - 1, POOLED] == 1)
         elif isinstance(layer, nn.Linear):
             _linear(op, layer, batch, memory, table)
         elif isinstance(layer, nn.BatchNorm2d):
             _sizes(op, NORM, place)
             if layer.momentum is not None:
                 numbers[i] = layer.momentum, layer.eps
-            op[XN], op[GXN] = memory.take(layer.num_features), memory.take(layer.num_features)
+            op[SAVED] = memory.take(2 * layer.num_features)
         else:
             op[KIND] = _pointwise(layer)
             op[C] = behind // batch
@@ -213,37 +211,6 @@ def _convolution(
     row = (c * op[HP] + ky * op[DY]) * op[SX] + across % op[SX]
     op[T_IN] = table.add((row * op[WQ] + across // op[SX]) * batch)
     op[T_OUT] = table.rows(int(op[O]), int(op[HO] * op[WO]) * batch)
-    op[POOLED] = 0
-
-
-def _sparse(layer: nn.Conv2d, pool: nn.Module) -> bool:
-    """Is the gradient behind this convolution mostly zero, and its patch one run per row of the kernel?"""
-    if not isinstance(pool, nn.MaxPool2d):
-        return False
-    kernel, stride, dilation = (_pair(v) for v in (pool.kernel_size, pool.stride, pool.dilation))
-    apart = stride[0] >= kernel[0] and stride[1] >= kernel[1]
-    return apart and dilation == (1, 1) and kernel[0] * kernel[1] >= 4 and layer.dilation[1] == 1
-
-
-def _pooled(
-    op: IntArray, layer: nn.Conv2d, pool: Place, batch: int, memory: _Memory, table: _Table
-) -> None:
-    assert isinstance(pool.layer, nn.MaxPool2d)
-    op[POOLED] = 1
-    count = int(op[HP] * op[WP] * op[C]) * batch
-    op[XN] = memory.take(count)
-    if op[GX] >= 0:
-        op[GXN] = memory.take(count)
-    op[GWN] = memory.take(int(op[KH]) * (int(op[KW] * op[C]) + _ROOM))
-    rows, columns = pool.behind[1:]
-    op[LIST] = memory.take(rows * columns * batch + 4)
-    op[T_LIST] = table.rows(rows * columns * batch + 4, 0)
-    (kh, kw), (sy, sx), (top, left) = (
-        _pair(v) for v in (pool.layer.kernel_size, pool.layer.stride, pool.layer.padding)
-    )
-    yo, xo, ky, kx = np.ogrid[:rows, :columns, :kh, :kw]
-    y, x = yo * sy - top + ky, xo * sx - left + kx  # where the window's pixels lie
-    op[T_START] = table.add((y * op[SY] * op[WP] + x * op[SX]) * op[C])
 
 
 def _pool(
@@ -256,11 +223,15 @@ def _pool(
     op[DY], op[DX] = _pair(layer.dilation)
     op[ARGMAX] = memory.take(int(op[O] * op[HO] * op[WO]) * batch)
     op[RELU] = int(with_relu)
+    kernel, stride = (op[KH], op[KW]), (op[SY], op[SX])
+    covered = (op[HO] * op[KH], op[WO] * op[KW]) == (op[H], op[WD])
+    plain = (op[TOP], op[LEFT], op[DY], op[DX]) == (0, 0, 1, 1)
+    op[TILES] = int(kernel == stride and covered and plain)
 
 
 def _linear(op: IntArray, layer: nn.Linear, batch: int, memory: _Memory, table: _Table) -> None:
     op[KIND] = LINEAR
     op[C], op[O] = layer.in_features, layer.out_features
     op[T_IN], op[T_OUT] = table.rows(int(op[C]), batch), table.rows(int(op[O]), batch)
-    op[XN] = memory.take(int(op[C]) * batch)
-    op[T_START], op[T_LIST] = table.rows(batch, int(op[C])), table.rows(int(op[O]), int(op[C]))
+    op[SAVED] = memory.take(int(op[C]) * batch)
+    op[T_TURNED], op[T_WEIGHTS] = table.rows(batch, int(op[C])), table.rows(int(op[O]), int(op[C]))

@@ -39,7 +39,8 @@ def _forward_one(m, t, ops, numbers, i, n, training, key, call):  # type: ignore
         if training:
             k.dropout(m, op[plan.X], op[plan.Y], n, op[plan.C], numbers[i, 0], key, call)
         else:
-            m[op[plan.Y] : op[plan.Y] + op[plan.C] * n] = m[op[plan.X] : op[plan.X] + op[plan.C] * n]
+            for j in range(op[plan.C] * n):
+                m[op[plan.Y] + j] = m[op[plan.X] + j]
         return call + 1
     else:
         k.pointwise_forward(m, op, op[plan.C] * n)
@@ -51,13 +52,9 @@ def _backward_one(m, t, ops, numbers, i, n, g, key, call):  # type: ignore[no-un
     op = ops[i]
     kind = op[plan.KIND]
     if kind == plan.CONV:
-        if op[plan.POOLED]:
-            k.pooled_conv_backward(m, t, op, ops[i + 1], n, g)
-        else:
-            k.conv_backward(m, t, op, n, g)
+        k.conv_backward(m, t, op, n, g)
     elif kind == plan.POOL:
-        if not op[plan.POOLED]:
-            k.pool_backward(m, op, n)
+        k.pool_backward(m, op, n)
     elif kind == plan.LINEAR:
         k.linear_backward(m, t, op, n, g)
     elif kind == plan.NORM:

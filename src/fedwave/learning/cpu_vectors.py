@@ -135,6 +135,31 @@ class _Code:
         return self.builder.icmp_signed("<", numbers, counts)
 
 
+def _function(name: str, memory: Any, table: Any, body: Any) -> Any:
+    """Code of an intrinsic that calls a function of its own, which is not copied into its callers.
+
+    The copies would double the time that compiling takes. ``body`` writes it: code, memory, table, then positions.
+    """
+
+    def call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        outside = _Code(context, builder, memory.dtype)
+        given = [outside.data(memory, arguments[0]), outside.data(table, arguments[1]), *arguments[2:]]
+        full = f"fedwave_{name}_{memory.dtype}"
+        function = builder.module.globals.get(full)
+        if function is None:
+            kind = ir.FunctionType(ir.VoidType(), [value.type for value in given])
+            function = ir.Function(builder.module, kind, full)
+            function.linkage = "linkonce_odr"
+            function.attributes.add("noinline")
+            inside = ir.IRBuilder(function.append_basic_block("entry"))
+            body(_Code(context, inside, memory.dtype), *function.args)
+            inside.ret_void()
+        builder.call(function, given)
+        return context.get_dummy_value()
+
+    return call
+
+
 @intrinsic  # type: ignore[misc]
 def lanes_of(_: Any, memory: Any) -> Any:
     """How many numbers a vector has."""
@@ -179,16 +204,6 @@ def splat(_: Any, number: Any) -> Any:
 
 
 @intrinsic  # type: ignore[misc]
-def fma(_: Any, a: Any, b: Any, c: Any) -> Any:
-    """a * b + c."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _Code(context, builder, a.dtype).fma(*arguments)
-
-    return a(a, b, c), code
-
-
-@intrinsic  # type: ignore[misc]
 def larger(_: Any, a: Any, b: Any, if_larger: Any, if_not: Any) -> Any:
     """``if_larger`` where a > b or a is not a number, ``if_not`` elsewhere."""
 
@@ -197,6 +212,17 @@ def larger(_: Any, a: Any, b: Any, if_larger: Any, if_not: Any) -> Any:
         above = builder.fcmp_ordered(">", a, b)
         none = builder.fcmp_unordered("uno", a, a)
         return builder.select(builder.or_(above, none), x, y)
+
+    return a(a, b, a, a), code
+
+
+@intrinsic  # type: ignore[misc]
+def where_equal(_: Any, a: Any, b: Any, if_equal: Any, if_not: Any) -> Any:
+    """``if_equal`` where a == b, ``if_not`` elsewhere."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        a, b, x, y = arguments
+        return builder.select(builder.fcmp_ordered("==", a, b), x, y)
 
     return a(a, b, a, a), code
 
@@ -214,11 +240,9 @@ def _tile_product(rows: int, vectors: int) -> Any:
         at ``bias`` (1), or are added to what is there (2).
         """
 
-        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            code = _Code(context, builder, memory.dtype)
-            data = code.data(memory, arguments[0])
-            positions = code.data(table, arguments[1])
-            a, a_row, a_step, b, b_rows, depth, out, out_rows, last, begin, bias = arguments[2:]
+        def body(code: _Code, data: Any, positions: Any, *arguments: Any) -> None:
+            builder = code.builder
+            a, a_row, a_step, b, b_rows, depth, out, out_rows, last, begin, bias = arguments
             shifts = [code.number(v * code.lanes) for v in range(vectors)]
             a_at = [builder.add(a, builder.mul(a_row, code.number(r))) for r in range(rows)]
             out_at = [
@@ -254,9 +278,9 @@ def _tile_product(rows: int, vectors: int) -> Any:
                 for v in range(vectors - 1):
                     code.write(data, places[v], builder.load(sums[r][v]))
                 code.write_part(data, places[-1], builder.load(sums[r][-1]), last)
-            return context.get_dummy_value()
 
-        return types.void(memory, table, *[_INT] * 11), code
+        signature = types.void(memory, table, *[_INT] * 11)
+        return signature, _function(f"tile_{rows}_{vectors}", memory, table, body)
 
     return product
 
@@ -272,11 +296,9 @@ def _dot_products(rows: int, columns: int) -> Any:
         out[r * out_row + c] = sum over y, q of a[table[a_rows + r] + y * a_line + q] * b[table[b_rows + c] + y * b_line + q].
         """
 
-        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            code = _Code(context, builder, memory.dtype)
-            data = code.data(memory, arguments[0])
-            positions = code.data(table, arguments[1])
-            a, a_rows, a_line, b, b_rows, b_line, lines, length, out, out_row = arguments[2:]
+        def body(code: _Code, data: Any, positions: Any, *arguments: Any) -> None:
+            builder = code.builder
+            a, a_rows, a_line, b, b_rows, b_line, lines, length, out, out_row = arguments
             a_at = [
                 builder.add(a, code.entry(positions, a_rows, code.number(r))) for r in range(rows)
             ]
@@ -318,12 +340,12 @@ def _dot_products(rows: int, columns: int) -> Any:
                 for c in range(columns):
                     place = builder.gep(data, [builder.add(row, code.number(c))])
                     builder.store(code.sum(builder.load(sums[r][c])), place)
-            return context.get_dummy_value()
 
-        return types.void(memory, table, *[_INT] * 10), code
+        signature = types.void(memory, table, *[_INT] * 10)
+        return signature, _function(f"dots_{rows}_{columns}", memory, table, body)
 
     return products
 
 
-TILES = {(r, v): _tile_product(r, v) for r in (ROWS, 2, 1) for v in range(1, MOST_VECTORS + 1)}
+TILES = {(r, v): _tile_product(r, v) for r in (ROWS, 1) for v in range(1, MOST_VECTORS + 1)}
 DOTS = {(r, c): _dot_products(r, c) for r in (ROWS, 1) for c in (4 if _BYTES != 32 else 2, 1)}
