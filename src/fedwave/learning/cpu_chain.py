@@ -91,6 +91,9 @@ class CpuChain:
             elif name.endswith("num_batches_tracked"):
                 self._counts.append(name)
         self._names = set(layout.shapes)
+        # The least that a batch norm sees of a sample.
+        norms = [place.before for place in chain if isinstance(place.layer, nn.BatchNorm2d)]
+        self._pixels = min((shape[1] * shape[2] for shape in norms), default=0)
         self._free: queue.SimpleQueue[dict[int, _Bench]] = queue.SimpleQueue()
 
     def train(
@@ -114,6 +117,8 @@ class CpuChain:
         done = 0
         for size, group in groupby(steps, len):
             samples = np.array(list(group), dtype=np.int64)
+            if size * self._pixels == 1:
+                raise ValueError("batch norm needs more than one value per channel in training.")
             if size:  # a step without samples would divide by zero
                 self._run(self._bench(benches, size), state, start, samples, done, key)
             done += len(samples)

@@ -22,48 +22,47 @@ _SOURCES = hashlib.sha256(
 ).hexdigest()
 
 
+_EVALUATES, _TRAINS, _BACK = range(3)
+
+
 @k.kernel  # type: ignore[untyped-decorator]
-def _forward_one(m, t, ops, numbers, i, n, training, key, call):  # type: ignore[no-untyped-def]
-    """One layer; the number of dropout layers so far."""
+def _pass(m, t, ops, numbers, i, n, g, way, key, call):  # type: ignore[no-untyped-def]
+    """One layer, forward or backward; the number of dropout layers before the next one."""
     op = ops[i]
     kind = op[plan.KIND]
+    back = way == _BACK
     if kind == plan.CONV:
-        k.conv_forward(m, t, op, n)
-    elif kind == plan.POOL:
-        k.pool_forward(m, op, n)
-    elif kind == plan.LINEAR:
-        k.linear_forward(m, t, op, n)
-    elif kind == plan.NORM:
-        k.norm_forward(m, op, n, numbers[i, 0], numbers[i, 1], training)
-    elif kind == plan.DROPOUT:
-        if training:
-            k.dropout(m, op[plan.X], op[plan.Y], n, op[plan.C], numbers[i, 0], key, call)
+        if back:
+            k.conv_backward(m, t, op, n, g)
         else:
-            for j in range(op[plan.C] * n):
-                m[op[plan.Y] + j] = m[op[plan.X] + j]
-        return call + 1
+            k.conv_forward(m, t, op, n)
+    elif kind == plan.LINEAR:
+        if back:
+            k.linear_backward(m, t, op, n, g)
+        else:
+            k.linear_forward(m, t, op, n)
+    elif kind == plan.POOL:
+        if back:
+            k.pool_backward(m, op, n)
+        else:
+            k.pool_forward(m, op, n)
+    elif kind == plan.NORM:
+        if back:
+            k.norm_backward(m, op, n, g)
+        else:
+            k.norm_forward(m, op, n, numbers[i, 0], numbers[i, 1], way == _TRAINS)
+    elif kind == plan.DROPOUT:
+        if back:
+            call -= 1
+            k.dropout(m, op[plan.GY], op[plan.GX], n, op[plan.C], numbers[i, 0], key, call)
+        else:
+            p = numbers[i, 0] if way == _TRAINS else 0.0
+            k.dropout(m, op[plan.X], op[plan.Y], n, op[plan.C], p, key, call)
+            call += 1
+    elif back:
+        k.pointwise_backward(m, op, op[plan.C] * n)
     else:
         k.pointwise_forward(m, op, op[plan.C] * n)
-    return call
-
-
-@k.kernel  # type: ignore[untyped-decorator]
-def _backward_one(m, t, ops, numbers, i, n, g, key, call):  # type: ignore[no-untyped-def]
-    op = ops[i]
-    kind = op[plan.KIND]
-    if kind == plan.CONV:
-        k.conv_backward(m, t, op, n, g)
-    elif kind == plan.POOL:
-        k.pool_backward(m, op, n)
-    elif kind == plan.LINEAR:
-        k.linear_backward(m, t, op, n, g)
-    elif kind == plan.NORM:
-        k.norm_backward(m, op, n, g)
-    elif kind == plan.DROPOUT:
-        call -= 1
-        k.dropout(m, op[plan.GY], op[plan.GX], n, op[plan.C], numbers[i, 0], key, call)
-    else:
-        k.pointwise_backward(m, op, op[plan.C] * n)
     return call
 
 
@@ -89,10 +88,10 @@ def _compiled(sources: str) -> Any:
             _gather(m, ops[0, plan.X], n, images, samples)
             call = 0
             for i in range(len(ops)):
-                call = _forward_one(m, t, ops, numbers, i, n, True, step_key, call)
+                call = _pass(m, t, ops, numbers, i, n, g, _TRAINS, step_key, call)
             k.loss_gradient(m, y, gy, n, classes, labels, samples)
             for i in range(len(ops) - 1, first - 1, -1):
-                call = _backward_one(m, t, ops, numbers, i, n, g, step_key, call)
+                call = _pass(m, t, ops, numbers, i, n, g, _BACK, step_key, call)
             k.descend(m, trained, 0, start, g, eta, prox, l2)
 
     @cached  # type: ignore[untyped-decorator]
@@ -101,17 +100,14 @@ def _compiled(sources: str) -> Any:
         _ = sources
         _gather(m, ops[0, plan.X], len(samples), images, samples)
         for i in range(len(ops)):
-            _forward_one(m, t, ops, numbers, i, len(samples), False, np.uint64(0), 0)
+            _pass(m, t, ops, numbers, i, len(samples), 0, _EVALUATES, np.uint64(0), 0)
 
     @cached  # type: ignore[untyped-decorator]
     def run_layer(m, t, ops, numbers, i, n, g, backward, times):  # type: ignore[no-untyped-def]
         """One layer again and again, to measure it."""
         _ = sources
         for _ in range(times):
-            if backward:
-                _backward_one(m, t, ops, numbers, i, n, g, np.uint64(0), 1)
-            else:
-                _forward_one(m, t, ops, numbers, i, n, True, np.uint64(0), 0)
+            _pass(m, t, ops, numbers, i, n, g, _BACK if backward else _TRAINS, np.uint64(0), 1)
 
     return run_steps, run_forward, run_layer
 
