@@ -20,6 +20,7 @@ from fedwave.learning.state import Tensors, carried_of, trained_of
 from fedwave.types import Array, IntArray
 
 pytest.importorskip("numba")
+pytestmark = pytest.mark.filterwarnings("ignore:Lazy modules", "ignore:Using padding='same'")
 
 IMAGE, CLASSES = (2, 9, 8), 4
 RATES = {"eta": 0.1, "prox": 0.3, "l2": 0.02}

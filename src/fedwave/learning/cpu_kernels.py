@@ -31,6 +31,7 @@ from fedwave.learning.cpu_vectors import (
 _INNER = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # Sums may be contracted to fused multiply-adds; infinities and not-a-number stay what they are.
 kernel = njit(**_INNER, fastmath={"contract", "nsz"})
+# A literal number as an argument makes numba compile the function once more for it: hence np.int64(1) in calls.
 # Compiled into its caller. Each function compiles all that it calls once more, products above all: fewer steps between them
 # and the whole make compiling faster.
 inlined = njit(**_INNER, fastmath={"contract", "nsz"}, inline="always")
@@ -140,7 +141,7 @@ def conv_forward(m, t, op, n):  # type: ignore[no-untyped-def]
     begin = 1 if op[plan.B] >= 0 else 0
     for y in range(op[plan.HO]):
         product(
-            m, t, op[plan.O], op[plan.W], depth, 1, op[plan.P] + y * line, op[plan.T_IN], depth,
+            m, t, op[plan.O], op[plan.W], depth, np.int64(1), op[plan.P] + y * line, op[plan.T_IN], depth,
             op[plan.Y] + y * run, op[plan.T_OUT], run, begin, op[plan.B],
         )  # fmt: skip
 
@@ -192,8 +193,8 @@ def conv_backward(m, t, op, n, g):  # type: ignore[no-untyped-def]
     fill(m, op[plan.GP], size)
     for y in range(op[plan.HO]):
         product(
-            m, t, depth, op[plan.W], 1, depth, op[plan.GY] + y * run, op[plan.T_OUT], op[plan.O],
-            op[plan.GP] + y * line, op[plan.T_IN], run, 2, 0,
+            m, t, depth, op[plan.W], np.int64(1), depth, op[plan.GY] + y * run, op[plan.T_OUT], op[plan.O],
+            op[plan.GP] + y * line, op[plan.T_IN], run, np.int64(2), np.int64(0),
         )  # fmt: skip
     if op[plan.PACKED]:
         _unpack_gradient(m, op, n)
@@ -293,7 +294,7 @@ def _any_pool_backward(m, op, n):  # type: ignore[no-untyped-def]
 def linear_forward(m, t, op, n):  # type: ignore[no-untyped-def]
     begin = 1 if op[plan.B] >= 0 else 0
     product(
-        m, t, op[plan.O], op[plan.W], op[plan.C], 1, op[plan.X], op[plan.T_IN], op[plan.C],
+        m, t, op[plan.O], op[plan.W], op[plan.C], np.int64(1), op[plan.X], op[plan.T_IN], op[plan.C],
         op[plan.Y], op[plan.T_OUT], n, begin, op[plan.B],
     )  # fmt: skip
 
@@ -306,15 +307,15 @@ def linear_backward(m, t, op, n, g):  # type: ignore[no-untyped-def]
         for i in range(n):
             m[turned + i * features + f] = m[x + f * n + i]
     product(
-        m, t, outputs, op[plan.GY], n, 1, turned, op[plan.T_TURNED], n, op[plan.W] + g,
-        op[plan.T_WEIGHTS], features, 0, 0,
+        m, t, outputs, op[plan.GY], n, np.int64(1), turned, op[plan.T_TURNED], n, op[plan.W] + g,
+        op[plan.T_WEIGHTS], features, np.int64(0), np.int64(0),
     )  # fmt: skip
     if op[plan.B] >= 0:
         row_sums(m, outputs, n, op[plan.GY], op[plan.B] + g)
     if op[plan.GX] >= 0:
         product(
-            m, t, features, op[plan.W], 1, features, op[plan.GY], op[plan.T_OUT], outputs,
-            op[plan.GX], op[plan.T_IN], n, 0, 0,
+            m, t, features, op[plan.W], np.int64(1), features, op[plan.GY], op[plan.T_OUT], outputs,
+            op[plan.GX], op[plan.T_IN], n, np.int64(0), np.int64(0),
         )  # fmt: skip
 
 

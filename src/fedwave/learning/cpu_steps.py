@@ -86,12 +86,12 @@ def _compiled(sources: str) -> Any:
             samples = steps[s]
             step_key = k.mixed(key + np.uint64(first_step + s))
             _gather(m, ops[0, plan.X], n, images, samples)
-            call = 0
+            call = np.int64(0)
             for i in range(len(ops)):
-                call = _pass(m, t, ops, numbers, i, n, g, _TRAINS, step_key, call)
+                call = _pass(m, t, ops, numbers, i, n, g, np.int64(_TRAINS), step_key, call)
             k.loss_gradient(m, y, gy, n, classes, labels, samples)
             for i in range(len(ops) - 1, first - 1, -1):
-                call = _pass(m, t, ops, numbers, i, n, g, _BACK, step_key, call)
+                call = _pass(m, t, ops, numbers, i, n, g, np.int64(_BACK), step_key, call)
             k.descend(m, trained, 0, start, g, eta, prox, l2)
 
     @cached  # type: ignore[untyped-decorator]
@@ -99,15 +99,17 @@ def _compiled(sources: str) -> Any:
         """The logits of some images in eval mode; they stay in the memory."""
         _ = sources
         _gather(m, ops[0, plan.X], len(samples), images, samples)
+        nothing = np.int64(0)
         for i in range(len(ops)):
-            _pass(m, t, ops, numbers, i, len(samples), 0, _EVALUATES, np.uint64(0), 0)
+            _pass(m, t, ops, numbers, i, len(samples), nothing, np.int64(_EVALUATES), np.uint64(0), nothing)  # fmt: skip
 
     @cached  # type: ignore[untyped-decorator]
     def run_layer(m, t, ops, numbers, i, n, g, backward, times):  # type: ignore[no-untyped-def]
         """One layer again and again, to measure it."""
         _ = sources
         for _ in range(times):
-            _pass(m, t, ops, numbers, i, n, g, _BACK if backward else _TRAINS, np.uint64(0), 1)
+            way = np.int64(_BACK if backward else _TRAINS)
+            _pass(m, t, ops, numbers, i, n, g, way, np.uint64(0), np.int64(1))
 
     return run_steps, run_forward, run_layer
 
