@@ -184,7 +184,8 @@ def _random_chain(number: int) -> nn.Module:
             )  # fmt: skip
             layers += pick([], [nn.BatchNorm2d(out)], [nn.Dropout(0.2)])
             layers += pick([], [nn.ReLU()], [nn.Tanh()], [nn.GELU()], [nn.Sigmoid()])
-            layers += pick([], [], [nn.MaxPool2d(pick(2, (1, 2), 3), pick(None, 1, 2), 0, 1, False, pick(True, False))])  # fmt: skip
+            pool = nn.MaxPool2d(pick(2, (1, 2), 3), pick(None, 1, 2), ceil_mode=pick(True, False))
+            layers += pick([], [], [pool])
             layers += pick([], [nn.ReLU()])
             channels = out
         layers.append(nn.Flatten())
@@ -223,7 +224,8 @@ def test_masks_follow_the_key() -> None:
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_change_no_bit(threads: int) -> None:
-    model = _ready(_small(nn.Conv2d(2, 5, 3), nn.BatchNorm2d(5), nn.MaxPool2d(2), nn.ReLU(), nn.Dropout(0.2)))  # fmt: skip
+    layers = [nn.Conv2d(2, 5, 3), nn.BatchNorm2d(5), nn.MaxPool2d(2), nn.ReLU(), nn.Dropout(0.2)]
+    model = _ready(_small(*layers))
     chain, model, layout, *_ = _made(model, np.float32)
     lanes = 7
     steps = [_steps([4] * (lane + 1) + [3], seed=lane) for lane in range(lanes)]
@@ -248,7 +250,12 @@ def test_threads_change_no_bit(threads: int) -> None:
 
 def test_a_diverged_lane_leaves_nothing_behind() -> None:
     """Its infinities lie in the memory that the next lane uses."""
-    layers = [nn.Conv2d(2, 5, 3, padding=1, stride=2), nn.BatchNorm2d(5), nn.ReLU(), nn.Conv2d(5, 3, 2)]
+    layers = [
+        nn.Conv2d(2, 5, 3, padding=1, stride=2),
+        nn.BatchNorm2d(5),
+        nn.ReLU(),
+        nn.Conv2d(5, 3, 2),
+    ]
     chain, model, layout, *_ = _made(_ready(_small(*layers, nn.MaxPool2d(2, 1))))
     good = layout.flat(trained_of(model)).numpy()
     bad = good * 1e200
@@ -264,7 +271,9 @@ def test_a_diverged_lane_leaves_nothing_behind() -> None:
 def test_logits_are_those_of_eval_mode(count: int) -> None:
     layers = [nn.Conv2d(2, 5, 3), nn.BatchNorm2d(5), nn.MaxPool2d(2), nn.ReLU(), nn.Dropout(0.5)]
     chain, model, layout, *_ = _made(_ready(_small(*layers)))
-    model(torch.randn(20, *IMAGE, dtype=torch.float64) + 1)  # running statistics that are not 0 and 1
+    model(
+        torch.randn(20, *IMAGE, dtype=torch.float64) + 1
+    )  # running statistics that are not 0 and 1
     images = np.random.default_rng(5).normal(size=(count, *IMAGE))
     found = chain.logits(layout.flat(trained_of(model)).numpy(), _arrays(carried_of(model)), images)
     with torch.no_grad():

@@ -1,138 +1,33 @@
 """The layers of a chain in compiled code: one model, one core, forward and backward.
 
-Images lie as ``[channel, row, column, sample]`` and features as ``[feature, sample]``. So a row of all samples is one run
-of numbers, a convolution reads its input where it lies, without copies of patches (im2col), and Flatten does nothing. All
-numbers lie in one array ``m``, all positions in one table ``t``; a row ``op`` of integers describes a layer (cpu_plan.py).
+Images lie as ``[channel, row, column, sample]`` and features as ``[feature, sample]``. So a row of all samples is one
+run of numbers, a convolution reads its input where it lies, without copies of patches (im2col), and Flatten does
+nothing. All numbers lie in one array ``m``, all positions in one table ``t``; a row ``op`` of integers describes a
+layer (cpu_plan.py). ``n`` is the batch size, ``g`` how far the gradient of a parameter lies behind the parameter.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numba import njit
 
 from fedwave.learning import cpu_plan as plan
-from fedwave.learning.cpu_vectors import (
-    DOTS,
-    MOST_VECTORS,
-    ROWS,
-    TILES,
-    lanes_of,
-    larger,
-    read,
-    splat,
-    where_equal,
-    write,
+from fedwave.learning.cpu_products import (
+    dot_products,
+    fill,
+    inlined,
+    kernel,
+    product,
+    row_sums,
+    summing,
 )
-
-# These are called from compiled code only, and need nothing that calls from Python need: compiling takes half the time.
-_INNER = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-# Sums may be contracted to fused multiply-adds; infinities and not-a-number stay what they are.
-kernel = njit(**_INNER, fastmath={"contract", "nsz"})
-# A literal number as an argument makes numba compile the function once more for it: hence np.int64(1) in calls.
-# Compiled into its caller. Each function compiles all that it calls once more, products above all: fewer steps between them
-# and the whole make compiling faster.
-inlined = njit(**_INNER, fastmath={"contract", "nsz"}, inline="always")
-# Where sums may also be reordered, so that they are vectorised.
-summing = njit(**_INNER, fastmath={"contract", "nsz", "reassoc"})
-
-_DEPTH = 512  # of a product at a time: what is read then stays in the second cache
-_COLUMNS = max(c for _, c in DOTS)
+from fedwave.learning.cpu_vectors import lanes_of, larger, read, splat, where_equal, write
 
 
-def _rows_of(vectors: int) -> Any:
-    """A product whose result is ``vectors`` wide, for any number of rows."""
-    many, one = TILES[ROWS, vectors], TILES[1, vectors]
-
-    @inlined  # type: ignore[untyped-decorator]
-    def rows(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, last, begin, bias):  # type: ignore[no-untyped-def]
-        r = 0
-        while r + ROWS <= count:
-            many(m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last, begin, bias + r)  # fmt: skip
-            r += ROWS
-        while r < count:
-            one(m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last, begin, bias + r)  # fmt: skip
-            r += 1
-
-    return rows
-
-
-_rows1, _rows2, _rows3, _rows4, _rows5 = (_rows_of(min(v, MOST_VECTORS)) for v in range(1, 6))
-
-
-@kernel  # type: ignore[untyped-decorator]
-def product(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, width, begin, bias):  # type: ignore[no-untyped-def]
-    """A matrix product ``[count, width]``; the arguments as those of cpu_vectors' tile."""
-    lanes = lanes_of(m)
-    vectors = (width + lanes - 1) // lanes
-    blocks = (vectors + MOST_VECTORS - 1) // MOST_VECTORS
-    v = 0
-    for block in range(blocks):
-        n = (vectors - v + blocks - block - 1) // (blocks - block)
-        last = min(lanes, width - (v + n - 1) * lanes)
-        for k in range(0, depth, _DEPTH):
-            deep = min(_DEPTH, depth - k)
-            how = begin if k == 0 else 2
-            a_, b_, out_ = a + k * a_step, b + v * lanes, out + v * lanes
-            if n == 1:
-                _rows1(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)  # fmt: skip
-            elif n == 2:
-                _rows2(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)  # fmt: skip
-            elif n == 3:
-                _rows3(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)  # fmt: skip
-            elif n == 4:
-                _rows4(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)  # fmt: skip
-            else:
-                _rows5(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)  # fmt: skip
-        v += n
-
-
-_dots, _dots_row = DOTS[ROWS, _COLUMNS], DOTS[ROWS, 1]
-_dots_column, _dot = DOTS[1, _COLUMNS], DOTS[1, 1]
-
-
-@kernel  # type: ignore[untyped-decorator]
-def dot_products(m, t, rows, columns, a, a_rows, a_line, b, b_rows, b_line, lines, length, out):  # type: ignore[no-untyped-def]
-    """out[r, c]: scalar products, as those of cpu_vectors."""
-    r = 0
-    while r < rows:
-        high = ROWS if r + ROWS <= rows else 1
-        c = 0
-        while c < columns:
-            wide = _COLUMNS if c + _COLUMNS <= columns else 1
-            to = out + r * columns + c
-            if high == ROWS and wide == _COLUMNS:
-                _dots(m, t, a, a_rows + r, a_line, b, b_rows + c, b_line, lines, length, to, columns)  # fmt: skip
-            elif high == ROWS:
-                _dots_row(m, t, a, a_rows + r, a_line, b, b_rows + c, b_line, lines, length, to, columns)  # fmt: skip
-            elif wide == _COLUMNS:
-                _dots_column(m, t, a, a_rows + r, a_line, b, b_rows + c, b_line, lines, length, to, columns)  # fmt: skip
-            else:
-                _dot(m, t, a, a_rows + r, a_line, b, b_rows + c, b_line, lines, length, to, columns)
-            c += wide
-        r += high
-
-
-@kernel  # type: ignore[untyped-decorator]
-def fill(m, first, count):  # type: ignore[no-untyped-def]
-    """Zeros."""
-    for i in range(first, first + count):
-        m[i] = 0
-
-
-@summing  # type: ignore[untyped-decorator]
-def row_sums(m, rows, length, x, out):  # type: ignore[no-untyped-def]
-    for r in range(rows):
-        total = 0.0
-        for i in range(x + r * length, x + (r + 1) * length):
-            total += m[i]
-        m[out + r] = total
-
-
-@inlined  # type: ignore[untyped-decorator]
-def conv_forward(m, t, op, n):  # type: ignore[no-untyped-def]
+@inlined
+def conv_forward(m, t, op, n):
+    """A convolution: a product for each row of the output, which reads rows of the input in place."""
     if op[plan.PACKED]:
         _pack(m, op, n)
     depth = op[plan.C] * op[plan.KH] * op[plan.KW]
@@ -146,8 +41,8 @@ def conv_forward(m, t, op, n):  # type: ignore[no-untyped-def]
         )  # fmt: skip
 
 
-@kernel  # type: ignore[untyped-decorator]
-def _pack(m, op, n):  # type: ignore[no-untyped-def]
+@kernel
+def _pack(m, op, n):
     """The input with its padding, and columns that a stride apart follow each other."""
     sx, wq = op[plan.SX], op[plan.WQ]
     for c in range(op[plan.C]):
@@ -161,8 +56,8 @@ def _pack(m, op, n):  # type: ignore[no-untyped-def]
                     m[at + i] = m[from_ + x * n + i]
 
 
-@kernel  # type: ignore[untyped-decorator]
-def _unpack_gradient(m, op, n):  # type: ignore[no-untyped-def]
+@kernel
+def _unpack_gradient(m, op, n):
     sx, wq = op[plan.SX], op[plan.WQ]
     for c in range(op[plan.C]):
         for y in range(op[plan.H]):
@@ -175,9 +70,9 @@ def _unpack_gradient(m, op, n):  # type: ignore[no-untyped-def]
                     m[to + x * n + i] = m[at + i]
 
 
-@inlined  # type: ignore[untyped-decorator]
-def conv_backward(m, t, op, n, g):  # type: ignore[no-untyped-def]
-    """``g``: how far the gradient of a parameter lies behind the parameter."""
+@inlined
+def conv_backward(m, t, op, n, g):
+    """By weight and bias; by the input where it is needed: added up where the output's rows came from."""
     depth = op[plan.C] * op[plan.KH] * op[plan.KW]
     run = op[plan.WO] * n
     line = op[plan.SY] * op[plan.SX] * op[plan.WQ] * n
@@ -200,8 +95,8 @@ def conv_backward(m, t, op, n, g):  # type: ignore[no-untyped-def]
         _unpack_gradient(m, op, n)
 
 
-@kernel  # type: ignore[untyped-decorator]
-def pool_forward(m, op, n):  # type: ignore[no-untyped-def]
+@kernel
+def pool_forward(m, op, n):
     """The largest of each window (the first of equal ones), which of them it is, and ReLU if it follows."""
     lanes = lanes_of(m)
     of = m.dtype.type
@@ -239,8 +134,9 @@ def pool_forward(m, op, n):  # type: ignore[no-untyped-def]
                 to += n
 
 
-@kernel  # type: ignore[untyped-decorator]
-def pool_backward(m, op, n):  # type: ignore[no-untyped-def]
+@kernel
+def pool_backward(m, op, n):
+    """The gradient goes to the largest pixel of each window."""
     if op[plan.GX] >= 0:
         if op[plan.TILES]:
             _tiling_pool_backward(m, op, n)
@@ -248,8 +144,8 @@ def pool_backward(m, op, n):  # type: ignore[no-untyped-def]
             _any_pool_backward(m, op, n)
 
 
-@kernel  # type: ignore[untyped-decorator]
-def _tiling_pool_backward(m, op, n):  # type: ignore[no-untyped-def]
+@kernel
+def _tiling_pool_backward(m, op, n):
     """Windows that cover each pixel once: pixels are written in rising order, as in the forward pass."""
     lanes = lanes_of(m)
     of = m.dtype.type
@@ -271,8 +167,8 @@ def _tiling_pool_backward(m, op, n):  # type: ignore[no-untyped-def]
                 at += n
 
 
-@kernel  # type: ignore[untyped-decorator]
-def _any_pool_backward(m, op, n):  # type: ignore[no-untyped-def]
+@kernel
+def _any_pool_backward(m, op, n):
     height, width = op[plan.H], op[plan.WD]
     fill(m, op[plan.GX], op[plan.C] * height * width * n)
     at = 0
@@ -290,8 +186,9 @@ def _any_pool_backward(m, op, n):  # type: ignore[no-untyped-def]
                     at += 1
 
 
-@inlined  # type: ignore[untyped-decorator]
-def linear_forward(m, t, op, n):  # type: ignore[no-untyped-def]
+@inlined
+def linear_forward(m, t, op, n):
+    """Weights times features."""
     begin = 1 if op[plan.B] >= 0 else 0
     product(
         m, t, op[plan.O], op[plan.W], op[plan.C], np.int64(1), op[plan.X], op[plan.T_IN], op[plan.C],
@@ -299,8 +196,9 @@ def linear_forward(m, t, op, n):  # type: ignore[no-untyped-def]
     )  # fmt: skip
 
 
-@inlined  # type: ignore[untyped-decorator]
-def linear_backward(m, t, op, n, g):  # type: ignore[no-untyped-def]
+@inlined
+def linear_backward(m, t, op, n, g):
+    """By weight and bias, and by the input where it is needed."""
     features, outputs = op[plan.C], op[plan.O]
     x, turned = op[plan.X], op[plan.SAVED]
     for f in range(features):
@@ -319,8 +217,8 @@ def linear_backward(m, t, op, n, g):  # type: ignore[no-untyped-def]
         )  # fmt: skip
 
 
-@summing  # type: ignore[untyped-decorator]
-def norm_forward(m, op, n, momentum, eps, training):  # type: ignore[no-untyped-def]
+@summing
+def norm_forward(m, op, n, momentum, eps, training):
     """Batch norm; in training by the statistics of the batch, which enter the running ones."""
     of = m.dtype.type
     size = op[plan.H] * op[plan.WD] * n
@@ -348,13 +246,17 @@ def norm_forward(m, op, n, momentum, eps, training):  # type: ignore[no-untyped-
             m[y + i] = m[x + i] * factor + shift
 
 
-@summing  # type: ignore[untyped-decorator]
-def norm_backward(m, op, n, g):  # type: ignore[no-untyped-def]
+@summing
+def norm_backward(m, op, n, g):
+    """Batch norm in training."""
     of = m.dtype.type
     size = op[plan.H] * op[plan.WD] * n
     for c in range(op[plan.C]):
         x, gy = op[plan.X] + c * size, op[plan.GY] + c * size
-        mean, scale = np.float64(m[op[plan.SAVED] + c]), np.float64(m[op[plan.SAVED] + op[plan.C] + c])
+        mean, scale = (
+            np.float64(m[op[plan.SAVED] + c]),
+            np.float64(m[op[plan.SAVED] + op[plan.C] + c]),
+        )
         total, along = 0.0, 0.0
         for i in range(size):
             total += m[gy + i]
@@ -373,8 +275,9 @@ def norm_backward(m, op, n, g):  # type: ignore[no-untyped-def]
             m[gx + i] = factor_ * m[gy + i] + by_x * (m[x + i] - mean_) + shift
 
 
-@kernel  # type: ignore[untyped-decorator]
-def pointwise_forward(m, op, size):  # type: ignore[no-untyped-def]
+@kernel
+def pointwise_forward(m, op, size):
+    """A function of each number."""
     kind, x, y = op[plan.KIND], op[plan.X], op[plan.Y]
     of = m.dtype.type
     if kind == plan.RELU_LAYER:
@@ -398,8 +301,9 @@ def pointwise_forward(m, op, size):  # type: ignore[no-untyped-def]
             m[y + i] = 0.5 * value * (1 + math.tanh(inner))
 
 
-@kernel  # type: ignore[untyped-decorator]
-def pointwise_backward(m, op, size):  # type: ignore[no-untyped-def]
+@kernel
+def pointwise_backward(m, op, size):
+    """Its derivative, by the output where that is enough."""
     kind, x, y, gx, gy = op[plan.KIND], op[plan.X], op[plan.Y], op[plan.GX], op[plan.GY]
     of = m.dtype.type
     if gx < 0:
@@ -428,8 +332,8 @@ def pointwise_backward(m, op, size):  # type: ignore[no-untyped-def]
             m[gx + i] = m[gy + i] * (0.5 * (1 + bent) + 0.5 * value * slope)
 
 
-@kernel  # type: ignore[untyped-decorator]
-def mixed(x):  # type: ignore[no-untyped-def]
+@kernel
+def mixed(x):
     """The mixing of noise.py, on unsigned numbers; without the sign."""
     x = x * np.uint64(11400714819323198485)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(13787848793156543929)
@@ -438,8 +342,8 @@ def mixed(x):  # type: ignore[no-untyped-def]
     return x & np.uint64(9223372036854775807)
 
 
-@kernel  # type: ignore[untyped-decorator]
-def dropout(m, from_, to, n, features, p, key, call):  # type: ignore[no-untyped-def]
+@kernel
+def dropout(m, from_, to, n, features, p, key, call):
     """Forward and backward alike: both multiply with the mask of noise.py, whose samples come first."""
     keep = m.dtype.type(1 / (1 - p)) if p < 1 else m.dtype.type(0)
     none = m.dtype.type(0)
@@ -452,8 +356,8 @@ def dropout(m, from_, to, n, features, p, key, call):  # type: ignore[no-untyped
             m[to + at] = m[from_ + at] * (keep if drawn >= limit else none)
 
 
-@kernel  # type: ignore[untyped-decorator]
-def loss_gradient(m, y, gy, n, classes, labels, samples):  # type: ignore[no-untyped-def]
+@kernel
+def loss_gradient(m, y, gy, n, classes, labels, samples):
     """The gradient of the mean cross-entropy with respect to the outputs."""
     of = m.dtype.type
     share = of(1) / of(n)
@@ -473,8 +377,8 @@ def loss_gradient(m, y, gy, n, classes, labels, samples):  # type: ignore[no-unt
         m[gy + labels[samples[i]] * n + i] -= share
 
 
-@kernel  # type: ignore[untyped-decorator]
-def descend(m, size, w, start, g, eta, prox, l2):  # type: ignore[no-untyped-def]
+@kernel
+def descend(m, size, w, start, g, eta, prox, l2):
     """One step of SGD; the gradients of the proximal and the l2 term are known in closed form."""
     of = m.dtype.type
     shrink, pull, rate = of(1 - eta * (prox + l2)), of(eta * prox), of(eta)

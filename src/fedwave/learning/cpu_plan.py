@@ -31,9 +31,12 @@ T_IN, T_OUT = range(27, 29)  # tables: where rows of the input and of the output
 ARGMAX, SAVED = range(29, 31)
 RELU, TILES = range(31, 33)  # does a max-pool also do ReLU; does each pixel lie in one window?
 MEAN, VARIANCE = range(33, 35)  # the running statistics
-T_TURNED, T_WEIGHTS = range(35, 37)  # tables of a linear layer: rows of its input by samples, rows of weights
+T_TURNED, T_WEIGHTS = range(
+    35, 37
+)  # tables of a linear layer: rows of its input by samples, rows of weights
 COLUMNS = 37
 
+_OWN = {"weight": W, "bias": B, "running_mean": MEAN, "running_var": VARIANCE}
 _ROOM = 64  # numbers behind every piece of memory: vectors read over the end of it
 _ALIGNED = 16
 
@@ -141,7 +144,7 @@ def plan_of(
         at = op[Y] = memory.take(behind)
         if i >= first:
             gradient = op[GY] = memory.take(behind)
-        for part, column in (("weight", W), ("bias", B), ("running_mean", MEAN), ("running_var", VARIANCE)):  # fmt: skip
+        for part, column in _OWN.items():
             op[column] = positions.get(f"{place.name}.{part}", -1)
         if isinstance(layer, nn.Conv2d):
             _convolution(op, layer, place, batch, memory, table)
@@ -171,7 +174,7 @@ def _pointwise(layer: nn.Module) -> int:
     if isinstance(layer, nn.GELU):
         return GELU_TANH if layer.approximate == "tanh" else GELU
     kinds = {nn.ReLU: RELU_LAYER, nn.Tanh: TANH, nn.Sigmoid: SIGMOID, KeyedDropout: DROPOUT}
-    return kinds[type(layer)]  # type: ignore[index]
+    return kinds[type(layer)]
 
 
 def _sizes(op: IntArray, kind: int, place: Place) -> None:

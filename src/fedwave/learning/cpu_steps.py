@@ -15,8 +15,9 @@ from numba import njit
 
 from fedwave.learning import cpu_kernels as k
 from fedwave.learning import cpu_plan as plan
+from fedwave.learning.cpu_products import kernel
 
-_FILES = ("cpu_steps.py", "cpu_kernels.py", "cpu_plan.py", "cpu_vectors.py")
+_FILES = ("cpu_steps.py", "cpu_kernels.py", "cpu_products.py", "cpu_plan.py", "cpu_vectors.py")
 _SOURCES = hashlib.sha256(
     b"".join(Path(__file__).with_name(name).read_bytes() for name in _FILES)
 ).hexdigest()
@@ -25,8 +26,8 @@ _SOURCES = hashlib.sha256(
 _EVALUATES, _TRAINS, _BACK = range(3)
 
 
-@k.kernel  # type: ignore[untyped-decorator]
-def _pass(m, t, ops, numbers, i, n, g, way, key, call):  # type: ignore[no-untyped-def]
+@kernel
+def _pass(m, t, ops, numbers, i, n, g, way, key, call):
     """One layer, forward or backward; the number of dropout layers before the next one."""
     op = ops[i]
     kind = op[plan.KIND]
@@ -66,8 +67,8 @@ def _pass(m, t, ops, numbers, i, n, g, way, key, call):  # type: ignore[no-untyp
     return call
 
 
-@k.kernel  # type: ignore[untyped-decorator]
-def _gather(m, x, n, images, samples):  # type: ignore[no-untyped-def]
+@kernel
+def _gather(m, x, n, images, samples):
     for f in range(images.shape[1]):
         for i in range(n):
             m[x + f * n + i] = images[samples[i], f]
@@ -76,8 +77,8 @@ def _gather(m, x, n, images, samples):  # type: ignore[no-untyped-def]
 def _compiled(sources: str) -> Any:
     cached = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"})
 
-    @cached  # type: ignore[untyped-decorator]
-    def run_steps(m, t, ops, numbers, sizes, images, labels, steps, first_step, key, eta, prox, l2):  # type: ignore[no-untyped-def]
+    @cached
+    def run_steps(m, t, ops, numbers, sizes, images, labels, steps, first_step, key, eta, prox, l2):
         """Steps of SGD. ``sizes``: what else the plan says, see ``sizes_of``."""
         _ = sources
         trained, start, g, first, classes, y, gy = sizes
@@ -94,17 +95,18 @@ def _compiled(sources: str) -> Any:
                 call = _pass(m, t, ops, numbers, i, n, g, np.int64(_BACK), step_key, call)
             k.descend(m, trained, 0, start, g, eta, prox, l2)
 
-    @cached  # type: ignore[untyped-decorator]
-    def run_forward(m, t, ops, numbers, images, samples):  # type: ignore[no-untyped-def]
+    @cached
+    def run_forward(m, t, ops, numbers, images, samples):
         """The logits of some images in eval mode; they stay in the memory."""
         _ = sources
         _gather(m, ops[0, plan.X], len(samples), images, samples)
         nothing = np.int64(0)
         for i in range(len(ops)):
-            _pass(m, t, ops, numbers, i, len(samples), nothing, np.int64(_EVALUATES), np.uint64(0), nothing)  # fmt: skip
+            way = np.int64(_EVALUATES)
+            _pass(m, t, ops, numbers, i, len(samples), nothing, way, np.uint64(0), nothing)
 
-    @cached  # type: ignore[untyped-decorator]
-    def run_layer(m, t, ops, numbers, i, n, g, backward, times):  # type: ignore[no-untyped-def]
+    @cached
+    def run_layer(m, t, ops, numbers, i, n, g, backward, times):
         """One layer again and again, to measure it."""
         _ = sources
         for _ in range(times):

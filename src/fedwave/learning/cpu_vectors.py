@@ -1,9 +1,9 @@
 """Vectors of numbers in compiled code: what numba's own loops cannot say.
 
 A matrix product is fast when its sums stay in registers. numba's loops do not lead to that, so the two inner loops of
-products are written here for vectors of the processor's width: ``tile_product`` and ``dot_products``. All numbers lie in
-one flat array ("memory"), all positions in one table of integers. Reads run over the end of a row by less than a vector:
-whoever lays out the memory leaves that much room behind it. Writes never do, except ``write``.
+products are written here for vectors of the processor's width: TILES and DOTS. All numbers lie in one flat array
+("memory"), all positions in one table of integers. Reads run over the end of a row by less than a vector: whoever lays
+out the memory leaves that much room behind it (cpu_plan.py). Writes never do, except ``write``.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ _BYTES = 64 if _WIDE else 32 if _FEATURES.get("avx2") or _FEATURES.get("avx") el
 ROWS = 4
 MOST_VECTORS = 3 if _BYTES == 32 else 5
 LANES32, LANES64 = _BYTES // 4, _BYTES // 8
-ROOM = 64  # numbers that may be read behind the end of any row
 
 _INT = types.intp
 
 
-class Vector(types.Type):  # type: ignore[misc]
+class Vector(types.Type):
     """A vector of numbers of one type, as wide as the processor's registers."""
 
     def __init__(self, dtype: Any) -> None:
@@ -36,7 +35,7 @@ class Vector(types.Type):  # type: ignore[misc]
 
 
 @register_model(Vector)
-class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Vector) -> None:
         super().__init__(manager, kind, _llvm(kind.dtype))
 
@@ -143,7 +142,11 @@ def _function(name: str, memory: Any, table: Any, body: Any) -> Any:
 
     def call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         outside = _Code(context, builder, memory.dtype)
-        given = [outside.data(memory, arguments[0]), outside.data(table, arguments[1]), *arguments[2:]]
+        given = [
+            outside.data(memory, arguments[0]),
+            outside.data(table, arguments[1]),
+            *arguments[2:],
+        ]
         full = f"fedwave_{name}_{memory.dtype}"
         function = builder.module.globals.get(full)
         if function is None:
@@ -160,7 +163,7 @@ def _function(name: str, memory: Any, table: Any, body: Any) -> Any:
     return call
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def lanes_of(_: Any, memory: Any) -> Any:
     """How many numbers a vector has."""
 
@@ -170,7 +173,7 @@ def lanes_of(_: Any, memory: Any) -> Any:
     return _INT(memory), code
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def read(_: Any, memory: Any, position: Any) -> Any:
     """The vector at a position."""
 
@@ -181,7 +184,7 @@ def read(_: Any, memory: Any, position: Any) -> Any:
     return Vector(memory.dtype)(memory, _INT), code
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def write(_: Any, memory: Any, position: Any, value: Any) -> Any:
     """Write a whole vector: what lies behind a short row is overwritten too."""
 
@@ -193,7 +196,7 @@ def write(_: Any, memory: Any, position: Any, value: Any) -> Any:
     return types.void(memory, _INT, value), code
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def splat(_: Any, number: Any) -> Any:
     """A vector of one number again and again."""
 
@@ -203,7 +206,7 @@ def splat(_: Any, number: Any) -> Any:
     return Vector(number)(number), code
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def larger(_: Any, a: Any, b: Any, if_larger: Any, if_not: Any) -> Any:
     """``if_larger`` where a > b or a is not a number, ``if_not`` elsewhere."""
 
@@ -216,7 +219,7 @@ def larger(_: Any, a: Any, b: Any, if_larger: Any, if_not: Any) -> Any:
     return a(a, b, a, a), code
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def where_equal(_: Any, a: Any, b: Any, if_equal: Any, if_not: Any) -> Any:
     """``if_equal`` where a == b, ``if_not`` elsewhere."""
 
@@ -228,7 +231,7 @@ def where_equal(_: Any, a: Any, b: Any, if_equal: Any, if_not: Any) -> Any:
 
 
 def _tile_product(rows: int, vectors: int) -> Any:
-    @intrinsic  # type: ignore[misc]
+    @intrinsic
     def product(
         _: Any, memory: Any, table: Any, a: Any, a_row: Any, a_step: Any, b: Any, b_rows: Any,
         depth: Any, out: Any, out_rows: Any, last: Any, begin: Any, bias: Any,
@@ -286,14 +289,15 @@ def _tile_product(rows: int, vectors: int) -> Any:
 
 
 def _dot_products(rows: int, columns: int) -> Any:
-    @intrinsic  # type: ignore[misc]
+    @intrinsic
     def products(
         _: Any, memory: Any, table: Any, a: Any, a_rows: Any, a_line: Any, b: Any, b_rows: Any,
         b_line: Any, lines: Any, length: Any, out: Any, out_row: Any,
     ) -> Any:  # fmt: skip
         """Scalar products of ``rows`` with ``columns`` long vectors, each of ``lines`` pieces of ``length`` numbers.
 
-        out[r * out_row + c] = sum over y, q of a[table[a_rows + r] + y * a_line + q] * b[table[b_rows + c] + y * b_line + q].
+        out[r * out_row + c] = sum over y and q of
+        a[table[a_rows + r] + y * a_line + q] * b[table[b_rows + c] + y * b_line + q].
         """
 
         def body(code: _Code, data: Any, positions: Any, *arguments: Any) -> None:
@@ -348,4 +352,4 @@ def _dot_products(rows: int, columns: int) -> Any:
 
 
 TILES = {(r, v): _tile_product(r, v) for r in (ROWS, 1) for v in range(1, MOST_VECTORS + 1)}
-DOTS = {(r, c): _dot_products(r, c) for r in (ROWS, 1) for c in (4 if _BYTES != 32 else 2, 1)}
+DOTS = {(r, c): _dot_products(r, c) for r in (ROWS, 2, 1) for c in (4 if _BYTES != 32 else 2, 1)}
