@@ -74,9 +74,16 @@ def _gather(m, x, n, images, samples):
             m[x + f * n + i] = images[samples[i], f]
 
 
-def _compiled(sources: str) -> Any:
-    cached = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"})
+def cached(function: Any) -> Any:
+    """Compile at the first call, and keep the code: beside this file, else in the user's folder for such things."""
+    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:  # no such folder can be written: compiled in every process
+        return njit(**options)(function)
 
+
+def _compiled(sources: str) -> Any:
     @cached
     def run_steps(m, t, ops, numbers, sizes, images, labels, steps, first_step, key, eta, prox, l2):
         """Steps of SGD. ``sizes``: what else the plan says, see ``sizes_of``."""
