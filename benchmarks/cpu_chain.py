@@ -101,7 +101,7 @@ def parts(chain: CpuChain, w: np.ndarray) -> None:
 
             def work(times: int, i: int = i, backward: bool = backward) -> None:
                 cpu_steps.run_layer(
-                    bench.memory, bench.table, plan.ops, plan.numbers, i, BATCH, plan.gradients,
+                    bench.memory, plan.table, plan.ops, plan.numbers, i, BATCH, plan.gradients,
                     backward, times,
                 )  # fmt: skip
 

@@ -152,6 +152,10 @@ def test_batches_of_any_size(size: int) -> None:
     _compare(_made(model), [size] * 4)
 
 
+def test_more_batch_sizes_than_are_kept() -> None:
+    _compare(_made(_ready(_small(nn.Conv2d(2, 5, 3, padding=1), nn.ReLU()))), [*range(2, 9), 2, 3])
+
+
 def test_the_paper_s_model() -> None:
     torch.manual_seed(0)
     _compare(_made(Cnn(), shape=(1, 28, 28)), [10, 10, 10, 4])

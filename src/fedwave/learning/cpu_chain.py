@@ -27,6 +27,7 @@ from fedwave.types import Array, IntArray
 _AT_ONCE = 50  # images of an evaluation; more of them no longer fit in the second cache
 
 _LINE = 64  # bytes
+_SIZES_KEPT = 4  # batch sizes whose memory a thread keeps
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,6 @@ class _Bench:
 
     plan: Plan
     memory: Array
-    table: IntArray
 
 
 class CpuChain:
@@ -166,7 +166,7 @@ class CpuChain:
             memory[: self._trained] = w
             for name, where in self._rest.items():
                 memory[where] = rest[name].reshape(-1)
-            self._steps.run_forward(memory, bench.table, plan.ops, plan.numbers, images, samples)
+            self._steps.run_forward(memory, plan.table, plan.ops, plan.numbers, images, samples)
             size = plan.classes * plan.batch
             out = memory[plan.output : plan.output + size].reshape(plan.classes, plan.batch)
             found.append(out.T.copy())
@@ -180,7 +180,7 @@ class CpuChain:
         memory[: self._size] = state
         memory[plan.start : plan.start + self._trained] = start
         self._steps.run_steps(
-            memory, bench.table, plan.ops, plan.numbers, self._steps.sizes_of(plan, self._trained),
+            memory, plan.table, plan.ops, plan.numbers, self._steps.sizes_of(plan, self._trained),
             self._images, self._labels, samples, done, np.uint64(key), *self._rates,
         )  # fmt: skip
         state[:] = memory[: self._size]
@@ -193,10 +193,14 @@ class CpuChain:
             return {}
 
     def _bench(self, benches: dict[int, _Bench], size: int) -> _Bench:
-        if size not in benches:
+        bench = benches.pop(size, None)
+        if bench is None:
+            while len(benches) >= _SIZES_KEPT:
+                del benches[next(iter(benches))]  # the one not used for longest
             plan = plan_of(self._chain, self._positions, self._names, self._size, size)
-            benches[size] = _Bench(plan, _zeros(plan.size, self._dtype), plan.table.copy())
-        return benches[size]
+            bench = _Bench(plan, _zeros(plan.size, self._dtype))
+        benches[size] = bench
+        return bench
 
 
 def _zeros(size: int, dtype: np.dtype[Any]) -> Array:
