@@ -1,0 +1,170 @@
+"""Local training on one CPU core: plain PyTorch, the lanes, and compiled chains, in one run (`make bench`).
+
+The same work for each, in turns, so that a busy machine disturbs all alike: the CNN, batch 10, one model after another.
+Seconds are those of the processor, not of the clock. Printed: ratios to plain PyTorch (median of the repeats, smallest
+and largest), samples a second, where the microseconds of a step go, evaluation, and how long compiling took.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from fedwave.learning import cpu_plan, cpu_steps
+from fedwave.learning.cpu_chain import CpuChain
+from fedwave.learning.data.dataset import synthetic
+from fedwave.learning.lanes import Lane, LaneTrainer
+from fedwave.learning.layout import Layout
+from fedwave.learning.models import Cnn
+from fedwave.learning.state import carried_of, trained_of
+from fedwave.learning.task import Task
+from fedwave.types import IntArray
+
+MODELS, STEPS, BATCH, REPEATS = 8, 50, 10, 7
+ETA = 0.01
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+def plain(images: torch.Tensor, labels: torch.Tensor, steps: list[list[IntArray]]) -> None:
+    """As ordinary users write it."""
+    for mine in steps:
+        model = Cnn()
+        optimiser = torch.optim.SGD(model.parameters(), lr=ETA)
+        for chosen in mine:
+            samples = torch.as_tensor(chosen)
+            optimiser.zero_grad()
+            loss = F.cross_entropy(model(images[samples]), labels[samples])
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+
+
+def training(task: Task, chain: CpuChain, layout: Layout) -> None:
+    images = torch.as_tensor(task.dataset.train_images)
+    labels = torch.as_tensor(task.dataset.train_labels)
+    rng = np.random.default_rng(0)
+    steps = [list(rng.integers(0, len(labels), (STEPS, BATCH))) for _ in range(MODELS)]
+    model = task.new_model(0, 0)
+    start, rest = trained_of(model), carried_of(model)
+    trainer = LaneTrainer(task, torch.device("cpu"), torch.float32, MODELS)
+    first = np.stack([layout.flat(start).numpy()] * MODELS)
+
+    def compiled() -> None:
+        chain.train_many(first.copy(), first, {}, steps, [0] * MODELS, threads=1)
+
+    ways: dict[str, Callable[[], object]] = {
+        "plain PyTorch": lambda: plain(images, labels, steps),
+        "lanes": lambda: trainer([Lane(start, rest, mine) for mine in steps]),
+        "compiled chain": compiled,
+    }
+    for work in ways.values():
+        work()
+    took: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(REPEATS):
+        for name, work in ways.items():
+            took[name].append(seconds(work))
+    print(f"training of {MODELS} CNNs, {STEPS} steps of {BATCH} samples, one thread, {REPEATS} repeats")  # fmt: skip
+    for name, times in took.items():
+        ratios = [p / t for p, t in zip(took["plain PyTorch"], times, strict=True)]
+        rate = MODELS * STEPS * BATCH / statistics.median(times)
+        print(
+            f"  {name:15s} {statistics.median(ratios):5.2f} x plain ({min(ratios):.2f} to {max(ratios):.2f}), "
+            f"{rate:8,.0f} samples/s, {1e6 * BATCH / rate:6.0f} us a step"
+        )
+
+
+def parts(chain: CpuChain, w: np.ndarray) -> None:
+    """Each layer alone, again and again, its numbers in the cache."""
+    benches = chain._benches()
+    bench = chain._bench(benches, BATCH)
+    plan = bench.plan
+    bench.memory[: len(w)] = w
+    names = {cpu_plan.CONV: "convolution", cpu_plan.POOL: "max-pool, relu", cpu_plan.LINEAR: "linear"}  # fmt: skip
+    print("microseconds of a step by layer: forward, backward")
+    total = 0.0
+    for i, op in enumerate(plan.ops):
+        found = []
+        for backward in (False, True):
+
+            def work(times: int, i: int = i, backward: bool = backward) -> None:
+                cpu_steps.run_layer(
+                    bench.memory, plan.table, plan.ops, plan.numbers, i, BATCH, plan.gradients,
+                    backward, times,
+                )  # fmt: skip
+
+            work(1)
+            found.append(min(seconds(lambda work=work: work(200)) for _ in range(5)) / 200 * 1e6)
+        total += sum(found)
+        print(f"  {names.get(int(op[cpu_plan.KIND]), 'pointwise'):15s} {found[0]:6.1f} {found[1]:6.1f}")  # fmt: skip
+    print(f"  {'all':15s} {total:6.1f}")
+
+
+def evaluation(task: Task, chain: CpuChain, layout: Layout) -> None:
+    model = task.new_model(0, 0).eval()
+    w = layout.flat(trained_of(model)).numpy()
+    images = task.dataset.test_images[:1000]
+    tensor = torch.as_tensor(images)
+    chain.logits(w, {}, images)
+    ratios = []
+    with torch.no_grad():
+        for _ in range(REPEATS):
+            theirs = seconds(lambda: [model(part) for part in tensor.split(500)])
+            ratios.append(theirs / seconds(lambda: chain.logits(w, {}, images)))
+    print(
+        f"evaluation of {len(images)} images: {statistics.median(ratios):.2f} x torch in batches of 500 "
+        f"({min(ratios):.2f} to {max(ratios):.2f})"
+    )
+
+
+def first_call() -> None:
+    """In a process of its own: with an empty cache, then with the code cached."""
+    code = (
+        "import time, numpy as np; from benchmarks import cpu_chain as b; task, chain, layout = b.ready(); "
+        "w = np.zeros(layout.size, np.float32); begin = time.process_time(); "
+        "chain.train(w, w.copy(), {}, [np.arange(10)]); print(time.process_time() - begin)"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
+        for what in ("compiled", "cached"):
+            done = subprocess.run(
+                [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
+            )  # fmt: skip
+            print(f"first step of a process, {what}: {float(done.stdout):.1f} s")
+
+
+def ready() -> tuple[Task, CpuChain, Layout]:
+    torch.set_num_threads(1)
+    task = Task(synthetic(), Cnn, eta=ETA, batch=BATCH)
+    model = task.new_model(0, 0)
+    layout = Layout(model)
+    chain = CpuChain.of(
+        model, layout, task.dataset.train_images, task.dataset.train_labels,
+        eta=ETA, prox=0.0, l2=0.0, dtype=np.float32,
+    )  # fmt: skip
+    assert chain is not None, "numba is missing"
+    return task, chain, layout
+
+
+def main() -> None:
+    task, chain, layout = ready()
+    training(task, chain, layout)
+    parts(chain, layout.flat(trained_of(task.new_model(0, 0))).numpy())
+    evaluation(task, chain, layout)
+    first_call()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Local training on a CPU of a chain of known layers, by compiled code: one lane per core.
+
+On one core it is several times as fast as torch for small models: no patches are copied, sums stay in registers, and a
+whole lane is one call (cpu_kernels.py, cpu_steps.py). Without numba, or for a model with other layers, there is none
+(``CpuChain.of`` gives None), and torch trains it. No product is left to a BLAS library, so no threads are started but
+those of ``train_many``, and results do not depend on their number.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedwave.learning.batched_layers import _chain, side_by_side
+from fedwave.learning.cpu_plan import Place, Plan, plan_of
+from fedwave.learning.layout import Layout
+from fedwave.types import Array, IntArray
+
+_AT_ONCE = 50  # images of an evaluation; more of them no longer fit in the second cache
+
+_LINE = 64  # bytes
+_SIZES_KEPT = 4  # batch sizes whose memory a thread keeps
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """The memory of one thread for one batch size."""
+
+    plan: Plan
+    memory: Array
+
+
+class CpuChain:
+    """Trains models of one kind; made by ``of``."""
+
+    @staticmethod
+    def of(
+        model: nn.Module,
+        layout: Layout,
+        images: Array,
+        labels: Array,
+        *,
+        eta: float,
+        prox: float,
+        l2: float,
+        dtype: Any,
+    ) -> CpuChain | None:
+        """None if the model is no chain of known layers (dropout by key, see noise.py), or if numba is missing."""
+        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+            return None
+        if side_by_side(model) is None or not layout.shapes or _compiled_steps() is None:
+            return None
+        chain = _places(model, images)
+        if chain is None:
+            return None
+        return CpuChain(model, chain, layout, images, labels, (eta, prox, l2), np.dtype(dtype))
+
+    def __init__(
+        self,
+        model: nn.Module,
+        chain: list[Place],
+        layout: Layout,
+        images: Array,
+        labels: Array,
+        rates: tuple[float, float, float],
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._chain, self._rates, self._dtype = chain, rates, dtype
+        self._steps = _compiled_steps()
+        self._images = np.ascontiguousarray(images, dtype=dtype).reshape(len(images), -1)
+        self._labels = np.ascontiguousarray(labels, dtype=np.int64)
+        numbers = layout.views(torch.arange(layout.size))
+        self._positions = {name: int(view.reshape(-1)[0]) for name, view in numbers.items()}
+        self._trained = layout.size
+        self._size = layout.size
+        # Behind the trained parameters: running statistics, and parameters that are frozen.
+        frozen = {name: p for name, p in model.named_parameters() if not p.requires_grad}
+        self._rest: dict[str, slice] = {}
+        self._counts: list[str] = []
+        for name, tensor in (frozen | dict(model.named_buffers())).items():
+            if tensor.is_floating_point():
+                self._positions[name] = self._size
+                self._rest[name] = slice(self._size, self._size + tensor.numel())
+                self._size += tensor.numel()
+            elif name.endswith("num_batches_tracked"):
+                self._counts.append(name)
+        self._names = set(layout.shapes)
+        # The least that a batch norm sees of a sample.
+        norms = [place.before for place in chain if isinstance(place.layer, nn.BatchNorm2d)]
+        self._pixels = min((shape[1] * shape[2] for shape in norms), default=0)
+        self._free: queue.SimpleQueue[dict[int, _Bench]] = queue.SimpleQueue()
+
+    def train(
+        self,
+        w: Array,
+        start: Array,
+        rest: dict[str, Array],
+        steps: Sequence[IntArray],
+        key: int = 0,
+    ) -> None:
+        """Train one model ``w [P]`` in place: ``steps`` are the samples of each step, ``key`` is of its dropout masks.
+
+        Running statistics in ``rest`` change in place. The loss is the mean cross-entropy, plus prox/2 |w - start|^2,
+        plus l2/2 |w|^2.
+        """
+        benches = self._benches()
+        state = np.empty(self._size, self._dtype)
+        state[: self._trained] = w
+        for name, where in self._rest.items():
+            state[where] = rest[name].reshape(-1)
+        done = 0
+        for size, group in groupby(steps, len):
+            samples = np.array(list(group), dtype=np.int64)
+            if size * self._pixels == 1:
+                raise ValueError("batch norm needs more than one value per channel in training.")
+            if size:  # a step without samples would divide by zero
+                self._run(self._bench(benches, size), state, start, samples, done, key)
+            done += len(samples)
+        self._free.put(benches)
+        w[...] = state[: self._trained]
+        for name, where in self._rest.items():
+            rest[name][...] = state[where].reshape(rest[name].shape)
+        for name in self._counts:
+            rest[name][...] += done
+
+    def train_many(
+        self,
+        w: Array,
+        start: Array,
+        rest: dict[str, Array],
+        steps: Sequence[Sequence[IntArray]],
+        keys: Sequence[int],
+        threads: int,
+    ) -> None:
+        """Train many models ``w [lane, P]``, one lane per thread; the longest begin first."""
+
+        def one(lane: int) -> None:
+            mine = {name: array[lane, ...] for name, array in rest.items()}
+            self.train(w[lane], start[lane], mine, steps[lane], int(keys[lane]))
+
+        order = sorted(range(len(w)), key=lambda lane: -len(steps[lane]))
+        if threads <= 1:
+            for lane in order:
+                one(lane)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(one, order))
+
+    def logits(self, w: Array, rest: dict[str, Array], images: Array) -> Array:
+        """The outputs of a model in eval mode, ``[image, class]``."""
+        images = np.ascontiguousarray(images, dtype=self._dtype).reshape(len(images), -1)
+        benches = self._benches()
+        found = []
+        for first in range(0, len(images), _AT_ONCE):
+            samples = np.arange(first, min(first + _AT_ONCE, len(images)))
+            bench = self._bench(benches, len(samples))
+            plan, memory = bench.plan, bench.memory
+            memory[: self._trained] = w
+            for name, where in self._rest.items():
+                memory[where] = rest[name].reshape(-1)
+            self._steps.run_forward(memory, plan.table, plan.ops, plan.numbers, images, samples)
+            size = plan.classes * plan.batch
+            out = memory[plan.output : plan.output + size].reshape(plan.classes, plan.batch)
+            found.append(out.T.copy())
+        self._free.put(benches)
+        return np.concatenate(found)
+
+    def _run(
+        self, bench: _Bench, state: Array, start: Array, samples: IntArray, done: int, key: int
+    ) -> None:
+        plan, memory = bench.plan, bench.memory
+        memory[: self._size] = state
+        memory[plan.start : plan.start + self._trained] = start
+        self._steps.run_steps(
+            memory, plan.table, plan.ops, plan.numbers, self._steps.sizes_of(plan, self._trained),
+            self._images, self._labels, samples, done, np.uint64(key), *self._rates,
+        )  # fmt: skip
+        state[:] = memory[: self._size]
+
+    def _benches(self) -> dict[int, _Bench]:
+        """Memory that no other thread uses now."""
+        try:
+            return self._free.get_nowait()
+        except queue.Empty:
+            return {}
+
+    def _bench(self, benches: dict[int, _Bench], size: int) -> _Bench:
+        bench = benches.pop(size, None)
+        if bench is None:
+            while len(benches) >= _SIZES_KEPT:
+                del benches[next(iter(benches))]  # the one not used for longest
+            plan = plan_of(self._chain, self._positions, self._names, self._size, size)
+            bench = _Bench(plan, _zeros(plan.size, self._dtype))
+        benches[size] = bench
+        return bench
+
+
+def _zeros(size: int, dtype: np.dtype[Any]) -> Array:
+    """Zeros that begin where a line of the cache begins: a vector in two lines takes twice as long to read."""
+    more = _LINE // dtype.itemsize
+    array = np.zeros(size + more, dtype)
+    return array[(-array.ctypes.data % _LINE) // dtype.itemsize :][:size]
+
+
+def _compiled_steps() -> Any:
+    """The compiled steps; None if numba is missing or switched off."""
+    try:
+        import numba
+
+        if numba.config.DISABLE_JIT:
+            return None
+        from fedwave.learning import cpu_steps
+    except ImportError:
+        return None
+    return cpu_steps
+
+
+def _places(model: nn.Module, images: Array) -> list[Place] | None:
+    """The layers and their shapes, found by running them on one image; None if one of them does not run."""
+    x = torch.zeros(1, *images.shape[1:], dtype=next(model.parameters()).dtype)
+    found = []
+    with torch.no_grad():
+        for name, layer in _chain(model):
+            before, training = tuple(x.shape[1:]), layer.training
+            try:
+                x = layer.eval()(x)
+            except (RuntimeError, ValueError):
+                return None
+            finally:
+                layer.train(training)
+            found.append(Place(name, layer, before, tuple(x.shape[1:])))
+    return found

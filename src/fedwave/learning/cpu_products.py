@@ -1,0 +1,158 @@
+"""Matrix products and sums in compiled code, for rows anywhere in one memory, and how such code is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from fedwave.learning.cpu_vectors import DOTS, MOST_VECTORS, ROWS, TILES, lanes_of
+
+# These are called from compiled code only, and need nothing that calls from Python need: compiling takes half the time.
+_INNER = {
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+# Sums may be contracted to fused multiply-adds; infinities and not-a-number stay what they are.
+kernel = njit(**_INNER, fastmath={"contract", "nsz"})
+# A literal number as an argument makes numba compile the function once more for it: hence np.int64(1) in calls.
+
+# Compiled into its caller. Each function compiles all that it calls once more, products above all: fewer steps between
+# them and the whole make compiling faster.
+inlined = njit(**_INNER, fastmath={"contract", "nsz"}, inline="always")
+# Where sums may also be reordered, so that they are vectorised.
+summing = njit(**_INNER, fastmath={"contract", "nsz", "reassoc"})
+
+_DEPTH = 512  # of a product at a time: what is read then stays in the second cache
+_COLUMNS = max(c for _, c in DOTS)
+
+
+def _rows_of(vectors: int) -> Any:
+    """A product whose result is ``vectors`` wide, for any number of rows."""
+    many, one = TILES[ROWS, vectors], TILES[1, vectors]
+
+    @inlined
+    def rows(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, last, begin, bias):
+        r = 0
+        while r + ROWS <= count:
+            many(
+                m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last,
+                begin, bias + r,
+            )  # fmt: skip
+            r += ROWS
+        while r < count:
+            one(
+                m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last,
+                begin, bias + r,
+            )  # fmt: skip
+            r += 1
+
+    return rows
+
+
+_rows1, _rows2, _rows3, _rows4, _rows5 = (_rows_of(min(v, MOST_VECTORS)) for v in range(1, 6))
+
+
+@kernel
+def product(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, width, begin, bias):
+    """A matrix product ``[count, width]``; the arguments as those of cpu_vectors' tile."""
+    lanes = lanes_of(m)
+    vectors = (width + lanes - 1) // lanes
+    blocks = (vectors + MOST_VECTORS - 1) // MOST_VECTORS
+    v = 0
+    for block in range(blocks):
+        n = (vectors - v + blocks - block - 1) // (blocks - block)
+        last = min(lanes, width - (v + n - 1) * lanes)
+        for k in range(0, depth, _DEPTH):
+            deep = min(_DEPTH, depth - k)
+            how = begin if k == 0 else 2
+            a_, b_, out_ = a + k * a_step, b + v * lanes, out + v * lanes
+            if n == 1:
+                _rows1(
+                    m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last,
+                    how, bias,
+                )  # fmt: skip
+            elif n == 2:
+                _rows2(
+                    m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last,
+                    how, bias,
+                )  # fmt: skip
+            elif n == 3:
+                _rows3(
+                    m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last,
+                    how, bias,
+                )  # fmt: skip
+            elif n == 4:
+                _rows4(
+                    m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last,
+                    how, bias,
+                )  # fmt: skip
+            else:
+                _rows5(
+                    m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last,
+                    how, bias,
+                )  # fmt: skip
+        v += n
+
+
+def _columns_of(rows: int) -> Any:
+    """Scalar products of ``rows`` rows with any number of columns."""
+    many, one = DOTS[rows, _COLUMNS], DOTS[rows, 1]
+
+    @inlined
+    def columns(m, t, count, a, a_rows, a_line, b, b_rows, b_line, lines, length, out, out_row):
+        c = 0
+        while c + _COLUMNS <= count:
+            many(m, t, a, a_rows, a_line, b, b_rows + c, b_line, lines, length, out + c, out_row)
+            c += _COLUMNS
+        while c < count:
+            one(m, t, a, a_rows, a_line, b, b_rows + c, b_line, lines, length, out + c, out_row)
+            c += 1
+
+    return columns
+
+
+_columns4, _columns2, _columns1 = (_columns_of(rows) for rows in (ROWS, 2, 1))
+
+
+@kernel
+def dot_products(m, t, rows, columns, a, a_rows, a_line, b, b_rows, b_line, lines, length, out):
+    """out[r, c]: scalar products, as those of cpu_vectors."""
+    r = 0
+    while r + ROWS <= rows:
+        _columns4(
+            m, t, columns, a, a_rows + r, a_line, b, b_rows, b_line, lines, length,
+            out + r * columns, columns,
+        )  # fmt: skip
+        r += ROWS
+    if r + 2 <= rows:
+        _columns2(
+            m, t, columns, a, a_rows + r, a_line, b, b_rows, b_line, lines, length,
+            out + r * columns, columns,
+        )  # fmt: skip
+        r += 2
+    while r < rows:
+        _columns1(
+            m, t, columns, a, a_rows + r, a_line, b, b_rows, b_line, lines, length,
+            out + r * columns, columns,
+        )  # fmt: skip
+        r += 1
+
+
+@kernel
+def fill(m, first, count):
+    """Zeros."""
+    for i in range(first, first + count):
+        m[i] = 0
+
+
+@summing
+def row_sums(m, rows, length, x, out):
+    """The sum of each row."""
+    for r in range(rows):
+        total = 0.0
+        for i in range(x + r * length, x + (r + 1) * length):
+            total += m[i]
+        m[out + r] = total
