@@ -76,7 +76,10 @@ PATHS = {
         numbers={"aggregation": Lee(0.001)}, settings={"tolerance": 1e-3}, limit=1e-2
     ),
     "float32": Path(settings={"precision": "float32"}, limit=1e-4),
-    "float32, the paper's CNN": Path(Cnn, (1, 28, 28), settings={"precision": "float32"}, limit=1e-3),
+    # With a larger rate two pixels of a pool come so close that rounding chooses the other one.
+    "float32, the paper's CNN": Path(
+        Cnn, (1, 28, 28), numbers={"eta": 0.02}, settings={"precision": "float32"}, limit=1e-4
+    ),
     "bfloat16": Path(with_batch_norm, settings={"precision": "bfloat16"}, limit=0.15),
 }  # fmt: skip
 

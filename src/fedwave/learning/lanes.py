@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedwave.learning.batched_layers import side_by_side
 from fedwave.learning.chain_lanes import ChainLanes
+from fedwave.learning.cpu_lanes import CpuLanes
 from fedwave.learning.gradients import Gradients, Way
 from fedwave.learning.layout import Layout
 from fedwave.learning.noise import step_keys
@@ -39,8 +41,7 @@ class LaneTrainer:
         # Channels-last layout in half precision only: on an H200 it is faster there and slower in float32.
         wanted = device.type == "cuda" and autocast is not None
         self._gradients = Gradients(task, device, dtype, autocast, way=way, channels_last=wanted)
-        on_gpu = device.type == "cuda" and self.way == "chain" and way is None
-        self._chain = ChainLanes(task, device, dtype, autocast) if on_gpu else None
+        self._fast = _fast_lanes(task, device, dtype, autocast) if way is None else None
         # cuDNN searches its fastest kernel once per shape, so the number of lanes takes few values.
         self._multiple = 32 if device.type == "cuda" and self.way != "one by one" else 1
         if device.type == "cuda":
@@ -61,8 +62,8 @@ class LaneTrainer:
 
         Lanes are rows, longest first; ``keys`` are those of their random layers.
         """
-        if self._chain is not None and self._chain.can_train(batches):
-            return self._chain(start, batches, keys)
+        if self._fast is not None and self._fast.can_train(batches):
+            return self._fast(start, batches, keys)
         count = len(start)
         models = start.padded(-(-count // self._multiple) * self._multiple)
         first = models.w.clone()
@@ -108,3 +109,13 @@ class LaneTrainer:
         w.mul_(1 - eta * (prox + l2)).add_(start[:count], alpha=eta * prox)
         for k, p in self._layout.views(w).items():
             p.sub_(gradient[k][:count], alpha=eta)
+
+
+def _fast_lanes(
+    task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None
+) -> ChainLanes | CpuLanes | None:
+    """What trains this model faster than torch alone; None if nothing does."""
+    if device.type == "cuda":
+        known = side_by_side(task.new_model(0, 0)) is not None
+        return ChainLanes(task, device, dtype, autocast) if known else None
+    return CpuLanes.of(task, dtype) if autocast is None else None
