@@ -19,7 +19,7 @@ from fedwave.cli.reproduce import reproduce
 from fedwave.cli.run import resume, run, train
 from fedwave.cli.verify import verify
 from fedwave.errors import FedwaveError
-from fedwave.experiments.run.stopping import stop_at_once
+from fedwave.experiments.run.stopping import SIGNALS, stop_at_once
 from fedwave.terminal import OutputClosed, standard_streams, tell
 from fedwave.version import __version__
 
@@ -57,8 +57,9 @@ def root(
 
 def main() -> None:
     """Run the command that was asked for; ends in SystemExit."""
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # clean up, as after Ctrl-C
-        signal.signal(signal.SIGTERM, stop_at_once)
+    for one in SIGNALS:
+        if signal.getsignal(one) == signal.SIG_DFL:  # clean up, as after Ctrl-C
+            signal.signal(one, stop_at_once)
     os.environ["MPLBACKEND"] = "agg"  # figures are files; an unknown one would fail at the import
     try:
         with standard_streams(), _plain_warnings():

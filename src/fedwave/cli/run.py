@@ -23,7 +23,7 @@ from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.results.lock import check_place, refuse_links
 from fedwave.experiments.results.own_files import RUN_FILES, output_files
 from fedwave.experiments.run.runner import Engine, running
-from fedwave.experiments.run.stopping import Terminated
+from fedwave.experiments.run.stopping import Terminated, last_words
 from fedwave.experiments.run.time_limit import checked_timeout
 from fedwave.terminal import tell
 
@@ -149,17 +149,22 @@ def execute_and_show(
 
 @contextmanager
 def stopping(folder: Path | None, go_on: str | None = None) -> Iterator[None]:
-    """Ctrl-C or SIGTERM within the block ends in one line: what was kept, and what goes on from there.
+    """Ctrl-C, SIGTERM or SIGHUP within the block ends in one line: what was kept, and what goes on from there.
 
     ``go_on`` says what does, if it is not `fedwave resume`.
     """
-    try:
-        yield
-    except (KeyboardInterrupt, Terminated) as stopped:
+
+    def sentence() -> str:
         what = "nothing was kept"
         if folder is not None and RunFolder(folder).exists():
             what = f"{go_on or f'`fedwave resume {shlex.quote(str(folder))}`'} goes on from here"
-        tell(f"stopped; {what}.")
+        return f"stopped; {what}."
+
+    try:
+        with last_words(sentence):
+            yield
+    except (KeyboardInterrupt, Terminated) as stopped:
+        tell(sentence())
         status = 128 + signal.SIGINT if isinstance(stopped, KeyboardInterrupt) else stopped.code
         raise SystemExit(status) from None
 
