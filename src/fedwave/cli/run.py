@@ -20,7 +20,7 @@ from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.lock import check_place, refuse_links
+from fedwave.experiments.results.lock import check_place, refuse_links, refuse_own_file
 from fedwave.experiments.results.own_files import RUN_FILES, output_files
 from fedwave.experiments.run.runner import Engine, running
 from fedwave.experiments.run.stopping import Terminated, last_words
@@ -180,7 +180,10 @@ def execute(
     timeout = checked_timeout(execution.timeout)
     engine = _engine(execution.engine, execution.address, workers, timeout)
     if folder is not None:
-        check_place(folder, RUN_FILES | output_files(experiment))
+        files = RUN_FILES | output_files(experiment)
+        if execution.events not in (None, "-"):
+            refuse_own_file(Path(str(execution.events)), folder, files)
+        check_place(folder, files)
     with ExitStack() as held:
         with watching(experiment.name, execution.events) as watch:
             run = running(

@@ -46,7 +46,21 @@ def load_experiment(
             from fedwave.experiments.results.inputs import in_old_places
 
             content = in_old_places(content, Path(source).parent, imports)
-        return experiment_from(content, overrides, imports)
+        try:
+            return experiment_from(content, overrides, imports)
+        except FedwaveError as error:
+            if Path(source).suffix and str(error) == _refusal(content, imports):
+                raise FedwaveError(f"experiment {source}: {error}") from None
+            raise  # what the words and options have changed
+
+
+def _refusal(content: Mapping[str, Any], imports: Sequence[str]) -> str | None:
+    """Why a file alone, without what was given beside it, is refused."""
+    try:
+        experiment_from(content, (), imports)
+    except FedwaveError as error:
+        return str(error)
+    return None
 
 
 def experiment_from(

@@ -27,7 +27,7 @@ def check_results(experiment: Experiment) -> None:
     check_memory(f"a list of {units:,} units of work", float(_OF_UNIT) * units, lower)
     runs = float(many) * len(experiment.schedulers) * experiment.instances
     check_memory(
-        f"keeping the results of {experiment.name} ({runs:.3g} runs of {counted(experiment.rounds, 'round')})",
+        f"keeping the results of {experiment.name} ({runs:,.0f} runs of {counted(experiment.rounds, 'round')})",
         2 * 8 * runs * (experiment.rounds * _series(experiment) + 3 * _devices(experiment)),
         "lower instances or rounds, or sweep fewer values",
     )  # fmt: skip
