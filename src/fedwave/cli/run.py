@@ -20,10 +20,10 @@ from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.lock import check_place, refuse_links
+from fedwave.experiments.results.lock import check_place, refuse_links, refuse_own_file
 from fedwave.experiments.results.own_files import RUN_FILES, output_files
 from fedwave.experiments.run.runner import Engine, running
-from fedwave.experiments.run.stopping import Terminated
+from fedwave.experiments.run.stopping import Terminated, last_words
 from fedwave.experiments.run.time_limit import checked_timeout
 from fedwave.memory import reason_of
 from fedwave.reading import is_there
@@ -151,18 +151,23 @@ def execute_and_show(
 
 @contextmanager
 def stopping(folder: Path | None, go_on: str | None = None) -> Iterator[None]:
-    """Ctrl-C, SIGTERM or too little memory within the block ends in one line: what was kept, and what goes on.
+    """Ctrl-C, SIGTERM, SIGHUP or too little memory within the block ends in one line: what was kept, and what goes on.
 
     ``go_on`` says what does, if it is not `fedwave resume`.
     """
     after = go_on or f"`fedwave resume {shlex.quote(str(folder))}`"
-    try:
-        yield
-    except (KeyboardInterrupt, Terminated) as stopped:
+
+    def sentence() -> str:
         what = "nothing was kept"
         if folder is not None and RunFolder(folder).exists():
             what = f"{after} goes on from here"
-        tell(f"stopped; {what}.")
+        return f"stopped; {what}."
+
+    try:
+        with last_words(sentence):
+            yield
+    except (KeyboardInterrupt, Terminated) as stopped:
+        tell(sentence())
         status = 128 + signal.SIGINT if isinstance(stopped, KeyboardInterrupt) else stopped.code
         raise SystemExit(status) from None
     except MemoryError as error:  # what no estimate has foreseen
@@ -185,7 +190,10 @@ def execute(
     timeout = checked_timeout(execution.timeout)
     engine = _engine(execution.engine, execution.address, workers, timeout)
     if folder is not None:
-        check_place(folder, RUN_FILES | output_files(experiment))
+        files = RUN_FILES | output_files(experiment)
+        if execution.events not in (None, "-"):
+            refuse_own_file(Path(str(execution.events)), folder, files)
+        check_place(folder, files)
     with ExitStack() as held:
         with watching(experiment.name, execution.events) as watch:
             run = running(

@@ -348,5 +348,5 @@ def first_difference(there: Any, wanted: Any, where: str = "") -> tuple[str, Any
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value)
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) < 60 else text[:57] + "..."
