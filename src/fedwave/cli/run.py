@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -21,6 +20,7 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.results.lock import check_place, refuse_links, refuse_own_file
+from fedwave.experiments.results.named_code import resume_command
 from fedwave.experiments.results.own_files import RUN_FILES, output_files
 from fedwave.experiments.run.runner import Engine, running
 from fedwave.experiments.run.stopping import Terminated, last_words
@@ -122,7 +122,7 @@ def resume(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run that was stopped.")],
     imports: Annotated[
         list[str] | None,
-        typer.Option("--import", metavar="FILE", help="A file that the run imports, if it was moved."),
+        typer.Option("--import", metavar="FILE", help="A file or module that the run imports."),
     ] = None,
     json: opt.AsJson = False,
 ) -> None:  # fmt: skip
@@ -145,22 +145,19 @@ def execute_and_show(
     experiment: Experiment, folder: Path, execution: opt.Execution, json: bool
 ) -> None:
     """Run it into a folder, write its figures and tables, and print the table."""
-    with stopping(folder), execute(experiment, folder, execution) as results:
+    go_on = f"`{resume_command(folder, experiment.imports)}`"
+    with stopping(folder, go_on), execute(experiment, folder, execution) as results:
         output.show(results, folder, json)
 
 
 @contextmanager
-def stopping(folder: Path | None, go_on: str | None = None) -> Iterator[None]:
-    """Ctrl-C, SIGTERM, SIGHUP or too little memory within the block ends in one line: what was kept, and what goes on.
-
-    ``go_on`` says what does, if it is not `fedwave resume`.
-    """
-    after = go_on or f"`fedwave resume {shlex.quote(str(folder))}`"
+def stopping(folder: Path | None, go_on: str = "") -> Iterator[None]:
+    """Ctrl-C, SIGTERM, SIGHUP or too little memory within the block ends in one line: what was kept, and ``go_on``."""
 
     def sentence() -> str:
         what = "nothing was kept"
         if folder is not None and RunFolder(folder).exists():
-            what = f"{after} goes on from here"
+            what = f"{go_on} goes on from here"
         return f"stopped; {what}."
 
     try:
@@ -174,7 +171,7 @@ def stopping(folder: Path | None, go_on: str | None = None) -> Iterator[None]:
         if folder is None or not RunFolder(folder).exists():
             raise
         raise FedwaveError(
-            f"there is too little memory ({reason_of(error)}); finished units are kept: {after} goes on, with fewer "
+            f"there is too little memory ({reason_of(error)}); finished units are kept: {go_on} goes on, with fewer "
             "--workers or where there is more memory."
         ) from None
 

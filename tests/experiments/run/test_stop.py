@@ -140,7 +140,8 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=60)
     assert run.returncode == 130
-    assert errors == f"fedwave: stopped; `fedwave resume {folder}` goes on from here.\n"
+    go_on = f"fedwave resume {folder} --import {tmp_path / 'mine.py'}"
+    assert errors == f"fedwave: stopped; `{go_on}` goes on from here.\n"
     wait_until_gone(helpers)
 
 

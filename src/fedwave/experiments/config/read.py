@@ -45,9 +45,9 @@ def load_experiment(
     with _one_line():
         content = rooted(_plain_copy(_content(source)), Path(source).parent)
         if Path(source).suffix:  # a run folder names its inputs by their copies
-            from fedwave.experiments.results.inputs import in_old_places
+            from fedwave.experiments.results.named_code import with_named_code
 
-            content = in_old_places(content, Path(source).parent, imports)
+            content = with_named_code(content, Path(source), imports)
         try:
             return experiment_from(content, overrides, imports)
         except FedwaveError as error:

@@ -6,7 +6,6 @@ With a folder, finished units are stored there, and a run that was stopped goes 
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -23,6 +22,7 @@ from fedwave.experiments.config.read import points
 from fedwave.experiments.results.container import Point, Results, joined
 from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.results.lock import locked, remove_unfinished
+from fedwave.experiments.results.named_code import resume_command
 from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, output_files
 from fedwave.experiments.results.provenance import write_provenance
 from fedwave.experiments.results.sealed import Damaged
@@ -165,7 +165,7 @@ def running(
         progress = _Progress.of(units, watch)
         run = engine or _engine(units, workers, timeout, progress)
         _in_folder(store, units, run, progress)
-        _check_complete(progress, folder)
+        _check_complete(progress, resume_command(folder, experiment.imports))
         with suppress(OSError):  # there is none, or somebody put something there
             (folder / "checkpoints").rmdir()
         yield _results(stored, units, store.data)
@@ -257,7 +257,7 @@ def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Prog
         progress.event("finished")
 
 
-def _check_complete(progress: _Progress, folder: Path) -> None:
+def _check_complete(progress: _Progress, go_on: str) -> None:
     """A run of which units are missing ends in a sentence: tables of the others would look like those of all."""
     lost = progress.given_up
     if not lost:
@@ -270,7 +270,7 @@ def _check_complete(progress: _Progress, folder: Path) -> None:
     raise FedwaveError(
         f"{len(lost)} of {counted(progress.units, 'unit')} {'is' if len(lost) == 1 else 'are'} given up "
         f"({_some(said, '; ')}). {kept.get(progress.finished, f'The other {progress.finished} are kept')}: "
-        f"`fedwave resume {shlex.quote(str(folder))}` tries again."
+        f"`{go_on}` tries again."
     ) from progress.cause
 
 

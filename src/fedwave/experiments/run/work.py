@@ -24,14 +24,14 @@ from fedwave.experiments.config.build import (
 from fedwave.experiments.config.experiment import TaskConfig
 from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.results.inputs import check_dataset, check_pins
+from fedwave.experiments.results.own_parts import own_parts
 from fedwave.experiments.run.checkpoints import Checkpointer, Write
 from fedwave.experiments.run.envelope import check_enclosed, write_enclosed
 from fedwave.experiments.run.stopping import Stopped, is_interrupt
 from fedwave.experiments.run.time_limit import NoRound
 from fedwave.experiments.run.units import Unit
 from fedwave.network.network import Network
-from fedwave.parts_import import defining_source, failure_in
-from fedwave.registry import own
+from fedwave.parts_import import failure_in
 from fedwave.schedulers.base import Scheduler
 from fedwave.simulate import Simulation, simulate
 from fedwave.trace import Trace
@@ -73,11 +73,7 @@ def run_unit(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -
 
 def _own_files(unit: Unit) -> set[str]:
     """Files of the user's whose errors are not fedwave's: those that are imported, and those that register parts."""
-    parts = (part for family in own().values() for part in family.values())
-    return {
-        *unit.sources,
-        *(found[1] for found in map(defining_source, parts) if found and found[1]),
-    }
+    return {*unit.sources, *(part.file for part in own_parts(unit.experiment) if part.file)}
 
 
 @contextmanager
