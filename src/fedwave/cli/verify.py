@@ -16,6 +16,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.results.same_run import compare_runs
 from fedwave.experiments.results.verify import Finding, sound
 from fedwave.experiments.results.verify import verify as look
+from fedwave.reading import is_there
 
 _STYLES = {
     "ok": "green",
@@ -39,8 +40,8 @@ def verify(
     or run.
     """
     for one in (folder, *([] if other is None else [other])):
-        if not one.is_dir():
-            what = "is a file, not a run folder" if one.exists() else "does not exist"
+        if not (is_there(one) and one.is_dir()):
+            what = "is a file, not a run folder" if is_there(one) else "does not exist"
             raise FedwaveError(f"{one} {what}.")
     found = look(folder) if other is None else compare_runs(folder, other)
     good = sound(found)

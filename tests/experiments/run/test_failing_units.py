@@ -55,6 +55,11 @@ WHY = {
 }
 
 
+def resumes(here: Path) -> str:
+    """The command that goes on, as it is said."""
+    return f"`fedwave resume run --import {here / 'bad.py'}`"
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -83,7 +88,7 @@ def test_a_unit_that_fails_does_not_end_the_others(does: str, workers: str, here
     assert first.endswith(" is given up, the others go on.")
     assert last.startswith("fedwave: 5 of 10 units are given up (0000_bad-does-")
     assert last.count(WHY[does]) == 1
-    assert last.endswith("). The other 5 are kept: `fedwave resume run` tries again.")
+    assert last.endswith(f"). The other 5 are kept: {resumes(here)} tries again.")
     assert len(finished_units(here / "run")) == 5
     events = [json.loads(line) for line in (here / "events").read_text().splitlines()]
     begun = {e["unit"] for e in events if e["event"] == "unit-begun"}
@@ -97,7 +102,7 @@ def test_a_unit_that_fails_does_not_end_the_others(does: str, workers: str, here
 def test_resume_tries_a_unit_that_failed_again(here: Path) -> None:
     assert made(words("age,bad:does=raiser", "--workers", "1", "--out", "run"))[0] == 2
     (here / "repaired").touch()
-    status, out, err = made(command("resume", "run"))
+    status, out, err = made(command("resume", "run", "--import", "bad.py"))
     assert (status, err) == (0, "")
     assert "bad" in out
 
@@ -108,7 +113,7 @@ def test_the_only_unit_says_its_reason_once(here: Path) -> None:
     assert (status, err) == (
         2,
         f"fedwave: 1 of 1 unit is given up (0000_bad-does-raiser_0-4: {place}). No other is finished: "
-        "`fedwave resume run` tries again.\n",
+        f"{resumes(here)} tries again.\n",
     )
 
 
@@ -164,10 +169,10 @@ def test_a_second_signal_ends_a_scheduler_that_catches_everything(
     ended, errors = stopped(given, [number, number])
     assert ended == status
     assert "once more stops at once" in errors
-    assert errors.endswith("\nfedwave: stopped; `fedwave resume run` goes on from here.\n")
+    assert errors.endswith(f"\nfedwave: stopped; {resumes(here)} goes on from here.\n")
     assert len(finished_units(here / "run")) == 1
     (here / "repaired").touch()
-    assert made(command("resume", "run"))[0] == 0
+    assert made(command("resume", "run", "--import", "bad.py"))[0] == 0
 
 
 def test_without_a_folder_too(here: Path) -> None:
@@ -208,5 +213,5 @@ def test_a_time_out_that_is_caught_again_and_again_ends_the_command(here: Path) 
     why, last = err.splitlines()
     assert "is given up: no round of bad:does=swallow was finished in 1 s" in why
     assert why.endswith("It catches every interrupt: with --workers 2 the others would go on.")
-    assert last == "fedwave: stopped; `fedwave resume run` goes on from here."
+    assert last == f"fedwave: stopped; {resumes(here)} goes on from here."
     assert len(finished_units(here / "run")) == 1

@@ -161,7 +161,7 @@ class Endless(fw.Scheduler):
 
 
 def test_without_a_folder_nothing_is_kept_and_it_says_so(tmp_path: Path) -> None:
-    words = ("compare", "paper", "-t", "1000000", "-s", "balsa", "--events", "events")
+    words = ("compare", "paper", "-t", "300000", "-s", "balsa", "--events", "events")
     run = started(command(*words), cwd=tmp_path)
     wait_for(some_rounds(tmp_path / "events"), run)
     run.send_signal(signal.SIGINT)
