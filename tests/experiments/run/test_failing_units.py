@@ -55,9 +55,9 @@ WHY = {
 }
 
 
-def resumes(here: Path) -> str:
+def resumes(here: Path, code: str = "bad.py") -> str:
     """The command that goes on, as it is said."""
-    return f"`fedwave resume run --import {here / 'bad.py'}`"
+    return f"`fedwave resume run --import {here / code}`"
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_a_closed_terminal_stops_with_a_checkpoint(here: Path) -> None:
     given = command("run", "paper", "--import", "slow.py", "-s", "slow", "-t", "100", "-i", "1")
     ended, errors = stopped([*given, "--workers", "1", "--out", "run"], [signal.SIGHUP])
     assert ended == 129
-    assert errors.endswith("fedwave: stopped; `fedwave resume run` goes on from here.\n")
+    assert errors.endswith(f"fedwave: stopped; {resumes(here, 'slow.py')} goes on from here.\n")
     assert list((here / "run/checkpoints").iterdir())
 
 
