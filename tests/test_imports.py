@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedwave"
 # A module may import from its own layer and from lower ones.
 LAYERS = {
     "errors": 0, "version": 0, "memory": 0, "plain_text": 0, "starting": 0, "terminal": 0, "progress": 0, "built_in": 0,
-    "types": 1, "registry": 1, "parts_import": 1, "reading": 1, "rng": 2,
+    "registering": 0, "types": 1, "registry": 1, "parts_import": 1, "reading": 1, "rng": 2,
     "files": 2, "array_archive": 2, "content_sum": 2, "serialize": 2, "yaml_text": 2, "csv_text": 2, "array_files": 2,
     "aggregation": 3, "network": 4, "planning": 5, "schedulers": 6, "metrics": 7,
     "trace": 8, "trace_check": 8, "series_check": 8, "recording": 8, "simulate": 9, "learning": 10,

@@ -90,7 +90,8 @@ def test_run_by_the_command_line_killed_resumed_and_loaded_without_the_files(
     os.kill(begun.pid, signal.SIGKILL)
     begun.wait()
     assert begun.returncode == -signal.SIGKILL
-    finish(killed)
+    parts = [place / "parts" / f"{name}.py" for name in ("nakagami", "buffered", "starving")]
+    finish(killed, *(word for part in parts for word in ("--import", str(part))))
     assert results(killed) == results(whole)
     assert leftovers(killed) == []
     shutil.rmtree(place)  # the files are gone: results can still be read

@@ -142,7 +142,7 @@ HEADING = "rate,distance_m\n"
         (HEADING + "x" * 100_000 + ",1\n", "xxx', must be a number."),
         ("x" * 100_000 + ",rate\n1,2\n", "xxx'; known are"),
         (HEADING.replace("\n", ",count\n") + "1,1,10000000\n" * 200, "2,000,000,000 devices, must"),
-        (HEADING.replace("\n", ",count\n") + "1,1,1e9\n", "count is 1e+09, must be a whole number"),
+        (HEADING.replace("\n", ",count\n") + "1,1,1e9\n", "count is 1,000,000,000, must be a whole number"),
         (",".join(f"c{i}" for i in range(100_000)) + "\n" + "," * 99_999, "rate is missing"),
         (",".join(f"c{i}" for i in range(100_000)) + "\n1" + "," * 99_999, "unknown column 'c0'"),
         (",".join(["rate"] * 100_000) + "\n", "has two columns 'rate': keep one."),

@@ -84,6 +84,11 @@ def imported_sources(sources: Iterable[str]) -> dict[str, str]:
     return {path: _done[path][0] for path in paths}
 
 
+def texts_imported() -> dict[str, str]:
+    """The files that this process has imported, by absolute path."""
+    return {path: text for path, (text, _) in _done.items()}
+
+
 def absolute(source: str, folder: Path) -> str:
     """The source as any folder can name it: a file's whole path, seen from ``folder``; a module's name stays."""
     return source if is_module(source) else os.path.abspath(folder / source)
@@ -149,15 +154,12 @@ def module_file(module: str) -> str | None:
     return file if file and file.endswith(".py") and os.path.isabs(file) else None
 
 
-def defining_source(part: Any) -> tuple[str, str | None] | None:
-    """The module of a registered class or function, or the file of a script, and its file; None if it is installed.
+def own_source(name: str, file: str | None) -> tuple[str, str | None] | None:
+    """The name of a user's module, or the file of a script, and its file; None if it is fedwave's or installed.
 
     A notebook or standard input has no file.
     """
-    part = getattr(part, "func", part)  # of functools.partial
-    name = str(getattr(part, "__module__", None) or "__main__")
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if name.partition(".")[0] == "fedwave" or (file is not None and _is_installed(file)):
+    if name.partition(".")[0] == "fedwave" or (file is not None and is_installed(file)):
         return None
     was_executed = name.startswith(_PREFIX)  # from a text, whose file may be elsewhere
     if file is None or not (was_executed or os.path.isfile(file)):
@@ -173,7 +175,7 @@ def _add_helpers(names: Iterable[str], top: str, found: dict[str, str]) -> None:
         ours = first in ("fedwave", "__main__", "__mp_main__") or first.startswith(_PREFIX)
         path = None if ours or name in found else module_file(name)
         # Of what is installed only the package that was asked for is the user's.
-        if path is None or (first != top and _is_installed(path)):
+        if path is None or (first != top and is_installed(path)):
             continue
         found[name] = path
         inner = name if os.path.basename(path) == "__init__.py" else name.rpartition(".")[0]
@@ -203,12 +205,19 @@ def _imported_names(file: str, package: str) -> Iterator[str]:
                 yield from (".".join(steps[:k]) for k in range(1, len(steps) + 1))
 
 
-def _is_installed(path: str) -> bool:
-    """Does it lie in the standard library or among installed packages?"""
-    library = os.path.join(os.path.realpath(sysconfig.get_path("stdlib")), "")
+def is_installed(path: str) -> bool:
+    """Does it lie in the standard library, among installed packages, or is it a command that came with one?"""
+    ours = (sysconfig.get_path(kind) for kind in ("stdlib", "scripts"))
     real = os.path.realpath(path)
-    folders = {*Path(path).parts, *Path(real).parts}
-    return bool({"site-packages", "dist-packages"} & folders) or real.startswith(library)
+    return is_package_file(path) or any(
+        real.startswith(os.path.join(os.path.realpath(place), "")) for place in ours
+    )
+
+
+def is_package_file(path: str) -> bool:
+    """Does it lie among installed packages?"""
+    folders = {*Path(path).parts, *Path(os.path.realpath(path)).parts}
+    return bool({"site-packages", "dist-packages"} & folders)
 
 
 @contextmanager
@@ -242,12 +251,12 @@ def _execute(path: str, text: str) -> None:
         raise
 
 
-def failure_in(sources: Iterable[str], error: Exception) -> FedwaveError | None:
+def failure_in(sources: Iterable[str], error: BaseException) -> FedwaveError | None:
     """The sentence about an error that one of the users' files raised; None if none of them did."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename in sources:
             where = f"{frame.filename}, line {frame.lineno}, in {frame.name}"
-            return FedwaveError(f"{where}: {type(error).__name__}: {_one_line(error)}.")
+            return FedwaveError(f"{where}: {_told(error)}.")
     return None
 
 
@@ -263,9 +272,9 @@ def _failed(source: str, error: BaseException) -> FedwaveError:
     if isinstance(error, SyntaxError):
         line = error.lineno
     where = f" in line {line}" if line else ""
-    kind = type(error).__name__
-    return FedwaveError(f"{source} cannot be imported: {kind}{where}: {_one_line(error)}.")
+    return FedwaveError(f"{source} cannot be imported: {_told(error, where)}.")
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()).rstrip(".")
+def _told(error: BaseException, where: str = "") -> str:
+    text = " ".join(str(error).split()).rstrip(".")
+    return f"{type(error).__name__}{where}" + (f": {text}" if text else "")

@@ -61,12 +61,18 @@ def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
     columns = _Words("{task.description:<14}"), BarColumn(), units, TimeRemainingColumn()
     with _progress(*columns) as bar:
         task = bar.add_task(description, total=None, units="-")
+        said: set[str] = set()  # why units were given up
 
         def watch(event: dict[str, Any]) -> None:
             units = f"{event['finished']} of {event['units']}"
             bar.update(task, completed=event["rounds"], total=event["of"], units=units)
             if lines and bar.disable and event["event"] in ("started", "unit-finished"):
                 tell(f"{description}: {units} units finished", start="")
+            if event["event"] == "unit-given-up":
+                # The reason is in the last sentence of the run, which all units of one reason share.
+                if event["message"] not in said and event["others_go_on"]:
+                    tell(f"unit {event['unit']} is given up, the others go on.")
+                said.add(event["message"])
             _warn(event)
 
         yield watch
@@ -76,7 +82,6 @@ def _warn(event: dict[str, Any]) -> None:
     """Warnings are shown whether or not there is a terminal."""
     forms = {
         "damaged": "{}", "unit-warning": "{}", "unit-died": "a worker died ({}), started again",
-        "unit-given-up": "given up: {}",
     }  # fmt: skip
     if event["event"] in forms:
         tell(f"unit {event['unit']}: {forms[event['event']].format(event['message'])}")

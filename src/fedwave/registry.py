@@ -18,6 +18,7 @@ from typing import Any, TypeVar, get_args, get_type_hints, overload
 
 from fedwave.built_in import BUILT_IN
 from fedwave.errors import FedwaveError, check_parameters, did_you_mean, extra_for, shown
+from fedwave.registering import note_callers
 
 Spec = str | Mapping[str, Any]  # a part as text or as a mapping with its name
 P = TypeVar("P")
@@ -266,6 +267,7 @@ def _put(family: str, name: str, part: P) -> P:
             f"the name {name!r} is already used by {qualified} of {place}: choose another name for your {word(family)}."
         )
     _own[family][name] = part
+    note_callers(family, name, part)
     return part
 
 

@@ -23,6 +23,10 @@ class OutputClosed(Exception):
     """Nobody reads standard output any more, as after `| head -1`."""
 
 
+class OutputFailed(FedwaveError):
+    """Standard output cannot be written to."""
+
+
 class PlainConsole(Console):
     """A console on which every text is what it says: no markup, no emoji codes, no control characters."""
 
@@ -131,7 +135,7 @@ class _Guarded(_Stream):
             raise OutputClosed from None
         except OSError as error:
             _discard(self._stream)
-            raise FedwaveError(f"standard output cannot be written to: {error.strerror}.") from None
+            raise OutputFailed(f"standard output cannot be written to: {error.strerror}.") from None
 
 
 def _discard(stream: IO[str]) -> None:

@@ -119,8 +119,8 @@ def test_the_list_and_the_exit_status(fedwave) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("verify", "nowhere"), "nowhere is no run folder"),
-        (("verify", ".", "nowhere"), "is no run folder: it has no config.yaml"),
+        (("verify", "nowhere"), "nowhere does not exist"),
+        (("verify", ".", "nowhere"), "nowhere does not exist"),
         (("report", "nowhere"), "there is no run folder at nowhere"),
         (("report", "."), "is no run folder: it has no config.yaml"),
         (("verify",), "Missing argument"),

@@ -127,14 +127,15 @@ def test_a_users_scheduler_runs(fedwave, own: Path, command: str) -> None:
 
 def test_resume_takes_a_file_that_was_moved(fedwave, own: Path) -> None:
     words = ("run", "paper", "-s", "heavy-test", *SMALL, "--json", "--import", own)
-    found = json.loads(fedwave(*words)[1])["schedulers"]
+    with forgotten():
+        found = json.loads(fedwave(*words)[1])["schedulers"]
     Path("elsewhere").mkdir()
     own.rename("elsewhere/mine.py")
     assert fedwave("resume", "out/paper")[0] == 0  # finished: nothing is needed
     next(Path("out/paper/units").iterdir()).unlink()
     status, _, err = fedwave("resume", "out/paper")
     assert status == 2
-    assert "mine.py" in err
+    assert "`fedwave resume out/paper --import mine.py`, with the place of mine.py" in err
     status, text, err = fedwave("resume", "out/paper", "--import", "elsewhere/mine.py", "--json")
     assert (status, err) == (0, "")
     assert json.loads(text)["schedulers"] == found
@@ -214,4 +215,4 @@ def test_a_mistake_in_a_part_is_told_with_its_line(
         status, _, err = fedwave(*words, "--workers", workers)
     assert status == 2
     place = tmp_path / "crash.py"
-    assert err == f"fedwave: {place}, line 10, in priority: ValueError: my own mistake.\n"
+    assert f": {place}, line 10, in priority: ValueError: my own mistake)." in err

@@ -109,14 +109,16 @@ class Experiments:
 
     def run(self, kind: str, folder: Path, *more: str) -> list[str]:
         """The words that begin a run, or go on with it."""
-        words = ["run", str(self.file(kind)), "--out", str(folder), *more]
-        return words + (["--import", str(self.place / "own.py")] if kind == "own scheduler" else [])
+        return ["run", str(self.file(kind)), "--out", str(folder), *more, *self._imports(kind)]
 
     def go_on(self, kind: str, folder: Path, *more: str) -> list[str]:
         """The words that go on with it: `resume`, unless it was stopped before it wrote its experiment down."""
         if (folder / "config.yaml").exists():
-            return ["resume", str(folder), *more]
+            return ["resume", str(folder), *more, *self._imports(kind)]
         return self.run(kind, folder, *more)
+
+    def _imports(self, kind: str) -> list[str]:
+        return ["--import", str(self.place / "own.py")] if kind == "own scheduler" else []
 
     def _run_undisturbed(self, kind: str) -> Undisturbed:
         seconds, folders = {}, []

@@ -124,9 +124,14 @@ class _Driver:
                 if kind == "memory":
                     self.report(self._lost(unit, content, memory=True))
                     continue
+                if kind == "given-up":
+                    for one in (unit, *self.waiting.failed(unit, content)):
+                        self.report(Message("given-up", one, content))
+                    continue
                 if kind == "stopped":
                     self.waiting.put_back(unit)
                     continue
+                self.waiting.succeeded(unit)
                 yield unit, result_of(unit, kind, content), seconds
 
     def stop(self) -> None:

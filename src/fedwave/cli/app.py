@@ -14,12 +14,13 @@ import typer
 from fedwave.cli.compare import compare
 from fedwave.cli.data import data
 from fedwave.cli.listing import config, presets, schedulers
+from fedwave.cli.options import NETWORK_FIELDS
 from fedwave.cli.report import report
 from fedwave.cli.reproduce import reproduce
 from fedwave.cli.run import resume, run, train
 from fedwave.cli.verify import verify
-from fedwave.errors import FedwaveError
-from fedwave.experiments.run.stopping import stop_at_once
+from fedwave.errors import FedwaveError, shown
+from fedwave.experiments.run.stopping import SIGNALS, stop_at_once
 from fedwave.memory import reason_of
 from fedwave.terminal import OutputClosed, standard_streams, tell
 from fedwave.version import __version__
@@ -58,8 +59,9 @@ def root(
 
 def main() -> None:
     """Run the command that was asked for; ends in SystemExit."""
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # clean up, as after Ctrl-C
-        signal.signal(signal.SIGTERM, stop_at_once)
+    for one in SIGNALS:
+        if signal.getsignal(one) == signal.SIG_DFL:  # clean up, as after Ctrl-C
+            signal.signal(one, stop_at_once)
     os.environ["MPLBACKEND"] = "agg"  # figures are files; an unknown one would fail at the import
     try:
         with standard_streams(), _plain_warnings():
@@ -81,13 +83,22 @@ def main() -> None:
         message = getattr(error, "format_message", None)
         if message is None:
             raise
-        sentence = " ".join(message().split())
+        sentence = " ".join(message().split()) + _what_was_given(error)
         if sentence:
             _refuse(sentence)
         status = 2  # no command was given: the help has been printed
     if status == _INTERRUPTED:  # typer catches Ctrl-C in a command and returns this
         tell("stopped.")
     raise SystemExit(status or 0)
+
+
+def _what_was_given(error: Exception) -> str:
+    """What the option parser leaves out: the value, and how `run` takes the options of `compare`."""
+    found = getattr(error.__cause__, "errors", None)
+    if found is not None:
+        return f": {shown(found()[0]['input'])}."
+    field = NETWORK_FIELDS.get(getattr(error, "option_name", ""))
+    return "" if field is None else f"; write {field}=VALUE."
 
 
 def _refuse(sentence: str) -> NoReturn:

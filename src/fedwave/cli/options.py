@@ -145,6 +145,10 @@ class Execution:
 # fmt: on
 
 
+# What `run` takes as a field only.
+NETWORK_FIELDS = {
+    f"--{one.name}": f"{Radio.prefix}{one.name}" for one in fields(Radio) if one.name != "settings"
+}
 Group = Size | Choice | Radio | Training
 
 

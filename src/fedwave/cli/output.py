@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
+from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.labels import NARROW, axis_label, meanings, sentences
 from fedwave.experiments.report.learning import dataset_of, is_synthetic
@@ -26,7 +28,7 @@ from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.statistics import Estimate
 from fedwave.files import json_text
-from fedwave.terminal import PlainConsole
+from fedwave.terminal import OutputFailed, PlainConsole
 
 _FINER = ("score", "mean_age", "jain", "loss")  # small differences of these matter
 _NOT_LEARNT = ("score", "mean_age", "worst_age")  # left out where there is an accuracy to show
@@ -51,11 +53,15 @@ def console() -> PlainConsole:
 def show(results: Results, folder: Path, as_json: bool) -> None:
     """Write figures and tables beside the results, and print the tables."""
     paths = write_results(results, folder)
-    if as_json:
-        print_json({"files": [str(path) for path in paths], **summary(results)})
-        return
-    print_tables(result_tables(results))
-    _say_where(folder, paths)
+    try:
+        if as_json:
+            print_json({"files": [str(path) for path in paths], **summary(results)})
+        else:
+            print_tables(result_tables(results))
+            _say_where(folder, paths)
+        sys.stdout.flush()  # what a buffer holds could only fail later
+    except OutputFailed as error:
+        raise FedwaveError(f"{error} The results are stored in {folder}.") from None
 
 
 def print_table(table: Table, folder: Path, paths: Sequence[Path]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,10 +19,11 @@ from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.lock import check_place, refuse_links
+from fedwave.experiments.results.lock import check_place, refuse_links, refuse_own_file
+from fedwave.experiments.results.named_code import resume_command
 from fedwave.experiments.results.own_files import RUN_FILES, output_files
 from fedwave.experiments.run.runner import Engine, running
-from fedwave.experiments.run.stopping import Terminated
+from fedwave.experiments.run.stopping import Terminated, last_words
 from fedwave.experiments.run.time_limit import checked_timeout
 from fedwave.memory import reason_of
 from fedwave.reading import is_there
@@ -122,7 +122,7 @@ def resume(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run that was stopped.")],
     imports: Annotated[
         list[str] | None,
-        typer.Option("--import", metavar="FILE", help="A file that the run imports, if it was moved."),
+        typer.Option("--import", metavar="FILE", help="A file or module that the run imports."),
     ] = None,
     json: opt.AsJson = False,
 ) -> None:  # fmt: skip
@@ -145,31 +145,33 @@ def execute_and_show(
     experiment: Experiment, folder: Path, execution: opt.Execution, json: bool
 ) -> None:
     """Run it into a folder, write its figures and tables, and print the table."""
-    with stopping(folder), execute(experiment, folder, execution) as results:
+    go_on = f"`{resume_command(folder, experiment.imports)}`"
+    with stopping(folder, go_on), execute(experiment, folder, execution) as results:
         output.show(results, folder, json)
 
 
 @contextmanager
-def stopping(folder: Path | None, go_on: str | None = None) -> Iterator[None]:
-    """Ctrl-C, SIGTERM or too little memory within the block ends in one line: what was kept, and what goes on.
+def stopping(folder: Path | None, go_on: str = "") -> Iterator[None]:
+    """Ctrl-C, SIGTERM, SIGHUP or too little memory within the block ends in one line: what was kept, and ``go_on``."""
 
-    ``go_on`` says what does, if it is not `fedwave resume`.
-    """
-    after = go_on or f"`fedwave resume {shlex.quote(str(folder))}`"
-    try:
-        yield
-    except (KeyboardInterrupt, Terminated) as stopped:
+    def sentence() -> str:
         what = "nothing was kept"
         if folder is not None and RunFolder(folder).exists():
-            what = f"{after} goes on from here"
-        tell(f"stopped; {what}.")
+            what = f"{go_on} goes on from here"
+        return f"stopped; {what}."
+
+    try:
+        with last_words(sentence):
+            yield
+    except (KeyboardInterrupt, Terminated) as stopped:
+        tell(sentence())
         status = 128 + signal.SIGINT if isinstance(stopped, KeyboardInterrupt) else stopped.code
         raise SystemExit(status) from None
     except MemoryError as error:  # what no estimate has foreseen
         if folder is None or not RunFolder(folder).exists():
             raise
         raise FedwaveError(
-            f"there is too little memory ({reason_of(error)}); finished units are kept: {after} goes on, with fewer "
+            f"there is too little memory ({reason_of(error)}); finished units are kept: {go_on} goes on, with fewer "
             "--workers or where there is more memory."
         ) from None
 
@@ -185,7 +187,10 @@ def execute(
     timeout = checked_timeout(execution.timeout)
     engine = _engine(execution.engine, execution.address, workers, timeout)
     if folder is not None:
-        check_place(folder, RUN_FILES | output_files(experiment))
+        files = RUN_FILES | output_files(experiment)
+        if execution.events not in (None, "-"):
+            refuse_own_file(Path(str(execution.events)), folder, files)
+        check_place(folder, files)
     with ExitStack() as held:
         with watching(experiment.name, execution.events) as watch:
             run = running(

@@ -12,9 +12,11 @@ from rich.text import Text
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.errors import FedwaveError
 from fedwave.experiments.results.same_run import compare_runs
 from fedwave.experiments.results.verify import Finding, sound
 from fedwave.experiments.results.verify import verify as look
+from fedwave.reading import is_there
 
 _STYLES = {
     "ok": "green",
@@ -37,6 +39,10 @@ def verify(
     The exit status is 0 if a folder is sound, or two runs are the same to the last bit, else 1. Nothing is imported
     or run.
     """
+    for one in (folder, *([] if other is None else [other])):
+        if not (is_there(one) and one.is_dir()):
+            what = "is a file, not a run folder" if is_there(one) else "does not exist"
+            raise FedwaveError(f"{one} {what}.")
     found = look(folder) if other is None else compare_runs(folder, other)
     good = sound(found)
     if json:

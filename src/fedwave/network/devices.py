@@ -177,8 +177,8 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
     for i, count in enumerate(counts, 1):
         if not (is_whole(count) and 0 <= count <= _MOST_DEVICES):
             raise FedwaveError(
-                f"{what}, device line {i}: count is {count:g}, must be a whole number "
-                f"between 0 and {_MOST_DEVICES}."
+                f"{what}, device line {i}: count is {count:,.15g}, must be a whole number "
+                f"between 0 and {_MOST_DEVICES:,}."
             )
     if sum(counts) > _MOST_DEVICES:
         raise FedwaveError(

@@ -119,14 +119,18 @@ def test_results_are_read_without_the_parts(own: Path, tmp_path: Path) -> None:
     assert (read.stdout, read.stderr) == ("(2, 2, 6)\n", "")
 
 
-def test_resume_takes_the_file_from_its_old_place_or_a_new_one(own: Path, tmp_path: Path) -> None:
+def test_resume_takes_the_file_from_where_it_is_named(own: Path, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     stopped(own, whole)
-    assert resumed(whole) == ""
+    assert f"you name it: `fedwave resume {whole} --import {own}`.\n" in resumed(whole)
+    assert resumed(whole, "--import", str(own)) == ""
     folder = tmp_path / "run"
     stopped(own, folder)
     moved = own.rename(tmp_path / "moved.py")
-    assert f"{own}, which the run in {folder} imports, is missing: put it back" in resumed(folder)
+    told = resumed(folder)
+    assert (
+        f"`fedwave resume {folder} --import mine.py`, with the place of mine.py (a copy is" in told
+    )
     assert resumed(folder, "--import", str(moved)) == ""
     assert results(folder) == results(whole)
 
@@ -140,7 +144,10 @@ def test_resume_refuses_a_changed_file(own: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.py"
     other.write_text(text(4))
     own.write_text(text())
-    assert f"{other} is none of the files that the run" in resumed(folder, "--import", str(other))
+    sentence = f"{other} does not have the SHA-256 sum that the run in {folder} pins for inputs/mine.py; a copy of "
+    assert sentence in resumed(folder, "--import", str(other))
+    both = ("--import", str(own), "--import", str(other))
+    assert f"{other} is none of the files and modules that" in resumed(folder, *both)
     own.write_text(text(3))
     with pytest.raises(fw.FedwaveError, match=r"mine\.py has changed since the run in"):
         run_experiment(asked(own), folder, workers=1)
@@ -158,8 +165,7 @@ def test_nothing_is_imported_from_the_run_folder(own: Path, tmp_path: Path) -> N
         assert sentence in resumed(folder, "--import", str(place))
     places = folder / "inputs/places.json"  # a folder made by somebody else
     write_sealed(places, {"inputs/mine.py": str(copy)})
-    with pytest.raises(fw.FedwaveError, match="lies in the run folder"):
-        RunFolder(folder).experiment()
+    assert f"fedwave resume {folder} --import mine.py`, with the place of" in resumed(folder)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"/x.py": {}}', "{}"])
@@ -176,7 +182,7 @@ def test_a_damaged_plan(own: Path, tmp_path: Path) -> None:
     (folder / "plan.json").write_text("{}")
     with pytest.raises(fw.FedwaveError, match=r"plan\.json is damaged: it does not have the sum"):
         fw.load(folder)
-    told = resumed(folder)
+    told = resumed(folder, "--import", str(own))
     assert told.startswith(f"fedwave: {folder / 'plan.json'} is damaged: it does not have the sum")
     assert told.endswith("It is written again from config.yaml.\n")
     assert told.count("\n") == 1

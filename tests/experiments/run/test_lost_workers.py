@@ -100,14 +100,15 @@ def test_a_scheduler_that_never_returns(what: str, workers: str, tmp_path: Path)
     assert made.stdout == ""
     assert "Traceback" not in made.stderr
     last = made.stderr.splitlines()[-1]
-    assert last.startswith("fedwave: 2 of 6 units are given up (0000_troubled_0-1: no round of ")
-    assert "0000_troubled_2-3" in last
+    names = "0000_troubled_0-1, 0000_troubled_2-3"
+    assert last.startswith(f"fedwave: 2 of 6 units are given up ({names}: no round of ")
     assert "troubled was finished in 5 s: raise --timeout" in last
-    assert last.endswith("The other 4 are kept: `fedwave resume run` tries again.")
+    go_on = f"fedwave resume run --import {tmp_path / 'mine.py'}"
+    assert last.endswith(f"The other 4 are kept: `{go_on}` tries again.")
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert not left & {"table.md", "summary.csv", "results.nc", "figures"}, "it looks complete"
     trouble.unlink()
-    again = fedwave(tmp_path, "resume", "run", "--workers", "2")
+    again = fedwave(tmp_path, *go_on.split()[1:], "--workers", "2")
     assert again.returncode == 0, again.stderr
     assert run(tmp_path, "whole", "--workers", "1").returncode == 0
     assert results(tmp_path / "run") == results(tmp_path / "whole")
@@ -137,7 +138,7 @@ def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(
         assert beside[1] == 0, "alone"
     assert {name for name, _ in begun[-2:]} == {"0000_troubled_0-1", "0000_troubled_2-3"}
     trouble.unlink()
-    assert fedwave(tmp_path, "resume", "run").returncode == 0
+    assert fedwave(tmp_path, "resume", "run", "--import", "mine.py").returncode == 0
 
 
 def test_a_unit_that_crashes_its_workers_does_not_end_the_others(tmp_path: Path) -> None:

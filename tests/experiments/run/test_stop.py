@@ -140,7 +140,8 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=60)
     assert run.returncode == 130
-    assert errors == f"fedwave: stopped; `fedwave resume {folder}` goes on from here.\n"
+    go_on = f"fedwave resume {folder} --import {tmp_path / 'mine.py'}"
+    assert errors == f"fedwave: stopped; `{go_on}` goes on from here.\n"
     wait_until_gone(helpers)
 
 
@@ -160,7 +161,7 @@ class Endless(fw.Scheduler):
 
 
 def test_without_a_folder_nothing_is_kept_and_it_says_so(tmp_path: Path) -> None:
-    words = ("compare", "paper", "-t", "1000000", "-s", "balsa", "--events", "events")
+    words = ("compare", "paper", "-t", "300000", "-s", "balsa", "--events", "events")
     run = started(command(*words), cwd=tmp_path)
     wait_for(some_rounds(tmp_path / "events"), run)
     run.send_signal(signal.SIGINT)

@@ -146,10 +146,11 @@ def _check_metrics(experiment: Experiment) -> None:
     learnt = [name for name in metric_names(training=True) if name not in metric_names()]
     check_choice("metric", experiment.metric, (*watched, *learnt))
     for name in watched:
-        if name in experiment.sweep:
-            raise FedwaveError(
-                f"metric {name!r} has the name of the axis sweep.{name}, and a table cannot hold both: rename it."
-            )
+        for axis in experiment.sweep:
+            if name in (axis, axis.replace(".", "_")):  # in tables, and in results.nc
+                raise FedwaveError(
+                    f"metric {name!r} has the name of the axis sweep.{axis}, and a table cannot hold both: rename it."
+                )
     if experiment.metric in learnt and experiment.task is None:
         raise FedwaveError(
             f"metric is {experiment.metric}, but task is null, so nothing is learnt: choose another, or give a task."

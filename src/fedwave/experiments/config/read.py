@@ -45,10 +45,37 @@ def load_experiment(
     with _one_line():
         content = rooted(_plain_copy(_content(source)), Path(source).parent)
         if Path(source).suffix:  # a run folder names its inputs by their copies
-            from fedwave.experiments.results.inputs import in_old_places
+            from fedwave.experiments.results.named_code import with_named_code
 
-            content = in_old_places(content, Path(source).parent, imports)
-        return experiment_from(content, overrides, imports)
+            content = with_named_code(content, Path(source), imports)
+        try:
+            return experiment_from(content, overrides, imports)
+        except FedwaveError as error:
+            if Path(source).suffix and _is_of_file(error, content, overrides, imports):
+                raise FedwaveError(f"experiment {source}: {error}") from None
+            raise
+
+
+def _is_of_file(
+    error: FedwaveError,
+    content: Mapping[str, Any],
+    overrides: Sequence[str],
+    imports: Sequence[str],
+) -> bool:
+    """Is a file refused for what it has itself, and not for what the words and options have changed?"""
+    if str(error).startswith("imports: "):  # it names a file
+        return False
+    if not overrides:
+        return True
+    if any(
+        text.startswith("imports") for text in overrides
+    ):  # what it imports must not be executed
+        return False
+    try:
+        experiment_from(content, (), imports)
+    except FedwaveError as alone:
+        return str(alone) == str(error)
+    return False
 
 
 def texts(what: str, given: Any) -> list[str]:

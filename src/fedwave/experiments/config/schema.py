@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fedwave import registry
-from fedwave.errors import FedwaveError, did_you_mean, shown
+from fedwave.errors import FedwaveError, did_you_mean, is_whole, shown
 from fedwave.experiments.config.experiment import (
     PLACES,
     PRECISIONS,
@@ -142,6 +142,8 @@ def _refusal(error: Mapping[str, Any]) -> FedwaveError:
         wanted = choice_of(get_args(options[0]), value)
     else:
         wanted = f"{' or '.join(_word(option) for option in options)}."
+        if int in options and isinstance(value, float) and is_whole(value):
+            wanted = f"{wanted[:-1]} without a point or exponent: write {int(value)}."
     return FedwaveError(f"{where} is {shown(value)}, must be {wanted}")
 
 

@@ -40,6 +40,7 @@ from fedwave.experiments.config.read import (
 from fedwave.experiments.config.resolve import added
 from fedwave.experiments.results import inputs
 from fedwave.experiments.results.lock import locked
+from fedwave.experiments.results.named_code import code_for
 from fedwave.experiments.results.own_files import CONFIG, PLAN, RUN_FILES
 from fedwave.experiments.results.parquet import dataset_from, tables
 from fedwave.experiments.results.parquet_check import Wanted, WrongTable
@@ -77,10 +78,11 @@ class RunFolder:
         What it reads is kept here or pinned; its units read that and nothing else.
         """
         sources = imported_sources(experiment.imports)
-        found = inputs.found_files(self.path, experiment, sources)
+        begun = is_there(self._config)
+        known = inputs.known_inputs(self.path) if begun else {}
+        found = inputs.found_files(self.path, experiment, sources, known)
         places = {one.name: str(one.place) for one in found if one.kind in ("code", "data")}
         stored = renamed(experiment, {place: name for name, place in places.items()})
-        begun, known = is_there(self._config), {}
         if begun:
             self._check_same(stored)
             self._check_numerics()
@@ -89,7 +91,6 @@ class RunFolder:
         found += _datasets(units)
         if begun:
             inputs.check_inputs(self.path, found)
-            known = inputs.known_inputs(self.path)
         sums = {name: one.sha256 for name, one in known.items()} or {
             f.name: f.sha256 for f in found
         }
@@ -111,15 +112,15 @@ class RunFolder:
         return [replace(unit, places=places, pins=pins) for unit in plan.marked(units)]
 
     def experiment(self, imports: Sequence[str] = ()) -> Experiment:
-        """The experiment, to resume it: imports the user's files from their old places or from ``imports``.
+        """The experiment, to resume it. Executes the user's files, if ``imports`` or this process have named them.
 
         Data files are read from their copies here.
         """
         stored = self.stored()
         places = inputs.data_for(self.path)
-        for name, (place, text) in inputs.code_for(self.path, stored.imports, imports).items():
-            import_source(place, text)
-            places[name] = place
+        for name, (path, text) in code_for(self.path, stored.imports, imports).items():
+            import_source(path, text)
+            places[name] = path
         return renamed(stored, places)
 
     def config(self) -> str:
@@ -348,5 +349,5 @@ def first_difference(there: Any, wanted: Any, where: str = "") -> tuple[str, Any
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value)
+    text = json.dumps(value, ensure_ascii=False)
     return text if len(text) < 60 else text[:57] + "..."

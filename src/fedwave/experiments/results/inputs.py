@@ -4,35 +4,37 @@
     inputs/places.json   where files were found; differs between machines, so no sum covers it
 
 A file is named by its copy, inputs/devices.csv, in config.yaml too. Large files are pinned by their sum and not copied.
-Data are read from the copy. Code is not: opening a folder that somebody else made must not execute what lies in it.
+Data are read from the copy. Code is not: opening a folder that somebody else made must not execute what lies in it,
+nor what it names (named_code.py).
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
 from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import data_files, replaced
+from fedwave.experiments.config.files import data_files
 from fedwave.experiments.config.parts import Part
-from fedwave.experiments.results.own_parts import own_parts
+from fedwave.experiments.results.own_parts import own_packages, own_parts
 from fedwave.experiments.results.sealed import Damaged, read_sealed, write_sealed
 from fedwave.experiments.results.sums import sum_of
 from fedwave.files import write_whole
-from fedwave.parts_import import checksum, helper_modules, is_module, module_file, read_source
+from fedwave.parts_import import checksum, helper_modules, module_file
 
 LIST, PLACES = "inputs/inputs.json", "inputs/places.json"
-_FOLDER, _MODULE = "inputs/", "module "
+_FOLDER, _MODULE, _PACKAGE = "inputs/", "module ", "package "
 NO_FILE = ""
 MOST_BYTES = 20_000_000  # of a file that is copied
+_LONGEST_NAME = 255  # bytes of a file's name
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Input:
     """One input as inputs.json has it."""
 
     # "code" that is imported, a "module" that it imports, the code of a "part" that was registered before the run,
-    # a "data" file, the arrays of a "dataset"
+    # a "data" file, the arrays of a "dataset", an installed "package" in its version
     kind: str
     sha256: str  # NO_FILE: of a part that a notebook or standard input registered
     copy: str | None = None  # in the run folder
@@ -57,23 +59,28 @@ class Found:
     name: str
     kind: str
     sha256: str
-    place: str | None = None  # None: a dataset
+    place: str | None = None  # None: a dataset, a package
     content: bytes | None = None  # if it was read
 
 
-def found_files(folder: Path, experiment: Experiment, sources: Mapping[str, str]) -> list[Found]:
-    """The files of an experiment with absolute paths; ``sources`` are the texts of the user's files by path."""
+def found_files(
+    folder: Path, experiment: Experiment, sources: Mapping[str, str], known: Mapping[str, Input]
+) -> list[Found]:
+    """The files of an experiment with absolute paths; ``sources`` are the texts of the user's files by path.
+
+    ``known`` are the inputs of a run that goes on: code that has moved since keeps its name.
+    """
     found: list[Found] = []
-    taken: set[str] = set()
+    names = _known_names(sources, known)
+    taken = set(names.values())
 
     def name_of(path: str) -> str:
-        own = _own_name(folder, path)
-        name = own if own is not None else _free(Path(path).name, taken)
+        name = names.get(path) or _own_name(folder, path) or _free(Path(path).name, taken)
         taken.add(name)
         return name
 
     for path, source in sources.items():
-        _check_place(folder, path)
+        check_place(folder, path)
         found.append(Found(name_of(path), "code", checksum(source), path, source.encode()))
     for path in data_files(experiment):
         found.append(Found(name_of(path), "data", file_sum(path), path))
@@ -86,6 +93,8 @@ def found_files(folder: Path, experiment: Experiment, sources: Mapping[str, str]
     modules |= helper_modules({part.source: None for part in parts if part.file is not None})
     for module, path in modules.items():
         found.append(Found(_MODULE + module, "module", file_sum(path), path))
+    for name in _package_names(experiment):
+        found.append(Found(name, "package", checksum(name)))
     return found
 
 
@@ -100,7 +109,9 @@ def check_inputs(folder: Path, found: Iterable[Found]) -> None:
     for one in found:
         old = known.pop(one.name, None)
         if old is not None and old.sha256 != one.sha256:
-            raise _changed(folder, one.place or one.name, old)
+            raise changed(folder, one.place or one.name, old)
+        if old is None and one.kind == "package":
+            raise _other_package(folder, one.name, known)
         if old is None and one.kind == "part":
             raise FedwaveError(
                 f"{one.name} is in {one.place or 'no file'}, but the run in {folder} was started with code from "
@@ -108,11 +119,16 @@ def check_inputs(folder: Path, found: Iterable[Found]) -> None:
             )
     for name, lost in known.items():
         if lost.kind == "part":
-            raise _changed(folder, name, lost)
+            raise changed(folder, name, lost)
+        if lost.kind == "package":
+            raise FedwaveError(
+                f"the run in {folder} was begun with parts of {name}, which are not used now: install it again, or "
+                "start a new run."
+            )
     # Modules that were loaded before the user's files were imported here.
     for name, path in _modules(known).items():
         if file_sum(path) != known[name].sha256:
-            raise _changed(folder, path, known[name])
+            raise changed(folder, path, known[name])
 
 
 def keep_inputs(folder: Path, found: Sequence[Found]) -> dict[str, Input]:
@@ -149,37 +165,6 @@ def restore_copies(folder: Path, found: Iterable[Found], known: Mapping[str, Inp
     return said
 
 
-def code_for(
-    folder: Path, imports: Iterable[str], given: Sequence[str]
-) -> dict[str, tuple[str, str]]:
-    """The user's files to resume with, by name: the place each had, and its text from ``given`` or from there."""
-    known, places, offered = known_inputs(folder), known_places(folder), {}
-    for path in filterfalse(is_module, given):
-        _check_place(folder, path)
-        offered[checksum(read_source(path))] = path
-    found: dict[str, tuple[str, str]] = {}
-    for name in filterfalse(is_module, imports):
-        old = _known(folder, known, name)
-        place = places.get(name, name)
-        now = offered.pop(old.sha256, place)
-        _check_place(folder, now)
-        if not os.path.isfile(now):
-            raise FedwaveError(
-                f"{place}, which the run in {folder} imports, is missing: put it back, or name its new place "
-                "with --import."
-            )
-        source = read_source(now)
-        if checksum(source) != old.sha256:
-            raise _changed(folder, now, old)
-        found[name] = (place, source)
-    for path in offered.values():
-        raise FedwaveError(
-            f"{path} is none of the files that the run in {folder} was started with: its content differs from "
-            f"the copies in {folder / _FOLDER}."
-        )
-    return found
-
-
 def data_for(folder: Path) -> dict[str, str]:
     """The data files to resume with, by name: the copy, or the old place of a large one.
 
@@ -192,7 +177,7 @@ def data_for(folder: Path) -> dict[str, str]:
         place = places.get(name)
         there = place is not None and os.path.isfile(place)
         if there and file_sum(str(place)) != old.sha256:
-            raise _changed(folder, str(place), old)
+            raise changed(folder, str(place), old)
         if old.copy is None and not there:
             raise FedwaveError(
                 f"{place or name}, which the run in {folder} reads, is missing, and it was too large for a copy: "
@@ -207,32 +192,15 @@ def data_for(folder: Path) -> dict[str, str]:
     return found
 
 
-def in_old_places(content: Mapping[str, Any], folder: Path, given: Iterable[str]) -> dict[str, Any]:
-    """The content of a run folder's config.yaml, with absolute paths, for a new run.
-
-    Code is taken from its old place, or from a file of the same content among the ``given`` ones.
-    """
-    moved, places = {}, known_places(folder)
-    files = [path for path in filterfalse(is_module, given) if os.path.isfile(path)]
-    offered = {checksum(read_source(path)): os.path.abspath(path) for path in files}
-    for name, one in known_inputs(folder).items():
-        here = os.path.abspath(folder / name)
-        if one.kind == "code" and one.sha256 in offered:
-            moved[here] = offered[one.sha256]
-        elif one.kind == "code":
-            moved[here] = code_for(folder, [name], ())[name][0]
-        elif one.kind == "data" and one.copy is None:
-            moved[here] = places.get(name, name)
-    return replaced(content, moved)
-
-
 def known_inputs(folder: Path) -> dict[str, Input]:
     """What inputs.json says."""
     content = _read_sealed(folder / LIST)
     try:
         known = {str(name): Input(**entry) for name, entry in content.items()}
         for name, one in known.items():
-            own = one.copy is None or one.copy == _FOLDER + Path(one.copy).name
+            own = one.copy is None or (
+                one.copy == _FOLDER + Path(one.copy).name and _can_be_a_path(one.copy)
+            )
             if not (own and isinstance(one.kind, str) and isinstance(one.sha256, str)):
                 raise ValueError(f"at {name}")
     except (ValueError, TypeError, AttributeError) as error:
@@ -248,11 +216,37 @@ def known_places(folder: Path) -> dict[str, str]:
         raise Damaged(
             f"{damage} Remove it, and name the files that the run imports with --import."
         ) from None
-    return {name: str(place) for name, place in content.items()}
+    for name, place in content.items():
+        if not isinstance(place, str) or not _can_be_a_path(place):
+            raise Damaged(f"{folder / PLACES} is damaged (at {name}).")
+    return content
+
+
+def check_place(folder: Path, path: str) -> None:
+    """Refuse code that lies in the run folder."""
+    if is_inside(folder, path):
+        raise FedwaveError(
+            f"{path} lies in the run folder, from which no code is imported: copy it to a place of your own, and "
+            "name that with --import."
+        )
+
+
+def is_inside(folder: Path, path: str) -> bool:
+    """Does it lie in the run folder?"""
+    try:
+        return Path(path).resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):  # a loop of links, a name that no file can have
+        return False
 
 
 def check_pins(pins: Mapping[str, str], places: Mapping[str, str], experiment: Experiment) -> None:
     """Refuse data files and code that are not those which the run was begun with; for workers."""
+    for package in _package_names(experiment):
+        if pins and package not in pins:
+            raise FedwaveError(
+                f"{package} is installed on {platform.node()}, but the run was begun with another version: install "
+                "that, and resume."
+            )
     code = {one.name: one.file for one in own_parts(experiment) if one.file is not None}
     for name, path in {**places, **code, **_modules(pins)}.items():
         if name in pins and file_sum(path) != pins[name]:
@@ -318,6 +312,37 @@ def _modules(names: Iterable[str]) -> dict[str, str]:
     return {name: file for name, file in files if file is not None}
 
 
+def _known_names(sources: Mapping[str, str], known: Mapping[str, Input]) -> dict[str, str]:
+    """The names that the user's files had when the run was begun, by their paths now; told by their sums."""
+    code = {name: one.sha256 for name, one in known.items() if one.kind == "code"}
+    names: dict[str, str] = {}
+    for path, source in sources.items():
+        same = [name for name, sum_ in code.items() if sum_ == checksum(source)]
+        if same:  # of two files with one content, the one that is called like it
+            called = [name for name in same if Path(name).name == Path(path).name]
+            names[path] = (called or same)[0]
+            del code[names[path]]
+    return names
+
+
+def _package_names(experiment: Experiment) -> list[str]:
+    return [f"{_PACKAGE}{name} {version}" for name, version in own_packages(experiment).items()]
+
+
+def _other_package(folder: Path, here: str, known: Mapping[str, Input]) -> FedwaveError:
+    stem = here.rpartition(" ")[0]
+    begun = [
+        name
+        for name, one in known.items()
+        if one.kind == "package" and name.rpartition(" ")[0] == stem
+    ]
+    with_ = begun[0] if begun else f"no {stem}"
+    return FedwaveError(
+        f"{here} is installed, but the run in {folder} was begun with {with_}: install that version, or start a new "
+        "run."
+    )
+
+
 def _own_name(folder: Path, path: str) -> str | None:
     """The name of a copy in this folder, which a resumed run reads."""
     inside = os.path.abspath(folder / _FOLDER)
@@ -331,25 +356,20 @@ def _free(name: str, taken: Iterable[str]) -> str:
     return next(one for one in tries if one not in used)
 
 
-def _known(folder: Path, known: Mapping[str, Input], name: str) -> Input:
-    if name not in known:
-        raise FedwaveError(f"{folder / LIST} is damaged: it does not name {name}.")
-    return known[name]
+def _can_be_a_path(text: str) -> bool:
+    """Could it be the path of a file? Others are refused by the system, each in its own way."""
+    try:
+        return "\0" not in text and len(os.fsencode(Path(text).name)) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
 
 
 def _read_sealed(path: Path) -> dict[str, Any]:
     return read_sealed(path) if path.exists() else {}
 
 
-def _check_place(folder: Path, path: str) -> None:
-    if Path(path).resolve().is_relative_to(folder.resolve()):
-        raise FedwaveError(
-            f"{path} lies in the run folder, from which no code is imported: copy it to a place of your own, and "
-            "name that with --import."
-        )
-
-
-def _changed(folder: Path, what: str, old: Input) -> FedwaveError:
+def changed(folder: Path, what: str, old: Input) -> FedwaveError:
+    """The refusal of an input that is not as it was."""
     copy = f" (a copy is {folder / old.copy})" if old.copy is not None else ""
     return FedwaveError(
         f"{what} has changed since the run in {folder} was started: restore it{copy}, or start a new run."

@@ -16,12 +16,13 @@ import platform
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.results.own_files import CONFIG, PLAN, PROVENANCE
+from fedwave.experiments.results.own_files import CONFIG, PLACES, PLAN, PROVENANCE
 from fedwave.experiments.results.sums import SUMS, read_sums, sum_of
 from fedwave.files import check_folder, guarded, kept_name, kept_of, write_json
 
@@ -102,6 +103,7 @@ def _check_held(folder: Path, held: Callable[[], bool], path: Path) -> None:
 def check_place(folder: Path, files: Iterable[str]) -> None:
     """Make a folder for these files; refuse one that cannot be written to, has links, or has such files of its own."""
     files = {*files, _HOLDER, _MARK}
+    _refuse_own_folder_of_a_run(folder)
     refuse_links(folder, files)
     # Where there is a lock, another process may be writing them in this moment: whoever gets it looks again.
     if not os.path.lexists(folder / _LOCK):
@@ -139,6 +141,29 @@ def refuse_links(folder: Path, files: Iterable[str]) -> None:
         for entry in _entries(path) if is_folder else ():
             if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
                 raise _no_plain(Path(entry), "file")
+
+
+def refuse_own_file(path: Path, folder: Path, files: Iterable[str]) -> None:
+    """Refuse to write events or the like over what fedwave writes into a folder, or into its own folders."""
+    real, inside = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
+    if not real.is_relative_to(inside):
+        return
+    top = real.relative_to(inside).parts[:1]
+    if top and top[0] in {*_tops(files), _LOCK, _HOLDER, _MARK}:
+        raise FedwaveError(
+            f"{path} is a file that fedwave itself writes into {folder}: choose another place."
+        )
+
+
+def _refuse_own_folder_of_a_run(folder: Path) -> None:
+    """What is written into the own folders of a run would look like its results."""
+    real = Path(os.path.realpath(folder))
+    places = {place.rstrip("/") for place in PLACES}
+    for inner, outer in pairwise((real, *real.parents)):
+        if inner.name in places and is_run_folder(outer):
+            raise FedwaveError(
+                f"{folder} lies in {inner.name}/ of the run folder {outer}: choose another folder."
+            )
 
 
 def _no_plain(path: Path, kind: str) -> FedwaveError:

@@ -15,6 +15,7 @@ from typing import Any
 
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.checkout import own_commit
+from fedwave.experiments.results.own_parts import own_packages
 from fedwave.experiments.results.sealed import Damaged, read_sealed, write_sealed
 from fedwave.reading import is_there
 from fedwave.version import __version__
@@ -100,7 +101,7 @@ def _machine(experiment: Experiment) -> dict[str, Any]:
     return {
         "fedwave": __version__,
         "python": sys.version.split()[0],
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in PACKAGES} | own_packages(experiment),
         "system": platform.platform(),
         "processor": _processor(),
         "cores": os.cpu_count(),

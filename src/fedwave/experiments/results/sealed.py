@@ -16,6 +16,7 @@ from fedwave.errors import FedwaveError
 from fedwave.files import json_text, write_text
 from fedwave.reading import read_bytes
 
+_DEEPEST = 50  # levels; ours have some ten
 _END = "\n}"  # of the text without its seal
 _MOST_BYTES = 100_000_000  # of a plan with some 300,000 units
 
@@ -44,9 +45,25 @@ def read_sealed(path: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(raw)
         del content["seal"]
+        _check_depth(content)
     except (ValueError, TypeError, KeyError, RecursionError) as error:  # a seal made by others
         raise Damaged(f"{path} is damaged ({error}).") from None
     return content
+
+
+def _check_depth(content: Any) -> None:
+    """Refuse what others made so deep that Python could read it, but not write it again."""
+    level = [content]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else one)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return
+    raise ValueError("it is nested too deeply")
 
 
 def plain_bytes(path: Path, most: int = _MOST_BYTES) -> bytes:

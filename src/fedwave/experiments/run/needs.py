@@ -31,7 +31,7 @@ def check_results(experiment: Experiment) -> None:
     # being read its tables, their columns and its Dataset.
     copies, of_unit = 3 if experiment.sweep else 2, 3 * runs / units
     check_memory(
-        f"keeping the results of {experiment.name} ({runs:.3g} runs of {counted(experiment.rounds, 'round')})",
+        f"keeping the results of {experiment.name} ({runs:,.0f} runs of {counted(experiment.rounds, 'round')})",
         (copies * runs + of_unit) * _run_bytes(experiment),
         "lower instances or rounds, or sweep fewer values",
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """Units of work on this machine: in this process, or in several that each do one unit after another.
 
+A unit that fails by itself, because the user's code does, is given up: the others go on.
 A worker that dies is replaced, and its unit goes on from its last checkpoint (waiting.py says how often). A worker that
 is stopped (SIGSTOP) is killed after a minute, which is a death too. A unit that finishes no round for the time-out is
 given up: the others go on. Workers exit when their parent does.
@@ -10,17 +11,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from fedwave.experiments.run.processes import AwakeClock, News, Worker, checkpointer
 from fedwave.experiments.run.script import check_exit, check_script
-from fedwave.experiments.run.stopping import Stopped, requested
+from fedwave.experiments.run.stopping import Stopped, at_work_here, leave, requested
 from fedwave.experiments.run.time_limit import TIMEOUT, NoRound, limited
 from fedwave.experiments.run.units import Unit
 from fedwave.experiments.run.waiting import Waiting, no_round_in
-from fedwave.experiments.run.work import run_unit
+from fedwave.experiments.run.work import UnitFailed, run_unit
 from fedwave.experiments.run.worker import Message, Report, out_of_memory, result_of
 
 if TYPE_CHECKING:
@@ -36,13 +38,17 @@ def run_here(
     units: list[Unit], checkpoint: PathOf, report: Report, timeout: float = TIMEOUT
 ) -> Generator[Finished, None, None]:
     """One unit after another in this process."""
-    for unit in units:
+    waiting = Waiting(units)
+    while (unit := waiting.take([])) is not None:
         report(Message("begun", unit))
         start = time.monotonic()
         try:
             data = _here(unit, checkpoint(unit), report, timeout)
         except NoRound:
             report(Message("given-up", unit, no_round_in(timeout, unit)))
+        except UnitFailed as error:
+            for one in (unit, *waiting.failed(unit, error.why)):
+                report(Message("given-up", one, error.why, error))
         except Exception as error:
             cause = out_of_memory(error)
             if cause is None:
@@ -51,11 +57,15 @@ def run_here(
                 Message("given-up", unit, f"{cause}: lower block, or make the experiment smaller")
             )
         else:
+            waiting.succeeded(unit)
             yield unit, data, time.monotonic() - start
 
 
 def _here(unit: Unit, path: Path | None, report: Report, timeout: float) -> xr.Dataset:
-    with limited(timeout) as finished_a_round:
+    with (
+        at_work_here(),
+        limited(timeout, partial(_never_comes_back, unit, timeout)) as finished_a_round,
+    ):
 
         def count(rounds: int) -> None:
             finished_a_round()
@@ -65,6 +75,12 @@ def _here(unit: Unit, path: Path | None, report: Report, timeout: float) -> xr.D
             report(Message("warning", unit, text))
 
         return run_unit(unit, checkpointer(unit, path, requested), count, warn)
+
+
+def _never_comes_back(unit: Unit, timeout: float) -> None:
+    """Its code catches every interrupt, so nothing but the end of this process ends it."""
+    why = f"{no_round_in(timeout, unit)}. It catches every interrupt: with --workers 2 the others would go on"
+    leave(2, f"unit {unit.name} is given up: {why}.")
 
 
 def run_in_pool(
@@ -127,9 +143,14 @@ class _Pool:
                 self._ended(worker, unit)
             elif kind == "memory":
                 self._lost(worker, unit, content, memory=True)
+            elif kind == "given-up":
+                worker.unit = None
+                for one in (unit, *self._waiting.failed(unit, content)):
+                    self._report(Message("given-up", one, content))
             else:
                 worker.unit, since = None, worker.since
                 if kind != "stopped":
+                    self._waiting.succeeded(unit)
                     yield unit, result_of(unit, kind, content), time.monotonic() - since
         if requested():
             raise Stopped

@@ -23,7 +23,7 @@ from fedwave.experiments.run.units import Unit
 from fedwave.experiments.run.worker import ONE_THREAD, Answer, Reporter, answer, environment
 
 STARTING_SECONDS = 60.0  # that a new process may take more than the time-out for its first message
-_ENDINGS = ("done", "stopped", "refused", "failed", "memory")
+_ENDINGS = ("done", "stopped", "refused", "failed", "memory", "given-up")
 _SECONDS = 0.1  # between two looks for a request to stop
 News = tuple["Worker", str, Any]  # the worker, the kind of its message, the content
 

@@ -6,7 +6,6 @@ With a folder, finished units are stored there, and a run that was stopped goes 
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -16,13 +15,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fedwave.errors import FedwaveError, extra_for
+from fedwave.errors import FedwaveError, counted, extra_for
 from fedwave.experiments.config.build import check, network_of, prepare
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
 from fedwave.experiments.results.container import Point, Results, joined
 from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.results.lock import locked, remove_unfinished
+from fedwave.experiments.results.named_code import resume_command
 from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, output_files
 from fedwave.experiments.results.provenance import write_provenance
 from fedwave.experiments.results.sealed import Damaged
@@ -42,7 +42,7 @@ Event = dict[str, Any]
 Watcher = Callable[[Event], None]  # called with every event of a run, which itself prints nothing
 # A simulation of fewer device-rounds takes less time than starting workers.
 _WORTH_WORKERS = 50_000_000
-_NAMED = 5  # units that were given up, in the sentence at the end
+_NAMED = 5  # units that were given up for the same reason, and reasons, in the sentence at the end
 
 
 class Engine(Protocol):
@@ -63,14 +63,16 @@ class _Progress:
     watch: Watcher
     units: int
     total: int  # rounds over all runs
+    keeps: bool = True  # are there results to go on for, if a unit is given up?
     finished: int = 0
     played: dict[str, int] = field(default_factory=dict)  # by unit
     given_up: dict[str, str] = field(default_factory=dict)  # why, by unit
+    cause: BaseException | None = None  # of the first of these
     start: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def of(cls, units: list[Unit], watch: Watcher) -> _Progress:
-        return cls(watch, len(units), sum(unit.rounds for unit in units))
+    def of(cls, units: list[Unit], watch: Watcher, keeps: bool = True) -> _Progress:
+        return cls(watch, len(units), sum(unit.rounds for unit in units), keeps)
 
     def event(self, name: str, **more: Any) -> None:
         self.watch(
@@ -91,7 +93,11 @@ class _Progress:
             self.played[unit] = 0
         if message.kind == "given-up":
             self.given_up[unit] = content
-        more = {} if content is None else {"message": content}
+            self.cause = self.cause or message.cause
+        more: dict[str, Any] = {} if content is None else {"message": content}
+        if message.kind == "given-up":
+            left = self.units - self.finished - len(self.given_up)
+            more["others_go_on"] = self.keeps and left > 0
         self.event(f"unit-{message.kind}", unit=unit, **more)
 
     def done(self, unit: Unit, **more: Any) -> None:
@@ -145,7 +151,7 @@ def running(
         workers_that_fit([at for _, at in points(experiment)], 1)
     if folder is None:
         units = units_of(experiment)
-        progress = _Progress.of(units, watch)
+        progress = _Progress.of(units, watch, keeps=False)
         run = engine or _engine(units, workers, timeout, progress)
         found = _in_memory(units, run, progress)
         yield _results(experiment, units, lambda unit: found.pop(unit.name))
@@ -159,7 +165,7 @@ def running(
         progress = _Progress.of(units, watch)
         run = engine or _engine(units, workers, timeout, progress)
         _in_folder(store, units, run, progress)
-        _check_complete(progress, folder)
+        _check_complete(progress, resume_command(folder, experiment.imports))
         with suppress(OSError):  # there is none, or somebody put something there
             (folder / "checkpoints").rmdir()
         yield _results(stored, units, store.data)
@@ -211,10 +217,15 @@ def _in_memory(units: list[Unit], run: Engine, progress: _Progress) -> dict[str,
     def report(message: Message) -> None:
         progress.report(message)
         if message.kind == "given-up":  # nothing is kept, so the others need not go on
-            raise FedwaveError(f"unit {message.unit.name} is given up: {message.content}.")
+            raise FedwaveError(
+                f"unit {message.unit.name} is given up: {message.content}."
+            ) from message.cause
 
     # Closed here and not when a traceback is forgotten: workers must be gone before anything else goes on.
-    with closing(run(units, lambda unit: None, report)) as finished:
+    with (
+        stoppable(at_once=True),
+        closing(run(units, lambda unit: None, report)) as finished,
+    ):
         for unit, data, seconds in finished:
             found[unit.name] = data
             progress.done(unit, took=round(seconds, 3))
@@ -246,17 +257,26 @@ def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Prog
         progress.event("finished")
 
 
-def _check_complete(progress: _Progress, folder: Path) -> None:
+def _check_complete(progress: _Progress, go_on: str) -> None:
     """A run of which units are missing ends in a sentence: tables of the others would look like those of all."""
-    lost = dict(sorted(progress.given_up.items()))
+    lost = progress.given_up
     if not lost:
         return
-    reasons = "; ".join(f"{unit}: {why}" for unit, why in list(lost.items())[:_NAMED])
-    more = f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+    units_of_reason: dict[str, list[str]] = {}
+    for unit in sorted(lost):
+        units_of_reason.setdefault(lost[unit], []).append(unit)
+    said = [f"{_some(names, ', ')}: {why}" for why, names in units_of_reason.items()]
+    kept = {0: "No other is finished", 1: "The other one is kept"}
     raise FedwaveError(
-        f"{len(lost)} of {progress.units} units {'is' if len(lost) == 1 else 'are'} given up ({reasons}{more}). The "
-        f"other {progress.finished} are kept: `fedwave resume {shlex.quote(str(folder))}` tries again."
-    )
+        f"{len(lost)} of {counted(progress.units, 'unit')} {'is' if len(lost) == 1 else 'are'} given up "
+        f"({_some(said, '; ')}). {kept.get(progress.finished, f'The other {progress.finished} are kept')}: "
+        f"`{go_on}` tries again."
+    ) from progress.cause
+
+
+def _some(texts: list[str], between: str) -> str:
+    more = len(texts) - _NAMED
+    return between.join([*texts[:_NAMED], *([f"and {more:,} more"] if more > 0 else [])])
 
 
 def _results(

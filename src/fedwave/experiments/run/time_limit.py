@@ -1,7 +1,8 @@
 """A time-out for units that are done in this process, where nobody else could end them.
 
 SIGALRM interrupts Python code and the calls that wait (sleep, read), in the main thread. It cannot interrupt a
-library that computes for ever; a worker process (``--workers 2``) is killed in any case.
+library that computes for ever; a worker process (``--workers 2``) is killed in any case. Code that catches the
+interrupt is interrupted again, and a command that cannot get out of it ends.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ TIMEOUT = (
     3600.0  # seconds without a finished round: one round of a large model can take many minutes
 )
 SHORTEST = 0.1  # seconds
+_TRIES = 4  # interrupts that the code may catch
 _PARTS = 4  # the alarm rings so often in a time-out, so that a machine that slept rings once, not at the end
 _LONGEST = 1e8  # seconds; years, and system calls refuse more
 
@@ -37,9 +39,12 @@ def checked_timeout(value: float) -> float:
 
 
 @contextmanager
-def limited(timeout: float) -> Iterator[Callable[[], None]]:
+def limited(
+    timeout: float, give_up: Callable[[], None] = lambda: None
+) -> Iterator[Callable[[], None]]:
     """NoRound is raised in the block if what it yields is not called for so many seconds.
 
+    It is raised again and again as long as the block goes on; from the fifth time on ``give_up`` is called before.
     Without any effect outside the main thread, on Windows, or where the program has an alarm of its own.
     """
     if timeout > _LONGEST or not _alarm_is_free():
@@ -50,6 +55,8 @@ def limited(timeout: float) -> Iterator[Callable[[], None]]:
     def ring(number: int, frame: FrameType | None) -> None:
         nonlocal rung
         rung += 1
+        if rung > _PARTS + _TRIES:
+            give_up()
         if rung > _PARTS:
             raise NoRound
 

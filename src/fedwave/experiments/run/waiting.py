@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from fedwave.experiments.run.units import Unit
 
+ALIKE = 3  # units of the same schedulers in a row that fail alike before the others are not tried
 DEATHS = 3  # of workers at the same unit before it is given up
 MEMORY_DEATHS = 2  # the same, where memory was the cause
 _LOWER = "is there too little memory? Lower block, or make the experiment smaller"
@@ -25,6 +26,7 @@ class Waiting:
         self._alone: list[Unit] = []  # ran out of memory once
         self._lonely: set[str] = set()  # names of all that ever did
         self._deaths: Counter[str] = Counter()
+        self._failed: dict[object, tuple[str, int]] = {}  # the last reason, and how often in a row
 
     def __bool__(self) -> bool:
         return bool(self._next or self._alone)
@@ -65,6 +67,27 @@ class Waiting:
             return f"it has ended {DEATHS} workers ({cause})"
         self.put_back(unit)
         return None
+
+    def succeeded(self, unit: Unit) -> None:
+        """It is finished, so others like it may be too."""
+        self._failed.pop(_kind(unit), None)
+
+    def failed(self, unit: Unit, why: str) -> list[Unit]:
+        """It failed by itself; returns the units that are given up with it, since it is the third to fail alike."""
+        before, times = self._failed.get(_kind(unit), (why, 0))
+        times = times + 1 if why == before else 1
+        self._failed[_kind(unit)] = why, times
+        if times < ALIKE:
+            return []
+        left = [one for one in (*reversed(self._next), *self._alone) if _kind(one) == _kind(unit)]
+        self._next = [one for one in self._next if one not in left]
+        self._alone = [one for one in self._alone if one not in left]
+        return left
+
+
+def _kind(unit: Unit) -> object:
+    """What units that differ only in their instances have in common."""
+    return unit.point, unit.schedulers
 
 
 def no_round_in(timeout: float, unit: Unit) -> str:

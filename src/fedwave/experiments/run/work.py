@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any
@@ -23,9 +24,11 @@ from fedwave.experiments.config.build import (
 from fedwave.experiments.config.experiment import TaskConfig
 from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.results.inputs import check_dataset, check_pins
+from fedwave.experiments.results.own_parts import own_parts
 from fedwave.experiments.run.checkpoints import Checkpointer, Write
 from fedwave.experiments.run.envelope import check_enclosed, write_enclosed
-from fedwave.experiments.run.stopping import Stopped
+from fedwave.experiments.run.stopping import Stopped, is_interrupt
+from fedwave.experiments.run.time_limit import NoRound
 from fedwave.experiments.run.units import Unit
 from fedwave.network.network import Network
 from fedwave.parts_import import failure_in
@@ -47,17 +50,39 @@ _PIECE = 5_000_000
 _PIECE_SECONDS = 1.0
 
 
+class UnitFailed(FedwaveError):
+    """A unit failed by itself, in the user's code: the others need not."""
+
+    @property
+    def why(self) -> str:
+        return str(self).rstrip(".")
+
+
 def run_unit(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -> xr.Dataset:
     """The results of the unit; raises Stopped, with a checkpoint, if it is asked to stop."""
     try:
         return _results(unit, checkpointer, meter, warn)
-    except (FedwaveError, Stopped, MemoryError):
+    except (FedwaveError, Stopped, MemoryError, NoRound):
         raise
-    except Exception as error:
-        told = failure_in(unit.sources, error)
+    except BaseException as error:  # also sys.exit() and a KeyboardInterrupt that nobody has caused
+        told = None if is_interrupt(error) else failure_in(_own_files(unit), error)
         if told is None:
             raise
-        raise told from error
+        raise UnitFailed(str(told)) from error
+
+
+def _own_files(unit: Unit) -> set[str]:
+    """Files of the user's whose errors are not fedwave's: those that are imported, and those that register parts."""
+    return {*unit.sources, *(part.file for part in own_parts(unit.experiment) if part.file)}
+
+
+@contextmanager
+def _played() -> Iterator[None]:
+    """What is refused while rounds are played (a decision, a state) is the fault of the unit's own parts."""
+    try:
+        yield
+    except FedwaveError as error:
+        raise UnitFailed(str(error)) from error
 
 
 def _results(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -> xr.Dataset:
@@ -124,7 +149,8 @@ def _play_piece(run: Simulation, rounds: int, tick: Callable[[], None]) -> None:
     """At most this many rounds, and about a second: some schedulers take thousands of times as long as others."""
     last, until = min(run.round + rounds, run.rounds), time.monotonic() + _PIECE_SECONDS
     while run.round < last and time.monotonic() < until:
-        run.play(1)
+        with _played():
+            run.play(1)
         tick()
 
 
@@ -154,7 +180,8 @@ def _replay(
     runs = len(replay.runs)
     meter(replay.round * runs)
     while replay.round < replay.rounds:
-        replay.advance()
+        with _played():
+            replay.advance()
         meter(runs)
         if replay.round < replay.rounds:
             checkpointer.between_rounds(
@@ -198,7 +225,8 @@ def _in_lock_step(
 
     learner, run = _read(unit, checkpointer, resumed, warn) or begun()
     while run.round < run.rounds:
-        run.play(1)
+        with _played():
+            run.play(1)
         meter(runs)
         if run.round < run.rounds:
             checkpointer.between_rounds(

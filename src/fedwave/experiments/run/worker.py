@@ -17,7 +17,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.run.checkpoints import Checkpointer
 from fedwave.experiments.run.stopping import Stopped
 from fedwave.experiments.run.units import Unit
-from fedwave.experiments.run.work import run_unit
+from fedwave.experiments.run.work import UnitFailed, run_unit
 
 # Without these, each of several numerical libraries starts a thread per core in every worker.
 ONE_THREAD = dict.fromkeys(
@@ -34,10 +34,12 @@ class Message:
     kind: str
     unit: Unit
     content: Any = None
+    cause: BaseException | None = None  # of a unit that failed in this process
 
 
 Report = Callable[[Message], None]
-# "done" and the result, "stopped", "refused" and a sentence, "memory" and a sentence, or "failed" and a traceback
+# "done" and the result, "stopped", "memory" and a sentence, "given-up" and why the unit failed by itself; what ends
+# all units: "refused" and a sentence, "failed" and a traceback
 Answer = tuple[str, Any]
 
 
@@ -73,14 +75,16 @@ def answer(unit: Unit, checkpointer: Checkpointer, reporter: Reporter) -> Answer
         return "done", run_unit(unit, checkpointer, reporter.count, reporter.warn)
     except Stopped:
         return "stopped", None
+    except UnitFailed as error:
+        return "given-up", error.why
     except FedwaveError as error:
         return "refused", str(error)
-    except Exception as error:
+    except BaseException as error:  # a process that ends here would be begun again
         cause = out_of_memory(error)
         return ("failed", traceback.format_exc()) if cause is None else ("memory", cause)
 
 
-def out_of_memory(error: Exception) -> str | None:
+def out_of_memory(error: BaseException) -> str | None:
     """What happened, if the error is that there is too little memory; PyTorch has errors of its own for it."""
     text = " ".join(str(error).split())
     torch = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text

@@ -1,0 +1,217 @@
+"""Schedulers that raise, leave or catch everything: their units fail, the others do not, and a signal ends it all."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from killing import command, finished_units
+from user_file import forgotten
+
+import fedwave as fw
+from fedwave.experiments.run import waiting
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
+BAD = """
+import sys, time
+from dataclasses import dataclass
+from pathlib import Path
+import fedwave as fw
+
+def swallow():
+    Path("begun").touch()
+    while True:
+        try:
+            time.sleep(0.1)
+        except BaseException:
+            pass
+
+def raiser(): raise ValueError("no. good")
+def interrupt(): raise KeyboardInterrupt
+def leaver(): sys.exit(3)
+
+def misshape(): pass
+
+@fw.register
+@dataclass(frozen=True)
+class Bad(fw.Scheduler):
+    name, needs = "bad", {"backlog"}
+    does: str = "raiser"
+    def priority(self, state, seen, draws):
+        if seen.round == 2 and not Path("repaired").exists():
+            globals()[self.does]()
+        return seen.waiting[:, :2] if self.does == "misshape" else seen.waiting
+"""
+WHY = {
+    "raiser": "in raiser: ValueError: no. good",
+    "interrupt": "in interrupt: KeyboardInterrupt",
+    "leaver": "in leaver: SystemExit: 3",
+    "misshape": "bad returned priorities of shape (",
+}
+
+
+def resumes(here: Path, code: str = "bad.py") -> str:
+    """The command that goes on, as it is said."""
+    return f"`fedwave resume run --import {here / code}`"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.py").write_text(BAD)
+    return tmp_path
+
+
+def words(schedulers: str, *more: str, verb: str = "run") -> list[str]:
+    given = ("paper", "--import", "bad.py", "-s", schedulers, "-t", "4", "-i", "5")
+    return command(verb, *given, *more)
+
+
+def made(given: list[str]) -> tuple[int, str, str]:
+    done = subprocess.run(given, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("does", list(WHY))
+def test_a_unit_that_fails_does_not_end_the_others(does: str, workers: str, here: Path) -> None:
+    options = ("block=1", "--workers", workers, "--out", "run", "--events", "events")
+    status, out, err = made(words(f"bad:does={does},age", *options))
+    assert (status, out) == (2, ""), err
+    first, last = err.splitlines()
+    assert first.startswith("fedwave: unit 0000_bad-does-")
+    assert first.endswith(" is given up, the others go on.")
+    assert last.startswith("fedwave: 5 of 10 units are given up (0000_bad-does-")
+    assert last.count(WHY[does]) == 1
+    assert last.endswith(f"). The other 5 are kept: {resumes(here)} tries again.")
+    assert len(finished_units(here / "run")) == 5
+    events = [json.loads(line) for line in (here / "events").read_text().splitlines()]
+    begun = {e["unit"] for e in events if e["event"] == "unit-begun"}
+    tried = [unit for unit in begun if "bad" in unit]
+    assert waiting.ALIKE <= len(tried) <= waiting.ALIKE + int(workers) - 1, (
+        "the rest would fail alike"
+    )
+    assert len([e for e in events if e["event"] == "unit-given-up"]) == 5
+
+
+def test_resume_tries_a_unit_that_failed_again(here: Path) -> None:
+    assert made(words("age,bad:does=raiser", "--workers", "1", "--out", "run"))[0] == 2
+    (here / "repaired").touch()
+    status, out, err = made(command("resume", "run", "--import", "bad.py"))
+    assert (status, err) == (0, "")
+    assert "bad" in out
+
+
+def test_the_only_unit_says_its_reason_once(here: Path) -> None:
+    status, _, err = made(words("bad:does=raiser", "--workers", "1", "--out", "run"))
+    place = f"{here / 'bad.py'}, line 15, in raiser: ValueError: no. good"
+    assert (status, err) == (
+        2,
+        f"fedwave: 1 of 1 unit is given up (0000_bad-does-raiser_0-4: {place}). No other is finished: "
+        f"{resumes(here)} tries again.\n",
+    )
+
+
+@pytest.mark.parametrize("does", ["raiser", "interrupt", "leaver"])
+def test_without_a_folder_it_is_one_sentence(does: str, here: Path) -> None:
+    status, out, err = made(words(f"bad:does={does},age", verb="compare"))
+    assert (status, out) == (2, "")
+    assert err.startswith("fedwave: unit 0000_bad-does-")
+    assert err.endswith(f"{WHY[does]}.\n")
+    assert err.count("\n") == 1
+
+
+def test_from_python_the_error_has_its_cause(here: Path) -> None:
+    given_up = r"1 of 2 units is given up .*The other one"
+    with forgotten(), pytest.raises(fw.FedwaveError, match=given_up) as error:
+        fw.run(
+            {"schedulers": ["bad:does=raiser", "age"], "rounds": 4, "instances": 2, "imports": [str(here / "bad.py")]},
+            here / "run", workers=1,
+        )  # fmt: skip
+    assert error.value.__cause__ is not None
+    assert isinstance(error.value.__cause__.__cause__, ValueError)
+
+
+def stopped(given: list[str], numbers: list[signal.Signals]) -> tuple[int, str]:
+    """The signals are sent when the scheduler has begun to catch everything."""
+    run = subprocess.Popen(
+        given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    )  # fmt: skip
+    with run:
+        try:
+            until = time.monotonic() + 60
+            while not Path("begun").exists():
+                assert run.poll() is None, run.communicate()
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            for number in numbers:
+                run.send_signal(number)
+                time.sleep(0.5)  # two at once would be one
+            _, errors = run.communicate(timeout=30)
+        finally:
+            run.kill()
+    return run.returncode, errors
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_second_signal_ends_a_scheduler_that_catches_everything(
+    number: signal.Signals, status: int, here: Path
+) -> None:
+    given = words("age,bad:does=swallow", "--workers", "1", "--out", "run")
+    ended, errors = stopped(given, [number, number])
+    assert ended == status
+    assert "once more stops at once" in errors
+    assert errors.endswith(f"\nfedwave: stopped; {resumes(here)} goes on from here.\n")
+    assert len(finished_units(here / "run")) == 1
+    (here / "repaired").touch()
+    assert made(command("resume", "run", "--import", "bad.py"))[0] == 0
+
+
+def test_without_a_folder_too(here: Path) -> None:
+    given = words("bad:does=swallow", verb="compare")
+    ended, errors = stopped(given, [signal.SIGINT, signal.SIGINT])
+    assert (ended, errors) == (130, "fedwave: stopped; nothing was kept.\n")
+
+
+def test_a_closed_terminal_stops_with_a_checkpoint(here: Path) -> None:
+    """As SIGTERM does; `nohup` makes fedwave ignore it."""
+    (here / "slow.py").write_text(SLOW)
+    given = command("run", "paper", "--import", "slow.py", "-s", "slow", "-t", "100", "-i", "1")
+    ended, errors = stopped([*given, "--workers", "1", "--out", "run"], [signal.SIGHUP])
+    assert ended == 129
+    assert errors.endswith(f"fedwave: stopped; {resumes(here, 'slow.py')} goes on from here.\n")
+    assert list((here / "run/checkpoints").iterdir())
+
+
+SLOW = """
+import time
+from pathlib import Path
+import fedwave as fw
+
+@fw.register
+class Slow(fw.Scheduler):
+    name, needs = "slow", {"backlog"}
+    def priority(self, state, seen, draws):
+        Path("begun").touch() if seen.round > 2 else None
+        time.sleep(0.3)
+        return seen.waiting
+"""
+
+
+def test_a_time_out_that_is_caught_again_and_again_ends_the_command(here: Path) -> None:
+    options = ("--workers", "1", "--timeout", "1", "--out", "run")
+    status, out, err = made(words("age,bad:does=swallow", *options))
+    assert (status, out) == (2, "")
+    why, last = err.splitlines()
+    assert "is given up: no round of bad:does=swallow was finished in 1 s" in why
+    assert why.endswith("It catches every interrupt: with --workers 2 the others would go on.")
+    assert last == f"fedwave: stopped; {resumes(here)} goes on from here."
+    assert len(finished_units(here / "run")) == 1
