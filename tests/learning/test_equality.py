@@ -80,7 +80,7 @@ PATHS = {
     "float32, the paper's CNN": Path(
         Cnn, (1, 28, 28), numbers={"eta": 0.02}, settings={"precision": "float32"}, limit=1e-4
     ),
-    "bfloat16": Path(with_batch_norm, settings={"precision": "bfloat16"}, limit=0.15),
+    "bfloat16": Path(with_batch_norm, numbers={"eta": 0.02}, settings={"precision": "bfloat16"}, limit=0.15),
 }  # fmt: skip
 
 for _name, _rule in RULES.items():
