@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 import torch
 
-from fedwave.learning.chain_steps import ChainJudge, ChainSteps
+from fedwave.learning.gpu.chain_steps import ChainJudge, ChainSteps
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn, Vgg19
 from fedwave.learning.state import carried_of, trained_of

@@ -19,8 +19,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from fedwave.learning import cpu_plan, cpu_steps
-from fedwave.learning.cpu_chain import CpuChain
+from fedwave.learning.cpu import plan as cpu_plan
+from fedwave.learning.cpu import steps as cpu_steps
+from fedwave.learning.cpu.chain import CpuChain
 from fedwave.learning.data.dataset import synthetic
 from fedwave.learning.lanes import Lane, LaneTrainer
 from fedwave.learning.layout import Layout

@@ -7,12 +7,12 @@ from torch import nn
 from torch.func import functional_call
 
 from fedwave.errors import FedwaveError
-from fedwave.learning.chain_steps import ChainJudge, ChainSteps
-from fedwave.learning.lane_plan import segments
+from fedwave.learning.gpu.chain_steps import ChainJudge, ChainSteps
+from fedwave.learning.gpu.lane_plan import segments
+from fedwave.learning.gpu.wide_chain import WideChain, parts_of
+from fedwave.learning.gpu.wide_ops import Rule, WideOps
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn, Logistic, Vgg19
-from fedwave.learning.wide_chain import WideChain, parts_of
-from fedwave.learning.wide_ops import Rule, WideOps
 
 ETA, PROX, L2 = 0.05, 0.1, 0.01
 AT_WORK = [5, 5, 3, 1]  # lanes of 4, 3, 3, 2 and 2 steps

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedwave.learning.cpu_chain import CpuChain
+from fedwave.learning.cpu.chain import CpuChain
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn
 from fedwave.learning.noise import key_dropout, step_keys

@@ -11,7 +11,7 @@ from chain_reference import flat_models, trained_alone
 from torch import nn
 from torch.func import functional_call
 
-from fedwave.learning.fused_chain import FusedChain
+from fedwave.learning.gpu.fused_chain import FusedChain
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn, vgg19_plain
 

@@ -12,8 +12,8 @@ from torch.func import functional_call
 
 from fedwave.errors import whole
 from fedwave.learning.batched_layers import side_by_side
-from fedwave.learning.chain_steps import ChainJudge
 from fedwave.learning.curves import Evaluation
+from fedwave.learning.gpu.chain_steps import ChainJudge
 from fedwave.learning.layout import Layout
 from fedwave.learning.rows import Models
 from fedwave.learning.state import Tensors

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from fedwave.learning.batched_layers import side_by_side
-from fedwave.learning.chain_lanes import ChainLanes
-from fedwave.learning.cpu_lanes import CpuLanes
+from fedwave.learning.cpu.lanes import CpuLanes
+from fedwave.learning.gpu.chain_lanes import ChainLanes
 from fedwave.learning.gradients import Gradients, Way
 from fedwave.learning.layout import Layout
 from fedwave.learning.noise import step_keys

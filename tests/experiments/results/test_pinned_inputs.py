@@ -25,6 +25,7 @@ from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.results.verify import verify
 from fedwave.experiments.run.pool import run_here
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.version import NUMERICS
 
 TABLE = "count,rate,distance_m\n5,2,300\n"
 DATASET = """
@@ -258,8 +259,10 @@ def test_another_version_of_the_numerics_does_not_go_on(
     folder, done = tmp_path / "run", tmp_path / "done"
     stopped(asked(), folder)
     run_experiment(asked(), done, workers=1)
-    monkeypatch.setattr(folder_module, "NUMERICS", 2)
-    with pytest.raises(fw.FedwaveError, match="begun with version 1 of the numerics, but fedwave"):
+    monkeypatch.setattr(folder_module, "NUMERICS", NUMERICS + 1)
+    with pytest.raises(
+        fw.FedwaveError, match=f"begun with version {NUMERICS} of the numerics, but fedwave"
+    ):
         resume(folder)
     assert fw.load(done).sizes["round"] == 8  # reading is another thing
 

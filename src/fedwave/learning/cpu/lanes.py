@@ -1,11 +1,11 @@
-"""Lanes, and the judgement, of known chains on a CPU by compiled code (cpu_chain.py): one lane per thread."""
+"""Lanes, and the judgement, of known chains on a CPU by compiled code (chain.py): one lane per thread."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
-from fedwave.learning.cpu_chain import CpuChain
+from fedwave.learning.cpu.chain import CpuChain
 from fedwave.learning.layout import Layout
 from fedwave.learning.noise import key_dropout
 from fedwave.learning.partition import Batches

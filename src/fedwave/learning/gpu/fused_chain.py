@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fedwave.learning.batched_layers import chain_of
-from fedwave.learning.cuda_source import Kernels, kernels_of
+from fedwave.learning.gpu.cuda_source import Kernels, kernels_of
 from fedwave.learning.layout import Layout
 
 _SOURCE = Path(__file__).with_name("fused_chain.cu")

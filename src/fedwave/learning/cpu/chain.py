@@ -1,7 +1,7 @@
 """Local training on a CPU of a chain of known layers, by compiled code: one lane per core.
 
 On one core it is several times as fast as torch for small models: no patches are copied, sums stay in registers, and a
-whole lane is one call (cpu_kernels.py, cpu_steps.py). Without numba, or for a model with other layers, there is none
+whole lane is one call (kernels.py, steps.py). Without numba, or for a model with other layers, there is none
 (``CpuChain.of`` gives None), and torch trains it. No product is left to a BLAS library, so no threads are started but
 those of ``train_many``, and results do not depend on their number.
 """
@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from fedwave.learning.batched_layers import _chain, side_by_side
-from fedwave.learning.cpu_plan import Place, Plan, plan_of
+from fedwave.learning.cpu.plan import Place, Plan, plan_of
 from fedwave.learning.layout import Layout
 from fedwave.types import Array, IntArray
 
@@ -217,10 +217,10 @@ def _compiled_steps() -> Any:
 
         if numba.config.DISABLE_JIT:
             return None
-        from fedwave.learning import cpu_steps
+        from fedwave.learning.cpu import steps
     except ImportError:
         return None
-    return cpu_steps
+    return steps
 
 
 def _places(model: nn.Module, images: Array) -> list[Place] | None:

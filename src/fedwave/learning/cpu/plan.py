@@ -1,4 +1,4 @@
-"""A chain of layers as tables: which compiled layers run, where their numbers lie (cpu_kernels.py).
+"""A chain of layers as tables: which compiled layers run, where their numbers lie (kernels.py).
 
 A plan is made for one batch size. All numbers of a training lie in one array: parameters and statistics, the start,
 gradients, and what each layer reads and writes. A row of integers says for each layer where.

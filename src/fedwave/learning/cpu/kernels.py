@@ -3,7 +3,7 @@
 Images lie as ``[channel, row, column, sample]`` and features as ``[feature, sample]``. So a row of all samples is one
 run of numbers, a convolution reads its input where it lies, without copies of patches (im2col), and Flatten does
 nothing. All numbers lie in one array ``m``, all positions in one table ``t``; a row ``op`` of integers describes a
-layer (cpu_plan.py). ``n`` is the batch size, ``g`` how far the gradient of a parameter lies behind the parameter.
+layer (plan.py). ``n`` is the batch size, ``g`` how far the gradient of a parameter lies behind the parameter.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
-from fedwave.learning import cpu_plan as plan
-from fedwave.learning.cpu_products import (
+from fedwave.learning.cpu import plan as plan
+from fedwave.learning.cpu.products import (
     dot_products,
     fill,
     inlined,
@@ -22,7 +22,7 @@ from fedwave.learning.cpu_products import (
     row_sums,
     summing,
 )
-from fedwave.learning.cpu_vectors import lanes_of, larger, read, splat, where_equal, write
+from fedwave.learning.cpu.vectors import lanes_of, larger, read, splat, where_equal, write
 
 
 @inlined

@@ -6,7 +6,7 @@ from typing import Any
 
 from numba import njit
 
-from fedwave.learning.cpu_vectors import DOTS, MOST_VECTORS, ROWS, TILES, lanes_of
+from fedwave.learning.cpu.vectors import DOTS, MOST_VECTORS, ROWS, TILES, lanes_of
 
 # These are called from compiled code only, and need nothing that calls from Python need: compiling takes half the time.
 _INNER = {
@@ -57,7 +57,7 @@ _rows1, _rows2, _rows3, _rows4, _rows5 = (_rows_of(min(v, MOST_VECTORS)) for v i
 
 @kernel
 def product(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, width, begin, bias):
-    """A matrix product ``[count, width]``; the arguments as those of cpu_vectors' tile."""
+    """A matrix product ``[count, width]``; the arguments as those of vectors' tile."""
     lanes = lanes_of(m)
     vectors = (width + lanes - 1) // lanes
     blocks = (vectors + MOST_VECTORS - 1) // MOST_VECTORS
@@ -119,7 +119,7 @@ _columns4, _columns2, _columns1 = (_columns_of(rows) for rows in (ROWS, 2, 1))
 
 @kernel
 def dot_products(m, t, rows, columns, a, a_rows, a_line, b, b_rows, b_line, lines, length, out):
-    """out[r, c]: scalar products, as those of cpu_vectors."""
+    """out[r, c]: scalar products, as those of vectors."""
     r = 0
     while r + ROWS <= rows:
         _columns4(

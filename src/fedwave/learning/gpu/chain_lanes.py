@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fedwave.learning.chain_steps import ChainSteps
+from fedwave.learning.gpu.chain_steps import ChainSteps
 from fedwave.learning.layout import Layout
 from fedwave.learning.partition import Batches
 from fedwave.learning.rows import Models, on

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from fedwave.learning import cpu_kernels as k
-from fedwave.learning import cpu_plan as plan
-from fedwave.learning.cpu_products import kernel
+from fedwave.learning.cpu import kernels as k
+from fedwave.learning.cpu import plan as plan
+from fedwave.learning.cpu.products import kernel
 
-_FILES = ("cpu_steps.py", "cpu_kernels.py", "cpu_products.py", "cpu_plan.py", "cpu_vectors.py")
+_FILES = ("steps.py", "kernels.py", "products.py", "plan.py", "vectors.py")
 _SOURCES = hashlib.sha256(
     b"".join(Path(__file__).with_name(name).read_bytes() for name in _FILES)
 ).hexdigest()

@@ -20,14 +20,14 @@ from torch.func import functional_call
 
 from fedwave.errors import FedwaveError
 from fedwave.learning.batched_layers import side_by_side
-from fedwave.learning.cuda_source import can_compile
-from fedwave.learning.fused_chain import FusedChain
+from fedwave.learning.gpu.cuda_source import can_compile
+from fedwave.learning.gpu.fused_chain import FusedChain
+from fedwave.learning.gpu.wide_chain import Linear, WideChain, parts_of
+from fedwave.learning.gpu.wide_kernels import CudaOps
+from fedwave.learning.gpu.wide_ops import Block, Rule, WideOps
 from fedwave.learning.layout import Layout
 from fedwave.learning.noise import key_dropout, step_keys
 from fedwave.learning.state import Tensors
-from fedwave.learning.wide_chain import Linear, WideChain, parts_of
-from fedwave.learning.wide_kernels import CudaOps
-from fedwave.learning.wide_ops import Block, Rule, WideOps
 
 ChainWay = Literal["fused", "wide", "general"]
 _LOGITS_AT_ONCE = 2**26  # numbers

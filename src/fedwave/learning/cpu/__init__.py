@@ -1,0 +1,1 @@
+"""Chains of known layers on a CPU, by code that numba compiles."""
