@@ -12,6 +12,7 @@ from torch.func import functional_call
 
 from fedwave.errors import whole
 from fedwave.learning.batched_layers import side_by_side
+from fedwave.learning.cpu.lanes import CpuLanes
 from fedwave.learning.curves import Evaluation
 from fedwave.learning.gpu.chain_steps import ChainJudge
 from fedwave.learning.layout import Layout
@@ -64,6 +65,8 @@ class Evaluator:
             self._usual_images = self._images[self._usual]
             self._usual_labels = self._labels[self._usual]
         self._judges = self._judges_of(task, device, dtype, autocast)
+        on_cpu = device.type == "cpu" and autocast is None
+        self._compiled = CpuLanes.of(task, dtype) if on_cpu else None
 
     def _judges_of(
         self, task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None
@@ -100,6 +103,8 @@ class Evaluator:
         """Evaluate several models."""
         if self._judges is not None:
             return self._judged_together(models, full)
+        if self._compiled is not None:
+            return [self._judged_by_compiled(models, i, full) for i in range(len(models))]
         views = layout.views(models.w)
         return [
             self(
@@ -131,6 +136,18 @@ class Evaluator:
             )
             for i in range(len(models))
         ]  # fmt: skip
+
+    def _judged_by_compiled(self, models: Models, row: int, full: bool) -> Evaluation:
+        assert self._compiled is not None
+        logits = torch.as_tensor(self._compiled.logits(models, row, self._loss_images.numpy()))
+        loss = F.cross_entropy(logits, self._loss_labels)
+        images, labels = (
+            (self._images, self._labels) if full else (self._usual_images, self._usual_labels)
+        )
+        guess = torch.as_tensor(self._compiled.logits(models, row, images.numpy())).argmax(dim=1)
+        usual = self._usual if full else slice(None)
+        of_all = self._counts(guess, labels) if full else (None, None)
+        return Evaluation(float(loss), *self._counts(guess[usual], labels[usual]), *of_all)
 
     def full_in(self, round_: int, last: int) -> bool:
         """Is this a round in which all test images are used?"""
