@@ -26,6 +26,7 @@ from fedwave.adapters.ray import Mailbox, do_unit, ray_engine
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.run.pool import run_here
+from fedwave.experiments.run.stopping import Terminated
 from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.waiting import Waiting
 from fedwave.experiments.run.worker import Message, environment, result_of
@@ -336,6 +337,17 @@ def test_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None
         denied = "import os, time; os.write(2, b'Unauthenticated'); time.sleep(9)"  # as Ray does
         monkeypatch.setattr(ray_cluster, "_TRY", denied)
         assert f"at {address} asks for its token: set RAY_AUTH_MODE=token" in refusal(address)
+
+
+def test_a_signal_that_reaches_rays_own_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While Ray starts, its handler is there instead of ours; it exits with the bare number of the signal."""
+    ray = MagicMock()
+    ray.is_initialized.return_value = False
+    monkeypatch.setattr(ray_cluster, "_start", lambda *_, **__: sys.exit(int(signal.SIGTERM)))
+    with pytest.raises(Terminated) as left, ray_cluster.connected(ray, None, 1):
+        pass
+    assert left.value.code == 128 + signal.SIGTERM
+    ray.shutdown.assert_called_once_with()
 
 
 def test_a_bad_address(monkeypatch: pytest.MonkeyPatch) -> None:

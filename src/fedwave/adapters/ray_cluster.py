@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fedwave.errors import FedwaveError, extra_for
+from fedwave.experiments.run.stopping import Terminated
 from fedwave.experiments.run.worker import environment
 
 _TRY_SECONDS = 20.0
@@ -62,6 +63,10 @@ def connected(ray: Any, address: str | None, cpus: int | None) -> Iterator[None]
                 _reach(ray, address, **quiet)
             ours()
             yield
+        except SystemExit as left:  # by Ray's own handler, which is there until ours is back
+            if left.code != signal.SIGTERM:
+                raise
+            raise Terminated from None
         finally:
             ray.shutdown()
 

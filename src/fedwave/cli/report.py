@@ -15,14 +15,13 @@ from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.results.container import Results, metrics_of
-from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.results.folder import RunFolder, check_is_folder
 from fedwave.experiments.results.lock import locked, refuse_links
 from fedwave.experiments.results.mend import mend
 from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, output_files
 from fedwave.experiments.results.provenance import other_versions
 from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.run.runner import stored_results
-from fedwave.reading import is_there
 from fedwave.terminal import tell
 
 
@@ -57,8 +56,7 @@ def show_again(
     folder: Path, json: bool, asked: Mapping[str, Any] | None = None, out: Path | None = None
 ) -> None:
     """Show what a folder holds, there or in a folder for figures and tables alone."""
-    if not (is_there(folder) and folder.is_dir()):
-        raise FedwaveError(f"there is no run folder at {folder}.")
+    check_is_folder(folder)
     refuse_links(folder, RUN_FILES)
     _say_versions(folder)
     if out is None or os.path.realpath(out) == os.path.realpath(folder):

@@ -18,7 +18,7 @@ from fedwave.cli.request import experiment_of, folder_of
 from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.container import Results
-from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.results.folder import RunFolder, check_is_folder
 from fedwave.experiments.results.lock import check_place, refuse_links, refuse_own_file
 from fedwave.experiments.results.named_code import resume_command
 from fedwave.experiments.results.own_files import RUN_FILES, output_files
@@ -26,7 +26,6 @@ from fedwave.experiments.run.runner import Engine, running
 from fedwave.experiments.run.stopping import Terminated, last_words
 from fedwave.experiments.run.time_limit import checked_timeout
 from fedwave.memory import reason_of
-from fedwave.reading import is_there
 from fedwave.terminal import tell
 
 _TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
@@ -130,8 +129,7 @@ def resume(
 
     Of a finished run the tables and figures are written again, as `fedwave report` does.
     """
-    if not (is_there(folder) and folder.is_dir()):
-        raise FedwaveError(f"there is no run folder at {folder}.")
+    check_is_folder(folder)
     refuse_links(folder, RUN_FILES)  # before anything is read: a pipe would be waited for
     store = RunFolder(folder)
     store.stored()  # refuses what is no run folder

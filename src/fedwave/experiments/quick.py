@@ -50,11 +50,8 @@ def compare(
     >>> table.difference("max-weight", "backlog").mean < 0
     True
     """
-    chosen, watched, burn_in = (
-        _labelled(schedulers),
-        Watch(metrics).more,
-        whole("burn_in", burn_in, 0),
-    )
+    chosen, watched = _labelled(schedulers), Watch(metrics).more
+    burn_in = whole("burn_in", burn_in, 0)
     base = str(against) if against is not None else BASE if BASE in chosen else next(iter(chosen))
     if base not in chosen:
         raise FedwaveError(f"against is {base!r}, must be one of {', '.join(chosen)}.")

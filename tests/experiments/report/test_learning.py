@@ -293,7 +293,7 @@ def test_stopped_half_way_it_goes_on(learned: Point, tmp_path: Path) -> None:
     played = [event["rounds"] for event in told if event["event"] == "progress"]
     # Three schedulers and three instances; the seventh round was not kept, and is played again.
     assert played == [9 * t for t in range(6, 13)]
-    assert list((tmp_path / "checkpoints").iterdir()) == []
+    assert not (tmp_path / "checkpoints").exists()
     whole = run(*names)
     assert again.data.identical(whole.data)
     for what in ("loss", "accuracy", "class_accuracy"):

@@ -50,7 +50,7 @@ def said(*words: str, **more: Any) -> str:
 
 
 def reopen() -> None:
-    next(Path("run/units").glob("*")).unlink()
+    min(Path("run/units").glob("*")).unlink()
 
 
 def pinned() -> list[str]:
@@ -99,7 +99,9 @@ def install(version: str, k: int) -> None:
 
 
 def fedwave(*words: str) -> tuple[int, str]:
-    paths = os.pathsep.join([os.environ["PYTHONPATH"], str(Path("lib/site-packages").absolute())])
+    paths = os.pathsep.join(
+        [os.environ.get("PYTHONPATH", ""), str(Path("lib/site-packages").absolute())]
+    )
     there = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     run = subprocess.run(command(*words), capture_output=True, text=True, env=there)
     return run.returncode, run.stderr + run.stdout * (words[0] == "verify")

@@ -16,7 +16,7 @@ from fedwave.experiments.results.chance import Chance, notes
 from fedwave.experiments.results.comparison import COLUMNS, Comparison, Table
 from fedwave.experiments.results.container import Point, Results, metrics_of
 from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.mend import pinned_copies
+from fedwave.experiments.results.inputs import pinned_copies
 from fedwave.experiments.results.own_files import files_of_run, sweep_stems
 from fedwave.experiments.results.sums import write_sums
 from fedwave.files import write_csv, write_json, write_text, write_whole

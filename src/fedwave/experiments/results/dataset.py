@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from fedwave.errors import FedwaveError
 from fedwave.experiments.config.read import to_yaml
 from fedwave.experiments.results.container import Results, assembled
+from fedwave.experiments.results.folder import check_is_folder
 from fedwave.experiments.run.runner import stored_results
 from fedwave.experiments.run.units import axis_values
-from fedwave.reading import as_path, is_there
+from fedwave.reading import as_path
 from fedwave.version import __version__
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ def load(folder: str | Path) -> xr.Dataset:
     Files that were damaged since they were written are refused by name.
     """
     folder = as_path("a run folder", folder)
-    if not (is_there(folder) and folder.is_dir()):
-        raise FedwaveError(f"there is no run folder at {folder}.")
+    check_is_folder(folder)
     return to_dataset(stored_results(folder))
 
 

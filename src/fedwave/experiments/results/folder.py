@@ -57,6 +57,12 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+def check_is_folder(folder: Path) -> None:
+    """Refuse a place at which there is no folder."""
+    if not (is_there(folder) and folder.is_dir()):
+        raise FedwaveError(f"there is no run folder at {folder}.")
+
+
 class RunFolder:
     """Reads and writes a run folder."""
 

@@ -158,11 +158,26 @@ def restore_copies(folder: Path, found: Iterable[Found], known: Mapping[str, Inp
         old = known.get(one.name)
         if old is None or old.copy is None or one.place is None:
             continue
-        path = folder / old.copy
-        if not path.is_file() or file_sum(str(path)) != old.sha256:
+        if not has_copy(folder, old):
             _write_copy(folder, old.copy, one)
+            path = folder / old.copy
             said.append(f"{path} was damaged or missing: it is copied again from {one.place}.")
     return said
+
+
+def has_copy(folder: Path, one: Input) -> bool:
+    """Is there a copy, with the right sum?"""
+    path = folder / one.copy if one.copy is not None else None
+    return path is not None and os.path.isfile(path) and file_sum(str(path)) == one.sha256
+
+
+def pinned_copies(folder: Path) -> dict[str, str]:
+    """The sums that the copies must have, by the names of their files; none if the list is damaged."""
+    try:
+        known = known_inputs(folder).values()
+    except FedwaveError:
+        return {}  # a finished run does not need it
+    return {one.copy: one.sha256 for one in known if one.copy is not None}
 
 
 def data_for(folder: Path) -> dict[str, str]:
@@ -183,12 +198,11 @@ def data_for(folder: Path) -> dict[str, str]:
                 f"{place or name}, which the run in {folder} reads, is missing, and it was too large for a copy: "
                 "put it back."
             )
-        copy = folder / old.copy if old.copy is not None else None
-        if copy is not None and (not copy.is_file() or file_sum(str(copy)) != old.sha256):
-            if not there:
-                raise FedwaveError(f"{copy} is damaged, and {place} is missing: put it back.")
-            copy = None  # made again when the run goes on
-        found[name] = str(place) if copy is None else os.path.abspath(copy)
+        whole = has_copy(folder, old)
+        if old.copy is not None and not (whole or there):
+            raise FedwaveError(f"{folder / old.copy} is damaged, and {place} is missing: put it back.")  # fmt: skip
+        # A damaged copy is made again when the run goes on.
+        found[name] = os.path.abspath(folder / str(old.copy)) if whole else str(place)
     return found
 
 

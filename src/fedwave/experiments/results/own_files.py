@@ -41,11 +41,7 @@ def files_of_run(store: RunFolder, units: Iterable[Unit]) -> set[str]:
             raise FedwaveError(f"{store.path / PLAN} is damaged: it has a unit {unit.name!r}.")
         found |= {f"{place}/{unit.name}.{ending}" for place, ending in _OF_A_UNIT.items()}
         found.add(f"checkpoints/{store.checkpoint(unit).name}")
-    try:
-        known = inputs.known_inputs(store.path).values()
-    except FedwaveError:
-        return found  # a damaged list: a finished run does not need it
-    return found | {one.copy for one in known if one.copy is not None}
+    return found | inputs.pinned_copies(store.path).keys()
 
 
 def output_files(experiment: Experiment) -> set[str]:

@@ -29,17 +29,21 @@ def write_sums(
         earlier = read_sums(folder)
     except FedwaveError:
         earlier = {}  # there is none, or it is damaged and written anew
-    still = {n for n, sum_ in earlier.items() if os.path.isfile(folder / n) and sum_of(folder / n) == sum_}  # fmt: skip
-    names = sorted(still.union(name for name in written if os.path.isfile(folder / name)))
-    pinned = pinned or {}
-    sums = {name: pinned.get(name) or sum_of(folder / name) for name in names if _belongs(name)}
-    lines = [f"{sum_}  {name}\n" for name, sum_ in sums.items()]
+    sums = {
+        name: sum_
+        for name, sum_ in earlier.items()
+        if os.path.isfile(folder / name) and sum_of(folder / name) == sum_
+    }
+    for name in written:
+        if os.path.isfile(folder / name) and name not in sums:
+            sums[name] = sum_of(folder / name)
+    sums |= {name: sum_ for name, sum_ in (pinned or {}).items() if name in sums}
+    lines = [f"{sums[name]}  {name}\n" for name in sorted(sums) if _belongs(name)]
     return write_text(folder / SUMS, "".join(lines))
 
 
-def changed_files(folder: Path) -> dict[str, str]:
-    """What has happened to files since their sums were written: "changed", "missing" or "new", by name."""
-    known = read_sums(folder)
+def changed_files(folder: Path, known: Mapping[str, str]) -> dict[str, str]:
+    """What has happened to files since these sums were written: "changed", "missing" or "new", by name."""
     found = dict.fromkeys(_there(folder), "new")
     for name, wanted in known.items():
         path = folder / name

@@ -79,7 +79,8 @@ def _sums(folder: Path) -> Iterator[Finding]:
         yield Finding("sums", "open", f"there is no {SUMS}: it is written when the run ends")
         return
     try:
-        changes = changed_files(folder)
+        known = read_sums(folder)
+        changes = changed_files(folder, known)
     except FedwaveError as error:
         yield Finding("sums", "wrong", str(error))
         return
@@ -93,8 +94,8 @@ def _sums(folder: Path) -> Iterator[Finding]:
             sign = "note" if state == "new" else "wrong"
             yield Finding("sums", sign, f"{listed_names(names)}: {_STATES[state]}")
     if not any(names for state, names in found.items() if state != "new"):
-        yield Finding("sums", "ok", f"{counted(len(read_sums(folder)), 'file')} as written")
-    links = [name for name in read_sums(folder) if os.path.islink(folder / name)]
+        yield Finding("sums", "ok", f"{counted(len(known), 'file')} as written")
+    links = [name for name in known if os.path.islink(folder / name)]
     if links:
         yield Finding(
             "sums", "note", f"{listed_names(links)}: a link, so that the file lies elsewhere"
@@ -179,11 +180,10 @@ def _inputs(folder: Path) -> Iterator[Finding]:
             text = f"{name} was in no file (a notebook or standard input): it is not pinned"
             yield Finding("inputs", "note", text)
             continue
-        copy = folder / one.copy if one.copy is not None else None
-        if copy is not None and (not copy.is_file() or inputs.file_sum(str(copy)) != one.sha256):
+        if one.copy is not None and not inputs.has_copy(folder, one):
             yield Finding("inputs", "wrong", f"{one.copy} is missing or has changed")
             continue
-        kept = f"{name} is kept" if copy is not None else f"{name} is pinned, too large to keep"
+        kept = f"{name} is kept" if one.copy is not None else f"{name} is pinned, too large to keep"
         place = places.get(name)
         if place is None or not os.path.isfile(place):
             yield Finding("inputs", "ok", f"{kept}; the original is not at {place}")
