@@ -1,6 +1,7 @@
 """Speed of whole rounds of a replay: drawing, training, delivery, evaluation; `python -m benchmarks.replay --help`.
 
-Samples count when they are back-propagated. A GPU is used if there is one.
+Samples count when they are back-propagated. A GPU is used if there is one; then the samples of the next round are drawn
+while it trains, and "draw" is what is left of it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def main() -> None:
     asked.add_argument("task", choices=("mnist", "cifar10", "synthetic", "noise"))
     asked.add_argument("--instances", type=int, default=50)
     asked.add_argument("--rounds", type=int, default=20)
-    asked.add_argument("--precision", default="float32")
+    asked.add_argument("--precision", default="auto")
     asked.add_argument("--lanes", type=int)
     asked.add_argument("--schedulers", type=int, default=len(SCHEDULERS))
     asked.add_argument("--test-images", type=int, default=10_000)
@@ -48,20 +49,20 @@ def main() -> None:
     _wait()
     ready = time.perf_counter()
     print(
-        f"{how.task}, {how.instances} x {how.schedulers} runs, {settings}: simulation {simulated - began:.1f} s, "
-        f"data {loaded - simulated:.1f} s, replay {ready - loaded:.1f} s"
+        f"{how.task}, {how.instances} x {how.schedulers} runs, {replay.settings}: "
+        f"simulation {simulated - began:.1f} s, data {loaded - simulated:.1f} s, replay {ready - loaded:.1f} s"
     )
     seconds = dict.fromkeys(("draw", "train", "deliver", "judge"), 0.0)
     samples = 0
     for t in range(how.rounds):
         times = [time.perf_counter()]
-        jobs = replay._jobs(t)
+        jobs = replay.jobs_of_round()
+        replay._ahead = t, jobs
         times.append(time.perf_counter())
-        replay._jobs = lambda _, jobs=jobs: jobs  # type: ignore[method-assign, misc]
         trained = replay.train_round()
+        replay.draw_ahead()
         _wait()
         times.append(time.perf_counter())
-        del replay._jobs
         replay._deliver(trained)
         _wait()
         times.append(time.perf_counter())

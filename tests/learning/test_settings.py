@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from tiny import blobs, linear, trace
+from torch import nn
 
 import fedwave as fw
 from fedwave.learning.settings import Settings
@@ -28,6 +30,40 @@ from fedwave.learning.task import Task
 def test_settings_that_cannot_be(setting: str, value: Any, sentence: str) -> None:
     with pytest.raises(fw.FedwaveError, match=sentence):
         Settings(**{setting: value})
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "gigabytes", "chosen"),
+    [
+        # 1,000 or 2,000,000 parameters, three copies of each, of a quarter of the memory.
+        ("cpu", "auto", 24, [("float32", 64), ("float32", 64)]),
+        ("cpu", "float64", 24, [("float64", 64), ("float64", 64)]),
+        ("cpu", "auto", 1, [("float32", 64), ("float32", 10)]),
+        ("cuda", "auto", 96, [("float32", 8192), ("bfloat16", 1000)]),
+        ("cuda", "float64", 96, [("float64", 8192), ("float64", 500)]),
+        ("cuda", "bfloat16", 0.01, [("bfloat16", 208), ("bfloat16", 1)]),
+    ],
+)
+def test_lanes_and_precision_are_chosen_by_the_model(
+    device: str,
+    precision: str,
+    gigabytes: float,
+    chosen: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (0, int(gigabytes * 1e9)))
+    monkeypatch.setattr("fedwave.learning.settings.available", lambda: gigabytes * 1e9)
+    open_ = Settings(device=device, precision=precision)
+    models = nn.Linear(1000, 1, bias=False), nn.Linear(1000, 2000, bias=False)
+    found = [open_.for_model(model) for model in models]
+    assert [(one.precision, one.lanes) for one in found] == chosen
+    given = Settings(device=device, precision="float32", lanes=7)
+    assert given.for_model(models[1]) == given
+
+
+def test_lazy_layers_have_no_size_yet() -> None:
+    assert Settings().for_model(nn.LazyLinear(10)).lanes == 64
 
 
 def two_rounds(**numbers: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.random import SeedSequence
 
 from fedwave.rng import PURPOSES
-from fedwave.types import Array, FloatArray, IntArray
+from fedwave.types import FloatArray, IntArray
 
 Keys = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -76,12 +76,14 @@ def within(counts: IntArray) -> IntArray:
 def shuffled(keys: Keys, times: int, size: int) -> IntArray:
     """``times`` orders of 0 ... size - 1 for every key, ``[N, times, size]``: sorted by random bits."""
     bits = numbers(keys, np.full(len(keys), times * size)).reshape(len(keys), times, size)
-    # The place of a number takes its last bits, so that one sort of whole numbers gives the order.
+    # The place of a number takes its last bits, so that one sort of whole numbers gives the order. All in place: these
+    # are the largest arrays of a round.
     low = np.uint64(2 ** max(size - 1, 1).bit_length() - 1)
-    marked = (bits & ~low) | np.arange(size, dtype=np.uint64)
-    marked.sort(axis=-1)
-    order: Array = (marked & low).astype(np.int64)
-    return order
+    bits &= ~low
+    bits |= np.arange(size, dtype=np.uint64)
+    bits.sort(axis=-1)
+    bits &= low
+    return bits.view(np.int64)
 
 
 def _ahead(keys: Keys | np.uint64, steps: IntArray) -> Keys:

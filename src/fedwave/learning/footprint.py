@@ -7,18 +7,21 @@ import torch
 
 from fedwave.errors import FedwaveError
 from fedwave.learning.schedule import Schedule
+from fedwave.learning.settings import COPIES, Settings
 from fedwave.learning.task import Task
 from fedwave.memory import check_memory, in_words
 
-_OF_BATCH = 112  # bytes of an array object; its numbers are counted apart
+_OF_SAMPLE = 32  # bytes: random bits, the order, the samples in this order, and the batches
 
 
-def sample_bytes(samples: float, batch: int, epochs: int) -> float:
+def sample_bytes(samples: float, epochs: int) -> float:
     """The order in which so many samples are trained on, in all epochs."""
-    return samples * epochs * (8 + _OF_BATCH / batch)
+    return samples * epochs * _OF_SAMPLE
 
 
-def check_training(task: Task, schedule: Schedule, lanes: int, model: torch.nn.Module) -> None:
+def check_training(
+    task: Task, schedule: Schedule, settings: Settings, model: torch.nn.Module
+) -> None:
     """Refuse training whose largest round does not fit: the samples of its lanes, and their models."""
     jobs = schedule.needed.sum(axis=(1, 2))  # [T]: lanes of every round
     shards = (schedule.shards * schedule.needed).sum(axis=(1, 2))
@@ -26,11 +29,12 @@ def check_training(task: Task, schedule: Schedule, lanes: int, model: torch.nn.M
     lower = "lower shard_size, epochs or the rates, or train fewer runs together (block, group)"
     check_memory(
         f"a round with {samples:.3g} samples and {task.epochs:,} epochs of training",
-        sample_bytes(samples, task.batch, task.epochs), lower,
+        sample_bytes(samples, task.epochs), lower,
     )  # fmt: skip
     size = sum(p.numel() * p.element_size() for p in (*model.parameters(), *model.buffers()))
-    # The central models; psi and the result of every lane; start, weights and gradients of those at once.
-    models = float(size) * (schedule.shards.shape[1] + 2 * most + 3 * min(lanes, most))
+    # The central models, the gradients that wait, and the lanes at work.
+    at_once = COPIES * min(settings.lanes or most, most)
+    models = float(size) * (schedule.shards.shape[1] + most_waiting(schedule) + at_once)
     lower = "lower lanes, or train fewer runs together (block, group)"
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     what = f"training {most:,} models of {in_words(size)} in a round"
@@ -42,3 +46,13 @@ def check_training(task: Task, schedule: Schedule, lanes: int, model: torch.nn.M
         raise FedwaveError(
             f"{what} needs about {in_words(models)} of GPU memory, but only {in_words(free)} is available: {lower}."
         )
+
+
+def most_waiting(schedule: Schedule) -> int:
+    """The largest number of gradients that wait for delivery at a time, in all runs together."""
+    held, most = np.zeros(schedule.needed.shape[1:], np.bool_), 0
+    for trains, delivered in zip(schedule.needed, schedule.uploads.delivered, strict=True):
+        held |= trains
+        most = max(most, int(held.sum()))
+        held &= ~delivered
+    return most

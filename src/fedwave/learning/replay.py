@@ -19,7 +19,7 @@ from fedwave.learning import server_steps
 from fedwave.learning.curves import Curves, Evaluation
 from fedwave.learning.draws import Places, within
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
-from fedwave.learning.footprint import check_training
+from fedwave.learning.footprint import check_training, most_waiting
 from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.layout import Layout
 from fedwave.learning.noise import device_keys
@@ -44,6 +44,14 @@ class Jobs:
     devices: IntArray
     batches: Batches
     keys: IntArray  # of random layers
+
+    def of_runs(self, which: BoolArray) -> Jobs:
+        """Those of some runs, ``[R]``."""
+        mine = which[self.runs]
+        if mine.all():
+            return self
+        batches = Batches(self.batches.samples[mine], self.batches.sizes[mine])
+        return Jobs(self.runs[mine], self.devices[mine], batches, self.keys[mine])
 
     def blocks(self, size: int) -> Iterator[Jobs]:
         """So many lanes at a time."""
@@ -76,24 +84,25 @@ class Replay:
     def __init__(
         self, runs: list[Run], task: Task, settings: Settings, sizes: EvaluationSizes
     ) -> None:
+        model = task.new_model(0, 0)
+        settings = settings.for_model(model)
         self.runs, self.task, self.settings, self.sizes = runs, task, settings, sizes
         device = torch.device(settings.device)
         autocast = torch.bfloat16 if settings.precision == "bfloat16" else None
-        self._model = task.new_model(0, 0).to(device, settings.dtype)
+        self._model = model.to(device, settings.dtype)
         self.layout = Layout(self._model)
+        self.schedule = Schedule.of(runs, task.aggregation, settings.tolerance)
+        check_training(task, self.schedule, settings, self._model)
         self._lanes = LaneTrainer(task, device, settings.dtype, autocast)
         self._evaluator = Evaluator(task, sizes, device, settings.dtype, autocast)
         self._sampler = task.sampler()
-        self.schedule = Schedule.of(runs, task.aggregation, settings.tolerance)
-        assert settings.lanes is not None  # filled in
-        self._at_once = settings.lanes
-        check_training(task, self.schedule, settings.lanes, self._model)
         models = [task.new_model(run.seed, run.instance).to(device, settings.dtype) for run in runs]
         self.central = Models.stacked(
             [self.layout.flat(trained_of(model)) for model in models],
             [carried_of(model) for model in models],
         )
-        self.waiting = Waiting(len(runs), runs[0].shards.shape[1], self.central.w)
+        waiting = most_waiting(self.schedule)
+        self.waiting = Waiting(len(runs), runs[0].shards.shape[1], self.central.w, waiting)
         # Models of devices that miss a broadcast some time: they go on from their own parameters.
         ever = ~self.schedule.heard.all(axis=0)
         self.row_of_own = np.where(ever, np.cumsum(ever).reshape(ever.shape) - 1, _NO_ROW)
@@ -103,6 +112,7 @@ class Replay:
         ]  # memory of the server step
         self.diverged: BoolArray = np.zeros(len(runs), np.bool_)
         self.round = 0
+        self._ahead: tuple[int, Jobs] | None = None  # drawn for the row that is named
         self.results: list[list[Evaluation]] = [[] for _ in runs]
 
     @property
@@ -131,7 +141,15 @@ class Replay:
 
     def advance(self) -> None:
         """Play the next round of every run."""
-        self.finish_round(self.train_round())
+        trained = self.train_round()
+        self.draw_ahead()
+        self.finish_round(trained)
+
+    def draw_ahead(self) -> None:
+        """Draw the samples of the next round, while a GPU still trains on those of this one."""
+        coming = self.round + 1
+        if self.settings.device == "cuda" and coming < self.rounds:
+            self._ahead = coming, self._jobs(coming)
 
     def train_round(self) -> Trained:
         """Local training of the round in all runs, and the gradients that now wait for delivery (psi)."""
@@ -140,11 +158,12 @@ class Replay:
         rests, own = [], [self.central.w[:0]]
         self.waiting.decay(self.task.aggregation.beta)
         first = kept = 0
-        for jobs in self._jobs(self.round).blocks(self._at_once):
+        for jobs in self.jobs_of_round().blocks(self.settings.lanes or 1):
             who = (jobs.runs, jobs.devices)
             start = self._starts(jobs)
             trained = self._lanes(start, jobs.batches, jobs.keys)
-            self.waiting.add(*who, (start.w - trained.w) / self.task.eta)
+            # In place: lanes are many, and a copy of all of their parameters is large.
+            self.waiting.add(*who, start.w.sub_(trained.w).div_(self.task.eta))
             row[who] = first + np.arange(len(jobs.runs))
             first += len(jobs.runs)
             rests.append({k: p.clone() for k, p in trained.rest.items()})
@@ -172,6 +191,13 @@ class Replay:
             going = np.flatnonzero(live)
             self.central.put(going, Models(self.central.w - update, rest).rows(going))
         self.round += 1
+
+    def jobs_of_round(self) -> Jobs:
+        """The local training of the round; runs that diverged have none."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == self.round:
+            return ahead[1].of_runs(~self.diverged)
+        return self._jobs(self.round)
 
     def _jobs(self, t: int) -> Jobs:
         """Who trains in row t, and on what."""
@@ -239,14 +265,17 @@ class Replay:
         new = {k: p.clone() for k, p in old.items()}
         runs, devices = np.nonzero(arrived & (trained.row != _NO_ROW))
         rank = np.zeros(len(runs), np.int64) if not len(runs) else _rank(runs)
-        for k, p in new.items():
-            for now in range(int(rank.max(initial=-1)) + 1):
-                mine = rank == now
-                r, rows = (on(p.device, x[mine]) for x in (runs, trained.row[runs, devices]))
-                local = trained.rest[k][rows]
+        device, rows = self.central.w.device, trained.row[runs, devices]
+        # The first upload of every run, then the second: no run is written twice at once.
+        for now in range(int(rank.max(initial=-1)) + 1 if new else 0):
+            mine = rank == now
+            r, lanes = on(device, runs[mine]), on(device, rows[mine])
+            share = on(device, shares[runs, devices][mine])
+            for k, p in new.items():
+                local = trained.rest[k][lanes]
                 if p.is_floating_point():
-                    share = torch.as_tensor(shares[runs, devices][mine], dtype=p.dtype).to(p.device)
-                    p[r] += share.view(-1, *[1] * (p.ndim - 1)) * (local - old[k][r])
+                    part = share.to(p.dtype).view(-1, *[1] * (p.ndim - 1))
+                    p[r] += part * (local - old[k][r])
                 else:
                     p[r] = torch.maximum(p[r], local)
         return new

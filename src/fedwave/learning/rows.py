@@ -59,6 +59,6 @@ def joined(parts: list[Tensors]) -> Tensors:
 
 
 def on(device: torch.device, numbers: Array) -> Tensor:
-    """Whole numbers as a tensor on the device, without waiting for it."""
+    """Numbers as a tensor on the device, without waiting for it."""
     tensor = torch.as_tensor(np.ascontiguousarray(numbers))
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
 
 from fedwave.errors import FedwaveError, is_number, whole
+from fedwave.memory import available
+
+_LARGE = 1_000_000  # parameters of a model that gains from bfloat16 on a GPU
+_MOST_LANES = {"cpu": 64, "cuda": 8192}  # more gain nothing
+_SHARE = 4  # lanes take one part in so many of the memory
+COPIES = 3  # of a lane's model while it is trained: where it started, as it is, and one in between
 
 
 @dataclass(frozen=True)
@@ -15,9 +23,10 @@ class Settings:
 
     tolerance: float = 1e-6  # leave out local training that weighs less; 0 trains everything
     device: str = "cpu"  # or "cuda"; "auto" takes a GPU if there is one
-    # "float64", or "bfloat16": float32 weights, bfloat16 layers; "auto": bfloat16 on a GPU, float32 on a CPU.
+    # "float64", or "bfloat16": float32 weights, bfloat16 layers; "auto": bfloat16 for large models on a GPU, else
+    # float32.
     precision: str = "float32"
-    lanes: int | None = None  # models trained at once; None: 64 on a CPU, 1024 on a GPU
+    lanes: int | None = None  # models trained at once; None: as many as fit well into the memory
 
     def __post_init__(self) -> None:
         if self.precision not in ("float32", "float64", "bfloat16", "auto"):
@@ -25,20 +34,37 @@ class Settings:
                 f"precision is {self.precision!r}, must be 'float32', 'float64', 'bfloat16' or 'auto'."
             )
         object.__setattr__(self, "device", available_device(self.device))
-        on_gpu = self.device == "cuda"
-        if self.precision == "auto":
-            object.__setattr__(self, "precision", "bfloat16" if on_gpu else "float32")
-        if self.lanes is None:
-            object.__setattr__(self, "lanes", 1024 if on_gpu else 64)
         if not (is_number(self.tolerance) and 0 <= self.tolerance < 1):
             raise FedwaveError(
                 f"tolerance is {self.tolerance}, must lie in [0, 1): 0 trains everything."
             )
-        object.__setattr__(self, "lanes", whole("lanes", self.lanes, 1))
+        if self.lanes is not None:
+            object.__setattr__(self, "lanes", whole("lanes", self.lanes, 1))
+
+    def for_model(self, model: nn.Module) -> Settings:
+        """These settings with a precision and a number of lanes: what is left open is chosen for this machine."""
+        chosen = self
+        numbers = sum(p.numel() for p in model.parameters() if not is_lazy(p))
+        if chosen.precision == "auto":
+            half = chosen.device == "cuda" and numbers >= _LARGE
+            chosen = replace(chosen, precision="bfloat16" if half else "float32")
+        if chosen.lanes is None:
+            fit = (
+                _memory(chosen.device)
+                // _SHARE
+                // (COPIES * max(numbers, 1) * chosen.dtype.itemsize)
+            )
+            chosen = replace(chosen, lanes=int(min(max(fit, 1), _MOST_LANES[chosen.device])))
+        return chosen
 
     @property
     def dtype(self) -> torch.dtype:
         return torch.float64 if self.precision == "float64" else torch.float32
+
+
+def _memory(device: str) -> float:
+    """Bytes; of a GPU all of them, so that the same kind of GPU always gives the same lanes."""
+    return torch.cuda.mem_get_info()[1] if device == "cuda" else available()
 
 
 def use_threads(count: int) -> None:

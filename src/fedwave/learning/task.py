@@ -21,6 +21,7 @@ from fedwave.rng import stream
 from fedwave.types import Array
 
 _LARGEST = 1e15  # of eta, prox and l2
+_NO_MODEL = "a task on your own data needs model=, a function that makes an nn.Module."
 _MOST = 10**8  # samples in a shard or a batch, and epochs
 
 
@@ -159,15 +160,25 @@ def task(
     if model is not None:
         settings["model"] = model
     if "model" not in settings:
-        raise FedwaveError(
-            "a task on your own data needs model=, a function that makes an nn.Module."
-        )
+        raise FedwaveError(_NO_MODEL)
     chosen = _factory(settings.pop("model"))
     known = [f.name for f in fields(Task) if f.init and f.name not in ("dataset", "model")]
     for key in numbers:
         if key not in known:
             raise FedwaveError(f"a task has no field {key!r}; {did_you_mean(key, known)}")
     return Task(given, chosen, **(settings | numbers))
+
+
+def bare_model(
+    dataset: str | Mapping[str, Any], model: str | Mapping[str, Any] | None
+) -> nn.Module:
+    """A model of a task by its names, made without data: lazy layers have no sizes yet."""
+    preset = PRESETS.get(registry.parse("dataset", dataset)["name"], {})
+    chosen = model if model is not None else preset.get("model")
+    if chosen is None:
+        raise FedwaveError(_NO_MODEL)
+    with torch.random.fork_rng(devices=[]):
+        return usable_model.made(_factory(chosen), None)
 
 
 def _factory(model: Any) -> Callable[[], nn.Module]:

@@ -28,8 +28,8 @@ _TORCH = "torch's generator"
 _STEPS, _RATE = 2, 0.05  # of the trial training
 
 
-def made(make: Callable[[], nn.Module], images: Tensor) -> nn.Module:
-    """A new model; lazy layers get their sizes from ``images``."""
+def made(make: Callable[[], nn.Module], images: Tensor | None) -> nn.Module:
+    """A new model; lazy layers get their sizes from ``images``, if there are any."""
     if isinstance(make, nn.Module):
         name = type(make).__name__
         raise FedwaveError(
@@ -51,7 +51,7 @@ def made(make: Callable[[], nn.Module], images: Tensor) -> nn.Module:
     if not isinstance(model, nn.Module):
         kind = type(model).__name__
         raise FedwaveError(f"the function model makes a {kind}, must make an nn.Module.")
-    if any(is_lazy(p) for p in [*model.parameters(), *model.buffers()]):
+    if images is not None and any(is_lazy(p) for p in [*model.parameters(), *model.buffers()]):
         with _refusing(images), torch.no_grad():
             model.eval()(images)
         model.train()

@@ -17,12 +17,12 @@ _NONE = 0  # the slot of a device without a gradient: a row of zeros
 
 
 class Waiting:
-    """psi of every run and device; absent means zero."""
+    """psi of every run and device; absent means zero. ``room``: how many there will be at a time, if that is known."""
 
-    def __init__(self, runs: int, devices: int, like: Tensor) -> None:
+    def __init__(self, runs: int, devices: int, like: Tensor, room: int = 0) -> None:
         self.slots = np.full((runs, devices), _NONE)
-        self._free: list[int] = []
-        self._values = torch.zeros(1, like.shape[-1], dtype=like.dtype, device=like.device)
+        self._free = list(range(room, 0, -1))
+        self._values = like.new_zeros(1 + room, like.shape[-1])
 
     @property
     def held(self) -> BoolArray:
@@ -40,16 +40,12 @@ class Waiting:
     def add(self, runs: IntArray, devices: IntArray, gradients: Tensor) -> None:
         """Add the gradients of a round, one row for each (run, device)."""
         slots = self.slots[runs, devices]
-        old, new = slots != _NONE, slots == _NONE
-        if old.any():
-            where = on(self._values.device, slots[old])
-            self._values[where] += gradients[on(self._values.device, np.flatnonzero(old))]
-        if new.any():
-            slots[new] = self._take(int(new.sum()))
+        new = np.flatnonzero(slots == _NONE)
+        if new.size:
+            slots[new] = self._take(new.size)
             self.slots[runs, devices] = slots
-            where = on(self._values.device, slots[new])
-            fresh = gradients if new.all() else gradients[on(where.device, np.flatnonzero(new))]
-            self._values[where] = fresh
+            self._values.index_fill_(0, on(self._values.device, slots[new]), 0.0)
+        self._values.index_add_(0, on(self._values.device, slots), gradients)
 
     def delivered(self, who: BoolArray, weights: FloatArray) -> Tensor:
         """The weighted sum of those delivered, for every run ``[R, P]``; they wait no longer. Arrays ``[R, U]``."""
@@ -92,8 +88,9 @@ class Waiting:
         missing = count - len(self._free)
         if missing > 0:
             first = len(self._values)
-            more = self._values.new_zeros(missing, self._values.shape[1])
-            self._values = torch.cat([self._values, more])
+            grown = self._values.new_zeros(first + missing, self._values.shape[1])
+            grown[:first] = self._values
+            self._values = grown
             self._free += range(first, first + missing)
         taken = self._free[-count:]
         del self._free[-count:]

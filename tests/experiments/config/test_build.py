@@ -173,7 +173,7 @@ def test_settings_of_a_cpu() -> None:
         tolerance=0.1, device="cpu", precision="auto", loss_images=5, test_images=6, full_every=7,
     )  # fmt: skip
     settings, sizes = settings_of(config)
-    assert settings == Settings(tolerance=0.1, device="cpu", precision="float32", lanes=64)
+    assert settings == Settings(tolerance=0.1, device="cpu", precision="auto", lanes=None)
     assert sizes == EvaluationSizes(5, 6, 7)
     settings, _ = settings_of(TrainingConfig(device="cpu", precision="float64", lanes=3))
     assert (settings.precision, settings.lanes) == ("float64", 3)
@@ -186,4 +186,4 @@ def test_settings_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     settings, _ = settings_of(TrainingConfig(precision="auto"))
-    assert (settings.device, settings.precision, settings.lanes) == ("cuda", "bfloat16", 1024)
+    assert settings.device == "cuda"

@@ -27,6 +27,8 @@ from fedwave.parts_import import import_parts, import_source
 from fedwave.schedulers.base import Scheduler, scheduler
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from fedwave.learning.evaluation import EvaluationSizes
     from fedwave.learning.settings import Settings
     from fedwave.learning.task import Task
@@ -83,6 +85,14 @@ def task_of(config: TaskConfig) -> Task:
     return task(
         dataset=config.dataset, partition=config.partition, aggregation=config.aggregation, **given
     )
+
+
+def model_of(config: TaskConfig) -> nn.Module:
+    """A model of the task, made without its data: lazy layers have no sizes yet."""
+    with extra_for("a task"):
+        from fedwave.learning.task import bare_model
+
+    return bare_model(config.dataset, config.model)
 
 
 def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:

@@ -155,9 +155,9 @@ class TrainingConfig:
     device: str = "auto"
     """auto (a GPU if there is one), cpu or cuda."""
     precision: str = "float32"
-    """float32, float64, bfloat16 (float32 weights, bfloat16 layers), or auto: bfloat16 on a GPU, float32 on a CPU."""
+    """float32, float64, bfloat16 (float32 weights, bfloat16 layers), or auto: bfloat16 for large models on a GPU."""
     lanes: int | None = None
-    """Models trained at once; null: 64 on a CPU, 1024 on a GPU."""
+    """Models trained at once; null: as many as a quarter of the memory holds, at most 64 on a CPU."""
     loss_images: int = 2000
     """Training images that the loss is measured on."""
     test_images: int = 10_000

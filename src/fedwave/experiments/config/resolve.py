@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build import network_of, settings_of
+from fedwave.experiments.config.build import model_of, network_of, settings_of
 from fedwave.experiments.config.experiment import (
     Experiment,
     NetworkConfig,
@@ -28,7 +28,8 @@ def filled(point: Experiment) -> Experiment:
     if point.task is None:
         return replace(point, network=network)
     task = replace(point.task, **_of_task(point.task))
-    return replace(point, network=network, task=task, training=on_this_machine(point.training))
+    training = on_this_machine(point.training, task)
+    return replace(point, network=network, task=task, training=training)
 
 
 def filled_alike(experiment: Experiment) -> Experiment:
@@ -81,9 +82,11 @@ def with_added(point: Experiment, values: Mapping[str, Any]) -> Experiment:
     return point
 
 
-def on_this_machine(training: TrainingConfig) -> TrainingConfig:
-    """Where models are trained, and how many at once."""
+def on_this_machine(training: TrainingConfig, task: TaskConfig) -> TrainingConfig:
+    """Where models are trained, how exactly, and how many at once."""
     used, _ = settings_of(training)
+    if used.precision == "auto" or used.lanes is None:
+        used = used.for_model(model_of(task))
     return replace(training, device=used.device, precision=used.precision, lanes=used.lanes)
 
 

@@ -14,7 +14,7 @@ from fedwave.simulate import simulation_bytes
 
 _OF_UNIT = 2400  # bytes: its name, its instances, its place
 _OF_PROCESS, _OF_TRAINER = 100 << 20, 300 << 20  # Python and the libraries of a worker
-_SHARD, _BATCH, _EPOCHS = 10, 10, 5  # of a task that says nothing, at the least
+_SHARD, _EPOCHS = 10, 5  # of a task that says nothing, at the least
 _CURVES = 4  # of training, beside the accuracy of every class
 _RATE = 1.0  # shards a round and device, at the least
 
@@ -67,7 +67,7 @@ def _unit_bytes(experiment: Experiment) -> float:
 
     shards = (experiment.network.rate or _RATE) * devices * block * (experiment.group or 1)
     samples = shards * (task.shard_size or _SHARD)
-    return need + sample_bytes(samples, task.batch or _BATCH, task.epochs or _EPOCHS)
+    return need + sample_bytes(samples, task.epochs or _EPOCHS)
 
 
 def _run_bytes(experiment: Experiment) -> float:

@@ -13,7 +13,7 @@ from itertools import count, product
 from typing import Any
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build import schedulers_of
+from fedwave.experiments.config.build import schedulers_of, settings_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed, with_absolute_paths
 from fedwave.experiments.config.read import points
@@ -21,7 +21,6 @@ from fedwave.experiments.config.resolve import (
     added,
     filled,
     filled_alike,
-    on_this_machine,
     with_added,
 )
 from fedwave.parts_import import imported_sources
@@ -67,7 +66,7 @@ def resolved(experiment: Experiment) -> Experiment:
         block = experiment.block or min(_INSTANCES_AT_ONCE, experiment.instances)
         return replace(experiment, block=block, group=1)
     # On a GPU all runs are trained side by side: alone they would leave it idle.
-    on_gpu = on_this_machine(experiment.training).device != "cpu"
+    on_gpu = settings_of(experiment.training)[0].device != "cpu"
     return replace(
         experiment,
         block=experiment.block or (experiment.instances if on_gpu else 1),
