@@ -37,6 +37,16 @@ def chain() -> nn.Module:
     )  # fmt: skip
 
 
+def deep() -> nn.Module:
+    """A small VGG: on a GPU trained layer by layer by kernels of its own."""
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3),
+    )  # fmt: skip
+
+
 class Own(nn.Sequential):
     """A chain whose forward does more than its layers say: it must not be taken for a plain one."""
 
