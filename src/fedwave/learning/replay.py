@@ -24,7 +24,7 @@ from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.layout import Layout
 from fedwave.learning.noise import device_keys
 from fedwave.learning.partition import Batches, cut_into_batches
-from fedwave.learning.rows import Models, joined, on
+from fedwave.learning.rows import Models, apart, joined, on, together
 from fedwave.learning.schedule import Run, Schedule
 from fedwave.learning.settings import Settings
 from fedwave.learning.state import Tensors, carried_of, trained_of
@@ -261,24 +261,31 @@ class Replay:
         Statistics are averages, not gradients: they bypass psi and the rule. A whole number counts something, such as
         batches: the largest delivered count is the central one.
         """
-        old = self.central.rest
-        new = {k: p.clone() for k, p in old.items()}
+        old, device = self.central.rest, self.central.w.device
         runs, devices = np.nonzero(arrived & (trained.row != _NO_ROW))
-        rank = np.zeros(len(runs), np.int64) if not len(runs) else _rank(runs)
-        device, rows = self.central.w.device, trained.row[runs, devices]
+        if not len(runs):
+            return old
         # The first upload of every run, then the second: no run is written twice at once.
-        for now in range(int(rank.max(initial=-1)) + 1 if new else 0):
-            mine = rank == now
-            r, lanes = on(device, runs[mine]), on(device, rows[mine])
-            share = on(device, shares[runs, devices][mine])
-            for k, p in new.items():
-                local = trained.rest[k][lanes]
-                if p.is_floating_point():
-                    part = share.to(p.dtype).view(-1, *[1] * (p.ndim - 1))
-                    p[r] += part * (local - old[k][r])
+        rank = _rank(runs)
+        ranks = [np.flatnonzero(rank == now) for now in range(int(rank.max(initial=-1)) + 1)]
+        at = [
+            tuple(on(device, x[mine]) for x in (runs, trained.row[runs, devices], shares[runs, devices]))
+            for mine in ranks
+        ]  # fmt: skip
+        new: Tensors = {}
+        for names in _alike(old):
+            before, local = together(old, names), together(trained.rest, names)
+            after = before.clone()
+            for r, lanes, share in at:
+                theirs = local.index_select(0, lanes)
+                if after.is_floating_point():
+                    moved = theirs - before.index_select(0, r)
+                    after.index_add_(0, r, share.to(moved.dtype)[:, None] * moved)
                 else:
-                    p[r] = torch.maximum(p[r], local)
-        return new
+                    largest = torch.maximum(theirs, after.index_select(0, r))
+                    after.index_copy_(0, r, largest)
+            new |= apart(after, old, names)
+        return {k: new[k] for k in old}
 
     def _keep_own(self, trained: Trained) -> None:
         """Where a device would start next if it missed the broadcast: where it is now."""
@@ -321,6 +328,12 @@ class Replay:
             mine = [self.results[r] for r, run in enumerate(self.runs) if run.label == label]
             out.append(Curves.of(label, mine, self.round, settings))
         return out
+
+
+def _alike(tensors: Tensors) -> list[list[str]]:
+    """The names of tensors of the same type."""
+    types = dict.fromkeys(p.dtype for p in tensors.values())
+    return [[k for k, p in tensors.items() if p.dtype == dtype] for dtype in types]
 
 
 def _rank(sorted_runs: IntArray) -> IntArray:

@@ -58,6 +58,18 @@ def joined(parts: list[Tensors]) -> Tensors:
     return {k: torch.cat([part[k] for part in parts]) for k in parts[0]} if parts else {}
 
 
+def together(tensors: Tensors, names: list[str]) -> Tensor:
+    """Some tensors ``[N, ...]`` of one type as one ``[N, Q]``: one operation for all of them, not one for each."""
+    return torch.cat([tensors[k].reshape(len(tensors[k]), -1) for k in names], dim=1)
+
+
+def apart(side_by_side: Tensor, like: Tensors, names: list[str]) -> Tensors:
+    """The inverse of ``together``."""
+    widths = [like[k][0].numel() for k in names]
+    parts = torch.split(side_by_side, widths, dim=1)
+    return {k: part.reshape(like[k].shape) for k, part in zip(names, parts, strict=True)}
+
+
 def on(device: torch.device, numbers: Array) -> Tensor:
     """Numbers as a tensor on the device, without waiting for it."""
     tensor = torch.as_tensor(np.ascontiguousarray(numbers))

@@ -51,17 +51,15 @@ class Waiting:
         """The weighted sum of those delivered, for every run ``[R, P]``; they wait no longer. Arrays ``[R, U]``."""
         who = who & self.held
         total = self._values.new_zeros(len(who), self._values.shape[1])
-        # The first upload of every run, then the second: a run without one adds the row of zeros. Values of one run
-        # never touch another run, which may have become infinite.
+        # The first upload of every run, then the second. Values of one run never touch another run, which may have
+        # become infinite.
         order = np.argsort(~who, axis=1, kind="stable")
         for rank in range(int(who.sum(axis=1).max(initial=0))):
-            device = order[:, rank]
-            row = np.arange(len(who))
-            there = who[row, device]
-            slots = np.where(there, self.slots[row, device], _NONE)
-            share = np.where(there, weights[row, device], 0.0)
-            scale = torch.as_tensor(share, dtype=total.dtype).to(total.device, non_blocking=True)
-            total += scale[:, None] * self._values[on(total.device, slots)]
+            runs = np.flatnonzero(who[np.arange(len(who)), order[:, rank]])
+            devices = order[runs, rank]
+            scale = on(total.device, weights[runs, devices]).to(total.dtype)
+            mine = self._values[on(total.device, self.slots[runs, devices])]
+            total.index_add_(0, on(total.device, runs), mine.mul_(scale[:, None]))
         self.drop(who)
         return total
 
