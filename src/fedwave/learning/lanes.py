@@ -46,6 +46,8 @@ class LaneTrainer:
         self._multiple = 32 if device.type == "cuda" and self.way != "one by one" else 1
         if device.type == "cuda":
             torch.backends.cudnn.benchmark = True
+            # Torch would round the factors of a convolution to ten bits: float32 is asked for, and bfloat16 is faster.
+            torch.backends.cudnn.allow_tf32 = False
 
     @property
     def way(self) -> Way:
