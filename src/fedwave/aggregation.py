@@ -40,7 +40,8 @@ class Uploads:
     def shares(self) -> FloatArray:
         """c = N / sum of N for a delivered upload, else 0; all 0 where the sum is 0."""
         total = self.learned.sum(axis=-1, keepdims=True)
-        return np.where(self.delivered, self.learned / np.maximum(total, 1), 0.0)
+        out: FloatArray = self.delivered * (self.learned / np.maximum(total, 1))
+        return out
 
     def at(self, index: int | tuple[int, ...]) -> Uploads:
         """Those of one round, or of one round and instance."""
@@ -124,7 +125,8 @@ class Lee(Aggregation):
     cap: float | None = None
 
     def weights(self, uploads: Uploads) -> FloatArray:
-        return uploads.shares * np.maximum(1.0, np.log(uploads.delay))
+        rate = np.log(uploads.delay)
+        return uploads.shares * np.maximum(1.0, rate, out=rate)
 
 
 @dataclass(frozen=True)
@@ -242,7 +244,7 @@ class Sync(Aggregation):
 
 def after_delivery(mass: FloatArray, delivered: BoolArray) -> FloatArray:
     """x once the uploads of a round have arrived: what was delivered starts again from 0."""
-    return np.where(delivered, 0.0, mass)
+    return mass * ~delivered
 
 
 def uploads_of_rounds(

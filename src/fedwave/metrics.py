@@ -180,7 +180,7 @@ class Backlog(Metric):
     name, label, better = "backlog", "Backlog (shards)", "lower"
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
-        return state, played.after.waiting.sum(axis=1)
+        return state, played.sums.waiting
 
 
 class Arrived(Metric):
@@ -189,7 +189,7 @@ class Arrived(Metric):
     name, label = "arrived", "Shards arrived per round"
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
-        return state, played.world.arrivals.sum(axis=1)
+        return state, played.sums.arrived
 
 
 class Lost(Metric):
@@ -198,7 +198,7 @@ class Lost(Metric):
     name, label, better = "lost", "Shards lost per round", "lower"
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
-        return state, (played.world.arrivals - played.accepted).sum(axis=1)
+        return state, played.sums.lost
 
 
 class UploadCount(Metric):
@@ -239,7 +239,7 @@ class DeliveredShare(Metric):
     )
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
-        return state, played.after.learned.sum(axis=1) / np.maximum(_arrived_so_far(played), 1)
+        return state, played.sums.learned / np.maximum(played.sums.ever_arrived, 1)
 
 
 class LostShare(Metric):
@@ -248,7 +248,7 @@ class LostShare(Metric):
     name, label, over_rounds, better = "lost_share", "Share of shards lost", "last", "lower"
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
-        return state, played.after.lost.sum(axis=1) / np.maximum(_arrived_so_far(played), 1)
+        return state, played.sums.ever_lost / np.maximum(played.sums.ever_arrived, 1)
 
 
 class Jain(Metric):
@@ -277,9 +277,10 @@ class WorstDevice(Metric):
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         counts = played.after
         arrived = counts.learned + counts.waiting + counts.lost
-        # A device without any shard has nothing to deliver.
-        share = np.divide(counts.learned, arrived, out=np.ones(arrived.shape), where=arrived > 0)
-        return state, share.min(axis=1)
+        with np.errstate(invalid="ignore"):
+            share = counts.learned / arrived
+        # fmin passes over NaN: a device without any shard has nothing to deliver.
+        return state, np.fmin.reduce(share, axis=1, initial=1.0)
 
 
 @dataclass(frozen=True)
@@ -353,15 +354,9 @@ def jain(values: Array) -> FloatArray:
     >>> jain(np.array([[1, 1, 1, 1], [4, 0, 0, 0]])).tolist()
     [1.0, 0.25]
     """
-    x = np.asarray(values, dtype=np.float64)
-    squares = x.shape[-1] * (x**2).sum(axis=-1)
-    out: FloatArray = np.where(
-        squares > 0, x.sum(axis=-1) ** 2 / np.where(squares > 0, squares, 1), 1
-    )
+    x = np.array(values, dtype=np.float64)
+    total = x.sum(axis=-1)
+    x *= x
+    squares = x.shape[-1] * x.sum(axis=-1)
+    out: FloatArray = np.where(squares > 0, total**2 / np.where(squares > 0, squares, 1), 1)
     return out
-
-
-def _arrived_so_far(played: PlayedRound) -> Array:
-    counts = played.after
-    total: Array = (counts.learned + counts.waiting + counts.lost).sum(axis=1)
-    return total

@@ -65,10 +65,10 @@ class Recorder:
 
 
 def _accumulate(over_rounds: str, before: Array | None, value: Array) -> Array:
-    # Wide enough for a sum, and a copy: the metric may change its own array.
-    value = value.astype(np.float64 if value.dtype.kind == "f" else np.int64)
+    wide = np.float64 if value.dtype.kind == "f" else np.int64  # enough for a sum
     if before is None or over_rounds == "last":
-        return value
+        return value.astype(wide)  # a copy: the metric may change its own array
+    value = value.astype(wide, copy=False)
     return np.maximum(before, value) if over_rounds == "max" else before + value
 
 

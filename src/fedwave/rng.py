@@ -60,6 +60,10 @@ class Draws:
         self._generators = [Generator(bits) for bits in self._bits]
         # Reading a state copies it. With the copies kept here, setting a state is one assignment.
         self._states: list[dict[str, Any]] = [dict(bits.state) for bits in self._bits]
+        for state in self._states:
+            state["state"]["counter"][:] = 0
+            state["buffer_pos"] = 4  # nothing buffered from another round
+            state["has_uint32"] = 0
         self._positioned = [0] * len(self._bits)
         self._round = 0
 
@@ -71,9 +75,7 @@ class Draws:
         """The generator of the instance in this row; a second call in a round continues the stream."""
         if self._positioned[row] != self._round:
             state = self._states[row]
-            state["state"]["counter"][:] = (0, 0, self._round, 0)
-            state["buffer_pos"] = 4  # nothing buffered from another round
-            state["has_uint32"] = 0
+            state["state"]["counter"][2] = self._round
             self._bits[row].state = state  # type: ignore[assignment]
             self._positioned[row] = self._round
         return self._generators[row]

@@ -90,7 +90,10 @@ class Simulation:
             self._memories = {m.name: begun.memory_of(m.name) for m in watch.metrics}
             self._recorder.restore(begun.groups())
         self._draws = Draws(provenance["seed"], ids)
-        self._world = World(network, provenance["seed"], ids).rounds(self.round + 1, rounds)
+        self._world = World(network, provenance["seed"], ids)
+        if begun is not None:
+            self._world.remember(begun.rounds, begun.channel)
+        self._world_rounds = self._world.rounds(self.round + 1, rounds)
         limit = np.asarray(network.table.buffer_limit)
         self._buffer_limit = limit if np.isfinite(limit).any() else None
 
@@ -171,7 +174,7 @@ class Simulation:
         """Play this many more rounds; None: all that are left."""
         last = self.rounds if rounds is None else min(self.round + rounds, self.rounds)
         while self.round < last:
-            self._play_round(next(self._world))
+            self._play_round(next(self._world_rounds))
             if self._meter is not None:
                 self._meter(1)
 
@@ -192,6 +195,7 @@ class Simulation:
             memories={f"{m}.{k}": v for m, own in self._memories.items() for k, v in own.items()},
             provenance=self.provenance,
             constants=self._constants,
+            channel=self._world.channel_after(self.round),
         )
 
     def _play_round(self, world: WorldRound) -> None:

@@ -47,6 +47,7 @@ class Trace:
     memories: State  # of the metrics, by "metric.name"
     provenance: Mapping[str, Any]  # JSON: network, scheduler, seed, instance numbers, version
     constants: Mapping[str, Array] = field(default_factory=dict)  # arrays of the provenance
+    channel: State = field(default_factory=dict)  # of a channel with memory, see network/carry.py
 
     @property
     def rounds(self) -> int:
@@ -229,7 +230,9 @@ class Trace:
         text = json.dumps({"format": FORMAT, **self.provenance})
         arrays = {"provenance": np.array(text), **self._arrays()}
         for name, array in arrays.items():
-            if not is_plain(array, numbers=not name.startswith(("constants/", "provenance"))):
+            if not is_plain(
+                array, numbers=not name.startswith(("constants/", "channel/", "provenance"))
+            ):
                 what = "Python objects" if array.dtype.hasobject else array.dtype
                 raise FedwaveError(
                     f"{name} holds {what}, which a trace cannot keep: use arrays of numbers."
@@ -284,6 +287,7 @@ class Trace:
             "state": self.scheduler_state,
             "memories": self.memories,
             "constants": self.constants,
+            "channel": self.channel,
         }
 
     def _arrays(self) -> dict[str, Array]:
@@ -308,6 +312,7 @@ class Trace:
             "state",
             "memories",
             "constants",
+            "channel",
         }
         if not groups.keys() <= known:
             raise ValueError(
@@ -323,6 +328,7 @@ class Trace:
             memories=groups.get("memories", {}),
             provenance=provenance,
             constants=groups.get("constants", {}),
+            channel=groups.get("channel", {}),
         )
 
 

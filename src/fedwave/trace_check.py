@@ -19,6 +19,7 @@ from fedwave import registry
 from fedwave.array_archive import is_plain
 from fedwave.errors import FedwaveError, is_number
 from fedwave.metrics import Description, Watch, check_column
+from fedwave.network.carry import unpacked_carry
 from fedwave.network.devices import DeviceTable
 from fedwave.network.network import checked_slots
 from fedwave.schedulers.base import Scheduler
@@ -54,6 +55,8 @@ def check_trace(trace: Trace) -> None:
         raise ValueError(
             f"it names {len(trace.provenance['instances'])} instances and holds {instances}"
         )
+    if trace.channel:
+        unpacked_carry(trace.channel)
     _check_metrics(trace)
     slots = _check_network(trace, size)
     most = np.array(slots if isinstance(slots, int) else slots[:rounds])
@@ -168,12 +171,13 @@ def _check_axes(trace: Trace, shape: tuple[int, int, int]) -> None:
         "final": (instances, size),
         "state": (instances,),
         "memories": (instances,),
+        "channel": (instances,),
     }
     for group, arrays in trace.groups().items():
         axes = wanted.get(group, ())
         for name, array in arrays.items():
             _need(bool(name), f"{group}/{name}")
-            if not is_plain(array, numbers=group != "constants"):
+            if not is_plain(array, numbers=group not in ("constants", "channel")):
                 raise ValueError(f"{group}/{name} holds {array.dtype}, must hold numbers")
             whole = group in ("series", "devices", "accumulated", "final")  # no further axes
             if array.shape[: array.ndim if whole else len(axes)] != axes:

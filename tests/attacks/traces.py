@@ -127,7 +127,7 @@ def _of_shape(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> tu
     _write(path, arrays, about)
     same = made.shape == array.shape
     return f"{name} is {how}", EITHER if same or name.startswith(
-        ("constants/", "state/", "memories/")
+        ("constants/", "state/", "memories/", "channel/")
     ) else REFUSE
 
 

@@ -266,3 +266,19 @@ def test_average_must_be_true_or_false():
         fw.FedwaveError, match=r"average is 'yes', must be 1 .true. or 0 .false.: .*\.$"
     ):
         fw.scheduler("lagrangian-po", average="yes")
+
+
+@pytest.mark.parametrize(
+    "network", [fw.paper_network(), fw.random_network(300, slots=40)], ids=["25", "300"]
+)
+def test_the_price_of_an_instance_does_not_depend_on_the_others(network):
+    view, rng = outlook(network.planning), np.random.default_rng(3)
+    made = tables(view)
+    row = made.row[view.channel]
+    theta = rng.gamma(0.7, [[0.01], [0.1], [3.0], [60.0], [3.0]], (5, network.size))
+    slots = np.array([network.size, 1.0, 0.25, 5.0, 20.0])
+    price = made.price(row, theta, slots)
+    alone = [made.price(row, theta[i : i + 1], slots[i : i + 1])[0] for i in range(5)]
+    assert price.tolist() == alone
+    assert price[0] == 0  # slots for all
+    assert (np.diff(price[[0, 4, 2]]) > 0).all()  # fewer slots, a higher price

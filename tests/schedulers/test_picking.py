@@ -9,7 +9,9 @@ from scipy import stats
 
 import fedwave as fw
 from fedwave.rng import Draws
-from fedwave.schedulers.base import checked_priority, pick_largest
+from fedwave.schedulers import picking
+from fedwave.schedulers.base import checked_priority
+from fedwave.schedulers.picking import pick_largest
 
 
 def pick(priority, slots, round_=1, seed=0, name="mine"):
@@ -102,3 +104,43 @@ def test_priorities_of_another_shape_are_refused():
         fw.FedwaveError, match=r"mine returned priorities of shape \(3,\).*\(2, 3\)"
     ):
         checked_priority(np.ones(3), seen, "mine")
+
+
+def rows_of_many(devices):
+    """Long rows of every kind: without ties, with few or many of them, sorted, in a period, constant, infinite."""
+    rng = np.random.default_rng(11)
+    drawn = rng.random(devices)
+    return {
+        "different": drawn,
+        "rising": np.sort(drawn),
+        "whole numbers": rng.integers(0, 40, devices).astype(float),
+        "a tenth is equal": np.where(rng.random(devices) < 0.1, 0.8, drawn),
+        "constant": np.zeros(devices),
+        "one is larger": (np.arange(devices) == 3).astype(float),
+        # A sample of every so many devices sees one value only, and not that of the others.
+        "in a period": np.where(np.arange(devices) % (devices // 10_000), drawn, 2.0),
+        "infinite": np.where(drawn < 0.3, -np.inf, np.where(drawn > 0.9, np.inf, drawn)),
+    }
+
+
+@pytest.mark.parametrize("kind", sorted(rows_of_many(10_000)))
+def test_a_long_row_is_picked_from_as_a_short_one(kind, monkeypatch):
+    devices = 60_000
+    priority = rows_of_many(devices)[kind][None].repeat(2, axis=0)
+    for slots in (1, 2, 600, 12_000, 30_000, 59_999, devices):
+        fast = pick(priority, slots)
+        with monkeypatch.context() as slow:
+            slow.setattr(picking, "_MANY", devices + 1)
+            assert np.array_equal(fast, pick(priority, slots))
+        assert (np.count_nonzero(fast, axis=1) == slots).all()
+
+
+def test_a_long_row_is_not_partitioned_as_a_whole(monkeypatch):
+    sizes, partition = [], np.partition
+    monkeypatch.setattr(
+        np, "partition", lambda a, *more, **named: sizes.append(a.size) or partition(a, *more, **named)
+    )  # fmt: skip
+    for name in ("different", "whole numbers", "a tenth is equal"):
+        for slots in (1, 20_000, 99_999):
+            pick(rows_of_many(100_000)[name], slots)
+    assert max(sizes) < 15_000

@@ -1,7 +1,8 @@
 """Path loss and fading: the received strength of an upload.
 
 A fading model fills a Block with power gains h and returns a *carry*, the part of its past that the
-next block needs (None if rounds are independent).
+next block needs (None if rounds are independent). A Trace keeps a carry of arrays ``[I, ...]``, None and
+tuples of them (carry.py); with any other carry a run that goes on draws its gains from round 1 again.
 """
 
 from __future__ import annotations

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.random import Generator
 
 from fedwave.errors import FedwaveError
+from fedwave.network.carry import packed_carry, unpacked_carry
 from fedwave.network.network import Network
 from fedwave.rng import Block, stream
-from fedwave.types import BoolArray, Decision, FloatArray, IntArray, WorldRound
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, State, WorldRound
 
 # A block is the same length whatever the number of instances: it enters the random keys.
 _BLOCK_ROUNDS = 64
@@ -40,23 +41,46 @@ class World:
     def __init__(self, network: Network, seed: int, ids: IntArray) -> None:
         self.network, self.seed, self.ids = network, seed, ids
         self.block_rounds = block_rounds(network.size)
+        self._carries: dict[int, Any] = {
+            0: None
+        }  # of the last block that was drawn and the next one
+
+    def remember(self, round_: int, channel: State) -> None:
+        """Go on after this round with what ``channel_after`` gave; without arrays, from round 1."""
+        if channel:
+            self._carries = {round_ // self.block_rounds: unpacked_carry(channel)}
+
+    def channel_after(self, round_: int) -> State:
+        """What a channel with memory needs to go on after the round that was played last, as a Trace keeps it."""
+        number = round_ // self.block_rounds
+        if self.network.fading.independent or number not in self._carries:
+            return {}
+        return packed_carry(self._carries[number], self.ids.size)
 
     def rounds(self, first: int, last: int) -> Iterator[WorldRound]:
         """Rounds ``first`` to ``last``, both included."""
-        carry: Any = None
-        for number in range((last - 1) // self.block_rounds + 1):
+        begin = (first - 1) // self.block_rounds
+        if not self.network.fading.independent:
+            # A channel with memory is drawn from where its carry is known, also where the rounds are not needed.
+            begin = max((known for known in self._carries if known <= begin), default=0)
+        carry = self._carries.get(begin)
+        for number in range(begin, (last - 1) // self.block_rounds + 1):
+            gain, after = self._gains(number, carry)
+            self._carries = {number: carry, number + 1: after}
+            carry = after
             start = 1 + number * self.block_rounds
             wanted = range(max(first, start), min(last, start + self.block_rounds - 1) + 1)
-            if not wanted and self.network.fading.independent:
-                continue
-            # A channel with memory is drawn from round 1, also where the rounds are not needed.
-            gain, carry = self.network.fading.sample(self._block(number, "gain"), carry)
-            if not gain.min() >= 0:
-                raise FedwaveError(
-                    f"fading {self.network.fading!r} drew a gain of {gain.min():g}, must be >= 0: run fw.check on it."
-                )
             if wanted:
                 yield from self._play(number, gain, wanted)
+
+    def _gains(self, number: int, carry: Any) -> tuple[FloatArray, Any]:
+        fading = self.network.fading
+        gain, after = fading.sample(self._block(number, "gain"), carry)
+        if not gain.min() >= 0:
+            raise FedwaveError(
+                f"fading {fading!r} drew a gain of {gain.min():g}, must be >= 0: run fw.check on it."
+            )
+        return gain, after
 
     def _block(self, number: int, purpose: str) -> Block:
         generators = tuple(stream(self.seed, purpose, int(i), number) for i in self.ids)

@@ -63,13 +63,14 @@ class Tables:
     def price(self, row: IntArray, theta: FloatArray, slots: FloatArray) -> FloatArray:
         """The price at which the devices use this many slots; ``theta`` is ``[I, U]``, the result ``[I]``."""
         cell, part = _RATES.place(theta)
-        at = row * _RATES.count + cell
-        size = self.service.shape[0]
-        out = np.empty(theta.shape[0])
-        for i in range(out.size):  # one by one: the sums must not depend on the other instances
-            weight = np.bincount(at[i], 1 - part[i], size) + np.bincount(at[i] + 1, part[i], size)
-            out[i] = _crossing(weight @ self.service, slots[i])
-        return out
+        instances, size = theta.shape[0], self.service.shape[0]
+        # All instances are counted at once, each in bins of its own.
+        at = (size * np.arange(instances)[:, None] + row * _RATES.count + cell).ravel()
+        low, high, bins = (1 - part).ravel(), part.ravel(), size * instances
+        weight = np.bincount(at, low, bins) + np.bincount(at + 1, high, bins)
+        # Multiplied one by one: the sums must not depend on the other instances.
+        wanted = np.stack([one @ self.service for one in weight.reshape(instances, size)])
+        return _crossing(wanted, slots)
 
 
 def scale_of(theta: Array) -> FloatArray:
@@ -84,14 +85,18 @@ def _beyond_last(load: Array, loads: Axis) -> FloatArray:
     return out
 
 
-def _crossing(wanted: FloatArray, slots: float) -> float:
-    """The price at which the falling curve ``wanted`` over _PRICES passes ``slots``."""
-    below = int(np.argmax(wanted <= slots)) if wanted[-1] <= slots else wanted.size - 1
-    if below == 0:
-        return 0.0
-    high, low = wanted[below - 1], wanted[below]
-    part = min(1.0, np.log(high / slots) / np.log(high / low)) if 0 < low < high else 1.0
-    return _PRICES.at(below - 1 + part)
+def _crossing(wanted: FloatArray, slots: FloatArray) -> FloatArray:
+    """The price at which each falling curve ``wanted`` over _PRICES passes ``slots``: ``[I, prices]`` and ``[I]``."""
+    reached = wanted <= slots[:, None]
+    below = np.where(reached[:, -1], reached.argmax(axis=1), wanted.shape[1] - 1)
+    cell, row = np.maximum(below, 1) - 1, np.arange(slots.size)
+    high, low = wanted[row, cell], wanted[row, cell + 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.minimum(np.log(high / slots) / np.log(high / low), 1.0)
+    coordinate = cell + np.where((low > 0) & (low < high), part, 1.0)
+    # A power of arrays can differ in the last bit from one of numbers, so they are raised one by one.
+    price = np.array([_PRICES.at(one) for one in coordinate.tolist()])
+    return np.where(below > 0, price, 0.0)
 
 
 @lru_cache(maxsize=8)

@@ -101,7 +101,7 @@ class Balsa(BayesianScheduler):
     def evidence(
         self, state: State, seen: Observation
     ) -> tuple[IntArray, IntArray | int, BoolArray]:
-        held_at_the_end = np.where(seen.delivered, seen.reported, seen.waiting)
+        held_at_the_end = seen.reported + seen.waiting  # delivered or waiting: one of them is 0
         everywhere = np.ones(seen.delivered.shape, dtype=np.bool_)
         return held_at_the_end - state["load_before"], 1, everywhere
 

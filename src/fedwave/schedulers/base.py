@@ -15,7 +15,8 @@ import numpy as np
 from fedwave import registry
 from fedwave.errors import FedwaveError, did_you_mean, shown
 from fedwave.rng import Draws
-from fedwave.types import INFORMATION, BoolArray, Decision, FloatArray, Observation, Problem, State
+from fedwave.schedulers.picking import pick_largest
+from fedwave.types import INFORMATION, Decision, FloatArray, Observation, Problem, State
 
 
 class Scheduler(ABC):
@@ -143,27 +144,3 @@ def checked_decision(decision: Decision, seen: Observation, scheduler: Scheduler
             f"{scheduler.name} picked {most} devices in round {seen.round}, must pick at most W = {seen.slots}."
         )
     return decision
-
-
-def pick_largest(priority: FloatArray, slots: int, draws: Draws) -> BoolArray:
-    """The ``slots`` largest priorities of each row; equal ones are ordered by fresh uniform draws.
-
-    Ties are common: p is exactly 1 above some SNR and backlogs are whole numbers. A fixed order (by device
-    number, for example) would always favour the same devices.
-    """
-    devices = priority.shape[1]
-    if slots == 0:
-        return np.zeros(priority.shape, dtype=np.bool_)
-    at = devices - slots
-    cut = np.partition(priority, at, axis=1)[:, at, None]  # the smallest priority that can win
-    above, level = priority > cut, priority == cut
-    missing = slots - np.count_nonzero(above, axis=1)  # winners to take among the equal ones
-    picked: BoolArray = above | level
-    crowded = np.flatnonzero(np.count_nonzero(level, axis=1) > missing)
-    if crowded.size:
-        order = np.where(level[crowded], draws.uniform(devices, crowded), 2.0)
-        last = missing[crowded] - 1
-        sorted_at_last = np.partition(order, np.unique(last), axis=1)
-        limit = np.take_along_axis(sorted_at_last, last[:, None], axis=1)
-        picked[crowded] = above[crowded] | (order <= limit)
-    return picked

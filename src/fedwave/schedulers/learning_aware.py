@@ -8,7 +8,8 @@ import numpy as np
 
 from fedwave.errors import whole
 from fedwave.rng import Draws
-from fedwave.schedulers.base import Scheduler, pick_largest
+from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.picking import pick_largest
 from fedwave.types import FloatArray, Observation, State
 
 

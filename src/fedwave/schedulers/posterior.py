@@ -38,8 +38,8 @@ class Posterior(ABC):
         """Where ``known``, ``total`` shards arrived over ``rounds`` rounds; all ``[I, U]``."""
         return {
             **state,
-            "counted": state["counted"] + np.where(known, total, 0),
-            "covered": state["covered"] + np.where(known, rounds, 0),
+            "counted": state["counted"] + known * total,
+            "covered": state["covered"] + known * rounds,
         }
 
     @abstractmethod
@@ -58,9 +58,9 @@ class ConjugatePosterior(Posterior):
         rate = self.prior.rate + state["covered"][rows]
         if np.isfinite(self.prior.high):
             return self._sample_between(shape, rate, rows, draws)
-        theta = draws.standard_gamma(shape, rows)
-        np.divide(theta, rate, out=theta, where=rate > 0)
-        theta[rate == 0] = 1.0  # nothing counted yet, and an improper prior
+        unseen = rate == 0  # nothing counted yet, and an improper prior
+        theta: FloatArray = draws.standard_gamma(shape, rows) / (rate + unseen)
+        theta[unseen] = 1.0
         return theta
 
     def _sample_between(
