@@ -130,7 +130,10 @@ CASES = {
 
 
 @linux
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=pytest.mark.slow) if c.startswith("results of") else c for c in CASES],
+)
 def test_estimates_are_honest(case: str) -> None:
     found = subprocess.run(
         [sys.executable, "-c", MEASURED + CASES[case]], capture_output=True, text=True, timeout=200, check=False

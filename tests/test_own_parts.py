@@ -74,6 +74,7 @@ def test_they_are_simulated_saved_extended_remade_and_trained(tmp_path: Path) ->
     assert (curves.loss != plain.loss).any()
 
 
+@pytest.mark.slow
 def test_run_by_the_command_line_killed_resumed_and_loaded_without_the_files(
     place: Path, tmp_path: Path
 ) -> None:

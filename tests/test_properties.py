@@ -14,6 +14,7 @@ SCHEDULERS = (
     "balsa-po:stage_rule=max1,prior=gamma",
     "alpha-fresh:alpha=-1",
 )
+PLANNING = ("lagrangian-bayes", "lagrangian-po", "whittle-bayes", "whittle-po")
 # Derandomised: the same cases in every run. No deadline: the first use of a fading draws its quartiles.
 PROFILE = settings(
     max_examples=80,
@@ -95,7 +96,14 @@ def networks(draw):
         reject()  # and a fading that remembers
 
 
-@pytest.mark.parametrize("text", SCHEDULERS)
+# Those that plan with beliefs solve a new problem in every case.
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(text, marks=pytest.mark.slow) if text in PLANNING else text
+        for text in SCHEDULERS
+    ],
+)
 def test_what_holds_along_every_path(text):
     @PROFILE
     @given(network=networks(), seed=st.integers(0, 2**40))

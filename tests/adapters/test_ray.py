@@ -153,6 +153,7 @@ def test_a_local_ray_gives_the_same_simulation(
 
 @pytest.mark.usefixtures("local")
 class TestOnALocalRay:
+    @pytest.mark.slow
     def test_a_killed_worker_goes_on_from_its_checkpoint(self, tmp_path: Path) -> None:
         killed: list[str] = []
 
@@ -174,6 +175,7 @@ class TestOnALocalRay:
         assert next(filter(None, second)) > 10  # after some zeros, while it is simulated
         assert sum(second) == 100
 
+    @pytest.mark.slow
     def test_a_unit_that_ends_its_workers_is_given_up(self, capfd: pytest.CaptureFixture) -> None:
         watch = Watch(lambda message: message.kind == "begun" and kill(*workers_of_mine()))
         long = units(SIMULATED, schedulers=["fresh"], rounds=100_000, instances=1)
@@ -184,6 +186,7 @@ class TestOnALocalRay:
         assert why == "it has ended 3 workers (its worker ended (WorkerCrashedError))"
         assert capfd.readouterr() == ("", "")
 
+    @pytest.mark.slow
     def test_a_scheduler_that_never_returns_is_given_up(self, tmp_path: Path) -> None:
         with forgotten():
             file = tmp_path / "mine.py"

@@ -41,9 +41,8 @@ class World:
     def __init__(self, network: Network, seed: int, ids: IntArray) -> None:
         self.network, self.seed, self.ids = network, seed, ids
         self.block_rounds = block_rounds(network.size)
-        self._carries: dict[int, Any] = {
-            0: None
-        }  # of the last block that was drawn and the next one
+        # Of the last block that was drawn and the next one, by the block's number.
+        self._carries: dict[int, Any] = {0: None}
 
     def remember(self, round_: int, channel: State) -> None:
         """Go on after this round with what ``channel_after`` gave; without arrays, from round 1."""

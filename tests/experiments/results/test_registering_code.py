@@ -57,7 +57,7 @@ def pinned() -> list[str]:
     return list(json.loads(Path("run/plan.json").read_text())["inputs"])
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("text", [PARTIAL, CALLER], ids=["partial", "caller"])
 def test_the_script_that_gives_a_part_its_numbers_is_pinned(text: str, workers: int) -> None:
     Path("maker_test.py").write_text(MAKER)

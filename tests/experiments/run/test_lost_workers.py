@@ -84,7 +84,7 @@ def events(folder: Path, out: str = "run") -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / f"{out}.events").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.slow), "2"])
 @pytest.mark.parametrize(
     "what",
     [
@@ -114,7 +114,9 @@ def test_a_scheduler_that_never_returns(what: str, workers: str, tmp_path: Path)
     assert results(tmp_path / "run") == results(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("what", ["runs out of memory", "is killed"])
+@pytest.mark.parametrize(
+    "what", [pytest.param("runs out of memory", marks=pytest.mark.slow), "is killed"]
+)
 def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(
     what: str, tmp_path: Path
 ) -> None:
@@ -141,6 +143,7 @@ def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(
     assert fedwave(tmp_path, "resume", "run", "--import", "mine.py").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_unit_that_crashes_its_workers_does_not_end_the_others(tmp_path: Path) -> None:
     write(tmp_path, "crashes")
     made = run(tmp_path, "run", "--workers", "2")
@@ -243,6 +246,7 @@ def test_a_worker_that_is_stopped_is_replaced(monkeypatch: pytest.MonkeyPatch) -
     assert not Path(f"/proc/{stopped[0]}").exists()
 
 
+@pytest.mark.slow
 def test_a_worker_that_goes_on_in_time_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "STOPPED_SECONDS", 30.0)
     kinds: list[str] = []

@@ -76,8 +76,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str,
 
 @pytest.mark.parametrize(
     ("kind", "workers", "number"),
-    [("training", 2, signal.SIGINT), ("training", 1, signal.SIGTERM),
-     ("simulation", 2, signal.SIGTERM), ("simulation", 1, signal.SIGINT)],
+    [pytest.param("training", 2, signal.SIGINT, marks=pytest.mark.slow), ("training", 1, signal.SIGTERM),
+     ("simulation", 2, signal.SIGTERM), pytest.param("simulation", 1, signal.SIGINT, marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_a_signal_is_answered_by_checkpoints_and_the_line_that_resumes(
     kind: str, workers: int, number: signal.Signals, undisturbed: dict[str, dict[str, str]], tmp_path: Path
@@ -101,6 +101,7 @@ def test_a_signal_is_answered_by_checkpoints_and_the_line_that_resumes(
     assert leftovers(folder) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
 def test_units_on_ray_stop_with_checkpoints_too(
     undisturbed: dict[str, dict[str, str]], tmp_path: Path
