@@ -14,7 +14,7 @@ SCHEDULERS = (
     "balsa-po:stage_rule=max1,prior=gamma",
     "alpha-fresh:alpha=-1",
 )
-PLANNING = ("lagrangian-bayes", "lagrangian-po", "whittle-bayes", "whittle-po")
+PLANNING = ("lagrangian-bayes", "lagrangian-po", "whittle-bayes")
 # Derandomised: the same cases in every run. No deadline: the first use of a fading draws its quartiles.
 PROFILE = settings(
     max_examples=80,
