@@ -96,11 +96,7 @@ class Replay:
         self._lanes = LaneTrainer(task, device, settings.dtype, autocast)
         self._evaluator = Evaluator(task, sizes, device, settings.dtype, autocast)
         self._sampler = task.sampler()
-        models = [task.new_model(run.seed, run.instance).to(device, settings.dtype) for run in runs]
-        self.central = Models.stacked(
-            [self.layout.flat(trained_of(model)) for model in models],
-            [carried_of(model) for model in models],
-        )
+        self.central = self._first_models()
         waiting = most_waiting(self.schedule)
         self.waiting = Waiting(len(runs), runs[0].shards.shape[1], self.central.w, waiting)
         # Models of devices that miss a broadcast some time: they go on from their own parameters.
@@ -114,6 +110,18 @@ class Replay:
         self.round = 0
         self._ahead: tuple[int, Jobs] | None = None  # drawn for the row that is named
         self.results: list[list[Evaluation]] = [[] for _ in runs]
+
+    def _first_models(self) -> Models:
+        """The central models before round 1: the same for all schedulers of an instance."""
+        whose = [(run.seed, run.instance) for run in self.runs]
+        row = {start: k for k, start in enumerate(dict.fromkeys(whose))}
+        device, dtype = self.settings.device, self.settings.dtype
+        models = [self.task.new_model(*start).to(device, dtype) for start in row]
+        different = Models.stacked(
+            [self.layout.flat(trained_of(model)) for model in models],
+            [carried_of(model) for model in models],
+        )
+        return different.rows(np.array([row[start] for start in whose]))
 
     @property
     def rounds(self) -> int:
