@@ -62,7 +62,7 @@ def main() -> None:
         _wait()
         times.append(time.perf_counter())
         del replay._jobs
-        replay._deliver(trained)
+        replay.deliver(trained)
         _wait()
         times.append(time.perf_counter())
         replay._judge()
