@@ -99,7 +99,7 @@ def _make(peer: Peer, folder: Path, python: Path, message: Callable[[str], None]
 
 
 def last_line(text: str) -> str:
-    """The last line that says something; of pip, the last error."""
+    """The last line that says something; of pip its first error, which the others only explain."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR:")]
-    return (errors or lines or ["no reason was given"])[-1].rstrip(".")
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return (errors[:1] or lines[-1:] or ["no reason was given"])[0].rstrip(".")

@@ -179,6 +179,7 @@ def _python(way: Way, plan: Plan, message: Callable[[str], None]) -> Path:
 def _environment(threads: int, own: bool) -> dict[str, str]:
     """The variables of a player: the same threads for every library; a peer does not see this Python's packages."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+    # A player of plain PyTorch and the workers of the peers set one thread themselves.
     kept = {k: v for k, v in os.environ.items() if own or not k.startswith("PYTHON")}
     return {**kept, **dict.fromkeys(names, str(threads)), "PYTHONWARNINGS": "ignore"}
 

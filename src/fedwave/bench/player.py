@@ -36,7 +36,8 @@ class Player:
             text=True, env=dict(environment), start_new_session=True,
         )  # fmt: skip
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         self.memory: int | None = None  # bytes, the most that was seen after playing
 
     def _listen(self) -> None:
@@ -101,6 +102,10 @@ class Player:
                     os.kill(process, signal.SIGKILL)
             self._process.kill()
             self._process.wait()
+        self._listener.join(_FAREWELL)
+        assert self._process.stdout is not None
+        if not self._listener.is_alive():  # else a process that it left behind holds the pipe
+            self._process.stdout.close()
         self._said.close()
 
 

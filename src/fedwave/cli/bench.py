@@ -66,11 +66,11 @@ def bench(
     # Imported here: the other commands start faster without PyTorch.
     with extra_for("fedwave bench"):
         from fedwave.bench.environments import default_folder
-        from fedwave.bench.figure import ENDINGS, write_figure
         from fedwave.bench.measure import Plan
         from fedwave.bench.run import benchmark
         from fedwave.bench.table import HEADS, notes, rows, title_of, work_of
         from fedwave.bench.work import Setting
+        from fedwave.experiments.report.figures.speed import ENDINGS, write_speeds
 
     opt.check_out(out, ".json")
     opt.check_out(figure, *ENDINGS, name="--figure")
@@ -87,7 +87,8 @@ def bench(
     if out is not None:
         write_json(out, content)
     if figure is not None:
-        write_figure(content, figure)
+        panels = {title_of(content, one): one["ways"] for one in content["sections"]}
+        write_speeds(panels, work_of(content), figure)
     for section in content["sections"]:
         for sentence in notes(section):
             tell(sentence)

@@ -1,4 +1,8 @@
-"""Plays the rounds in plain PyTorch, one client after another: `rounds_plain.py WORK THREADS DEVICE`."""
+"""Plays the rounds in plain PyTorch, one client after another: `rounds_plain.py WORK THREADS DEVICE`.
+
+In one thread, whatever it is given: threads that share every small step are no faster, and many times slower where
+something else runs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from rounds_protocol import Server, Talk, Work, new_model, serve, train_client
 def main(folder: str, threads: str, device: str) -> None:
     """Answer the bench until it ends."""
     talk = Talk()
-    torch.set_num_threads(int(threads))
+    torch.set_num_threads(1)
     work = Work(folder).to(device)
     model = new_model(work.weights).to(device)
     server = Server(work, {name: p.to(device) for name, p in work.weights.items()})
