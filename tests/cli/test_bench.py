@@ -34,7 +34,9 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
         patch.setattr(measure, "python_of", python)
         patch.setattr(run, "available_device", lambda wanted: "cpu")
         folder = tmp_path_factory.mktemp("environments")
-        yield run.benchmark(Setting("synthetic"), Plan(1, 1, True, True, folder), [1], quiet)
+        yield run.benchmark(
+            Setting("synthetic"), Plan(1, 1, True, True, folder), [1], "auto", quiet
+        )
 
 
 def by_name(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -115,6 +117,7 @@ def test_json_and_files(
         (["--repeats", -1], "--repeats is -1, must be a whole number >= 1."),
         (["--threads", 0], "--threads is 0, must be a whole number >= 1."),
         (["--threads", 10**6], "--threads is 1000000, but there are only"),
+        (["--device", "tpu"], "device is 'tpu', must be auto, cpu, or cuda"),
         (["--dataset", "cifar10"], "--dataset is 'cifar10', must be mnist or synthetic."),
         (["--out", "table.csv"], "--out table.csv must end in .json."),
         (["--figure", "a.bmp"], "--figure a.bmp must end in .png or .svg or .pdf."),

@@ -21,13 +21,21 @@ from fedwave.learning.settings import available_device, gpu_name
 
 
 def benchmark(
-    setting: Setting, plan: Plan, threads: Sequence[int], message: Callable[[str], None]
+    setting: Setting,
+    plan: Plan,
+    threads: Sequence[int],
+    device: str,
+    message: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Measure all ways, once for each number of threads, and on the GPU if there is one."""
+    """Measure all ways, once for each number of threads, and on the GPU if there is one, or only on the one or other.
+
+    ``device`` is auto, cpu or cuda.
+    """
+    gpu = available_device(device) == "cuda"
     message("preparing the rounds")
     work = Work(replace(setting, rounds=plan.in_all))
-    gpu = available_device("auto") == "cuda"
-    sections = [("cpu", count) for count in threads] + ([("cuda", max(threads))] if gpu else [])
+    sections = [] if device == "cuda" else [("cpu", count) for count in threads]
+    sections += [("cuda", max(threads))] if gpu else []
     found = []
     with TemporaryDirectory(prefix="fedwave-bench-") as folder:
         work.write(Path(folder))

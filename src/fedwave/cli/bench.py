@@ -29,6 +29,9 @@ def bench(
         list[int] | None,
         typer.Option("--threads", help="Cores that each way gets. Can be repeated.", show_default="1"),
     ] = None,
+    device: Annotated[
+        str, typer.Option("--device", help="auto (the CPU, and a GPU if there is one), cpu or cuda.")
+    ] = "auto",
     peers: Annotated[
         bool | None,
         typer.Option(
@@ -71,11 +74,13 @@ def bench(
         from fedwave.bench.table import HEADS, notes, rows, title_of, work_of
         from fedwave.bench.work import Setting
         from fedwave.experiments.report.figures.speed import ENDINGS, write_speeds
+        from fedwave.learning.settings import available_device
 
     opt.check_out(out, ".json")
     opt.check_out(figure, *ENDINGS, name="--figure")
     if dataset not in _DATASETS:
         raise FedwaveError(f"--dataset is {dataset!r}, must be {' or '.join(_DATASETS)}.")
+    available_device(device)  # refused at once
     usual = _SIZES[quick]
     plan = Plan(
         whole("--rounds", usual[0] if rounds is None else rounds, 1),
@@ -83,7 +88,7 @@ def bench(
         peers is not False, peers is True, default_folder() if environments is None else environments,
     )  # fmt: skip
     with steps() as message:
-        content = benchmark(Setting(dataset), plan, _threads(threads), message)
+        content = benchmark(Setting(dataset), plan, _threads(threads), device, message)
     if out is not None:
         write_json(out, content)
     if figure is not None:
