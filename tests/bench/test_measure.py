@@ -48,7 +48,10 @@ class Pretender:
         far = {name: p + 1 + error for name, p in Pretender.initial.items()}
         np.savez(path, **far)  # type: ignore[arg-type]
 
-    def end(self) -> None:
+    def __enter__(self) -> Pretender:
+        return self
+
+    def __exit__(self, *more: object) -> None:
         self.log.append((self.script, -1))
 
 

@@ -64,8 +64,28 @@ def test_a_player_that_does_not_answer_is_left(
     monkeypatch.setattr(player, "_FAREWELL", 0.2)
     script = tmp_path / "asleep.py"
     script.write_text("import time; time.sleep(100)")
-    asleep = Player([sys.executable, str(script)], {})
-    with pytest.raises(PlayerFailed, match="it has not answered"):
-        asleep.ready()
-    asleep.end()
+    with Player([sys.executable, str(script)], {}) as asleep:  # noqa: SIM117
+        with pytest.raises(PlayerFailed, match="it has not answered"):
+            asleep.ready()
     assert asleep._process.returncode == -9
+
+
+def test_after_ctrl_c_a_player_and_its_own_processes_end_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(player, "_FAREWELL", 1000)  # who waits for it finds that it ended by itself
+    script, said = tmp_path / "parent.py", tmp_path / "child"
+    script.write_text(
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"open({str(said)!r}, 'w').write(str(child.pid))\n"
+        "print('{\"versions\": {}}', flush=True)\n"
+        "time.sleep(60)"
+    )
+    busy = Player([sys.executable, str(script)], {})
+    busy.ready()
+    busy.__exit__(KeyboardInterrupt)
+    assert busy._process.returncode == -9
+    if sys.platform == "linux":
+        state = Path(f"/proc/{said.read_text()}/stat")
+        assert not state.exists() or " Z " in state.read_text()

@@ -97,9 +97,8 @@ def measure(
                 continue
             message(f"{one.way.label}: starting")
             environment = _environment(threads, own=one.way.peer is None)
-            player = Player(command(one.way, python, PLAYERS, folder, threads, device), environment)
-            stack.callback(player.end)
-            players[one.way.name] = player
+            words = command(one.way, python, PLAYERS, folder, threads, device)
+            players[one.way.name] = stack.enter_context(Player(words, environment))
         for repeat in range(plan.repeats + 1):
             turn = found if repeat % 2 else found[::-1]  # no way is always the first
             for one in turn:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from fedwave.bench.environments import last_line
 
@@ -26,7 +26,7 @@ class PlayerFailed(Exception):
 
 
 class Player:
-    """Starts with the first question; always end it."""
+    """Use it as a context: it ends with the block, at once if the block fails."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
         self._said: IO[str] = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
@@ -87,7 +87,10 @@ class Player:
         self._said.seek(0)
         return f"it ended with status {self._process.returncode}: {last_line(self._said.read()[-_KEPT:])}"
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *more: object) -> None:
         """Let it end; what is left of it and its own processes is killed."""
         family = _family(self._process.pid)
         assert self._process.stdin is not None
@@ -95,7 +98,8 @@ class Player:
             self._process.stdin.write('{"ask": "end"}\n')
             self._process.stdin.close()
         try:
-            self._process.wait(timeout=_FAREWELL)
+            # Ctrl-C does not wait for a player that is busy.
+            self._process.wait(timeout=_FAREWELL if kind is None else 0)
         except subprocess.TimeoutExpired:
             for process in family:
                 with suppress(OSError):

@@ -85,7 +85,7 @@ def bench(
     plan = Plan(
         whole("--rounds", usual[0] if rounds is None else rounds, 1),
         whole("--repeats", usual[1] if repeats is None else repeats, 1),
-        peers is not False, peers is True, default_folder() if environments is None else environments,
+        peers is not False, peers is True, (default_folder() if environments is None else environments).absolute(),
     )  # fmt: skip
     with steps() as message:
         content = benchmark(Setting(dataset), plan, _threads(threads), device, message)
