@@ -39,7 +39,7 @@ def _fedwave(name: str, label: str, tolerance: float, runs: int = 1) -> Way:
 
 PLAIN = Way(
     "plain", "plain PyTorch", "rounds_plain.py",
-    f"one thread (more are not faster for such small steps), one client after another; {_DRAWN}",
+    f"one thread, one client after another; {_DRAWN}",
 )  # fmt: skip
 _PFL = Way(
     "pfl", "pfl-research", "rounds_pfl.py", f"a worker process of one thread per core; {_DRAWN}",

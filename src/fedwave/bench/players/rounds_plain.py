@@ -1,7 +1,6 @@
 """Plays the rounds in plain PyTorch, one client after another: `rounds_plain.py WORK THREADS DEVICE`.
 
-In one thread, whatever it is given: threads that share every small step are no faster, and many times slower where
-something else runs.
+In one thread, whatever it is given: two that share every small step were several times slower on a busy machine.
 """
 
 from __future__ import annotations
