@@ -63,7 +63,7 @@ def main() -> None:
         replay.draw_ahead()
         _wait()
         times.append(time.perf_counter())
-        replay._deliver(trained)
+        replay.deliver(trained)
         _wait()
         times.append(time.perf_counter())
         replay._judge()

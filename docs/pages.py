@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fedwave.bench.table import work_of
 from fedwave.experiments.report.figures.common import name_of
 from fedwave.experiments.report.tables import markdown
 from fedwave.experiments.results.statistics import Estimate, estimate
@@ -304,6 +305,41 @@ def attacks_table() -> str:
     return "\n" + markdown(heading, lines).strip() + "\n"
 
 
+# Speed
+
+
+def bench_table(section: str) -> str:
+    """The ways of one section of the benchmark, ratios first."""
+    ways = _json("bench.json")["sections"][int(section)]["ways"]
+    lines = [
+        [
+            way["label"],
+            "{median:.2f} ({least:.2f} to {most:.2f})".format(**way["times_plain"]),
+            f"{way['rounds_per_second']['median']:.2f}",
+            f"{way['samples_per_second']['median']:,.0f}",
+            f"{way['memory_bytes'] / 2**20:,.0f} MB",
+        ]
+        for way in ways
+        if way["available"]
+    ]
+    heading = ["", "times plain PyTorch", "rounds/s", "samples/s", "memory"]
+    return "\n" + markdown(heading, lines).strip() + "\n"
+
+
+def bench_work() -> str:
+    """What was played and how often, in words."""
+    return work_of(_json("bench.json"))
+
+
+def bench_machine() -> str:
+    """Where the benchmark was made."""
+    found = _json("bench.json")
+    machine, versions = found["machine"], found["versions"]
+    names = ("python", "torch", "numpy")
+    shown = ", ".join(f"{name} {versions[name]}" for name in names)
+    return f"{machine['processor']}, {machine['cores']} cores; {shown}"
+
+
 # Kills, resumes and full disks
 
 
@@ -334,6 +370,7 @@ GENERATORS: dict[str, Callable[..., str]] = {
         score_schedulers, score_table, score_mean, score_cost, score_gain, backlog_saved, round_robin_swing,
         mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference, regret, empty_until,
         last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio, attacks_table, soak_table,
+        bench_table, bench_work, bench_machine,
     )
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from fedwave.cli.bench import bench
 from fedwave.cli.compare import compare
 from fedwave.cli.data import data
 from fedwave.cli.listing import config, presets, schedulers
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 for command in (
     run, compare, train, reproduce, resume, report, verify, schedulers, presets, config, data,
+    bench,
 ):  # fmt: skip
     app.command()(command)
 

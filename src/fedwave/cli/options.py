@@ -236,16 +236,16 @@ def _flat(command: Callable[..., None], defaults: Mapping[str, Any] | None) -> C
     return called
 
 
-def check_out(out: Path | None, *endings: str) -> None:
-    """Refuse a file that cannot be written before a long run, not after it."""
+def check_out(out: Path | None, *endings: str, name: str = "--out") -> None:
+    """Refuse a file that cannot be written before a long run, not after it; ``name`` is the option's."""
     if out is None:
         return
     if out.suffix not in endings:
-        raise FedwaveError(f"--out {out} must end in {' or '.join(endings)}.")
+        raise FedwaveError(f"{name} {out} must end in {' or '.join(endings)}.")
     check_folder(out.parent)
     try:
         usable = not out.exists() or out.is_file()
     except OSError as error:  # a name that is too long
-        raise FedwaveError(f"--out {out} cannot be written: {error.strerror}.") from None
+        raise FedwaveError(f"{name} {out} cannot be written: {error.strerror}.") from None
     if not usable:
-        raise FedwaveError(f"--out {out} is no plain file: choose another name.")
+        raise FedwaveError(f"{name} {out} is no plain file: choose another name.")

@@ -184,10 +184,11 @@ class Replay:
 
     def finish_round(self, trained: Trained) -> None:
         """Apply the uploads of the round in every run, then evaluate the central models."""
-        self._deliver(trained)
+        self.deliver(trained)
         self._judge()
 
-    def _deliver(self, trained: Trained) -> None:
+    def deliver(self, trained: Trained) -> None:
+        """Apply the uploads of the round in every run; nothing is evaluated."""
         uploads, live = self.schedule.uploads.at(self.round), ~self.diverged
         arrived = uploads.delivered & live[:, None]
         update = self._central_update(arrived, uploads)

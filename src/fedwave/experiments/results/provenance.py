@@ -103,7 +103,7 @@ def _machine(experiment: Experiment) -> dict[str, Any]:
         "python": sys.version.split()[0],
         "packages": {name: _version(name) for name in PACKAGES} | own_packages(experiment),
         "system": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "gpu": _gpu(experiment),
         "commit": own_commit(),
@@ -117,7 +117,8 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(

@@ -51,12 +51,15 @@ def data_folder() -> Path:
     """Where datasets are kept: FEDWAVE_DATA, or else a folder among the platform's caches."""
     if chosen := os.environ.get("FEDWAVE_DATA"):
         return Path(chosen).expanduser()
+    return cache_folder("datasets", "set FEDWAVE_DATA to a folder")
+
+
+def cache_folder(what: str, instead: str) -> Path:
+    """fedwave's folder among the platform's caches; if there is no home, ``what`` cannot be kept: do ``instead``."""
     try:
         home = Path.home()
     except RuntimeError:
-        raise FedwaveError(
-            "there is no home folder to keep datasets in: set FEDWAVE_DATA to a folder."
-        ) from None
+        raise FedwaveError(f"there is no home folder to keep {what} in: {instead}.") from None
     if sys.platform == "darwin":
         return home / "Library" / "Caches" / "fedwave"
     if sys.platform == "win32":

@@ -1,0 +1,55 @@
+"""What was measured as a table for a terminal, a row for every way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedwave.errors import counted
+
+HEADS = ("way", "x plain", "least-most", "rounds/s", "samples/s", "x plain a sample", "memory")
+
+
+def title_of(content: Mapping[str, Any], section: Mapping[str, Any]) -> str:
+    """Where, and on what."""
+    machine = content["machine"]
+    if section["device"] == "cuda":
+        return f"{machine['gpu']}"
+    cores = section["threads"]
+    return f"{machine['processor']}, {cores} core{'s' if cores > 1 else ''}"
+
+
+def work_of(content: Mapping[str, Any]) -> str:
+    """The work and its measurement in two sentences."""
+    work, how = content["work"], content["measurement"]
+    repeats = f"{counted(how['repeats'], 'repeat')} of {counted(how['rounds_a_repeat'], 'round')}"
+    return (
+        f"The paper's round on {work['dataset']}: {work['clients']} clients, "
+        f"{work['scheduled_per_round']:.0f} scheduled, batch {work['batch']}, {work['epochs']} local epochs, "
+        f"{work['samples_per_round']:,.0f} samples in a mean round. Median of {repeats} in turns, after a warm-up, "
+        "without evaluation. The same clients train on the same batches in every way; skipping leaves out those whose "
+        "training cannot matter."
+    )
+
+
+def rows(section: Mapping[str, Any]) -> list[list[str]]:
+    """The cells; a way that is unavailable has dashes."""
+    return [_row(way) for way in section["ways"]]
+
+
+def _row(way: Mapping[str, Any]) -> list[str]:
+    if not way["available"]:
+        return [way["label"], "unavailable", *["-"] * (len(HEADS) - 2)]
+    ratio, pace, rate = way["times_plain"], way["rounds_per_second"], way["samples_per_second"]
+    memory = way["memory_bytes"]
+    return [
+        way["label"], f"{ratio['median']:.2f}", f"{ratio['least']:.2f}-{ratio['most']:.2f}",
+        f"{pace['median']:.3g}", f"{rate['median']:,.0f}", f"{way['times_plain_per_sample']['median']:.2f}",
+        "-" if memory is None else f"{memory / 2**20:,.0f} MB",
+    ]  # fmt: skip
+
+
+def notes(section: Mapping[str, Any]) -> list[str]:
+    """A sentence for every way that is unavailable."""
+    missing = [way for way in section["ways"] if not way["available"]]
+    return [f"{way['label']} is unavailable: {way['why']}." for way in missing]

@@ -1,0 +1,86 @@
+"""How fast ways to play the same rounds are: a bar for each, plain PyTorch is 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from fedwave.experiments.report.figures.common import figure_with, wrapped
+from fedwave.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ENDINGS = (".png", ".svg", ".pdf")
+Ways = Sequence[Mapping[str, Any]]  # as in the JSON of `fedwave bench`
+_OURS, _PLAIN, _OTHERS = "#0072B2", "#555555", "#B8B8B8"
+_WIDTH, _BAR, _AROUND = (
+    8.0,
+    0.42,
+    0.75,
+)  # inches: of the figure, for a bar, and around the bars of a panel
+_DATES: dict[str, dict[str, Any]] = {
+    "png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None},
+}  # fmt: skip
+
+
+def write_speeds(panels: Mapping[str, Ways], caption: str, path: Path) -> Path:
+    """Draw the ways of every panel, by its title; the ending of the path says how."""
+    from matplotlib import rc_context
+
+    bars = sum(len(ways) for ways in panels.values())
+    size = (_WIDTH, _BAR * bars + _AROUND * len(panels) + 0.8)
+    figure, axes = figure_with(len(panels), 1, size)
+    for axis, (title, ways) in zip(axes, panels.items(), strict=True):
+        _panel(axis, title, ways)
+    axes[-1].set_xlabel("Speed on the same rounds, plain PyTorch = 1")
+    figure.supxlabel(wrapped(caption, _WIDTH), fontsize=7.5, color="0.35")
+
+    def save(file: IO[bytes], ending: str) -> None:
+        with rc_context({"svg.hashsalt": "fedwave"}):  # or names inside it are drawn at random
+            figure.savefig(file, format=ending, dpi=160, metadata=_DATES[ending])
+
+    return write_whole(path, partial(save, ending=path.suffix[1:]))
+
+
+def _panel(axis: Axes, title: str, ways: Ways) -> None:
+    longest = max(way["times_plain"]["most"] for way in ways if way["available"])
+    for place, way in enumerate(ways):
+        if way["available"]:
+            _bar(axis, place, way, longest)
+        else:
+            axis.text(0.01 * longest, place, "unavailable", va="center", fontsize=8.5, color="0.5")
+    axis.axvline(1, color="0.4", lw=0.8, ls=(0, (4, 3)), zorder=0)
+    axis.set_yticks(range(len(ways)), [way["label"] for way in ways])
+    axis.invert_yaxis()
+    axis.set_xlim(0, 1.45 * longest)
+    axis.set_title(title, loc="left", fontsize=10, weight="bold")
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    axis.tick_params(axis="y", length=0, labelsize=10)
+    axis.grid(axis="x", alpha=0.3, lw=0.5)
+    axis.set_axisbelow(True)
+
+
+def _bar(axis: Axes, place: int, way: Mapping[str, Any], longest: float) -> None:
+    """The median with whiskers from the smallest to the largest repeat, and its numbers behind them."""
+    ratio, rate, plain = (
+        way["times_plain"],
+        way["samples_per_second"]["median"],
+        way["name"] == "plain",
+    )
+    colour = _OURS if way["name"].startswith("fedwave") else _PLAIN if plain else _OTHERS
+    axis.barh(place, ratio["median"], height=0.68, color=colour)
+    if not plain:
+        reach = [[ratio["median"] - ratio["least"]], [ratio["most"] - ratio["median"]]]
+        axis.errorbar(ratio["median"], place, xerr=reach, color="black", lw=0.9, capsize=2.5)
+    at = (ratio["most"] + 0.015 * longest, place)
+    number = axis.text(
+        *at, f"{ratio['median']:.2f} \u00d7", va="center", fontsize=10, weight="bold"
+    )
+    number.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1})  # over the line at 1
+    # Behind the number, however long it is.
+    axis.annotate(
+        f"  {rate:,.0f} samples/s", (1, 0.5), xycoords=number, va="center", fontsize=8.5, color="0.35"
+    )  # fmt: skip
