@@ -27,8 +27,6 @@ from fedwave.parts_import import import_parts, import_source
 from fedwave.schedulers.base import Scheduler, scheduler
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from fedwave.learning.evaluation import EvaluationSizes
     from fedwave.learning.settings import Settings
     from fedwave.learning.task import Task
@@ -87,14 +85,6 @@ def task_of(config: TaskConfig) -> Task:
     )
 
 
-def model_of(config: TaskConfig) -> nn.Module:
-    """A model of the task, made without its data: lazy layers have no sizes yet."""
-    with extra_for("a task"):
-        from fedwave.learning.task import bare_model
-
-    return bare_model(config.dataset, config.model)
-
-
 def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:
     """How to train on this machine, and what to judge by."""
     from fedwave.learning.evaluation import EvaluationSizes
@@ -102,6 +92,17 @@ def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:
 
     sizes = EvaluationSizes(config.loss_images, config.test_images, config.full_every)
     return Settings(config.tolerance, config.device, config.precision, config.lanes), sizes
+
+
+def settings_for_model(config: TrainingConfig, task: TaskConfig) -> Settings:
+    """The same with a precision and a number of lanes, chosen for the model where they are left open."""
+    used, _ = settings_of(config)
+    if used.precision != "auto" and used.lanes is not None:
+        return used
+    with extra_for("a task"):
+        from fedwave.learning.task import bare_model
+
+    return used.for_model(bare_model(task.dataset, task.model))
 
 
 def make_network(

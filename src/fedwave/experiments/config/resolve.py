@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build import model_of, network_of, settings_of
+from fedwave.experiments.config.build import network_of, settings_for_model
 from fedwave.experiments.config.experiment import (
     Experiment,
     NetworkConfig,
@@ -84,9 +84,7 @@ def with_added(point: Experiment, values: Mapping[str, Any]) -> Experiment:
 
 def on_this_machine(training: TrainingConfig, task: TaskConfig) -> TrainingConfig:
     """Where models are trained, how exactly, and how many at once."""
-    used, _ = settings_of(training)
-    if used.precision == "auto" or used.lanes is None:
-        used = used.for_model(model_of(task))
+    used = settings_for_model(training, task)
     return replace(training, device=used.device, precision=used.precision, lanes=used.lanes)
 
 
