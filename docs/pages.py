@@ -21,6 +21,7 @@ from fedwave.bench.table import work_of
 from fedwave.experiments.report.figures.common import name_of
 from fedwave.experiments.report.tables import markdown
 from fedwave.experiments.results.statistics import Estimate, estimate
+from fedwave.plain_text import ratio_text
 
 DOCS = Path(__file__).parent
 PAGES = (
@@ -308,14 +309,16 @@ def attacks_table() -> str:
 # Speed
 
 
-def bench_table(section: str) -> str:
-    """The ways of one section of the benchmark, ratios first."""
-    ways = _json("bench.json")["sections"][int(section)]["ways"]
+def bench_table(file: str) -> str:
+    """The ways of the first section of a benchmark, ratios first."""
+    ways = _json(f"{file}.json")["sections"][0]["ways"]
     lines = [
         [
             way["label"],
-            "{median:.2f} ({least:.2f} to {most:.2f})".format(**way["times_plain"]),
-            f"{way['rounds_per_second']['median']:.2f}",
+            "{median} ({least} to {most})".format(
+                **{key: ratio_text(value) for key, value in way["times_plain"].items()}
+            ),
+            ratio_text(way["rounds_per_second"]["median"]),
             f"{way['samples_per_second']['median']:,.0f}",
             f"{way['memory_bytes'] / 2**20:,.0f} MB",
         ]
@@ -326,9 +329,23 @@ def bench_table(section: str) -> str:
     return "\n" + markdown(heading, lines).strip() + "\n"
 
 
-def bench_work() -> str:
+def bench_work(file: str) -> str:
     """What was played and how often, in words."""
-    return work_of(_json("bench.json"))
+    return work_of(_json(f"{file}.json"))
+
+
+def gpu_equality() -> str:
+    """How far the fast trainer on a GPU is from the reference trainer."""
+    found = _json("gpu-equality.json")
+    # Where training is left out, that is what is seen.
+    whole = [path for path in found["paths"] if "skipping" not in path["path"]]
+    far = {
+        precision: max(path["distance"] for path in whole if path["precision"] == precision)
+        for precision in dict.fromkeys(path["precision"] for path in whole)
+    }
+    shown = ", ".join(f"{value:.1g} in {precision}" for precision, value in far.items())
+    count = f"{len(found['paths'])} comparisons on an {found['device']}"
+    return f"{count}, {found['too_far']} beyond their limit; where no training is left out, the largest distance is {shown}"
 
 
 def bench_machine() -> str:
@@ -370,7 +387,7 @@ GENERATORS: dict[str, Callable[..., str]] = {
         score_schedulers, score_table, score_mean, score_cost, score_gain, backlog_saved, round_robin_swing,
         mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference, regret, empty_until,
         last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio, attacks_table, soak_table,
-        bench_table, bench_work, bench_machine,
+        bench_table, bench_work, bench_machine, gpu_equality,
     )
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedwave.errors import counted
+from fedwave.plain_text import ratio_text
 
 HEADS = ("way", "x plain", "least-most", "rounds/s", "samples/s", "x plain a sample", "memory")
 
@@ -43,8 +44,8 @@ def _row(way: Mapping[str, Any]) -> list[str]:
     ratio, pace, rate = way["times_plain"], way["rounds_per_second"], way["samples_per_second"]
     memory = way["memory_bytes"]
     return [
-        way["label"], f"{ratio['median']:.2f}", f"{ratio['least']:.2f}-{ratio['most']:.2f}",
-        f"{pace['median']:.3g}", f"{rate['median']:,.0f}", f"{way['times_plain_per_sample']['median']:.2f}",
+        way["label"], ratio_text(ratio["median"]), f"{ratio_text(ratio['least'])}-{ratio_text(ratio['most'])}",
+        ratio_text(pace["median"]), f"{rate['median']:,.0f}", ratio_text(way["times_plain_per_sample"]["median"]),
         "-" if memory is None else f"{memory / 2**20:,.0f} MB",
     ]  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from fedwave.experiments.report.figures.common import figure_with, wrapped
 from fedwave.files import write_whole
+from fedwave.plain_text import ratio_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,6 +54,7 @@ def _panel(axis: Axes, title: str, ways: Ways) -> None:
         else:
             axis.text(0.01 * longest, place, "unavailable", va="center", fontsize=8.5, color="0.5")
     axis.axvline(1, color="0.4", lw=0.8, ls=(0, (4, 3)), zorder=0)
+    axis.xaxis.set_major_formatter("{x:,g}")
     axis.set_yticks(range(len(ways)), [way["label"] for way in ways])
     axis.invert_yaxis()
     axis.set_xlim(0, 1.45 * longest)
@@ -77,7 +79,7 @@ def _bar(axis: Axes, place: int, way: Mapping[str, Any], longest: float) -> None
         axis.errorbar(ratio["median"], place, xerr=reach, color="black", lw=0.9, capsize=2.5)
     at = (ratio["most"] + 0.015 * longest, place)
     number = axis.text(
-        *at, f"{ratio['median']:.2f} \u00d7", va="center", fontsize=10, weight="bold"
+        *at, f"{ratio_text(ratio['median'])} \u00d7", va="center", fontsize=10, weight="bold"
     )
     number.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1})  # over the line at 1
     # Behind the number, however long it is.
