@@ -329,6 +329,12 @@ def bench_table(file: str) -> str:
     return "\n" + markdown(heading, lines).strip() + "\n"
 
 
+def bench_times(file: str, name: str) -> str:
+    """How many times as fast as plain PyTorch a way is."""
+    ways = {way["name"]: way for way in _json(f"{file}.json")["sections"][0]["ways"]}
+    return ratio_text(ways[name]["times_plain"]["median"])
+
+
 def bench_work(file: str) -> str:
     """What was played and how often, in words."""
     return work_of(_json(f"{file}.json"))
@@ -345,7 +351,8 @@ def gpu_equality() -> str:
     }
     shown = ", ".join(f"{value:.1g} in {precision}" for precision, value in far.items())
     count = f"{len(found['paths'])} comparisons on an {found['device']}"
-    return f"{count}, {found['too_far']} beyond their limit; where no training is left out, the largest distance is {shown}"
+    limits = f"{found['too_far']} beyond their limit"
+    return f"{count}, {limits}; where no training is left out, the largest distance is {shown}"
 
 
 def bench_machine() -> str:
@@ -387,7 +394,7 @@ GENERATORS: dict[str, Callable[..., str]] = {
         score_schedulers, score_table, score_mean, score_cost, score_gain, backlog_saved, round_robin_swing,
         mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference, regret, empty_until,
         last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio, attacks_table, soak_table,
-        bench_table, bench_work, bench_machine, gpu_equality,
+        bench_table, bench_times, bench_work, bench_machine, gpu_equality,
     )
 }  # fmt: skip
 
