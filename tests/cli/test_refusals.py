@@ -180,6 +180,13 @@ def test_one_sentence_and_status_2(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_word_of_any_length_gives_a_short_sentence(fedwave) -> None:
+    status, _, err = fedwave("x" * 5000)
+    assert status == 2
+    assert err.startswith("fedwave: No such command 'xxx")
+    assert len(err) < 300
+
+
 def test_malformed_tables(fedwave, tmp_path: Path) -> None:
     table = tmp_path / "devices.csv"
     for text, sentence in {

@@ -30,6 +30,8 @@ class Process:
             if largest_file is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
 
+        for old in self._logs:  # a worker of a runner that was killed may still write into it
+            old.unlink(missing_ok=True)
         with open(self._logs[0], "wb") as out, open(self._logs[1], "wb") as errors:
             self._popen = subprocess.Popen(
                 command(*words),

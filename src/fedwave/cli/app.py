@@ -28,6 +28,7 @@ from fedwave.version import __version__
 
 _INTERRUPTED = 128 + 2  # by SIGINT
 _CLOSED = 128 + 13  # as of a program that SIGPIPE ends
+_LONGEST_WORD = 500  # characters of a message of the option parser
 app = typer.Typer(
     name="fedwave",
     help="Who should transmit now? Simulate federated learning over a wireless network and compare schedulers.",
@@ -85,13 +86,19 @@ def main() -> None:
         message = getattr(error, "format_message", None)
         if message is None:
             raise
-        sentence = " ".join(message().split()) + _what_was_given(error)
+        words = " ".join(_shortened(word) for word in message().split())
+        sentence = words + _what_was_given(error)
         if sentence:
             _refuse(sentence)
         status = 2  # no command was given: the help has been printed
     if status == _INTERRUPTED:  # typer catches Ctrl-C in a command and returns this
         tell("stopped.")
     raise SystemExit(status or 0)
+
+
+def _shortened(word: str) -> str:
+    """Some versions of the option parser quote a value of any length."""
+    return word if len(word) <= _LONGEST_WORD else f"{word[:100]}...{word[-50:]}"
 
 
 def _what_was_given(error: Exception) -> str:
