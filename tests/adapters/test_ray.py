@@ -214,6 +214,7 @@ class TestOnALocalRay:
         with pytest.raises(FedwaveError, match=r"^network.file: .*devices.csv cannot be read"):
             list(ray_engine()(wanted, lambda unit: None, Watch()))
 
+    @pytest.mark.slow
     def test_files_of_the_user_travel_with_the_units(self, tmp_path: Path) -> None:
         """Nodes share no disk: the file is gone before any worker begins."""
         with forgotten():

@@ -134,6 +134,57 @@ def test_refusals(
     assert err.count("\n") == 1
 
 
+HOSTILE = [
+    (option, value)
+    for option in (
+        "--rounds",
+        "--repeats",
+        "--threads",
+        "--device",
+        "--dataset",
+        "--out",
+        "--figure",
+    )
+    for value in (
+        "",
+        "-1",
+        "nan",
+        "1e400",
+        "9" * 400,
+        "1e9",
+        "10**9",
+        "1000000000",
+        "[/]",
+        "\x1b[31m",
+        "a\nb",
+        "../..",
+        "x" * 5000,
+    )
+]
+
+
+@pytest.mark.parametrize(("option", "value"), HOSTILE)
+def test_hostile_values_end_in_a_sentence(
+    fedwave: Callable[..., tuple[int, str, str]],
+    option: str,
+    value: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def failing(*asked: Any) -> dict[str, Any]:
+        raise PlayerFailed("it was not asked to")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "measure", failing)
+    status, out, err = fedwave(
+        "bench", "--quick", "--no-peers", "--dataset", "synthetic", option, value
+    )
+    assert (status, out) == (2, "")
+    assert len(err) < 1500
+    assert not set("\x1b\r") & set(err)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_failing_base_ends_the_command(
     fedwave: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

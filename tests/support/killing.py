@@ -101,14 +101,19 @@ def finish(folder: Path, *words: str) -> str:
     return errors.decode()
 
 
-def undisturbed_results(kinds: Mapping[str, Experiment], place: Path) -> dict[str, dict[str, str]]:
-    """What runs give that nobody stops, by kind."""
-    found = {}
-    for kind, experiment in kinds.items():
-        begin(experiment, place / kind)
-        finish(place / kind)
-        found[kind] = results(place / kind)
-    return found
+class Undisturbed(dict[str, dict[str, str]]):
+    """What runs give that nobody stops, by kind; made when it is asked for."""
+
+    def __init__(self, kinds: Mapping[str, Experiment], place: Path) -> None:
+        super().__init__()
+        self._kinds, self._place = kinds, place
+
+    def __missing__(self, kind: str) -> dict[str, str]:
+        folder = self._place / kind
+        begin(self._kinds[kind], folder)
+        finish(folder)
+        self[kind] = results(folder)
+        return self[kind]
 
 
 def children(pid: int) -> list[int]:

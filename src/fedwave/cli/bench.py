@@ -9,7 +9,7 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.errors import FedwaveError, extra_for, whole
+from fedwave.errors import FedwaveError, extra_for, shown, whole
 from fedwave.files import write_json
 from fedwave.progress import steps
 from fedwave.terminal import tell
@@ -79,7 +79,7 @@ def bench(
     opt.check_out(out, ".json")
     opt.check_out(figure, *ENDINGS, name="--figure")
     if dataset not in _DATASETS:
-        raise FedwaveError(f"--dataset is {dataset!r}, must be {' or '.join(_DATASETS)}.")
+        raise FedwaveError(f"--dataset is {shown(dataset)}, must be {' or '.join(_DATASETS)}.")
     available_device(device)  # refused at once
     usual = _SIZES[quick]
     plan = Plan(

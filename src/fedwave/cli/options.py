@@ -20,6 +20,7 @@ from fedwave.experiments.config.points import to_mapping
 from fedwave.experiments.run.time_limit import TIMEOUT
 from fedwave.files import check_folder
 from fedwave.network.network import paper_network, random_network
+from fedwave.plain_text import brief
 
 _OWN = "the experiment's"
 _of_network = partial(Option, rich_help_panel="Network")
@@ -241,11 +242,11 @@ def check_out(out: Path | None, *endings: str, name: str = "--out") -> None:
     if out is None:
         return
     if out.suffix not in endings:
-        raise FedwaveError(f"{name} {out} must end in {' or '.join(endings)}.")
+        raise FedwaveError(f"{name} {brief(out)} must end in {' or '.join(endings)}.")
     check_folder(out.parent)
     try:
         usable = not out.exists() or out.is_file()
     except OSError as error:  # a name that is too long
-        raise FedwaveError(f"{name} {out} cannot be written: {error.strerror}.") from None
+        raise FedwaveError(f"{name} {brief(out)} cannot be written: {error.strerror}.") from None
     if not usable:
         raise FedwaveError(f"{name} {out} is no plain file: choose another name.")

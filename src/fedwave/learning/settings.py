@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from fedwave.errors import FedwaveError, is_number, whole
+from fedwave.errors import FedwaveError, is_number, shown, whole
 from fedwave.memory import available
 
 _LARGE = 1_000_000  # parameters of a model that gains from bfloat16 on a GPU
@@ -78,7 +78,7 @@ def available_device(wanted: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted not in ("cpu", "cuda") or (wanted == "cuda" and not torch.cuda.is_available()):
         raise FedwaveError(
-            f"device is {wanted!r}, must be auto, cpu, or cuda (if there is a CUDA GPU)."
+            f"device is {shown(wanted)}, must be auto, cpu, or cuda (if there is a CUDA GPU)."
         )
     return wanted
 

@@ -54,7 +54,16 @@ def fedwave(*words: object, **more: Any) -> tuple[int, str]:
     return run.returncode, run.stderr
 
 
-@pytest.mark.parametrize("place", ["beside.py", "{tmp}/unpacked/beside.py", "unpacked/beside.py"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "beside.py",
+        *(
+            pytest.param(p, marks=pytest.mark.slow)
+            for p in ("{tmp}/unpacked/beside.py", "unpacked/beside.py")
+        ),
+    ],
+)
 @pytest.mark.parametrize("words", [("resume", "run"), ("run", "run/config.yaml", "--out", "run")])
 def test_places_of_somebody_else_are_not_executed(
     place: str, words: tuple[str, ...], tmp_path: Path
@@ -168,6 +177,7 @@ def test_modules_are_named_too_and_not_taken_from_the_current_folder(
     assert fedwave("resume", folder, "--import", "heavy_module", env=there) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_run_of_a_program_goes_on_by_that_program(tmp_path: Path) -> None:
     script = text() + (
         'if __name__ == "__main__":\n'
@@ -205,6 +215,7 @@ def place_that_is_no_text(folder: Path) -> str:
     return "inputs/places.json is damaged (at inputs/mine.py)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", [damaged_copy, place_with_nul, place_that_is_no_text])
 def test_names_that_no_file_can_have_are_refused_in_a_sentence(spoil: Any, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(text())
@@ -218,6 +229,7 @@ def test_names_that_no_file_can_have_are_refused_in_a_sentence(spoil: Any, tmp_p
     assert sentence in " ".join(run.stdout.split()).replace("- ", "-")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["provenance.json", "plan.json"])
 def test_a_deep_file_is_damaged(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "unpacked/run"

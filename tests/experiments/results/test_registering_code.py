@@ -107,6 +107,7 @@ def fedwave(*words: str) -> tuple[int, str]:
     return run.returncode, run.stderr + run.stdout * (words[0] == "verify")
 
 
+@pytest.mark.slow
 def test_a_package_is_pinned_by_its_version() -> None:
     install("1.2", 2)
     how = "paper -s age,random -t 3 -i 1 network.fading=mine-test --out run"

@@ -10,13 +10,13 @@ import pytest
 from killing import (
     SIMULATION,
     TRAINING,
+    Undisturbed,
     begin,
     finish,
     finished_units,
     kill_at_random,
     leftovers,
     results,
-    undisturbed_results,
 )
 
 from fedwave.experiments.config.experiment import Experiment
@@ -29,7 +29,7 @@ KINDS = {"training": TRAINING, "simulation": SIMULATION}
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    return undisturbed_results(KINDS, tmp_path_factory.mktemp("undisturbed"))
+    return Undisturbed(KINDS, tmp_path_factory.mktemp("undisturbed"))
 
 
 def kills_change_nothing(

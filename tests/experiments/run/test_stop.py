@@ -17,13 +17,13 @@ import pytest
 from killing import (
     SIMULATION,
     TRAINING,
+    Undisturbed,
     begin,
     children,
     command,
     finish,
     leftovers,
     results,
-    undisturbed_results,
     wait_until_gone,
 )
 
@@ -71,13 +71,19 @@ def some_rounds(events: Path) -> Callable[[], bool]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    return undisturbed_results(KINDS, tmp_path_factory.mktemp("undisturbed"))
+    return Undisturbed(KINDS, tmp_path_factory.mktemp("undisturbed"))
+
+
+SLOW = [
+    ("training", 2, signal.SIGINT),
+    ("training", 1, signal.SIGTERM),
+    ("simulation", 1, signal.SIGINT),
+]
 
 
 @pytest.mark.parametrize(
     ("kind", "workers", "number"),
-    [pytest.param("training", 2, signal.SIGINT, marks=pytest.mark.slow), ("training", 1, signal.SIGTERM),
-     ("simulation", 2, signal.SIGTERM), pytest.param("simulation", 1, signal.SIGINT, marks=pytest.mark.slow)],
+    [("simulation", 2, signal.SIGTERM), *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW)],
 )  # fmt: skip
 def test_a_signal_is_answered_by_checkpoints_and_the_line_that_resumes(
     kind: str, workers: int, number: signal.Signals, undisturbed: dict[str, dict[str, str]], tmp_path: Path
@@ -183,6 +189,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_from_python_it_is_keyboard_interrupt_and_no_worker_is_left(
     undisturbed: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
