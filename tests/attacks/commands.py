@@ -51,8 +51,6 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "schedulers": ("", "--import --out"),
     "config": ("", "--import --out"),
     "data": ("", "--out"),
-    # Attacked by cli/test_bench.py, so that the numbers of the others stay as they are.
-    "bench": ("--rounds --repeats --threads", "--device --environments --dataset --out --figure"),
 }
 _WRITES = ("--out", "--traces", "--events")
 _OFTEN = (
