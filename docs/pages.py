@@ -320,7 +320,7 @@ def bench_table(file: str) -> str:
             ),
             ratio_text(way["rounds_per_second"]["median"]),
             f"{way['samples_per_second']['median']:,.0f}",
-            f"{way['memory_bytes'] / 2**20:,.0f} MB",
+            f"{way['memory_bytes'] / 2**20:,.0f} MiB",
         ]
         for way in ways
         if way["available"]
@@ -349,7 +349,7 @@ def gpu_equality() -> str:
         precision: max(path["distance"] for path in whole if path["precision"] == precision)
         for precision in dict.fromkeys(path["precision"] for path in whole)
     }
-    shown = ", ".join(f"{value:.1g} in {precision}" for precision, value in far.items())
+    shown = ", ".join(f"{value:.2g} in {precision}" for precision, value in far.items())
     count = f"{len(found['paths'])} comparisons on an {found['device']}"
     limits = f"{found['too_far']} beyond their limit"
     return f"{count}, {limits}; where no training is left out, the largest distance is {shown}"

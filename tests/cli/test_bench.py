@@ -117,7 +117,7 @@ def test_json_and_files(
         (["--repeats", -1], "--repeats is -1, must be a whole number >= 1."),
         (["--threads", 0], "--threads is 0, must be a whole number >= 1."),
         (["--threads", 10**6], "--threads is 1000000, but there are only"),
-        (["--device", "tpu"], "device is 'tpu', must be auto, cpu, or cuda"),
+        (["--device", "tpu"], "device is 'tpu', must be auto, cpu or cuda"),
         (["--dataset", "cifar10"], "--dataset is 'cifar10', must be mnist or synthetic."),
         (["--out", "table.csv"], "--out table.csv must end in .json."),
         (["--figure", "a.bmp"], "--figure a.bmp must end in .png or .svg or .pdf."),

@@ -257,7 +257,7 @@ REFUSALS = {
         "sinthetic",
     ): "task.dataset: there is no dataset 'sinthetic'; did you mean 'synthetic'?",
     (*TRAIN, "synthetic", "--device", "tpu"): "training.device is 'tpu', must be auto, cpu or cuda",
-    (*TRAIN, "synthetic", "--device", "cuda"): "device is 'cuda', must be auto, cpu, or cuda",
+    (*TRAIN, "synthetic", "--device", "cuda"): "device is 'cuda', but torch finds no CUDA GPU here",
     (
         *TRAIN,
         "synthetic",

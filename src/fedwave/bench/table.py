@@ -28,8 +28,8 @@ def work_of(content: Mapping[str, Any]) -> str:
         f"The paper's round on {work['dataset']}: {work['clients']} clients, "
         f"{work['scheduled_per_round']:.0f} scheduled, batch {work['batch']}, {work['epochs']} local epochs, "
         f"{work['samples_per_round']:,.0f} samples in a mean round. Median of {repeats} in turns, after a warm-up, "
-        "without evaluation. The same clients train on the same batches in every way; skipping leaves out those whose "
-        "training cannot matter."
+        "without evaluation. The same clients train on the same batches in every way; skipping leaves out training "
+        "that weighs a millionth or less when it is delivered."
     )
 
 
@@ -46,7 +46,7 @@ def _row(way: Mapping[str, Any]) -> list[str]:
     return [
         way["label"], ratio_text(ratio["median"]), f"{ratio_text(ratio['least'])}-{ratio_text(ratio['most'])}",
         ratio_text(pace["median"]), f"{rate['median']:,.0f}", ratio_text(way["times_plain_per_sample"]["median"]),
-        "-" if memory is None else f"{memory / 2**20:,.0f} MB",
+        "-" if memory is None else f"{memory / 2**20:,.0f} MiB",
     ]  # fmt: skip
 
 

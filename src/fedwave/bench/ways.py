@@ -52,7 +52,9 @@ _FLOWER = Way(
 )  # fmt: skip
 _SKIPPING_OFF = _fedwave("fedwave-all", "fedwave, skipping off", 0.0)
 _SKIPPING_ON = _fedwave("fedwave", "fedwave, skipping on", TOLERANCE)
-_MANY = _fedwave("fedwave-many", f"fedwave, {SIDE_BY_SIDE} runs at once", TOLERANCE, SIDE_BY_SIDE)
+_MANY = _fedwave(
+    "fedwave-many", f"fedwave, skipping on, {SIDE_BY_SIDE} runs", TOLERANCE, SIDE_BY_SIDE
+)
 
 
 def ways(device: str, peers: bool) -> list[Way]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -118,7 +119,7 @@ class Training:
     device: Annotated[str | None, _of_training("--device", help="auto (a GPU if there is one), cpu or cuda.")] = None
     precision: Annotated[str | None, _of_training("--precision", help="float32, float64, bfloat16, or auto.")] = None
     tolerance: Annotated[float | None, _of_training(
-        "--tolerance", help="Skip local training that weighs less than this at its delivery; 0 skips nothing."
+        "--tolerance", help="Skip local training that weighs at most this at its delivery; 0 skips nothing."
     )] = None
     lanes: Annotated[int | None, _of_training("--lanes", help="Models trained side by side.")] = None
     test_images: Annotated[int | None, _of_training(
@@ -237,6 +238,17 @@ def _flat(command: Callable[..., None], defaults: Mapping[str, Any] | None) -> C
     return called
 
 
+def _refuse_run_folder(out: Path, name: str) -> None:
+    """A file among those of a run would replace one of them, or look like one."""
+    from fedwave.experiments.results.lock import is_run_folder
+
+    for folder in Path(os.path.realpath(out)).parents:
+        if is_run_folder(folder):
+            raise FedwaveError(
+                f"{name} {brief(out)} lies in the run folder {folder}: choose another place."
+            )
+
+
 def check_out(out: Path | None, *endings: str, name: str = "--out") -> None:
     """Refuse a file that cannot be written before a long run, not after it; ``name`` is the option's."""
     if out is None:
@@ -244,6 +256,7 @@ def check_out(out: Path | None, *endings: str, name: str = "--out") -> None:
     if out.suffix not in endings:
         raise FedwaveError(f"{name} {brief(out)} must end in {' or '.join(endings)}.")
     check_folder(out.parent)
+    _refuse_run_folder(out, name)
     try:
         usable = not out.exists() or out.is_file()
     except OSError as error:  # a name that is too long

@@ -21,7 +21,9 @@ COPIES = 3  # of a lane's model while it is trained: where it started, as it is,
 class Settings:
     """How to train. The settings belong to the results: lanes and precision change the last digits."""
 
-    tolerance: float = 1e-6  # leave out local training that weighs less; 0 trains everything
+    tolerance: float = (
+        1e-6  # leave out local training that weighs at most this; 0 trains everything
+    )
     device: str = "cpu"  # or "cuda"; "auto" takes a GPU if there is one
     # "float64", or "bfloat16": float32 weights, bfloat16 layers; "auto": bfloat16 for large models on a GPU, else
     # float32.
@@ -76,10 +78,10 @@ def available_device(wanted: str) -> str:
     """ "cpu" or "cuda"; "auto" takes a GPU if there is one."""
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if wanted not in ("cpu", "cuda") or (wanted == "cuda" and not torch.cuda.is_available()):
-        raise FedwaveError(
-            f"device is {shown(wanted)}, must be auto, cpu, or cuda (if there is a CUDA GPU)."
-        )
+    if wanted not in ("cpu", "cuda"):
+        raise FedwaveError(f"device is {shown(wanted)}, must be auto, cpu or cuda.")
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise FedwaveError("device is 'cuda', but torch finds no CUDA GPU here: use auto or cpu.")
     return wanted
 
 

@@ -151,7 +151,7 @@ class TrainingConfig:
     __pydantic_config__: ClassVar[dict[str, Any]] = PYDANTIC
 
     tolerance: float = 1e-6
-    """Local training that weighs less at its delivery is left out; 0 trains everything."""
+    """Local training that weighs at most this at its delivery is left out; 0 trains everything."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu or cuda."""
     precision: str = "float32"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ENDINGS = (".png", ".svg", ".pdf")
+_WIDE = 50  # times as fast: from here on the axis is logarithmic
 Ways = Sequence[Mapping[str, Any]]  # as in the JSON of `fedwave bench`
 _OURS, _PLAIN, _OTHERS = "#0072B2", "#555555", "#B8B8B8"
 _WIDTH, _BAR, _AROUND = (
@@ -54,10 +55,14 @@ def _panel(axis: Axes, title: str, ways: Ways) -> None:
         else:
             axis.text(0.01 * longest, place, "unavailable", va="center", fontsize=8.5, color="0.5")
     axis.axvline(1, color="0.4", lw=0.8, ls=(0, (4, 3)), zorder=0)
-    axis.xaxis.set_major_formatter("{x:,g}")
     axis.set_yticks(range(len(ways)), [way["label"] for way in ways])
     axis.invert_yaxis()
-    axis.set_xlim(0, 1.45 * longest)
+    if longest < _WIDE:
+        axis.set_xlim(0, 1.45 * longest)
+    else:  # else bars of different orders could not be told apart
+        axis.set_xscale("log")
+        axis.set_xlim(0.5, longest**1.45)
+    axis.xaxis.set_major_formatter("{x:,g}")
     axis.set_title(title, loc="left", fontsize=10, weight="bold")
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(axis="y", length=0, labelsize=10)
@@ -77,7 +82,8 @@ def _bar(axis: Axes, place: int, way: Mapping[str, Any], longest: float) -> None
     if not plain:
         reach = [[ratio["median"] - ratio["least"]], [ratio["most"] - ratio["median"]]]
         axis.errorbar(ratio["median"], place, xerr=reach, color="black", lw=0.9, capsize=2.5)
-    at = (ratio["most"] + 0.015 * longest, place)
+    right = ratio["most"] + 0.015 * longest if longest < _WIDE else 1.1 * ratio["most"]
+    at = (right, place)
     number = axis.text(
         *at, f"{ratio_text(ratio['median'])} \u00d7", va="center", fontsize=10, weight="bold"
     )
