@@ -61,7 +61,7 @@ def _panel(axis: Axes, title: str, ways: Ways) -> None:
         axis.set_xlim(0, 1.45 * longest)
     else:  # else bars of different orders could not be told apart
         axis.set_xscale("log")
-        axis.set_xlim(0.5, longest**1.45)
+        axis.set_xlim(0.5, longest**1.6)
     axis.xaxis.set_major_formatter("{x:,g}")
     axis.set_title(title, loc="left", fontsize=10, weight="bold")
     axis.spines[["top", "right", "left"]].set_visible(False)
