@@ -298,7 +298,7 @@ def test_a_run_says_that_it_uses_fewer_workers(monkeypatch: pytest.MonkeyPatch) 
 
 @linux
 def test_what_is_available(tmp_path: Path) -> None:
-    machine = memory._of_the_machine()
+    machine = memory._machine("MemAvailable")
     assert 2**20 < machine < 2**60
     for name, limit, used, stat in (
         ("v2", "memory.max", "memory.current", "inactive_file"),
@@ -309,8 +309,8 @@ def test_what_is_available(tmp_path: Path) -> None:
         (group / limit).write_text("1000\n")
         (group / used).write_text("700\n")
         (group / "memory.stat").write_text(f"anon 600\n{stat} 100\n")
-        assert memory._left_in(group) == 400
+        assert memory._left_in(group, free=True) == 400
         (group / limit).write_text("max\n")
-        assert memory._left_in(group) == float("inf")
-    assert memory._left_in(tmp_path / "nowhere") == float("inf")
+        assert memory._left_in(group, free=True) == float("inf")
+    assert memory._left_in(tmp_path / "nowhere", free=True) == float("inf")
     assert 0 <= memory.available() <= machine * 1.5

@@ -52,7 +52,12 @@ def reason_of(error: MemoryError) -> str:
 
 def available() -> float:
     """Bytes that this process can still take: of the machine, of its control groups, and of its own limit."""
-    return max(0.0, min(_of_the_machine(), _of_the_groups(), _of_the_process()))
+    return max(0.0, min(_machine("MemAvailable"), _of_the_groups(), _of_the_process()))
+
+
+def limit() -> float:
+    """Bytes that this process may take at the most, whatever is used now: the same in every run on a machine."""
+    return min(_machine("MemTotal"), _of_the_groups(free=False), _of_the_process(free=False))
 
 
 def in_words(size: float, more: int = 0) -> str:
@@ -70,19 +75,19 @@ def in_words(size: float, more: int = 0) -> str:
     return f"more than 1,000 {_UNITS[-1]}"
 
 
-def _of_the_machine() -> float:
+def _machine(which: str) -> float:
     with suppress(OSError, ValueError, IndexError):  # Linux; what is swapped out is slow, but works
         lines = Path("/proc/meminfo").read_text().splitlines()
         fields = {line.split(":")[0]: 1024 * int(line.split()[1]) for line in lines if "kB" in line}
-        if "MemAvailable" in fields:
-            return fields["MemAvailable"] + fields.get("SwapFree", 0)
+        if which in fields:
+            return fields[which] + (fields.get("SwapFree", 0) if which == "MemAvailable" else 0)
     with suppress(AttributeError, OSError, ValueError):  # all of it: what is free is not told here
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return math.inf
 
 
-def _of_the_groups() -> float:
-    """The least that is left in any control group of this process: a container, or a job of a cluster."""
+def _of_the_groups(*, free: bool = True) -> float:
+    """The least that is left, or allowed, in any control group of this process: a container, a job of a cluster."""
     left = math.inf
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
@@ -93,28 +98,30 @@ def _of_the_groups() -> float:
             here = root / path.strip("/")
             # Inside a container the path may be the host's; then the root is the container's own.
             for folder in (here, *here.parents):
-                left = min(left, _left_in(folder))
+                left = min(left, _left_in(folder, free))
                 if folder == root:
                     break
     return left
 
 
-def _left_in(folder: Path) -> float:
-    for limit, used, reclaimable in _FILES:
+def _left_in(folder: Path, free: bool) -> float:
+    for most_file, used, reclaimable in _FILES:
         with suppress(OSError, ValueError, IndexError):
-            most = int((folder / limit).read_text())  # "max": a ValueError
+            most = int((folder / most_file).read_text())  # "max": a ValueError
+            if not free:
+                return most
             stat = (folder / "memory.stat").read_text().splitlines()
             back = sum(int(line.split()[1]) for line in stat if line.split()[0] == reclaimable)
             return most - int((folder / used).read_text()) + back
     return math.inf
 
 
-def _of_the_process() -> float:
+def _of_the_process(*, free: bool = True) -> float:
     with suppress(ImportError, OSError, ValueError, IndexError):  # no such limits on Windows
         import resource
 
         most = resource.getrlimit(resource.RLIMIT_AS)[0]
         if most != resource.RLIM_INFINITY:
             pages = int(Path("/proc/self/statm").read_text().split()[0])
-            return most - pages * resource.getpagesize()
+            return most - pages * resource.getpagesize() if free else most
     return math.inf

@@ -53,7 +53,7 @@ def test_lanes_and_precision_are_chosen_by_the_model(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (0, int(gigabytes * 1e9)))
-    monkeypatch.setattr("fedwave.learning.settings.available", lambda: gigabytes * 1e9)
+    monkeypatch.setattr("fedwave.learning.settings.limit", lambda: gigabytes * 1e9)
     open_ = Settings(device=device, precision=precision)
     models = nn.Linear(1000, 1, bias=False), nn.Linear(1000, 2000, bias=False)
     found = [open_.for_model(model) for model in models]

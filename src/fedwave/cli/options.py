@@ -242,7 +242,9 @@ def _refuse_run_folder(out: Path, name: str) -> None:
     """A file among those of a run would replace one of them, or look like one."""
     from fedwave.experiments.results.lock import is_run_folder
 
-    for folder in Path(os.path.realpath(out)).parents:
+    for folder in list(Path(os.path.realpath(out)).parents)[
+        :2
+    ]:  # itself, or one of its own folders
         if is_run_folder(folder):
             raise FedwaveError(
                 f"{name} {brief(out)} lies in the run folder {folder}: choose another place."

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules import module as every
 
 from fedwave.learning.noise import KeyedDropout
 from fedwave.learning.state import Tensors
@@ -52,10 +53,13 @@ def chain_of(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
     layers = list(_chain(model))
     if not all(_known(layer) for _, layer in layers) or _shares(model):
         return None
+    if not all(p.numel() for p in model.parameters()):
+        return None
     return layers if _each_gets_its_kind([layer for _, layer in layers]) else None
 
 
-_PARTS = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+_PARTS = ("weight", "bias", *_STATISTICS)
 
 
 def _get(key: str, w: Tensors, rest: Tensors) -> Any:
@@ -81,6 +85,7 @@ def _is_plain_sequence(module: nn.Module) -> bool:
         kind.forward is nn.Sequential.forward
         and kind.__call__ is nn.Module.__call__
         and kind.train is nn.Module.train
+        and kind.__iter__ is nn.Sequential.__iter__
     )
     return untouched and not _changed(module)
 
@@ -88,10 +93,45 @@ def _is_plain_sequence(module: nn.Module) -> bool:
 def _changed(module: nn.Module) -> bool:
     """Has it hooks, or methods of its own?"""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    methods = ("forward", "__call__", "train")
-    return any(getattr(module, name, None) for name in hooks) or any(
-        m in vars(module) for m in methods
+    return (
+        any(getattr(module, name, None) for name in hooks)
+        or any(getattr(every, f"_global{name}", None) for name in hooks)  # of all modules
+        or any(callable(getattr(type(module), name, None)) for name in vars(module))
     )
+
+
+def _as_made(layer: nn.Module) -> bool:
+    """Has it the parameters and numbers that its constructor gave it? They can be replaced afterwards."""
+    shape: tuple[int, ...]
+    if isinstance(layer, nn.MaxPool2d):
+        numbers = (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
+        return all(isinstance(number, int) or _is_pair(number) for number in numbers)
+    if isinstance(layer, nn.Linear):
+        shape = layer.out_features, layer.in_features
+    elif isinstance(layer, nn.Conv2d):
+        pairs = all(_is_pair(p) for p in (layer.kernel_size, layer.stride, layer.dilation))
+        if not pairs or not (_is_pair(layer.padding) or layer.padding in ("same", "valid")):
+            return False
+        shape = layer.out_channels, layer.in_channels, *layer.kernel_size
+    elif isinstance(layer, nn.BatchNorm2d):
+        shape = (layer.num_features,)
+        sizes = [_shape_of(layer._buffers.get(name)) for name in _STATISTICS]
+        if sizes != [shape, shape, ()] or layer._parameters.get("bias") is None:
+            return False
+    else:
+        return True
+    if any(name in vars(layer) for name in ("weight", "bias")):  # plain tensors
+        return False
+    weight, bias = (_shape_of(layer._parameters.get(name)) for name in ("weight", "bias"))
+    return weight == shape and bias in (None, shape[:1])
+
+
+def _shape_of(tensor: Tensor | None) -> tuple[int, ...] | None:
+    return None if tensor is None else tuple(tensor.shape)
+
+
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, tuple) and len(given) == 2 and all(isinstance(n, int) for n in given)
 
 
 def _shares(model: nn.Module) -> bool:
@@ -104,7 +144,7 @@ def _shares(model: nn.Module) -> bool:
 
 def _known(layer: nn.Module) -> bool:
     kind = type(layer)
-    if _changed(layer):
+    if _changed(layer) or not _as_made(layer):
         return False
     if isinstance(layer, nn.Conv2d):
         return kind is nn.Conv2d and layer.groups == 1 and layer.padding_mode == "zeros"

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from fedwave.errors import FedwaveError, is_number, shown, whole
-from fedwave.memory import available
+from fedwave.memory import limit
 
 _LARGE = 1_000_000  # parameters of a model that gains from bfloat16 on a GPU
 _MOST_LANES = {"cpu": 64, "cuda": 8192}  # more gain nothing
@@ -65,8 +65,8 @@ class Settings:
 
 
 def _memory(device: str) -> float:
-    """Bytes; of a GPU all of them, so that the same kind of GPU always gives the same lanes."""
-    return torch.cuda.mem_get_info()[1] if device == "cuda" else available()
+    """Bytes, also those in use: the same machine always gives the same lanes, and a command can be given again."""
+    return torch.cuda.mem_get_info()[1] if device == "cuda" else limit()
 
 
 def use_threads(count: int) -> None:

@@ -46,7 +46,7 @@ def test_a_simulation(tmp_path: Path) -> None:
 def test_a_task(
     dataset: str, numbers: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedwave.learning.settings.available", lambda: 10e9)
+    monkeypatch.setattr("fedwave.learning.settings.limit", lambda: 10e9)
     found = resolved(experiment_from({**SMALL, "task": {"dataset": dataset}}))
     assert nulls(to_mapping(found)) == NONE
     task = found.task

@@ -22,11 +22,13 @@ from torch import nn
 from fedwave.learning.batched_layers import _chain, side_by_side
 from fedwave.learning.cpu.plan import Place, Plan, plan_of
 from fedwave.learning.layout import Layout
+from fedwave.learning.state import carried_of
 from fedwave.types import Array, IntArray
 
 _AT_ONCE = 50  # images of an evaluation; more of them no longer fit in the second cache
 
 _LINE = 64  # bytes
+_TRIED = 8  # images on which compiled code is compared with the model itself
 _SIZES_KEPT = 4  # batch sizes whose memory a thread keeps
 
 
@@ -61,7 +63,8 @@ class CpuChain:
         chain = _places(model, images)
         if chain is None:
             return None
-        return CpuChain(model, chain, layout, images, labels, (eta, prox, l2), np.dtype(dtype))
+        made = CpuChain(model, chain, layout, images, labels, (eta, prox, l2), np.dtype(dtype))
+        return made if made._says_what_it_says(model, layout, images[:_TRIED]) else None
 
     def __init__(
         self,
@@ -153,6 +156,22 @@ class CpuChain:
             return
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(one, order))
+
+    def _says_what_it_says(self, model: nn.Module, layout: Layout, images: Array) -> bool:
+        """Is the compiled model the given one? There are many ways to change a layer after it was made."""
+        modes = {module: module.training for module in model.modules()}
+        with torch.no_grad():
+            given = torch.as_tensor(images).to(next(model.parameters()).dtype, copy=True)
+            wanted = model.eval()(given).numpy()
+        for module, mode in modes.items():
+            module.training = mode
+        w = layout.flat({k: p.detach() for k, p in model.named_parameters() if k in layout.shapes})
+        rest = {k: p.detach().numpy() for k, p in carried_of(model).items()}
+        found = self.logits(w.numpy(), rest, images)
+        exact = 1e-3 if self._dtype == np.float32 else 1e-9
+        return found.shape == wanted.shape and bool(
+            np.allclose(found, wanted, rtol=exact, atol=exact * (1 + np.abs(wanted).max()))
+        )
 
     def logits(self, w: Array, rest: dict[str, Array], images: Array) -> Array:
         """The outputs of a model in eval mode, ``[image, class]``."""
