@@ -119,7 +119,7 @@ def check_flips(place: Path, which: str, per_file: int, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("which", "per_file"), [("finished", 1), ("half", 2)])
+@pytest.mark.parametrize(("which", "per_file"), [("finished", 3), ("half", 6)])
 def test_no_flipped_bit_goes_unnoticed(
     which: str, per_file: int, place: Path, tmp_path: Path
 ) -> None:
