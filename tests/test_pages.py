@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from script_module import module_of
 
 from fedwave.experiments.config.read import load_experiment
 
 DOCS = Path(__file__).parents[1] / "docs"
-
-
-def _pages() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("pages", DOCS / "pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PAGES = _pages()
+PAGES = module_of(DOCS / "pages.py")
 MARKED = re.compile(r"<!--=.*?<!--/-->", re.DOTALL)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
+from script_module import module_of
 
 from fedwave.bench import player
 from fedwave.bench.environments import PLAYERS
@@ -22,18 +21,9 @@ from fedwave.learning.schedule import labelled_runs
 from fedwave.learning.settings import Settings
 
 
-def protocol() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("rounds_protocol", PLAYERS / "rounds_protocol.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_players_train_as_fedwave_does(tmp_path: Path) -> None:
     """In double precision, where nothing but a different computation makes a difference."""
-    rounds, theirs = 2, protocol()
+    rounds, theirs = 2, module_of(PLAYERS / "rounds_protocol.py")
     setting = Setting("synthetic", rounds=rounds)
     Work(setting).write(tmp_path)
     work = theirs.Work(str(tmp_path))

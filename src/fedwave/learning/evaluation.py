@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +46,7 @@ class Evaluator:
         device: torch.device,
         dtype: torch.dtype,
         autocast: torch.dtype | None = None,
+        compiled: CpuLanes | None = None,
     ) -> None:
         self._autocast = torch.autocast(device.type, autocast, enabled=autocast is not None)
         data = task.dataset
@@ -65,15 +67,16 @@ class Evaluator:
             self._usual_images = self._images[self._usual]
             self._usual_labels = self._labels[self._usual]
         self._judges = self._judges_of(task, device, dtype, autocast)
-        on_cpu = device.type == "cpu" and autocast is None
-        self._compiled = CpuLanes.of(task, dtype) if on_cpu else None
+        self._compiled = compiled  # judges the models that it trains
 
     def _judges_of(
         self, task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None
     ) -> dict[str, ChainJudge] | None:
         """On a GPU, chains of known layers are judged many at a time."""
+        if device.type != "cuda":
+            return None
         model = task.new_model(0, 0).to(device, dtype).eval()
-        if device.type != "cuda" or side_by_side(model) is None:
+        if side_by_side(model) is None:
             return None
         sets = {"loss": self._loss_images, "usual": self._usual_images, "all": self._images}
         layout = Layout(model)
@@ -88,13 +91,17 @@ class Evaluator:
         """
         model.eval()
         with torch.no_grad(), self._autocast:
-            logits = self._logits(model, parameters, buffers, self._loss_images)
-            # Half precision is too coarse for a mean over thousands of images.
-            wide = logits.float() if logits.element_size() < 4 else logits
-            loss = F.cross_entropy(wide, self._loss_labels)
-            images = self._images if full else self._usual_images
-            guess = self._logits(model, parameters, buffers, images).argmax(dim=1)
-        labels = self._labels if full else self._usual_labels
+            return self._judged(lambda x: self._logits(model, parameters, buffers, x), full)
+
+    def _judged(self, logits_of: Callable[[Tensor], Tensor], full: bool) -> Evaluation:
+        logits = logits_of(self._loss_images)
+        # Half precision is too coarse for a mean over thousands of images.
+        wide = logits.float() if logits.element_size() < 4 else logits
+        loss = F.cross_entropy(wide, self._loss_labels)
+        images, labels = (
+            (self._images, self._labels) if full else (self._usual_images, self._usual_labels)
+        )
+        guess = logits_of(images).argmax(dim=1)
         usual = self._usual if full else slice(None)
         of_all = self._counts(guess, labels) if full else (None, None)
         return Evaluation(float(loss), *self._counts(guess[usual], labels[usual]), *of_all)
@@ -138,16 +145,11 @@ class Evaluator:
         ]  # fmt: skip
 
     def _judged_by_compiled(self, models: Models, row: int, full: bool) -> Evaluation:
-        assert self._compiled is not None
-        logits = torch.as_tensor(self._compiled.logits(models, row, self._loss_images.numpy()))
-        loss = F.cross_entropy(logits, self._loss_labels)
-        images, labels = (
-            (self._images, self._labels) if full else (self._usual_images, self._usual_labels)
+        compiled = self._compiled
+        assert compiled is not None
+        return self._judged(
+            lambda x: torch.as_tensor(compiled.logits(models, row, x.numpy())), full
         )
-        guess = torch.as_tensor(self._compiled.logits(models, row, images.numpy())).argmax(dim=1)
-        usual = self._usual if full else slice(None)
-        of_all = self._counts(guess, labels) if full else (None, None)
-        return Evaluation(float(loss), *self._counts(guess[usual], labels[usual]), *of_all)
 
     def full_in(self, round_: int, last: int) -> bool:
         """Is this a round in which all test images are used?"""

@@ -55,6 +55,11 @@ class LaneTrainer:
         return self._gradients.way
 
     @property
+    def compiled(self) -> CpuLanes | None:
+        """The compiled code that trains on a CPU, if it does: it can judge too."""
+        return self._fast if isinstance(self._fast, CpuLanes) else None
+
+    @property
     def needs_keys(self) -> bool:
         """Do lanes need keys, because the model has random layers?"""
         return self._gradients.needs_keys

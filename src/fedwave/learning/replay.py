@@ -94,7 +94,9 @@ class Replay:
         self.schedule = Schedule.of(runs, task.aggregation, settings.tolerance)
         check_training(task, self.schedule, settings, self._model)
         self._lanes = LaneTrainer(task, device, settings.dtype, autocast)
-        self._evaluator = Evaluator(task, sizes, device, settings.dtype, autocast)
+        self._evaluator = Evaluator(
+            task, sizes, device, settings.dtype, autocast, self._lanes.compiled
+        )
         self._sampler = task.sampler()
         self.central = self._first_models()
         waiting = most_waiting(self.schedule)
