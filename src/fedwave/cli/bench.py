@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -109,8 +110,6 @@ def bench(
 
 
 def _threads(given: list[int] | None) -> list[int]:
-    import os
-
     found = [whole("--threads", count, 1) for count in given or [1]]
     cores = os.cpu_count() or 1
     if max(found) > cores:

@@ -242,9 +242,8 @@ def _refuse_run_folder(out: Path, name: str) -> None:
     """A file among those of a run would replace one of them, or look like one."""
     from fedwave.experiments.results.lock import is_run_folder
 
-    for folder in list(Path(os.path.realpath(out)).parents)[
-        :2
-    ]:  # itself, or one of its own folders
+    place = Path(os.path.realpath(out)).parent
+    for folder in (place, place.parent):  # beside its files, or in one of its own folders
         if is_run_folder(folder):
             raise FedwaveError(
                 f"{name} {brief(out)} lies in the run folder {folder}: choose another place."
