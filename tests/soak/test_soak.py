@@ -8,6 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +23,7 @@ if not sys.platform.startswith("linux"):
 from .check import FOREIGN, IN_USE, Bystander, check_folder, judge
 from .counts import Counts
 from .experiments import Undisturbed, names_in
-from .processes import Process
+from .processes import MARK, Process
 
 SMALL = "name: small\nschedulers: [age, balsa]\nrounds: 5\ninstances: 2\n"
 
@@ -51,6 +54,22 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     return Undisturbed(folder, sums, names_in(folder), one.printed(folder), {1: 1.0})
 
 
+@contextmanager
+def a_process_left_over() -> Iterator[subprocess.Popen[bytes]]:
+    """A process with the mark; it is ended in any case, so that a failed test stays one failed test.
+
+    A new process has no environment in /proc for a moment: the one of its parent is given up before its own is there.
+    """
+    sleeper = subprocess.Popen(["sleep", "100"], env={MARK: str(os.getpid())})
+    try:
+        while not Path(f"/proc/{sleeper.pid}/environ").read_bytes():
+            time.sleep(0.01)
+        yield sleeper
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
 def test_a_sound_folder_has_no_faults(undisturbed: Undisturbed, tmp_path: Path) -> None:
     counts = Counts()
     check_folder(undisturbed.folder, undisturbed, counts, tmp_path / "log")
@@ -65,10 +84,10 @@ def test_every_fault_of_a_folder_is_counted(undisturbed: Undisturbed, tmp_path: 
     (folder / "table.md").write_text("forged")
     (folder / ".table.md.1.part").write_text("half")
     (folder / FOREIGN).unlink()
-    sleeper = subprocess.Popen(["sleep", "100"], env={"FEDWAVE_SOAK": str(os.getpid())})
-    check_folder(folder, undisturbed, counts, tmp_path / "log", patience=0.2)
+    with a_process_left_over() as sleeper:
+        check_folder(folder, undisturbed, counts, tmp_path / "log", patience=0.2)
+        assert sleeper.wait(10) == -signal.SIGKILL
     bystander.check(counts)
-    assert sleeper.wait(10) == -signal.SIGKILL
     assert counts.faults == {
         "unsound folder": 1,
         "file left over": 1,
