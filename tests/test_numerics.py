@@ -1,6 +1,6 @@
 """What happens in a run is pinned: who was scheduled, whose upload arrived, what came in, waited and was lost.
 
-The hashes were taken before the rebuild of the package. A change that is meant to alter results must say so, raise the
+The hashes are of version 2 of the numerics. A change that is meant to alter results must say so, raise the
 version of the numerics and take them again.
 """
 

@@ -276,7 +276,8 @@ class WorstDevice(Metric):
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         counts = played.after
-        arrived = counts.learned + counts.waiting + counts.lost
+        arrived = counts.learned + counts.waiting
+        arrived += counts.lost
         with np.errstate(invalid="ignore"):
             share = counts.learned / arrived
         # fmin passes over NaN: a device without any shard has nothing to deliver.

@@ -51,7 +51,7 @@ def test_all_play_the_same_rounds(content: dict[str, Any]) -> None:
     assert 0 < skipping["samples"][0] < plain["samples"][0]
     assert plain["difference_after_one_round"] == 0
     for way in (everything, skipping):
-        assert way["difference_after_one_round"] < 1e-3
+        assert way["difference_after_one_round"] < 3e-2
         assert len(way["seconds"]) == 1
         assert way["times_plain"]["median"] == pytest.approx(
             plain["seconds"][0] / way["seconds"][0]

@@ -16,17 +16,17 @@ SMALL = ("--rounds", 12, "--instances", 3)
 
 def test_compare_keeps_the_traces_that_it_prints(fedwave, tmp_path: Path) -> None:
     folder, table = tmp_path / "deep" / "traces", tmp_path / "table.csv"
-    words = ("compare", "paper", "-s", "balsa,alpha-fresh:alpha=0.5", *SMALL, "--seed", 4)
+    words = ("compare", "paper", "-s", "balsa,alpha-fresh:alpha=0.5", *SMALL, "--seed", 6)
     status, text, err = fedwave(*words, "--traces", folder, "--beliefs", "-o", table)
     assert (status, err) == (0, "")
-    assert "paper: U = 25, W = 5, γ = 0.01, 12 rounds, 3 instances, seed 4" in text
+    assert "paper: U = 25, W = 5, γ = 0.01, 12 rounds, 3 instances, seed 6" in text
     assert f"Traces written to {folder}" in text
     assert {path.name for path in folder.iterdir()} == {"balsa.npz", "alpha-fresh-alpha-0.5.npz"}
     trace = fw.Trace.load(folder / "balsa.npz")
-    assert trace.same_as(fw.simulate(fw.paper_network(), "balsa", 12, 3, 4, beliefs=True))
-    assert f"{trace.score.mean():.0f}±" in text
+    assert trace.same_as(fw.simulate(fw.paper_network(), "balsa", 12, 3, 6, beliefs=True))
+    assert f"{trace.score.mean():.1f}±" in text
     assert fw.extend(trace, 15).same_as(
-        fw.simulate(fw.paper_network(), "balsa", 15, 3, 4, beliefs=True)
+        fw.simulate(fw.paper_network(), "balsa", 15, 3, 6, beliefs=True)
     )
     # The numbers are the same as without traces.
     plain = fedwave(*words, "--json")[1]

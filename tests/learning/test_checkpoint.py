@@ -194,7 +194,7 @@ class Steep(nn.Module):
 
 
 def test_a_run_that_diverged_stays_stopped(tmp_path: Path) -> None:
-    learn = task(model=Steep, eta=0.05)
+    learn = task(model=Steep, eta=0.1)
     straight = play(fresh(learn=learn), 5)
     both = zip(straight.runs, states(straight), strict=True)
     assert {run.instance for run, state in both if state.diverged} == {3}

@@ -39,7 +39,7 @@ class Cubic(nn.Module):
 
 def task(epochs: int) -> Task:
     return Task(
-        blobs(), Cubic, shard_size=4, batch=4, epochs=epochs, eta=0.08, aggregation=Lee(0.3)
+        blobs(), Cubic, shard_size=4, batch=4, epochs=epochs, eta=0.12, aggregation=Lee(0.3)
     )
 
 

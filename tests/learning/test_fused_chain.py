@@ -84,7 +84,7 @@ def test_the_kernels_train_and_judge_as_autograd_does(make, memory, tmp_path):
     steps = torch.tensor([3, 2, 0], dtype=torch.int32)
     before = w.clone()
     run = OnCpu(fused, tmp_path)
-    rule = ETA, 1 - ETA * (PROX + L2), ETA * PROX
+    rule = ETA, ETA * L2, ETA * PROX
     run("run_train", LANES, w, start, images, labels, samples, steps, LANES, *rule)
     wide = [before.double(), start.double(), {}, images.double(), labels, samples]
     alone = trained_alone(make().double(), layout, *wide, steps.tolist(), ETA, PROX, L2)[0]

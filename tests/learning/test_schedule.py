@@ -111,6 +111,10 @@ def test_a_weight_equal_to_the_tolerance_is_left_out() -> None:
     run = one_device("1111", "0001")
     assert kept(run, 0.001, 1e-6) == "0011"
     assert kept(run, 0.001, 1e-3) == "0001"
+    # Also where the power is a rounding above it, as 0.1 * 0.1 and 0.2**3 are.
+    for beta, tolerance in ((0.1, 0.01), (0.2, 0.04), (0.01, 0.0001)):
+        assert kept(run, beta, tolerance) == "0011"
+        assert kept(run, beta, tolerance * beta) == "0111"
 
 
 def test_nothing_is_trained_where_nothing_arrives() -> None:

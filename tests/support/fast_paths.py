@@ -50,13 +50,13 @@ PATHS = {
     "plain chain": Path(chain),
     "plain chain, missed broadcasts": Path(chain, network={"miss_probability": 0.4}),
     "plain chain, short batches": Path(chain, numbers={"shard_size": 5, "batch": 4}),
-    "plain chain, bfloat16": Path(chain, settings={"precision": "bfloat16"}, limit=0.15),
+    "plain chain, bfloat16": Path(chain, settings={"precision": "bfloat16"}, limit=0.3),
     "deep chain": Path(deep, (3, 8, 8), numbers={"eta": 0.02}),
     "deep chain, missed broadcasts, short batches": Path(
         deep, (3, 8, 8), network={"miss_probability": 0.4}, numbers={"shard_size": 5, "eta": 0.02}
     ),
     "deep chain, bfloat16": Path(
-        deep, (3, 8, 8), numbers={"eta": 0.02}, settings={"precision": "bfloat16"}, limit=0.15
+        deep, (3, 8, 8), numbers={"eta": 0.02}, settings={"precision": "bfloat16"}, limit=0.3
     ),
     "a chain's own forward": Path(own_forward),
     "a chain that is its own forward": Path(lambda: Own(nn.Flatten(), nn.Linear(12, 3))),
@@ -87,7 +87,7 @@ PATHS = {
     "float32, the paper's CNN": Path(
         Cnn, (1, 28, 28), numbers={"eta": 0.02}, settings={"precision": "float32"}, limit=1e-4
     ),
-    "bfloat16": Path(with_batch_norm, numbers={"eta": 0.02}, settings={"precision": "bfloat16"}, limit=0.15),
+    "bfloat16": Path(with_batch_norm, numbers={"eta": 0.02}, settings={"precision": "bfloat16"}, limit=0.3),
 }  # fmt: skip
 
 for _name, _rule in RULES.items():

@@ -45,7 +45,7 @@ class Momentum(Aggregation):
 
 RULES: dict[str, Aggregation] = {
     "lee": Lee(0.3),
-    "lee, capped": Lee(0.3, cap=1.5),
+    "lee, capped": Lee(0.3, cap=2.0),
     "lee, nothing decays": Lee(1.0, cap=2.0),
     "constant": Constant(0.6),
     "fedasync, constant": FedAsync(0.7, "constant"),

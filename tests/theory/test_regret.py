@@ -66,7 +66,7 @@ def test_an_instance_does_not_depend_on_how_many_run() -> None:
 
 
 def test_informed_greedy_is_alsa_pi_on_the_instance_s_own_network() -> None:
-    alone = MANY.network.replace(arrivals=Poisson(), rate=MANY.theta[2])
+    alone = MANY.network.replace(rate=MANY.theta[2])
     one = simulate(alone, "alsa-pi", 200, [2], MANY.seed)
     both = run(InformedGreedy(MANY.theta))
     np.testing.assert_array_equal(one.scheduled[:, 0], both.scheduled[:200, 2])

@@ -19,8 +19,9 @@ from fedwave.bench.ways import PLAIN, Way, command, ways
 from fedwave.bench.work import Work
 from fedwave.types import Array
 
-# After one round, in units of the largest change of a weight: rounding makes 1e-4 of it. Later rounds amplify it.
-_SAME = 1e-2
+# After one round, relative to the change of the weights. Rounding makes 1e-5 of it, and 1e-2 where it opens a ReLU
+# in one way and not in the other; one client's training in another order makes more. Later rounds amplify it.
+_SAME = 3e-2
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,7 @@ class Played:
     seconds: list[float] = field(default_factory=list)  # by repeat
     samples: list[int] = field(default_factory=list)
     memory: int | None = None
-    difference: float | None = (
-        None  # from plain PyTorch after one round, relative to the largest change
-    )
+    difference: float | None = None  # from plain PyTorch after one round, relative to the change
 
     def to_json(self, plain: Played, rounds: int) -> dict[str, Any]:
         """Plain values; ratios are taken repeat by repeat."""
@@ -156,17 +155,18 @@ def _compare(found: Sequence[Played], work: Work, folder: Path) -> None:
     if PLAIN.name not in models:
         return
     wanted = models[PLAIN.name]
-    change = _furthest(wanted, work.weights)
+    change = _distance(wanted, work.weights)
     for one in there:
-        one.difference = _furthest(models[one.way.name], wanted) / change
+        one.difference = _distance(models[one.way.name], wanted) / change
         if not one.difference < _SAME:
             one.why = (
                 f"its model after one round is another one ({one.difference:.1g} of the change)"
             )
 
 
-def _furthest(a: Mapping[str, Array], b: Mapping[str, Array]) -> float:
-    return max(float(np.abs(a[name] - b[name]).max()) for name in b)
+def _distance(a: Mapping[str, Array], b: Mapping[str, Array]) -> float:
+    """The norm of the difference: a single ReLU that rounding opens in one way only hardly counts."""
+    return float(np.sqrt(sum(float(np.square(a[name] - b[name]).sum()) for name in b)))
 
 
 def _python(way: Way, plan: Plan, message: Callable[[str], None]) -> Path:

@@ -59,7 +59,7 @@ def benchmark(
             "system": platform.platform(), "gpu": gpu_name() if gpu else None,
         },
         "versions": installed_versions(), "commit": own_commit(),
-        "work": work.about(),
+        "work": work.about(plan.rounds),
         "measurement": {
             "rounds_a_repeat": plan.rounds, "repeats": plan.repeats, "warm_up_rounds": plan.rounds,
             "evaluation": "none", "order": "interleaved, every second repeat backwards",

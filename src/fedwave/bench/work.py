@@ -87,15 +87,15 @@ class Work:
         (folder / "work.json").write_text(json.dumps(about))
         (folder / _SETTING).write_text(json.dumps(asdict(self.setting)))
 
-    def about(self) -> dict[str, Any]:
-        """The work in plain values."""
-        rounds, task, run = self.setting.rounds, self.task, self.run
-        trained = run.shards[:rounds]
+    def about(self, warm_up: int) -> dict[str, Any]:
+        """The work in plain values; means over the rounds after the warm-up."""
+        measured, task, run = slice(warm_up, self.setting.rounds), self.task, self.run
+        trained = run.shards[measured]
         return {
             "dataset": task.dataset.name, "model": task.model_name,
             "parameters": sum(p.size for p in self.weights.values()),
             "clients": trained.shape[1], "scheduler": self.setting.scheduler,
-            "scheduled_per_round": float(run.scheduled[:rounds].sum(axis=1).mean()),
+            "scheduled_per_round": float(run.scheduled[measured].sum(axis=1).mean()),
             "clients_that_train_per_round": float((trained > 0).sum(axis=1).mean()),
             "samples_per_round": float(trained.sum(axis=1).mean()) * task.shard_size * task.epochs,
             "shard_size": task.shard_size, "batch": task.batch, "epochs": task.epochs, "eta": task.eta,

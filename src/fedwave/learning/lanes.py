@@ -112,10 +112,15 @@ class LaneTrainer:
             p[count:wide] = idle[k]
         eta, prox, l2 = self._task.eta, self._task.prox, self._task.l2
         w = models.w[:count]
-        # The gradients of the proximal and the l2 term are known in closed form.
-        w.mul_(1 - eta * (prox + l2)).add_(start[:count], alpha=eta * prox)
+        # The gradients of the proximal and the l2 term are known in closed form. As a difference: w (1 - eta prox) +
+        # start eta prox would move w even where it equals start, because the rounded factors do not sum to 1.
+        regular = (
+            (w - start[:count]).mul_(eta * prox).add_(w, alpha=eta * l2) if prox or l2 else None
+        )
         for k, p in self._layout.views(w).items():
             p.sub_(gradient[k][:count], alpha=eta)
+        if regular is not None:
+            w.sub_(regular)
 
 
 def _fast_lanes(

@@ -105,7 +105,8 @@ def needed_training(run: Run, rule: Aggregation, tolerance: float) -> BoolArray:
     left = rounds_until_delivery(run.delivered)
     ever = np.isfinite(left)
     weight = np.where(ever, np.power(min(rule.beta, 1.0), np.where(ever, left, 0.0)), 0.0)
-    needed: BoolArray = trains & (weight > tolerance)
+    # A power is rounded differently from processor to processor: one that equals the tolerance is not above it.
+    needed: BoolArray = trains & (weight > tolerance * (1 + 1e-9))
     for t in reversed(range(1, run.rounds)):
         for u in np.flatnonzero(needed[t] & ~run.heard[t]):
             source = _source_of_parameters(run, t, int(u))

@@ -17,6 +17,7 @@ from numpy.random import Generator
 from fedwave.array_files import read_array
 from fedwave.errors import FedwaveError, is_number
 from fedwave.network.fading import as_record, check_record, recorded_block, same_in_all
+from fedwave.network.poisson import poisson_counts
 from fedwave.rng import Block as Block  # given to models of a user's own
 from fedwave.types import FloatArray, IntArray
 
@@ -64,7 +65,7 @@ class Poisson(Arrivals):
     distribution: ClassVar[str] = "poisson"
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
-        return block.draw(lambda rng, shape: rng.poisson(rates, shape))
+        return poisson_counts(block, rates)
 
     def chances(self, rates: FloatArray, most: int) -> FloatArray:
         return _poisson_chances(rates, most)

@@ -379,12 +379,17 @@ def loss_gradient(m, y, gy, n, classes, labels, samples):
 
 @kernel
 def descend(m, size, w, start, g, eta, prox, l2):
-    """One step of SGD; the gradients of the proximal and the l2 term are known in closed form."""
+    """One step of SGD; the gradients of the proximal and the l2 term are known in closed form.
+
+    As a difference w - start: w (1 - pull) + start pull would move w even where it equals start, because the rounded
+    factors do not sum to 1.
+    """
     of = m.dtype.type
-    shrink, pull, rate = of(1 - eta * (prox + l2)), of(eta * prox), of(eta)
-    if prox == 0:
+    pull, decay, rate = of(eta * prox), of(eta * l2), of(eta)
+    if prox == 0 and l2 == 0:
         for i in range(size):
-            m[w + i] = m[w + i] * shrink - m[g + i] * rate
+            m[w + i] -= m[g + i] * rate
     else:
         for i in range(size):
-            m[w + i] = m[w + i] * shrink + m[start + i] * pull - m[g + i] * rate
+            here = m[w + i]
+            m[w + i] = here - (m[g + i] * rate + (here - m[start + i]) * pull + here * decay)

@@ -106,7 +106,7 @@ class ChainSteps:
         if self._fused is not None:
             steps = _steps_of(at_work).astype(np.int32)
             on_device = torch.as_tensor(steps).to(w.device, non_blocking=True)
-            rule = (self._rule.eta, self._rule.keep, self._rule.pull)
+            rule = (self._rule.eta, self._rule.decay, self._rule.pull)
             self._fused.train(
                 w, start, self._images, self._labels, samples.int().contiguous(), on_device, rule
             )
@@ -140,11 +140,7 @@ class ChainSteps:
         own, pulls = self._layout.views(w), self._layout.views(start)
         with torch.no_grad():
             for name, gradient in zip(views, found, strict=True):
-                own[name].mul_(self._rule.keep)
-                if self._rule.pull:
-                    own[name].add_(pulls[name], alpha=self._rule.pull)
-                if gradient is not None:
-                    own[name].sub_(gradient, alpha=self._rule.eta)
+                own[name].copy_(self._rule.moved(own[name], gradient, pulls[name]))
 
 
 class ChainJudge:

@@ -246,12 +246,13 @@ __device__ __forceinline__ void conv_weight_gradient(const float* x, const float
   }
 }
 
-// The rule of one SGD step, with the proximal term (`pull`, towards `start`) and weight decay (`keep` < 1).
-struct Rule { float eta, keep, pull; };
+// The rule of one SGD step, with the proximal term (`pull`, towards `start`) and weight decay: see Rule in wide_ops.py.
+struct Rule { float eta, decay, pull; };
 
 __device__ __forceinline__ float stepped(float w, float gradient, const float* start, int at, Rule rule) {
-  float moved = w * rule.keep - rule.eta * gradient;
-  return rule.pull != 0.0f ? moved + rule.pull * start[at] : moved;
+  float down = rule.eta * gradient + rule.decay * w;
+  if (rule.pull != 0.0f) down += rule.pull * (w - start[at]);
+  return w - down;
 }
 
 template <class C>

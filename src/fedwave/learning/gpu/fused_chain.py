@@ -276,12 +276,12 @@ class FusedChain:
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) train(
     float* scratch, float* all, const float* starts, const float* pictures, const long long* labels, const int* samples,
-    const int* steps, int lanes, float eta, float keep, float pull) {{
+    const int* steps, int lanes, float eta, float decay, float pull) {{
   extern __shared__ __align__(16) float shared[];
 {_PLACES}
   float* w = all + (long long)blockIdx.x * {self._layout.size};
   const float* start = starts + (long long)blockIdx.x * {self._layout.size};
-  Rule rule = {{eta, keep, pull}};
+  Rule rule = {{eta, decay, pull}};
   {_lines(setup)}
   int count = steps[blockIdx.x];
 #pragma unroll 1

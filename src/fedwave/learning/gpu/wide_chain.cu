@@ -307,16 +307,21 @@ __device__ __forceinline__ void gradient_sums_(const T* __restrict__ grad, int g
   write_parts(sums, across, down, channels, parts);
 }
 
-struct Rule { float eta, keep, pull; };
+// The rule of one SGD step: see Rule in wide_ops.py.
+struct Rule { float eta, decay, pull; };
+__device__ __forceinline__ float stepped(float w, float gradient, const float* start, Long at, Rule rule) {
+  float down = rule.eta * gradient + rule.decay * w;
+  if (rule.pull != 0.0f) down += rule.pull * (w - start[at]);
+  return w - down;
+}
 __device__ __forceinline__ void step_one(float* w, float gradient, const float* start, Long at, Rule rule) {
-  float moved = w[at] * rule.keep - rule.eta * gradient;
-  w[at] = rule.pull != 0.0f ? moved + rule.pull * start[at] : moved;
+  w[at] = stepped(w[at], gradient, start, at, rule);
 }
 
 // The sums of all parts, and the SGD step of the parameters that they are the gradients of.
 extern "C" __global__ void finish_gradient_sums(const float* parts, int count, const int* present, int per_sample, int channels, const int* lane_of,
                                                 float* w, const float* start, int size, int gamma, int beta, int bias,
-                                                float eta, float keep, float pull, float* stats) {
+                                                float eta, float decay, float pull, float* stats) {
   int c = blockIdx.x * blockDim.x + threadIdx.x, lane = blockIdx.y, model = lane_of[lane];
   if (c >= channels) return;
   float first = 0.0f, second = 0.0f;
@@ -329,7 +334,7 @@ extern "C" __global__ void finish_gradient_sums(const float* parts, int count, c
   to[4 * channels] = gamma < 0 ? 0.0f : first / counted;
   to[5 * channels] = gamma < 0 ? 0.0f : second / counted;
   if (model < 0) return;
-  Rule rule = {eta, keep, pull};
+  Rule rule = {eta, decay, pull};
   Long own = (Long)model * size + c;
   if (gamma >= 0) { step_one(w, second, start, own + gamma, rule); step_one(w, first, start, own + beta, rule); }
   // Normalisation takes a bias away again: then its gradient is zero.
@@ -405,13 +410,14 @@ FOR_POOL(2)
 // A block takes `tile` pairs of an output and an input through shared memory, where the order changes.
 extern "C" __global__ void step_weights(float* w, const float* start, int size, int at, const int* lane_of, const T* __restrict__ grad,
                                         T* __restrict__ copy, int outputs, int inputs, int taps, int wide, int tile, float eta,
-                                        float keep, float pull) {
+                                        float decay, float pull) {
   extern __shared__ __align__(16) float held[];
   int lane = blockIdx.y, model = lane_of[lane], pairs = outputs * inputs, first = blockIdx.x * tile;
   if (model < 0) return;
   int many = min(tile, pairs - first), numbers = many * taps;
   float* own = w + (Long)model * size + at + (Long)first * taps;
   const float* pulls = start + (own - w);
+  Rule rule = {eta, decay, pull};
   bool fours = numbers % 4 == 0 && (Long)first * taps % 4 == 0;
   if (fours)
     for (int i = threadIdx.x; i < numbers / 4; i += blockDim.x)
@@ -430,9 +436,8 @@ extern "C" __global__ void step_weights(float* w, const float* start, int size, 
         if (grad) {
           float g[2];
           load2(grad + there, g);
-          v[0] = v[0] * keep - eta * g[0];
-          v[1] = v[1] * keep - eta * g[1];
-          if (pull != 0.0f) { v[0] += pull * pulls[p * taps + tap]; v[1] += pull * pulls[(p + 1) * taps + tap]; }
+          v[0] = stepped(v[0], g[0], pulls, p * taps + tap, rule);
+          v[1] = stepped(v[1], g[1], pulls, (p + 1) * taps + tap, rule);
           held[p * taps + tap] = v[0];
           held[(p + 1) * taps + tap] = v[1];
         }
@@ -445,8 +450,7 @@ extern "C" __global__ void step_weights(float* w, const float* start, int size, 
         Long there = row + (Long)((first + p) / inputs) * wide + tap * inputs + (first + p) % inputs;
         float v = held[p * taps + tap];
         if (grad) {
-          v = v * keep - eta * number(grad[there]);
-          if (pull != 0.0f) v += pull * pulls[p * taps + tap];
+          v = stepped(v, number(grad[there]), pulls, p * taps + tap, rule);
           held[p * taps + tap] = v;
         }
         copy[there] = stored(v);
@@ -463,9 +467,9 @@ extern "C" __global__ void step_weights(float* w, const float* start, int size, 
 
 // The SGD step of a vector of parameters, from its gradient [lane][number].
 extern "C" __global__ void step_vector(float* w, const float* start, int size, int at, const int* lane_of,
-                                       const float* grad, int lanes, int count, float eta, float keep, float pull) {
+                                       const float* grad, int lanes, int count, float eta, float decay, float pull) {
   int index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= lanes * count || lane_of[index / count] < 0) return;
-  Rule rule = {eta, keep, pull};
+  Rule rule = {eta, decay, pull};
   step_one(w, grad[index], start, (Long)lane_of[index / count] * size + at + index % count, rule);
 }

@@ -118,7 +118,7 @@ class CudaOps(WideOps):
         self._kernels.launch(
             "finish_gradient_sums", (-(-channels // 128), lanes), 128, parts, shares, rows.present,
             height * width, channels, rows.lane_of, rows.w, rows.start, rows.layout.size, *self._places(block, rows),
-            rule.eta, rule.keep, rule.pull, stats,
+            rule.eta, rule.decay, rule.pull, stats,
         )  # fmt: skip
 
     def before_activation(self, grad: Map, y: Map, block: Block, stats: Tensor, rows: Rows) -> Map:
@@ -139,14 +139,14 @@ class CudaOps(WideOps):
         self._kernels.launch(
             "step_weights", (-(-outputs * inputs // tile), rows.count), 256, rows.w, rows.start,
             rows.layout.size, rows.layout.first(f"{name}.weight"), rows.lane_of, grad, copy, outputs,
-            inputs, taps, copy.shape[2], tile, rule.eta, rule.keep, rule.pull, shared=4 * tile * taps,
+            inputs, taps, copy.shape[2], tile, rule.eta, rule.decay, rule.pull, shared=4 * tile * taps,
         )  # fmt: skip
 
     def step_vector(self, rows: Rows, name: str, grad: Tensor) -> None:
         count, rule = grad.shape[1], rows.rule
         self._each(
             "step_vector", rows.count * count, rows.w, rows.start, rows.layout.size, rows.layout.first(name),
-            rows.lane_of, grad.contiguous(), rows.count, count, rule.eta, rule.keep, rule.pull,
+            rows.lane_of, grad.contiguous(), rows.count, count, rule.eta, rule.decay, rule.pull,
         )  # fmt: skip
 
     @staticmethod

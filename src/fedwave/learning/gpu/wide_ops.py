@@ -19,15 +19,28 @@ from fedwave.learning.state import Tensors
 
 @dataclass(frozen=True)
 class Rule:
-    """w becomes w * keep - eta * gradient + pull * start."""
+    """w becomes w - (eta * gradient + decay * w + pull * (w - start)).
+
+    As a difference w - start: w * (1 - pull) + start * pull would move w even where it equals start, because the
+    rounded factors do not sum to 1.
+    """
 
     eta: float
-    keep: float
+    decay: float
     pull: float
 
     @classmethod
     def of(cls, eta: float, prox: float, l2: float) -> Rule:
-        return cls(eta, 1 - eta * (prox + l2), eta * prox)
+        return cls(eta, eta * l2, eta * prox)
+
+    def moved(self, w: Tensor, gradient: Tensor | None, start: Tensor) -> Tensor:
+        """w after the step; None: the model's output does not depend on it."""
+        down = self.decay * w
+        if gradient is not None:
+            down = down + self.eta * gradient
+        if self.pull:
+            down = down + self.pull * (w - start)
+        return w - down
 
 
 @dataclass(frozen=True)
@@ -279,11 +292,8 @@ class WideOps:
 
     @staticmethod
     def _step(rows: Rows, name: str, index: Tensor, grad: Tensor) -> None:
-        w, rule = rows.layout.views(rows.w)[name], rows.rule
-        moved = w[index] * rule.keep - rule.eta * grad
-        if rule.pull:
-            moved += rule.pull * rows.layout.views(rows.start)[name][index]
-        w[index] = moved
+        w, start = (rows.layout.views(of)[name] for of in (rows.w, rows.start))
+        w[index] = rows.rule.moved(w[index], grad, start[index])
 
     @staticmethod
     def _there(y: Map, rows: Rows) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,82 @@
+"""The proximal term in float32: it moves no weight that has not left its start, and adds no error of one sign."""
+
+import numpy as np
+import pytest
+import torch
+from small_models import images
+from torch import nn
+
+from fedwave.learning.cpu.lanes import CpuLanes
+from fedwave.learning.gpu.chain_steps import ChainSteps
+from fedwave.learning.lanes import LaneTrainer
+from fedwave.learning.layout import Layout
+from fedwave.learning.partition import Batches
+from fedwave.learning.rows import Models
+from fedwave.learning.state import trained_of
+from fedwave.learning.task import Task
+
+ETA, PROX, STEPS, LANES, BATCH = 0.01, 0.01, 400, 3, 4
+CPU = torch.device("cpu")
+
+
+def dead() -> nn.Sequential:
+    """Its first layer has no gradient: no ReLU behind it is ever open."""
+    layers = nn.Sequential(nn.Flatten(), nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 4))
+    nn.init.constant_(layers[1].bias, -1000.0)
+    return layers
+
+
+def convolved() -> nn.Sequential:
+    layers = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 4))
+    nn.init.constant_(layers[0].bias, -1000.0)
+    return layers
+
+
+class Own(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = dead()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+def trained(way: str, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, Models]:
+    """Models before and after."""
+    make = {"module": Own, "wide": convolved}.get(way, dead)
+    task = Task(images((1, 3, 4)), make, batch=BATCH, eta=ETA, prox=PROX)
+    model = task.new_model(0, 0).to(dtype)
+    layout = Layout(model)
+    start = torch.stack([layout.flat(trained_of(model))] * LANES)
+    samples = np.random.default_rng(0).integers(0, 200, (LANES, STEPS, BATCH))
+    if way in ("wide", "general"):
+        w, data = start.clone(), task.dataset
+        pictures = torch.as_tensor(data.train_images).to(dtype)
+        steps = ChainSteps(
+            model, layout, pictures, torch.as_tensor(data.train_labels), batch=BATCH, eta=ETA,
+            prox=PROX, places=LANES, way=way,
+        )  # fmt: skip
+        steps(w, start, {}, torch.as_tensor(samples).transpose(0, 1).contiguous(), [LANES] * STEPS)
+        return start, Models(w, {})
+    trainer = LaneTrainer(task, CPU, dtype, None)
+    assert isinstance(trainer._fast, CpuLanes) == (way == "compiled")
+    batches = Batches(samples, np.full((LANES, STEPS), BATCH))
+    return start, trainer(Models(start.clone(), {}), batches, np.zeros(LANES, np.int64))
+
+
+@pytest.mark.parametrize("way", ["compiled", "module", "general", "wide"])
+def test_a_weight_without_a_gradient_stays_where_it_is(way: str) -> None:
+    start, after = trained(way)
+    first = 72 + 6 if way != "wide" else 72 + 8
+    assert torch.equal(after.w[:, :first], start[:, :first])
+    assert not torch.equal(after.w[:, first:], start[:, first:])
+
+
+@pytest.mark.parametrize("way", ["compiled", "module", "general", "wide"])
+def test_the_error_has_no_sign(way: str) -> None:
+    """The slope of the rounding error on w: 4e-6 if w and its start are weighed by two rounded factors."""
+    exact, found = (trained(way, t)[1].w.double() for t in (torch.float64, torch.float32))
+    last = 6 * 4 + 4 if way != "wide" else 16 * 4 + 4
+    w, error = exact[:, -last:].flatten(), (found - exact)[:, -last:].flatten()
+    slope = float(w @ error / (w @ w))
+    assert abs(slope) < 5e-7
