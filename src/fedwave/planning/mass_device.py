@@ -26,6 +26,7 @@ from fedwave.planning.mass_reward import Reward
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
 _MOST_SWEEPS = 60  # a few suffice; more are needed only if rounding errors make a tie alternate
+_NEVER = 1e-12  # in place of a success probability of 0, at which a cycle would not end
 _AT_ONCE = 1 << 18  # delays of all problems in a batch, small enough for the caches
 
 
@@ -106,7 +107,7 @@ def _improve(
             break
     # A further sweep would raise g by at most its largest gain at any delay.
     left = np.maximum(gained, 0.0).max(axis=0)
-    low = np.maximum(mass - slope * sums[0, 3] / sums[0, 2], 0.0)
+    low = np.maximum(mass - slope * sums[0, 3] / sums[0, 2], 0.0) * (gain[-1] > 0)
     high = np.where(stuck, most, np.minimum(mass + left, most))
     served = low > 0
     return MassSolutions(
@@ -139,7 +140,7 @@ def _evaluate(
     keep = 1 - gain
     out = np.stack([gain * rho, share, np.ones(share.shape), np.zeros(share.shape)], axis=1)
     # At the largest delay the same happens in every round, and rho rises in a straight line.
-    later = keep[-1] / np.maximum(gain[-1], 1e-300)
+    later = keep[-1] / np.maximum(gain[-1], _NEVER)
     out[-1] = [rho[-1] + slope * later, share[-1] * (1 + later), 1 + later, later]
     for d in range(len(out) - 2, -1, -1):
         out[d] += keep[d] * out[d + 1]
