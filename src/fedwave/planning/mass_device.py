@@ -130,9 +130,7 @@ def _at_the_end(
     return stuck
 
 
-def _evaluate(
-    share: FloatArray, gain: FloatArray, rho: FloatArray, slope: float
-) -> FloatArray:
+def _evaluate(share: FloatArray, gain: FloatArray, rho: FloatArray, slope: float) -> FloatArray:
     """Expected sums from delay d to the next successful upload, under a policy: ``[D, 4, B]``.
 
     The four sums are over the delivered mass, transmissions, rounds, and rounds beyond the largest delay.

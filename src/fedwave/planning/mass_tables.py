@@ -40,9 +40,7 @@ class MassTables:
     service: FloatArray  # [R, prices] transmissions per round
     least: float  # the smallest price / k; the others are _RATIO apart
 
-    def worth_at(
-        self, row: IntArray, k: FloatArray, price: FloatArray, delay: Array
-    ) -> FloatArray:
+    def worth_at(self, row: IntArray, k: FloatArray, price: FloatArray, delay: Array) -> FloatArray:
         """k (rho(d) - h(d + 1)) of devices in these rows, ``[U]``, at k ``[I, U]``, prices ``[I]``, delays."""
         k = np.clip(k, _LEAST_K, None)
         with np.errstate(divide="ignore"):
@@ -60,9 +58,9 @@ class MassTables:
         # All instances are counted at once, each in bins of its own.
         at = ((np.arange(instances)[:, None] * rows + row) * _KS + cell).ravel()
         bins = instances * rows * _KS
-        weight = np.bincount(at, (1 - part).ravel(), bins)
-        weight += np.bincount(at + 1, part.ravel(), bins)
-        weight = weight.reshape(instances, rows * _KS)
+        weight: FloatArray = np.zeros((instances, rows * _KS))
+        weight += np.bincount(at, (1 - part).ravel(), bins).reshape(weight.shape)
+        weight += np.bincount(at + 1, part.ravel(), bins).reshape(weight.shape)
         # Prices are tried by bisection: they lie at places 0 to last, the service falls along them.
         low = np.full(instances, -1)
         high = np.full(instances, self.service.shape[1] + _KS)
@@ -71,7 +69,9 @@ class MassTables:
             more = self._wanted(weight, middle) > slots
             low, high = np.where(more, middle, low), np.where(more, high, middle)
         above, below = self._wanted(weight, low), self._wanted(weight, high)
-        part = np.where(above > below, (above - slots) / np.where(above > below, above - below, 1), 1)
+        part = np.where(
+            above > below, (above - slots) / np.where(above > below, above - below, 1), 1
+        )
         found = self.least * _LEAST_K * np.exp((low + np.clip(part, 0, 1)) * np.log(_RATIO))
         # Where even free transmissions leave slots unused, they are free.
         return np.where(low < 0, 0.0, found)

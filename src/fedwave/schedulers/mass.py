@@ -7,7 +7,8 @@ over a total that all devices share. Beta and r are those of the aggregation rul
 elsewhere it is then `lee`. A cap is ignored.
 
 `mass-bayes` observes every backlog. It learns the rates as BALSA does and knows x up to the arrivals of the round.
-`mass-po` observes neither; it learns from the uploads that arrive, as BALSA-PO does, and expects x from the delay.
+`mass-po` observes neither; it learns from the uploads that arrive, as BALSA-PO does, and expects x from the delay. It
+takes a device that was never heard for the fastest one.
 """
 
 from __future__ import annotations
@@ -104,7 +105,18 @@ class MassPo(ForRule, BalsaPo):
     formula = "p v_k r(d) E[x | d, theta_k]"
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        return seen.success * shared_mass(state["theta"]) * self.reward.at(seen.delay)
+        return seen.success * shared_mass(hopeful(state)) * self.reward.at(seen.delay)
+
+
+def hopeful(state: State) -> FloatArray:
+    """The sampled rates, where a device that was never heard counts as the fastest one.
+
+    Greedy on the delay alone would hear everybody in the end. Greedy on the mass would not: a device that is taken
+    for a slow one could stay unheard, and so unknown, forever.
+    """
+    theta, unheard = state["theta"], state["covered"] == 0
+    out: FloatArray = np.where(unheard, theta.max(axis=1, keepdims=True), theta)
+    return out
 
 
 def shares(theta: FloatArray) -> FloatArray:

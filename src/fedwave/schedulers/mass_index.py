@@ -27,7 +27,7 @@ from fedwave.planning.outlook import Outlook, outlook
 from fedwave.rng import Draws
 from fedwave.schedulers import mean_slots
 from fedwave.schedulers.balsa import Balsa, BalsaPo
-from fedwave.schedulers.mass import ForRule, shared_mass
+from fedwave.schedulers.mass import ForRule, hopeful, shared_mass
 from fedwave.types import FloatArray, IntArray, Observation, Problem, State
 
 _MANY_KINDS = 2000  # more kinds of devices are read from the tables for any rates
@@ -115,4 +115,4 @@ class MassIndexPo(_Indexed, BalsaPo):
     formula = "p (R(d) - h(d+1; price*, theta_k))"
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        return self.looked_up(state["theta"], state, seen)
+        return self.looked_up(hopeful(state), state, seen)
