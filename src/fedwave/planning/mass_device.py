@@ -90,10 +90,9 @@ def _improve(
     levels: Levels, row: IntArray, price: FloatArray, reward: Reward,
     size: int, most: FloatArray, saving: float,
 ) -> MassSolutions:  # fmt: skip
-    """Policy iteration over delays 1 to ``size``, from the policy that always transmits."""
+    """Policy iteration over delays 1 to ``size``, from the policy that transmits wherever an upload can succeed."""
     rho, slope = reward.at(np.arange(1, size + 1))[:, None], reward.steepest_after(size)
-    share = np.broadcast_to(levels.share[row, 0], (size, row.size))
-    gain = np.broadcast_to(levels.mean[row], (size, row.size))
+    share, gain = levels.above(row, np.zeros(row.size), np.ones((size, row.size)))
     for _ in range(_MOST_SWEEPS):
         sums = _evaluate(share, gain, rho, slope)
         mass = (sums[0, 0] - price * sums[0, 1]) / sums[0, 2]

@@ -103,11 +103,11 @@ class Reward:
         """
         first, last = self._cells
         first, last = np.maximum(first[last >= delay], delay), last[last >= delay]
-        rises = np.maximum(self.rate(first + 1) - self.rate(first), 0.0)
-        rises = np.maximum(rises, self.rate(last + 1) - self.rate(last))
+        rises = np.maximum(*(self.rate(d + 1) - self.rate(d) for d in (first, last)))
         rate = np.maximum(self.rate(first), self.rate(last))
         kept = np.ones(first.shape) if self.decay == 1 else self.decay ** first.astype(np.float64)
-        return float(np.max(rate * kept + rises * self.steps(last + 1), initial=0.0))
+        held = np.where(rises > 0, self.steps(last + 1), self.steps(first + 1))
+        return float(np.max(rate * kept + rises * held, initial=0.0))
 
     @property
     def nothing_is_lost(self) -> bool:

@@ -66,7 +66,7 @@ class Mass(ForRule):
 
     name = "mass"
     needs = frozenset({"channel", "rates"})
-    formula = "p v r(d) E[x | d]"
+    formula = "p R(d)"
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         return seen.success * shared_mass(seen.rates) * self.reward.at(seen.delay)
@@ -102,7 +102,7 @@ class MassPo(ForRule, BalsaPo):
 
     name = "mass-po"
     needs = frozenset({"channel"})
-    formula = "p v_k r(d) E[x | d, theta_k]"
+    formula = "p R_k(d)"
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         return seen.success * shared_mass(hopeful(state)) * self.reward.at(seen.delay)

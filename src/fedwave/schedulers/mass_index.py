@@ -70,7 +70,7 @@ class MassIndex(_Indexed):
 
     name = "mass-index"
     needs = frozenset({"channel", "rates", "statistics"})
-    formula = "p (R(d) - h(d+1; price*))"
+    formula = "p (R(d) - value of waiting)"
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         view = outlook(seen.planning)
@@ -100,7 +100,7 @@ class MassIndexBayes(_Indexed, Balsa):
 
     name = "mass-index-bayes"
     needs = frozenset({"channel", "backlog", "statistics"})
-    formula = "p (R(d) - h(d+1; price*, theta_k))"
+    formula = "p (R_k(d) - value of waiting)"
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         return self.looked_up(state["theta"], state, seen)
@@ -112,7 +112,7 @@ class MassIndexPo(_Indexed, BalsaPo):
 
     name = "mass-index-po"
     needs = frozenset({"channel", "statistics"})
-    formula = "p (R(d) - h(d+1; price*, theta_k))"
+    formula = "p (R_k(d) - value of waiting)"
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         return self.looked_up(hopeful(state), state, seen)
