@@ -35,7 +35,7 @@ def pair(success=CONSTANT, **changes):
     return fw.Network(devices=devices, slots=1, success=success).replace(**changes)
 
 
-@pytest.mark.parametrize("rule", [Lee(0.001), Constant(0.9), Lee(0.7)], ids=str)
+@pytest.mark.parametrize("rule", [Lee(0.3), Constant(0.9), Lee(0.7)], ids=str)
 def test_it_is_the_mass_now_less_what_waiting_brings_at_the_price_of_the_bound(rule):
     net, d = pair(rate=[2.0, 5.0]), np.array([6, 2])
     price = fw.mass_bound(net, rule).price
