@@ -122,7 +122,7 @@ def test_the_service_rate_is_the_slope_of_the_mass():
 
 def test_the_worth_of_a_delivery_rises_with_the_delay_to_a_limit():
     found = one(TWO_LEVELS, 0.5, Constant(0.9))
-    worth = found.worth[0]
+    worth = found.worth
     assert (np.diff(worth) > -1e-9).all()
     assert worth[-1] - worth[-10] < 1e-2
     beyond = found.worth_at(np.zeros(2, int), np.array([found.last[0], 10**6]))

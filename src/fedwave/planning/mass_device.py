@@ -41,26 +41,31 @@ class MassEffort:
 
 
 FINE = MassEffort(first=64, largest=1 << 13, error=1e-6, saving=1e-12)
-MEDIUM = MassEffort(first=64, largest=1 << 12, error=1e-5, saving=1e-9)
-COARSE = MassEffort(first=64, largest=1 << 10, error=1e-4, saving=1e-6)
+MEDIUM = MassEffort(first=64, largest=1 << 10, error=1e-4, saving=1e-8)
+COARSE = MassEffort(first=64, largest=1 << 10, error=1e-3, saving=1e-6)
 
 
 @dataclass(frozen=True, eq=False)
 class MassSolutions:
-    """Solutions of B problems with k = 1."""
+    """Solutions of B problems with k = 1.
+
+    ``worth`` holds rho(d) - h(d + 1) of all solutions one after the other: solution b has its delays 1, ..., last[b]
+    from start[b] on.
+    """
 
     mass: FloatArray  # [B] g, not too low
     service: FloatArray  # [B] transmissions per round
     error: FloatArray  # [B] by how much g may be too high because delays are cut off
     served: BoolArray  # [B] False: no delay is worth the price
     last: IntArray  # [B] the largest delay that was looked at
-    worth: FloatArray  # [B, D] rho(d) - h(d + 1) at d = 1, ..., D; constant beyond ``last``
+    start: IntArray  # [B]
+    worth: FloatArray
     reward: Reward
 
     def worth_at(self, which: IntArray, delay: Array) -> FloatArray:
         """rho(d) - h(d + 1) of problems ``which`` at these delays; the two are broadcast."""
+        seen = self.worth[self.start[which] + np.minimum(delay, self.last[which]) - 1]
         # A device that is not served has h = 0 at every delay, also beyond the last.
-        seen = self.worth[which, np.minimum(delay, self.worth.shape[1]) - 1]
         return np.where(self.served[which], seen, self.reward.at(delay))
 
 
@@ -74,7 +79,8 @@ def solve(
     unsolved = np.arange(row.size)
     while unsolved.size:
         again = []
-        for batch in np.array_split(unsolved, -(-unsolved.size * size // _AT_ONCE)):
+        pieces = min(-(-unsolved.size * size // _AT_ONCE), unsolved.size)
+        for batch in np.array_split(unsolved, pieces):
             found = _improve(
                 levels, row[batch], price[batch], reward, size, most[batch], effort.saving
             )
@@ -112,7 +118,7 @@ def _improve(
     return MassSolutions(
         mass=np.maximum(high, low), service=np.where(served, sums[0, 1] / sums[0, 2], 0.0),
         error=np.maximum(high - low, 0.0), served=served, last=np.full(row.size, size),
-        worth=worth.T, reward=reward,
+        start=np.arange(row.size) * size, worth=worth.T.ravel(), reward=reward,
     )  # fmt: skip
 
 
@@ -145,25 +151,26 @@ def _evaluate(share: FloatArray, gain: FloatArray, rho: FloatArray, slope: float
 
 
 def _select(found: MassSolutions, which: BoolArray) -> MassSolutions:
+    """Some of the problems of one batch, all of which have the same delays."""
+    size = int(found.last[0])
+    worth = found.worth.reshape(-1, size)[which]
     return MassSolutions(
         found.mass[which], found.service[which], found.error[which], found.served[which],
-        found.last[which], found.worth[which], found.reward,
+        found.last[which], np.arange(len(worth)) * size, worth.ravel(), found.reward,
     )  # fmt: skip
 
 
 def _joined(parts: list[tuple[IntArray, MassSolutions]], reward: Reward) -> MassSolutions:
     """One record from several, each with the places of its problems."""
     back = np.argsort(np.concatenate([where for where, _ in parts]))
-    width = max(found.worth.shape[1] for _, found in parts if found.mass.size)
+    offsets = np.cumsum([0, *(found.worth.size for _, found in parts)])
+    starts = [found.start + offset for (_, found), offset in zip(parts, offsets[:-1], strict=True)]
 
     def all_of(name: str) -> Array:
         return np.concatenate([getattr(found, name) for _, found in parts])[back]
 
-    worth = [
-        np.pad(found.worth, ((0, 0), (0, max(width - found.worth.shape[1], 0))), mode="edge")[:, :width]
-        for _, found in parts
-    ]  # fmt: skip
+    worth = np.concatenate([found.worth for _, found in parts])
     return MassSolutions(
         all_of("mass"), all_of("service"), all_of("error"), all_of("served"), all_of("last"),
-        np.concatenate(worth)[back], reward,
+        np.concatenate(starts)[back], worth, reward,
     )  # fmt: skip

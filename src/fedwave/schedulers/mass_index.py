@@ -88,9 +88,10 @@ def _at_best_price(
     view: Outlook, devices: bytes, slots: float, reward: Reward
 ) -> tuple[IntArray, MassSolutions | None]:
     """The kind of each device, and the solutions of the kinds at the best price; None where tables are used."""
-    kinds, levels = view.kinds(devices)
+    kinds = view.kinds_of(devices)
     if not 0 < kinds.theta.size <= _MANY_KINDS:
         return kinds.of, None
+    kinds, levels = view.kinds(devices)
     return kinds.of, best_mass_price(kinds, slots, levels, reward, MEDIUM).solutions
 
 
