@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from fedwave.learning.task import Task, task
     from fedwave.learning.train import train
     from fedwave.theory.bound import backlog_bound, score_bound
+    from fedwave.theory.mass_bound import mass_bound
 
 # What needs large libraries is imported when it is first used: `import fedwave` stays light.
 _ON_DEMAND = {
@@ -55,6 +56,7 @@ _ON_DEMAND = {
     "compare": "fedwave.experiments.quick",
     "load": "fedwave.experiments.results.dataset",
     "load_experiment": "fedwave.experiments.config.read",
+    "mass_bound": "fedwave.theory.mass_bound",
     "partition": "fedwave.learning.partition",
     "run": "fedwave.experiments.quick",
     "score_bound": "fedwave.theory.bound",
@@ -73,7 +75,8 @@ __all__ = [
     # learning on a trace
     "task", "Task", "Dataset", "train", "train_in_lock_step", "Curves", "EvaluationSizes",
     # studies
-    "compare", "Comparison", "run", "load", "Experiment", "load_experiment", "backlog_bound", "score_bound",
+    "compare", "Comparison", "run", "load", "Experiment", "load_experiment",
+    "backlog_bound", "score_bound", "mass_bound",
     # parts of your own
     "register", "check", "check_scheduler", "Metric", "PlayedRound",
     "fading", "success", "arrivals", "priors", "posterior", "partition", "aggregation", "metrics",

@@ -88,6 +88,7 @@ def study(folder: str) -> None:
     bound = fw.backlog_bound(net)
     assert float(bound) == bound.value
     assert fw.score_bound(net) > 0
+    assert float(fw.mass_bound(net, fw.aggregation.Constant(0.5))) > 0
     skewed = fw.task(
         "synthetic", epochs=1, partition=fw.partition.Dirichlet(0.2), aggregation=Equal()
     )

@@ -26,7 +26,9 @@ _CAPTION = (
     "Must know, before the first round: true rates (theta), distributions (of gains and arrivals). Sees, in every "
     "round: h (channel gains), n (backlogs), updates (norms of the local updates; needs a task). Every scheduler "
     "sees which uploads arrived, the shards they brought, and d, the rounds since. p: probability that an upload "
-    "arrives; theta_k: arrival rate sampled from the posterior, once per stage."
+    "arrives; theta_k: arrival rate sampled from the posterior, once per stage; v, r, x: long-run share of a device, "
+    "rate and mass of the aggregation rule; R(d): v r(d) E[x], the mass that a delivery at delay d brings; R_k: at "
+    "theta_k."
 )
 
 

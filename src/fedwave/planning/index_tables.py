@@ -102,7 +102,7 @@ def _crossing(wanted: FloatArray, slots: FloatArray) -> FloatArray:
 @lru_cache(maxsize=8)
 def tables(view: Outlook, hidden: bool = False) -> Tables:
     """Tables for observed backlogs; with ``hidden``, for backlogs that grow by exactly theta per round."""
-    nodes, row, mix = _channel_nodes(view.mean_snr)
+    nodes, row, mix = channel_nodes(view.mean_snr)
     theta = np.maximum(_RATES.points, _LEAST_THETA)
     which = np.repeat(nodes, theta.size)
     chances = None if hidden else view.chances
@@ -139,7 +139,7 @@ def _at_common_prices(service: FloatArray, theta: FloatArray) -> FloatArray:
     return np.exp(low + (high - low) * part).reshape(-1, _PRICES.count)
 
 
-def _channel_nodes(mean_snr: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+def channel_nodes(mean_snr: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
     """Channels to solve for; the row of each channel in the tables; the weights of the solved channels in each row.
 
     A few different channels are all solved for. Of many channels some are solved for, evenly spaced by their number;

@@ -51,9 +51,13 @@ class Outlook:
         out: IntArray = np.searchsorted(self.mean_snr, mean_snr)
         return out
 
+    def kinds_of(self, devices: bytes) -> Kinds:
+        """The different devices."""
+        return Kinds.among(*np.frombuffer(devices).reshape(2, -1))
+
     def kinds(self, devices: bytes) -> tuple[Kinds, Levels]:
         """The different devices and the levels of their channels."""
-        kinds = Kinds.among(*np.frombuffer(devices).reshape(2, -1))
+        kinds = self.kinds_of(devices)
         return kinds, self.levels.select(np.searchsorted(self.mean_snr, kinds.mean_snr))
 
 

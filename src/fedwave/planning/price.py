@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -73,6 +74,20 @@ class Priced:
     solutions: DeviceSolutions
 
 
+class AtPrice(Protocol):
+    """A point of a concave function of the price."""
+
+    @property
+    def price(self) -> float: ...
+    @property
+    def value(self) -> float: ...
+    @property
+    def slope(self) -> float: ...
+
+
+P = TypeVar("P", bound=AtPrice)
+
+
 def best_price(
     kinds: Kinds, slots: float, levels: Levels,
     chances: ArrivalChances | None, effort: Effort = FINE,
@@ -86,9 +101,14 @@ def best_price(
 
     if kinds.theta.size > 2 * _SAMPLE:
         few = best_price(kinds.thinned(_SAMPLE), slots, levels, chances, effort)
-        low, high = _bracket(at, few.price, 1.02)
-    else:  # the best price where arrivals are constant and uploads never fail
-        low, high = _bracket(at, float((kinds.count @ np.sqrt(kinds.theta)) / slots) ** 2 / 2, 2.0)
+        return highest(at, few.price, 1.02)
+    # the best price where arrivals are constant and uploads never fail
+    return highest(at, float((kinds.count @ np.sqrt(kinds.theta)) / slots) ** 2 / 2, 2.0)
+
+
+def highest(at: Callable[[float], P], guess: float, factor: float) -> P:
+    """The price at which a concave value is largest, to a relative loss of 1e-6; ``factor`` widens the search."""
+    low, high = _bracket(at, guess, factor)
     if low is high:
         return low
     best = max(low, high, key=lambda one: one.value)
@@ -98,7 +118,7 @@ def best_price(
             low.slope - high.slope
         )
         ceiling = low.value + low.slope * (price - low.price)
-        if ceiling - best.value <= _CLOSE * best.value or not low.price < price < high.price:
+        if ceiling - best.value <= _CLOSE * abs(best.value) or not low.price < price < high.price:
             break
         new = at(price)
         best = max(best, new, key=lambda one: one.value)
@@ -106,7 +126,7 @@ def best_price(
     return best
 
 
-def _bracket(at: Callable[[float], Priced], guess: float, factor: float) -> tuple[Priced, Priced]:
+def _bracket(at: Callable[[float], P], guess: float, factor: float) -> tuple[P, P]:
     """Prices below and above the best one; twice the same object if it is the best price itself."""
     one = at(guess)
     if one.slope > 0:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedwave import registry
+from fedwave.aggregation import Aggregation
 from fedwave.errors import FedwaveError, did_you_mean, shown
 from fedwave.rng import Draws
 from fedwave.schedulers.picking import pick_largest
@@ -67,6 +68,10 @@ class Scheduler(ABC):
     def remember(self, state: State, seen: Observation, decision: Decision) -> State:
         """Update the state with the decision."""
         return state
+
+    def with_aggregation(self, rule: Aggregation) -> Scheduler:
+        """This scheduler for a task with this aggregation rule; most schedulers do not use the rule."""
+        return self
 
     def beliefs(self, state: State) -> State:
         """What a Trace keeps of the state with ``beliefs=True``."""

@@ -32,6 +32,7 @@ from fedwave.planning.outlook import Outlook, outlook
 from fedwave.planning.price import best_price
 from fedwave.planning.single_device import DeviceSolutions
 from fedwave.rng import Draws
+from fedwave.schedulers import mean_slots
 from fedwave.schedulers.balsa import Balsa, BalsaPo, BayesianScheduler
 from fedwave.schedulers.base import Scheduler
 from fedwave.types import Array, FloatArray, IntArray, Observation, Problem, State
@@ -46,13 +47,13 @@ class Lagrangian(Scheduler):
     formula = "p C(n; price*)"
 
     def start(self, problem: Problem) -> State:
-        return _start_slots(problem)
+        return mean_slots.start(problem)
 
     def learn(self, state: State, seen: Observation, draws: Draws) -> State:
-        return _count_slots(state, seen)
+        return mean_slots.count(state, seen)
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        slots = _mean_slots(state, seen)[0]  # the same in all instances
+        slots = mean_slots.mean(state, seen)[0]  # the same in all instances
         view = outlook(seen.planning)
         kind, solutions = _at_best_price(view, view.devices(seen.rates), float(slots))
         if solutions is None:
@@ -92,15 +93,15 @@ class _PricedBayes(BayesianScheduler):
     """Learning schedulers with a price: they count the slots."""
 
     def start(self, problem: Problem) -> State:
-        return {**super().start(problem), **_start_slots(problem)}
+        return {**super().start(problem), **mean_slots.start(problem)}
 
     def learn(self, state: State, seen: Observation, draws: Draws) -> State:
-        return _count_slots(super().learn(state, seen, draws), seen)
+        return mean_slots.count(super().learn(state, seen, draws), seen)
 
     def worth(self, made: Tables, state: State, seen: Observation, load: Array) -> FloatArray:
         """C at the price that fits the sampled rates; ``load`` is the last axis of the tables."""
         row, theta = made.row[outlook(seen.planning).channel], state["theta"]
-        price = made.price(row, theta, _mean_slots(state, seen))
+        price = made.price(row, theta, mean_slots.mean(state, seen))
         return made.worth_at(row, theta, price, load)
 
 
@@ -160,26 +161,3 @@ class LagrangianPo(_PricedBayes, BalsaPo):
             return seen.success * self.worth(averaged_tables(view), state, seen, rounds)
         mean = rounds * theta / scale_of(theta)
         return seen.success * self.worth(tables(view, hidden=True), state, seen, mean)
-
-
-def _start_slots(problem: Problem) -> State:
-    """The sum of W so far and the number of rounds, ``[I]`` each."""
-    zero = np.zeros(problem.instances, dtype=np.int64)
-    return {"slots_so_far": zero, "rounds_so_far": zero}
-
-
-def _count_slots(state: State, seen: Observation) -> State:
-    """Add the slots of this round."""
-    return {
-        **state,
-        "slots_so_far": state["slots_so_far"] + seen.slots,
-        "rounds_so_far": state["rounds_so_far"] + 1,
-    }
-
-
-def _mean_slots(state: State, seen: Observation) -> FloatArray:
-    """The mean of W so far, ``[I]``, rounded to quarters so that a varying W needs few prices."""
-    rounds = state["rounds_so_far"]
-    mean = np.where(rounds > 0, state["slots_so_far"] / np.maximum(rounds, 1), seen.slots)
-    out: FloatArray = np.maximum(np.round(4 * mean) / 4, 0.25)  # without slots any price is fine
-    return out

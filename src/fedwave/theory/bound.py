@@ -78,7 +78,7 @@ def backlog_bound(network: Network, *, hidden: bool = False) -> Bound:
         return Bound(0.0, 0.0, 0.0, nobody, nobody)
     if slots == 0:
         return Bound(np.inf, 0.0, np.inf, nobody, np.where(kinds.of >= 0, np.inf, 0.0))
-    below, above = _levels(network, kinds)
+    below, above = bracketing_levels(network, kinds)
     chances = None if hidden else network.planning.arrival_chances
     best = best_price(kinds, slots, below, chances)
     return Bound(
@@ -97,6 +97,18 @@ def score_bound(network: Network, *, hidden: bool = False) -> float:
 
 def _check(network: Network) -> None:
     check_network(network)
+    check_distributions(network)
+    limit = np.asarray(network.table.buffer_limit)
+    if np.isfinite(limit).any():
+        at = int(np.argmax(np.isfinite(limit)))
+        raise FedwaveError(
+            f"device {at + 1} has a buffer limit of {limit[at]:g}, with which no bound holds, because lost shards do "
+            "not wait: remove buffer_limit."
+        )
+
+
+def check_distributions(network: Network) -> None:
+    """Refuse a network whose channels or arrivals are not described by one distribution for all rounds."""
     if not network.fading.independent:
         raise FedwaveError(
             f"the bound needs channels that are independent from round to round, which {type(network.fading).__name__} "
@@ -107,22 +119,15 @@ def _check(network: Network) -> None:
             "the bound needs the distribution of arrivals, which RecordedArrivals does not have: use Poisson(), or "
             "another distribution."
         )
-    limit = np.asarray(network.table.buffer_limit)
-    if np.isfinite(limit).any():
-        at = int(np.argmax(np.isfinite(limit)))
-        raise FedwaveError(
-            f"device {at + 1} has a buffer limit of {limit[at]:g}, with which no bound holds, because lost shards do "
-            "not wait: remove buffer_limit."
-        )
 
 
-def _levels(network: Network, kinds: Kinds) -> tuple[Levels, Levels]:
-    """The levels of the channels, approximated towards a lower and towards a higher cost."""
+def bracketing_levels(network: Network, kinds: Kinds) -> tuple[Levels, Levels]:
+    """The levels of the channels, approximated towards better and towards worse channels."""
     many = kinds.mean_snr.size
     cells = 1024 if many <= 1024 else 256
     sampled = type(network.fading).sum_quantiles is Fading.sum_quantiles
     count = _counts(network, kinds.mean_snr)
-    below, above, order = [], [], []
+    better, worse, order = [], [], []
     for size in np.unique(count):
         slip = int(np.ceil(_SAMPLED * size)) if sampled else 0
         rows = np.flatnonzero(count == size)
@@ -130,12 +135,12 @@ def _levels(network: Network, kinds: Kinds) -> tuple[Levels, Levels]:
             # A measured curve may not rise everywhere.
             p = np.sort(network.planning.success_levels(kinds.mean_snr[some], int(size)), axis=1)
             levels, weights = raised(p, slip)
-            below.append(spread(levels, cells, weights))
+            better.append(spread(levels, cells, weights))
             levels, weights = lowered(p, slip)
-            above.append(merged(levels, cells, weights))
+            worse.append(merged(levels, cells, weights))
             order.append(some)
     back = np.argsort(np.concatenate(order))
-    return stacked(below).select(back), stacked(above).select(back)
+    return stacked(better).select(back), stacked(worse).select(back)
 
 
 def _counts(network: Network, mean_snr: FloatArray) -> IntArray:

@@ -66,7 +66,8 @@ def test_every_scheduler_can_be_told_apart_and_keeps_its_style() -> None:
     figure, axes = draw(SLOTS, {name: rng.random(5) + 1 for name in ALL})
     drawn = lines(axes)
     assert len(drawn) == len(ALL) == len(legend(figure))
-    looks = {(x.get_color(), x.get_linestyle()) for x in drawn.values()}
+    # matplotlib reports dashes of any length as "--", so the markers are compared too.
+    looks = {(x.get_color(), x.get_linestyle(), x.get_marker()) for x in drawn.values()}
     assert len(looks) == len(ALL)
     assert len({x.get_marker() for x in drawn.values()}) == 13  # all there are
     for name, shown in (("balsa-po", "BALSA-PO"), ("fresh", "fresh")):

@@ -61,11 +61,15 @@ def check(experiment: Experiment) -> None:
 
 
 def schedulers_of(experiment: Experiment) -> dict[str, Scheduler]:
-    """The schedulers of an experiment by their labels, in order."""
-    made = {}
+    """The schedulers of an experiment by their labels, in order; they follow the aggregation rule of its task."""
+    made, rule = {}, None
+    if experiment.task is not None:
+        check_part("aggregation", experiment.task.aggregation, "task.aggregation")
+        rule = registry.build("aggregation", experiment.task.aggregation)
     for i, part in enumerate(experiment.schedulers):
         try:
-            made[str(part)] = scheduler(part)
+            one = scheduler(part)
+            made[str(part)] = one if rule is None else one.with_aggregation(rule)
         except FedwaveError as error:
             # In a YAML list in brackets, a comma ends the text.
             hint = " Put a text with commas in quotes." if "=" in part.name else ""

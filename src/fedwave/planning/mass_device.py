@@ -1,0 +1,176 @@
+"""The single-device problem of delivered mass: a device pays a price for every transmission. When should it transmit?
+
+    g + h(d) = h(d+1) + E_p[(p (R(d) - h(d+1)) - price)^+],    h(1) = 0.
+
+g is the largest mean of delivered mass, less what is paid. R(d) - h(d+1) is what a delivery at delay d is worth: its
+mass, less what waiting would have brought. The device transmits where p times this worth exceeds the price. R(d) is
+k rho(d) (mass_reward.py). The problem is solved for k = 1; with the price divided by k it is that of any device.
+
+The delay only grows until an upload succeeds, which makes it 1. The mean of a given policy therefore follows from one
+sweep from the largest delay down to 1, and policy iteration needs a few such sweeps.
+
+Beyond the last delay rho continues in a straight line with its steepest slope. This makes g too high, never too low,
+and ``error`` says by how much at most. A device for which no delay is worth the price has g = 0, up to delays so long
+that they do not matter: g is then bounded by the best ratio of mass to time, with uploads that cost what they cost at
+the best channel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedwave.planning.channel_levels import Levels
+from fedwave.planning.mass_reward import Reward
+from fedwave.types import Array, BoolArray, FloatArray, IntArray
+
+_MOST_SWEEPS = 60  # a few suffice; more are needed only if rounding errors make a tie alternate
+_NEVER = 1e-12  # in place of a success probability of 0, at which a cycle would not end
+_AT_ONCE = 1 << 18  # delays of all problems in a batch, small enough for the caches
+
+
+@dataclass(frozen=True)
+class MassEffort:
+    """How accurately a problem is solved."""
+
+    first: int  # delays of the first attempt; four times as many of each further one
+    largest: int
+    error: float  # of g from cutting delays off; above it there is a further attempt
+    saving: float  # gain at any delay, relative to the price, below which policy iteration stops
+
+
+FINE = MassEffort(first=64, largest=1 << 13, error=1e-6, saving=1e-12)
+MEDIUM = MassEffort(first=64, largest=1 << 10, error=1e-4, saving=1e-8)
+COARSE = MassEffort(first=64, largest=1 << 10, error=1e-3, saving=1e-6)
+
+
+@dataclass(frozen=True, eq=False)
+class MassSolutions:
+    """Solutions of B problems with k = 1.
+
+    ``worth`` holds rho(d) - h(d + 1) of all solutions one after the other: solution b has its delays 1, ..., last[b]
+    from start[b] on.
+    """
+
+    mass: FloatArray  # [B] g, not too low
+    service: FloatArray  # [B] transmissions per round
+    error: FloatArray  # [B] by how much g may be too high because delays are cut off
+    served: BoolArray  # [B] False: no delay is worth the price
+    last: IntArray  # [B] the largest delay that was looked at
+    start: IntArray  # [B]
+    worth: FloatArray
+    reward: Reward
+
+    def worth_at(self, which: IntArray, delay: Array) -> FloatArray:
+        """rho(d) - h(d + 1) of problems ``which`` at these delays; the two are broadcast."""
+        seen = self.worth[self.start[which] + np.minimum(delay, self.last[which]) - 1]
+        # A device that is not served has h = 0 at every delay, also beyond the last.
+        return np.where(self.served[which], seen, self.reward.at(delay))
+
+
+def solve(
+    levels: Levels, row: IntArray, price: FloatArray, reward: Reward, effort: MassEffort = FINE
+) -> MassSolutions:
+    """Solve problems with channels ``row`` and prices (divided by k), each ``[B]``."""
+    size, parts = effort.first, []
+    # No policy brings more, because an upload that succeeds costs price / p at least.
+    most = reward.most_per_round(price / levels.top[row])
+    unsolved = np.arange(row.size)
+    while unsolved.size:
+        again = []
+        pieces = min(-(-unsolved.size * size // _AT_ONCE), unsolved.size)
+        for batch in np.array_split(unsolved, pieces):
+            found = _improve(
+                levels, row[batch], price[batch], reward, size, most[batch], effort.saving
+            )
+            poor = found.error > effort.error * np.maximum(found.mass, 0.1)
+            poor &= 4 * size <= effort.largest
+            parts.append((batch[~poor], _select(found, ~poor)))
+            again.append(batch[poor])
+        unsolved, size = np.concatenate(again), 4 * size
+    return _joined(parts, reward)
+
+
+def _improve(
+    levels: Levels, row: IntArray, price: FloatArray, reward: Reward,
+    size: int, most: FloatArray, saving: float,
+) -> MassSolutions:  # fmt: skip
+    """Policy iteration over delays 1 to ``size``, from the policy that transmits wherever an upload can succeed."""
+    rho, slope = reward.at(np.arange(1, size + 1))[:, None], reward.steepest_after(size)
+    share, gain = levels.above(row, np.zeros(row.size), np.ones((size, row.size)))
+    for _ in range(_MOST_SWEEPS):
+        sums = _evaluate(share, gain, rho, slope)
+        mass = (sums[0, 0] - price * sums[0, 1]) / sums[0, 2]
+        value = sums[:, 0] - price * sums[:, 1] - mass * sums[:, 2]
+        worth = rho - np.concatenate([value[1:], value[-1:] + slope])
+        share_before, gain_before = share, gain
+        share, gain = levels.above(row, price, worth)
+        stuck = _at_the_end(share, gain, share_before, gain_before)
+        gained = (gain - gain_before) * worth - price * (share - share_before)
+        if np.all(gained <= saving * (1 + price)):
+            break
+    # A further sweep would raise g by at most its largest gain at any delay.
+    left = np.maximum(gained, 0.0).max(axis=0)
+    low = np.maximum(mass - slope * sums[0, 3] / sums[0, 2], 0.0) * (gain[-1] > 0)
+    high = np.where(stuck, most, np.minimum(mass + left, most))
+    served = low > 0
+    return MassSolutions(
+        mass=np.maximum(high, low), service=np.where(served, sums[0, 1] / sums[0, 2], 0.0),
+        error=np.maximum(high - low, 0.0), served=served, last=np.full(row.size, size),
+        start=np.arange(row.size) * size, worth=worth.T.ravel(), reward=reward,
+    )  # fmt: skip
+
+
+def _at_the_end(
+    share: FloatArray, gain: FloatArray, share_before: FloatArray, gain_before: FloatArray
+) -> BoolArray:
+    """Which problems are stuck: they do not transmit at the largest delay, ``[B]``.
+
+    There they keep, in place, what they did before, so that every cycle ends.
+    """
+    stuck: BoolArray = gain[-1] <= 0
+    share[-1] = np.where(stuck, share_before[-1], share[-1])
+    gain[-1] = np.where(stuck, gain_before[-1], gain[-1])
+    return stuck
+
+
+def _evaluate(share: FloatArray, gain: FloatArray, rho: FloatArray, slope: float) -> FloatArray:
+    """Expected sums from delay d to the next successful upload, under a policy: ``[D, 4, B]``.
+
+    The four sums are over the delivered mass, transmissions, rounds, and rounds beyond the largest delay.
+    """
+    keep = 1 - gain
+    out = np.stack([gain * rho, share, np.ones(share.shape), np.zeros(share.shape)], axis=1)
+    # At the largest delay the same happens in every round, and rho rises in a straight line.
+    later = keep[-1] / np.maximum(gain[-1], _NEVER)
+    out[-1] = [rho[-1] + slope * later, share[-1] * (1 + later), 1 + later, later]
+    for d in range(len(out) - 2, -1, -1):
+        out[d] += keep[d] * out[d + 1]
+    return out
+
+
+def _select(found: MassSolutions, which: BoolArray) -> MassSolutions:
+    """Some of the problems of one batch, all of which have the same delays."""
+    size = int(found.last[0])
+    worth = found.worth.reshape(-1, size)[which]
+    return MassSolutions(
+        found.mass[which], found.service[which], found.error[which], found.served[which],
+        found.last[which], np.arange(len(worth)) * size, worth.ravel(), found.reward,
+    )  # fmt: skip
+
+
+def _joined(parts: list[tuple[IntArray, MassSolutions]], reward: Reward) -> MassSolutions:
+    """One record from several, each with the places of its problems."""
+    back = np.argsort(np.concatenate([where for where, _ in parts]))
+    offsets = np.cumsum([0, *(found.worth.size for _, found in parts)])
+    starts = [found.start + offset for (_, found), offset in zip(parts, offsets[:-1], strict=True)]
+
+    def all_of(name: str) -> Array:
+        return np.concatenate([getattr(found, name) for _, found in parts])[back]
+
+    worth = np.concatenate([found.worth for _, found in parts])
+    return MassSolutions(
+        all_of("mass"), all_of("service"), all_of("error"), all_of("served"), all_of("last"),
+        np.concatenate(starts)[back], worth, reward,
+    )  # fmt: skip

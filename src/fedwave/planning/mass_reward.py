@@ -1,0 +1,131 @@
+"""What a delivery brings in delivered mass, as a function of the delay.
+
+A scheduler that does not see the arrivals expects theta (1 + beta + ... + beta^(d-1)) shards' worth of local steps
+behind an upload at delay d. With the weight c r(d) of the aggregation rule, and the long-run share v = theta / sum of
+theta in place of c, a delivery brings
+
+    R(d) = v theta rho(d),    rho(d) = r(d) (1 - beta^d) / (1 - beta).
+
+(After a delivery N_u holds everything that has arrived at device u, so c_u is close to theta_u over a total that all
+devices share.) rho is the same for all devices, so their problems differ only by the channel and by the factor
+v theta. A cap is ignored: it can only lower the mass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+
+import numpy as np
+
+from fedwave.aggregation import Aggregation, Uploads
+from fedwave.errors import FedwaveError
+from fedwave.types import Array, FloatArray, IntArray
+
+_EXACT = 4096  # delays up to here are looked at one by one
+_RATIO = 1.01  # of the delays beyond
+_FARTHEST = 2.0**60
+
+
+@dataclass(frozen=True, eq=False)
+class Reward:
+    """rho of an aggregation rule; compared by its values, so that what was solved is found again."""
+
+    rule: Aggregation
+
+    def __post_init__(self) -> None:
+        if self.rule.has_server_step() or not _weighs_by_share(self.rule):
+            raise FedwaveError(
+                f"aggregation {self.rule.name!r} does not weigh an upload by c r(d) alone, so the mass of a schedule "
+                "cannot be planned for: use a rule such as lee or constant."
+            )
+
+    @property
+    def decay(self) -> float:
+        """What is left of the mass after a round without a delivery."""
+        return 1.0 if self.rule.waits else float(self.rule.beta)
+
+    def rate(self, delay: Array) -> FloatArray:
+        """r."""
+        return np.asarray(self.rule.rate(delay), dtype=np.float64)
+
+    def steps(self, delay: Array) -> FloatArray:
+        """Expected mass of an update at this delay, for a device with rate 1."""
+        if self.decay == 1:
+            return np.asarray(delay, dtype=np.float64)
+        if self.decay == 0:
+            return np.ones(np.shape(delay))
+        out: FloatArray = np.expm1(delay * np.log(self.decay)) / np.expm1(np.log(self.decay))
+        return out
+
+    def at(self, delay: Array) -> FloatArray:
+        """rho."""
+        return self.rate(delay) * self.steps(delay)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reward) and self._digest == other._digest
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+    @cached_property
+    def _digest(self) -> bytes:
+        delays, _ = self._cells
+        return blake2b(self.at(delays).tobytes(), digest_size=16).digest()
+
+    @cached_property
+    def _cells(self) -> tuple[IntArray, IntArray]:
+        """Ranges of delays, [first, last]: single delays, then longer and longer ranges."""
+        single = np.arange(1, _EXACT + 1)
+        count = int(np.log(_FARTHEST / _EXACT) / np.log(_RATIO))
+        edges = np.floor(_EXACT * _RATIO ** np.arange(count + 1)).astype(np.int64)
+        first = np.concatenate([single, edges[:-1] + 1])
+        return first, np.concatenate([single, edges[1:]])
+
+    def most_per_round(self, cost: FloatArray) -> FloatArray:
+        """At least the largest (rho(k) - cost) / k over all k >= 1, ``[B]``, and at least 0.
+
+        Between two far delays r is taken to be monotone.
+        """
+        first, last = self._cells
+        highest = np.maximum(self.rate(first), self.rate(last)) * self.steps(last)
+        best = np.zeros(cost.shape)
+        for some in np.array_split(np.arange(first.size), 8):
+            surplus = (highest[some] - cost[:, None]) / first[some]
+            best = np.maximum(best, surplus.max(axis=1))
+        return best
+
+    def steepest_after(self, delay: int) -> float:
+        """At least the largest rho(d + 1) - rho(d) over all d >= ``delay``, and at least 0.
+
+        Between two far delays r and its increments are taken to be monotone.
+        """
+        first, last = self._cells
+        first, last = np.maximum(first[last >= delay], delay), last[last >= delay]
+        rises = np.maximum(*(self.rate(d + 1) - self.rate(d) for d in (first, last)))
+        rate = np.maximum(self.rate(first), self.rate(last))
+        kept = np.ones(first.shape) if self.decay == 1 else self.decay ** first.astype(np.float64)
+        held = np.where(rises > 0, self.steps(last + 1), self.steps(first + 1))
+        return float(np.max(rate * kept + rises * held, initial=0.0))
+
+    @property
+    def nothing_is_lost(self) -> bool:
+        """Does every shard that arrived count in full whenever it is delivered? Then the mass cannot be planned."""
+        far = 2 ** np.arange(41)
+        return self.decay == 1 and bool(np.all(self.rate(far) == self.rate(far[:1])))
+
+    @property
+    def has_no_bound(self) -> bool:
+        """Does waiting always bring more per round? Then no policy is best."""
+        far = self.rate(2 ** np.array([20, 40]))
+        return self.decay == 1 and bool(far[1] > far[0] * (1 + 1e-9))
+
+
+def _weighs_by_share(rule: Aggregation) -> bool:
+    """Are the weights c r(d), also beside other devices?"""
+    delivered = np.array([[True, True, False, True], [False, True, True, False]])
+    learned = np.array([[3, 5, 9, 1], [40, 7, 2, 11]])
+    delay = np.array([[1, 4, 2, 90], [3, 1, 17, 2]])
+    uploads = Uploads(delivered, learned, delay, np.zeros(delay.shape))
+    return bool(np.allclose(rule.weights(uploads), uploads.shares * rule.rate(delay), rtol=1e-9))

@@ -1,0 +1,103 @@
+"""Tables of the mass index: with new rates or a new price an index is looked up, not solved for again.
+
+All devices have the same problem up to the factor k = v theta (mass_device.py), so the tables have three axes: the
+channel, price / k and the delay. v = theta / sum of theta has a total that all devices share. Dividing prices by it
+leaves the ranking as it is, so here k = theta^2.
+
+Prices and k lie on logarithmic axes with the same ratio. The service rate of a device with k at place i, at a price at
+place j, is therefore an entry of one table, at place j - i.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from fedwave.planning.index_tables import channel_nodes
+from fedwave.planning.lattice import cell_of, read
+from fedwave.planning.mass_device import COARSE, solve
+from fedwave.planning.mass_reward import Reward
+from fedwave.planning.outlook import Outlook
+from fedwave.types import Array, FloatArray, IntArray
+
+_RATIO = 1.125
+_LEAST_K, _MOST_K = 1e-8, 1e8  # rates from 1e-4 to 1e4
+_LAST_DELAY = 4096
+_KS = int(np.ceil(np.log(_MOST_K / _LEAST_K) / np.log(_RATIO))) + 1
+_DELAYS = np.unique(
+    np.concatenate([np.arange(1, 17), np.round(np.geomspace(16, _LAST_DELAY, 48))])
+).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class MassTables:
+    """Interpolated solutions at any rates."""
+
+    row: IntArray  # [S] row of each channel
+    worth: FloatArray  # [R, prices, delays] rho(d) - h(d + 1)
+    service: FloatArray  # [R, prices] transmissions per round
+    least: float  # the smallest price / k; the others are _RATIO apart
+
+    def worth_at(self, row: IntArray, k: FloatArray, price: FloatArray, delay: Array) -> FloatArray:
+        """k (rho(d) - h(d + 1)) of devices in these rows, ``[U]``, at k ``[I, U]``, prices ``[I]``, delays."""
+        k = np.clip(k, _LEAST_K, None)
+        with np.errstate(divide="ignore"):
+            place = np.log(price[:, None] / k / self.least) / np.log(_RATIO)
+        count = self.service.shape[1]
+        prices = cell_of(np.clip(place, 0, count - 1), count)
+        delays = cell_of(np.interp(delay, _DELAYS, np.arange(_DELAYS.size)), _DELAYS.size)
+        return k * read(self.worth, np.broadcast_to(row, k.shape), prices, delays)
+
+    def price(self, row: IntArray, k: FloatArray, slots: FloatArray) -> FloatArray:
+        """The price at which the devices use this many slots; ``k`` is ``[I, U]``, the result ``[I]``."""
+        place = np.log(np.clip(k, _LEAST_K, _MOST_K) / _LEAST_K) / np.log(_RATIO)
+        cell, part = cell_of(place, _KS)
+        instances, rows = k.shape[0], self.service.shape[0]
+        # All instances are counted at once, each in bins of its own.
+        at = ((np.arange(instances)[:, None] * rows + row) * _KS + cell).ravel()
+        bins = instances * rows * _KS
+        weight: FloatArray = np.zeros((instances, rows * _KS))
+        weight += np.bincount(at, (1 - part).ravel(), bins).reshape(weight.shape)
+        weight += np.bincount(at + 1, part.ravel(), bins).reshape(weight.shape)
+        # Prices are tried by bisection: they lie at places 0 to last, the service falls along them.
+        low = np.full(instances, -1)
+        high = np.full(instances, self.service.shape[1] + _KS)
+        while np.any(high - low > 1):
+            middle = (low + high) // 2
+            more = self._wanted(weight, middle) > slots
+            low, high = np.where(more, middle, low), np.where(more, high, middle)
+        above, below = self._wanted(weight, low), self._wanted(weight, high)
+        part = np.where(
+            above > below, (above - slots) / np.where(above > below, above - below, 1), 1
+        )
+        found = self.least * _LEAST_K * np.exp((low + np.clip(part, 0, 1)) * np.log(_RATIO))
+        # Where even free transmissions leave slots unused, they are free.
+        return np.where(low < 0, 0.0, found)
+
+    def _wanted(self, weight: FloatArray, place: IntArray) -> FloatArray:
+        """Transmissions per round at prices at these places, ``[I]``."""
+        count = self.service.shape[1]
+        cell = np.clip(place[:, None] - np.arange(_KS), 0, count - 1)  # [I, k]
+        service = self.service[:, cell].transpose(1, 0, 2)  # [I, R, k]
+        out: FloatArray = (weight * service.reshape(weight.shape)).sum(axis=1)
+        return out
+
+
+@lru_cache(maxsize=8)
+def mass_tables(view: Outlook, reward: Reward) -> MassTables:
+    """Tables for the channels of an outlook."""
+    nodes, row, mix = channel_nodes(view.mean_snr)
+    # From a price that hardly matters to one that no delay is worth.
+    least = 0.01 * max(1 - reward.decay, 1e-4)
+    most = 4 * float(reward.at(np.array([_LAST_DELAY]))[0])
+    count = max(int(np.ceil(np.log(most / least) / np.log(_RATIO))), 1) + 1
+    price = least * _RATIO ** np.arange(count)
+    found = solve(
+        view.levels, np.repeat(nodes, count), np.tile(price, nodes.size), reward, COARSE
+    )  # fmt: skip
+    worth = found.worth_at(np.arange(found.mass.size)[:, None], _DELAYS)
+    worth = np.tensordot(mix, worth.reshape(nodes.size, count, -1), axes=1)
+    service = np.tensordot(mix, found.service.reshape(nodes.size, count), axes=1)
+    return MassTables(row, np.ascontiguousarray(worth), np.ascontiguousarray(service), least)
