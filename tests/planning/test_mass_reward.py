@@ -1,5 +1,7 @@
 """The mass that a delivery brings: against plain sums, and the bounds on its growth."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from fedwave.planning.mass_reward import Reward
 DELAYS = np.arange(1, 400)
 
 
+@dataclass(frozen=True)
 class Root(Aggregation):
     """A rule of a user's: a = c / sqrt(d), nothing ages."""
 
