@@ -92,7 +92,8 @@ def compare(
     comparison = Comparison.of(data, how.base, how.burn_in, how.metric)
     content: dict[str, Any] = {
         "network": how.network.file or how.network.kind, "rounds": how.rounds, "instances": how.instances,
-        "first_instance": how.first_instance, "seed": how.seed, "burn_in": how.burn_in, "metric": how.metric, **comparison.about(),
+        "first_instance": how.first_instance, "seed": how.seed, "burn_in": how.burn_in, "metric": how.metric,
+        **comparison.about(),
         "schedulers": comparison.to_json(),
     }  # fmt: skip
     if half_width is not None:

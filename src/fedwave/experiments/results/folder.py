@@ -20,7 +20,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -165,6 +165,14 @@ class RunFolder:
 
     def keep(self, unit: Unit, data: xr.Dataset, seconds: float) -> None:
         """Store a finished unit: its tables, then its record; then its checkpoint is removed."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        took = {"seconds": round(seconds, 3), "finished": now, "machine": platform.node()}
+        self.keep_merged(unit, data, took)
+        with suppress(OSError):  # it may be a folder that somebody made; nobody reads it any more
+            self.checkpoint(unit).unlink(missing_ok=True)
+
+    def keep_merged(self, unit: Unit, data: xr.Dataset, took: Mapping[str, Any] | None) -> None:
+        """Store a unit that was run elsewhere; ``took`` says how long, when and where, if that is known."""
         made = tables(unit.where, data)
         contents = {f"{kind}/{unit.name}.parquet": table for kind, table in made.items()}
         for name, content in contents.items():
@@ -178,12 +186,9 @@ class RunFolder:
             "sha256": {name: _sum(content) for name, content in contents.items()},
             "bytes": {name: len(content) for name, content in contents.items()},
         }
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        took = {"seconds": round(seconds, 3), "finished": now, "machine": platform.node()}
-        write_sealed(self.path / "timings" / f"{unit.name}.json", took)
+        if took is not None:
+            write_sealed(self.path / "timings" / f"{unit.name}.json", took)
         write_sealed(self._record(unit), record)
-        with suppress(OSError):  # it may be a folder that somebody made; nobody reads it any more
-            self.checkpoint(unit).unlink(missing_ok=True)
 
     def recorded(self, unit: Unit) -> bool:
         """Is it stored? Whether it is sound is seen when it is read."""
