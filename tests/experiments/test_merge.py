@@ -103,12 +103,13 @@ def test_figures_and_tables(tmp_path: Path) -> None:
     data = fw.run({**SMALL, "instances": 3}, tmp_path / "whole", workers=1)
     folders = [
         fw.run({**SMALL, "instances": n, "first_instance": k}, tmp_path / f"{k}", workers=1) and tmp_path / f"{k}"
-        for k, n in ((0, 2), (2, 1))
+        for k, n in ((0, 1), (1, 2))
     ]  # fmt: skip
     assert fw.merge(folders, tmp_path / "out").identical(data)
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
-    assert "2 instances" in (folders[0] / "table.md").read_text()
-    assert "instance 2, seed 0" in (folders[1] / "table.md").read_text()
+    assert "5 rounds, 1 instance, seed 0" in (folders[0] / "table.md").read_text()
+    assert "5 rounds, 2 instances (1 to 2), seed 0" in (folders[1] / "table.md").read_text()
+    assert "5 rounds, 3 instances, seed 0" in (tmp_path / "out" / "table.md").read_text()
 
 
 def test_parts_and_files_of_ones_own_are_kept_and_not_imported(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "no plan": (lambda f: (f / "plan.json").unlink(), "second is not sound: plan.json: missing"),
     "no config": (lambda f: (f / "config.yaml").unlink(), "second is no run folder: it has no config.yaml."),
-    "a pipe as a table": (lambda f: _piped(f / "devices/0000_age_2-3.parquet"), "second is not sound: devices/0000_age"),
+    "a pipe as a table": (lambda f: _piped(f / "devices/0000_age_2-3.parquet"), "second is not sound: devices/0000"),
     "no folder": (lambda f: shutil.rmtree(f), "there is no run folder at second."),
 }  # fmt: skip
 
