@@ -298,7 +298,7 @@ class RunFolder:
         if there != wanted or list(there["sweep"]) != list(wanted["sweep"]):
             field, is_, asked = first_difference(there, wanted)
             raise FedwaveError(
-                f"{self.path} holds another experiment: its {field} is {_short(is_)}, not {_short(asked)}; "
+                f"{self.path} holds another experiment: its {field} is {short_json(is_)}, not {short_json(asked)}; "
                 f"choose another --out, or go on with it by `fedwave resume {self.path}`."
             )
 
@@ -345,7 +345,7 @@ def _what_changed(plan: Plan, raw: bytes) -> str:
     if now == was and list(now["sweep"]) == list(was["sweep"]):
         return " (not in a value)"
     field, is_, before = first_difference(now, was)
-    return f" (its {field} is {_short(is_)}, was {_short(before)})"
+    return f" (its {field} is {short_json(is_)}, was {short_json(before)})"
 
 
 def first_difference(there: Any, wanted: Any, where: str = "") -> tuple[str, Any, Any]:
@@ -359,6 +359,7 @@ def first_difference(there: Any, wanted: Any, where: str = "") -> tuple[str, Any
     return field, is_, asked
 
 
-def _short(value: Any) -> str:
+def short_json(value: Any) -> str:
+    """A value in a sentence."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) < 60 else text[:57] + "..."

@@ -5,7 +5,6 @@ Nothing is imported or run for that, and every folder is first checked as `fedwa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +15,12 @@ from fedwave.errors import FedwaveError, counted
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.points import to_mapping
 from fedwave.experiments.results.fingerprint import NOT_NUMBERS
-from fedwave.experiments.results.folder import RunFolder, check_is_folder, first_difference
+from fedwave.experiments.results.folder import (
+    RunFolder,
+    check_is_folder,
+    first_difference,
+    short_json,
+)
 from fedwave.experiments.results.plan import Plan
 from fedwave.experiments.results.provenance import runs_of, versions_of
 from fedwave.experiments.results.verify import verify, versions_apart
@@ -68,10 +72,8 @@ def differences_that_do_not_matter(lots: Sequence[Lot]) -> Iterator[str]:
     for other in others:
         there, here = (to_mapping(lot.experiment) for lot in (other, first))
         for field in (name for name in NOT_NUMBERS if there[name] != here[name]):
-            yield (
-                f"{field} is {_short(there[field])} in {other.folder}, but {_short(here[field])} in {first.folder}, "
-                "which is used."
-            )
+            is_, used = short_json(there[field]), short_json(here[field])
+            yield f"{field} is {is_} in {other.folder}, but {used} in {first.folder}, which is used."
         made = [versions_of(run) for lot in (first, other) for run in runs_of(lot.folder)[-1:]]
         if len(made) == 2 and made[0] != made[1]:
             words = (f"{first.folder} was made with", f"{other.folder} with")
@@ -104,8 +106,8 @@ def _check_same_experiment(first: Lot, other: Lot) -> None:
     if here != there or list(here["sweep"]) != list(there["sweep"]):
         field, is_, wanted = first_difference(there, here)
         raise FedwaveError(
-            f"{other.folder} holds another experiment than {first.folder}: its {field} is {_short(is_)}, not "
-            f"{_short(wanted)}; only runs that differ in their instances can be merged."
+            f"{other.folder} holds another experiment than {first.folder}: its {field} is {short_json(is_)}, not "
+            f"{short_json(wanted)}; only runs that differ in their instances can be merged."
         )
     if "instances" in here["sweep"]:
         raise FedwaveError(
@@ -153,8 +155,3 @@ def _check_adjacent(before: Lot, after: Lot) -> None:
 
 def _numbered(first: int, last: int) -> str:
     return f"instance {first} is" if first == last else f"instances {first} to {last} are"
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) < 60 else text[:57] + "..."
