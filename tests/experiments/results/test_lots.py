@@ -144,6 +144,7 @@ def test_a_sweep_over_the_number_of_instances(here: Path) -> None:
     assert refused("a", "b").startswith("a varies instances in its sweep")
 
 
+@pytest.mark.slow
 def test_other_precision(here: Path) -> None:
     lot(Path("a"), 0, 1, TASK)
     lot(Path("b"), 1, 1, TASK, "training.precision=float64")
