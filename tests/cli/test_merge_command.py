@@ -44,7 +44,7 @@ REFUSED = {
     ("merge", "a", "nowhere", "--out", "out"): "there is no run folder at nowhere.",
     ("merge", "a", "b"): "Missing option '--out' / '-o'.",
     ("merge", "a", "b", "--out", ""): "'' names no place: give one, such as out/first; here is '.'.",
-    ("merge", "--out", "out"): "Missing argument 'DIR DIR...'.",
+    ("merge", "--out", "out"): "Missing argument 'DIR",
     ("merge", "a", "b", "--out", "a"): "a is not empty (",
     ("run", *WORDS, "--first-instance", -1): "first_instance is -1, must be a whole number >= 0.",
     ("run", *WORDS, "first_instance=half"): "first_instance is 'half', must be a whole number.",

@@ -15,7 +15,7 @@ from fedwave.terminal import tell
 
 def merge(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR DIR...", help="Folders of finished runs.", show_default=False)
+        list[Path], typer.Argument(metavar="DIR", help="Folders of finished runs.", show_default=False)
     ],
     out: Annotated[
         Path, typer.Option("--out", "-o", parser=opt.named, metavar="PATH", help="New run folder.", show_default=False)
