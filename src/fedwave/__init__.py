@@ -31,6 +31,7 @@ from fedwave.version import __version__
 if TYPE_CHECKING:
     from fedwave.experiments.config.experiment import Experiment
     from fedwave.experiments.config.read import load_experiment
+    from fedwave.experiments.merge import merge
     from fedwave.experiments.quick import compare, run
     from fedwave.experiments.results.comparison import Comparison
     from fedwave.experiments.results.dataset import load
@@ -57,6 +58,7 @@ _ON_DEMAND = {
     "load": "fedwave.experiments.results.dataset",
     "load_experiment": "fedwave.experiments.config.read",
     "mass_bound": "fedwave.theory.mass_bound",
+    "merge": "fedwave.experiments.merge",
     "partition": "fedwave.learning.partition",
     "run": "fedwave.experiments.quick",
     "score_bound": "fedwave.theory.bound",
@@ -75,7 +77,7 @@ __all__ = [
     # learning on a trace
     "task", "Task", "Dataset", "train", "train_in_lock_step", "Curves", "EvaluationSizes",
     # studies
-    "compare", "Comparison", "run", "load", "Experiment", "load_experiment",
+    "compare", "Comparison", "run", "load", "merge", "Experiment", "load_experiment",
     "backlog_bound", "score_bound", "mass_bound",
     # parts of your own
     "register", "check", "check_scheduler", "Metric", "PlayedRound",

@@ -123,7 +123,7 @@ class Simulation:
         count = _how_many(instances)
         if count is not None:  # before they are counted out
             _check_memory(network, rounds, count, watch, record)
-        ids = _instance_numbers(instances)
+        ids = instance_numbers(instances)
         constants: dict[str, Array] = {}
         provenance = {
             "fedwave": __version__,
@@ -411,7 +411,8 @@ def _how_many(instances: Any) -> int | None:
     return int(instances) if is_whole(instances) else None
 
 
-def _instance_numbers(instances: int | Iterable[int]) -> IntArray:
+def instance_numbers(instances: int | Iterable[int]) -> IntArray:
+    """The numbers of so many instances, or those in a list, each checked."""
     ids: list[Any] = []
     if is_whole(instances):
         ids = list(range(int(instances)))  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 COMMANDS: dict[str, Any] = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
 FIELDS = {
     "schedulers": "schedulers", "metric": "metric", "rounds": "rounds", "instances": "instances", "seed": "seed",
+    "first_instance": "first_instance",
     "burn_in": "burn_in", "task": "task.dataset", "aggregation": "task.aggregation", "skew": "task.partition",
     "device": "training.device", "precision": "training.precision", "tolerance": "training.tolerance",
     "test_images": "training.test_images",

@@ -288,6 +288,11 @@ def test_an_instance_does_not_depend_on_how_many_there_are() -> None:
         )
         for n in (3, 1)
     )
+    last = fw.train_in_lock_step(
+        network(**MISSED), "update-aware", task(), ROUNDS, [2], SEED, sizes=SIZES, **EXACT
+    )
+    np.testing.assert_array_equal(many[0].scheduled[:, 2:], last[0].scheduled)
+    np.testing.assert_allclose(many[1].loss[:, 2:], last[1].loss, rtol=1e-6)
     np.testing.assert_array_equal(many[0].scheduled[:, :1], few[0].scheduled)
     np.testing.assert_allclose(many[1].loss[:, :1], few[1].loss, rtol=1e-6)  # kept in float32
     assert not np.array_equal(many[1].loss[:, 0], many[1].loss[:, 1])
@@ -365,8 +370,8 @@ def test_who_does_not_declare_it_cannot_see_it() -> None:
     "changes, sentence",
     [
         ({"rounds": -1}, "rounds is -1, must be a whole number >= 1."),
-        ({"instances": 0}, "instances is 0, must be a whole number >= 1."),
-        ({"instances": [3, 4]}, r"instances is \[3, 4\], must be a whole number >= 1."),
+        ({"instances": 0}, "instances is 0, must be a whole number >= 1 or a list"),
+        ({"instances": [3, -4]}, r"instances is \[3, -4\], must be a whole number >= 1 or a list"),
         ({"seed": -1}, "seed is -1, must be a whole number >= 0."),
         ({"lane": 3}, "has no parameter 'lane'; did you mean 'lanes'?"),
         ({"lanes": 0}, "lanes is 0, must be a whole number >= 1."),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from rules import RULES
-from small_models import Own, chain, deep, images, linear, own_forward, with_batch_norm
+from small_models import Masked, Own, chain, deep, images, linear, own_forward, with_batch_norm
 from states import states
 from torch import nn
 
@@ -51,6 +51,8 @@ PATHS = {
     "plain chain, missed broadcasts": Path(chain, network={"miss_probability": 0.4}),
     "plain chain, short batches": Path(chain, numbers={"shard_size": 5, "batch": 4}),
     "plain chain, bfloat16": Path(chain, settings={"precision": "bfloat16"}, limit=0.3),
+    "buffers of every type": Path(Masked),
+    "buffers of every type, missed broadcasts": Path(Masked, network={"miss_probability": 0.4}),
     "deep chain": Path(deep, (3, 8, 8), numbers={"eta": 0.02}),
     "deep chain, missed broadcasts, short batches": Path(
         deep, (3, 8, 8), network={"miss_probability": 0.4}, numbers={"shard_size": 5, "eta": 0.02}

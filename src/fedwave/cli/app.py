@@ -15,6 +15,7 @@ from fedwave.cli.bench import bench
 from fedwave.cli.compare import compare
 from fedwave.cli.data import data
 from fedwave.cli.listing import config, presets, schedulers
+from fedwave.cli.merge import merge
 from fedwave.cli.options import NETWORK_FIELDS
 from fedwave.cli.report import report
 from fedwave.cli.reproduce import reproduce
@@ -39,7 +40,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    run, compare, train, reproduce, resume, report, verify, schedulers, presets, config, data,
+    run, compare, train, reproduce, resume, merge, report, verify, schedulers, presets, config, data,
     bench,
 ):  # fmt: skip
     app.command()(command)

@@ -92,7 +92,8 @@ def compare(
     comparison = Comparison.of(data, how.base, how.burn_in, how.metric)
     content: dict[str, Any] = {
         "network": how.network.file or how.network.kind, "rounds": how.rounds, "instances": how.instances,
-        "seed": how.seed, "burn_in": how.burn_in, "metric": how.metric, **comparison.about(),
+        "first_instance": how.first_instance, "seed": how.seed, "burn_in": how.burn_in, "metric": how.metric,
+        **comparison.about(),
         "schedulers": comparison.to_json(),
     }  # fmt: skip
     if half_width is not None:
@@ -188,12 +189,12 @@ def _traced(how: Experiment, folder: Path, beliefs: bool) -> xr.Dataset:
     for label, scheduler in schedulers_of(how).items():
         with rounds_bar(label, how.rounds) as meter:
             trace = simulate(
-                network, scheduler, how.rounds, how.instances, how.seed, beliefs=beliefs, metrics=metrics_of(how),
-                meter=meter,
+                network, scheduler, how.rounds, how.instance_numbers, how.seed, beliefs=beliefs,
+                metrics=metrics_of(how), meter=meter,
             )  # fmt: skip
         trace.save(paths[label])
         parts.append(unit_dataset({label: trace}))
-    return joined(parts, how.labels, range(how.instances))
+    return joined(parts, how.labels, how.instance_numbers)
 
 
 def _trace_files(how: Experiment, folder: Path) -> dict[str, Path]:

@@ -72,6 +72,10 @@ class Size:
 
     rounds: Annotated[int | None, Option("--rounds", "-t", help="Rounds to play.", show_default=_OWN)] = None
     instances: Annotated[int | None, Option("--instances", "-i", help="Repetitions.", show_default=_OWN)] = None
+    first_instance: Annotated[int | None, Option(
+        "--first-instance", help="Number of the first: 20 with -i 10 runs the lot 20 to 29, for `fedwave merge`.",
+        show_default=_OWN,
+    )] = None
     seed: Annotated[int | None, Option("--seed", help="Equal seeds give equal results.", show_default=_OWN)] = None
 
 

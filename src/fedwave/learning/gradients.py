@@ -179,7 +179,7 @@ def _trial(
 def _close(alone: Tensors, together: Tensors, relative: float) -> bool:
     for kind in ("w/", "rest/", "gradient/"):
         mine = [k for k in alone if k.startswith(kind) and alone[k].numel()]
-        size = max((float(alone[k].abs().max()) for k in mine), default=0.0)
+        size = max((float(alone[k].double().abs().max()) for k in mine), default=0.0)
         for k in mine:
             if not float((alone[k].double() - together[k].double()).abs().max()) <= relative * size:
                 return False

@@ -24,7 +24,7 @@ from fedwave.learning.task import task as make_task
 from fedwave.network.network import Network, check_network
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
-from fedwave.simulate import simulate
+from fedwave.simulate import instance_numbers, simulate
 from fedwave.trace import Trace
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState
 
@@ -88,30 +88,33 @@ def train_in_lock_step(
     scheduler: str | Scheduler,
     task: Task | str | Mapping[str, Any],
     rounds: int,
-    instances: int,
+    instances: int | Sequence[int],
     seed: int = 0,
     *,
     sizes: EvaluationSizes | None = None,
     meter: Meter | None = None,
     **settings: Any,
 ) -> tuple[Trace, Curves]:
-    """Simulate and train together; the trace and the curves. ``settings`` as in ``train``, less the tolerance."""
+    """Simulate and train together; the trace and the curves. ``settings`` as in ``train``, less the tolerance.
+
+    ``instances`` as in ``simulate``: how many, or a list of their numbers.
+    """
     check_network(network)
     chosen = find_scheduler(scheduler)
     check_parameters("train_in_lock_step", settings, [f.name for f in fields(Settings)])
     rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)
-    instances = whole("instances", instances, 1)
+    numbers = instance_numbers(instances).tolist()
     learner = LockStep(
         network,
         task if isinstance(task, Task) else make_task(task),
         rounds,
-        range(instances),
+        numbers,
         seed,
         chosen.name,
         Settings(**settings),
         sizes or EvaluationSizes(),
     )
-    trace = simulate(network, chosen, rounds, instances, seed, meter=meter, learner=learner)
+    trace = simulate(network, chosen, rounds, numbers, seed, meter=meter, learner=learner)
     curves = learner.replay.curves()[0]
     return trace, replace(curves, weights=learner.replay.weights_of(chosen.name))
 

@@ -62,21 +62,24 @@ def train_run(
             psi[u] = {k: gradient[k] + rule.beta * psi[u][k] for k in w}
         uploads = all_uploads.at(t)
         a, c = rule.coefficients(uploads).tolist(), uploads.shares.tolist()
-        update, shift, counts = _zeros(w), _zeros(b), dict(b)
+        update = _zeros(w)
+        shift = _zeros({k: p for k, p in b.items() if p.is_floating_point()})
+        # Whole numbers count something, such as batches: the largest delivered count is the central one.
+        counts = {k: p for k, p in b.items() if k not in shift}
         for u in devices:
             if not run.delivered[t, u]:
                 continue
             update = {k: update[k] + a[u] * psi[u][k] for k in w}
             if u in trained_buffers:
                 # Running statistics are averages, not gradients: they bypass psi and the rule.
-                shift = {k: shift[k] + c[u] * (trained_buffers[u][k] - b[k]) for k in b}
-                counts = {k: torch.maximum(counts[k], trained_buffers[u][k]) for k in b}
+                local = trained_buffers[u]
+                shift = {k: shift[k] + c[u] * (local[k] - b[k]) for k in shift}
+                counts = {k: torch.maximum(counts[k], local[k]) for k in counts}
             psi[u] = _zeros(w)
             stored[u] = []
         memory, step = server_steps.step(rule, memory, update, uploads)
         w = {k: w[k] - task.eta * step[k] for k in w}
-        # Whole numbers count something, such as batches: the largest delivered count is the central one.
-        b = {k: b[k] + shift[k] if b[k].is_floating_point() else counts[k] for k in b}
+        b = {k: b[k] + shift[k] if k in shift else counts[k] for k in b}
         results.append(evaluator(model, w, b, full=evaluator.full_in(t + 1, run.rounds)))
     return results, w
 

@@ -77,6 +77,15 @@ def test_a_record_shorter_than_the_run_is_found_when_loading(tmp_path: Path) -> 
         experiment_from({"rounds": 6}, asked)
 
 
+def test_a_lot_needs_records_up_to_its_last_instance(tmp_path: Path) -> None:
+    np.save(tmp_path / "gains.npy", np.ones((5, 4, 25)))
+    asked = [f"network.fading=recorded:path={tmp_path}/gains.npy", "rounds=5"]
+    lot = experiment_from({"instances": 2, "first_instance": 2}, asked)
+    assert lot.instance_numbers == range(2, 4)
+    with pytest.raises(FedwaveError, match="cover 4 instances but the run needs 5"):
+        experiment_from({"instances": 2, "first_instance": 3}, asked)
+
+
 def test_the_field_at_fault_is_found_among_many() -> None:
     many = {"noise_dbm": -100.0, "miss_probability": 2.0, "buffer_limit": 3.0}
     with pytest.raises(FedwaveError, match=r"^network\.set\.miss_probability: "):

@@ -57,7 +57,7 @@ def check(experiment: Experiment) -> None:
     _check_metrics(experiment)
     if experiment.task is not None:
         _check_task(experiment.task)
-    _check_network(experiment.network, experiment.rounds, experiment.instances)
+    _check_network(experiment.network, experiment.rounds, experiment.instance_numbers[-1])
 
 
 def schedulers_of(experiment: Experiment) -> dict[str, Scheduler]:
@@ -184,7 +184,7 @@ def _check_task(config: TaskConfig) -> None:
             raise FedwaveError(f"task.partition: {error}") from None
 
 
-def _check_network(config: NetworkConfig, rounds: int, instances: int) -> None:
+def _check_network(config: NetworkConfig, rounds: int, last_instance: int) -> None:
     """Refuse a network that cannot be built, or that a run reaches past; of a large one try a part."""
     slots = config.slots
     if isinstance(slots, tuple) and len(slots) < rounds:
@@ -196,7 +196,7 @@ def _check_network(config: NetworkConfig, rounds: int, instances: int) -> None:
         return
     network = network_of(config)
     try:
-        network.check_run(rounds, np.array([instances - 1]))
+        network.check_run(rounds, np.array([last_instance]))
     except FedwaveError as error:
         raise FedwaveError(f"network does not fit rounds and instances: {error}") from None
 

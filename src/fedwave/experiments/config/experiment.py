@@ -24,6 +24,7 @@ PLACES = ("auto", "cpu", "cuda")
 PRECISIONS = ("float32", "float64", "bfloat16", "auto")
 MOST_DEVICES = 10_000_000
 MOST_POINTS = 10_000
+MOST_FIRST_INSTANCE = 1_000_000_000  # a netCDF file holds labels of 32 bits
 BASE = "alsa-pi"  # the paper's own: differences are taken from it unless another is named
 # Which built-in models take the images of a built-in dataset; learning/ could tell, but needs torch.
 DATASETS = {
@@ -199,6 +200,8 @@ class Experiment:
     """Rounds to play."""
     instances: int = 50
     """Independent repetitions."""
+    first_instance: int = 0
+    """Number of the first instance; 20 with 10 instances: the lot 20 to 29 of a longer experiment, to be merged."""
     seed: int = 0
     """The same seed gives the same worlds and results."""
     block: int | None = None
@@ -226,8 +229,12 @@ class Experiment:
         if not self.name.strip() or visible(self.name) != self.name:
             raise FedwaveError(f"name is {shown(self.name)}, must be a text of one line.")
         check_wholes(self, "", 1, "rounds", "instances", "block", "group")
-        check_wholes(self, "", 0, "seed", "burn_in")
+        check_wholes(self, "", 0, "first_instance", "seed", "burn_in")
         check_numbers(self, "", "checkpoint_seconds")
+        if self.first_instance > MOST_FIRST_INSTANCE:
+            raise FedwaveError(
+                f"first_instance is {self.first_instance}, must be at most {MOST_FIRST_INSTANCE}."
+            )
         if self.burn_in >= self.rounds:
             raise FedwaveError(
                 f"burn_in is {self.burn_in}, must lie between 0 and the {self.rounds} rounds less one."
@@ -243,6 +250,11 @@ class Experiment:
     def labels(self) -> tuple[str, ...]:
         """The text that names each scheduler in the results."""
         return tuple(str(part) for part in self.schedulers)
+
+    @property
+    def instance_numbers(self) -> range:
+        """The numbers of its instances: they choose the worlds, whatever other instances run."""
+        return range(self.first_instance, self.first_instance + self.instances)
 
     @property
     def base(self) -> str:

@@ -82,6 +82,11 @@ def _check_axis(axis: str) -> None:
     )
     if not (inside or axis in field_names()) or axis.partition(".")[0] in ("sweep", "imports"):
         raise FedwaveError(f"sweep.{axis}: {no_field(axis)}")
+    if axis == "first_instance":
+        raise FedwaveError(
+            "sweep.first_instance varies the numbers of the instances, but every point must have the same ones to be "
+            "compared: leave it out, or run an experiment for each."
+        )
 
 
 def _with(content: Mapping[str, Any], key: str, value: Any, where: str = "") -> dict[str, Any]:

@@ -58,10 +58,18 @@ def facts(data: xr.Dataset) -> dict[str, str]:
     if "gamma" in about:
         found["gamma"] = f"γ = {float(about['gamma']):g}"
     found["rounds"] = counted(sizes["round"], "round")
-    found["instances"] = counted(sizes["instance"], "instance")
+    found["instances"] = _instances(data["instance"].values.tolist())
     if "seed" in about:
         found["seed"] = f"seed {about['seed']}"
     return found
+
+
+def _instances(numbers: Sequence[int]) -> str:
+    """How many, and which if they are a lot of a longer experiment."""
+    count = counted(len(numbers), "instance")
+    if numbers[0] == 0 or list(numbers) != list(range(numbers[0], numbers[0] + len(numbers))):
+        return count
+    return f"{count} ({numbers[0]} to {numbers[-1]})" if len(numbers) > 1 else f"instance {numbers[0]}"  # fmt: skip
 
 
 def title(*points: xr.Dataset) -> str:

@@ -67,8 +67,8 @@ def summary(results: Results) -> dict[str, Any]:
     """The numbers of an experiment for machines; those of a sweep under ``points``, each with its place."""
     how = results.experiment
     about = {
-        "fedwave": __version__, "name": how.name, "rounds": how.rounds, "instances": how.instances, "seed": how.seed,
-        "metric": how.metric, "experiment": to_mapping(how),
+        "fedwave": __version__, "name": how.name, "rounds": how.rounds, "instances": how.instances,
+        "first_instance": how.first_instance, "seed": how.seed, "metric": how.metric, "experiment": to_mapping(how),
     }  # fmt: skip
     if not how.sweep:
         return about | _numbers(results.only)

@@ -26,6 +26,9 @@ def fingerprint(
 ) -> str:
     """Of a run: the content of its config.yaml, the numbers of its points, the sums of its inputs."""
     fields = {k: v for k, v in experiment.items() if k not in NOT_NUMBERS}
+    # Folders from before there was this field go on.
+    if fields.get("first_instance") == 0:
+        del fields["first_instance"]
     # The order of the axes numbers the points, and sorted keys would hide it.
     fields["sweep"] = list(fields.get("sweep", {}).items())
     content: dict[str, Any] = {"experiment": fields, "inputs": dict(sums), "numerics": numerics}

@@ -20,7 +20,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -165,6 +165,14 @@ class RunFolder:
 
     def keep(self, unit: Unit, data: xr.Dataset, seconds: float) -> None:
         """Store a finished unit: its tables, then its record; then its checkpoint is removed."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        took = {"seconds": round(seconds, 3), "finished": now, "machine": platform.node()}
+        self.keep_merged(unit, data, took)
+        with suppress(OSError):  # it may be a folder that somebody made; nobody reads it any more
+            self.checkpoint(unit).unlink(missing_ok=True)
+
+    def keep_merged(self, unit: Unit, data: xr.Dataset, took: Mapping[str, Any] | None) -> None:
+        """Store a unit that was run elsewhere; ``took`` says how long, when and where, if that is known."""
         made = tables(unit.where, data)
         contents = {f"{kind}/{unit.name}.parquet": table for kind, table in made.items()}
         for name, content in contents.items():
@@ -178,12 +186,9 @@ class RunFolder:
             "sha256": {name: _sum(content) for name, content in contents.items()},
             "bytes": {name: len(content) for name, content in contents.items()},
         }
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        took = {"seconds": round(seconds, 3), "finished": now, "machine": platform.node()}
-        write_sealed(self.path / "timings" / f"{unit.name}.json", took)
+        if took is not None:
+            write_sealed(self.path / "timings" / f"{unit.name}.json", took)
         write_sealed(self._record(unit), record)
-        with suppress(OSError):  # it may be a folder that somebody made; nobody reads it any more
-            self.checkpoint(unit).unlink(missing_ok=True)
 
     def recorded(self, unit: Unit) -> bool:
         """Is it stored? Whether it is sound is seen when it is read."""
@@ -293,7 +298,7 @@ class RunFolder:
         if there != wanted or list(there["sweep"]) != list(wanted["sweep"]):
             field, is_, asked = first_difference(there, wanted)
             raise FedwaveError(
-                f"{self.path} holds another experiment: its {field} is {_short(is_)}, not {_short(asked)}; "
+                f"{self.path} holds another experiment: its {field} is {short_json(is_)}, not {short_json(asked)}; "
                 f"choose another --out, or go on with it by `fedwave resume {self.path}`."
             )
 
@@ -340,7 +345,7 @@ def _what_changed(plan: Plan, raw: bytes) -> str:
     if now == was and list(now["sweep"]) == list(was["sweep"]):
         return " (not in a value)"
     field, is_, before = first_difference(now, was)
-    return f" (its {field} is {_short(is_)}, was {_short(before)})"
+    return f" (its {field} is {short_json(is_)}, was {short_json(before)})"
 
 
 def first_difference(there: Any, wanted: Any, where: str = "") -> tuple[str, Any, Any]:
@@ -354,6 +359,7 @@ def first_difference(there: Any, wanted: Any, where: str = "") -> tuple[str, Any
     return field, is_, asked
 
 
-def _short(value: Any) -> str:
+def short_json(value: Any) -> str:
+    """A value in a sentence."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) < 60 else text[:57] + "..."

@@ -25,6 +25,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.results.own_files import CONFIG, PLACES, PLAN, PROVENANCE
 from fedwave.experiments.results.sums import SUMS, read_sums, sum_of
 from fedwave.files import check_folder, guarded, kept_name, kept_of, write_json
+from fedwave.plain_text import visible
 
 _LOCK, _HOLDER, _MARK = ".lock", "lock.json", ".fedwave"
 _WRITING = {"writing": True}
@@ -109,6 +110,17 @@ def check_place(folder: Path, files: Iterable[str]) -> None:
     if not os.path.lexists(folder / _LOCK):
         _refuse_foreign(folder, files)
     check_folder(folder)
+
+
+def refuse_filled(folder: Path) -> None:
+    """Refuse a folder in which anything lies but what a lock leaves."""
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise FedwaveError(f"{folder} is a file: choose a new folder.")
+    others = [e.name for e in _entries(folder) if e.name not in (_LOCK, _HOLDER, _MARK)]
+    if others:
+        raise FedwaveError(
+            f"{folder} is not empty ({visible(min(others))} is there): choose a new folder."
+        )
 
 
 def remove_unfinished(folder: Path, files: Iterable[str]) -> None:

@@ -173,7 +173,7 @@ def _check_whole(units: Sequence[Unit], at: Sequence[Experiment]) -> None:
         raise ValueError("it does not have every scheduler and instance once")
     for number, one in enumerate(at):
         for label in one.labels:
-            if any((number, label, k) not in found for k in range(one.instances)):
+            if any((number, label, k) not in found for k in one.instance_numbers):
                 raise ValueError(f"scheduler {label} of point {number} is not complete")
     if len({unit.name for unit in units}) < len(units):
         raise ValueError("two units have one name")

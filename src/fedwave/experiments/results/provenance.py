@@ -7,18 +7,22 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.checkout import own_commit
 from fedwave.experiments.results.own_parts import own_packages
 from fedwave.experiments.results.sealed import Damaged, read_sealed, write_sealed
+from fedwave.experiments.results.sums import SUMS, sum_of
 from fedwave.reading import is_there
 from fedwave.version import __version__
+
+if TYPE_CHECKING:
+    from fedwave.experiments.results.plan import Plan
 
 PACKAGES = ("numpy", "scipy", "torch", "pandas", "pyarrow", "xarray", "pydantic")
 PROVENANCE = "provenance.json"
@@ -32,13 +36,59 @@ def write_provenance(folder: Path, experiment: Experiment, config: str) -> None:
     ``config`` is the text of config.yaml.
     """
     try:
-        before = runs_of(folder)
+        before, merged = runs_of(folder), merged_of(folder)
     except Damaged:
-        before = []  # it is written anew
+        before, merged = [], None  # it is written anew
     now = {"begun": datetime.now(UTC).isoformat(timespec="seconds"), **_machine(experiment)}
+    _write(folder, experiment, config, [*before, now], merged)
+
+
+def write_merged_provenance(
+    folder: Path, experiment: Experiment, config: str, lots: Sequence[Path], records: Sequence[Run]
+) -> None:
+    """Record the runs of all lots, and under ``merged`` which lots these are (``lot_records``)."""
+    runs = [{**run, "lot": run.get("lot", _sum_of(lot))} for lot in lots for run in runs_of(lot)]
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    merged = {"at": now, "fedwave": __version__, "lots": list(records)}
+    _write(folder, experiment, config, runs, merged)
+
+
+def lot_records(folder: Path, plan: Plan, numbers: range) -> list[Run]:
+    """What a merged folder says of one of its lots; of a lot that was merged itself, of each of its own."""
+    before = merged_of(folder)
+    if before is not None and isinstance(before.get("lots"), list):
+        return list(before["lots"])
+    return [
+        {
+            "lot": _sum_of(folder),  # the SHA-256 sum of its SHA256SUMS
+            "folder": os.path.basename(os.path.realpath(folder)),
+            "instances": [numbers[0], numbers[-1]],
+            "fingerprint": plan.fingerprint,
+            "numerics": plan.numerics,
+            "fedwave": sorted({versions_of(run).get("fedwave", "?") for run in runs_of(folder)}),
+        }
+    ]
+
+
+def merged_of(folder: Path) -> dict[str, Any] | None:
+    """What provenance.json says of the lots that the folder was merged from; None if it was not. Raises Damaged."""
+    if not is_there(folder / PROVENANCE):
+        return None
+    merged = read_sealed(folder / PROVENANCE).get("merged")
+    return merged if isinstance(merged, dict) else None
+
+
+def _sum_of(folder: Path) -> str:
+    return sum_of(folder / SUMS)
+
+
+def _write(
+    folder: Path, experiment: Experiment, config: str, runs: Sequence[Run], merged: Run | None
+) -> None:
     sum_ = hashlib.sha256(config.encode()).hexdigest()
     content = {"fedwave": __version__, "seed": experiment.seed, "config_sha256": sum_}
-    write_sealed(folder / PROVENANCE, {**content, "runs": [*before, now]})
+    more = {} if merged is None else {"merged": merged}
+    write_sealed(folder / PROVENANCE, {**content, **more, "runs": list(runs)})
 
 
 def config_sum(folder: Path) -> str | None:
@@ -71,6 +121,8 @@ def other_versions(folder: Path, now: str) -> str | None:
         names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
         if names:
             then = "was resumed with" if number else "was begun with"
+            if "lot" in run:
+                then = "was merged from lots, one of them made with"
             return f"{folder} {then} {_shown(there, names)}; it {now} {_shown(here, names)}."
     return None
 

@@ -242,10 +242,12 @@ def _versions(folder: Path) -> Iterator[Finding]:
         yield Finding("versions", "note", f"{PROVENANCE} is missing; no result needs it")
         return
     *_, last = made = [versions_of(run) for run in runs]
-    for before, after in pairwise(made):
+    for (run, before), (later, after) in pairwise(zip(runs, made, strict=True)):
         if before != after:
-            text = versions_apart(before, after, "begun with", "resumed with")
-            yield Finding("versions", "note", text)
+            words = ("begun with", "resumed with")
+            if run.get("lot") != later.get("lot"):
+                words = ("one lot with", "another with")
+            yield Finding("versions", "note", versions_apart(before, after, *words))
     here = installed_versions()
     apart = versions_apart(last, here, "made with", "here is")
     state, text = ("note", apart) if apart else ("ok", f"those installed: {versions_shown(here)}")

@@ -63,7 +63,7 @@ def resolved(experiment: Experiment) -> Experiment:
         _check_alike(experiment, point)
     experiment = filled_alike(with_absolute_paths(experiment))
     if experiment.task is None:
-        block = experiment.block or min(_INSTANCES_AT_ONCE, experiment.instances)
+        block = experiment.block or simulated_block(experiment.instances)
         return replace(experiment, block=block, group=1)
     # On a GPU all runs are trained side by side: alone they would leave it idle.
     on_gpu = settings_of(experiment.training)[0].device != "cpu"
@@ -72,6 +72,11 @@ def resolved(experiment: Experiment) -> Experiment:
         block=experiment.block or (experiment.instances if on_gpu else 1),
         group=experiment.group or (len(experiment.schedulers) if on_gpu else 1),
     )
+
+
+def simulated_block(instances: int) -> int:
+    """The instances in one unit of a simulation that says nothing about it."""
+    return min(_INSTANCES_AT_ONCE, instances)
 
 
 def units_of(experiment: Experiment, places: Mapping[str, str] | None = None) -> list[Unit]:
@@ -83,14 +88,30 @@ def units_of(experiment: Experiment, places: Mapping[str, str] | None = None) ->
         located = renamed(point, places)
         point = with_added(point, added(located, filled(located)))
         where = dict(zip(experiment.sweep, values, strict=True))
-        block = point.block or point.instances
-        groups = _groups(point, located)
-        for group, word in zip(groups, file_words(groups), strict=True):
-            for first in range(0, point.instances, block):
-                instances = tuple(range(first, min(first + block, point.instances)))
-                name = f"{number:04d}_{word}_{instances[0]}-{instances[-1]}"
-                units.append(Unit(name, number, where, group, instances, point, sources, places))
+        units += [
+            replace(unit, sources=sources, places=places)
+            for unit in units_of_point(number, where, _groups(point, located), point)
+        ]
     return units
+
+
+def units_of_point(
+    number: int, where: Mapping[str, Any], groups: Sequence[tuple[str, ...]], point: Experiment
+) -> list[Unit]:
+    """The units of one point of a sweep, whose schedulers are grouped so."""
+    return [
+        Unit(
+            f"{number:04d}_{word}_{block[0]}-{block[-1]}", number, where, group, tuple(block), point
+        )
+        for group, word in zip(groups, file_words(groups), strict=True)
+        for block in blocks_of(point)
+    ]
+
+
+def blocks_of(point: Experiment) -> list[range]:
+    """The instances of each unit of a scheduler."""
+    numbers, size = point.instance_numbers, point.block or point.instances
+    return [numbers[first : first + size] for first in range(0, len(numbers), size)]
 
 
 def axis_values(values: Sequence[Any]) -> list[Any]:

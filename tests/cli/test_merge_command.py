@@ -1,0 +1,83 @@
+"""`fedwave merge`, and lots on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lots import contents, lot
+
+import fedwave as fw
+
+WORDS = ("paper", "-s", "age,random", "-t", 5)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_lots_are_run_and_merged(fedwave) -> None:
+    lot(Path("a"), 0, 2)
+    words = ("run", "random", "--first-instance", 2, "-i", 1, "-t", 5, "-s", "age,random")
+    network = ("name=experiment", "network.devices=4", "network.slots=2")
+    status, told, _ = fedwave(*words, *network, "--out", "b")
+    assert status == 0
+    assert "5 rounds, instance 2, seed 0" in told
+    status, told, err = fedwave("merge", "a", "b", "--out", "all", "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(told)
+    assert (found["instances"], found["first_instance"]) == (3, 0)
+    assert found["schedulers"]["age"]["backlog"]["mean"] > 0
+    assert fedwave("verify", "all")[0] == 0
+    before = contents(Path("all"))
+    status, told, err = fedwave("resume", "all")  # as `report`: nothing is left to be done
+    assert (status, err) == (0, "")
+    assert "3 instances" in told
+    assert contents(Path("all")) == before
+
+
+REFUSED = {
+    ("merge", "a", "--out", "out"): "1 folder cannot be merged: name two or more finished run folders.",
+    ("merge", "a", "nowhere", "--out", "out"): "there is no run folder at nowhere.",
+    ("merge", "a", "b"): "Missing option '--out' / '-o'.",
+    ("merge", "a", "b", "--out", ""): "'' names no place: give one, such as out/first; here is '.'.",
+    ("merge", "--out", "out"): "Missing argument 'DIR",
+    ("merge", "a", "b", "--out", "a"): "a is not empty (",
+    ("run", *WORDS, "--first-instance", -1): "first_instance is -1, must be a whole number >= 0.",
+    ("run", *WORDS, "first_instance=half"): "first_instance is 'half', must be a whole number.",
+    ("run", *WORDS, "sweep.first_instance=[0,1]"): "sweep.first_instance varies the numbers of the instances",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_refusals(words: tuple[object, ...], fedwave) -> None:
+    if words[0] == "merge":
+        lot(Path("a"), 0, 1)
+    status, told, err = fedwave(*words)
+    assert (status, told) == (2, "")
+    assert err.startswith(f"fedwave: {REFUSED[words]}")
+    assert err.count("\n") == 1
+    assert not Path("out").exists()
+
+
+def test_the_quick_forms_take_lots(fedwave) -> None:
+    status, told, _ = fedwave("compare", *WORDS, "-i", 2, "--first-instance", 7, "--json")
+    some = json.loads(told)
+    assert (status, some["instances"], some["first_instance"]) == (0, 2, 7)
+    status, told, _ = fedwave("compare", *WORDS, "-i", 2, "first_instance=7", "--traces", "kept", "--json")  # fmt: skip
+    assert (status, json.loads(told)) == (0, some)
+    trace = fw.Trace.load("kept/age.npz")
+    assert trace.instance_numbers == (7, 8)
+    whole = fw.simulate(fw.paper_network(), "age", rounds=5, instances=9)
+    np.testing.assert_array_equal(trace.score, whole.score[:, 7:])
+
+
+@pytest.mark.slow
+def test_the_paper_is_made_again_in_lots(fedwave) -> None:
+    words = ("reproduce", "score", "--full", "-t", 3, "-i", 2, "--first-instance", 6, "-o", "lot")
+    assert fedwave(*words)[0] == 0
+    assert fw.load("lot")["instance"].values.tolist() == [6, 7]
+    assert Path("lot/instances.csv").read_text().splitlines()[1].split(",")[1] == "6"
