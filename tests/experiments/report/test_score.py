@@ -45,7 +45,7 @@ def test_all_schedulers_run_those_of_the_paper_first(point: Point) -> None:
         "w-max",
     ]
     for_large = [n for n in fw.scheduler_names(learner=False) if not fw.scheduler(n).small_only]
-    assert set(labels(point.data)) == {n for n in for_large if not n.startswith("mass")}
+    assert set(labels(point.data)) == set(for_large)
 
 
 def test_bands_by_hand(point: Point) -> None:
