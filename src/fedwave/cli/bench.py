@@ -74,7 +74,8 @@ def bench(
         from fedwave.bench.run import benchmark
         from fedwave.bench.table import HEADS, notes, rows, title_of, work_of
         from fedwave.bench.work import Setting
-        from fedwave.experiments.report.figures.speed import ENDINGS, write_speeds
+        from fedwave.experiments.report.figures.common import ENDINGS
+        from fedwave.experiments.report.figures.speed import write_speeds
         from fedwave.learning.settings import available_device
 
     opt.check_out(out, ".json")

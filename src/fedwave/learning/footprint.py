@@ -20,9 +20,12 @@ def sample_bytes(samples: float, epochs: int) -> float:
 
 
 def check_training(
-    task: Task, schedule: Schedule, settings: Settings, model: torch.nn.Module
+    task: Task, schedule: Schedule, settings: Settings, model: torch.nn.Module, waiting: int
 ) -> None:
-    """Refuse training whose largest round does not fit: the samples of its lanes, and their models."""
+    """Refuse training whose largest round does not fit: the samples of its lanes, and their models.
+
+    ``waiting`` is the largest number of gradients that wait.
+    """
     jobs = schedule.needed.sum(axis=(1, 2))  # [T]: lanes of every round
     shards = (schedule.shards * schedule.needed).sum(axis=(1, 2))
     most, samples = int(np.max(jobs)), float(np.max(shards)) * task.shard_size
@@ -34,7 +37,7 @@ def check_training(
     size = sum(p.numel() * p.element_size() for p in (*model.parameters(), *model.buffers()))
     # The central models, the gradients that wait, and the lanes at work.
     at_once = COPIES * min(settings.lanes or most, most)
-    models = float(size) * (schedule.shards.shape[1] + most_waiting(schedule) + at_once)
+    models = float(size) * (schedule.shards.shape[1] + waiting + at_once)
     lower = "lower lanes, or train fewer runs together (block, group)"
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     what = f"training {most:,} models of {in_words(size)} in a round"

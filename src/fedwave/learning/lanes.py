@@ -41,13 +41,21 @@ class LaneTrainer:
         # Channels-last layout in half precision only: on an H200 it is faster there and slower in float32.
         wanted = device.type == "cuda" and autocast is not None
         self._gradients = Gradients(task, device, dtype, autocast, way=way, channels_last=wanted)
-        self._fast = _fast_lanes(task, device, dtype, autocast) if way is None else None
+        self._fast = self._fast_lanes(autocast) if way is None else None
         # cuDNN searches its fastest kernel once per shape, so the number of lanes takes few values.
         self._multiple = 32 if device.type == "cuda" and self.way != "one by one" else 1
         if device.type == "cuda":
             torch.backends.cudnn.benchmark = True
             # Torch would round the factors of a convolution to ten bits: float32 is asked for, and bfloat16 is faster.
             torch.backends.cudnn.allow_tf32 = False
+
+    def _fast_lanes(self, autocast: torch.dtype | None) -> ChainLanes | CpuLanes | None:
+        """What trains this model faster than torch alone; None if nothing does."""
+        task, images = self._task, self._images
+        if self._device.type == "cuda":
+            known = side_by_side(task.new_model(0, 0)) is not None
+            return ChainLanes(task, images, self._labels, autocast) if known else None
+        return CpuLanes.of(task, images.dtype) if autocast is None else None
 
     @property
     def way(self) -> Way:
@@ -121,13 +129,3 @@ class LaneTrainer:
             p.sub_(gradient[k][:count], alpha=eta)
         if regular is not None:
             w.sub_(regular)
-
-
-def _fast_lanes(
-    task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None
-) -> ChainLanes | CpuLanes | None:
-    """What trains this model faster than torch alone; None if nothing does."""
-    if device.type == "cuda":
-        known = side_by_side(task.new_model(0, 0)) is not None
-        return ChainLanes(task, device, dtype, autocast) if known else None
-    return CpuLanes.of(task, dtype) if autocast is None else None

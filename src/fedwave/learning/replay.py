@@ -92,14 +92,14 @@ class Replay:
         self._model = model.to(device, settings.dtype)
         self.layout = Layout(self._model)
         self.schedule = Schedule.of(runs, task.aggregation, settings.tolerance)
-        check_training(task, self.schedule, settings, self._model)
+        waiting = most_waiting(self.schedule)
+        check_training(task, self.schedule, settings, self._model, waiting)
         self._lanes = LaneTrainer(task, device, settings.dtype, autocast)
         self._evaluator = Evaluator(
             task, sizes, device, settings.dtype, autocast, self._lanes.compiled
         )
         self._sampler = task.sampler()
         self.central = self._first_models()
-        waiting = most_waiting(self.schedule)
         self.waiting = Waiting(len(runs), runs[0].shards.shape[1], self.central.w, waiting)
         # Models of devices that miss a broadcast some time: they go on from their own parameters.
         ever = ~self.schedule.heard.all(axis=0)

@@ -17,12 +17,10 @@ class ChainLanes:
     """Trains blocks of lanes in rows that stay where they are, so that steps are recorded once."""
 
     def __init__(
-        self, task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None
+        self, task: Task, images: torch.Tensor, labels: torch.Tensor, autocast: torch.dtype | None
     ) -> None:
         self._task = task
-        model = task.new_model(0, 0).to(device, dtype)
-        images = torch.as_tensor(task.dataset.train_images).to(device, dtype)
-        labels = torch.as_tensor(task.dataset.train_labels).to(device)
+        model = task.new_model(0, 0).to(images)  # the device and the type of the training images
         self._steps = ChainSteps(
             model, Layout(model), images, labels, batch=task.batch, eta=task.eta, prox=task.prox, l2=task.l2,
             autocast=autocast,

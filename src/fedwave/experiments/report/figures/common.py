@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -34,6 +33,12 @@ _NAMES = {
     "bench": "Bench", "alsa-pi": "ALSA-PI", "balsa": "BALSA", "balsa-po": "BALSA-PO", "round-robin": "RR",
     "w-max": "W-max",
 }  # fmt: skip
+# What a figure may be written as, and what keeps the date out of the file.
+ENDINGS: dict[str, dict[str, Any]] = {
+    ".png": {},
+    ".svg": {"Date": None},
+    ".pdf": {"CreationDate": None},
+}
 _MARKS = 8  # on a line of many rounds
 _IN_A_ROW = 6  # names in a row of a legend
 _LONGEST_NAME = 60  # letters of a name in a legend or beside an axis
@@ -208,15 +213,17 @@ def listed(what: str, schedulers: Sequence[str]) -> str:
 
 
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
-    """Write a figure as PNG and SVG: the same results give the same bytes."""
+    """Write a figure as PNG and SVG."""
+    return [write_figure(figure, stem.with_suffix(ending)) for ending in (".png", ".svg")]
+
+
+def write_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure; the ending of the path says how (``ENDINGS``). The same results give the same bytes."""
     from matplotlib import rc_context
 
-    def save(file: IO[bytes], ending: str) -> None:
-        about: dict[str, Any] = {"Date": None} if ending == "svg" else {}
+    def save(file: IO[bytes]) -> None:
         with rc_context({"svg.hashsalt": "fedwave"}):  # or names inside it are drawn at random
-            figure.savefig(file, format=ending, dpi=160, metadata=about)
+            about = ENDINGS[path.suffix]
+            figure.savefig(file, format=path.suffix[1:], dpi=160, metadata=about)
 
-    return [
-        write_whole(stem.with_suffix(f".{ending}"), partial(save, ending=ending))
-        for ending in ("png", "svg")
-    ]
+    return write_whole(path, save)

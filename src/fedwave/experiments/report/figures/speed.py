@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from fedwave.experiments.report.figures.common import figure_with, wrapped
-from fedwave.files import write_whole
+from fedwave.experiments.report.figures.common import figure_with, wrapped, write_figure
 from fedwave.plain_text import ratio_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ENDINGS = (".png", ".svg", ".pdf")
 _WIDE = 50  # times as fast: from here on the axis is logarithmic
 Ways = Sequence[Mapping[str, Any]]  # as in the JSON of `fedwave bench`
 _OURS, _PLAIN, _OTHERS = "#0072B2", "#555555", "#B8B8B8"
@@ -23,15 +20,10 @@ _WIDTH, _BAR, _AROUND = (
     0.42,
     0.75,
 )  # inches: of the figure, for a bar, and around the bars of a panel
-_DATES: dict[str, dict[str, Any]] = {
-    "png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None},
-}  # fmt: skip
 
 
 def write_speeds(panels: Mapping[str, Ways], caption: str, path: Path) -> Path:
     """Draw the ways of every panel, by its title; the ending of the path says how."""
-    from matplotlib import rc_context
-
     bars = sum(len(ways) for ways in panels.values())
     size = (_WIDTH, _BAR * bars + _AROUND * len(panels) + 0.8)
     figure, axes = figure_with(len(panels), 1, size)
@@ -39,12 +31,7 @@ def write_speeds(panels: Mapping[str, Ways], caption: str, path: Path) -> Path:
         _panel(axis, title, ways)
     axes[-1].set_xlabel("Speed on the same rounds, plain PyTorch = 1")
     figure.supxlabel(wrapped(caption, _WIDTH), fontsize=7.5, color="0.35")
-
-    def save(file: IO[bytes], ending: str) -> None:
-        with rc_context({"svg.hashsalt": "fedwave"}):  # or names inside it are drawn at random
-            figure.savefig(file, format=ending, dpi=160, metadata=_DATES[ending])
-
-    return write_whole(path, partial(save, ending=path.suffix[1:]))
+    return write_figure(figure, path)
 
 
 def _panel(axis: Axes, title: str, ways: Ways) -> None:
