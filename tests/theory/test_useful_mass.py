@@ -1,0 +1,72 @@
+"""Mass and stretch of a schedule: against sums by hand, and where they are known."""
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+from fedwave.aggregation import Constant, FedAsync, FedBuff, Lee, Sync
+from fedwave.learning.schedule import runs_of
+from fedwave.theory.useful_mass import ScheduleMass
+
+NETWORK = fw.random_network(6, 2, seed=1, rate=[0.2, 0.5, 1, 1, 3, 5], miss_probability=0.2)
+TRACE = fw.simulate(NETWORK, "age", rounds=40, instances=3, seed=4)
+RULES = [Lee(0.001), Lee(1.0), Lee(0.6, cap=2.0), Constant(0.9), Constant(0.0), FedAsync(0.5)]
+
+
+def by_hand(run, rule):
+    """M and E of every round: each training is followed until its delivery."""
+    rounds, devices = run.shards.shape
+    uploads = run.uploads(rule)
+    mass, stretch = np.zeros(rounds), np.zeros(rounds)
+    since = [[] for _ in range(devices)]  # trainings since the last delivery: (round, shards)
+    for t in range(rounds):
+        a = rule.coefficients(uploads.at(t))
+        for u in range(devices):
+            if run.shards[t, u] > 0:
+                since[u].append((t, run.shards[t, u]))
+            if run.delivered[t, u]:
+                mass[t] += a[u] * sum(rule.beta ** (t - s) * m for s, m in since[u])
+                stretch[t] += a[u] * sum(rule.beta ** (t - s) for s, _ in since[u])
+                since[u] = []
+    return mass, stretch
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_every_training_counts_until_it_is_delivered(rule):
+    found = ScheduleMass.of(TRACE, rule)
+    for i, run in enumerate(runs_of(TRACE)):
+        mass, stretch = by_hand(run, rule)
+        np.testing.assert_allclose(found.delivered[:, i], mass, rtol=1e-12)
+        np.testing.assert_allclose(found.stretch[:, i], stretch, rtol=1e-12)
+
+
+def test_only_what_goes_beyond_the_mean_is_cut():
+    found = ScheduleMass.of(TRACE, Constant(1.0))
+    long = found.stretch > 1
+    assert 0 < long.sum() < long.size
+    np.testing.assert_array_equal(found.useful[~long], found.delivered[~long])
+    np.testing.assert_allclose(found.useful[long], found.delivered[long] / found.stretch[long])
+
+
+def test_where_all_deliver_at_once_all_mass_is_useful():
+    trace = fw.simulate(fw.paper_network(), "bench", rounds=20, instances=2)
+    found = ScheduleMass.of(trace, Lee(1.0))
+    assert (found.stretch <= 1 + 1e-12).all()
+    np.testing.assert_allclose(found.useful, found.delivered)
+
+
+def test_it_is_the_metric_that_a_trace_has():
+    found = ScheduleMass.of(TRACE, Lee())
+    np.testing.assert_allclose(found.delivered, TRACE.series["mass"], rtol=1e-12)
+
+
+def test_data_that_wait_are_trained_on_once():
+    found = ScheduleMass.of(TRACE, Sync())
+    assert found.stretch.max() <= 1 + 1e-12
+    assert found.delivered.max() > 5
+
+
+def test_a_buffer_delivers_when_it_is_full():
+    found = ScheduleMass.of(TRACE, FedBuff(5))
+    assert (found.delivered == 0).any()
+    assert found.useful.sum() > 0
