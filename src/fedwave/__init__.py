@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fedwave.experiments.config.experiment import Experiment
     from fedwave.experiments.config.read import load_experiment
     from fedwave.experiments.merge import merge
+    from fedwave.experiments.prediction import Prediction, predict
     from fedwave.experiments.quick import compare, run
     from fedwave.experiments.results.comparison import Comparison
     from fedwave.experiments.results.dataset import load
@@ -60,6 +61,8 @@ _ON_DEMAND = {
     "mass_bound": "fedwave.theory.mass_bound",
     "merge": "fedwave.experiments.merge",
     "partition": "fedwave.learning.partition",
+    "predict": "fedwave.experiments.prediction",
+    "Prediction": "fedwave.experiments.prediction",
     "run": "fedwave.experiments.quick",
     "score_bound": "fedwave.theory.bound",
     "task": "fedwave.learning.task",
@@ -77,7 +80,7 @@ __all__ = [
     # learning on a trace
     "task", "Task", "Dataset", "train", "train_in_lock_step", "Curves", "EvaluationSizes",
     # studies
-    "compare", "Comparison", "run", "load", "merge", "Experiment", "load_experiment",
+    "compare", "Comparison", "predict", "Prediction", "run", "load", "merge", "Experiment", "load_experiment",
     "backlog_bound", "score_bound", "mass_bound",
     # parts of your own
     "register", "check", "check_scheduler", "Metric", "PlayedRound",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from html import escape
 from pathlib import Path
@@ -20,7 +20,7 @@ import numpy as np
 
 from fedwave.array_archive import is_plain, read_archive
 from fedwave.content_sum import SUM, content_sum
-from fedwave.errors import FedwaveError, counted
+from fedwave.errors import FedwaveError, counted, is_list, shown
 from fedwave.files import write_whole
 from fedwave.metrics import over_rounds
 from fedwave.plain_text import brief
@@ -337,3 +337,28 @@ def _damaged(name: str, error: Exception) -> FedwaveError:
     if isinstance(error, KeyError):
         text = f"{error} is missing"
     return FedwaveError(f"{name} is not a trace or is damaged ({brief(text)}).")
+
+
+def labelled_traces(traces: Trace | Mapping[str, Trace] | Iterable[Trace]) -> dict[str, Trace]:
+    """Traces by label, whether one is given, several, or a mapping; anything else is refused."""
+    rule = "must be a trace, several of them, or a mapping of labels to traces"
+    if isinstance(traces, Trace):
+        traces = [traces]
+    if not (isinstance(traces, Mapping) or is_list(traces)):
+        raise FedwaveError(f"traces is {shown(traces)}, {rule}.")
+    pairs: list[tuple[Any, Any]] = (
+        list(traces.items())
+        if isinstance(traces, Mapping)
+        else [(getattr(one, "label", None), one) for one in traces]
+    )
+    if not pairs:
+        raise FedwaveError("traces is empty, must hold at least one trace, as fw.simulate returns.")
+    texts = [str(label) for label, _ in pairs]
+    for label, (_, one) in zip(texts, pairs, strict=True):
+        if not isinstance(one, Trace):
+            raise FedwaveError(f"traces holds {shown(one)}, {rule}.")
+        if texts.count(label) > 1:
+            raise FedwaveError(
+                f"two traces are called {label!r}: give a mapping of labels to traces."
+            )
+    return {label: one for label, (_, one) in zip(texts, pairs, strict=True)}

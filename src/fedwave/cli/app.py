@@ -17,6 +17,7 @@ from fedwave.cli.data import data
 from fedwave.cli.listing import config, presets, schedulers
 from fedwave.cli.merge import merge
 from fedwave.cli.options import NETWORK_FIELDS
+from fedwave.cli.predict import predict
 from fedwave.cli.report import report
 from fedwave.cli.reproduce import reproduce
 from fedwave.cli.run import resume, run, train
@@ -40,7 +41,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    run, compare, train, reproduce, resume, merge, report, verify, schedulers, presets, config, data,
+    run, compare, predict, train, reproduce, resume, merge, report, verify, schedulers, presets, config, data,
     bench,
 ):  # fmt: skip
     app.command()(command)

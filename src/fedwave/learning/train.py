@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from typing import Any, overload
 
-from fedwave.errors import FedwaveError, check_parameters, is_list, shown
+from fedwave.errors import FedwaveError, check_parameters, shown
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Meter, Replay
@@ -15,7 +15,7 @@ from fedwave.learning.schedule import labelled_runs
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 from fedwave.learning.task import task as make_task
-from fedwave.trace import Trace
+from fedwave.trace import Trace, labelled_traces
 
 
 @overload
@@ -53,7 +53,7 @@ def train(
     tolerance, device, precision, lanes. ``progress`` shows a bar with the time left; ``meter`` is called after every
     round.
     """
-    many = _by_label(traces)
+    many = labelled_traces(traces)
     check_parameters("train", settings, [f.name for f in fields(Settings)])
     if not isinstance(sizes, EvaluationSizes | None):
         raise FedwaveError(
@@ -76,27 +76,3 @@ def _bar(traces: Mapping[str, Trace], rounds: int) -> AbstractContextManager[Met
 
     label = next(iter(traces)) if len(traces) == 1 else f"{len(traces)} traces"
     return rounds_bar(label, rounds, lines=True)
-
-
-def _by_label(traces: Trace | Mapping[str, Trace] | Iterable[Trace]) -> dict[str, Trace]:
-    rule = "must be a trace, several of them, or a mapping of labels to traces"
-    if isinstance(traces, Trace):
-        traces = [traces]
-    if not (isinstance(traces, Mapping) or is_list(traces)):
-        raise FedwaveError(f"traces is {shown(traces)}, {rule}.")
-    pairs: list[tuple[Any, Any]] = (
-        list(traces.items())
-        if isinstance(traces, Mapping)
-        else [(getattr(one, "label", None), one) for one in traces]
-    )
-    if not pairs:
-        raise FedwaveError("traces is empty, must hold at least one trace, as fw.simulate returns.")
-    texts = [str(label) for label, _ in pairs]
-    for label, (_, one) in zip(texts, pairs, strict=True):
-        if not isinstance(one, Trace):
-            raise FedwaveError(f"traces holds {shown(one)}, {rule}.")
-        if texts.count(label) > 1:
-            raise FedwaveError(
-                f"two traces are called {label!r}: give a mapping of labels to traces."
-            )
-    return {label: one for label, (_, one) in zip(texts, pairs, strict=True)}

@@ -8,8 +8,8 @@ local model went. With
     y_u(t) = 1 if device u trains in round t, plus beta y_u(t - 1), reset to 0 after a delivery,
     E_t = sum over delivered u of a_u y_u(t),
 
-E_t is the *stretch* of the step: 1 is the weighted mean of local models, as in federated averaging. What goes beyond that
-mean is of no use, so the useful mass is
+E_t is the *stretch* of the step: 1 is the weighted mean of local models, as in federated averaging. What goes beyond
+that mean is of no use, so the useful mass is
 
     V_t = M_t min(1, 1 / E_t).
 """

@@ -1,0 +1,129 @@
+"""`fedwave predict`: the order of schedulers by expected accuracy, without training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedwave import registry
+from fedwave.cli import options as opt
+from fedwave.cli import output
+from fedwave.cli.request import experiment_of
+from fedwave.errors import FedwaveError, did_you_mean, whole
+from fedwave.experiments.config.build import check, network_of, schedulers_of, settings_of, task_of
+from fedwave.experiments.config.experiment import Experiment, TaskConfig
+from fedwave.experiments.prediction import COLUMNS, Prediction
+from fedwave.experiments.prediction import predict as predicted
+from fedwave.files import write_csv, write_json
+from fedwave.progress import rounds_bar
+from fedwave.simulate import simulate
+
+_DEFAULTS = {"name": "predict", "rounds": 150, "instances": 10}
+
+
+@opt.flat()
+def predict(
+    choice: opt.Choice,
+    size: opt.Size,
+    training: opt.Training,
+    radio: opt.Radio,
+    words: opt.Words = None,
+    aggregation: Annotated[
+        str | None,
+        typer.Option(
+            "--aggregation", help="Aggregation rule, such as constant:beta=1.", show_default="the task's, or lee"
+        ),
+    ] = None,
+    train: Annotated[
+        str | None,
+        typer.Option("--train", help="Train this scheduler for some rounds, to predict accuracies."),
+    ] = None,
+    train_rounds: Annotated[
+        int, typer.Option("--train-rounds", help="Rounds of that training.")
+    ] = 20,
+    task: Annotated[
+        str | None, typer.Option("--task", help="Dataset of that training.", show_default="the experiment's, or mnist")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", parser=opt.named, metavar="PATH", help="Table (.csv, .json)."),
+    ] = None,
+    json: opt.AsJson = False,
+) -> None:  # fmt: skip
+    """Rank schedulers by the accuracy that their schedules lead to, without training.
+
+    Ranked by the useful mass: the shards' worth of local steps that reach the central model, as far as they are of
+    use. Training one scheduler for a few rounds (--train) turns it into accuracies.
+    """
+    opt.check_out(out, ".csv", ".json")
+    more = {"task.dataset": task, "task.aggregation": aggregation}
+    how = _with_task(experiment_of(words, [choice, size, training, radio], _DEFAULTS, more))
+    labels = list(how.labels)
+    if train is not None and train not in labels:
+        raise FedwaveError(f"--train is {train!r}, which does not run; {did_you_mean(train, labels)}")  # fmt: skip
+    shown = _predicted(how, train, whole("--train-rounds", train_rounds, 1))
+    if out is not None:
+        _write(out, shown)
+    if json:
+        output.print_json(_content(shown))
+        return
+    table = output.plain_rows(*shown.table(), "Schedulers, the best first")
+    table.caption = shown.note()
+    output.print_wide(table)
+    if out is not None:
+        output.say(f"Table written to {out}")
+
+
+def _with_task(how: Experiment) -> Experiment:
+    """The experiment with a task, which names the rule; nothing of it is loaded unless it is trained."""
+    if how.sweep:
+        raise FedwaveError(
+            f"{how.name} varies {', '.join(how.sweep)}: drop it with sweep={{}}, and predict one point."
+        )
+    how = how if how.task is not None else replace(how, task=TaskConfig())
+    check(how)
+    return how
+
+
+def _predicted(how: Experiment, train: str | None, train_rounds: int) -> Prediction:
+    assert how.task is not None
+    network, traces = network_of(how.network), {}
+    for label, scheduler in schedulers_of(how).items():
+        if "learner" in scheduler.needs:
+            raise FedwaveError(
+                f"scheduler {label!r} looks at the models, so its schedule is not known before they are trained: "
+                "leave it out."
+            )
+        with rounds_bar(label, how.rounds) as meter:
+            ids = list(how.instance_numbers)
+            traces[label] = simulate(network, scheduler, how.rounds, ids, how.seed, meter=meter)
+    found = predicted(traces, registry.build("aggregation", how.task.aggregation))
+    if train is None:
+        return found
+    from fedwave.learning.train import train as trained
+
+    rounds = min(train_rounds, how.rounds)
+    short = simulate(
+        network, schedulers_of(how)[train], rounds, list(how.instance_numbers), how.seed
+    )
+    settings, sizes = settings_of(how.training)
+    with rounds_bar(f"training {train}", rounds) as meter:
+        curves = trained(
+            {train: short}, task_of(how.task), sizes=sizes, meter=meter, **vars(settings)
+        )
+    return found.calibrated(curves[train])
+
+
+def _content(found: Prediction) -> dict[str, Any]:
+    rows = [dict(zip(COLUMNS, line, strict=True)) for line in found.lines()]
+    return {"rule": found.rule, "note": found.note(), "schedulers": rows}
+
+
+def _write(out: Path, found: Prediction) -> None:
+    if out.suffix == ".json":
+        write_json(out, _content(found))
+    else:
+        write_csv(out, list(COLUMNS), found.lines())

@@ -1,0 +1,66 @@
+"""`fedwave predict`: a ranking without training, and accuracies from a short one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+
+WORDS = ("predict", "paper", "-s", "round-robin,fresh,alsa-pi", "-t", 30, "-i", 3)
+
+
+def test_the_table_is_that_of_the_python_call(fedwave, tmp_path: Path) -> None:
+    status, text, err = fedwave(*WORDS, "--json")
+    assert (status, err) == (0, "")
+    rows = {row["scheduler"]: row for row in json.loads(text)["schedulers"]}
+    assert list(rows) == ["fresh", "alsa-pi", "round-robin"]
+    for name, row in rows.items():
+        trace = fw.simulate(fw.paper_network(), name, 30, 3)
+        assert row["useful_mass"] == pytest.approx(fw.predict(trace).mean())
+        assert row["accuracy"] is None
+    out = tmp_path / "table.csv"
+    status, text, _ = fedwave(*WORDS, "-o", out)
+    assert status == 0
+    assert text.index("fresh") < text.index("alsa-pi") < text.index("round-robin")
+    assert out.read_text().splitlines()[1].startswith("fresh,")
+
+
+def test_schedulers_follow_the_rule(fedwave) -> None:
+    words = ("predict", "paper", "-s", "mass,fresh", "-t", 30, "-i", 2, "--json")
+    rows = json.loads(fedwave(*words, "--aggregation", "constant:beta=0.9")[1])["schedulers"]
+    found = {row["scheduler"]: row["useful_mass"] for row in rows}
+    mass = fw.simulate(fw.paper_network(), "mass:aggregation=constant:beta=0.9", 30, 2)
+    assert found["mass"] == pytest.approx(fw.predict(mass, "constant:beta=0.9").mean())
+
+
+def test_a_short_training_gives_accuracies(fedwave, tmp_path: Path) -> None:
+    out = tmp_path / "table.json"
+    words = (*WORDS, "--task", "synthetic", "--train", "fresh", "--train-rounds", 6, "-o", out)
+    status, text, _ = fedwave(*words, "--test-images", 300)
+    assert status == 0
+    assert "Accuracy by 6 rounds of training of fresh" in " ".join(text.split())
+    accuracy = [row["accuracy"] for row in json.loads(out.read_text())["schedulers"]]
+    assert np.all(np.diff(accuracy) <= 0)
+    assert 0.1 < accuracy[0] <= 1
+
+
+@pytest.mark.parametrize(
+    "words, complaint",
+    [
+        (("--train", "age"), "--train is 'age', which does not run"),
+        (("--train", "fresh", "--train-rounds", 0), "--train-rounds is 0"),
+        (("--aggregation", "lea"), "'lea'"),
+        (("-o", "table.txt"), "table.txt"),
+        (("sweep.network.slots=[2,3]",), "varies network.slots"),
+        (("-s", "update-aware"), "looks at the models"),
+    ],
+)
+def test_bad_input_is_one_sentence(fedwave, words, complaint) -> None:
+    status, _, err = fedwave(*WORDS, *words)
+    assert status == 2
+    assert complaint in err
+    assert len(err.strip().splitlines()) == 1
