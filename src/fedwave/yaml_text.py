@@ -191,10 +191,10 @@ class _Representer(SafeRepresenter):
     def quoted(self, data: str) -> Any:
         """In quotes where it would be read as something else.
 
-        A line break that is not a newline is lost unless it is escaped. In a list, a question mark before a key is taken
-        for the sign of a key.
+        A line break that is not a newline is lost unless it is escaped. In a list, a question mark or a colon at the
+        beginning is taken for the sign of a key or of a value.
         """
-        plain = data.isprintable() and not data.startswith("?")
+        plain = data.isprintable() and not data.startswith(("?", ":"))
         return self.represent_scalar(_TAG + "str", data, style=None if plain else '"')
 
 
