@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedwave import yaml_text
@@ -156,6 +156,7 @@ texts = st.text(max_size=6)
 
 
 @settings(max_examples=500, derandomize=True, deadline=None, database=None)
+@example([{"?0": None}, "?", "? a", {"? b": "?c"}, {"-1": "- x", ":": ": y"}])
 @given(
     st.recursive(
         scalars,

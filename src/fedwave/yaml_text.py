@@ -189,8 +189,13 @@ class _Representer(SafeRepresenter):
         return self.represent_sequence(_TAG + "seq", data, flow_style=True)
 
     def quoted(self, data: str) -> Any:
-        """A line break that is not a newline is lost unless it is escaped."""
-        return self.represent_scalar(_TAG + "str", data, style=None if data.isprintable() else '"')
+        """In quotes where it would be read as something else.
+
+        A line break that is not a newline is lost unless it is escaped. In a list, a question mark or a colon at the
+        beginning is taken for the sign of a key or of a value.
+        """
+        plain = data.isprintable() and not data.startswith(("?", ":"))
+        return self.represent_scalar(_TAG + "str", data, style=None if plain else '"')
 
 
 _Representer.add_representer(list, _Representer.in_one_line)
