@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedwave as fw
+from fedwave.experiments.prediction_check import check_prediction
 
 WORDS = ("predict", "paper", "-s", "round-robin,fresh,alsa-pi", "-t", 30, "-i", 3)
 
@@ -61,6 +62,52 @@ def test_a_short_training_gives_accuracies(fedwave, tmp_path: Path) -> None:
 )
 def test_bad_input_is_one_sentence(fedwave, words, complaint) -> None:
     status, _, err = fedwave(*WORDS, *words)
+    assert status == 2
+    assert complaint in err
+    assert len(err.strip().splitlines()) == 1
+
+
+# --- beside what was trained ---
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("runs") / "run"
+    how = {
+        "name": "small", "schedulers": ["fresh", "mass", "round-robin", "w-max"], "rounds": 7, "instances": 2,
+        "first_instance": 3, "seed": 1, "task": {"dataset": "synthetic:train=400,test=100", "model": "logistic"},
+        "sweep": {"task.aggregation": ["lee:beta=0.001", "constant:beta=1"]},
+    }  # fmt: skip
+    fw.run(how, place, workers=1)
+    return place
+
+
+def test_the_command_prints_and_writes_it(folder: Path, fedwave, tmp_path: Path) -> None:
+    out, figure = tmp_path / "check.json", tmp_path / "check.png"
+    status, text, err = fedwave("predict", "--check", folder, "-o", out, "--figure", figure)
+    assert (status, err) == (0, "")
+    assert "small: does the order hold?" in text
+    assert figure.stat().st_size > 10_000
+    found = check_prediction(folder)
+    written = json.loads(out.read_text())
+    first = written["points"][0]["correlation"]["useful mass"]
+    assert first["mean"] == pytest.approx(found.points[0].correlation("useful mass").mean)
+    assert written["overall"]["score"]["instances"] == 2
+    assert fedwave("verify", folder)[0] == 0  # nothing in it has changed
+
+
+@pytest.mark.parametrize(
+    "words, complaint",
+    [
+        (("paper", "--check", "DIR"), "leave out 'paper'"),
+        (("--check", "nowhere"), "nowhere"),
+        (("--check", "DIR", "-o", "x.csv"), "x.csv"),
+        (("--check", "DIR", "--figure", "x.txt"), "x.txt"),
+        (("paper", "--figure", "x.png"), "--figure goes with --check"),
+    ],
+)
+def test_bad_input_of_a_check_is_one_sentence(folder: Path, fedwave, words, complaint) -> None:
+    status, _, err = fedwave("predict", *(folder if word == "DIR" else word for word in words))
     assert status == 2
     assert complaint in err
     assert len(err.strip().splitlines()) == 1

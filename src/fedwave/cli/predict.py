@@ -17,6 +17,7 @@ from fedwave.experiments.config.build import check, network_of, schedulers_of, s
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.prediction import COLUMNS, Prediction
 from fedwave.experiments.prediction import predict as predicted
+from fedwave.experiments.prediction_check import check_prediction
 from fedwave.files import write_csv, write_json
 from fedwave.progress import rounds_bar
 from fedwave.simulate import simulate
@@ -47,6 +48,18 @@ def predict(
     task: Annotated[
         str | None, typer.Option("--task", help="Dataset of that training.", show_default="the experiment's, or mnist")
     ] = None,
+    check_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--check", parser=opt.named, metavar="DIR", help="Compare the prediction with a finished, trained run."
+        ),
+    ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            "--figure", parser=opt.named, metavar="PATH", help="With --check: accuracy against mass (.png, .svg, .pdf)."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", parser=opt.named, metavar="PATH", help="Table (.csv, .json)."),
@@ -58,6 +71,11 @@ def predict(
     Ranked by the useful mass: the shards' worth of local steps that reach the central model, as far as they are of
     use. Training one scheduler for a few rounds (--train) turns it into accuracies.
     """
+    if check_folder is not None:
+        _check(check_folder, words, out, figure, json)
+        return
+    if figure is not None:
+        raise FedwaveError("--figure goes with --check DIR: it shows what was trained.")
     opt.check_out(out, ".csv", ".json")
     more = {"task.dataset": task, "task.aggregation": aggregation}
     how = _with_task(experiment_of(words, [choice, size, training, radio], _DEFAULTS, more))
@@ -75,6 +93,34 @@ def predict(
     output.print_wide(table)
     if out is not None:
         output.say(f"Table written to {out}")
+
+
+def _check(
+    folder: Path, words: list[str] | None, out: Path | None, figure: Path | None, json: bool
+) -> None:
+    """The prediction beside what a run has learnt."""
+    from fedwave.experiments.report.figures.common import ENDINGS, write_figure
+
+    if words:
+        raise FedwaveError(f"--check takes the experiment from {folder}: leave out {words[0]!r}.")
+    opt.check_out(out, ".json")
+    opt.check_out(figure, *ENDINGS, name="--figure")
+    found = check_prediction(folder)
+    if out is not None:
+        write_json(out, found.to_json())
+    if figure is not None:
+        from fedwave.experiments.report.figures.prediction import prediction_figure
+
+        write_figure(prediction_figure(found), figure)
+    if json:
+        output.print_json(found.to_json())
+        return
+    table = output.plain_rows(*found.table(), f"{found.name}: does the order hold?")
+    table.caption = (
+        "1: the order of the schedulers is known, 0: nothing is. Means over instances with 95 % intervals; "
+        "accuracy is the mean of the last 5 rounds."
+    )
+    output.print_wide(table)
 
 
 def _with_task(how: Experiment) -> Experiment:

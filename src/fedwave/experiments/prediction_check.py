@@ -1,0 +1,153 @@
+"""Does the prediction hold? What was predicted from the schedules of a trained experiment, beside what was learnt.
+
+The schedules are simulated again from the run folder's configuration. At every point of a sweep, schedulers are ranked
+in each instance by every predictor and by their accuracy. Spearman's rank correlation of the two, averaged over
+instances, is 1 if the predictor knows the order and 0 if it knows nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedwave import registry
+from fedwave.errors import FedwaveError
+from fedwave.experiments.config.build import network_of, schedulers_of
+from fedwave.experiments.report.labels import place
+from fedwave.experiments.report.tables import with_interval
+from fedwave.experiments.results.container import Point, labels
+from fedwave.experiments.results.statistics import Estimate, estimate
+from fedwave.experiments.run.runner import stored_results
+from fedwave.simulate import simulate
+from fedwave.theory.useful_mass import ScheduleMass
+from fedwave.trace import Trace
+from fedwave.types import FloatArray
+
+PREDICTORS = ("useful mass", "delivered mass", "fresh shards", "score", "small backlog")
+_LAST = 5  # rounds whose mean accuracy is judged: a single one is noisy
+_FEWEST = 3  # schedulers that can be ranked
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedPoint:
+    """A point of a sweep: what was predicted, ``[S, I]`` by predictor, and what was learnt."""
+
+    where: Mapping[str, Any]
+    schedulers: tuple[str, ...]
+    predicted: Mapping[str, FloatArray]
+    useful: FloatArray  # V of every round, [T, S, I]
+    accuracy: FloatArray  # of every round, [T, S, I]
+
+    @property
+    def learnt(self) -> FloatArray:
+        """The accuracy of the last rounds, ``[S, I]``; 0 for a run that diverged: no order is worse."""
+        last: FloatArray = np.nan_to_num(self.accuracy[-_LAST:].mean(axis=0))
+        return last
+
+    def correlation(self, predictor: str) -> Estimate:
+        """Mean over instances of the rank correlation with accuracy over schedulers, and its interval."""
+        return estimate(rank_correlations(self.predicted[predictor], self.learnt))
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionCheck:
+    """The prediction beside the training, at every point of an experiment."""
+
+    name: str
+    points: tuple[CheckedPoint, ...]
+
+    def overall(self, predictor: str) -> Estimate:
+        """The mean correlation over the points; the interval is over the points."""
+        return estimate(np.array([point.correlation(predictor).mean for point in self.points]))
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Heading and rows: a point each, and all of them."""
+        rows = [
+            [place(dict(point.where)) or self.name, *(_cell(point.correlation(k)) for k in PREDICTORS)]
+            for point in self.points
+        ]  # fmt: skip
+        if len(self.points) > 1:
+            rows.append([f"all {len(self.points)}", *(_cell(self.overall(k)) for k in PREDICTORS)])
+        return ["rank correlation with accuracy", *PREDICTORS], rows
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "name": self.name,
+            "points": [
+                {
+                    "where": {k: str(v) for k, v in point.where.items()},
+                    "accuracy": dict(zip(point.schedulers, point.learnt.mean(axis=1).tolist(), strict=True)),
+                    "correlation": {k: vars(point.correlation(k)) for k in PREDICTORS},
+                }
+                for point in self.points
+            ],
+            "overall": {k: vars(self.overall(k)) for k in PREDICTORS},
+        }  # fmt: skip
+
+
+def check_prediction(folder: Path) -> PredictionCheck:
+    """Predict from the schedules of a finished, trained run what it has learnt."""
+    results = stored_results(folder)
+    how = results.experiment
+    if how.task is None:
+        raise FedwaveError(f"{folder} holds no training that a prediction could be compared with.")
+    if len(how.schedulers) < _FEWEST:
+        raise FedwaveError(
+            f"{folder} has {len(how.schedulers)} schedulers: an order of fewer than {_FEWEST} says nothing."
+        )
+    return PredictionCheck(how.name, tuple(_checked(point) for point in results.points))
+
+
+def rank_correlations(predicted: FloatArray, learnt: FloatArray) -> FloatArray:
+    """Spearman's correlation over schedulers in every instance, ``[S, I]`` to ``[I]``; 0 where all are equal.
+
+    >>> rank_correlations(np.array([[1.0, 1], [2, 5], [9, 3]]), np.array([[0.1, 0.1], [0.2, 0.2], [0.3, 0.3]])).tolist()
+    [1.0, 0.5]
+    """
+    from scipy.stats import rankdata
+
+    ranks = [rankdata(values, axis=0) for values in (predicted, learnt)]
+    apart = [rank - rank.mean(axis=0) for rank in ranks]
+    spread = np.sqrt((apart[0] ** 2).sum(axis=0) * (apart[1] ** 2).sum(axis=0))
+    together = (apart[0] * apart[1]).sum(axis=0)
+    found: FloatArray = np.divide(together, spread, out=np.zeros(together.shape), where=spread > 0)
+    return found
+
+
+def _checked(point: Point) -> CheckedPoint:
+    how, names = point.experiment, tuple(labels(point.data))
+    assert how.task is not None
+    network, rule = network_of(how.network), registry.build("aggregation", how.task.aggregation)
+    made = schedulers_of(how)
+    by_name: dict[str, list[FloatArray]] = {name: [] for name in PREDICTORS}
+    useful = []
+    for label in names:
+        ids = point.data["instance"].values.tolist()
+        trace = simulate(network, made[label], how.rounds, ids, how.seed)
+        _check_same(trace, point, label)
+        mass = ScheduleMass.of(trace, rule)
+        fresh = (trace.accepted * trace.delivered).sum(axis=2)
+        series = (mass.useful, mass.delivered, fresh, trace.score, -trace.backlog)
+        for name, values in zip(PREDICTORS, series, strict=True):
+            by_name[name].append(np.asarray(values, dtype=np.float64).sum(axis=0))
+        useful.append(mass.useful)
+    accuracy = point.data["accuracy"].transpose("round", "scheduler", "instance").values
+    predicted = {name: np.stack(values) for name, values in by_name.items()}
+    return CheckedPoint(point.where, names, predicted, np.stack(useful, axis=1), accuracy)
+
+
+def _check_same(trace: Trace, point: Point, label: str) -> None:
+    stored = point.data["score"].sel(scheduler=label).transpose("round", "instance").values
+    if not np.array_equal(stored, trace.score):
+        raise FedwaveError(
+            f"the schedule of {label} is not the one that was trained: predict with the fedwave that made the run."
+        )
+
+
+def _cell(value: Estimate) -> str:
+    return with_interval(value.mean, value.half_width, most=2)
