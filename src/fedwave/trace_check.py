@@ -62,6 +62,7 @@ def check_trace(trace: Trace) -> None:
     most = np.array(slots if isinstance(slots, int) else slots[:rounds])
     _need(most.size in (1, rounds), "network.slots")
     _check_final(trace)
+    _check_labels(trace)
     _need(bool(trace.provenance["keep_beliefs"] or not trace.beliefs), "keep_beliefs")
     full = trace.provenance["record"] == "full"
     if set(trace.devices) != (set(_OF_A_ROUND) if full else set()):
@@ -87,6 +88,8 @@ def _check_text(text: Mapping[str, Any]) -> None:
     for name in ("keep_beliefs", "own_draws"):
         _need(isinstance(text.get(name, False), bool), name)
     _need(_is_texts(text.get("chance", [])), "chance")
+    labels = text.get("labels", {"class": "Labels", "fields": {"classes": 1, "shard_size": 1}})
+    _need(isinstance(labels, dict) and isinstance(labels.get("fields"), dict), "labels")
     more = text["more_metrics"]
     _need(isinstance(more, list) and all(_is_metric(one) for one in more), "more_metrics")
     made = text["scheduler"]
@@ -172,6 +175,7 @@ def _check_axes(trace: Trace, shape: tuple[int, int, int]) -> None:
         "state": (instances,),
         "memories": (instances,),
         "channel": (instances,),
+        "labels": (instances, size),
     }
     for group, arrays in trace.groups().items():
         axes = wanted.get(group, ())
@@ -202,6 +206,20 @@ def _check_final(trace: Trace) -> None:
         raise ValueError("final/delay is below 1")
     if (final.reported[~final.delivered] != 0).any() or (final.waiting[final.delivered] != 0).any():
         raise ValueError("final/reported is not of the devices that delivered")
+
+
+def _check_labels(trace: Trace) -> None:
+    """The samples of all classes are those of the shards, where the text says that labels were seen."""
+    labels, about = trace.labels, trace.provenance.get("labels")
+    _need(set(labels) == ({"waiting", "learned"} if about else set()), "labels")
+    for name, array in labels.items():
+        _check_kind(f"labels/{name}", array, "i")
+        shards, given = getattr(trace.final, name), about["fields"] if about else {}
+        if array.shape != (*shards.shape, given.get("classes", array.shape[-1])):
+            raise ValueError(f"labels/{name} has shape {array.shape}")
+        size = given.get("shard_size")
+        if size is not None and (array.sum(axis=2) != shards * size).any():
+            raise ValueError(f"labels/{name} does not follow from the shards")
 
 
 def _check_kind(name: str, array: Array, kind: str) -> None:

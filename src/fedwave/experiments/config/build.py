@@ -54,6 +54,11 @@ def check(experiment: Experiment) -> None:
                 f"schedulers: {label!r} looks at the models, but task is null: leave it out, or give a "
                 "task and use `fedwave train`."
             )
+        if "labels" in chosen.needs and experiment.task is None:
+            raise FedwaveError(
+                f"schedulers: {label!r} sees the labels that devices report, but task is null: leave it out, or "
+                "give a task."
+            )
     _check_metrics(experiment)
     if experiment.task is not None:
         _check_task(experiment.task)
