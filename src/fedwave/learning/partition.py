@@ -1,6 +1,7 @@
 """Which samples a device gets, and of which classes.
 
-They are drawn by (seed, instance, round, device), never by the order of calls (draws.py). So a device has the same data with every scheduler, with every trainer and after a run was resumed.
+They are drawn by (seed, instance, round, device), never by the order of calls (draws.py). So a device has the same
+data with every scheduler, with every trainer and after a run was resumed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The World: everything that no decision can change, drawn before any decision.
 
 Gains, the luck of uploads, arrivals and their labels, missed broadcasts. Each comes from its own stream, keyed by
-(seed, instance, block of rounds), so every scheduler meets the same world and comparisons are paired. Luck is kept apart
-from p, so that any decision is judged on the same world: an upload arrives if its luck lies below the p that the
-decision gives it (``arriving``).
+(seed, instance, block of rounds), so every scheduler meets the same world and comparisons are paired. Luck is kept
+apart from p, so that any decision is judged on the same world: an upload arrives if its luck lies below the p that
+the decision gives it (``arriving``).
 """
 
 from __future__ import annotations
