@@ -88,8 +88,9 @@ def _check_text(text: Mapping[str, Any]) -> None:
     for name in ("keep_beliefs", "own_draws"):
         _need(isinstance(text.get(name, False), bool), name)
     _need(_is_texts(text.get("chance", [])), "chance")
-    labels = text.get("labels", {"class": "Labels", "fields": {"classes": 1, "shard_size": 1}})
-    _need(isinstance(labels, dict) and isinstance(labels.get("fields"), dict), "labels")
+    if "labels" in text:
+        labels = text["labels"]
+        _need(isinstance(labels, dict) and isinstance(labels.get("fields"), dict), "labels")
     more = text["more_metrics"]
     _need(isinstance(more, list) and all(_is_metric(one) for one in more), "more_metrics")
     made = text["scheduler"]
@@ -210,15 +211,17 @@ def _check_final(trace: Trace) -> None:
 
 def _check_labels(trace: Trace) -> None:
     """The samples of all classes are those of the shards, where the text says that labels were seen."""
-    labels, about = trace.labels, trace.provenance.get("labels")
-    _need(set(labels) == ({"waiting", "learned"} if about else set()), "labels")
-    for name, array in labels.items():
+    about = trace.provenance.get("labels")
+    _need(set(trace.labels) == (set() if about is None else {"waiting", "learned"}), "labels")
+    for name, array in trace.labels.items():
         _check_kind(f"labels/{name}", array, "i")
         shards, given = getattr(trace.final, name), about["fields"] if about else {}
-        if array.shape != (*shards.shape, given.get("classes", array.shape[-1])):
+        # Of labels that are a user's own the text need not say how many there are.
+        classes, size = given.get("classes", array.shape[-1]), given.get("shard_size", 0)
+        _need(_is_count(classes) and _is_count(size), "labels")
+        if array.shape != (*shards.shape, classes):
             raise ValueError(f"labels/{name} has shape {array.shape}")
-        size = given.get("shard_size")
-        if size is not None and (array.sum(axis=2) != shards * size).any():
+        if size and (array.sum(axis=2) != shards * size).any():
             raise ValueError(f"labels/{name} does not follow from the shards")
 
 

@@ -64,7 +64,8 @@ class _ByLabels(ForRule):
         weight = lack(
             label_shares(seen.label_counts), state["taught"], one_round, fairness=self.fairness
         )
-        return seen.success * self._mass(state, seen) * weight
+        mass = seen.success * shared_mass(self.theta(state, seen)) * self.reward.at(seen.delay)
+        return mass * weight
 
     def _mass(self, state: State, seen: Observation) -> FloatArray:
         """R(d): the mass that an upload of each device brings now."""
@@ -117,6 +118,7 @@ def lack(
     classes = shares.shape[-1]
     learnt = np.einsum("iu,iuc->ic", taught, shares) + one_round / classes
     learnt = learnt + (learnt.sum(axis=-1, keepdims=True) <= 0)  # no device gets data
-    lacks = (learnt.mean(axis=-1, keepdims=True) / learnt) ** fairness
-    out: FloatArray = np.einsum("iuc,ic->iu", shares, lacks)
+    more = (learnt.mean(axis=-1, keepdims=True) / learnt) ** fairness - 1
+    # The shares sum to 1 but for rounding: so w is exactly 1 where no class is lacking, and ties stay ties.
+    out: FloatArray = 1 + np.einsum("iuc,ic->iu", shares, more)
     return out
