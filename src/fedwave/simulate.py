@@ -144,7 +144,8 @@ class Simulation:
             "record": record,
             "keep_beliefs": beliefs,
             "chance": list(network.chance),
-            "own_draws": chosen.random or "learner" in chosen.needs,  # training is random too
+            # Training and labels are random too.
+            "own_draws": chosen.random or bool({"learner", "labels"} & chosen.needs),
             "metrics": watch.descriptions(),
             "more_metrics": pack(list(watch.more), constants, "more_metrics"),
         }

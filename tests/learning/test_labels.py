@@ -11,6 +11,7 @@ import pytest
 from tiny import blobs, linear
 
 import fedwave as fw
+from fedwave.aggregation import Constant
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.partition import Iid, Labels, Partition
 from fedwave.learning.replay import Replay
@@ -182,6 +183,44 @@ def test_a_partition_of_ones_own_is_passed_again(tmp_path: Path) -> None:
         fw.extend(loaded, 9)
     whole = fw.simulate(NET, "mass-labels", 9, 2, labels=labels)
     assert fw.extend(loaded, 9, labels=labels).same_as(whole)
+
+
+# --- experiments ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Both(fw.Scheduler):
+    """Sees the models and the labels, so it runs in lock step."""
+
+    name, needs = "both", frozenset({"learner", "labels"})
+
+    def priority(self, state: Any, seen: Any, draws: Any) -> Any:
+        return seen.update_norm / (1 + seen.label_counts.max(axis=2))
+
+
+def test_in_an_experiment_the_labels_are_those_of_the_task(tmp_path: Path) -> None:
+    numbers = {"shard_size": 4, "epochs": 1, "batch": 4}
+    given = {
+        "network": {"kind": "random", "devices": 5, "slots": 2, "rate": 1.0},
+        "schedulers": ["mass", "mass-labels", "both"],
+        "rounds": 6, "instances": 2, "seed": 3,
+        "task": {
+            "dataset": "synthetic", "model": "logistic", "partition": "by-class:held=1",
+            "aggregation": "constant:beta=0.5", **numbers,
+        },
+        "training": {"loss_images": 20, "test_images": 20, "device": "cpu"},
+    }  # fmt: skip
+    fw.register(Both)
+    data = fw.run(given, tmp_path / "run", workers=1)
+    net = fw.random_network(devices=5, slots=2, rate=1.0)
+    task = fw.task("synthetic", model="logistic", partition="by-class:held=1", **numbers)
+    for name in ("mass", "mass-labels"):
+        scheduler = fw.scheduler(name, aggregation=Constant(0.5))
+        trace = fw.simulate(net, scheduler, 6, 2, seed=3, labels=task.labels())
+        there = data["backlog"].sel(scheduler=name).transpose("round", "instance")
+        np.testing.assert_array_equal(there.values, trace.backlog)
+    trace, _ = fw.train_in_lock_step(net, Both(), task, 6, 2, seed=3)
+    assert trace.labels["learned"].sum() == 4 * trace.learned[-1].sum()
 
 
 # --- one sentence ---------------------------------------------------------------------------------
