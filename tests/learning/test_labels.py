@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forging import contents
+from summed import archive
 from tiny import blobs, linear
 
 import fedwave as fw
@@ -173,6 +176,25 @@ def test_traces_are_saved_extended_and_remade(labels: Labels, record: str, tmp_p
     other = Labels("dirichlet:alpha=0.4", classes=labels.classes, shard_size=3)
     with pytest.raises(fw.FedwaveError, match="made with another labels"):
         fw.extend(loaded, 20, labels=other)
+
+
+def test_labels_that_do_not_follow_from_the_shards_are_refused(tmp_path: Path) -> None:
+    arrays, text = contents(fw.simulate(NET, "mass-labels", 9, 2, labels=LABELS))
+    path = tmp_path / "forged.npz"
+
+    def load(**changed: Any) -> fw.Trace:
+        content = arrays | {f"labels/{name}": array for name, array in changed.items()}
+        path.write_bytes(archive({"provenance": np.array(json.dumps(text)), **content}))
+        return fw.Trace.load(path)
+
+    assert load().labels
+    learned = arrays["labels/learned"]
+    for forged in (learned + 1, -learned, learned[:, :, :3], learned.astype(float), learned[0]):
+        with pytest.raises(fw.FedwaveError, match="labels/learned"):
+            load(learned=forged)
+    del text["labels"]
+    with pytest.raises(fw.FedwaveError, match="its labels is not what fedwave writes"):
+        load()
 
 
 def test_a_partition_of_ones_own_is_passed_again(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ _PRIOR = 1.0  # samples, spread evenly over the classes, that every report is mi
 class _ByLabels(ForRule):
     """What both schedulers share: how much each device has taught, and the weight of its labels."""
 
-    fairness: float = 1.0  # 0: only the mass counts
-    memory: float = 10.0  # rounds after which what was delivered is forgotten
+    fairness: float = 2.0  # 0: only the mass counts
+    memory: float = 30.0  # rounds after which what was delivered is forgotten
 
     def __post_init__(self) -> None:
         super().__post_init__()
