@@ -138,6 +138,12 @@ def test_a_scheduler_sees_what_was_reported_and_nothing_else(limit: float) -> No
     assert held == {"problem", "round", "slots", "delay", "delivered", "reported", "label_counts"}
 
 
+def test_a_comparison_takes_labels() -> None:
+    table = fw.compare(NET, ["mass", "mass-labels"], 12, 3, seed=4, labels=LABELS)
+    alone = fw.simulate(NET, "mass-labels", 12, 3, seed=4, labels=LABELS)
+    assert table.estimate("mass-labels", "backlog").mean == pytest.approx(alone.backlog.mean())
+
+
 def test_others_run_as_without_labels() -> None:
     class Never:
         classes, shard_size = 4, 3

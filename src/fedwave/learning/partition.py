@@ -7,10 +7,10 @@ data with every scheduler, with every trainer and after a run was resumed.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -103,7 +103,7 @@ class Labels:
     [[[0, 10, 0], [0, 0, 0]]]
     """
 
-    partition: Partition
+    partition: Partition | str | Mapping[str, Any]  # kept as a Partition
     classes: int = 10
     shard_size: int = 10
     training: IntArray | None = None
@@ -145,7 +145,7 @@ class Labels:
 
     def drawn(self, places: Places, sizes: IntArray, chance: FloatArray) -> IntArray:
         """The class of every sample; -1 where a device draws from the whole training set."""
-        if isinstance(self.partition, Iid):
+        if isinstance(self._rule, Iid):
             return np.full(len(chance), -1)
         up_to = self._cumulated_shares(places)
         known = ~np.isnan(up_to[:, 0])
@@ -165,12 +165,17 @@ class Labels:
                 up_to[row] = summed
         return up_to
 
+    @property
+    def _rule(self) -> Partition:
+        assert isinstance(self.partition, Partition)
+        return self.partition
+
     @cached_property
     def _shares(self) -> dict[tuple[int, int, int], FloatArray | None]:
         return {}
 
     def _summed(self, seed: int, instance: int, device: int) -> FloatArray | None:
-        shares = self.partition.class_shares(seed, instance, device, self.classes)
+        shares = self._rule.class_shares(seed, instance, device, self.classes)
         if shares is None:
             return None
         shares = np.asarray(shares, dtype=np.float64)
@@ -180,7 +185,7 @@ class Labels:
             or abs(shares.sum() - 1) > 1e-6
         ):
             raise FedwaveError(
-                f"the class shares of partition {self.partition.name!r} are {shown(shares.tolist())}, must be "
+                f"the class shares of partition {self._rule.name!r} are {shown(shares.tolist())}, must be "
                 f"{self.classes} numbers >= 0 that sum to 1."
             )
         summed: FloatArray = np.cumsum(shares)

@@ -220,7 +220,8 @@ def _in_lock_step(
         learner, run = begun()
         trace = _resume_lock_step(learner, run, raw)
         run = Simulation.resume(
-            trace, how.rounds, network=network, scheduler=scheduler, metrics=metrics, learner=learner
+            trace, how.rounds, network=network, scheduler=scheduler, metrics=metrics, labels=task.labels(),
+            learner=learner,
         )  # fmt: skip
         run.play(1)  # a state that does not fit fails here
         meter(trace.rounds * runs)
