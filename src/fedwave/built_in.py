@@ -30,6 +30,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "mass": _SCHEDULERS + "mass:Mass",
         "mass-bayes": _SCHEDULERS + "mass:MassBayes",
         "mass-po": _SCHEDULERS + "mass:MassPo",
+        "mass-labels": _SCHEDULERS + "mass_labels:MassLabels",
+        "mass-labels-po": _SCHEDULERS + "mass_labels:MassLabelsPo",
         "mass-index": _SCHEDULERS + "mass_index:MassIndex",
         "mass-index-bayes": _SCHEDULERS + "mass_index:MassIndexBayes",
         "mass-index-po": _SCHEDULERS + "mass_index:MassIndexPo",

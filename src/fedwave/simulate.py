@@ -11,7 +11,7 @@ from fedwave import registry
 from fedwave.errors import FedwaveError, counted, is_list, is_whole, length_of, shown, whole
 from fedwave.memory import check_memory
 from fedwave.metrics import Metric, Watch
-from fedwave.network.dynamics import accept, step
+from fedwave.network.dynamics import accept, step, step_labels
 from fedwave.network.network import Network, check_network
 from fedwave.network.world import World, arriving, block_bytes
 from fedwave.plain_text import brief
@@ -27,6 +27,8 @@ from fedwave.types import (
     Array,
     FloatArray,
     IntArray,
+    LabelSource,
+    LabelState,
     Learner,
     NetworkState,
     Observation,
@@ -44,6 +46,7 @@ MetricLike = str | Mapping[str, Any] | Metric
 
 # Bytes of every instance (generators) and of every device of it (counts, state, what a round computes).
 _OF_INSTANCE, _OF_DEVICE = 3200, 100
+_OF_LABEL = 40  # and of every class at a device: what waited, was delivered, arrived, and both after the round
 
 
 def simulation_bytes(
@@ -67,6 +70,7 @@ class Simulation:
         constants: Mapping[str, Array],
         watch: Watch,
         *,
+        labels: LabelSource | None = None,
         learner: Learner | None = None,
         meter: Meter | None = None,
         begun: Trace | None = None,
@@ -84,13 +88,15 @@ class Simulation:
             self._counts = NetworkState.initial(ids.size, network.size)
             self._state = scheduler.start(self._problem)
             self._memories = watch.start(self._problem)
+            self._labels = None if labels is None else _no_labels(labels, ids.size, network.size)
         else:
             check_continues(begun, scheduler, watch, self._problem)
             self.round, self._counts, self._state = begun.rounds, begun.final, begun.scheduler_state
             self._memories = {m.name: begun.memory_of(m.name) for m in watch.metrics}
             self._recorder.restore(begun.groups())
+            self._labels = None if labels is None else LabelState(**begun.labels)
         self._draws = Draws(provenance["seed"], ids)
-        self._world = World(network, provenance["seed"], ids)
+        self._world = World(network, provenance["seed"], ids, labels)
         if begun is not None:
             self._world.remember(begun.rounds, begun.channel)
         self._world_rounds = self._world.rounds(self.round + 1, rounds)
@@ -109,6 +115,7 @@ class Simulation:
         record: str = "full",
         beliefs: bool = False,
         metrics: Iterable[MetricLike] = (),
+        labels: LabelSource | None = None,
         learner: Learner | None = None,
         meter: Meter | None = None,
     ) -> Simulation:
@@ -120,9 +127,10 @@ class Simulation:
         if not isinstance(beliefs, bool):
             raise FedwaveError(f"beliefs is {shown(beliefs)}, must be True or False.")
         chosen, watch = find_scheduler(scheduler), Watch(metrics)
+        labels = _labels_for(chosen, labels)
         count = _how_many(instances)
         if count is not None:  # before they are counted out
-            _check_memory(network, rounds, count, watch, record)
+            _check_memory(network, rounds, count, watch, record, labels=labels)
         ids = instance_numbers(instances)
         constants: dict[str, Array] = {}
         provenance = {
@@ -136,13 +144,16 @@ class Simulation:
             "record": record,
             "keep_beliefs": beliefs,
             "chance": list(network.chance),
-            "own_draws": chosen.random or "learner" in chosen.needs,  # training is random too
+            # Training and labels are random too.
+            "own_draws": chosen.random or bool({"learner", "labels"} & chosen.needs),
             "metrics": watch.descriptions(),
             "more_metrics": pack(list(watch.more), constants, "more_metrics"),
         }
+        if labels is not None:
+            provenance["labels"] = pack(labels, constants, "labels")
         return cls(
-            network, chosen, rounds, provenance, constants, watch, learner=learner, meter=meter
-        )
+            network, chosen, rounds, provenance, constants, watch, labels=labels, learner=learner, meter=meter,
+        )  # fmt: skip
 
     @classmethod
     def resume(
@@ -153,6 +164,7 @@ class Simulation:
         network: Network | None = None,
         scheduler: Scheduler | None = None,
         metrics: Iterable[Metric] | None = None,
+        labels: LabelSource | None = None,
         learner: Learner | None = None,
         meter: Meter | None = None,
     ) -> Simulation:
@@ -162,12 +174,21 @@ class Simulation:
             Watch(_recalled(trace, "more_metrics", more)),
             _recalled(trace, "network", network),
         )
+        chosen = _recalled(trace, "scheduler", scheduler)
+        if "labels" not in chosen.needs:
+            labels = None
+        elif "labels" in trace.provenance:
+            labels = _recalled(trace, "labels", labels)
+        else:
+            raise FedwaveError(f"scheduler {chosen.name!r} sees labels, but the trace has none.")
         made = trace.provenance
         kept = sum(rows[0].nbytes for rows in trace.beliefs.values())
-        _check_memory(network, rounds, len(made["instances"]), watch, made["record"], kept)
+        _check_memory(
+            network, rounds, len(made["instances"]), watch, made["record"], kept, labels=labels
+        )
         return cls(
-            network, _recalled(trace, "scheduler", scheduler), rounds, made, trace.constants, watch,
-            learner=learner, meter=meter, begun=trace,
+            network, chosen, rounds, made, trace.constants, watch, labels=labels, learner=learner, meter=meter,
+            begun=trace,
         )  # fmt: skip
 
     def play(self, rounds: int | None = None) -> None:
@@ -196,7 +217,12 @@ class Simulation:
             provenance=self.provenance,
             constants=self._constants,
             channel=self._world.channel_after(self.round),
+            labels=self._kept_labels(),
         )
+
+    def _kept_labels(self) -> State:
+        state = self._labels
+        return {} if state is None else {"waiting": state.waiting, "learned": state.learned}
 
     def _play_round(self, world: WorldRound) -> None:
         counts, learner = self._counts, self._learner
@@ -212,6 +238,9 @@ class Simulation:
         ideal = self.scheduler.ideal
         delivered = decision.transmits if ideal else arriving(self.network, world, decision)
         after, score = step(counts, delivered, world.arrivals, accepted, self.network.gamma)
+        if self._labels is not None:
+            arrived = self._world.label_counts(world.round, accepted)
+            self._labels = step_labels(self._labels, delivered, arrived)
         if learner is not None:
             learner.deliver(decision, after)
         played = PlayedRound(world, decision, counts, after, accepted, score)
@@ -234,6 +263,8 @@ class Simulation:
             "gain": world.gain, "snr": world.snr, "success": world.success, "waiting": counts.waiting,
             "rates": network.rates, "planning": network.planning, **signals,
         }  # fmt: skip
+        if self._labels is not None:
+            everything["label_counts"] = self._labels.learned
         allowed = {n: everything[n] for need in self.scheduler.needs for n in INFORMATION[need]}
         return Observation(
             problem=self._problem, round=world.round, slots=network.slots_in(world.round),
@@ -252,6 +283,7 @@ def simulate(
     beliefs: bool = False,
     metrics: Iterable[MetricLike] = (),
     meter: Meter | None = None,
+    labels: LabelSource | None = None,
     learner: Learner | None = None,
 ) -> Trace:
     """Run one scheduler on a network.
@@ -260,6 +292,8 @@ def simulate(
     number of independent repetitions, or a list of their numbers: instance 7 is the same whether 8 or 800 run.
     ``record="summary"`` keeps one number per round and instance instead of one per device, for large networks.
     ``beliefs`` keeps what a learning scheduler believed. ``metrics`` are measured in addition to the built-in ones.
+    ``labels`` are the classes of the samples that arrive, for schedulers that see them: ``fw.partition.Labels``, or
+    ``task.labels()``; other schedulers ignore them.
     ``learner`` trains in lock step, for schedulers that need it (learning/lockstep.py makes one).
 
     >>> import fedwave as fw
@@ -269,7 +303,7 @@ def simulate(
     """
     run = Simulation.begin(
         network, scheduler, rounds, instances, seed, record=record, beliefs=beliefs, metrics=metrics,
-        learner=learner, meter=meter,
+        labels=labels, learner=learner, meter=meter,
     )  # fmt: skip
     run.play()
     return run.trace()
@@ -283,6 +317,7 @@ def extend(
     scheduler: Scheduler | None = None,
     metrics: Iterable[Metric] | None = None,
     meter: Meter | None = None,
+    labels: LabelSource | None = None,
     learner: Learner | None = None,
 ) -> Trace:
     """Continue a trace until it has ``rounds`` rounds, as if it had never stopped.
@@ -297,7 +332,8 @@ def extend(
             f"the trace has {trace.rounds} rounds already: ask for more than {rounds}."
         )
     run = Simulation.resume(
-        trace, rounds, network=network, scheduler=scheduler, metrics=metrics, learner=learner, meter=meter
+        trace, rounds, network=network, scheduler=scheduler, metrics=metrics, labels=labels, learner=learner,
+        meter=meter,
     )  # fmt: skip
     try:
         run.play()
@@ -313,16 +349,19 @@ def remake(
     *,
     network: Network | None = None,
     scheduler: Scheduler | None = None,
+    labels: LabelSource | None = None,
     learner: Learner | None = None,
 ) -> Trace:
     """Run the simulation of this trace again."""
     _check_trace(trace)
     made = trace.provenance
+    if labels is None and "labels" in made:
+        labels = _unpacked(trace, "labels")
     return simulate(
         network_of(trace) if network is None else network,
         _unpacked(trace, "scheduler") if scheduler is None else scheduler, trace.rounds,
         made["instances"], made["seed"], record=made["record"], beliefs=made["keep_beliefs"],
-        metrics=_unpacked(trace, "more_metrics"), learner=learner,
+        metrics=_unpacked(trace, "more_metrics"), labels=labels, learner=learner,
     )  # fmt: skip
 
 
@@ -345,7 +384,8 @@ def _unpacked(trace: Trace, what: str) -> Any:
         made = unpack(trace.provenance[what], trace.constants)
     except FedwaveError as error:  # it may quote what the file holds
         raise FedwaveError(brief(error)) from None
-    kind: Any = {"network": Network, "scheduler": Scheduler}.get(what, Metric)
+    kinds = {"network": Network, "scheduler": Scheduler, "labels": LabelSource}
+    kind: Any = kinds.get(what, Metric)
     if not all(isinstance(one, kind) for one in (made if what == "more_metrics" else [made])):
         raise FedwaveError(f"the {what} in the file is {shown(made)}, which is none.")
     return made
@@ -374,11 +414,14 @@ def _label(given: SchedulerLike, chosen: Scheduler) -> str:
 
 
 def _check_memory(
-    network: Network, rounds: int, instances: int, watch: Watch, record: str, beliefs: int = 0
-) -> None:
+    network: Network, rounds: int, instances: int, watch: Watch, record: str, beliefs: int = 0,
+    labels: LabelSource | None = None,
+) -> None:  # fmt: skip
     """``beliefs`` are the bytes that are kept of them each round, which are known after the first one."""
     full, devices = record == "full", network.size
     need = simulation_bytes(devices, rounds, instances, len(watch.metrics), full=full)
+    if labels is not None:
+        need += _OF_LABEL * float(instances) * devices * labels.classes
     sizes = (rounds, "round"), (instances, "instance"), (devices, "device")
     what = f"a simulation of {', '.join(counted(*one) for one in sizes)}"
     lower = "lower one of them" + (', or record="summary"' if full else "")
@@ -388,6 +431,26 @@ def _check_memory(
             f"{lower}, or beliefs=False",
         )
     check_memory(what, need + float(rounds) * beliefs, lower)
+
+
+def _labels_for(scheduler: Scheduler, labels: LabelSource | None) -> LabelSource | None:
+    """The labels, where the scheduler sees them: other runs are the same with and without."""
+    if "labels" not in scheduler.needs:
+        return None
+    if labels is None:
+        raise FedwaveError(
+            f"scheduler {scheduler.name!r} sees the labels that devices report: give them by "
+            "labels=fw.partition.Labels('dirichlet:alpha=0.2') or labels=task.labels(), or name a task."
+        )
+    if not isinstance(labels, LabelSource):
+        raise FedwaveError(
+            f"labels is {shown(labels)}, must be fw.partition.Labels(...) or task.labels()."
+        )
+    return labels
+
+
+def _no_labels(labels: LabelSource, instances: int, devices: int) -> LabelState:
+    return LabelState.initial(instances, devices, labels.classes)
 
 
 def _check_learner(scheduler: Scheduler, learner: Learner | None) -> None:

@@ -48,6 +48,7 @@ class Trace:
     provenance: Mapping[str, Any]  # JSON: network, scheduler, seed, instance numbers, version
     constants: Mapping[str, Array] = field(default_factory=dict)  # arrays of the provenance
     channel: State = field(default_factory=dict)  # of a channel with memory, see network/carry.py
+    labels: State = field(default_factory=dict)  # LabelState, of a scheduler that sees labels
 
     @property
     def rounds(self) -> int:
@@ -288,6 +289,7 @@ class Trace:
             "memories": self.memories,
             "constants": self.constants,
             "channel": self.channel,
+            "labels": self.labels,
         }
 
     def _arrays(self) -> dict[str, Array]:
@@ -313,6 +315,7 @@ class Trace:
             "memories",
             "constants",
             "channel",
+            "labels",
         }
         if not groups.keys() <= known:
             raise ValueError(
@@ -329,6 +332,7 @@ class Trace:
             provenance=provenance,
             constants=groups.get("constants", {}),
             channel=groups.get("channel", {}),
+            labels=groups.get("labels", {}),
         )
 
 

@@ -62,6 +62,7 @@ def check_trace(trace: Trace) -> None:
     most = np.array(slots if isinstance(slots, int) else slots[:rounds])
     _need(most.size in (1, rounds), "network.slots")
     _check_final(trace)
+    _check_labels(trace)
     _need(bool(trace.provenance["keep_beliefs"] or not trace.beliefs), "keep_beliefs")
     full = trace.provenance["record"] == "full"
     if set(trace.devices) != (set(_OF_A_ROUND) if full else set()):
@@ -87,6 +88,9 @@ def _check_text(text: Mapping[str, Any]) -> None:
     for name in ("keep_beliefs", "own_draws"):
         _need(isinstance(text.get(name, False), bool), name)
     _need(_is_texts(text.get("chance", [])), "chance")
+    if "labels" in text:
+        labels = text["labels"]
+        _need(isinstance(labels, dict) and isinstance(labels.get("fields"), dict), "labels")
     more = text["more_metrics"]
     _need(isinstance(more, list) and all(_is_metric(one) for one in more), "more_metrics")
     made = text["scheduler"]
@@ -172,6 +176,7 @@ def _check_axes(trace: Trace, shape: tuple[int, int, int]) -> None:
         "state": (instances,),
         "memories": (instances,),
         "channel": (instances,),
+        "labels": (instances, size),
     }
     for group, arrays in trace.groups().items():
         axes = wanted.get(group, ())
@@ -202,6 +207,22 @@ def _check_final(trace: Trace) -> None:
         raise ValueError("final/delay is below 1")
     if (final.reported[~final.delivered] != 0).any() or (final.waiting[final.delivered] != 0).any():
         raise ValueError("final/reported is not of the devices that delivered")
+
+
+def _check_labels(trace: Trace) -> None:
+    """The samples of all classes are those of the shards, where the text says that labels were seen."""
+    about = trace.provenance.get("labels")
+    _need(set(trace.labels) == (set() if about is None else {"waiting", "learned"}), "labels")
+    for name, array in trace.labels.items():
+        _check_kind(f"labels/{name}", array, "i")
+        shards, given = getattr(trace.final, name), about["fields"] if about else {}
+        # Of labels that are a user's own the text need not say how many there are.
+        classes, size = given.get("classes", array.shape[-1]), given.get("shard_size", 0)
+        _need(_is_count(classes) and _is_count(size), "labels")
+        if array.shape != (*shards.shape, classes):
+            raise ValueError(f"labels/{name} has shape {array.shape}")
+        if size and (array.sum(axis=2) != shards * size).any():
+            raise ValueError(f"labels/{name} does not follow from the shards")
 
 
 def _check_kind(name: str, array: Array, kind: str) -> None:

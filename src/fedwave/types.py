@@ -4,6 +4,7 @@ Axes, named once here and used everywhere:
 
 * ``[U]``       one value per device;
 * ``[I, U]``    one value per instance (an independent repetition) and device, in one round;
+* ``[I, U, C]`` the same for every class of samples;
 * ``[B, I, U]`` the same for a block of rounds; ``[T, I, U]`` for a whole run.
 
 Rounds are counted from 1, as in the paper.
@@ -11,10 +12,10 @@ Rounds are counted from 1, as in the paper.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,7 @@ INFORMATION: dict[str, tuple[str, ...]] = {
     "rates": ("rates",),
     "learner": ("update_norm",),
     "statistics": ("planning",),
+    "labels": ("label_counts",),
 }
 _OPENED_BY = {field: need for need, fields in INFORMATION.items() for field in fields}
 
@@ -85,13 +87,14 @@ class Observation:
     Only for a scheduler that needs them: ``gain`` (h), ``snr`` and ``success`` (p) with "channel",
     ``waiting`` (n) with "backlog", each ``[I, U]``; ``rates`` (theta, ``[U]``) with "rates";
     ``update_norm`` (of the update each device would send now, ``[I, U]``) with "learner"; ``planning`` (the
-    probabilities of the coming rounds) with "statistics".
+    probabilities of the coming rounds) with "statistics"; ``label_counts`` (samples of each class in all uploads that
+    have arrived so far, as devices report them, ``[I, U, C]``) with "labels".
     Other fields are not stored, so a scheduler cannot read them.
     """
 
     __slots__ = (
         "problem", "round", "slots", "delay", "delivered", "reported",
-        "gain", "snr", "success", "waiting", "rates", "update_norm", "planning",
+        "gain", "snr", "success", "waiting", "rates", "update_norm", "planning", "label_counts",
     )  # fmt: skip
 
     problem: Problem
@@ -107,6 +110,7 @@ class Observation:
     rates: FloatArray
     update_norm: FloatArray
     planning: Planning
+    label_counts: IntArray
 
     def __init__(self, **visible: Any) -> None:
         for name, value in visible.items():
@@ -166,6 +170,19 @@ class NetworkState:
         return cls(zero, zero, zero, np.ones(shape, np.int64), np.zeros(shape, np.bool_), zero)
 
 
+@dataclass(frozen=True, slots=True)
+class LabelState:
+    """Samples by class, each ``[I, U, C]``: the counts of NetworkState, of which schedulers see only ``learned``."""
+
+    waiting: IntArray  # of the shards trained on but not delivered
+    learned: IntArray  # of the shards delivered so far
+
+    @classmethod
+    def initial(cls, instances: int, devices: int, classes: int) -> LabelState:
+        zero = np.zeros((instances, devices, classes), dtype=np.int64)
+        return cls(zero, zero)
+
+
 class Sums(NamedTuple):
     """Shards of all devices together, ``[I]`` each."""
 
@@ -203,6 +220,24 @@ class PlayedRound:
             after.learned.sum(axis=1),
             after.lost.sum(axis=1),
         )
+
+
+@runtime_checkable
+class LabelSource(Protocol):
+    """The classes of the samples that arrive, which no decision can change (learning/partition.py has one)."""
+
+    @property
+    def classes(self) -> int:
+        """How many there are."""
+
+    @property
+    def shard_size(self) -> int:
+        """Samples of a shard."""
+
+    def counts(
+        self, seed: int, instances: Sequence[int], round_: int, shards: IntArray
+    ) -> IntArray:
+        """Samples of each class among the first ``shards`` (``[I, U]``) that arrive in a round, ``[I, U, C]``."""
 
 
 class Learner(Protocol):

@@ -318,6 +318,12 @@ REFUSALS = {
         "-s",
         "update-aware",
     ): "looks at the models, but task is null: leave it out, or give a task and use `fedwave train`",
+    (
+        "compare",
+        "paper",
+        "-s",
+        "mass-labels",
+    ): "'mass-labels' sees the labels that devices report, but task is null: leave it out, or give a task",
 }
 
 

@@ -38,6 +38,16 @@ def test_schedulers_follow_the_rule(fedwave) -> None:
     assert found["mass"] == pytest.approx(fw.predict(mass, "constant:beta=0.9").mean())
 
 
+def test_labels_come_from_the_task(fedwave) -> None:
+    words = ("predict", "paper", "-s", "mass-labels,fresh", "-t", 12, "-i", 2, "--json")
+    status, text, _ = fedwave(*words, "--task", "synthetic", "task.partition=by-class:held=2")
+    assert status == 0
+    found = {row["scheduler"]: row["useful_mass"] for row in json.loads(text)["schedulers"]}
+    labels = fw.task("synthetic", partition="by-class:held=2").labels()
+    trace = fw.simulate(fw.paper_network(), "mass-labels", 12, 2, labels=labels)
+    assert found["mass-labels"] == pytest.approx(fw.predict(trace).mean())
+
+
 def test_a_short_training_gives_accuracies(fedwave, tmp_path: Path) -> None:
     out = tmp_path / "table.json"
     words = (*WORDS, "--task", "synthetic", "--train", "fresh", "--train-rounds", 6, "-o", out)

@@ -54,6 +54,7 @@ def base_traces() -> list[fw.Trace]:
         fw.simulate(net.replace(slots=[2, 0, 1, 2, 2, 2, 2]), "round-robin", 4, 2, record="summary"),
         fw.simulate(net, "proportional-fair", 4, 2, metrics=["mass:aggregation=fedbuff:size=2"]),
         fw.simulate(net, "bench", 3, 2),
+        fw.simulate(net, "mass-labels", 4, 2, labels=fw.partition.Labels("by-class", 3, 4)),
     ]  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from fedwave.checks.calls import which_network
 from fedwave.checks.common import Check, continued, declared, passed
 from fedwave.checks.witness import ReorderedDraws, Run, reordered, watch
 from fedwave.errors import FedwaveError
+from fedwave.learning.partition import Dirichlet, Labels
 from fedwave.network.arrivals import NegativeBinomial
 from fedwave.network.devices import Device
 from fedwave.network.network import Network, paper_network
@@ -28,6 +29,7 @@ from fedwave.trace import Trace
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState
 
 _ROUNDS, _INSTANCES, _SEED = 12, 3, 0
+_LABELS = Labels(Dirichlet(0.3), classes=4, shard_size=3)  # for a scheduler that sees them
 _STOP = 5  # where a run is saved; odd, so that what alternates from round to round shows
 
 
@@ -72,7 +74,15 @@ def _play(
     instances: int | list[int] = _INSTANCES,
     rounds: int = _ROUNDS,
 ) -> Trace:
-    return simulate(network, scheduler, rounds, instances, _SEED, learner=_learner_for(scheduler))
+    return simulate(
+        network,
+        scheduler,
+        rounds,
+        instances,
+        _SEED,
+        labels=_LABELS,
+        learner=_learner_for(scheduler),
+    )
 
 
 class _StandIn:

@@ -112,7 +112,8 @@ def reordered(seen: Observation, order: IntArray) -> Observation:
     fields = {name: getattr(seen, name) for name in visible(seen)}
     for name, value in fields.items():
         if isinstance(value, np.ndarray):
-            fields[name] = np.take(value, order, axis=-1)
+            # The last axis is that of the devices, except for counts by class.
+            fields[name] = np.take(value, order, axis=1 if name == "label_counts" else -1)
         elif isinstance(value, NetworkPlanning):
             fields[name] = replace(value, mean_snr=value.mean_snr[order])
     return Observation(**fields)

@@ -21,14 +21,15 @@ from fedwave.plain_text import in_encoding
 
 # What a scheduler may need (types.INFORMATION): before the first round, and in every round.
 _MUST_KNOW = {"rates": "true rates", "statistics": "distributions"}
-_SEES = {"channel": "h", "backlog": "n", "learner": "updates"}
+_SEES = {"channel": "h", "backlog": "n", "learner": "updates", "labels": "labels"}
 _CAPTION = (
     "Must know, before the first round: true rates (theta), distributions (of gains and arrivals). Sees, in every "
-    "round: h (channel gains), n (backlogs), updates (norms of the local updates; needs a task). Every scheduler "
-    "sees which uploads arrived, the shards they brought, and d, the rounds since. p: probability that an upload "
-    "arrives; theta_k: arrival rate sampled from the posterior, once per stage; v, r, x: long-run share of a device, "
-    "rate and mass of the aggregation rule; R(d): v r(d) E[x], the mass that a delivery at delay d brings; R_k: at "
-    "theta_k."
+    "round: h (channel gains), n (backlogs), updates (norms of the local updates; needs a task), labels (samples "
+    "by class in the uploads that arrived; needs a task). Every scheduler sees which uploads arrived, the shards "
+    "they brought, and d, the rounds since. p: probability that an upload arrives; theta_k: arrival rate sampled "
+    "from the posterior, once per stage; v, r, x: long-run share of a device, rate and mass of the aggregation "
+    "rule; R(d): v r(d) E[x], the mass that a delivery at delay d brings; R_k: at theta_k; w: how much the labels "
+    "of a device are those that the model lacks."
 )
 
 

@@ -13,7 +13,14 @@ from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.request import experiment_of
 from fedwave.errors import FedwaveError, did_you_mean, whole
-from fedwave.experiments.config.build import check, network_of, schedulers_of, settings_of, task_of
+from fedwave.experiments.config.build import (
+    check,
+    labels_of,
+    network_of,
+    schedulers_of,
+    settings_of,
+    task_of,
+)
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.prediction import COLUMNS, Prediction
 from fedwave.experiments.prediction import predict as predicted
@@ -136,25 +143,25 @@ def _with_task(how: Experiment) -> Experiment:
 
 def _predicted(how: Experiment, train: str | None, train_rounds: int) -> Prediction:
     assert how.task is not None
-    network, traces = network_of(how.network), {}
-    for label, scheduler in schedulers_of(how).items():
+    network, traces, schedulers = network_of(how.network), {}, schedulers_of(how)
+    labels, ids = labels_of(how, schedulers.values()), list(how.instance_numbers)
+    for label, scheduler in schedulers.items():
         if "learner" in scheduler.needs:
             raise FedwaveError(
                 f"scheduler {label!r} looks at the models, so its schedule is not known before they are trained: "
                 "leave it out."
             )
         with rounds_bar(label, how.rounds) as meter:
-            ids = list(how.instance_numbers)
-            traces[label] = simulate(network, scheduler, how.rounds, ids, how.seed, meter=meter)
+            traces[label] = simulate(
+                network, scheduler, how.rounds, ids, how.seed, meter=meter, labels=labels
+            )
     found = predicted(traces, registry.build("aggregation", how.task.aggregation))
     if train is None:
         return found
     from fedwave.learning.train import train as trained
 
     rounds = min(train_rounds, how.rounds)
-    short = simulate(
-        network, schedulers_of(how)[train], rounds, list(how.instance_numbers), how.seed
-    )
+    short = simulate(network, schedulers[train], rounds, ids, how.seed, labels=labels)
     settings, sizes = settings_of(how.training)
     with rounds_bar(f"training {train}", rounds) as meter:
         curves = trained(

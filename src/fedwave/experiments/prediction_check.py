@@ -16,7 +16,7 @@ import numpy as np
 
 from fedwave import registry
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build import network_of, schedulers_of
+from fedwave.experiments.config.build import labels_of, network_of, schedulers_of
 from fedwave.experiments.report.labels import place
 from fedwave.experiments.report.tables import with_interval
 from fedwave.experiments.results.container import Point, labels
@@ -124,11 +124,12 @@ def _checked(point: Point) -> CheckedPoint:
     assert how.task is not None
     network, rule = network_of(how.network), registry.build("aggregation", how.task.aggregation)
     made = schedulers_of(how)
+    classes = labels_of(how, made.values())
     by_name: dict[str, list[FloatArray]] = {name: [] for name in PREDICTORS}
     useful = []
     for label in names:
         ids = point.data["instance"].values.tolist()
-        trace = simulate(network, made[label], how.rounds, ids, how.seed)
+        trace = simulate(network, made[label], how.rounds, ids, how.seed, labels=classes)
         _check_same(trace, point, label)
         mass = ScheduleMass.of(trace, rule)
         fresh = (trace.accepted * trace.delivered).sum(axis=2)

@@ -20,6 +20,7 @@ from fedwave.reading import as_path
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulate import MetricLike, SchedulerLike, simulate
+from fedwave.types import LabelSource
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -38,12 +39,14 @@ def compare(
     burn_in: int = 0,
     metric: str = "backlog",
     metrics: Iterable[MetricLike] = (),
+    labels: LabelSource | None = None,
 ) -> Comparison:
     """Run schedulers on the same worlds: every metric with its interval and its paired difference.
 
     ``schedulers`` are names, names with parameters or Scheduler objects; a mapping gives them labels. ``against`` is
     the label that differences are taken from: alsa-pi, or the first. ``burn_in`` rounds are left out of
     metrics that are a mean over rounds. ``metric`` comes first; ``metrics`` are watched beside the built-in ones.
+    ``labels`` are for schedulers that see them, as in ``simulate``.
 
     >>> import fedwave as fw
     >>> table = fw.compare(fw.paper_network(), ["alsa-pi", "max-weight"], rounds=50, instances=4)
@@ -59,7 +62,9 @@ def compare(
         raise FedwaveError(f"metric is {shown(metric)}, must be a name, such as 'backlog'.")
     parts = [
         unit_dataset(
-            {label: simulate(network, one, rounds, instances, seed, record="summary", metrics=watched)}
+            {label: simulate(
+                network, one, rounds, instances, seed, record="summary", metrics=watched, labels=labels
+            )}
         )
         for label, one in chosen.items()
     ]  # fmt: skip

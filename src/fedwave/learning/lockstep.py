@@ -104,9 +104,10 @@ def train_in_lock_step(
     check_parameters("train_in_lock_step", settings, [f.name for f in fields(Settings)])
     rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)
     numbers = instance_numbers(instances).tolist()
+    task = task if isinstance(task, Task) else make_task(task)
     learner = LockStep(
         network,
-        task if isinstance(task, Task) else make_task(task),
+        task,
         rounds,
         numbers,
         seed,
@@ -114,7 +115,9 @@ def train_in_lock_step(
         Settings(**settings),
         sizes or EvaluationSizes(),
     )
-    trace = simulate(network, chosen, rounds, numbers, seed, meter=meter, learner=learner)
+    trace = simulate(
+        network, chosen, rounds, numbers, seed, meter=meter, labels=task.labels(), learner=learner
+    )
     curves = learner.replay.curves()[0]
     return trace, replace(curves, weights=learner.replay.weights_of(chosen.name))
 

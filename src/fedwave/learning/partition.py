@@ -1,16 +1,20 @@
-"""Which samples a device gets: drawn by (seed, instance, round, device), never by the order of calls (draws.py).
+"""Which samples a device gets, and of which classes.
 
-So a device has the same data with every scheduler, with every trainer and after a run was resumed.
+They are drawn by (seed, instance, round, device), never by the order of calls (draws.py). So a device has the same
+data with every scheduler, with every trainer and after a run was resumed.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
+from fedwave import registry
 from fedwave.errors import FedwaveError, is_number, shown, whole
 from fedwave.learning.draws import Places, numbers, shuffled, uniform
 from fedwave.rng import stream
@@ -87,17 +91,123 @@ class ByClass(Partition):
         return shares
 
 
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The classes of the samples that arrive at the devices, known before any training.
+
+    They are a part of the world: drawn by (seed, instance, round, device), the same for every scheduler, and the
+    samples that devices train on follow them. ``training`` has the class of every training sample, for partitions by
+    which a device draws from the whole training set; without it, such a device draws all classes equally often.
+
+    >>> Labels("by-class:held=1", classes=3, shard_size=5).counts(0, [0], 1, np.array([[2, 0]])).tolist()
+    [[[0, 10, 0], [0, 0, 0]]]
+    """
+
+    partition: Partition | str | Mapping[str, Any]  # kept as a Partition
+    classes: int = 10
+    shard_size: int = 10
+    training: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "partition", registry.build("partition", self.partition))
+        for name in ("classes", "shard_size"):
+            value = whole(f"Labels {name}", getattr(self, name), 1)
+            object.__setattr__(self, name, value)
+        if self.training is None:
+            return
+        training = np.asarray(self.training)
+        fine = training.ndim == 1 and training.size and training.dtype.kind in "iu"
+        if not (fine and training.min() >= 0 and training.max() < self.classes):
+            raise FedwaveError(
+                f"Labels training must be the classes of the training samples, whole numbers from 0 to "
+                f"{self.classes - 1}."
+            )
+
+    def counts(
+        self, seed: int, instances: Sequence[int], round_: int, shards: IntArray
+    ) -> IntArray:
+        """Samples of each class among the first ``shards`` (``[I, U]``) that arrive in a round, ``[I, U, C]``."""
+        row, device = np.nonzero(shards)
+        numbers_of = [int(instances[i]) for i in row.tolist()]
+        places = Places([seed] * row.size, numbers_of, np.full(row.size, round_), device)
+        sizes = shards[row, device] * self.shard_size
+        chance = chances(places, sizes)
+        classes = self.drawn(places, sizes, chance)
+        if (classes < 0).any():
+            if self.training is None:
+                of_all = (chance[:, 1] * self.classes).astype(np.int64)
+            else:
+                of_all = self.training[(chance[:, 1] * len(self.training)).astype(np.int64)]
+            classes = np.where(classes < 0, of_all, classes)
+        cell = np.repeat(row * shards.shape[1] + device, sizes) * self.classes + classes
+        found = np.bincount(cell, minlength=shards.size * self.classes)
+        return found.reshape(*shards.shape, self.classes)
+
+    def drawn(self, places: Places, sizes: IntArray, chance: FloatArray) -> IntArray:
+        """The class of every sample; -1 where a device draws from the whole training set."""
+        if isinstance(self._rule, Iid):
+            return np.full(len(chance), -1)
+        up_to = self._cumulated_shares(places)
+        known = ~np.isnan(up_to[:, 0])
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        classes = (chance[:, :1] >= up_to[owner]).sum(axis=1)
+        return np.where(known[owner], classes, -1)
+
+    def _cumulated_shares(self, places: Places) -> FloatArray:
+        """For every place the shares of the classes, summed up to each; NaN where it has none."""
+        up_to, summed_of = np.full((len(places.devices), self.classes), np.nan), self._shares
+        whose = zip(places.seeds, places.instances, places.devices.tolist(), strict=True)
+        for row, where in enumerate(whose):
+            if where not in summed_of:
+                summed_of[where] = self._summed(*where)
+            summed = summed_of[where]
+            if summed is not None:
+                up_to[row] = summed
+        return up_to
+
+    @property
+    def _rule(self) -> Partition:
+        assert isinstance(self.partition, Partition)
+        return self.partition
+
+    @cached_property
+    def _shares(self) -> dict[tuple[int, int, int], FloatArray | None]:
+        return {}
+
+    def _summed(self, seed: int, instance: int, device: int) -> FloatArray | None:
+        shares = self._rule.class_shares(seed, instance, device, self.classes)
+        if shares is None:
+            return None
+        shares = np.asarray(shares, dtype=np.float64)
+        if (
+            shares.shape != (self.classes,)
+            or not (shares >= 0).all()
+            or abs(shares.sum() - 1) > 1e-6
+        ):
+            raise FedwaveError(
+                f"the class shares of partition {self._rule.name!r} are {shown(shares.tolist())}, must be "
+                f"{self.classes} numbers >= 0 that sum to 1."
+            )
+        summed: FloatArray = np.cumsum(shares)
+        summed /= summed[-1]  # exactly 1 at last, whatever the rounding
+        return summed
+
+
+def chances(places: Places, sizes: IntArray) -> FloatArray:
+    """Two uniform numbers for each sample: its class, and which of the class."""
+    return uniform(numbers(places.keys("shards"), 2 * sizes)).reshape(-1, 2)
+
+
 class Sampler:
     """Draws the samples of devices, and the order in which they are trained on."""
 
     def __init__(self, labels: IntArray, partition: Partition, shard_size: int) -> None:
-        self._size, self._partition, self._shard_size = len(labels), partition, shard_size
-        self._classes = int(labels.max()) + 1
+        self._size = len(labels)
+        self._labels = Labels(partition, int(labels.max()) + 1, shard_size)
         self._skewed = not isinstance(partition, Iid)
         self._by_class = np.argsort(labels, kind="stable")
-        self._members = np.bincount(labels, minlength=self._classes)
+        self._members = np.bincount(labels, minlength=self._labels.classes)
         self._first = np.cumsum(self._members) - self._members  # of each class in by_class
-        self._shares: dict[tuple[int, int, int], FloatArray | None] = {}
         if self._skewed and not self._members.all():
             raise FedwaveError(
                 "a skewed partition needs training samples of every class up to the largest label."
@@ -109,49 +219,15 @@ class Sampler:
 
     def arriving(self, places: Places, counts: IntArray) -> IntArray:
         """The same for many devices, one after the other; ``counts`` are their shards, ``[N]``."""
-        sizes = counts * self._shard_size
-        # Two numbers for each sample: its class, and which of the class.
-        chance = uniform(numbers(places.keys("shards"), 2 * sizes)).reshape(-1, 2)
+        sizes = counts * self._labels.shard_size
+        chance = chances(places, sizes)
         of_all = (chance[:, 1] * self._size).astype(np.int64)
         if not self._skewed:
             return of_all
-        up_to = self._cumulated_shares(places)
-        known = ~np.isnan(up_to[:, 0])  # the others draw from the whole training set
-        owner = np.repeat(np.arange(len(sizes)), sizes)
-        classes = (chance[:, :1] >= up_to[owner]).sum(axis=1)
+        classes = self._labels.drawn(places, sizes, chance)
         which = (chance[:, 1] * self._members[classes]).astype(np.int64)
         of_class = self._by_class[self._first[classes] + which]
-        return np.where(known[owner], of_class, of_all)
-
-    def _cumulated_shares(self, places: Places) -> FloatArray:
-        """For every place the shares of the classes, summed up to each; NaN where it has none."""
-        up_to = np.full((len(places.devices), self._classes), np.nan)
-        whose = zip(places.seeds, places.instances, places.devices.tolist(), strict=True)
-        for row, where in enumerate(whose):
-            if where not in self._shares:
-                self._shares[where] = self._summed(*where)
-            summed = self._shares[where]
-            if summed is not None:
-                up_to[row] = summed
-        return up_to
-
-    def _summed(self, seed: int, instance: int, device: int) -> FloatArray | None:
-        shares = self._partition.class_shares(seed, instance, device, self._classes)
-        if shares is None:
-            return None
-        shares = np.asarray(shares, dtype=np.float64)
-        if (
-            shares.shape != (self._classes,)
-            or not (shares >= 0).all()
-            or abs(shares.sum() - 1) > 1e-6
-        ):
-            raise FedwaveError(
-                f"the class shares of partition {self._partition.name!r} are {shown(shares.tolist())}, must be "
-                f"{self._classes} numbers >= 0 that sum to 1."
-            )
-        summed: FloatArray = np.cumsum(shares)
-        summed /= summed[-1]  # exactly 1 at last, whatever the rounding
-        return summed
+        return np.where(classes >= 0, of_class, of_all)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError, check_parameters, did_you_mean, is_number, shown, whole
 from fedwave.learning import usable_model
 from fedwave.learning.data.dataset import Dataset
-from fedwave.learning.partition import Iid, Partition, Sampler
+from fedwave.learning.partition import ByClass, Dirichlet, Iid, Labels, Partition, Sampler
 from fedwave.rng import stream
 from fedwave.types import Array
 
@@ -105,6 +105,16 @@ class Task:
     def sampler(self) -> Sampler:
         """Draws the shards of this task."""
         return Sampler(self.dataset.train_labels, self.partition, self.shard_size)
+
+    def labels(self) -> Labels:
+        """The classes of the shards of this task, for ``simulate`` with a scheduler that sees them."""
+        data = self.dataset
+        # By these two, no device draws from the whole training set.
+        skewed = isinstance(self.partition, (Dirichlet, ByClass))
+        small = np.min_scalar_type(int(data.train_labels.max()))
+        training = None if skewed else data.train_labels.astype(small)
+        classes = int(data.train_labels.max()) + 1
+        return Labels(self.partition, classes, self.shard_size, training)
 
     def new_model(self, seed: int, instance: int) -> nn.Module:
         """A freshly initialised model: the same for every scheduler of an instance."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedwave.types import BoolArray, FloatArray, IntArray, NetworkState
+from fedwave.types import BoolArray, FloatArray, IntArray, LabelState, NetworkState
 
 
 def accept(state: NetworkState, arrivals: IntArray, buffer_limit: FloatArray | None) -> IntArray:
@@ -39,3 +39,10 @@ def step(
         reported=reported,
     )
     return after, score
+
+
+def step_labels(state: LabelState, delivered: BoolArray, accepted: IntArray) -> LabelState:
+    """The same round by class: ``accepted`` are the samples of each class in the shards that found room."""
+    held = state.waiting + accepted
+    reported = held * delivered[:, :, None]
+    return LabelState(held - reported, state.learned + reported)

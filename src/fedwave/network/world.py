@@ -1,9 +1,9 @@
 """The World: everything that no decision can change, drawn before any decision.
 
-Gains, the luck of uploads, arrivals, missed broadcasts. Each comes from its own stream, keyed by (seed,
-instance, block of rounds), so every scheduler meets the same world and comparisons are paired. Luck is kept apart
-from p, so that any decision is judged on the same world: an upload arrives if its luck lies below the p that the
-decision gives it (``arriving``).
+Gains, the luck of uploads, arrivals and their labels, missed broadcasts. Each comes from its own stream, keyed by
+(seed, instance, block of rounds), so every scheduler meets the same world and comparisons are paired. Luck is kept
+apart from p, so that any decision is judged on the same world: an upload arrives if its luck lies below the p that
+the decision gives it (``arriving``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedwave.errors import FedwaveError
 from fedwave.network.carry import packed_carry, unpacked_carry
 from fedwave.network.network import Network
 from fedwave.rng import Block, stream
-from fedwave.types import BoolArray, Decision, FloatArray, IntArray, State, WorldRound
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, LabelSource, State, WorldRound
 
 # A block is the same length whatever the number of instances: it enters the random keys.
 _BLOCK_ROUNDS = 64
@@ -38,8 +38,11 @@ def block_bytes(instances: int, devices: int) -> float:
 class World:
     """Every round of the world, for some instances of a network."""
 
-    def __init__(self, network: Network, seed: int, ids: IntArray) -> None:
+    def __init__(
+        self, network: Network, seed: int, ids: IntArray, labels: LabelSource | None = None
+    ) -> None:
         self.network, self.seed, self.ids = network, seed, ids
+        self._labels = labels
         self.block_rounds = block_rounds(network.size)
         # Of the last block that was drawn and the next one, by the block's number.
         self._carries: dict[int, Any] = {0: None}
@@ -71,6 +74,14 @@ class World:
             wanted = range(max(first, start), min(last, start + self.block_rounds - 1) + 1)
             if wanted:
                 yield from self._play(number, gain, wanted)
+
+    def label_counts(self, round_: int, shards: IntArray) -> IntArray:
+        """Samples of each class among the first ``shards`` (``[I, U]``) that arrive in a round, ``[I, U, C]``.
+
+        They depend on nothing else: a shard has the same labels whether or not those after it find a full buffer.
+        """
+        assert self._labels is not None
+        return self._labels.counts(self.seed, self.ids.tolist(), round_, shards)
 
     def _gains(self, number: int, carry: Any) -> tuple[FloatArray, Any]:
         fading = self.network.fading

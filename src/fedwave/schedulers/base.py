@@ -23,7 +23,7 @@ from fedwave.types import INFORMATION, Decision, FloatArray, Observation, Proble
 class Scheduler(ABC):
     """Base class. ``needs`` names what the Observation must hold.
 
-    Possible are "channel", "backlog", "rates", "learner" and "statistics" (``types.INFORMATION``).
+    Possible are "channel", "backlog", "rates", "learner", "statistics" and "labels" (``types.INFORMATION``).
     """
 
     family: ClassVar[str] = "scheduler"
@@ -105,13 +105,17 @@ def scheduler(
 def scheduler_names(learner: bool = True) -> tuple[str, ...]:
     """The registered names; ``learner=False`` keeps those that run on any network by themselves.
 
-    This leaves out schedulers that run only in lock step with training, or only on small networks.
+    This leaves out schedulers that run only in lock step with training, only with labels, or only on small networks.
     """
     every = registry.names("scheduler")
     if learner:
         return every
     kinds = {name: registry.find("scheduler", name) for name in every}
-    return tuple(n for n, kind in kinds.items() if not ("learner" in kind.needs or kind.small_only))
+    return tuple(
+        n
+        for n, kind in kinds.items()
+        if not ({"learner", "labels"} & kind.needs or kind.small_only)
+    )
 
 
 def checked_priority(priority: FloatArray, seen: Observation, name: str) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from fedwave.schedulers.base import Scheduler, scheduler
 
 if TYPE_CHECKING:
     from fedwave.learning.evaluation import EvaluationSizes
+    from fedwave.learning.partition import Labels
     from fedwave.learning.settings import Settings
     from fedwave.learning.task import Task
 
@@ -53,6 +54,11 @@ def check(experiment: Experiment) -> None:
             raise FedwaveError(
                 f"schedulers: {label!r} looks at the models, but task is null: leave it out, or give a "
                 "task and use `fedwave train`."
+            )
+        if "labels" in chosen.needs and experiment.task is None:
+            raise FedwaveError(
+                f"schedulers: {label!r} sees the labels that devices report, but task is null: leave it out, or "
+                "give a task."
             )
     _check_metrics(experiment)
     if experiment.task is not None:
@@ -87,6 +93,12 @@ def task_of(config: TaskConfig) -> Task:
     return task(
         dataset=config.dataset, partition=config.partition, aggregation=config.aggregation, **given
     )
+
+
+def labels_of(experiment: Experiment, schedulers: Iterable[Scheduler]) -> Labels | None:
+    """The labels of an experiment's shards, if a scheduler needs them: then its data are loaded."""
+    needed = any("labels" in scheduler.needs for scheduler in schedulers)
+    return task_of(experiment.task).labels() if experiment.task is not None and needed else None
 
 
 def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:

@@ -170,8 +170,11 @@ def _replay(
         meter(0)  # it works: simulated rounds are not yet trained ones
         checkpointer.stop_if_asked()
 
+    labels = task.labels()
     traces = {
-        label: simulate(network, one, how.rounds, unit.instances, how.seed, metrics=metrics, meter=tick)
+        label: simulate(
+            network, one, how.rounds, unit.instances, how.seed, metrics=metrics, meter=tick, labels=labels
+        )
         for label, one in chosen.items()
     }  # fmt: skip
     settings, sizes = settings_of(how.training)
@@ -208,7 +211,8 @@ def _in_lock_step(
     def begun() -> tuple[LockStep, Simulation]:
         learner = fresh()
         run = Simulation.begin(
-            network, scheduler, how.rounds, unit.instances, how.seed, metrics=metrics, learner=learner
+            network, scheduler, how.rounds, unit.instances, how.seed, metrics=metrics, labels=task.labels(),
+            learner=learner,
         )  # fmt: skip
         return learner, run
 
@@ -216,7 +220,8 @@ def _in_lock_step(
         learner, run = begun()
         trace = _resume_lock_step(learner, run, raw)
         run = Simulation.resume(
-            trace, how.rounds, network=network, scheduler=scheduler, metrics=metrics, learner=learner
+            trace, how.rounds, network=network, scheduler=scheduler, metrics=metrics, labels=task.labels(),
+            learner=learner,
         )  # fmt: skip
         run.play(1)  # a state that does not fit fails here
         meter(trace.rounds * runs)

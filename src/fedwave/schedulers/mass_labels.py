@@ -1,0 +1,124 @@
+"""`mass` for label skew: devices weigh more if their labels are those that the model still lacks.
+
+Devices report with every upload that arrives how many samples of each class it holds. Of device u the access point
+knows q_uc, the share of class c in all its reports (of a device that was never heard: the same for all classes), and
+A_u, the mass that it has delivered, of which a part 1 / memory is forgotten in every round. So the model has learnt
+
+    T_c = sum over u of A_u q_uc
+
+of class c. The priority is that of `mass` times
+
+    w_u = sum over c of q_uc (T / T_c)^fairness,   T the mean of T_c,
+
+which is the gain of an alpha-fair utility of the T_c: for fairness = 1 of the sum of their logarithms. With the same
+labels at all devices, or fairness = 0, it is `mass`. Every T_c begins with the mass that one round brings if
+all devices deliver, divided by the number of classes: a class that nobody has reported yet has a finite weight.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedwave.errors import FedwaveError, is_number
+from fedwave.rng import Draws
+from fedwave.schedulers.balsa import BalsaPo
+from fedwave.schedulers.mass import ForRule, hopeful, shared_mass
+from fedwave.types import Decision, FloatArray, IntArray, Observation, Problem, State
+
+_PRIOR = 1.0  # samples, spread evenly over the classes, that every report is mixed with
+
+
+@dataclass(frozen=True)
+class _ByLabels(ForRule):
+    """What both schedulers share: how much each device has taught, and the weight of its labels."""
+
+    fairness: float = 2.0  # 0: only the mass counts
+    memory: float = 30.0  # rounds after which what was delivered is forgotten
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (is_number(self.fairness) and 0 <= self.fairness <= 10):
+            raise FedwaveError(
+                f"{self.name} fairness is {self.fairness}, must be a number from 0 to 10."
+            )
+        if not (is_number(self.memory) and self.memory >= 1):
+            raise FedwaveError(f"{self.name} memory is {self.memory}, must be a number >= 1.")
+
+    def start(self, problem: Problem) -> State:
+        zero = np.zeros((problem.instances, problem.devices))
+        return {**super().start(problem), "taught": zero, "sent": zero}
+
+    def learn(self, state: State, seen: Observation, draws: Draws) -> State:
+        taught = (1 - 1 / self.memory) * state["taught"] + state["sent"] * seen.delivered
+        return super().learn({**state, "taught": taught}, seen, draws)
+
+    def remember(self, state: State, seen: Observation, decision: Decision) -> State:
+        state = super().remember(state, seen, decision)
+        return {**state, "sent": self._mass(state, seen)}
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        one_round = shared_mass(self.theta(state, seen)).sum(axis=-1, keepdims=True)
+        weight = lack(
+            label_shares(seen.label_counts), state["taught"], one_round, fairness=self.fairness
+        )
+        mass = seen.success * shared_mass(self.theta(state, seen)) * self.reward.at(seen.delay)
+        return mass * weight
+
+    def _mass(self, state: State, seen: Observation) -> FloatArray:
+        """R(d): the mass that an upload of each device brings now."""
+        return shared_mass(self.theta(state, seen)) * self.reward.at(seen.delay)
+
+    @abstractmethod
+    def theta(self, state: State, seen: Observation) -> FloatArray:
+        """The arrival rates, ``[U]`` or ``[I, U]``."""
+
+
+@dataclass(frozen=True)
+class MassLabels(_ByLabels):
+    """`mass`, weighed by the labels that the model still lacks, as devices report them."""
+
+    name = "mass-labels"
+    needs = frozenset({"channel", "rates", "labels"})
+    formula = "p R(d) w"
+
+    def theta(self, state: State, seen: Observation) -> FloatArray:
+        return seen.rates
+
+
+@dataclass(frozen=True)
+class MassLabelsPo(_ByLabels, BalsaPo):
+    """`mass-labels` on rates drawn from the posterior of what was delivered; it observes no backlog."""
+
+    name = "mass-labels-po"
+    needs = frozenset({"channel", "labels"})
+    formula = "p R_k(d) w"
+
+    def theta(self, state: State, seen: Observation) -> FloatArray:
+        return hopeful(state)
+
+
+def label_shares(counts: IntArray) -> FloatArray:
+    """q: the share of each class in the reports of each device, ``[I, U, C]``."""
+    classes = counts.shape[-1]
+    out: FloatArray = (counts + _PRIOR / classes) / (counts.sum(axis=-1, keepdims=True) + _PRIOR)
+    return out
+
+
+def lack(
+    shares: FloatArray, taught: FloatArray, one_round: FloatArray, *, fairness: float
+) -> FloatArray:
+    """w: how much the labels of each device are those that the model lacks, ``[I, U]``.
+
+    ``taught`` is the mass that each device has delivered, ``[I, U]``, ``one_round`` the mass that all classes begin
+    with, ``[I, 1]``.
+    """
+    classes = shares.shape[-1]
+    learnt = np.einsum("iu,iuc->ic", taught, shares) + one_round / classes
+    learnt = learnt + (learnt.sum(axis=-1, keepdims=True) <= 0)  # no device gets data
+    more = (learnt.mean(axis=-1, keepdims=True) / learnt) ** fairness - 1
+    # The shares sum to 1 but for rounding: so w is exactly 1 where no class is lacking, and ties stay ties.
+    out: FloatArray = 1 + np.einsum("iuc,ic->iu", shares, more)
+    return out
