@@ -17,8 +17,8 @@ LAYERS = {
     "registering": 0, "types": 1, "registry": 1, "parts_import": 1, "reading": 1, "rng": 2,
     "files": 2, "array_archive": 2, "content_sum": 2, "serialize": 2, "yaml_text": 2, "csv_text": 2, "array_files": 2,
     "aggregation": 3, "network": 4, "planning": 5, "schedulers": 6, "metrics": 7,
-    "trace": 8, "trace_check": 8, "series_check": 8, "recording": 8, "simulate": 9, "learning": 10,
-    "checks": 11, "theory": 11, "experiments": 12, "adapters": 13, "bench": 13, "cli": 14,
+    "trace": 8, "trace_check": 8, "series_check": 8, "recording": 8, "recalled": 9, "simulation": 9, "simulate": 9,
+    "learning": 10,    "checks": 11, "theory": 11, "experiments": 12, "adapters": 13, "bench": 13, "cli": 14,
     "__main__": 15, "__init__": 15,
 }  # fmt: skip
 # Libraries and the only parts that may import them; duckdb reads results, but nothing here needs it.

@@ -48,7 +48,7 @@ for name in ("network.network", "planning.single_device"):
     sys.modules[f"fedwave.{name}"].check_memory = listen
 def listen_to_last(what, need, lower):
     told[:] = [need]  # the first is without beliefs
-sys.modules["fedwave.simulate"].check_memory = listen_to_last
+sys.modules["fedwave.simulation"].check_memory = listen_to_last
 
 def measure(do, *first):
     for one in first:

@@ -19,11 +19,12 @@ from fedwave.metrics import Metric
 from fedwave.network import arrivals, fading, success
 from fedwave.network.devices import Device, DeviceTable, read_devices
 from fedwave.network.network import Network, paper_network, random_network
+from fedwave.recalled import network_of
 from fedwave.registry import register
 from fedwave.rng import Draws
 from fedwave.schedulers import posterior, priors
 from fedwave.schedulers.base import Scheduler, scheduler, scheduler_names
-from fedwave.simulate import extend, network_of, remake, simulate
+from fedwave.simulate import extend, remake, simulate
 from fedwave.trace import Trace
 from fedwave.types import Decision, Observation, PlayedRound, Problem, State
 from fedwave.version import __version__

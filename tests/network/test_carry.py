@@ -9,7 +9,7 @@ import pytest
 import fedwave as fw
 from fedwave.network.carry import packed_carry, unpacked_carry
 from fedwave.network.world import World
-from fedwave.simulate import Simulation
+from fedwave.simulation import Simulation
 
 SHADOWED = fw.fading.Shadowing(6.0, 0.8, fw.fading.GaussMarkov(0.9))
 RECORD = np.random.default_rng(0).random((300, 25))

@@ -19,7 +19,8 @@ from fedwave.network.network import Network
 from fedwave.reading import as_path
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
-from fedwave.simulate import MetricLike, SchedulerLike, simulate
+from fedwave.simulate import simulate
+from fedwave.simulation import MetricLike, SchedulerLike
 from fedwave.types import LabelSource
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from fedwave.learning.task import task as make_task
 from fedwave.network.network import Network, check_network
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
-from fedwave.simulate import instance_numbers, simulate
+from fedwave.simulate import simulate
+from fedwave.simulation import instance_numbers
 from fedwave.trace import Trace
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState
 

@@ -10,7 +10,7 @@ from fedwave.experiments.config.build import CLASSES, metrics_of, network_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.memory import available, check_memory, too_little
 from fedwave.metrics import Watch
-from fedwave.simulate import simulation_bytes
+from fedwave.simulation import simulation_bytes
 
 _OF_UNIT = 2400  # bytes: its name, its instances, its place
 _OF_PROCESS, _OF_TRAINER = 100 << 20, 300 << 20  # Python and the libraries of a worker

@@ -33,7 +33,8 @@ from fedwave.experiments.run.units import Unit
 from fedwave.network.network import Network
 from fedwave.parts_import import failure_in
 from fedwave.schedulers.base import Scheduler
-from fedwave.simulate import Simulation, simulate
+from fedwave.simulate import simulate
+from fedwave.simulation import Simulation
 from fedwave.trace import Trace
 
 if TYPE_CHECKING:
