@@ -17,6 +17,7 @@ from random_models import IMAGE, Make, draw, plain_chain
 from small_models import images
 from states import states
 from tiny import trace
+from torch import nn
 
 import fedwave as fw
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
@@ -112,10 +113,37 @@ def _plain_distance(task: Task) -> float:
     return _distance(trained_of(model), w, {k: start[k] for k in w})
 
 
+def _rounding(make: Make) -> float:
+    """How far the reference moves if its first weights are changed by some roundings.
+
+    A norm of few samples, or of a weight that is nearly zero, can amplify rounding ten million times.
+    """
+    task = _task(make)
+    evaluator = Evaluator(task, SIZES, CPU, torch.float64)
+    noise = torch.Generator().manual_seed(0)
+
+    def nearly(seed: int, instance: int) -> nn.Module:
+        model = Task.new_model(task, seed, instance).double()
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(1 + 1e-14 * torch.randn(p.shape, generator=noise, dtype=torch.float64))
+        return model
+
+    moved = []
+    for run in _runs():
+        start = trained_of(task.new_model(run.seed, run.instance).double())
+        w = train_run(run, task, evaluator, torch.float64)[1]
+        object.__setattr__(task, "new_model", nearly)
+        other = train_run(run, task, evaluator, torch.float64)[1]
+        object.__delattr__(task, "new_model")
+        moved.append(_distance(w, other, start))
+    return max(moved)
+
+
 @pytest.mark.parametrize("number", range(DRAWN))
 def test_a_model_of_any_kind_is_trained_as_it_is(number: int) -> None:
     for way, distance in distances(draw(number)).items():
-        assert distance < LIMIT, way
+        assert distance < LIMIT or distance < _rounding(draw(number)), way
 
 
 @pytest.mark.parametrize("number", range(CHAINS))
