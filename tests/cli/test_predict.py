@@ -92,6 +92,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_the_command_prints_and_writes_it(folder: Path, fedwave, tmp_path: Path) -> None:
     out, figure = tmp_path / "check.json", tmp_path / "check.png"
     status, text, err = fedwave("predict", "--check", folder, "-o", out, "--figure", figure)
@@ -106,6 +107,7 @@ def test_the_command_prints_and_writes_it(folder: Path, fedwave, tmp_path: Path)
     assert fedwave("verify", folder)[0] == 0  # nothing in it has changed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words, complaint",
     [

@@ -100,6 +100,7 @@ def test_lots_that_were_trained_in_other_units(
     assert sound(verify(out))
 
 
+@pytest.mark.slow
 def test_figures_and_tables(tmp_path: Path) -> None:
     data = fw.run({**SMALL, "instances": 3}, tmp_path / "whole", workers=1)
     folders = [

@@ -226,6 +226,7 @@ class Both(fw.Scheduler):
         return seen.update_norm / (1 + seen.label_counts.max(axis=2))
 
 
+@pytest.mark.slow
 def test_in_an_experiment_the_labels_are_those_of_the_task(tmp_path: Path) -> None:
     numbers = {"shard_size": 4, "epochs": 1, "batch": 4}
     given = {

@@ -165,6 +165,7 @@ def test_shares_of_the_bound_are_those_of_the_specification(rule):
         assert mass.mean() / bound.value == pytest.approx(share, abs=0.004), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rule, rate, least", [("lee", logarithmic, 0.96), ("constant:beta=0.9", constant, 0.98)]
 )

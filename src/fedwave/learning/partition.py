@@ -100,7 +100,7 @@ class Labels:
     which a device draws from the whole training set; without it, such a device draws all classes equally often.
 
     >>> Labels("by-class:held=1", classes=3, shard_size=5).counts(0, [0], 1, np.array([[2, 0]])).tolist()
-    [[[0, 10, 0], [0, 0, 0]]]
+    [[[10, 0, 0], [0, 0, 0]]]
     """
 
     partition: Partition | str | Mapping[str, Any]  # kept as a Partition
