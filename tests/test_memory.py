@@ -95,6 +95,7 @@ torch.set_num_threads(1)
 def big():
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 2500), nn.ReLU(), nn.Linear(2500, 10))
 """
+SLOW = ("results", "many rounds")  # beginnings of names
 CASES = {
     "blocks of rounds": "simulated(64, 600, 100, 'summary')",
     "a whole record": "simulated(300, 20, 500, 'full')",
@@ -132,7 +133,7 @@ CASES = {
 @linux
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(c, marks=pytest.mark.slow) if c.startswith("results of") else c for c in CASES],
+    [pytest.param(c, marks=pytest.mark.slow) if c.startswith(SLOW) else c for c in CASES],
 )
 def test_estimates_are_honest(case: str) -> None:
     found = subprocess.run(

@@ -37,7 +37,7 @@ def contents(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("source", "fields"),
     [("paper", SMALL), ("paper-score", SMALL), ("devices.csv", [*SMALL, "sweep.network.slots=[1,2]"]),
-     ("random", TRAINED)],
+     pytest.param("random", TRAINED, marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_it_writes_what_the_command_writes(
     source: str, fields: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -69,6 +69,7 @@ def test_it_lies_below_exact_optima(rates, optimum):
     assert 0.8 * optimum < value < optimum
 
 
+@pytest.mark.slow
 def test_no_scheduler_beats_it():
     """Long-run backlogs of every scheduler; none may lie below, and the best come close."""
     devices = [

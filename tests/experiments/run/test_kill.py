@@ -49,7 +49,8 @@ def kills_change_nothing(
     assert leftovers(folder) == []
 
 
-@pytest.mark.parametrize("kind", ["simulation", pytest.param("training", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["simulation", "training"])
 def test_killed_twice(kind: str, undisturbed: dict[str, dict[str, str]], tmp_path: Path) -> None:
     kills_change_nothing(KINDS[kind], undisturbed[kind], tmp_path / "run", 1, ["runner", "worker"])
 

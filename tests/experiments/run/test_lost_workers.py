@@ -84,15 +84,9 @@ def events(folder: Path, out: str = "run") -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / f"{out}.events").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.slow), "2"])
-@pytest.mark.parametrize(
-    "what",
-    [
-        "computes for ever",
-        pytest.param("sleeps for ever", marks=pytest.mark.slow),
-        pytest.param("catches everything", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("what", ["computes for ever", "sleeps for ever", "catches everything"])
 def test_a_scheduler_that_never_returns(what: str, workers: str, tmp_path: Path) -> None:
     trouble = write(tmp_path, what)
     made = run(tmp_path, "run", "--workers", workers, "--timeout", "5")
