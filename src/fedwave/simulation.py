@@ -87,7 +87,11 @@ class Simulation:
             self._counts = NetworkState.initial(ids.size, network.size)
             self._state = scheduler.start(self._problem)
             self._memories = watch.start(self._problem)
-            self._labels = None if labels is None else _no_labels(labels, ids.size, network.size)
+            self._labels = (
+                None
+                if labels is None
+                else LabelState.initial(ids.size, network.size, labels.classes)
+            )
         else:
             check_continues(begun, scheduler, watch, self._problem)
             self.round, self._counts, self._state = begun.rounds, begun.final, begun.scheduler_state
@@ -310,10 +314,6 @@ def _labels_for(scheduler: Scheduler, labels: LabelSource | None) -> LabelSource
             f"labels is {shown(labels)}, must be fw.partition.Labels(...) or task.labels()."
         )
     return labels
-
-
-def _no_labels(labels: LabelSource, instances: int, devices: int) -> LabelState:
-    return LabelState.initial(instances, devices, labels.classes)
 
 
 def _check_learner(scheduler: Scheduler, learner: Learner | None) -> None:

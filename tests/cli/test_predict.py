@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from trained_run import trained_run
 
 import fedwave as fw
 from fedwave.experiments.prediction_check import check_prediction
@@ -82,14 +83,7 @@ def test_bad_input_is_one_sentence(fedwave, words, complaint) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("runs") / "run"
-    how = {
-        "name": "small", "schedulers": ["fresh", "mass", "round-robin", "w-max"], "rounds": 7, "instances": 2,
-        "first_instance": 3, "seed": 1, "task": {"dataset": "synthetic:train=400,test=100", "model": "logistic"},
-        "sweep": {"task.aggregation": ["lee:beta=0.001", "constant:beta=1"]},
-    }  # fmt: skip
-    fw.run(how, place, workers=1)
-    return place
+    return trained_run(tmp_path_factory.mktemp("runs") / "run")
 
 
 @pytest.mark.slow

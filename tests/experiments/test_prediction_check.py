@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
+from trained_run import RULES, trained_run
 
 import fedwave as fw
 from fedwave.experiments.prediction_check import (
@@ -18,19 +19,10 @@ from fedwave.experiments.prediction_check import (
 )
 from fedwave.experiments.report.figures.prediction import prediction_figure
 
-RULES = ["lee:beta=0.001", "constant:beta=1"]
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("runs") / "run"
-    how = {
-        "name": "small", "schedulers": ["fresh", "mass", "round-robin", "w-max"], "rounds": 7, "instances": 2,
-        "first_instance": 3, "seed": 1, "task": {"dataset": "synthetic:train=400,test=100", "model": "logistic"},
-        "sweep": {"task.aggregation": RULES},
-    }  # fmt: skip
-    fw.run(how, place, workers=1)
-    return place
+    return trained_run(tmp_path_factory.mktemp("runs") / "run")
 
 
 def test_predictors_are_those_of_the_trained_schedules(folder: Path) -> None:

@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 from handmade import observation
+from pairs import CONSTANT, EDGES, pair, runs_at_the_edge
 from scipy import stats
 from value_iteration import by_value_iteration
 
@@ -17,7 +18,6 @@ from fedwave.planning.single_device import solve
 from fedwave.rng import Draws
 from fedwave.theory.bound import backlog_bound
 
-CONSTANT = fw.success.Table((0.0, 1.0), (0.3, 0.3))  # p = 0.7 whatever the gain
 PO = ("lagrangian-po", "lagrangian-po:average=0")
 LEARNING = ("lagrangian-bayes", "whittle-bayes", *PO)
 ALL = ("lagrangian", "whittle", *LEARNING)
@@ -50,11 +50,6 @@ def paper_backlogs(text, first, last, instances=60):
 @cache
 def paper_bound(hidden=False):
     return backlog_bound(fw.paper_network(), hidden=hidden).value
-
-
-def pair(success=CONSTANT, **changes):
-    devices = [fw.Device(rate=1, distance_m=100), fw.Device(rate=5, distance_m=400)]
-    return fw.Network(devices=devices, slots=1, success=success).replace(**changes)
 
 
 def test_lagrangian_ranks_by_what_an_upload_saves_at_the_price_of_the_bound():
@@ -188,26 +183,9 @@ def test_where_backlogs_are_hidden_they_beat_balsa_po_but_not_its_bound(text):
 
 
 @pytest.mark.parametrize("text", ALL)
-@pytest.mark.parametrize(
-    "network",
-    [
-        pair(rate=0.0),
-        pair(rate=[1e-300, 2.0], slots=2),
-        pair(fw.success.Threshold(), distance_m=[100.0, 5000.0]),
-        pair(fw.success.Threshold(), distance_m=1.0),
-        pair(fw.success.Turbo(), rate=[0.001, 3000.0]),
-        pair(fading=fw.fading.GaussMarkov(0.9)),
-        pair(fading=fw.fading.Shadowing(correlation=1.0)),
-        pair(fading=fw.fading.RecordedGains(np.ones((6, 2)))),
-        pair(arrivals=fw.arrivals.RecordedArrivals(np.ones((6, 2))), buffer_limit=3.0),
-        pair(slots=[0, 2, 1, 0, 1, 2]),
-    ],
-    ids=["nothing", "all-slots", "never-or-always", "always", "rates-apart", "correlated", "shadowed",
-         "recorded-gains", "recorded-arrivals", "slots-vary"],
-)  # fmt: skip
-def test_they_run_at_the_edges(text, network):
-    trace = fw.simulate(network, fw.scheduler(text), rounds=6, instances=2)
-    assert (np.count_nonzero(trace.scheduled[0], axis=1) == network.slots_in(1)).all()
+@pytest.mark.parametrize("edge", EDGES)
+def test_they_run_at_the_edges(text, edge):
+    runs_at_the_edge(text, edge)
 
 
 @pytest.mark.parametrize("text", ALL[:4])

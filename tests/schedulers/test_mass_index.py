@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from handmade import observation
+from pairs import EDGES, pair, runs_at_the_edge
 from value_iteration import mass_by_value_iteration
 
 import fedwave as fw
@@ -15,7 +16,6 @@ from fedwave.planning.outlook import outlook
 from fedwave.rng import Draws
 from fedwave.schedulers import mass_index
 
-CONSTANT = fw.success.Table((0.0, 1.0), (0.3, 0.3))  # p = 0.7 whatever the gain
 ALL = ("mass-index", "mass-index-bayes", "mass-index-po")
 
 
@@ -28,11 +28,6 @@ def priority(text, network, theta=None, **fields):
     if theta is not None:
         state |= {"theta": np.array([theta]), "covered": np.ones((1, network.size), int)}
     return scheduler.priority(state, seen, Draws(0, [0]).at(seen.round))[0]
-
-
-def pair(success=CONSTANT, **changes):
-    devices = [fw.Device(rate=1, distance_m=100), fw.Device(rate=5, distance_m=400)]
-    return fw.Network(devices=devices, slots=1, success=success).replace(**changes)
 
 
 @pytest.mark.parametrize("rule", [Lee(0.3), Constant(0.9), Lee(0.7)], ids=str)
@@ -89,26 +84,9 @@ def test_learning_forms_use_the_rates_they_sampled():
 
 
 @pytest.mark.parametrize("text", ALL)
-@pytest.mark.parametrize(
-    "network",
-    [
-        pair(rate=0.0),
-        pair(rate=[1e-300, 2.0], slots=2),
-        pair(fw.success.Threshold(), distance_m=[100.0, 5000.0]),
-        pair(fw.success.Threshold(), distance_m=1.0),
-        pair(fw.success.Turbo(), rate=[0.001, 3000.0]),
-        pair(fading=fw.fading.GaussMarkov(0.9)),
-        pair(fading=fw.fading.Shadowing(correlation=1.0)),
-        pair(fading=fw.fading.RecordedGains(np.ones((6, 2)))),
-        pair(arrivals=fw.arrivals.RecordedArrivals(np.ones((6, 2))), buffer_limit=3.0),
-        pair(slots=[0, 2, 1, 0, 1, 2]),
-    ],
-    ids=["nothing", "all-slots", "never-or-always", "always", "rates-apart", "correlated", "shadowed",
-         "recorded-gains", "recorded-arrivals", "slots-vary"],
-)  # fmt: skip
-def test_they_run_at_the_edges(text, network):
-    trace = fw.simulate(network, fw.scheduler(text), rounds=6, instances=2)
-    assert (np.count_nonzero(trace.scheduled[0], axis=1) == network.slots_in(1)).all()
+@pytest.mark.parametrize("edge", EDGES)
+def test_they_run_at_the_edges(text, edge):
+    runs_at_the_edge(text, edge)
 
 
 @pytest.mark.parametrize("text", ALL)

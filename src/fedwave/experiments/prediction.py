@@ -214,8 +214,7 @@ def _rule_of(task: Any) -> Aggregation:
         raise FedwaveError(
             f"task is {shown(task)}, must be a Task, an aggregation rule or the name of a dataset."
         )
-    name = str(rule).split(":")[0] if isinstance(rule, str) else str(rule.get("name"))
-    if name in registry.names("dataset"):
+    if registry.parse("aggregation", rule)["name"] in registry.names("dataset"):
         return Lee()
     made: Aggregation = registry.build("aggregation", rule)
     return made

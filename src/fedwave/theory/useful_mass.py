@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.aggregation import Aggregation, after_delivery, delivered_mass, uploads_of_rounds
+from fedwave.aggregation import Aggregation, delivered_mass, uploads_of_rounds
 from fedwave.trace import Trace
 from fedwave.types import FloatArray
 
@@ -37,13 +37,13 @@ class ScheduleMass:
         """That of a trace under an aggregation rule; its caps are in M_t."""
         shards = trace.accepted
         uploads = uploads_of_rounds(rule, trace.delivered, trace.learned, trace.delay, shards)
-        # Data that wait are trained on once, however long they have waited.
-        trains = trace.scheduled & (uploads.mass > 0) if rule.waits else shards > 0
-        beta = 0.0 if rule.waits else rule.beta
-        trainings, before = np.empty(uploads.mass.shape), np.zeros(uploads.mass.shape[1:])
-        for t, now in enumerate(trains):
-            trainings[t] = now + beta * before
-            before = after_delivery(trainings[t], trace.delivered[t])
+        if rule.waits:  # data that wait are trained on once, however long they have waited
+            trainings = (trace.scheduled & (uploads.mass > 0)).astype(np.float64)
+        else:  # y ages as x does, with a training in place of its shards
+            once = (shards > 0).astype(np.int64)
+            trainings = uploads_of_rounds(
+                rule, trace.delivered, trace.learned, trace.delay, once
+            ).mass
         stretch = (rule.coefficients(uploads) * trainings).sum(axis=-1)
         return cls(delivered_mass(rule, uploads), stretch)
 
