@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import log, sqrt
 from typing import Any
 
@@ -24,13 +24,15 @@ from fedwave.aggregation import (
     Uploads,
     after_delivery,
     delivered_mass,
+    step_stretch,
     uploads_of_rounds,
 )
 from fedwave.errors import FedwaveError
 
 # Three devices, of which the second has not got through; c = (6, 2, 4) / 12 where delivered.
 ROUND = Uploads(
-    np.array([True, False, True]), np.array([6, 2, 4]), np.array([1, 5, 8]), np.array([2.0, 7.0, 3.0])
+    np.array([True, False, True]), np.array([6, 2, 4]), np.array([1, 5, 8]), np.array([2.0, 7.0, 3.0]),
+    np.array([1.0, 5.0, 4.0]),
 )  # fmt: skip
 WEIGHTS: list[tuple[Aggregation, list[float]]] = [
     (Lee(), [1 / 2, 0, log(8) / 3]),
@@ -54,6 +56,18 @@ def test_weights_by_hand(rule: Aggregation, expected: list[float]) -> None:
         capped.coefficients(ROUND), np.array(expected) * 0.25 / mass, rtol=1e-14
     )
     np.testing.assert_array_equal(capped.weights(ROUND), rule.weights(ROUND))
+    short = replace(rule, stretch=0.2)  # type: ignore[type-var]
+    reach = expected[0] + 4 * expected[2]  # more than .2 with every rule
+    np.testing.assert_allclose(
+        short.coefficients(ROUND), np.array(expected) * 0.2 / reach, rtol=1e-14
+    )
+    for cap, stretch in ((0.25, 100), (100, 0.2), (0.25, 0.2)):  # the tighter of the two
+        both = replace(rule, cap=cap, stretch=stretch)  # type: ignore[type-var]
+        np.testing.assert_allclose(
+            both.coefficients(ROUND),
+            np.array(expected) * min(cap / mass, stretch / reach),
+            rtol=1e-14,
+        )
 
 
 def test_staleness_by_hand() -> None:
@@ -65,7 +79,7 @@ def test_staleness_by_hand() -> None:
 
 def test_no_shares_before_anything_was_learnt() -> None:
     learned, delivered = np.array([[0, 0], [0, 2]]), np.array([[True, True], [True, False]])
-    uploads = Uploads(delivered, learned, np.ones_like(learned), np.zeros((2, 2)))
+    uploads = Uploads(delivered, learned, np.ones_like(learned), *np.zeros((2, 2, 2)))
     assert not uploads.shares.any()
 
 
@@ -98,6 +112,28 @@ def test_mass_by_hand() -> None:
     np.testing.assert_array_equal(after_delivery(np.array([4.0, 1.0]), DELIVERED[0]), [4, 0])
 
 
+def test_trainings_by_hand() -> None:
+    """Device 0 trains in rounds 1 and 2, device 1 in rounds 1 and 3; delivered: device 1, nobody, both."""
+    np.testing.assert_array_equal(schedule(Lee(0.5)).trainings, [[1, 1], [1.5, 0], [0.75, 1]])
+    np.testing.assert_array_equal(schedule(FedBuff()).trainings, [[1, 1], [2, 0], [2, 1]])
+    # Data that wait are trained on once, however long they have waited.
+    np.testing.assert_array_equal(schedule(Sync()).trainings, [[1, 1], [1, 0], [1, 1]])
+
+
+def test_stretch_by_hand() -> None:
+    rule = Constant(1.0)
+    np.testing.assert_allclose(step_stretch(rule, schedule(rule)), [1, 0, 0.6 * 2 + 0.4])
+    short = Constant(1.0, stretch=1)
+    np.testing.assert_allclose(step_stretch(short, schedule(short)), [1, 0, 1])
+    np.testing.assert_allclose(
+        delivered_mass(short, schedule(short)), [1, 0, (0.6 * 6 + 0.4 * 3) / 1.6]
+    )
+    buffer = FedBuff(2)  # the mean of three uploads: 1, 2 / sqrt(3) and 1 / sqrt(2) trainings
+    np.testing.assert_allclose(
+        step_stretch(buffer, schedule(buffer)), [0, 0, (1 + 2 / sqrt(3) + 1 / sqrt(2)) / 3]
+    )
+
+
 def test_delivered_mass_by_hand() -> None:
     # c = (0, 1) in round 1, (6, 4) / 10 in round 3, where ln 3 is the rate of the first.
     found = delivered_mass(Lee(0.5), schedule(Lee(0.5)))
@@ -115,7 +151,7 @@ def test_a_buffer_delivers_its_mass_when_it_is_full(axes: int) -> None:
         rule = FedBuff(size)
         uploads = schedule(rule)
         if axes:  # an axis of instances, the second of which delivers nothing
-            parts = (uploads.delivered, uploads.learned, uploads.delay, uploads.mass)
+            parts = [getattr(uploads, field.name) for field in fields(uploads)]
             uploads = Uploads(*(np.stack([x, np.zeros_like(x) + (x is parts[2])], axis=1) for x in parts))  # fmt: skip
         found = delivered_mass(rule, uploads)
         if axes:
@@ -149,6 +185,7 @@ def counts(draw: Any) -> Uploads:
     return Uploads(
         rng.random(shape) < draw(st.sampled_from([0.2, 0.8, 1.0])), rng.integers(0, 9, shape),
         rng.integers(1, 30, shape), rng.exponential(draw(st.sampled_from([0.1, 10.0])), shape),
+        rng.exponential(draw(st.sampled_from([0.1, 10.0])), shape),
     )  # fmt: skip
 
 
@@ -164,19 +201,25 @@ def test_what_was_not_delivered_weighs_nothing(rule: Aggregation, uploads: Uploa
         assert not found[~uploads.delivered].any()
 
 
+@pytest.mark.parametrize(("name", "amounts"), [("cap", "mass"), ("stretch", "trainings")])
 @given(some_rule, counts(), st.floats(0.01, 50))
-def test_the_cap_holds_and_changes_nothing_below(
-    rule: Aggregation, uploads: Uploads, cap: float
+def test_a_limit_holds_and_changes_nothing_below(
+    name: str, amounts: str, rule: Aggregation, uploads: Uploads, limit: float
 ) -> None:
-    free, capped = (replace(rule, cap=c) for c in (None, cap))  # type: ignore[type-var]
-    before, after = free.coefficients(uploads), capped.coefficients(uploads)
-    mass = (before * uploads.mass).sum(axis=-1)
+    if name not in vars(rule):
+        return  # a user's own rule without this limit
+    rule = replace(rule, **{limit: None for limit in vars(rule).keys() & {"cap", "stretch"}})  # type: ignore[type-var]
+    limited = replace(rule, **{name: limit})  # type: ignore[type-var]
+    before, after = rule.coefficients(uploads), limited.coefficients(uploads)
+    reached = (before * getattr(uploads, amounts)).sum(axis=-1)
     np.testing.assert_allclose(
-        (after * uploads.mass).sum(axis=-1), np.minimum(mass, cap), rtol=1e-12
+        (after * getattr(uploads, amounts)).sum(axis=-1), np.minimum(reached, limit), rtol=1e-12
     )
-    np.testing.assert_array_equal(after[mass <= cap], before[mass <= cap])
-    above = mass > cap
-    np.testing.assert_allclose(after[above], before[above] * cap / mass[above][:, None], rtol=1e-12)
+    np.testing.assert_array_equal(after[reached <= limit], before[reached <= limit])
+    above = reached > limit
+    np.testing.assert_allclose(
+        after[above], before[above] * limit / reached[above][:, None], rtol=1e-12
+    )
 
 
 @given(some_rule, counts(), st.randoms(use_true_random=False))
@@ -185,7 +228,7 @@ def test_devices_can_be_numbered_in_any_order(
 ) -> None:
     order = list(range(uploads.delivered.shape[-1]))
     random.shuffle(order)
-    moved = Uploads(*(getattr(uploads, k)[:, order] for k in ("delivered", "learned", "delay", "mass")))  # fmt: skip
+    moved = Uploads(*(getattr(uploads, field.name)[:, order] for field in fields(uploads)))
     np.testing.assert_allclose(
         rule.coefficients(moved), rule.coefficients(uploads)[:, order], rtol=1e-12
     )
@@ -236,7 +279,7 @@ class Impatient(Sync):
         (lambda: FedAsync(staleness="hinged"), "FedAsync has no staleness 'hinged'; did you mean 'hinge'?"),
         (lambda: Impatient(), "Impatient beta is 0.5, must be 0: data that wait are trained on again."),
         (lambda: named("fedbuf"), "there is no aggregation rule 'fedbuf'; did you mean 'fedbuff'?"),
-        (lambda: named("sync:beta=1"), "aggregation rule 'sync' has no parameter 'beta'; known are cap."),
+        (lambda: named("sync:beta=1"), "aggregation rule 'sync' has no parameter 'beta'; known are cap, stretch."),
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_in_one_sentence(make: Any, sentence: str) -> None:

@@ -9,6 +9,10 @@ memory in between, which turns sum a_u psi_u into the step that w takes.
 
 The *mass* x_u of an update is the number of shards' worth of local steps in it: x_u <- m_u + beta * x_u, 0 after a
 delivery. The delivered mass of a round is M_t = sum over D of a_u * x_u.
+
+An update that waited is the sum of y_u trainings, each from nearly the same place: y_u <- [m_u > 0] + beta * y_u, 0
+after a delivery. The *stretch* of a round's step is E_t = sum over D of a_u * y_u. With 1 the central model goes to the
+weighted mean of local models, as in federated averaging, with 3 it jumps three times as far.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ class Uploads:
     learned: IntArray  # N after the round
     delay: IntArray  # d of the round: 1 right after a delivery
     mass: FloatArray  # x of the update that a device would send, 0 before any training
+    trainings: FloatArray  # y of that update
 
     @property
     def shares(self) -> FloatArray:
@@ -60,12 +65,15 @@ class Aggregation(ABC):
     """What is left of an undelivered update after a round."""
     cap: float | None = None
     """Largest delivered mass of a round; None: no limit."""
+    stretch: float | None = None
+    """Largest stretch of a round's step; None: no limit."""
 
     def __post_init__(self) -> None:
         # Above 1 an update that waits would grow without bound.
         _check(self, "beta", lambda beta: 0 <= beta <= 1, "a number between 0 and 1")
-        if self.cap is not None:
-            _check(self, "cap", lambda cap: cap > 0, "a number > 0, or None")
+        for name in ("cap", "stretch"):
+            if getattr(self, name) is not None:
+                _check(self, name, lambda limit: limit > 0, "a number > 0, or None")
         if self.waits and self.beta:
             raise FedwaveError(
                 f"{type(self).__name__} beta is {self.beta}, must be 0: data that wait are trained on again."
@@ -73,26 +81,33 @@ class Aggregation(ABC):
 
     @abstractmethod
     def weights(self, uploads: Uploads) -> FloatArray:
-        """a of every upload, ``[..., U]``; 0 where none was delivered. The cap is not applied yet."""
+        """a of every upload, ``[..., U]``; 0 where none was delivered. No limit is applied yet."""
 
     def coefficients(self, uploads: Uploads) -> FloatArray:
-        """a as it is used: scaled by cap / M_t in a round whose M_t exceeds the cap."""
+        """a as it is used: scaled down in a round whose M_t exceeds the cap, or E_t the stretch."""
         weights = self.weights(uploads)
-        if self.cap is None:
-            return weights
-        mass = (weights * uploads.mass).sum(axis=-1, keepdims=True)
-        scaled: FloatArray = weights * (self.cap / np.maximum(mass, self.cap))
-        return scaled
+        scale: FloatArray | float = 1.0
+        for limit, amounts in ((self.cap, uploads.mass), (self.stretch, uploads.trainings)):
+            if limit is not None:
+                reached = (weights * amounts).sum(axis=-1, keepdims=True)
+                scale = np.minimum(scale, limit / np.maximum(reached, limit))
+        return weights * scale
 
     def rate(self, delay: IntArray) -> FloatArray:
         """What the delay alone makes of an update: its weight if the network had no other device."""
         alone = np.ones((*np.shape(delay), 1), dtype=np.int64)
-        upload = Uploads(alone > 0, alone, np.asarray(delay)[..., None], np.zeros(alone.shape))
+        nothing = np.zeros(alone.shape)
+        upload = Uploads(alone > 0, alone, np.asarray(delay)[..., None], nothing, nothing)
         return self.weights(upload)[..., 0]
 
     def age(self, mass: FloatArray, shards: IntArray) -> FloatArray:
         """x after the arrivals of a round."""
         return shards + (1.0 if self.waits else self.beta) * mass
+
+    def age_trainings(self, trainings: FloatArray, shards: IntArray) -> FloatArray:
+        """y after the arrivals of a round."""
+        aged = self.age(trainings, (shards > 0).astype(np.int64))
+        return np.minimum(aged, 1.0) if self.waits else aged  # data that wait are trained on once
 
     def start(self, zero: Any) -> Memory:
         """The memory of the server step before the first round, made from ``zero``, an update ``[P]`` of zeros."""
@@ -123,6 +138,7 @@ class Lee(Aggregation):
 
     beta: float = 0.001
     cap: float | None = None
+    stretch: float | None = None
 
     def weights(self, uploads: Uploads) -> FloatArray:
         rate = np.log(uploads.delay)
@@ -137,6 +153,7 @@ class Constant(Aggregation):
 
     beta: float = 0.001
     cap: float | None = None
+    stretch: float | None = None
 
     def weights(self, uploads: Uploads) -> FloatArray:
         return uploads.shares
@@ -173,6 +190,7 @@ class FedAsync(Aggregation):
     b: float = 4.0
     beta: float = 1.0
     cap: float | None = None
+    stretch: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -209,6 +227,7 @@ class FedBuff(Aggregation):
     size: int = 10
     beta: float = 1.0
     cap: float | None = None
+    stretch: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -237,6 +256,7 @@ class Sync(Aggregation):
     beta = 0.0
 
     cap: float | None = None
+    stretch: float | None = None
 
     def weights(self, uploads: Uploads) -> FloatArray:
         return uploads.shares
@@ -250,13 +270,13 @@ def after_delivery(mass: FloatArray, delivered: BoolArray) -> FloatArray:
 def uploads_of_rounds(
     rule: Aggregation, delivered: BoolArray, learned: IntArray, delay: IntArray, shards: IntArray
 ) -> Uploads:
-    """The uploads of a whole schedule, with their mass; every array is ``[T, ..., U]``."""
-    mass = np.zeros(shards.shape)
-    before = np.zeros(shards.shape[1:])
-    for t in range(len(mass)):
-        mass[t] = rule.age(before, shards[t])
-        before = after_delivery(mass[t], delivered[t])
-    return Uploads(delivered, learned, delay, mass)
+    """The uploads of a whole schedule, with what is in them; every array is ``[T, ..., U]``."""
+    mass, trainings = np.zeros(shards.shape), np.zeros(shards.shape)
+    x, y = np.zeros(shards.shape[1:]), np.zeros(shards.shape[1:])
+    for t in range(len(shards)):
+        mass[t], trainings[t] = rule.age(x, shards[t]), rule.age_trainings(y, shards[t])
+        x, y = (after_delivery(now[t], delivered[t]) for now in (mass, trainings))
+    return Uploads(delivered, learned, delay, mass, trainings)
 
 
 def delivered_mass(rule: Aggregation, uploads: Uploads) -> FloatArray:
@@ -264,15 +284,25 @@ def delivered_mass(rule: Aggregation, uploads: Uploads) -> FloatArray:
 
     It goes through the rule's own server step, so with a buffer it is 0 until the buffer is full.
     """
-    mass: FloatArray = (rule.coefficients(uploads) * uploads.mass).sum(axis=-1)
+    return _entered(rule, uploads, uploads.mass)
+
+
+def step_stretch(rule: Aggregation, uploads: Uploads) -> FloatArray:
+    """E of every round of a schedule, ``[T, ...]``, through the server step as the mass; 0 where w does not move."""
+    return _entered(rule, uploads, uploads.trainings)
+
+
+def _entered(rule: Aggregation, uploads: Uploads, amounts: FloatArray) -> FloatArray:
+    """What enters w in every round if every upload holds so much of something, ``[T, ...]``."""
+    brought: FloatArray = (rule.coefficients(uploads) * amounts).sum(axis=-1)
     if not rule.has_server_step():
-        return mass
-    entered = np.zeros(mass.shape)
-    for run in np.ndindex(mass.shape[1:]):
+        return brought
+    entered = np.zeros(brought.shape)
+    for run in np.ndindex(brought.shape[1:]):
         memory = rule.start(np.zeros(1))
-        for t in range(len(mass)):
+        for t in range(len(brought)):
             at = (t, *run)
-            memory, step = rule.server_step(memory, mass[at].reshape(1), uploads.at(at))
+            memory, step = rule.server_step(memory, brought[at].reshape(1), uploads.at(at))
             entered[at] = step[0]
     return entered
 

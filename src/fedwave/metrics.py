@@ -299,18 +299,21 @@ class Mass(Metric):
     def start(self, problem: Problem) -> State:
         server = self.aggregation.start(np.zeros(1))
         each = {f"server.{key}": np.stack([v] * problem.instances) for key, v in server.items()}
-        return {"waiting": np.zeros((problem.instances, problem.devices)), **each}
+        nothing = np.zeros((problem.instances, problem.devices))
+        return {"waiting": nothing, "trainings": nothing, **each}
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         rule, after = self.aggregation, played.after
         mass = rule.age(state["waiting"], played.accepted)
-        uploads = Uploads(after.delivered, after.learned, played.before.delay, mass)
+        trainings = rule.age_trainings(state["trainings"], played.accepted)
+        uploads = Uploads(after.delivered, after.learned, played.before.delay, mass, trainings)
         brought: FloatArray = (rule.coefficients(uploads) * mass).sum(axis=1)
         server = {k.removeprefix("server."): v for k, v in state.items() if k.startswith("server.")}
         if rule.has_server_step():
             server, brought = self._through_server(server, brought, uploads)
         kept = {f"server.{key}": value for key, value in server.items()}
-        return {"waiting": after_delivery(mass, after.delivered), **kept}, brought
+        waiting, left = (after_delivery(now, after.delivered) for now in (mass, trainings))
+        return {"waiting": waiting, "trainings": left, **kept}, brought
 
     def _through_server(
         self, server: State, brought: FloatArray, uploads: Uploads

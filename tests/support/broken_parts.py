@@ -939,6 +939,18 @@ class Uncapped(Equal):
 
 
 @dataclass(frozen=True)
+class Overstretched(Equal):
+    stretch: float | None = None
+
+    def coefficients(self, uploads):
+        return (
+            replace(self, stretch=None).coefficients(uploads)
+            if self.stretch
+            else super().coefficients(uploads)
+        )
+
+
+@dataclass(frozen=True)
 class WritesMemory(Equal):
     def server_step(self, memory, update, uploads):
         memory["mean"][:] = update
@@ -1035,6 +1047,7 @@ AGGREGATION = [
     (WeightsOf(form=lambda a, up: a * np.arange(a.shape[-1])), "devices", "order of the devices.*not from device"),
     (Quickens, "ageing", r"not shards \+ beta \* mass.*set beta"),
     (Uncapped, "cap", "leave the cap to `coefficients`"),
+    (Overstretched, "stretch", "leave the stretch to `coefficients`"),
     (WritesMemory, "memory", "alters `memory` in place"),
     (RemembersA(thing="text"), "memory", r"memory\['thing'\] is a str, must be a number"),
     (RemembersA(thing=()), "memory", "the memory is a list, must be a mapping"),

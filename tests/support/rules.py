@@ -48,6 +48,7 @@ RULES: dict[str, Aggregation] = {
     "lee, capped": Lee(0.3, cap=2.0),
     "lee, nothing decays": Lee(1.0, cap=2.0),
     "constant": Constant(0.6),
+    "constant, no step beyond the mean": Constant(1.0, stretch=1.0),
     "fedasync, constant": FedAsync(0.7, "constant"),
     "fedasync, hinge": FedAsync(0.7, "hinge", a=2.0, b=1.0),
     "fedasync, polynomial": FedAsync(0.7, "polynomial", a=0.8),
@@ -56,6 +57,6 @@ RULES: dict[str, Aggregation] = {
     "fedbuff, more than a round brings": FedBuff(5),
     "fedbuff, capped": FedBuff(3, beta=0.9, cap=4.0),
     "sync": Sync(),
-    "sync, capped": Sync(cap=2.0),
+    "sync, capped": Sync(cap=2.0, stretch=0.5),
     "a user's own": Momentum(),
 }

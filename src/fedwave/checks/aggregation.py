@@ -110,23 +110,33 @@ def _ageing(rule: Aggregation) -> None:
         )
 
 
-def _cap(rule: Aggregation) -> bool:
-    """The delivered mass of a round never exceeds the cap, and only a round that would is scaled."""
+def _limited(rule: Aggregation, name: str, what: str) -> bool:
+    """What a round delivers never exceeds the limit, and only a round that would is scaled."""
+    own = {f.name for f in fields(rule)} if is_dataclass(rule) else set[str]()
+    if name not in own:
+        return False
+    free = replace(rule, **{limit: None for limit in own & {"cap", "stretch"}})  # type: ignore[type-var]
     uploads = _uploads(rule)
-    mass = (rule.weights(uploads) * uploads.mass).sum(axis=-1)
-    capped = rule
-    if rule.cap is None:
-        if not (is_dataclass(rule) and "cap" in {f.name for f in fields(rule)}) or not mass.any():
-            return False
-        capped = replace(rule, cap=float(np.median(mass[mass > 0])))
-    assert capped.cap is not None
-    scale = np.minimum(1.0, capped.cap / np.maximum(mass, capped.cap / 2))[..., None]
-    if not np.allclose(capped.coefficients(uploads), scale * capped.weights(uploads), rtol=1e-9):
+    reached = (free.weights(uploads) * getattr(uploads, what)).sum(axis=-1)
+    if not reached.any():
+        return False
+    limit = getattr(rule, name) or float(np.median(reached[reached > 0]))
+    limited = replace(free, **{name: limit})  # type: ignore[type-var]
+    scale = np.minimum(1.0, limit / np.maximum(reached, limit / 2))[..., None]
+    if not np.allclose(limited.coefficients(uploads), scale * limited.weights(uploads), rtol=1e-9):
         raise FedwaveError(
-            f"with cap {capped.cap:.4g} the coefficients are not the weights times min(1, cap / delivered mass): leave "
-            "the cap to `coefficients` of the base class."
+            f"with {name} {limit:.4g} the coefficients are not the weights times min(1, {name} / delivered {what}): "
+            f"leave the {name} to `coefficients` of the base class."
         )
     return True
+
+
+def _cap(rule: Aggregation) -> bool:
+    return _limited(rule, "cap", "mass")
+
+
+def _stretch(rule: Aggregation) -> bool:
+    return _limited(rule, "stretch", "trainings")
 
 
 def _server_steps(
@@ -227,6 +237,7 @@ CHECKS: dict[str, Check] = {
     "devices": _devices,
     "ageing": _ageing,
     "cap": _cap,
+    "stretch": _stretch,
     "memory": _memory,
     "stopping": _stopping,
     "tensors": _tensors,

@@ -127,5 +127,6 @@ def _weighs_by_share(rule: Aggregation) -> bool:
     delivered = np.array([[True, True, False, True], [False, True, True, False]])
     learned = np.array([[3, 5, 9, 1], [40, 7, 2, 11]])
     delay = np.array([[1, 4, 2, 90], [3, 1, 17, 2]])
-    uploads = Uploads(delivered, learned, delay, np.zeros(delay.shape))
+    nothing = np.zeros(delay.shape)
+    uploads = Uploads(delivered, learned, delay, nothing, nothing)
     return bool(np.allclose(rule.weights(uploads), uploads.shares * rule.rate(delay), rtol=1e-9))

@@ -186,7 +186,8 @@ def schedule_of(setting: Setting) -> Schedule:
     alone = before.sum(axis=2, keepdims=True) + held
 
     def shares(delivered: BoolArray, learned: IntArray) -> FloatArray:
-        return Uploads(delivered, learned, run.delay, np.zeros(learned.shape)).shares[after]
+        nothing = np.zeros(learned.shape)
+        return Uploads(delivered, learned, run.delay, nothing, nothing).shares[after]
 
     return Schedule(
         scheduled=run.scheduled[after], delivered=run.delivered[after],
