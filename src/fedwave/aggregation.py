@@ -284,27 +284,27 @@ def delivered_mass(rule: Aggregation, uploads: Uploads) -> FloatArray:
 
     It goes through the rule's own server step, so with a buffer it is 0 until the buffer is full.
     """
-    return _entered(rule, uploads, uploads.mass)
+    return entered(rule, uploads, uploads.mass)
 
 
 def step_stretch(rule: Aggregation, uploads: Uploads) -> FloatArray:
     """E of every round of a schedule, ``[T, ...]``, through the server step as the mass; 0 where w does not move."""
-    return _entered(rule, uploads, uploads.trainings)
+    return entered(rule, uploads, uploads.trainings)
 
 
-def _entered(rule: Aggregation, uploads: Uploads, amounts: FloatArray) -> FloatArray:
+def entered(rule: Aggregation, uploads: Uploads, amounts: FloatArray) -> FloatArray:
     """What enters w in every round if every upload holds so much of something, ``[T, ...]``."""
     brought: FloatArray = (rule.coefficients(uploads) * amounts).sum(axis=-1)
     if not rule.has_server_step():
         return brought
-    entered = np.zeros(brought.shape)
+    found = np.zeros(brought.shape)
     for run in np.ndindex(brought.shape[1:]):
         memory = rule.start(np.zeros(1))
         for t in range(len(brought)):
             at = (t, *run)
             memory, step = rule.server_step(memory, brought[at].reshape(1), uploads.at(at))
-            entered[at] = step[0]
-    return entered
+            found[at] = step[0]
+    return found
 
 
 def _check(rule: Aggregation, name: str, fits: Callable[[float], bool], wanted: str) -> None:

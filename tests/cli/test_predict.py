@@ -44,9 +44,12 @@ def test_labels_come_from_the_task(fedwave) -> None:
     status, text, _ = fedwave(*words, "--task", "synthetic", "task.partition=by-class:held=2")
     assert status == 0
     found = {row["scheduler"]: row["useful_mass"] for row in json.loads(text)["schedulers"]}
-    labels = fw.task("synthetic", partition="by-class:held=2").labels()
-    trace = fw.simulate(fw.paper_network(), "mass-labels", 12, 2, labels=labels)
-    assert found["mass-labels"] == pytest.approx(fw.predict(trace).mean())
+    task = fw.task("synthetic", partition="by-class:held=2")
+    trace = fw.simulate(fw.paper_network(), "mass-labels", 12, 2, labels=task.labels())
+    assert found["mass-labels"] == pytest.approx(fw.predict(trace, task).mean())
+    by_hand = fw.predict(trace, labels=fw.partition.Labels("by-class:held=2"))
+    assert found["mass-labels"] == pytest.approx(by_hand.mean())
+    assert found["mass-labels"] < fw.predict(trace).mean() / 2  # where every device has all classes
 
 
 def test_a_short_training_gives_accuracies(fedwave, tmp_path: Path) -> None:

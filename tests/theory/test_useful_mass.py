@@ -1,10 +1,13 @@
 """Mass and stretch of a schedule: against sums by hand, and where they are known."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.aggregation import Constant, FedAsync, FedBuff, Lee, Sync
+from fedwave.aggregation import Constant, FedAsync, FedBuff, Lee, Sync, uploads_of_rounds
+from fedwave.learning.partition import Labels, Partition
 from fedwave.learning.schedule import runs_of
 from fedwave.theory.useful_mass import ScheduleMass
 
@@ -70,3 +73,56 @@ def test_a_buffer_delivers_when_it_is_full():
     found = ScheduleMass.of(TRACE, FedBuff(5))
     assert (found.delivered == 0).any()
     assert found.useful.sum() > 0
+
+
+# --- label skew -----------------------------------------------------------------------------------
+
+
+class Held(Partition):
+    """Devices 0 and 1 hold class 0 and 1 alone; the others hold all."""
+
+    name = "held"
+
+    def class_shares(self, seed: int, instance: int, device: int, classes: int) -> Any:
+        return np.eye(classes)[device] if device < 2 else None
+
+
+def test_useful_mass_of_classes_by_hand() -> None:
+    """T is what was delivered of each class; the error of a class falls as 1 / T, and the mean error as 1 / V."""
+    found = ScheduleMass.of(TRACE, Constant(1.0), Labels(Held(), classes=3))
+    plain = ScheduleMass.of(TRACE, Constant(1.0))
+    uploads = uploads_of_rounds(
+        Constant(1.0), TRACE.delivered, TRACE.learned, TRACE.delay, TRACE.accepted
+    )
+    each = (uploads.shares * uploads.mass / np.maximum(plain.stretch, 1)[..., None]).sum(axis=0)
+    of_all = each[:, 2:].sum(axis=1, keepdims=True) / 3
+    total = np.concatenate([each[:, :2] + of_all, of_all], axis=1)
+    expected = 1 / (1 / 9 / (total + 1 / 3)).sum(axis=1) - 1
+    np.testing.assert_allclose(found.useful.sum(axis=0), expected, rtol=1e-12)
+    assert (found.useful >= 0).all()
+    assert (found.useful.sum(axis=0) < plain.useful.sum(axis=0)).all()
+
+
+def test_the_same_classes_everywhere_change_nothing() -> None:
+    class Same(Partition):
+        name = "same"
+
+        def class_shares(self, seed: int, instance: int, device: int, classes: int) -> Any:
+            return np.full(classes, 1 / classes)
+
+    plain = ScheduleMass.of(TRACE, Lee()).useful
+    np.testing.assert_allclose(
+        ScheduleMass.of(TRACE, Lee(), Labels(Same(), 7)).useful, plain, rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_array_equal(ScheduleMass.of(TRACE, Lee(), Labels("iid")).useful, plain)
+    # Classes that the whole training set has unequally often, and one that it lacks.
+    unequal = Labels(Held(), 4, training=np.array([0, 0, 0, 1, 2, 2]))
+    np.testing.assert_allclose(unequal.overall, [1 / 2, 1 / 6, 1 / 3, 0])
+    assert unequal.shares(0, [3, 4], 3)[1].tolist()[2] == unequal.overall.tolist()
+    assert np.isfinite(ScheduleMass.of(TRACE, Lee(), unequal).useful).all()
+
+
+def test_a_buffer_passes_classes_on_when_it_is_full() -> None:
+    found = ScheduleMass.of(TRACE, FedBuff(5), Labels(Held(), classes=3))
+    assert found.by_class is not None
+    np.testing.assert_allclose(found.by_class.sum(axis=-1), found.delivered, rtol=1e-12)

@@ -15,6 +15,7 @@ from fedwave.cli.request import experiment_of
 from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.config.build import (
     check,
+    class_mix_of,
     labels_of,
     network_of,
     schedulers_of,
@@ -155,7 +156,8 @@ def _predicted(how: Experiment, train: str | None, train_rounds: int) -> Predict
             traces[label] = simulate(
                 network, scheduler, how.rounds, ids, how.seed, meter=meter, labels=labels
             )
-    found = predicted(traces, registry.build("aggregation", how.task.aggregation))
+    rule = registry.build("aggregation", how.task.aggregation)
+    found = predicted(traces, rule, labels=class_mix_of(how.task))
     if train is None:
         return found
     from fedwave.learning.train import train as trained

@@ -7,7 +7,7 @@ drawn against it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedwave.learning.curves import Curves
+    from fedwave.learning.partition import Labels
     from fedwave.learning.task import Task
 
     Learnt = Task | Aggregation | str | Mapping[str, Any] | None
@@ -173,11 +174,19 @@ class Prediction:
 
 
 @overload
-def predict(traces: Trace, task: Learnt = ...) -> FloatArray: ...
+def predict(traces: Trace, task: Learnt = ..., *, labels: Labels | None = ...) -> FloatArray: ...
 @overload
-def predict(traces: Mapping[str, Trace] | Iterable[Trace], task: Learnt = ...) -> Prediction: ...
 def predict(
-    traces: Trace | Mapping[str, Trace] | Iterable[Trace], task: Learnt = None
+    traces: Mapping[str, Trace] | Iterable[Trace],
+    task: Learnt = ...,
+    *,
+    labels: Labels | None = ...,
+) -> Prediction: ...
+def predict(
+    traces: Trace | Mapping[str, Trace] | Iterable[Trace],
+    task: Learnt = None,
+    *,
+    labels: Labels | None = None,
 ) -> FloatArray | Prediction:
     """How much a schedule will teach, without training: larger is better.
 
@@ -185,7 +194,8 @@ def predict(
     traces, a Prediction: the schedulers in the order of their expected accuracy.
 
     ``task`` says how uploads are aggregated: a Task, an aggregation rule ("constant:beta=1") or the name of a dataset,
-    whose rule is the paper's. Traces need a full record, and are only comparable over the same rounds.
+    whose rule is the paper's. ``labels`` says how classes are spread over the devices (``fw.partition.Labels``); a Task
+    knows it. Traces need a full record, and are only comparable over the same rounds.
 
     >>> import fedwave as fw
     >>> net = fw.paper_network()
@@ -194,13 +204,16 @@ def predict(
     ('fresh', 'alsa-pi', 'age')
     """
     rule = _rule_of(task)
+    if labels is None:
+        of_task: Callable[[], Labels] | None = getattr(task, "labels", None)
+        labels = None if of_task is None else of_task()
     if isinstance(traces, Trace):
-        total: FloatArray = ScheduleMass.of(traces, rule).useful.sum(axis=0)
+        total: FloatArray = ScheduleMass.of(traces, rule, labels).useful.sum(axis=0)
         return total
     many = labelled_traces(traces)
     if len({(trace.rounds, trace.instance_numbers) for trace in many.values()}) > 1:
         raise FedwaveError("traces that are compared must have the same rounds and instances.")
-    useful = {label: ScheduleMass.of(trace, rule).useful for label, trace in many.items()}
+    useful = {label: ScheduleMass.of(trace, rule, labels).useful for label, trace in many.items()}
     return Prediction(useful, registry.text(registry.spec_of(rule)))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedwave import registry
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build import labels_of, network_of, schedulers_of
+from fedwave.experiments.config.build import class_mix_of, labels_of, network_of, schedulers_of
 from fedwave.experiments.report.labels import place
 from fedwave.experiments.report.tables import with_interval
 from fedwave.experiments.results.container import Point, labels
@@ -124,14 +124,14 @@ def _checked(point: Point) -> CheckedPoint:
     assert how.task is not None
     network, rule = network_of(how.network), registry.build("aggregation", how.task.aggregation)
     made = schedulers_of(how)
-    classes = labels_of(how, made.values())
+    classes, mix = labels_of(how, made.values()), class_mix_of(how.task)
     by_name: dict[str, list[FloatArray]] = {name: [] for name in PREDICTORS}
     useful = []
     for label in names:
         ids = point.data["instance"].values.tolist()
         trace = simulate(network, made[label], how.rounds, ids, how.seed, labels=classes)
         _check_same(trace, point, label)
-        mass = ScheduleMass.of(trace, rule)
+        mass = ScheduleMass.of(trace, rule, mix)
         fresh = (trace.accepted * trace.delivered).sum(axis=2)
         series = (mass.useful, mass.delivered, fresh, trace.score, -trace.backlog)
         for name, values in zip(PREDICTORS, series, strict=True):

@@ -143,9 +143,31 @@ class Labels:
         found = np.bincount(cell, minlength=shards.size * self.classes)
         return found.reshape(*shards.shape, self.classes)
 
+    @property
+    def same_everywhere(self) -> bool:
+        """Do all devices draw from the whole training set?"""
+        return isinstance(self._rule, Iid)
+
+    @property
+    def overall(self) -> FloatArray:
+        """The share of each class in the whole training set, ``[C]``."""
+        if self.training is None:
+            return np.full(self.classes, 1 / self.classes)
+        counts: FloatArray = np.bincount(self.training, minlength=self.classes) / len(self.training)
+        return counts
+
+    def shares(self, seed: int, instances: Sequence[int], devices: int) -> FloatArray:
+        """The share of each class that is to be expected at every device, ``[I, U, C]``."""
+        found = np.empty((len(instances), devices, self.classes))
+        for i, instance in enumerate(instances):
+            for u in range(devices):
+                own = self._rule.class_shares(seed, int(instance), u, self.classes)
+                found[i, u] = self.overall if own is None else own
+        return found
+
     def drawn(self, places: Places, sizes: IntArray, chance: FloatArray) -> IntArray:
         """The class of every sample; -1 where a device draws from the whole training set."""
-        if isinstance(self._rule, Iid):
+        if self.same_everywhere:
             return np.full(len(chance), -1)
         up_to = self._cumulated_shares(places)
         known = ~np.isnan(up_to[:, 0])

@@ -5,6 +5,15 @@ the central step goes beyond the local models: that is its stretch E_t, 1 for th
 goes beyond that mean is of no use, so the useful mass is
 
     V_t = M_t min(1, 1 / E_t).
+
+Where devices hold different classes, it matters whose mass it is. Let T_c be the useful mass of class c so far: a
+delivery counts by the shares of the classes at its device. If the error of a class falls as 1 / T_c, the mean error
+over classes with the shares pi_c falls as 1 / V with
+
+    V + 1 = 1 / sum over c of pi_c^2 / (T_c + pi_c).
+
+One shard of all classes (the + pi_c) is taken as known: then a class that is never delivered does not make V zero. If
+all devices hold the same classes, T_c = pi_c V, and V is the useful mass of above.
 """
 
 from __future__ import annotations
@@ -13,27 +22,57 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.aggregation import Aggregation, delivered_mass, step_stretch, uploads_of_rounds
+from fedwave.aggregation import (
+    Aggregation,
+    Uploads,
+    delivered_mass,
+    entered,
+    step_stretch,
+    uploads_of_rounds,
+)
+from fedwave.learning.partition import Labels
 from fedwave.trace import Trace
 from fedwave.types import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class ScheduleMass:
-    """The mass of every round of a schedule, ``[T, I]`` each."""
+    """The mass of every round of a schedule."""
 
-    delivered: FloatArray  # M_t
-    stretch: FloatArray  # E_t; 0 where nothing is delivered
+    delivered: FloatArray  # M_t, [T, I]
+    stretch: FloatArray  # E_t, [T, I]; 0 where nothing is delivered
+    by_class: FloatArray | None = (
+        None  # M_t of each class, [T, I, C], where devices hold different ones
+    )
+    overall: FloatArray | None = None  # pi, [C]
 
     @classmethod
-    def of(cls, trace: Trace, rule: Aggregation) -> ScheduleMass:
-        """That of a trace under an aggregation rule; its limits are in both."""
+    def of(cls, trace: Trace, rule: Aggregation, labels: Labels | None = None) -> ScheduleMass:
+        """That of a trace under an aggregation rule; its limits are in all of it."""
         uploads = uploads_of_rounds(
             rule, trace.delivered, trace.learned, trace.delay, trace.accepted
         )
-        return cls(delivered_mass(rule, uploads), step_stretch(rule, uploads))
+        delivered, stretch = delivered_mass(rule, uploads), step_stretch(rule, uploads)
+        if labels is None or labels.same_everywhere:
+            return cls(delivered, stretch)
+        by_class = _by_class(trace, rule, uploads, labels)
+        return cls(delivered, stretch, by_class, labels.overall)
 
     @property
     def useful(self) -> FloatArray:
-        """V_t."""
-        return self.delivered / np.maximum(self.stretch, 1.0)
+        """What every round adds to V, ``[T, I]``."""
+        scale = 1 / np.maximum(self.stretch, 1.0)
+        if self.by_class is None or self.overall is None:
+            return self.delivered * scale
+        present = self.overall > 0
+        pi = self.overall[present]
+        so_far = (self.by_class[..., present] * scale[..., None]).cumsum(axis=0)
+        total: FloatArray = 1 / (pi**2 / (so_far + pi)).sum(axis=-1) - 1
+        return np.diff(total, axis=0, prepend=0.0)
+
+
+def _by_class(trace: Trace, rule: Aggregation, uploads: Uploads, labels: Labels) -> FloatArray:
+    about = trace.provenance
+    shares = labels.shares(about["seed"], about["instances"], trace.delivered.shape[2])
+    each = [entered(rule, uploads, uploads.mass * shares[..., c]) for c in range(labels.classes)]
+    return np.stack(each, axis=-1)

@@ -101,6 +101,18 @@ def labels_of(experiment: Experiment, schedulers: Iterable[Scheduler]) -> Labels
     return task_of(experiment.task).labels() if experiment.task is not None and needed else None
 
 
+def class_mix_of(task: TaskConfig) -> Labels | None:
+    """How a task spreads classes over the devices; None if all hold the same. Published data need not be there."""
+    from fedwave.learning.partition import Iid, Labels
+
+    partition = registry.build("partition", task.partition)
+    if isinstance(partition, Iid):
+        return None
+    if registry.parse("dataset", task.dataset)["name"] in DATASETS:
+        return Labels(partition, CLASSES)
+    return task_of(task).labels()
+
+
 def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:
     """How to train on this machine, and what to judge by."""
     from fedwave.learning.evaluation import EvaluationSizes
