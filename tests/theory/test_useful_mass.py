@@ -88,7 +88,7 @@ class Held(Partition):
 
 
 def test_useful_mass_of_classes_by_hand() -> None:
-    """T is what was delivered of each class; the error of a class falls as 1 / T, and the mean error as 1 / V."""
+    """T is what was delivered of each class, 3 times that as each is a third of the data."""
     found = ScheduleMass.of(TRACE, Constant(1.0), Labels(Held(), classes=3))
     plain = ScheduleMass.of(TRACE, Constant(1.0))
     uploads = uploads_of_rounds(
@@ -97,7 +97,8 @@ def test_useful_mass_of_classes_by_hand() -> None:
     each = (uploads.shares * uploads.mass / np.maximum(plain.stretch, 1)[..., None]).sum(axis=0)
     of_all = each[:, 2:].sum(axis=1, keepdims=True) / 3
     total = np.concatenate([each[:, :2] + of_all, of_all], axis=1)
-    expected = 1 / (1 / 9 / (total + 1 / 3)).sum(axis=1) - 1
+    known = (3 * total / (3 * total + 100)).mean(axis=1)
+    expected = 100 * known / (1 - known)
     np.testing.assert_allclose(found.useful.sum(axis=0), expected, rtol=1e-12)
     assert (found.useful >= 0).all()
     assert (found.useful.sum(axis=0) < plain.useful.sum(axis=0)).all()

@@ -6,14 +6,14 @@ goes beyond that mean is of no use, so the useful mass is
 
     V_t = M_t min(1, 1 / E_t).
 
-Where devices hold different classes, it matters whose mass it is. Let T_c be the useful mass of class c so far: a
-delivery counts by the shares of the classes at its device. If the error of a class falls as 1 / T_c, the mean error
-over classes with the shares pi_c falls as 1 / V with
+Where devices hold different classes, it matters whose mass it is. Let T_c be the useful mass of class c so far, divided
+by its share pi_c of all data: a delivery counts by the shares of the classes at its device. What is known of a class
+grows with its mass and saturates, as T_c / (T_c + s). The mean of that over the classes,
 
-    V + 1 = 1 / sum over c of pi_c^2 / (T_c + pi_c).
+    A = sum over c of pi_c T_c / (T_c + s),     is turned back into a mass:     V = s A / (1 - A).
 
-One shard of all classes (the + pi_c) is taken as known: then a class that is never delivered does not make V zero. If
-all devices hold the same classes, T_c = pi_c V, and V is the useful mass of above.
+If all devices hold the same classes, all T_c are V, and nothing changes. s = 100 shards is fitted (docs/theory.md has to
+what); with s = 0 the scarcest class would decide alone, with a large s only the sum would count.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from fedwave.aggregation import (
 from fedwave.learning.partition import Labels
 from fedwave.trace import Trace
 from fedwave.types import FloatArray
+
+_HALF_KNOWN = 100.0  # s, in shards
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +66,11 @@ class ScheduleMass:
         scale = 1 / np.maximum(self.stretch, 1.0)
         if self.by_class is None or self.overall is None:
             return self.delivered * scale
-        present = self.overall > 0
-        pi = self.overall[present]
-        so_far = (self.by_class[..., present] * scale[..., None]).cumsum(axis=0)
-        total: FloatArray = 1 / (pi**2 / (so_far + pi)).sum(axis=-1) - 1
-        return np.diff(total, axis=0, prepend=0.0)
+        so_far = (self.by_class * scale[..., None]).cumsum(axis=0)
+        full = so_far + _HALF_KNOWN * self.overall
+        known = np.divide(self.overall * so_far, full, out=np.zeros(full.shape), where=full > 0)
+        mean = known.sum(axis=-1)
+        return np.diff(_HALF_KNOWN * mean / (1 - mean), axis=0, prepend=0.0)
 
 
 def _by_class(trace: Trace, rule: Aggregation, uploads: Uploads, labels: Labels) -> FloatArray:
