@@ -12,8 +12,8 @@ grows with its mass and saturates, as T_c / (T_c + s). The mean of that over the
 
     A = sum over c of pi_c T_c / (T_c + s),     is turned back into a mass:     V = s A / (1 - A).
 
-If all devices hold the same classes, all T_c are V, and nothing changes. s = 100 shards is fitted (docs/theory.md has to
-what); with s = 0 the scarcest class would decide alone, with a large s only the sum would count.
+If all devices hold the same classes, all T_c are V, and nothing changes. s = 100 shards is fitted (docs/theory.md says
+to what); with s = 0 the scarcest class would decide alone, with a large s only the sum would count.
 """
 
 from __future__ import annotations
