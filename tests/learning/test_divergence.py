@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 import fedwave as fw
 from fedwave.aggregation import Lee
+from fedwave.learning import checkpoint
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Replay
@@ -124,6 +126,33 @@ def test_one_that_diverged_is_not_trained_any_more() -> None:
     assert [state.diverged for state in states(out)] == [run.instance in STEEP for run in out.runs]
     for run, results in zip(out.runs, out.results, strict=True):
         assert (len(results) < ROUNDS) == (run.instance in STEEP)
+
+
+@pytest.mark.parametrize("stop", [None, 3])
+@pytest.mark.parametrize("epochs", [1, 8])
+def test_evaluation_beside_the_next_round_changes_nothing(
+    epochs: int, stop: int | None, tmp_path: Path
+) -> None:
+    """As on a GPU: whether a run has diverged is known only when its next training has begun."""
+    expected = trained(MIXED, epochs)
+    late = replay(MIXED, epochs)
+    late._overlaps = True
+    for t in range(ROUNDS):
+        if t == stop:  # a checkpoint waits for the evaluation
+            path = checkpoint.save(late, tmp_path / "late.npz")
+            late = replay(MIXED, epochs)
+            late._overlaps = True
+            checkpoint.load(late, path)
+        late.advance()
+        evaluated = max(len(results) for results in late.results)
+        assert evaluated == (ROUNDS if t == ROUNDS - 1 else t)
+    for found, wanted in zip(late.curves(), expected.curves(), strict=True):
+        np.testing.assert_array_equal(found.diverged, wanted.diverged)
+        for name in ("loss", "accuracy", "class_accuracy"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+    for state, other in zip(states(late), states(expected), strict=True):
+        for k, p in state.w.items():
+            assert torch.equal(p.nan_to_num(), other.w[k].nan_to_num())
 
 
 def test_all_of_a_scheduler_diverge() -> None:

@@ -99,3 +99,12 @@ def test_an_infinite_gradient_stays_in_its_run() -> None:
     psi.decay(0.5)
     psi.add(np.array([1]), np.array([2]), torch.ones(1, 4, dtype=torch.float64))
     assert psi.rows(np.array([1]), np.array([2])).tolist() == [[1.0] * 4]
+
+
+def test_adding_none_changes_nothing() -> None:
+    """As after a checkpoint in which nothing waits: CUDA refuses to add no rows."""
+    made = Waiting(2, 3, torch.zeros(1, 4))
+    nobody = np.zeros(0, np.int64)
+    made._values = None  # type: ignore[assignment]
+    made.add(nobody, nobody, torch.zeros(0, 4))
+    assert not made.held.any()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch import nn
 
 import fedwave as fw
 from fedwave.aggregation import Lee, Sync
+from fedwave.learning import checkpoint
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.models import Cnn
 from fedwave.learning.reference import train_run
@@ -135,13 +137,18 @@ class Distance:
     loss: float  # the largest relative difference of a round's loss
 
 
-def distances(path: Path, **settings: Any) -> list[Distance]:
-    """Those of all runs; ``settings`` override those of the path."""
+def distances(path: Path, stop: int | None = None, **settings: Any) -> list[Distance]:
+    """Those of all runs; ``settings`` override those of the path. With ``stop``, resumed after so many rounds."""
     all_runs, task = runs_of_path(path)
     chosen = {"precision": "float64", "tolerance": 0.0} | path.settings | settings
     replay = Replay(all_runs, task, Settings(**chosen), SIZES)
     starts = [state.w for state in states(replay)]
-    for _ in range(replay.rounds):
+    for t in range(replay.rounds):
+        if t == stop:
+            kept = BytesIO()
+            checkpoint.write(replay, kept)
+            replay = Replay(all_runs, task, Settings(**chosen), SIZES)
+            checkpoint.read(replay, kept, "its checkpoint")
         replay.advance()
     # In double precision: in single precision the reference itself can take the other pixel of a pool.
     evaluator = Evaluator(task, SIZES, torch.device("cpu"), torch.float64)

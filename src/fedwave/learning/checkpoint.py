@@ -30,6 +30,7 @@ def save(replay: Replay, path: Path) -> Path:
 
 def write(replay: Replay, file: IO[bytes]) -> None:
     """Write a checkpoint into an open file."""
+    replay.settle()
     runs, devices = np.nonzero(replay.waiting.held)
     tensors = {
         "w": replay.central.w,

@@ -22,6 +22,9 @@ from fedwave.learning.state import Tensors
 from fedwave.learning.task import Task, subset
 from fedwave.types import IntArray
 
+# What was found, once it is there: calling it may wait for a GPU.
+Found = Callable[[], list[Evaluation]]
+
 
 @dataclass(frozen=True)
 class EvaluationSizes:
@@ -68,6 +71,10 @@ class Evaluator:
             self._usual_labels = self._labels[self._usual]
         self._judges = self._judges_of(task, device, dtype, autocast)
         self._compiled = compiled  # judges the models that it trains
+        self._images_of_class = {
+            "usual": _by_class(self._usual_labels, self._classes),
+            "all": _by_class(self._labels, self._classes),
+        }
 
     def _judges_of(
         self, task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None
@@ -106,14 +113,15 @@ class Evaluator:
         of_all = self._counts(guess, labels) if full else (None, None)
         return Evaluation(float(loss), *self._counts(guess[usual], labels[usual]), *of_all)
 
-    def many(self, model: nn.Module, layout: Layout, models: Models, *, full: bool) -> list[Evaluation]:  # fmt: skip
-        """Evaluate several models."""
+    def start(self, model: nn.Module, layout: Layout, models: Models, *, full: bool) -> Found:
+        """Evaluate several models. On a GPU nothing is waited for, until what was found is asked for."""
         if self._judges is not None:
             return self._judged_together(models, full)
         if self._compiled is not None:
-            return [self._judged_by_compiled(models, i, full) for i in range(len(models))]
+            found = [self._judged_by_compiled(models, i, full) for i in range(len(models))]
+            return lambda: found
         views = layout.views(models.w)
-        return [
+        each = [
             self(
                 model,
                 {k: p[i] for k, p in views.items()},
@@ -122,27 +130,31 @@ class Evaluator:
             )
             for i in range(len(models))
         ]
+        return lambda: each
 
-    def _judged_together(self, models: Models, full: bool) -> list[Evaluation]:
-        """On a GPU: nothing is waited for until all of it has been started."""
+    def _judged_together(self, models: Models, full: bool) -> Found:
         assert self._judges is not None
         sets = {"loss": self._loss_labels, "usual": self._usual_labels}
         if full:
             sets["all"] = self._labels
-        found = {
-            name: self._judges[name](models.w, models.rest, labels, self._classes)
-            for name, labels in sets.items()
-        }
-        loss = found["loss"][0].double().cpu().tolist()
-        right = {name: found[name][1].cpu().numpy() for name in sets if name != "loss"}
-        images = {name: _by_class(labels, self._classes) for name, labels in sets.items()}
-        return [
-            Evaluation(
-                loss[i], right["usual"][i], images["usual"],
-                *((right["all"][i], images["all"]) if full else (None, None)),
-            )
-            for i in range(len(models))
-        ]  # fmt: skip
+        parts = []
+        for name, labels in sets.items():
+            loss, right = self._judges[name](models.w, models.rest, labels, self._classes)
+            parts.append(_on_its_way(loss.double() if name == "loss" else right))
+        arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        arrived.record()
+
+        def found() -> list[Evaluation]:
+            arrived.synchronize()
+            loss, *rights = (part.numpy() for part in parts)
+            images = [self._images_of_class[name] for name in sets if name != "loss"]
+            counts = list(zip(rights, images, strict=True))
+            return [
+                Evaluation(float(loss[i]), *(part for right, of_class in counts for part in (right[i], of_class)))
+                for i in range(len(models))
+            ]  # fmt: skip
+
+        return found
 
     def _judged_by_compiled(self, models: Models, row: int, full: bool) -> Evaluation:
         compiled = self._compiled
@@ -170,6 +182,12 @@ class Evaluator:
             for x in torch.split(images, 1000)
         ]
         return torch.cat(pieces)
+
+
+def _on_its_way(numbers: Tensor) -> Tensor:
+    """A copy for the processor, which may not have arrived yet."""
+    there = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+    return there.copy_(numbers, non_blocking=True)
 
 
 def _by_class(labels: Tensor, classes: int) -> IntArray:

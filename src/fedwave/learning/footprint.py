@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import torch
 
@@ -44,6 +46,9 @@ def check_training(
     if device.type != "cuda":
         check_memory(what, models, lower)
         return
+    # What the training before this one has left behind is free, but torch keeps it for itself.
+    gc.collect()
+    torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info(device)[0]
     if models > free:
         raise FedwaveError(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.aggregation import after_delivery
+from fedwave.aggregation import Uploads, after_delivery
 from fedwave.errors import check_parameters, whole
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
@@ -42,7 +42,8 @@ class LockStep:
         # It is not known in advance which training matters, so none is left out.
         self.replay = Replay(runs, task, replace(settings, tolerance=0.0), sizes)
         self._trained: Trained
-        self._mass = np.zeros((len(instances), network.size))  # x, after the last round's uploads
+        # x and y, after the last round's uploads
+        self._mass = self._trainings = np.zeros((len(instances), network.size))
 
     def go_on(self, trace: Trace) -> None:
         """Restore the counts of a trace; the models come from a checkpoint."""
@@ -50,23 +51,27 @@ class LockStep:
         schedule = self.replay.schedule
         for name in ("scheduled", "shards", "heard"):
             getattr(schedule, name)[: trace.rounds] = getattr(before, name)
-        for name in ("delivered", "learned", "delay", "mass"):
-            getattr(schedule.uploads, name)[: trace.rounds] = getattr(before.uploads, name)
+        for field in fields(Uploads):
+            getattr(schedule.uploads, field.name)[: trace.rounds] = getattr(
+                before.uploads, field.name
+            )
         last = before.uploads.at(trace.rounds - 1)
         self._mass = after_delivery(last.mass, last.delivered)
+        self._trainings = after_delivery(last.trainings, last.delivered)
 
     def train(
         self, round_: int, shards: IntArray, heard: BoolArray | None, delay: IntArray
     ) -> Mapping[str, FloatArray]:
         t, rule, schedule = round_ - 1, self.replay.task.aggregation, self.replay.schedule
         self._mass = rule.age(self._mass, shards)
+        self._trainings = rule.age_trainings(self._trainings, shards)
         # If data wait, every device with waiting data trains, because any of them may be scheduled.
         trains = (self._mass if rule.waits else shards) > 0
         schedule.shards[t] = shards
         schedule.heard[t] = True if heard is None else heard
         schedule.needed[t] = trains
         schedule.uploads.delay[t] = delay
-        schedule.uploads.mass[t] = self._mass
+        schedule.uploads.mass[t], schedule.uploads.trainings[t] = self._mass, self._trainings
         self._trained = self.replay.train_round()
         norms = self.replay.waiting.norms() * self.replay.task.eta * rule.rate(delay)
         return {"update_norm": np.nan_to_num(norms, nan=0.0, posinf=0.0)}
@@ -77,6 +82,7 @@ class LockStep:
         schedule.uploads.delivered[t] = after.delivered
         schedule.uploads.learned[t] = after.learned
         self._mass = after_delivery(self._mass, after.delivered)
+        self._trainings = after_delivery(self._trainings, after.delivered)
         trained = self._trained
         if self.replay.task.aggregation.waits:
             # A device that was not scheduled would not have trained: its result is dropped.

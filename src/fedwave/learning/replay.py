@@ -18,7 +18,7 @@ from fedwave.aggregation import Uploads
 from fedwave.learning import server_steps
 from fedwave.learning.curves import Curves, Evaluation
 from fedwave.learning.draws import Places, within
-from fedwave.learning.evaluation import EvaluationSizes, Evaluator
+from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Found
 from fedwave.learning.footprint import check_training, most_waiting
 from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.layout import Layout
@@ -110,8 +110,12 @@ class Replay:
         ]  # memory of the server step
         self.diverged: BoolArray = np.zeros(len(runs), np.bool_)
         self.round = 0
+        self._overlaps = settings.device == "cuda"  # it computes while the processor prepares
         self._ahead: tuple[int, Jobs] | None = None  # drawn for the row that is named
         self.results: list[list[Evaluation]] = [[] for _ in runs]
+        self._judged: tuple[IntArray, Found] | None = (
+            None  # the runs, and what was found once it is there
+        )
 
     def _first_models(self) -> Models:
         """The central models before round 1: the same for all schedulers of an instance."""
@@ -150,15 +154,23 @@ class Replay:
         return digest.hexdigest()
 
     def advance(self) -> None:
-        """Play the next round of every run."""
+        """Play the next round of every run.
+
+        A GPU evaluates the round before while the training of this one is prepared. So a run that has just diverged
+        trains once more; nothing of that is delivered.
+        """
         trained = self.train_round()
+        self.settle()
         self.draw_ahead()
-        self.finish_round(trained)
+        self.deliver(trained)
+        self._start_judging()
+        if not self._overlaps or self.round == self.rounds:
+            self.settle()
 
     def draw_ahead(self) -> None:
         """Draw the samples of the next round, while a GPU still trains on those of this one."""
         coming = self.round + 1
-        if self.settings.device == "cuda" and coming < self.rounds:
+        if self._overlaps and coming < self.rounds:
             self._ahead = coming, self._jobs(coming)
 
     def train_round(self) -> Trained:
@@ -187,7 +199,7 @@ class Replay:
     def finish_round(self, trained: Trained) -> None:
         """Apply the uploads of the round in every run, then evaluate the central models."""
         self.deliver(trained)
-        self._judge()
+        self.judge()
 
     def deliver(self, trained: Trained) -> None:
         """Apply the uploads of the round in every run; nothing is evaluated."""
@@ -312,13 +324,24 @@ class Replay:
         runs, devices = np.nonzero(idle & ~self.diverged[:, None])
         self.own.put(self.row_of_own[runs, devices], self.central.rows(runs))
 
-    def _judge(self) -> None:
-        """Evaluate the central models of the runs that have not diverged; who has no finite loss has."""
+    def judge(self) -> None:
+        """Evaluate the central models now."""
+        self._start_judging()
+        self.settle()
+
+    def _start_judging(self) -> None:
+        """Evaluate the central models of the runs that have not diverged; nothing waits for a GPU."""
         live = np.flatnonzero(~self.diverged)
         models = self.central if len(live) == len(self.runs) else self.central.rows(live)
         full = self._evaluator.full_in(self.round, self.rounds)
-        found = self._evaluator.many(self._model, self.layout, models, full=full)
-        for r, one in zip(live.tolist(), found, strict=True):
+        self._judged = live, self._evaluator.start(self._model, self.layout, models, full=full)
+
+    def settle(self) -> None:
+        """Take in what the last evaluation has found; who has no finite loss has diverged."""
+        if self._judged is None:
+            return
+        (live, found), self._judged = self._judged, None
+        for r, one in zip(live.tolist(), found(), strict=True):
             self.results[r].append(one)
             self.diverged[r] = not np.isfinite(one.loss)
         self.waiting.drop(np.broadcast_to(self.diverged[:, None], self.waiting.slots.shape))
@@ -332,6 +355,7 @@ class Replay:
 
     def curves(self) -> list[Curves]:
         """One Curves per scheduler, instances in the order of the runs."""
+        self.settle()
         how = {f.name: getattr(self.settings, f.name) for f in fields(self.settings)}
         settings = {**how, **self.task.numbers, **self._evaluator.images_used}
         out = []

@@ -39,6 +39,8 @@ class Waiting:
 
     def add(self, runs: IntArray, devices: IntArray, gradients: Tensor) -> None:
         """Add the gradients of a round, one row for each (run, device)."""
+        if not len(runs):  # CUDA refuses to add no rows
+            return
         slots = self.slots[runs, devices]
         new = np.flatnonzero(slots == _NONE)
         if new.size:
