@@ -1,0 +1,115 @@
+"""The verdicts of docs/reproduction.md follow from the numbers; what its prose says is what they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from script_module import module_of
+
+from fedwave.experiments.results.statistics import Estimate
+
+DOCS = Path(__file__).parents[1] / "docs"
+module_of(DOCS / "pages.py")  # lets the modules beside it be imported
+import claims  # noqa: E402
+import committed  # noqa: E402
+
+
+def test_the_rules() -> None:
+    assert claims.verdict([True, True]) == "holds"
+    assert claims.verdict([True, False]) == "in part"
+    assert claims.verdict([False, False]) == "does not hold"
+    assert claims.verdict([True, None]) == "in part"
+    assert claims.verdict([None, False]) == "does not hold"
+    assert claims.verdict([None, None]) == "open"
+    small, wide, large = Estimate(0.001, 0.002, 0), Estimate(0.001, 0.2, 0), Estimate(0.2, 0.1, 0)
+    assert [claims.above(value, 0.01) for value in (small, wide, large)] == [False, None, True]
+    assert claims.below(Estimate(-0.2, 0.1, 0), 0.01) is True
+    assert claims.below(large, 0.01) is False
+    assert [claims.within(value, 0.01) for value in (small, wide, large)] == [True, None, False]
+    assert claims.rank_correlation([1, 5, 9], [2, 3, 4]) == pytest.approx(1)
+    assert claims.rank_correlation([1, 5, 9], [4, 3, 2]) == pytest.approx(-1)
+
+
+def test_the_page_in_short() -> None:
+    """What the first lines of the page say in words."""
+    for study in claims.TARGETS:
+        for of in (claims.larger_loss, claims.lower_accuracy):
+            assert of(study)[1] == claims.HOLDS, (study, of.__name__)
+        assert claims.fewer_rounds(study)[1] in (claims.HOLDS, claims.PART)
+        assert claims.without_knowledge(study)[1] in (claims.HOLDS, claims.PART, claims.OPEN)
+    for of in (
+        claims.theorem_1_product,
+        claims.theorem_1_power,
+        claims.theorem_2,
+        claims.theorem_3,
+    ):
+        assert of()[1] == claims.NOT, of.__name__
+    assert claims.score_is_learning()[1] == claims.PART
+    assert claims.similar_scores()[1] == claims.HOLDS
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
+    """Final accuracies that a test can choose, of ten instances."""
+    noise = np.linspace(-0.001, 0.001, 10)
+    levels = dict(zip(claims.PAPER, (0.97, 0.965, 0.964, 0.963, 0.94, 0.9), strict=True))
+    chosen = {
+        name: level + np.roll(noise, place) for place, (name, level) in enumerate(levels.items())
+    }
+    monkeypatch.setattr(claims, "final", lambda study, name, metric="accuracy": chosen[name])
+    monkeypatch.setattr(claims, "instances", lambda study: 10)
+    return chosen
+
+
+def test_other_numbers_give_other_verdicts(made_up: dict[str, np.ndarray]) -> None:
+    assert claims.lower_accuracy("mnist")[1] == claims.HOLDS
+    assert claims.similar_accuracy("mnist")[1] == claims.HOLDS
+    assert claims.larger_variance("mnist")[1] == claims.OPEN  # equal, but ten instances cannot tell
+    made_up["w-max"] = made_up["bench"] + 0.001
+    assert claims.lower_accuracy("mnist")[1] == claims.PART
+    made_up["round-robin"] = made_up["bench"]
+    assert claims.lower_accuracy("mnist")[1] == claims.NOT
+    made_up["round-robin"] = made_up["bench"] - 0.1
+    for name in claims.OURS:
+        made_up[name] = made_up["bench"] - 0.03
+    assert claims.similar_accuracy("mnist")[1] == claims.PART  # not similar, but nearer than RR
+    for name in claims.OURS:
+        made_up[name] = made_up["bench"] - 0.08
+    text, verdict = claims.similar_accuracy("mnist")
+    assert verdict == claims.NOT
+    assert "ALSA-PI -.0800 ± .0000" in text
+
+
+def test_every_claim_has_a_row_and_a_verdict() -> None:
+    for part, found in claims.PARTS.items():
+        text = claims.claims(part)
+        assert text.count("\n| ") == len(found) + 1
+        assert text.count("**") == 2 * len(found) * (2 if part == "learning" else 1)
+    for part in ("score", "mnist", "cifar10", "theorems"):
+        numbers = [int(number) for number in re.findall(r"\d+", claims.claims_held(part))]
+        assert sum(numbers) == len(claims.PARTS["learning" if part in claims.TARGETS else part])
+
+
+def test_choices_become_a_table_as_soon_as_they_are_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committed, "DOCS", tmp_path)
+    committed.table.cache_clear()
+    assert claims.choices() == "The study of these choices is not committed yet."
+    folder = tmp_path / "results" / "choices"
+    folder.mkdir(parents=True)
+    heading = "task.prox,scheduler,metric,mean,half_width,standard_error,difference,difference_half_width,instances,difference_instances"  # noqa: E501
+    lines = [
+        f"{prox},{name},{metric},{mean},.002,.001,,,5,5"
+        for prox, worst in ((0, 0.90), (0.01, 0.97))
+        for name, mean in (("bench", 0.96), ("alsa-pi", 0.95), ("w-max", worst))
+        for metric in ("accuracy", "loss")
+    ]
+    (folder / "summary.csv").write_text("\n".join([heading, *lines]) + "\n")
+    rows = [[cell.strip() for cell in line.split("|")] for line in claims.choices().splitlines()]
+    committed.table.cache_clear()
+    assert rows[3][1:-1] == ["0", ".960 ± .002", ".950 ± .002", ".900 ± .002", "yes"]
+    assert rows[4][-2] == "no"
