@@ -45,6 +45,11 @@ def score(scheduler: str, metric: str) -> np.ndarray:
     return column(mine, metric)
 
 
+def score_apart(one: str, other: str, metric: str = "score") -> Estimate:
+    """The paired difference of two schedulers in that run."""
+    return estimate(score(one, metric) - score(other, metric))
+
+
 @cache
 def curves(study: str) -> dict[str, Curves]:
     """The curves of a trained run, by scheduler."""

@@ -14,72 +14,78 @@ from fedwave.experiments.results.statistics import Estimate
 DOCS = Path(__file__).parents[1] / "docs"
 module_of(DOCS / "pages.py")  # lets the modules beside it be imported
 import claims  # noqa: E402
+import claims_learning as learnt  # noqa: E402
+import claims_score as scores  # noqa: E402
+import claims_theory as theory  # noqa: E402
 import committed  # noqa: E402
+import verdicts  # noqa: E402
 
 
 def test_the_rules() -> None:
-    assert claims.verdict([True, True]) == "holds"
-    assert claims.verdict([True, False]) == "in part"
-    assert claims.verdict([False, False]) == "does not hold"
-    assert claims.verdict([True, None]) == "in part"
-    assert claims.verdict([None, False]) == "does not hold"
-    assert claims.verdict([None, None]) == "open"
+    assert verdicts.verdict([True, True]) == "holds"
+    assert verdicts.verdict([True, False]) == "in part"
+    assert verdicts.verdict([False, False]) == "does not hold"
+    assert verdicts.verdict([True, None]) == "in part"
+    assert verdicts.verdict([None, False]) == "does not hold"
+    assert verdicts.verdict([None, None]) == "open"
     small, wide, large = Estimate(0.001, 0.002, 0), Estimate(0.001, 0.2, 0), Estimate(0.2, 0.1, 0)
-    assert [claims.above(value, 0.01) for value in (small, wide, large)] == [False, None, True]
-    assert claims.below(Estimate(-0.2, 0.1, 0), 0.01) is True
-    assert claims.below(large, 0.01) is False
-    assert [claims.within(value, 0.01) for value in (small, wide, large)] == [True, None, False]
-    assert claims.rank_correlation([1, 5, 9], [2, 3, 4]) == pytest.approx(1)
-    assert claims.rank_correlation([1, 5, 9], [4, 3, 2]) == pytest.approx(-1)
+    assert [verdicts.above(value, 0.01) for value in (small, wide, large)] == [False, None, True]
+    assert verdicts.below(Estimate(-0.2, 0.1, 0), 0.01) is True
+    assert verdicts.below(large, 0.01) is False
+    assert [verdicts.within(value, 0.01) for value in (small, wide, large)] == [True, None, False]
+    assert verdicts.rank_correlation([1, 5, 9], [2, 3, 4]) == pytest.approx(1)
+    assert verdicts.rank_correlation([1, 5, 9], [4, 3, 2]) == pytest.approx(-1)
 
 
 def test_the_page_in_short() -> None:
     """What the first lines of the page say in words."""
-    for study in claims.TARGETS:
-        for of in (claims.larger_loss, claims.lower_accuracy):
-            assert of(study)[1] == claims.HOLDS, (study, of.__name__)
-        assert claims.fewer_rounds(study)[1] in (claims.HOLDS, claims.PART)
-        assert claims.without_knowledge(study)[1] in (claims.HOLDS, claims.PART, claims.OPEN)
+    for study in verdicts.TARGETS:
+        for of in (learnt.larger_loss, learnt.lower_accuracy):
+            assert of(study)[1] == verdicts.HOLDS, (study, of.__name__)
+        assert learnt.fewer_rounds(study)[1] in (verdicts.HOLDS, verdicts.PART)
+        assert learnt.without_knowledge(study)[1] in (verdicts.HOLDS, verdicts.PART, verdicts.OPEN)
     for of in (
-        claims.theorem_1_product,
-        claims.theorem_1_power,
-        claims.theorem_2,
-        claims.theorem_3,
+        theory.theorem_1_product,
+        theory.theorem_1_power,
+        theory.theorem_2,
+        theory.theorem_3,
     ):
-        assert of()[1] == claims.NOT, of.__name__
-    assert claims.score_is_learning()[1] == claims.PART
-    assert claims.similar_scores()[1] == claims.HOLDS
+        assert of()[1] == verdicts.NOT, of.__name__
+    assert scores.score_is_learning()[1] == verdicts.PART
+    assert scores.similar_scores()[1] == verdicts.HOLDS
 
 
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
     """Final accuracies that a test can choose, of ten instances."""
     noise = np.linspace(-0.001, 0.001, 10)
-    levels = dict(zip(claims.PAPER, (0.97, 0.965, 0.964, 0.963, 0.94, 0.9), strict=True))
+    levels = dict(zip(verdicts.PAPER, (0.97, 0.965, 0.964, 0.963, 0.94, 0.9), strict=True))
     chosen = {
         name: level + np.roll(noise, place) for place, (name, level) in enumerate(levels.items())
     }
-    monkeypatch.setattr(claims, "final", lambda study, name, metric="accuracy": chosen[name])
-    monkeypatch.setattr(claims, "instances", lambda study: 10)
+    monkeypatch.setattr(learnt, "final", lambda study, name, metric="accuracy": chosen[name])
+    monkeypatch.setattr(learnt, "instances", lambda study: 10)
     return chosen
 
 
 def test_other_numbers_give_other_verdicts(made_up: dict[str, np.ndarray]) -> None:
-    assert claims.lower_accuracy("mnist")[1] == claims.HOLDS
-    assert claims.similar_accuracy("mnist")[1] == claims.HOLDS
-    assert claims.larger_variance("mnist")[1] == claims.OPEN  # equal, but ten instances cannot tell
+    assert learnt.lower_accuracy("mnist")[1] == verdicts.HOLDS
+    assert learnt.similar_accuracy("mnist")[1] == verdicts.HOLDS
+    assert (
+        learnt.larger_variance("mnist")[1] == verdicts.OPEN
+    )  # equal, but ten instances cannot tell
     made_up["w-max"] = made_up["bench"] + 0.001
-    assert claims.lower_accuracy("mnist")[1] == claims.PART
+    assert learnt.lower_accuracy("mnist")[1] == verdicts.PART
     made_up["round-robin"] = made_up["bench"]
-    assert claims.lower_accuracy("mnist")[1] == claims.NOT
+    assert learnt.lower_accuracy("mnist")[1] == verdicts.NOT
     made_up["round-robin"] = made_up["bench"] - 0.1
-    for name in claims.OURS:
+    for name in verdicts.OURS:
         made_up[name] = made_up["bench"] - 0.03
-    assert claims.similar_accuracy("mnist")[1] == claims.PART  # not similar, but nearer than RR
-    for name in claims.OURS:
+    assert learnt.similar_accuracy("mnist")[1] == verdicts.PART  # not similar, but nearer than RR
+    for name in verdicts.OURS:
         made_up[name] = made_up["bench"] - 0.08
-    text, verdict = claims.similar_accuracy("mnist")
-    assert verdict == claims.NOT
+    text, verdict = learnt.similar_accuracy("mnist")
+    assert verdict == verdicts.NOT
     assert "ALSA-PI -.0800 ± .0000" in text
 
 
@@ -90,7 +96,7 @@ def test_every_claim_has_a_row_and_a_verdict() -> None:
         assert text.count("**") == 2 * len(found) * (2 if part == "learning" else 1)
     for part in ("score", "mnist", "cifar10", "theorems"):
         numbers = [int(number) for number in re.findall(r"\d+", claims.claims_held(part))]
-        assert sum(numbers) == len(claims.PARTS["learning" if part in claims.TARGETS else part])
+        assert sum(numbers) == len(claims.PARTS["learning" if part in verdicts.TARGETS else part])
 
 
 def test_choices_become_a_table_as_soon_as_they_are_committed(
