@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 sys.path.append(str(Path(__file__).parent))  # for the two modules beside this one
 from claims import choices, claims, claims_held
 from committed import (
@@ -19,6 +21,7 @@ from committed import (
     at,
     column,
     content,
+    curves,
     final,
     instances,
     last_round,
@@ -135,10 +138,10 @@ def run_size(study: str) -> str:
 
 
 def mnist_table() -> str:
-    spikes = content("mnist/summary.json")["schedulers"]
+    spikes = {name: np.nanmean(found.spikes()) for name, found in curves("mnist").items()}
     lines = [
         [name_of(name), *(plain(at("mnist", name, t).mean(), 3) for t in (10, 100, 150)),
-         " / ".join(plain(value, 3) for value in before), f"{spikes[name]['spikes']:.2g}"]
+         " / ".join(plain(value, 3) for value in before), f"{spikes[name]:.2g}"]
         for name, before in PROTOTYPE.items()
     ]  # fmt: skip
     heading = [

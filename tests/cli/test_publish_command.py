@@ -101,3 +101,17 @@ def test_a_run_is_published_into_a_new_folder_only(fedwave, results: Path) -> No
     status, text, _ = fedwave("publish", "run-mnist", "--out", "more", "--json")
     assert status == 0
     assert "more/curves.csv" in json.loads(text)["files"]
+
+
+@pytest.mark.parametrize("words", [("resume",), ("report",), ("publish", "-o", "new")])
+def test_a_published_result_is_no_run_that_could_go_on(
+    fedwave, results: Path, words: tuple[str, ...]
+) -> None:
+    folder = results / "score"
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    status, out, err = fedwave(*words, folder)
+    assert (status, out) == (2, "")
+    assert "results/score holds a published result, not a run: `fedwave reproduce --from" in err
+    assert err.count("\n") == 1
+    left = {path: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+    assert left == before

@@ -10,11 +10,10 @@ from fedwave.cli import output
 from fedwave.errors import FedwaveError
 from fedwave.experiments.report.published import (
     Published,
-    is_published,
     published_in,
     read_published,
 )
-from fedwave.experiments.results.folder import check_is_folder
+from fedwave.experiments.results.folder import check_is_folder, is_published
 from fedwave.experiments.results.lock import locked
 from fedwave.experiments.results.own_files import with_endings
 from fedwave.experiments.results.sums import SUMS, write_sums

@@ -16,7 +16,7 @@ from fedwave.cli.request import experiment_of
 from fedwave.cli.run import execute, execute_and_show, stopping
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.report.published import is_published
+from fedwave.experiments.results.folder import is_published
 from fedwave.experiments.results.lock import check_place, locked
 from fedwave.experiments.results.own_files import RUN_FILES, output_files
 from fedwave.progress import steps

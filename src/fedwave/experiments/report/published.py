@@ -40,8 +40,9 @@ from fedwave.experiments.report.score import (
     write_score_tables,
 )
 from fedwave.experiments.results.container import Point, Results
+from fedwave.experiments.results.folder import is_published
 from fedwave.experiments.results.lock import refuse_filled
-from fedwave.experiments.results.own_files import CONFIG, PLAN, PROVENANCE
+from fedwave.experiments.results.own_files import CONFIG, PROVENANCE, SUMMARY
 from fedwave.experiments.results.provenance import config_sum, runs_of, versions_of
 from fedwave.experiments.results.sealed import plain_bytes
 from fedwave.experiments.results.sums import sum_of
@@ -55,8 +56,7 @@ if TYPE_CHECKING:
 
     from fedwave.experiments.report.figures.common import Figure
 
-SUMMARY, CURVES = "summary.json", "curves.csv"
-ROUNDS, INSTANCES = "rounds.csv", "instances.csv"
+CURVES, ROUNDS, INSTANCES = "curves.csv", "rounds.csv", "instances.csv"
 _ORDER = ("score", "mnist", "cifar10")  # of section V; others come after them
 # What may stand under made_with in summary.json.
 _MADE_WITH: dict[str, type] = {
@@ -106,13 +106,6 @@ def publish(results: Results, run: Path, out: Path) -> list[Path]:
 def _copied(source: Path, place: Path) -> Path:
     content = plain_bytes(source)
     return write_whole(place, lambda file: file.write(content))
-
-
-def is_published(folder: Path) -> bool:
-    """Does it hold a published result, whole or not? The folder of a run holds more."""
-    if is_there(folder / PLAN) or is_there(folder / "units"):
-        return False
-    return is_there(folder / CONFIG) or is_there(folder / SUMMARY)
 
 
 def published_in(folder: Path) -> list[Path]:
