@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import claims_learning as of_learning
 import claims_score as of_scores
 import claims_theory as of_theory
-from committed import is_committed, pair, table
-from verdicts import HOLDS, NOT, OPEN, PAPER, PART, TARGETS, UNTESTED, Claim, Found
+from committed import committed_below, pair, table
+from verdicts import (
+    HOLDS,
+    NOT,
+    OPEN,
+    OTHERS,
+    PAPER,
+    PART,
+    SIMILAR_ACCURACY,
+    TARGETS,
+    UNTESTED,
+    Claim,
+    Found,
+    below,
+    verdict,
+)
 
 from fedwave.experiments.report.figures.common import name_of
+from fedwave.experiments.report.labels import axis_label
 from fedwave.experiments.report.tables import markdown
 from fedwave.experiments.results.comparison import COLUMNS
 from fedwave.experiments.results.statistics import Estimate
@@ -148,22 +162,25 @@ def claims_held(part: str) -> str:
 
 
 def choices() -> str:
-    """How much our choices matter: accuracies of a sweep over them, if it is there."""
-    name = "choices/summary.csv"
-    if not is_committed(name):
-        return "The study of these choices is not committed yet."
+    """How much our choices matter: accuracies of sweeps over them, a table for each that is committed."""
+    found = [_choice(name) for name in committed_below("choices", "summary.csv")]
+    return "".join(found) or "The study of these choices is not committed yet."
+
+
+def _choice(name: str) -> str:
     lines = [row for row in table(name) if row["metric"] == "accuracy"]
     axes = [key for key in lines[0] if key not in COLUMNS]
-    points = dict.fromkeys(tuple(row[axis] for axis in axes) for row in lines)
+    known = [name for name in PAPER if any(row["scheduler"] == name for row in lines)]
     shown = []
-    for point in points:
+    for point in dict.fromkeys(tuple(row[axis] for axis in axes) for row in lines):
         mine = {r["scheduler"]: r for r in lines if tuple(r[axis] for axis in axes) == point}
-        means = {
-            n: Estimate(float(r["mean"]), float(r["half_width"] or "nan"), 0)
-            for n, r in mine.items()
-        }
-        known = [n for n in PAPER if n in means]
-        apart = [means[n].mean for n in known]
-        same = all(ours >= others for ours, others in pairwise(apart))
-        shown.append([*point, *(pair(means[n], 3) for n in known), "yes" if same else "no"])
-    return "\n" + markdown([*axes, *map(name_of, known), "the paper's order"], shown).strip() + "\n"
+        means = [pair(_estimate(mine[name], "mean", "half_width"), 3) for name in known]
+        others = [mine[name] for name in OTHERS if name in mine]
+        apart = [_estimate(row, "difference", "difference_half_width") for row in others]
+        shown.append([*point, *means, verdict([below(value, SIMILAR_ACCURACY) for value in apart])])
+    heading = [*map(axis_label, axes), *map(name_of, known), "RR, W-max below ALSA-PI"]
+    return "\n" + markdown(heading, shown).strip() + "\n"
+
+
+def _estimate(row: dict[str, str], mean: str, half_width: str) -> Estimate:
+    return Estimate(float(row[mean] or "nan"), float(row[half_width] or "nan"), 0)

@@ -30,8 +30,10 @@ def content(name: str) -> Any:
     return json.loads((DOCS / "results" / name).read_text(encoding="utf-8"))
 
 
-def is_committed(name: str) -> bool:
-    return (DOCS / "results" / name).exists()
+def committed_below(folder: str, file: str) -> list[str]:
+    """The files of a name in a folder of the results, or in folders of it."""
+    results = DOCS / "results"
+    return [path.relative_to(results).as_posix() for path in sorted((results / folder).rglob(file))]
 
 
 def column(lines: Sequence[dict[str, str]], name: str) -> np.ndarray:

@@ -105,17 +105,28 @@ def test_choices_become_a_table_as_soon_as_they_are_committed(
     monkeypatch.setattr(committed, "DOCS", tmp_path)
     committed.table.cache_clear()
     assert claims.choices() == "The study of these choices is not committed yet."
-    folder = tmp_path / "results" / "choices"
-    folder.mkdir(parents=True)
-    heading = "task.prox,scheduler,metric,mean,half_width,standard_error,difference,difference_half_width,instances,difference_instances"  # noqa: E501
-    lines = [
-        f"{prox},{name},{metric},{mean},.002,.001,,,5,5"
-        for prox, worst in ((0, 0.90), (0.01, 0.97))
-        for name, mean in (("bench", 0.96), ("alsa-pi", 0.95), ("w-max", worst))
-        for metric in ("accuracy", "loss")
-    ]
-    (folder / "summary.csv").write_text("\n".join([heading, *lines]) + "\n")
-    rows = [[cell.strip() for cell in line.split("|")] for line in claims.choices().splitlines()]
+    heading = "scheduler,metric,mean,half_width,standard_error,difference,difference_half_width,instances,difference_instances"  # noqa: E501
+    for axis, values in {"task.prox": ("0", "0.01"), "network.success": ("soft",)}.items():
+        lines = [
+            f"{value},{name},{metric},{mean},.002,.001,{apart},.003,5,5"
+            for value in values
+            for name, mean, apart in (
+                ("bench", 0.96, 0.01),
+                ("alsa-pi", 0.95, ""),
+                ("round-robin", 0.93, -0.02),
+                ("w-max", 0.9, -0.05 if value == "0" else 0.01),
+            )
+            for metric in ("accuracy", "loss")
+        ]
+        folder = tmp_path / "results" / "choices" / axis
+        folder.mkdir(parents=True)
+        (folder / "summary.csv").write_text("\n".join([f"{axis},{heading}", *lines]) + "\n")
+    text = claims.choices()
     committed.table.cache_clear()
-    assert rows[3][1:-1] == ["0", ".960 ± .002", ".950 ± .002", ".900 ± .002", "yes"]
-    assert rows[4][-2] == "no"
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    assert ["0", ".960 ± .002", ".950 ± .002", ".930 ± .002", ".900 ± .002", "holds"] in rows
+    assert [row[-1] for row in rows if row[:1] in (["0.01"], ["soft"])] == ["in part"] * 2
+    assert [row[0] for row in rows if row and row[-1].startswith("RR")] == [
+        "Success model",
+        "Weight of the proximal term",
+    ]
