@@ -103,7 +103,7 @@ def test_a_run_is_published_into_a_new_folder_only(fedwave, results: Path) -> No
     assert "more/curves.csv" in json.loads(text)["files"]
 
 
-@pytest.mark.parametrize("words", [("resume",), ("report",), ("publish", "-o", "new")])
+@pytest.mark.parametrize("words", [("resume",), ("report",), ("verify",), ("publish", "-o", "new")])
 def test_a_published_result_is_no_run_that_could_go_on(
     fedwave, results: Path, words: tuple[str, ...]
 ) -> None:

@@ -70,6 +70,14 @@ def is_published(folder: Path) -> bool:
     return is_there(folder / CONFIG) or is_there(folder / SUMMARY)
 
 
+def refuse_published(folder: Path) -> None:
+    """Refuse a published result in the place of a run, which nothing can go on from."""
+    if is_published(folder) and is_there(folder / SUMMARY):
+        raise FedwaveError(
+            f"{folder} holds a published result, not a run: `fedwave reproduce --from {folder}` draws it."
+        )
+
+
 class RunFolder:
     """Reads and writes a run folder."""
 
@@ -140,10 +148,7 @@ class RunFolder:
         """The text of config.yaml, which must be the one that the run was begun with."""
         if not is_there(self._config):
             raise FedwaveError(f"{self.path} is no run folder: it has no {CONFIG}.")
-        if is_published(self.path) and is_there(self.path / SUMMARY):  # nothing could go on from it
-            raise FedwaveError(
-                f"{self.path} holds a published result, not a run: `fedwave reproduce --from {self.path}` draws it."
-            )
+        refuse_published(self.path)
         raw = plain_bytes(self._config)
         try:
             plan = Plan.read(self.path)
