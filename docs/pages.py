@@ -6,27 +6,42 @@ below, with its arguments after a colon. tests/test_pages.py fails where a page 
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 import sys
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+sys.path.append(str(Path(__file__).parent))  # for the two modules beside this one
+from claims import choices, claims, claims_held
+from committed import (
+    DOCS,
+    at,
+    column,
+    content,
+    curves,
+    final,
+    instances,
+    last_round,
+    pair,
+    plain,
+    score,
+    table,
+    with_width,
+)
+
 from fedwave.bench.table import work_of
 from fedwave.experiments.report.figures.common import name_of
 from fedwave.experiments.report.tables import markdown
-from fedwave.experiments.results.statistics import Estimate, estimate
+from fedwave.experiments.results.statistics import estimate
 from fedwave.plain_text import ratio_text
 
-DOCS = Path(__file__).parent
 PAGES = (
     DOCS / "theory.md",
     DOCS / "promises.md",
+    DOCS / "reproduction.md",
     DOCS / "results" / "README.md",
     DOCS.parent / "README.md",
 )
@@ -48,39 +63,11 @@ def filled(text: str) -> str:
     return _MARKED.sub(made, text)
 
 
-@cache
-def _rows(name: str) -> list[dict[str, str]]:
-    with open(DOCS / "results" / name, encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-@cache
-def _json(name: str) -> Any:
-    return json.loads((DOCS / "results" / name).read_text(encoding="utf-8"))
-
-
-def _column(rows: Sequence[dict[str, str]], column: str) -> np.ndarray:
-    return np.array([float(row[column]) for row in rows])
-
-
-def _plain(value: float, digits: int) -> str:
-    """.894, as the tables of accuracies have it."""
-    return f"{value:.{digits}f}".replace("0.", ".", 1)
-
-
-def _pair(value: Estimate, digits: int) -> str:
-    return f"{_plain(value.mean, digits)} ± {_plain(value.half_width, digits)}"
-
-
 # Score and backlog
 
 
-def _score(scheduler: str, metric: str) -> np.ndarray:
-    return _column([r for r in _rows("score/instances.csv") if r["scheduler"] == scheduler], metric)
-
-
 def score_schedulers() -> str:
-    return str(len({row["scheduler"] for row in _rows("score/instances.csv")}))
+    return str(len({row["scheduler"] for row in table("score/instances.csv")}))
 
 
 def score_table() -> str:
@@ -105,44 +92,39 @@ def score_table() -> str:
         "worst age",
     ]
     lines = []
-    for name in dict.fromkeys(row["scheduler"] for row in _rows("score/instances.csv")):
-        cells = [_with_width(estimate(k * _score(name, m)), d) for m, k, d in shown]
+    for name in dict.fromkeys(row["scheduler"] for row in table("score/instances.csv")):
+        cells = [with_width(estimate(k * score(name, m)), d) for m, k, d in shown]
         for place, metric, digits in ((1, "score", 3), (3, "backlog", 1)):
-            apart = estimate(_score(name, metric) - _score("alsa-pi", metric))
-            cells.insert(place, "-" if name == "alsa-pi" else _with_width(apart, digits, "+"))
+            apart = estimate(score(name, metric) - score("alsa-pi", metric))
+            cells.insert(place, "-" if name == "alsa-pi" else with_width(apart, digits, "+"))
         lines.append([name, *cells])
     return "\n" + markdown(heading, lines).strip() + "\n"
 
 
-def _with_width(value: Estimate, digits: int, sign: str = "") -> str:
-    """With more digits where the half-width would be rounded to 0, which would read as certainty."""
-    if value.half_width > 0:
-        digits = max(digits, int(np.ceil(-np.log10(value.half_width))))
-    return f"{value.mean:{sign},.{digits}f} ± {value.half_width:,.{digits}f}"
-
-
 def score_mean(scheduler: str, digits: str) -> str:
-    return f"{_score(scheduler, 'score').mean():.{digits}f}"
+    return f"{score(scheduler, 'score').mean():.{digits}f}"
 
 
 def score_cost(scheduler: str, digits: str) -> str:
     """How much less than alsa-pi's score."""
-    return f"{(_score('alsa-pi', 'score') - _score(scheduler, 'score')).mean():.{digits}f}"
+    return f"{(score('alsa-pi', 'score') - score(scheduler, 'score')).mean():.{digits}f}"
 
 
 def score_gain(scheduler: str, digits: str) -> str:
     """How much more than alsa-pi's score."""
-    return f"{(_score(scheduler, 'score') - _score('alsa-pi', 'score')).mean():.{digits}f}"
+    return f"{(score(scheduler, 'score') - score('alsa-pi', 'score')).mean():.{digits}f}"
 
 
 def backlog_saved(scheduler: str) -> str:
     """Percent less backlog than alsa-pi."""
-    return f"{100 * (1 - _score(scheduler, 'backlog').mean() / _score('alsa-pi', 'backlog').mean()):.0f}"
+    return (
+        f"{100 * (1 - score(scheduler, 'backlog').mean() / score('alsa-pi', 'backlog').mean()):.0f}"
+    )
 
 
 def round_robin_swing() -> str:
-    rows = [r for r in _rows("score/rounds.csv") if r["scheduler"] == "round-robin"]
-    late = _column(rows, "score_mean")[100:]  # after it has settled
+    rows = [r for r in table("score/rounds.csv") if r["scheduler"] == "round-robin"]
+    late = column(rows, "score_mean")[100:]  # after it has settled
     by_turn = [late[k::5].mean() for k in range(5)]
     return f"{min(by_turn):.0f} and {max(by_turn):.0f}"
 
@@ -150,20 +132,16 @@ def round_robin_swing() -> str:
 # Learning
 
 
-def _curve(study: str, scheduler: str, round_: int, column: str = "accuracy") -> np.ndarray:
-    rows = [
-        r
-        for r in _rows(f"{study}/curves.csv")
-        if r["scheduler"] == scheduler and int(r["round"]) == round_
-    ]
-    return _column(rows, column)
+def run_size(study: str) -> str:
+    """How much was run."""
+    return f"{instances(study)} instances x {last_round(study)} rounds"
 
 
 def mnist_table() -> str:
-    spikes = _json("mnist/summary.json")["schedulers"]
+    spikes = {name: np.nanmean(found.spikes()) for name, found in curves("mnist").items()}
     lines = [
-        [name_of(name), *(_plain(_curve("mnist", name, t).mean(), 3) for t in (10, 100, 150)),
-         " / ".join(_plain(value, 3) for value in before), f"{spikes[name]['spikes']:.2g}"]
+        [name_of(name), *(plain(at("mnist", name, t).mean(), 3) for t in (10, 100, 150)),
+         " / ".join(plain(value, 3) for value in before), f"{spikes[name]:.2g}"]
         for name, before in PROTOTYPE.items()
     ]  # fmt: skip
     heading = [
@@ -179,11 +157,11 @@ def mnist_table() -> str:
 
 def mnist_above_prototype() -> str:
     above = [
-        _curve("mnist", name, t).mean() - value
+        at("mnist", name, t).mean() - value
         for name, before in PROTOTYPE.items()
         for t, value in zip((10, 150), before, strict=True)
     ]
-    return f"{_plain(min(above), 3)} to {_plain(max(above), 3)}"
+    return f"{plain(min(above), 3)} to {plain(max(above), 3)}"
 
 
 def mnist_differences() -> str:
@@ -191,25 +169,27 @@ def mnist_differences() -> str:
              ("balsa", "round-robin"), ("balsa-po", "round-robin"), ("round-robin", "w-max")]  # fmt: skip
     lines = []
     for one, other in pairs:
-        apart = [estimate(_curve("mnist", one, t) - _curve("mnist", other, t)) for t in (100, 150)]
+        apart = [estimate(at("mnist", one, t) - at("mnist", other, t)) for t in (100, 150)]
         assert all(value.mean > value.half_width for value in apart), "the page says: all exclude 0"
-        lines.append([f"{name_of(one)} - {name_of(other)}", *(_pair(value, 4) for value in apart)])
+        lines.append([f"{name_of(one)} - {name_of(other)}", *(pair(value, 4) for value in apart)])
     return "\n" + markdown(["", "100", "150"], lines).strip() + "\n"
 
 
 def cifar_table() -> str:
-    columns = ((50, "accuracy"), (100, "accuracy"), (100, "accuracy_on_all"))
+    last = last_round("cifar10")
+    columns = {f"after {t} rounds": (t, "accuracy") for t in (50, 100) if t < last}
+    columns[f"after {last}, 2,000 images"] = (last, "accuracy")
+    columns[f"after {last}, all images"] = (last, "accuracy_on_all")
     lines = [
-        [name_of(name), *(_plain(_curve("cifar10", name, t, c).mean(), 3) for t, c in columns)]
+        [name_of(name), *(plain(at("cifar10", name, t, c).mean(), 3) for t, c in columns.values())]
         for name in PROTOTYPE
     ]
-    heading = ["scheduler", "after 50 rounds", "after 100, 2,000 images", "after 100, all images"]
-    return "\n" + markdown(heading, lines).strip() + "\n"
+    return "\n" + markdown(["scheduler", *columns], lines).strip() + "\n"
 
 
 def cifar_difference(one: str, other: str) -> str:
-    on_all = [_curve("cifar10", name, 100, "accuracy_on_all") for name in (one, other)]
-    return _pair(estimate(on_all[0] - on_all[1]), 3)
+    """After the last round, on all test images."""
+    return pair(estimate(final("cifar10", one) - final("cifar10", other)), 3)
 
 
 # Theory
@@ -217,7 +197,7 @@ def cifar_difference(one: str, other: str) -> str:
 
 def regret(label: str) -> str:
     """Regret a round in millionths."""
-    value = _json("theory/regret.json")["regret a round"][label]
+    value = content("theory/regret.json")["regret a round"][label]
     mean, half = 1e6 * value["mean"], 1e6 * value["half_width"]
     return f"{_two_digits(mean)} ± {_two_digits(half)}"
 
@@ -227,19 +207,21 @@ def _two_digits(value: float) -> str:
 
 
 def empty_until() -> str:
-    return f"{_json('theory/regret.json')['the printed bound exceeds T up to round']:.0e}".replace(
-        "e+", "e"
+    return (
+        f"{content('theory/regret.json')['the printed bound exceeds T up to round']:.0e}".replace(
+            "e+", "e"
+        )
     )
 
 
-def last_of_regret(column: str) -> str:
+def last_of_regret(name: str) -> str:
     """The last row: a number of stages, or what Lemma 4 allows; | stands for a comma in the column's name."""
-    return f"{float(_rows('theory/regret.csv')[-1][column.replace('|', ', ')]):,.0f}"
+    return f"{float(table('theory/regret.csv')[-1][name.replace('|', ', ')]):,.0f}"
 
 
 def gap_table() -> str:
     """Greedy's backlog above the optimum in percent, as the map has it."""
-    rows = _rows("theory/gap.csv")
+    rows = table("theory/gap.csv")
     rates = list(dict.fromkeys(row["rate_of_the_second"] for row in rows))
     lines = []
     for level in dict.fromkeys(row["success"] for row in rows):
@@ -252,13 +234,13 @@ def gap_table() -> str:
 
 def overshoot(bound: str) -> str:
     """How many times the measured loss a corrected bound is after the last round."""
-    last = _rows("theory/convergence.csv")[-1]
+    last = table("theory/convergence.csv")[-1]
     return f"{float(last[bound]) / float(last['gap']):.2g}".replace("e+0", "e")
 
 
 def bound_breaks() -> str:
     """The first round in which the printed bound lies below the measured loss."""
-    rows = _rows("theory/convergence.csv")
+    rows = table("theory/convergence.csv")
     return str(
         next(int(float(r["round"])) for r in rows if float(r["printed_product"]) < float(r["gap"]))
     )
@@ -267,7 +249,7 @@ def bound_breaks() -> str:
 def decision_ratio() -> str:
     later = {
         row["scheduler"]: float(row["later_seconds"])
-        for row in _rows("theory/times.csv")
+        for row in table("theory/times.csv")
         if row["devices"] == "1000"
     }
     return f"{later['lagrangian-bayes'] / later['balsa']:.1f}"
@@ -290,7 +272,7 @@ def _bad(counts: dict[str, int]) -> str:
 
 def attacks_table() -> str:
     """Attacks by kind, and how many of them went wrong in the code before and after."""
-    found = _json("attacks.json")
+    found = content("attacks.json")
     before, after = found["before"]["kinds"], found.get("after", {}).get("kinds", {})
     lines = [
         [
@@ -311,7 +293,7 @@ def attacks_table() -> str:
 
 def bench_table(file: str) -> str:
     """The ways of the first section of a benchmark, ratios first."""
-    ways = _json(f"{file}.json")["sections"][0]["ways"]
+    ways = content(f"{file}.json")["sections"][0]["ways"]
     lines = [
         [
             way["label"],
@@ -331,18 +313,18 @@ def bench_table(file: str) -> str:
 
 def bench_times(file: str, name: str) -> str:
     """How many times as fast as plain PyTorch a way is."""
-    ways = {way["name"]: way for way in _json(f"{file}.json")["sections"][0]["ways"]}
+    ways = {way["name"]: way for way in content(f"{file}.json")["sections"][0]["ways"]}
     return ratio_text(ways[name]["times_plain"]["median"])
 
 
 def bench_work(file: str) -> str:
     """What was played and how often, in words."""
-    return work_of(_json(f"{file}.json"))
+    return work_of(content(f"{file}.json"))
 
 
 def gpu_equality() -> str:
     """How far the fast trainer on a GPU is from the reference trainer."""
-    found = _json("gpu-equality.json")
+    found = content("gpu-equality.json")
     # Where training is left out, that is what is seen.
     whole = [path for path in found["paths"] if "skipping" not in path["path"]]
     far = {
@@ -357,7 +339,7 @@ def gpu_equality() -> str:
 
 def bench_machine() -> str:
     """Where the benchmark was made."""
-    found = _json("bench.json")
+    found = content("bench.json")
     machine, versions = found["machine"], found["versions"]
     names = ("python", "torch", "numpy")
     shown = ", ".join(f"{name} {versions[name]}" for name in names)
@@ -371,7 +353,7 @@ def soak_table() -> str:
     """A column per kind, before and after; counts of counts (signals, resumes, faults) have a row each."""
     columns = {
         f"{kind}, {when}": _counted(found)
-        for kind, both in _json("soak.json").items()
+        for kind, both in content("soak.json").items()
         for when, found in both.items()
     }
     names = dict.fromkeys(name for column in columns.values() for name in column)
@@ -392,8 +374,9 @@ GENERATORS: dict[str, Callable[..., str]] = {
     function.__name__: function
     for function in (
         score_schedulers, score_table, score_mean, score_cost, score_gain, backlog_saved, round_robin_swing,
-        mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference, regret, empty_until,
-        last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio, attacks_table, soak_table,
+        run_size, mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference,
+        regret, empty_until, last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio,
+        attacks_table, soak_table, claims, claims_held, choices,
         bench_table, bench_times, bench_work, bench_machine, gpu_equality,
     )
 }  # fmt: skip

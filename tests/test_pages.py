@@ -38,7 +38,7 @@ def test_an_interval_without_data_says_so(page: Path) -> None:
 
 
 def test_the_score_page_shows_every_scheduler_of_its_preset() -> None:
-    shown = dict.fromkeys(row["scheduler"] for row in PAGES._rows("score/instances.csv"))
+    shown = dict.fromkeys(row["scheduler"] for row in PAGES.table("score/instances.csv"))
     assert tuple(shown) == load_experiment("paper-score").labels
 
 

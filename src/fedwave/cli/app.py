@@ -18,6 +18,7 @@ from fedwave.cli.listing import config, presets, schedulers
 from fedwave.cli.merge import merge
 from fedwave.cli.options import NETWORK_FIELDS
 from fedwave.cli.predict import predict
+from fedwave.cli.publish import publish
 from fedwave.cli.report import report
 from fedwave.cli.reproduce import reproduce
 from fedwave.cli.run import resume, run, train
@@ -41,7 +42,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    run, compare, predict, train, reproduce, resume, merge, report, verify, schedulers, presets, config, data,
+    run, compare, predict, train, reproduce, resume, merge, report, publish, verify, schedulers, presets, config, data,
     bench,
 ):  # fmt: skip
     app.command()(command)

@@ -58,7 +58,7 @@ def show(results: Results, folder: Path, as_json: bool) -> None:
             print_json({"files": [str(path) for path in paths], **summary(results)})
         else:
             print_tables(result_tables(results))
-            _say_where(folder, paths)
+            say_where(folder, paths)
         sys.stdout.flush()  # what a buffer holds could only fail later
     except OutputFailed as error:
         raise FedwaveError(f"{error} The results are stored in {folder}.") from None
@@ -67,7 +67,7 @@ def show(results: Results, folder: Path, as_json: bool) -> None:
 def print_table(table: Table, folder: Path, paths: Sequence[Path]) -> None:
     """A table, and the files beside it."""
     print_wide(table)
-    _say_where(folder, paths)
+    say_where(folder, paths)
 
 
 def print_tables(tables: Sequence[Table]) -> None:
@@ -78,8 +78,11 @@ def print_tables(tables: Sequence[Table]) -> None:
         print_wide(table)
 
 
-def _say_where(folder: Path, paths: Sequence[Path]) -> None:
-    say(f"Figures and data are in {folder}: {', '.join(path.name for path in paths)}")
+def say_where(folder: Path, paths: Sequence[Path]) -> None:
+    """The last line: the folder and its files."""
+    say(
+        f"Figures and data are in {folder}: {', '.join(str(path.relative_to(folder)) for path in paths)}"
+    )
 
 
 def print_wide(table: Table) -> None:

@@ -10,11 +10,13 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.published import draw_published
 from fedwave.cli.report import show_again
 from fedwave.cli.request import experiment_of
 from fedwave.cli.run import execute, execute_and_show, stopping
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.results.folder import is_published
 from fedwave.experiments.results.lock import check_place, locked
 from fedwave.experiments.results.own_files import RUN_FILES, output_files
 from fedwave.progress import steps
@@ -31,10 +33,16 @@ _EXPERIMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 
 @opt.flat(None)
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="score|mnist|cifar10|theory", help="What to make again.")],
     size: opt.Size,
     training: opt.Training,
     execution: opt.Execution,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[score|mnist|cifar10|theory]", help="What to make again; with --from by default all.",
+            show_default=False,
+        ),
+    ] = None,
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Any field, such as network.slots=10."),
@@ -50,11 +58,14 @@ def reproduce(
         Path | None,
         typer.Option(
             "--out", "-o", parser=opt.named, metavar="PATH", help="Folder for figures and data.",
-            show_default="out/NAME",
+            show_default="out/NAME; of published results out/published",
         ),
     ] = None,
     stored: Annotated[
-        Path | None, typer.Option("--from", help="Draw again from the results in this folder; nothing is run.")
+        Path | None,
+        typer.Option(
+            "--from", help="Draw again from a run folder or published results (docs/results); nothing is run.",
+        ),
     ] = None,
     json: opt.AsJson = False,
 ) -> None:  # fmt: skip
@@ -63,7 +74,17 @@ def reproduce(
     score: score and backlog of all schedulers (Fig. 2). mnist, cifar10: loss, accuracy and targets reached
     (Figs. 3 to 5). theory: the bound and the schedulers' distance to it, greedy's gap to the optimum, decision times,
     regret, Theorem 1.
+
+    --from a folder of published results (`fedwave publish`): the figures of all of them, and those of the paper's
+    section V on one page.
     """
+    if name is None and stored is not None:
+        draw_published(stored, out, json)
+        return
+    if name is None:
+        raise FedwaveError(
+            f"Missing argument: name what to make again ({', '.join(_EXPERIMENTS)}), or a folder to draw from (--from)."
+        )
     if name not in _EXPERIMENTS:
         raise FedwaveError(f"there is no {name!r} to reproduce; {did_you_mean(name, _EXPERIMENTS)}")
     if quick is None:
@@ -76,6 +97,10 @@ def reproduce(
         raise FedwaveError("--from does not go with theory, whose figures are computed anew.")
     if name == "theory":
         _theory(how, folder, execution, quick, json)
+    elif stored is not None and is_published(stored):
+        draw_published(stored, folder, json)
+    elif stored is not None and is_published(stored / name):
+        draw_published(stored / name, folder, json)
     elif stored is not None:
         show_again(stored, json, out=folder)
     else:

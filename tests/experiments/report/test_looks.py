@@ -16,6 +16,7 @@ from fedwave.experiments.report.figures.devices import devices_figure
 from fedwave.experiments.report.figures.score import score_figure
 from fedwave.experiments.report.figures.sweep import sweep_figure
 from fedwave.experiments.report.labels import axis_label
+from fedwave.experiments.report.score import scores_of
 from fedwave.experiments.results.container import Point, Results, labels
 from fedwave.experiments.run.runner import run_experiment
 
@@ -62,7 +63,7 @@ def test_a_built_in_scheduler_looks_the_same_everywhere() -> None:
 
 def test_every_scheduler_is_in_the_first_figure_in_its_look(point: Point) -> None:
     wanted = common.styles(labels(point.data))
-    figure = score_figure(point.data, "alsa-pi", "")
+    figure = score_figure(scores_of(point.data, "alsa-pi"), "")
     names = {common.name_of(label): look for label, look in wanted.items()}
     for axis in figure.axes:
         drawn = {str(line.get_label()): line for line in axis.get_lines()}
@@ -72,14 +73,14 @@ def test_every_scheduler_is_in_the_first_figure_in_its_look(point: Point) -> Non
                 look["color"],
                 look["marker"],
             )
-    paper = score_figure(point.data, "alsa-pi", "", shown=["alsa-pi"])
+    paper = score_figure(scores_of(point.data, "alsa-pi"), "", shown=["alsa-pi"])
     (line,) = [x for x in paper.axes[1].get_lines() if x.get_label() == "ALSA-PI"]
     assert line.get_color() == wanted["alsa-pi"]["color"]
 
 
 def test_every_figure_says_what_was_run(point: Point) -> None:
     drawn = [
-        score_figure(point.data, "alsa-pi", ""), rounds_figure(point, ["jain"]), devices_figure(point.data),
+        score_figure(scores_of(point.data, "alsa-pi"), ""), rounds_figure(point, ["jain"]), devices_figure(point.data),
     ]  # fmt: skip
     assert [figure.legends[0].get_title().get_text() for figure in drawn] == [TITLE] * 3
     found = fw.compare(fw.paper_network(), ["age"], rounds=5, instances=1)
@@ -99,7 +100,10 @@ def test_a_sweep_states_what_is_not_varied() -> None:
 
 
 def test_legends_hide_nothing(point: Point) -> None:
-    for figure in (score_figure(point.data, "alsa-pi", "A caption."), devices_figure(point.data)):
+    for figure in (
+        score_figure(scores_of(point.data, "alsa-pi"), "A caption."),
+        devices_figure(point.data),
+    ):
         figure.draw_without_rendering()
         (legend,) = figure.legends
         box = legend.get_window_extent()

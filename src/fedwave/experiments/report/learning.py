@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.results.bootstrap import bootstrap_rounds
 from fedwave.experiments.results.container import Point, Results, curves_of, labels
 from fedwave.files import write_csv
+
+if TYPE_CHECKING:
+    from fedwave.experiments.report.figures.common import Figure
 
 _MOST_FIGURES = 24  # of points of a sweep
 
@@ -52,15 +55,33 @@ def _images(point: Point, which: str) -> str:
 
 def write_learning(point: Point, folder: Path) -> list[Path]:
     """Learning curves, a single instance, and the rounds to every target if there are any."""
-    from fedwave.experiments.report.figures import learning as figures
     from fedwave.experiments.report.figures.common import save_figure
 
+    paths = [
+        path
+        for stem, figure in learning_figures(point).items()
+        for path in save_figure(figure, folder / stem)
+    ]
+    return [*paths, *write_learning_tables(point, folder)]
+
+
+def learning_figures(point: Point) -> dict[str, Figure]:
+    """The same as figures, by the names of their files."""
+    from fedwave.experiments.report.figures import learning as figures
+
     task_of(point.experiment)  # or there is nothing to draw
-    paths = save_figure(figures.curves_figure(point), folder / "learning-curves")
-    paths += save_figure(figures.single_figure(point), folder / "one-instance")
+    found = {
+        "learning-curves": figures.curves_figure(point),
+        "one-instance": figures.single_figure(point),
+    }
     if point.experiment.targets:
-        paths += save_figure(figures.targets_figure(point), folder / "targets")
-    paths.append(_write_curves([point], folder / "curves.csv"))
+        found["targets"] = figures.targets_figure(point)
+    return found
+
+
+def write_learning_tables(point: Point, folder: Path) -> list[Path]:
+    """The numbers of the figures."""
+    paths = [_write_curves([point], folder / "curves.csv")]
     if point.experiment.targets:
         paths.append(_write_targets(point, folder / "targets.csv"))
     return paths

@@ -1,20 +1,62 @@
-"""Score and backlog of a simulated experiment, on common worlds: the figure and its numbers."""
+"""Score and backlog of a simulated experiment, on common worlds: the figures and their numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedwave.experiments.report.labels import sentences
+import numpy as np
+
+from fedwave.experiments.report.labels import sentences, title
 from fedwave.experiments.results.chance import Chance, caption
 from fedwave.experiments.results.comparison import Comparison
-from fedwave.experiments.results.container import Point, labels, series
-from fedwave.experiments.results.statistics import Band, running_mean
+from fedwave.experiments.results.container import Point, label_of, labels, series
+from fedwave.experiments.results.statistics import Band, moving_mean, running_mean
 from fedwave.files import write_csv
+from fedwave.metrics import describe
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from fedwave.experiments.report.figures.common import Figure
+
+# The score of a single round is mostly luck, and round-robin's jumps with its turn of five rounds.
+_WINDOW = 25
+# Of every scheduler and round: the score, its mean so far, the paired difference of that from the base, the backlog,
+# and the mean score of the last rounds (``window_of``), which the first rounds do not have.
+BANDS = ("score", "running", "running_difference", "backlog", "recent")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the figures of scores show: of a run, or of the tables that it left (published.py)."""
+
+    bands: Mapping[str, Mapping[str, Band]]  # by scheduler and by name (``BANDS``)
+    base: str  # differences are taken from it
+    title: str  # what was run
+    caption: str  # what the bands are
+    score: str = describe("score").label  # what people call the two metrics
+    backlog: str = describe("backlog").label
+
+    @property
+    def rounds(self) -> int:
+        """How many were played."""
+        return len(next(iter(self.bands.values()))["score"][0])
+
+
+def scores_of(data: xr.Dataset, base: str) -> Scores:
+    """The bands of every scheduler of a run."""
+    bands = {label: score_bands(data, label, base) for label in labels(data)}
+    names = (label_of(data, "score"), label_of(data, "backlog"))
+    return Scores(bands, base, title(data), bands_caption(data), *names)
+
+
+def bands_caption(data: xr.Dataset) -> str:
+    """What the bands are and cover, by the attributes of results."""
+    return sentences(caption("Bands", data), Chance.of(data).note)
 
 
 def score_bands(data: xr.Dataset, scheduler: str, base: str) -> dict[str, Band]:
@@ -22,43 +64,76 @@ def score_bands(data: xr.Dataset, scheduler: str, base: str) -> dict[str, Band]:
     score, chance = series(data, scheduler, "score"), Chance.of(data)
     running = running_mean(score)
     apart = running - running_mean(series(data, base, "score"))
+    window = window_of(len(score))
+    recent = np.full(score.shape, np.nan)
+    recent[window - 1 :] = moving_mean(score, window)
     return {
         "score": chance.band(score, "score", scheduler),
         "running": chance.band(running, "score", scheduler),
         "running_difference": chance.band(apart, "score", scheduler, base),
         "backlog": chance.band(series(data, scheduler, "backlog"), "backlog", scheduler),
+        "recent": chance.band(recent, "score", scheduler),
     }
 
 
-def write_score(point: Point, out: Path) -> list[Path]:
-    """A figure of every scheduler, and CSV files by round and by instance."""
-    from fedwave.experiments.report.figures.common import save_figure
+def window_of(rounds: int) -> int:
+    """How many rounds "recent" is the mean of."""
+    return max(1, min(_WINDOW, rounds // 5))
+
+
+def score_figures(scores: Scores) -> dict[str, Figure]:
+    """A figure of every scheduler, and one of the paper's own, by the names of their files."""
     from fedwave.experiments.report.figures.score import score_figure
 
-    data, base = point.data, point.experiment.base
-    bands = sentences(caption("Bands", data), Chance.of(data).note)
     bench = "Bench delivers everything at once: its score is the arrivals."
-    text = sentences(bands, bench if "bench" in labels(data) else "")
-    paths = save_figure(score_figure(data, base, text), out / "score")
-    # Where many run beside them, the paper's own schedulers get a figure too; the paper leaves Bench out of it.
-    of_paper = [n for n in labels(data) if n in PAPER_SCHEDULERS and n != "bench"]
-    if base in of_paper and set(PAPER_SCHEDULERS) < set(labels(data)):
-        text = f"The schedulers of Fig. 2 of Lee & Lee. {bands}"
-        drawn = score_figure(data, base, text, shown=of_paper)
-        paths += save_figure(drawn, out / "score-paper")
-    paths.append(_write_rounds(data, base, out / "rounds.csv"))
-    return [*paths, _write_instances(data, base, out / "instances.csv")]
+    text = sentences(scores.caption, bench if "bench" in scores.bands else "")
+    found = {"score": score_figure(scores, text)}
+    # Where many run beside them, the paper's own schedulers get a figure too.
+    of_paper = paper_schedulers(scores)
+    if scores.base in of_paper and set(PAPER_SCHEDULERS) < scores.bands.keys():
+        text = f"The schedulers of Fig. 2 of Lee & Lee. {scores.caption}"
+        found["score-paper"] = score_figure(scores, text, shown=of_paper)
+    return found
 
 
-def _write_rounds(data: xr.Dataset, base: str, path: Path) -> Path:
+def paper_schedulers(scores: Scores) -> list[str]:
+    """Those of the paper's figure of scores, which leaves Bench out."""
+    return [name for name in scores.bands if name in PAPER_SCHEDULERS and name != "bench"]
+
+
+def write_score(point: Point, out: Path) -> list[Path]:
+    """The figures, and CSV files by round and by instance."""
+    from fedwave.experiments.report.figures.common import save_figure
+
+    scores = scores_of(point.data, point.experiment.base)
+    paths = [
+        path
+        for stem, figure in score_figures(scores).items()
+        for path in save_figure(figure, out / stem)
+    ]
+    return [*paths, *write_score_tables(point, scores, out)]
+
+
+def write_score_tables(point: Point, scores: Scores, out: Path) -> list[Path]:
+    """The numbers of the figures by round, and every metric by instance."""
+    return [
+        _write_rounds(scores, out / "rounds.csv"),
+        _write_instances(point.data, scores.base, out / "instances.csv"),
+    ]
+
+
+def _write_rounds(scores: Scores, path: Path) -> Path:
     rows = []
-    for label in labels(data):
-        bands = score_bands(data, label, base)
-        columns = [values for band_ in bands.values() for values in band_]
+    for label, bands in scores.bands.items():
+        columns = [values for name in BANDS for values in bands[name]]
         for number, line in enumerate(zip(*columns, strict=True), 1):
-            rows.append([label, number, *(f"{value:.6g}" for value in line)])
-    parts = [f"{name}_{part}" for name in bands for part in ("mean", "half_width")]
-    return write_csv(path, ["scheduler", "round", *parts], rows)
+            rows.append([label, number, *("" if np.isnan(v) else f"{v:.6g}" for v in line)])
+    return write_csv(path, ["scheduler", "round", *band_columns()], rows)
+
+
+def band_columns() -> list[str]:
+    """The columns of the bands in rounds.csv, in the order of ``BANDS``."""
+    return [f"{name}_{part}" for name in BANDS for part in ("mean", "half_width")]
 
 
 def _write_instances(data: xr.Dataset, base: str, path: Path) -> Path:

@@ -41,7 +41,7 @@ from fedwave.experiments.config.resolve import added
 from fedwave.experiments.results import inputs
 from fedwave.experiments.results.lock import locked
 from fedwave.experiments.results.named_code import code_for
-from fedwave.experiments.results.own_files import CONFIG, PLAN, RUN_FILES
+from fedwave.experiments.results.own_files import CONFIG, PLAN, RUN_FILES, SUMMARY
 from fedwave.experiments.results.parquet import dataset_from, tables
 from fedwave.experiments.results.parquet_check import Wanted, WrongTable
 from fedwave.experiments.results.plan import Plan
@@ -61,6 +61,21 @@ def check_is_folder(folder: Path) -> None:
     """Refuse a place at which there is no folder."""
     if not (is_there(folder) and folder.is_dir()):
         raise FedwaveError(f"there is no run folder at {folder}.")
+
+
+def is_published(folder: Path) -> bool:
+    """Does it hold a published result (report/published.py), whole or not? The folder of a run holds more."""
+    if is_there(folder / PLAN) or is_there(folder / "units"):
+        return False
+    return is_there(folder / CONFIG) or is_there(folder / SUMMARY)
+
+
+def refuse_published(folder: Path) -> None:
+    """Refuse a published result in the place of a run, which nothing can go on from."""
+    if is_published(folder) and is_there(folder / SUMMARY):
+        raise FedwaveError(
+            f"{folder} holds a published result, not a run: `fedwave reproduce --from {folder}` draws it."
+        )
 
 
 class RunFolder:
@@ -133,6 +148,7 @@ class RunFolder:
         """The text of config.yaml, which must be the one that the run was begun with."""
         if not is_there(self._config):
             raise FedwaveError(f"{self.path} is no run folder: it has no {CONFIG}.")
+        refuse_published(self.path)
         raw = plain_bytes(self._config)
         try:
             plan = Plan.read(self.path)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fedwave.experiments.run.units import Unit
 
 CONFIG, PLAN, PROVENANCE = "config.yaml", "plan.json", "provenance.json"
+SUMMARY = "summary.json"
 # Folders of a run folder. Files lie directly in them.
 PLACES = ("rounds/", "devices/", "units/", "timings/", "checkpoints/", "inputs/")
 RUN_FILES = frozenset({CONFIG, PLAN, PROVENANCE, inputs.LIST, inputs.PLACES, *PLACES})

@@ -33,14 +33,19 @@ def curves_figure(point: Point) -> Figure:
     with so few, every instance is drawn instead.
     """
     figure, axes = _two_panels(point)
+    for axis, metric in zip(axes, ("loss", "accuracy"), strict=True):
+        draw_means(axis, point, metric)
+    return _with_caption(figure, axes[0], point, how_drawn(point.data.sizes["instance"]))
+
+
+def draw_means(axis: Axes, point: Point, metric: str) -> None:
+    """The loss or the accuracy of every scheduler in a panel."""
     looks = common.styles(labels(point.data))
-    means: list[FloatArray] = []
-    for label, curves in _all_curves(point).items():
-        for axis, values in zip(axes, (curves.loss, curves.accuracy), strict=True):
-            mean = _draw(axis, values, looks[label], _name(label, curves), len(looks))
-            means += [mean] if axis is axes[0] else []
-    axes[0].set_ylim(bottom=0, top=1.05 * _largest(means))
-    return _finish(figure, axes, point, _how_drawn(point.data.sizes["instance"]))
+    means = [
+        _draw(axis, curves.series[metric], looks[label], _name(label, curves), len(looks))
+        for label, curves in _all_curves(point).items()
+    ]
+    _frame(axis, point, metric, 1.05 * _largest(means))
 
 
 def training_figure(curves: Curves) -> Figure:
@@ -53,7 +58,7 @@ def training_figure(curves: Curves) -> Figure:
         common.label_panel(axis, text, "Round", text)
         _draw(axis, curves.series[metric], look, common.name_of(curves.label), 1)
     made = f"{counted(rounds, 'round')}, {counted(instances, 'instance')}"
-    return common.finish(figure, axes[0], made, _how_drawn(instances))
+    return common.finish(figure, axes[0], made, how_drawn(instances))
 
 
 def _draw(axis: Axes, values: FloatArray, look: common.Look, name: str, beside: int) -> FloatArray:
@@ -69,7 +74,8 @@ def _draw(axis: Axes, values: FloatArray, look: common.Look, name: str, beside: 
     return mean
 
 
-def _how_drawn(instances: int) -> str:
+def how_drawn(instances: int) -> str:
+    """What the bands or thin lines of learning curves are."""
     if instances >= _ENOUGH_FOR_A_BAND:
         return "Bands: 95 % intervals over instances."
     return "Thin: single instances, too few for a band; bold: their mean." if instances > 1 else ""
@@ -78,31 +84,56 @@ def _how_drawn(instances: int) -> str:
 def single_figure(point: Point) -> Figure:
     """One single instance; the legend counts spikes over all instances."""
     figure, axes = _two_panels(point)
-    looks = common.styles(labels(point.data))
-    for label, curves in _all_curves(point).items():
-        name = f"{_name(label, curves)} ({_spikes(curves)})"
-        common.draw_line(axes[0], curves.loss[:, 0], looks[label], label=name)
-        common.draw_line(axes[1], curves.accuracy[:, 0], looks[label])
-    axes[0].set_ylim(bottom=0)
+    for axis, metric in zip(axes, ("loss", "accuracy"), strict=True):
+        draw_single(axis, point, metric)
     note = (
         f"Instance {point.data['instance'].values[0]} alone. In brackets: spikes per instance, over all "
         "(loss above 1.2 x median of 10 rounds)."
     )
-    return _finish(figure, axes, point, note)
+    return _with_caption(figure, axes[0], point, note)
+
+
+def draw_single(axis: Axes, point: Point, metric: str) -> None:
+    """The same of the first instance alone."""
+    looks = common.styles(labels(point.data))
+    for label, curves in _all_curves(point).items():
+        name = f"{_name(label, curves)} ({_spikes(curves)})"
+        common.draw_line(axis, curves.series[metric][:, 0], looks[label], label=name)
+    _frame(axis, point, metric, None)
 
 
 def targets_figure(point: Point) -> Figure:
     """Who reaches a target accuracy, and when."""
     figure, (left, right) = common.figure_with(1, 2, _SIZE)
-    targets, looks = np.array(point.experiment.targets), common.styles(labels(point.data))
+    x = "Target accuracy"
+    common.label_panel(left, "(a) Final accuracy above the target", x, "Share of instances")
+    common.label_panel(right, "(b) First of three rounds in a row above it", x, "Round (mean)")
+    draw_shares(left, point)
+    note = draw_rounds_needed(right, point)
+    return _with_caption(figure, left, point, note)
+
+
+def draw_shares(axis: Axes, point: Point) -> None:
+    """The share of instances whose final accuracy beats a target."""
+    targets, looks = _targets(point), common.styles(labels(point.data))
+    for label, curves in _all_curves(point).items():
+        share = [float(curves.reaches(target).mean()) for target in targets]
+        axis.plot(
+            targets, share, label=_name(label, curves), **{**looks[label], "ms": 4, "lw": 1.2}
+        )
+    axis.set_ylim(-0.03, 1.03)
+    _name_targets(axis, targets)
+
+
+def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
+    """The mean round from which three in a row beat a target. Returns what to say of those that never do."""
+    targets, looks = _targets(point), common.styles(labels(point.data))
     some_never = some_missing = False
     for label, curves in _all_curves(point).items():
         look = {**looks[label], "ms": 4, "lw": 1.2}
-        share = [float(curves.reaches(target).mean()) for target in targets]
-        left.plot(targets, share, label=_name(label, curves), **look)
         needed = [curves.rounds_to(target) for target in targets]  # [target][instance]
         mean = [_mean_of_finite(row) for row in needed]
-        right.plot(targets, mean, **look)
+        axis.plot(targets, mean, label=_name(label, curves), **look)
         for target, value, row in zip(targets, mean, needed, strict=True):
             never = np.count_nonzero(~np.isfinite(row))
             some_missing |= never == row.size
@@ -114,20 +145,21 @@ def targets_figure(point: Point) -> Figure:
                     "va": "center",
                 }
                 text = f"{never} never"
-                right.annotate(text, (target, value), fontsize=7, color=look["color"], **beside)
-    x = "Target accuracy"
-    common.label_panel(left, "(a) Final accuracy above the target", x, "Share of instances")
-    common.label_panel(right, "(b) First of three rounds in a row above it", x, "Round (mean)")
-    left.set_ylim(-0.03, 1.03)
-    right.set_ylim(0, 1.05 * point.data.sizes["round"])
-    right.set_xlim(left.get_xlim())
-    for axis in (left, right):
-        _name_targets(axis, targets)
+                axis.annotate(text, (target, value), fontsize=7, color=look["color"], **beside)
+    axis.set_ylim(0, 1.05 * point.data.sizes["round"])
+    reach = np.ptp(targets)
+    if reach > 0:  # all targets, also those that nobody reaches, and room for "k never"
+        axis.set_xlim(targets.min() - 0.05 * reach, targets.max() + 0.12 * reach)
+    _name_targets(axis, targets)
     counts = (
         "'k never': instances that never get there, left out of the mean." if some_never else ""
     )
-    missing = "No point in (b): no instance gets there." if some_missing else ""
-    return _with_caption(figure, left, point, sentences(counts, missing))
+    missing = f"No point in {letter}: no instance gets there." if some_missing else ""
+    return sentences(counts, missing)
+
+
+def _targets(point: Point) -> FloatArray:
+    return np.array(point.experiment.targets)
 
 
 def _name_targets(axis: Axes, targets: FloatArray) -> None:
@@ -143,10 +175,12 @@ def _two_panels(point: Point) -> tuple[Figure, list[Axes]]:
     return figure, axes
 
 
-def _finish(figure: Figure, axes: list[Axes], point: Point, note: str) -> Figure:
-    best = _largest([series(point.data, label, "accuracy") for label in labels(point.data)])
-    axes[1].set_ylim(0.0, min(1.0, best * 1.05))
-    return _with_caption(figure, axes[0], point, note)
+def _frame(axis: Axes, point: Point, metric: str, top: float | None) -> None:
+    if metric == "loss":
+        axis.set_ylim(bottom=0, top=top)
+        return
+    best = _largest([series(point.data, label, metric) for label in labels(point.data)])
+    axis.set_ylim(0.0, min(1.0, best * 1.05))
 
 
 def _with_caption(figure: Figure, axis: Axes, point: Point, note: str) -> Figure:

@@ -8,55 +8,61 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.report.labels import sentences, title
-from fedwave.experiments.report.score import score_bands
-from fedwave.experiments.results.chance import Chance
-from fedwave.experiments.results.container import label_of, labels, series
-from fedwave.experiments.results.statistics import Band, moving_mean
+from fedwave.experiments.report.labels import sentences
+from fedwave.experiments.report.score import Scores, window_of
+from fedwave.experiments.results.statistics import Band
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The score of a single round is mostly luck, and round-robin's jumps with its turn of five rounds.
-_WINDOW = 25
 
+def score_figure(scores: Scores, caption: str, shown: Sequence[str] | None = None) -> Figure:
+    """Score, its running mean, the paired difference of that from the base, and the backlog.
 
-def score_figure(
-    data: xr.Dataset, base: str, caption: str, shown: Sequence[str] | None = None
-) -> Figure:
-    """Score, its running mean, the paired difference of that from ``base``, and the backlog.
-
-    ``shown`` are schedulers of ``data``, by default all; each looks as in the figure of all.
+    ``shown`` are some of the schedulers, by default all; each looks as in the figure of all.
     """
     figure, axes = common.figure_with(2, 2, (10, 7.8))
-    score, backlog = label_of(data, "score"), label_of(data, "backlog")
-    window = max(1, min(_WINDOW, data.sizes["round"] // 5))
+    window = window_of(scores.rounds)
     bold = f"; bold: mean of {window} rounds" if window > 1 else ""
-    common.label_panel(axes[0], f"(a) {score}{bold}", "Round", score)
-    running = f"{score}, mean so far"
+    common.label_panel(axes[0], f"(a) {scores.score}{bold}", "Round", scores.score)
+    running = f"{scores.score}, mean so far"
     common.label_panel(axes[1], f"(b) {running}", "Round", running)
-    apart = f"Difference from {common.name_of(base)}"
+    apart = f"Difference from {common.name_of(scores.base)}"
     common.label_panel(axes[2], "(c) Paired difference of (b)", "Round", apart)
-    common.label_panel(axes[3], f"(d) {backlog}", "Round", backlog)
-    looks, chance = common.styles(labels(data)), Chance.of(data)
-    chosen = labels(data) if shown is None else shown
-    found = {label: score_bands(data, label, base) for label in chosen}
+    common.label_panel(axes[3], f"(d) {scores.backlog}", "Round", scores.backlog)
+    looks = common.styles(list(scores.bands))
+    found = {label: scores.bands[label] for label in (scores.bands if shown is None else shown)}
     for label, bands in found.items():
-        recent = moving_mean(series(data, label, "score"), window)
-        mean, look = bands["score"][0], looks[label]
+        mean = bands["score"][0]
         rounds = np.arange(1, len(mean) + 1)
-        axes[0].plot(rounds, mean, lw=0.5, alpha=0.22, color=look["color"])
-        smooth = chance.band(recent, "score", label)
-        common.draw_band(
-            axes[0], smooth, label, look, len(chosen), first=1 + len(mean) - len(recent)
-        )
-        for axis, name in zip(axes[1:], ("running", "running_difference", "backlog"), strict=True):
-            floor = 0.0 if name == "backlog" else None
-            common.draw_band(axis, bands[name], label, look, len(chosen), floor=floor)
+        axes[0].plot(rounds, mean, lw=0.5, alpha=0.22, color=looks[label]["color"])
+    draw_recent(axes[0], found, looks)
+    for axis, name in zip(axes[1:], ("running", "running_difference", "backlog"), strict=True):
+        floor = 0.0 if name == "backlog" else None
+        for label, bands in found.items():
+            common.draw_band(axis, bands[name], label, looks[label], len(found), floor=floor)
     note = _frame(axes, found)
-    return common.finish(figure, axes[1], title(data), sentences(caption, note))
+    return common.finish(figure, axes[1], scores.title, sentences(caption, note))
+
+
+def draw_recent(
+    axis: Axes, found: Mapping[str, Mapping[str, Band]], looks: Mapping[str, common.Look]
+) -> None:
+    """The mean score of the last rounds, from the first round that has so many before it."""
+    for label, bands in found.items():
+        mean, half = bands["recent"]
+        first = window_of(len(mean))
+        common.draw_band(
+            axis, (mean[first - 1 :], half[first - 1 :]), label, looks[label], len(found), first=first
+        )  # fmt: skip
+
+
+def scale_differences(axis: Axes) -> None:
+    """Differences span orders of magnitude, and 0 is among them."""
+    axis.set_yscale("symlog", linthresh=0.1)
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.axhline(0, color="0.6", lw=0.6, zorder=0)
 
 
 def _frame(axes: Sequence[Axes], found: Mapping[str, Mapping[str, Band]]) -> str:
@@ -72,9 +78,7 @@ def _frame(axes: Sequence[Axes], found: Mapping[str, Mapping[str, Band]]) -> str
     reach = max(high - low, 1e-6)
     axes[0].set_ylim(high - 40 * max(1.0, reach / 8), high + 40 * max(1.0, reach / 8))
     axes[1].set_ylim(low - 0.5 * reach, high + 0.3 * reach)
-    axes[2].set_yscale("symlog", linthresh=0.1)
-    axes[2].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes[2].axhline(0, color="0.6", lw=0.6, zorder=0)
+    scale_differences(axes[2])
     waiting = np.concatenate([bands["backlog"][0][rounds // 5 :] for bands in found.values()])
     empty: list[str] = []
     if (waiting > 0).any():

@@ -1,0 +1,219 @@
+"""Claims about trained models (sections V-B to V-D), from docs/results/mnist and docs/results/cifar10."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from committed import curves, final, finite_estimate, instances, last_round, pair, plain, with_width
+from scipy import special
+from verdicts import (
+    HOLDS,
+    NOT,
+    OTHERS,
+    OURS,
+    PAPER,
+    PART,
+    SIMILAR_ACCURACY,
+    SIMILAR_LOSS,
+    SIMILAR_SHARE,
+    SIMILAR_SPIKES,
+    TARGETS,
+    Found,
+    Truth,
+    above,
+    below,
+    listed,
+    rank_correlation,
+    verdict,
+    within,
+)
+
+from fedwave.experiments.report.figures.common import name_of
+from fedwave.experiments.results.statistics import Estimate, estimate
+
+# V-B: loss and accuracy
+
+
+def _differences(
+    study: str, ones: Sequence[str], others: Sequence[str], metric: str
+) -> dict[tuple[str, str], Estimate]:
+    return {
+        (one, other): finite_estimate(final(study, one, metric) - final(study, other, metric))
+        for one in ones
+        for other in others
+    }
+
+
+def _close_to_bench(study: str, metric: str, reach: float) -> Found:
+    """Similar, or at least nearer to Bench than to RR."""
+    apart = _differences(study, OURS, ["bench"], metric)
+    to_rr = finite_estimate(final(study, "round-robin", metric) - final(study, "bench", metric))
+    fits = [within(value, reach) for value in apart.values()]
+    nearer = all(abs(value.mean) < abs(to_rr.mean) / 2 for value in apart.values())
+    text = listed({one: pair(value, 4, "+") for (one, _), value in apart.items()})
+    text += f"; RR {pair(to_rr, 4, '+')}"
+    found = verdict(fits)
+    return f"less Bench's: {text}", PART if found == NOT and nearer else found
+
+
+def similar_loss(study: str) -> Found:
+    level = float(np.nanmean(final(study, "bench", "loss")))
+    text, found = _close_to_bench(study, "loss", SIMILAR_LOSS * level)
+    return f"Bench {plain(level, 3)}; {text}", found
+
+
+def similar_accuracy(study: str) -> Found:
+    level = float(np.nanmean(final(study, "bench")))
+    text, found = _close_to_bench(study, "accuracy", SIMILAR_ACCURACY)
+    return f"Bench {plain(level, 3)}; {text}", found
+
+
+def larger_loss(study: str) -> Found:
+    apart = _differences(study, OTHERS, OURS, "loss")
+    reach = SIMILAR_LOSS * float(np.nanmean(final(study, "bench", "loss")))
+    return _least(apart, "+"), verdict([above(value, reach) for value in apart.values()])
+
+
+def lower_accuracy(study: str) -> Found:
+    apart = _differences(study, OTHERS, OURS, "accuracy")
+    return _least(apart, "+"), verdict([below(value, SIMILAR_ACCURACY) for value in apart.values()])
+
+
+def _least(apart: dict[tuple[str, str], Estimate], sign: str) -> str:
+    """Of each of the others, the smallest of its three differences."""
+    found = {}
+    for name in OTHERS:
+        mine = {pair_: value for pair_, value in apart.items() if pair_[0] == name}
+        (_, other), value = min(mine.items(), key=lambda item: abs(item[1].mean))
+        found[name] = f"{pair(value, 4, sign)} (from {name_of(other)})"
+    return f"the smallest difference: {listed(found)}"
+
+
+def larger_variance(study: str) -> Found:
+    """By the F interval of the ratio of two variances; compared with each of the three."""
+    count = instances(study)
+    reach = float(special.fdtri(count - 1, count - 1, 0.975))
+    spread = {name: float(np.nanvar(final(study, name), ddof=1)) for name in PAPER}
+    fits, found = [], {}
+    for name in OTHERS:
+        ratios = [spread[name] / spread[other] for other in OURS]
+        fits.append(True if min(ratios) > reach else False if max(ratios) * reach < 1 else None)
+        ratio = spread[name] / spread["alsa-pi"]
+        found[name] = f"{_short(ratio)} ({_short(ratio / reach)} to {_short(ratio * reach)})"
+    return f"times ALSA-PI's variance: {listed(found)}", verdict(fits)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def loss_and_accuracy(study: str) -> Found:
+    loss, accuracy = ([np.nanmean(final(study, n, m)) for n in PAPER] for m in ("loss", "accuracy"))
+    rank = rank_correlation(loss, accuracy)
+    return (
+        f"rank correlation over the six: {rank:.2f}",
+        HOLDS if rank <= -0.8 else PART if rank < 0 else NOT,
+    )
+
+
+def without_knowledge(study: str) -> Found:
+    apart = _differences(study, OURS[1:], ["alsa-pi"], "accuracy")
+    text = listed({one: pair(value, 4, "+") for (one, _), value in apart.items()})
+    return f"accuracy less ALSA-PI's: {text}", verdict(
+        [within(v, SIMILAR_ACCURACY) for v in apart.values()]
+    )
+
+
+# V-C: robustness
+
+
+def _spikes(study: str, name: str) -> np.ndarray:
+    return curves(study)[name].spikes()
+
+
+def bench_most_stable(study: str) -> Found:
+    least = {name: finite_estimate(_spikes(study, name)) for name in PAPER}
+    text = ", ".join(f"{name_of(n)} {with_width(v, 1)}" for n, v in least.items())
+    apart = [finite_estimate(_spikes(study, n) - _spikes(study, "bench")) for n in PAPER[1:]]
+    return f"spikes per instance: {text}", verdict([not below(value, 0.0) for value in apart])
+
+
+def stable_as_bench(study: str) -> Found:
+    apart = {n: finite_estimate(_spikes(study, n) - _spikes(study, "bench")) for n in OURS}
+    text = listed({n: with_width(v, 1, "+") for n, v in apart.items()})
+    return f"spikes less Bench's: {text}", verdict(
+        [within(v, SIMILAR_SPIKES) for v in apart.values()]
+    )
+
+
+def many_spikes(study: str) -> Found:
+    """More than the paper's own three."""
+    apart = {
+        n: finite_estimate(
+            _spikes(study, n) - np.nanmean([_spikes(study, o) for o in OURS], axis=0)
+        )
+        for n in OTHERS
+    }
+    text = listed({n: with_width(v, 1, "+") for n, v in apart.items()})
+    return f"spikes less the mean of the three's: {text}", verdict(
+        [above(v, SIMILAR_SPIKES) for v in apart.values()]
+    )
+
+
+def w_max_less_stable(study: str) -> Found:
+    apart = finite_estimate(_spikes(study, "w-max") - _spikes(study, "round-robin"))
+    return f"spikes less RR's: {with_width(apart, 1, '+')}", verdict([above(apart, SIMILAR_SPIKES)])
+
+
+# V-D: targets
+
+
+def similar_satisfaction(study: str) -> Found:
+    fits: list[Truth] = []
+    worst, place = Estimate(0.0, 0.0, 0.0), ("alsa-pi", TARGETS[study][0])
+    for target in TARGETS[study]:
+        reached = {n: curves(study)[n].reaches(target).astype(float) for n in PAPER}
+        apart = {n: estimate(reached[n] - reached["bench"]) for n in OURS}
+        alike = [within(value, SIMILAR_SHARE) for value in apart.values()]
+        fits.append(True if all(alike) else False if False in alike else None)
+        name = max(apart, key=lambda n: abs(apart[n].mean))
+        if abs(apart[name].mean) > abs(worst.mean):
+            worst, place = apart[name], (name, target)
+    same = f"within {plain(SIMILAR_SHARE, 1)} at {fits.count(True)} of {len(fits)} targets"
+    if not worst.mean:
+        return f"{same}, no gap anywhere", verdict(fits)
+    gap = f"{name_of(place[0])} {pair(worst, 2, '+')} at {plain(place[1], 2)}"
+    return f"{same}; the largest gap: {gap}", verdict(fits)
+
+
+def falling_satisfaction(study: str) -> Found:
+    first, last = TARGETS[study][0], TARGETS[study][-1]
+    found, fits = {}, list[Truth]()
+    for name in OTHERS:
+        low, high = (curves(study)[name].reaches(t).astype(float) for t in (first, last))
+        # Whoever never beats the lowest target cannot fall.
+        fits.append(below(estimate(high - low), SIMILAR_SHARE) if low.any() else None)
+        found[name] = f"{low.mean():.2f} to {high.mean():.2f}"
+    text = f"share from target {plain(first, 2)} to {plain(last, 2)}: {listed(found)}"
+    low, high = (curves(study)["bench"].reaches(target).mean() for target in (first, last))
+    return f"{text} (Bench {low:.2f} to {high:.2f})", verdict(fits)
+
+
+def fewer_rounds(study: str) -> Found:
+    """Whoever never gets there counts with the last round; targets that none of the three reaches do not count."""
+    fits: list[Truth] = []
+    text = "nobody reaches a target"
+    for target in TARGETS[study]:
+        reached = {n: curves(study)[n].rounds_to(target) for n in PAPER}
+        if not any(np.isfinite(reached[n]).any() for n in OURS):
+            continue
+        needed = {n: np.minimum(values, last_round(study)) for n, values in reached.items()}
+        fewer = [below(estimate(needed[n] - needed[o]), 1.0) for n in OURS for o in OTHERS]
+        fits.append(True if all(fewer) else False if False in fewer else None)
+        if np.isfinite(reached["balsa"]).mean() >= 0.5:
+            shown = {n: with_width(estimate(needed[n]), 0) for n in ("bench", "balsa", *OTHERS)}
+            text = f"rounds to {plain(target, 2)}: {listed(shown)}"
+    return f"{text}; fewer than both at {fits.count(True)} of {len(fits)} targets reached", verdict(
+        fits
+    )

@@ -1,0 +1,82 @@
+"""`fedwave reproduce --from` a folder of published results: all their figures again, and section V on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedwave.cli import output
+from fedwave.errors import FedwaveError
+from fedwave.experiments.report.published import (
+    Published,
+    published_in,
+    read_published,
+)
+from fedwave.experiments.results.folder import check_is_folder, is_published
+from fedwave.experiments.results.lock import locked
+from fedwave.experiments.results.own_files import with_endings
+from fedwave.experiments.results.sums import SUMS, write_sums
+from fedwave.progress import steps
+
+if TYPE_CHECKING:
+    from fedwave.experiments.report.figures.common import Figure
+
+_PAGE = ("section-v.png", "section-v.pdf")
+
+
+def draw_published(stored: Path, out: Path | None, json: bool) -> None:
+    """Draw what a folder holds: one published result, or a folder of its own for each of several."""
+    check_is_folder(stored)
+    alone = is_published(stored)
+    folders = [stored] if alone else published_in(stored)
+    if not folders:
+        raise FedwaveError(
+            f"{stored} holds no published results; of a run folder say what it is: "
+            f"`fedwave reproduce mnist --from {stored}`."
+        )
+    found = [read_published(folder) for folder in folders]  # all, before anything is written
+    place = Path("out", "published") if out is None else out
+    paths: list[Path] = []
+    with steps() as message:
+        for one in found:
+            message(one.name)
+            paths += _draw(one.figures(), place if alone else place / one.name)
+        if not alone:
+            message("section V")
+            paths += _draw_page(found, place)
+    if json:
+        about = {
+            one.name: {
+                "title": one.title,
+                "fedwave": one.fedwave,
+                "schedulers": list(one.experiment.labels),
+            }
+            for one in found
+        }
+        output.print_json({"files": [str(path) for path in paths], "results": about})
+        return
+    rows = [[one.name, one.title, one.fedwave] for one in found]
+    heads = f"Published results in {stored}"
+    table = output.plain_rows(["result", "what was run", "fedwave"], rows, heads)
+    output.print_table(table, place, paths)
+
+
+def _draw(figures: dict[str, Figure], place: Path) -> list[Path]:
+    from fedwave.experiments.report.figures.common import save_figure
+
+    with locked(place, with_endings(figures) | {SUMS}):
+        paths = [path for stem, one in figures.items() for path in save_figure(one, place / stem)]
+        write_sums(place, [path.name for path in paths])
+    return paths
+
+
+def _draw_page(found: Sequence[Published], place: Path) -> list[Path]:
+    from fedwave.experiments.report.figures.common import write_figure
+    from fedwave.experiments.report.figures.section import section_figure
+
+    page = section_figure(found)
+    with locked(place, {*_PAGE, SUMS}):
+        paths = [write_figure(page, place / name) for name in _PAGE]
+        write_sums(place, _PAGE)
+    return paths

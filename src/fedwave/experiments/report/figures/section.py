@@ -1,0 +1,196 @@
+"""Figs. 2 to 5 of the paper's section V on one page of paper (A4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedwave.errors import counted
+from fedwave.experiments.report.figures import common, learning
+from fedwave.experiments.report.figures.score import draw_recent, scale_differences
+from fedwave.experiments.report.labels import sentences
+from fedwave.experiments.report.learning import caption_of, dataset_of, is_synthetic
+from fedwave.experiments.report.score import Scores, paper_schedulers, window_of
+from fedwave.experiments.results.container import labels, series
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from fedwave.experiments.report.published import Published
+    from fedwave.experiments.results.container import Point
+
+_A4 = (8.27, 11.69)  # inches
+_SMALL, _MIDDLE, _LARGE = 7.0, 7.5, 9.0  # points: nothing on the page is smaller
+_DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}  # one column each
+# In print without colour dashes and markers tell lines apart: more kinds than the other figures have.
+_DASHES: tuple[Any, ...] = (
+    "-", (0, (5, 1)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)),
+)  # fmt: skip
+
+
+def section_figure(found: Sequence[Published]) -> Figure:
+    """Scores above, then a column for MNIST and one for CIFAR-10; what is not there leaves its place empty."""
+    figure, axes = common.figure_with(7, 2, _A4)
+    scores = next((one.scores for one in found if one.scores is not None), None)
+    points = {_dataset(one.point): one.point for one in found if one.point is not None}
+    notes = [] if scores is None else [f"Fig. 2: {scores.title}. {scores.caption}"]
+    _draw_scores(axes[0], axes[1], scores)
+    for column, (dataset, name) in enumerate(_DATASETS.items()):
+        own, point = axes[2 + column :: 2], points.get(dataset)
+        if point is None:
+            for axis in own:
+                _leave_empty(axis, f"no results of {name} here")
+        else:
+            _draw_learning(own, point, name)
+            notes.append(_about(point, name))
+    if points:
+        notes.append(
+            "Fig. 5: an instance that never reaches a target is left out of its mean (k never); no point: none does. "
+            "Points of the shares are shifted sideways to be seen."
+        )
+    _restyle(axes)
+    _add_legend(figure, axes)
+    text = "\n".join(common.wrapped(note, 1.12 * _A4[0]) for note in notes)
+    synthetic = any(is_synthetic(point.experiment) for point in points.values())
+    colour = "#B00020" if synthetic else "0.25"
+    figure.supxlabel(text, fontsize=_SMALL, color=colour, x=0.02, ha="left")
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.set(h_pad=0.02, w_pad=0.05, hspace=0.01, wspace=0.02)  # type: ignore[call-arg]
+    return figure
+
+
+def _draw_scores(left: Axes, right: Axes, scores: Scores | None) -> None:
+    if scores is None:
+        for axis in (left, right):
+            _leave_empty(axis, "no scores here")
+        return
+    looks = common.styles(list(scores.bands))
+    found = {label: scores.bands[label] for label in paper_schedulers(scores) or scores.bands}
+    window = window_of(scores.rounds)
+    common.label_panel(left, f"Fig. 2  Score, mean of {window} rounds", "Round", scores.score)
+    draw_recent(left, found, looks)
+    base = common.name_of(scores.base)
+    title = f"Fig. 2  Mean score so far, less that of {base} (paired)"
+    common.label_panel(right, title, "Round", "Difference")
+    for label, bands in found.items():
+        common.draw_band(right, bands["running_difference"], label, looks[label], len(found))
+    scale_differences(right)
+
+
+def _draw_learning(axes: Sequence[Axes], point: Point, name: str) -> None:
+    """Six panels below each other."""
+    number = int(point.data["instance"].values[0])
+    rows = (
+        ("Fig. 3", name, learning.draw_means),
+        ("Fig. 4", f"{name}, instance {number} alone", learning.draw_single),
+    )
+    for place, (figure, what, draw) in enumerate(rows):
+        loss, accuracy = axes[2 * place : 2 * place + 2]
+        common.label_panel(loss, f"{figure}  {what}: training loss", "Round", "Loss")
+        draw(loss, point, "loss")
+        _frame_loss(loss, point)
+        common.label_panel(accuracy, f"{figure}  {what}: test accuracy", "Round", "Accuracy")
+        draw(accuracy, point, "accuracy")
+        _frame_accuracy(accuracy, point)
+    share, needed = axes[4:]
+    if not point.experiment.targets:
+        for axis in (share, needed):
+            _leave_empty(axis, f"{name} has no targets")
+        return
+    x = "Target accuracy"
+    common.label_panel(share, f"Fig. 5  {name}: final accuracy above the target", x, "Share")
+    learning.draw_shares(share, point)
+    _move_apart(share)
+    common.label_panel(needed, f"Fig. 5  {name}: rounds required", x, "Round (mean)")
+    learning.draw_rounds_needed(needed, point)
+
+
+def _frame_loss(axis: Axes, point: Point) -> None:
+    """Logarithmic: late in a run, where losses are small, is where schedulers differ."""
+    found = np.concatenate([series(point.data, label, "loss").ravel() for label in labels(point.data)])  # fmt: skip
+    found = found[np.isfinite(found) & (found > 0)]
+    if not found.size:
+        return
+    axis.set_yscale("log")
+    axis.set_ylim(0.8 * found.min(), 1.2 * np.quantile(found, 0.999))
+    common.plain_numbers(axis.yaxis)
+
+
+def _frame_accuracy(axis: Axes, point: Point) -> None:
+    """From a little below the worst scheduler's end: the climb to there is seen in the losses."""
+    ends = [np.nanmean(series(point.data, label, "accuracy")[-1]) for label in labels(point.data)]
+    if np.isfinite(ends).any():
+        axis.set_ylim(bottom=max(0.0, float(np.nanmin(ends)) - 0.15))
+
+
+def _move_apart(axis: Axes) -> None:
+    """Where several share a point, each is moved sideways by a part of the distance between targets."""
+    lines = axis.get_lines()
+    for place, line in enumerate(lines):
+        x = np.asarray(line.get_xdata(), dtype=float)
+        step = np.ptp(x) / max(1, len(x) - 1) or 0.01
+        line.set_xdata(x + 0.06 * step * (place - (len(lines) - 1) / 2))
+
+
+def _dataset(point: Point) -> str:
+    """Without its parameters."""
+    return dataset_of(point.experiment).partition(":")[0]
+
+
+def _about(point: Point, name: str) -> str:
+    count = point.data.sizes["instance"]
+    drawn = learning.how_drawn(count)
+    text = caption_of(point).replace("\n", " ").replace(f"{dataset_of(point.experiment)}: ", "")
+    return sentences(f"{name}: {counted(count, 'instance')};", text, drawn)
+
+
+def _leave_empty(axis: Axes, text: str) -> None:
+    axis.set_axis_off()
+    axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center", color="0.4")
+
+
+def _restyle(axes: Sequence[Axes]) -> None:
+    """Letters and lines for a page of fourteen panels, and dashes by scheduler."""
+    named = [line for axis in axes for line in axis.get_lines() if not _is_unnamed(line)]
+    order = [_plain_name(line) for line in named]
+    order = sorted(
+        dict.fromkeys(order), key=lambda name: name != "Bench"
+    )  # which has the plain line
+    for line in named:
+        line.set_linestyle(_DASHES[order.index(_plain_name(line)) % len(_DASHES)])
+        line.set_markerfacecolor("white")
+        line.set_markersize(3.5)
+    for axis in axes:
+        axis.set_title(axis.get_title(loc="left"), loc="left", fontsize=_MIDDLE, pad=3)
+        axis.tick_params(labelsize=_SMALL, length=2, pad=1.5)
+        for text in (axis.xaxis.label, axis.yaxis.label, *axis.texts):
+            text.set_fontsize(_SMALL)
+        axis.xaxis.labelpad = axis.yaxis.labelpad = 1
+        for line in axis.get_lines():
+            line.set_linewidth(min(float(line.get_linewidth()), 1.1))
+
+
+def _is_unnamed(line: Artist) -> bool:
+    return str(line.get_label()).startswith("_")  # as matplotlib calls those without a name
+
+
+def _plain_name(line: Artist) -> str:
+    """Without what is in brackets: counts of spikes or of instances that diverged."""
+    return str(line.get_label()).split(" (")[0]
+
+
+def _add_legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """One for the page: a scheduler looks the same in all panels."""
+    lines = [line for axis in axes for line in axis.get_lines() if not _is_unnamed(line)]
+    found = {_plain_name(line): line for line in lines}
+    names = sorted(found, key=lambda name: name != "Bench")
+    legend = figure.legend(
+        [found[name] for name in names], names, loc="outside upper center", ncols=6, frameon=False, fontsize=_MIDDLE,
+        handlelength=4.5, title="Section V of Lee & Lee, made again", title_fontsize=_LARGE,
+    )  # fmt: skip
+    legend.get_title().set_fontweight("bold")

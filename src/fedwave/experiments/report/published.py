@@ -1,0 +1,261 @@
+"""Results as they are published: a few small files of a finished run, and the figures drawn from them again.
+
+    config.yaml, provenance.json   the experiment, and what made it: those of the run folder
+    summary.json                   every metric with its interval; under ``made_with`` what titles and captions state
+    rounds.csv, instances.csv      of a simulated run: bands by round (score.py), every metric by instance
+    curves.csv                     of a trained run: loss and accuracy of every scheduler, instance and round
+
+The files are read back into what the figures of a run are drawn from, so that the same code draws both. Anybody may
+have written them: nothing is imported, and what does not fit together is refused in a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedwave.csv_text import as_number, read_table
+from fedwave.errors import FedwaveError, counted, shown
+from fedwave.experiments.config.experiment import MOST_DEVICES, Experiment
+from fedwave.experiments.config.read import stored_content, stored_experiment
+from fedwave.experiments.report.labels import title
+from fedwave.experiments.report.learning import learning_figures, write_learning_tables
+from fedwave.experiments.report.outputs import summary
+from fedwave.experiments.report.score import (
+    BANDS,
+    Scores,
+    band_columns,
+    bands_caption,
+    score_figures,
+    scores_of,
+    window_of,
+    write_score_tables,
+)
+from fedwave.experiments.results.container import Point, Results
+from fedwave.experiments.results.folder import is_published
+from fedwave.experiments.results.lock import refuse_filled
+from fedwave.experiments.results.own_files import CONFIG, PROVENANCE, SUMMARY
+from fedwave.experiments.results.provenance import config_sum, runs_of, versions_of
+from fedwave.experiments.results.sealed import plain_bytes
+from fedwave.experiments.results.sums import sum_of
+from fedwave.files import write_json, write_whole
+from fedwave.metrics import describe
+from fedwave.reading import is_there, read_json_file, read_text
+from fedwave.types import FloatArray
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from fedwave.experiments.report.figures.common import Figure
+
+CURVES, ROUNDS, INSTANCES = "curves.csv", "rounds.csv", "instances.csv"
+_ORDER = ("score", "mnist", "cifar10")  # of section V; others come after them
+# What may stand under made_with in summary.json.
+_MADE_WITH: dict[str, type] = {
+    "slots": str, "gamma": float, "seed": str, "chance": str, "own_draws": str, "test_images": int,
+    "loss_images": int, "devices": int,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published result: the scores of a simulated run, or the curves of a trained one."""
+
+    name: str  # of its folder
+    experiment: Experiment
+    title: str  # what was run
+    fedwave: str  # the versions that made it
+    scores: Scores | None = None
+    point: Point | None = None
+
+    def figures(self) -> dict[str, Figure]:
+        """Those of the run, by the names of their files."""
+        if self.scores is not None:
+            return score_figures(self.scores)
+        assert self.point is not None
+        return learning_figures(self.point)
+
+
+def publish(results: Results, run: Path, out: Path) -> list[Path]:
+    """Write the files of a finished run into a new folder, with its figures as PNG."""
+    from fedwave.experiments.report.figures.common import write_figure
+
+    how = results.experiment
+    if how.sweep:
+        raise FedwaveError(f"{run} is a sweep: publish its summary.csv, which is small as it is.")
+    refuse_filled(out)
+    point = results.only
+    if how.task is None:
+        scores = scores_of(point.data, how.base)
+        drawn, paths = score_figures(scores), write_score_tables(point, scores, out)
+    else:
+        drawn, paths = learning_figures(point), write_learning_tables(point, out)
+    paths += [write_figure(figure, out / f"{stem}.png") for stem, figure in drawn.items()]
+    paths.append(write_json(out / SUMMARY, summary(results)))
+    return [*paths, *(_copied(run / name, out / name) for name in (CONFIG, PROVENANCE))]
+
+
+def _copied(source: Path, place: Path) -> Path:
+    content = plain_bytes(source)
+    return write_whole(place, lambda file: file.write(content))
+
+
+def published_in(folder: Path) -> list[Path]:
+    """The folders of published results in a folder, those of section V first."""
+    try:
+        inner = sorted(path for path in folder.iterdir() if path.is_dir() and is_published(path))
+    except OSError as error:
+        raise FedwaveError(f"{folder} cannot be read: {error.strerror}.") from None
+    places = {name: place for place, name in enumerate(_ORDER)}
+    return sorted(inner, key=lambda path: places.get(path.name, len(places)))
+
+
+def read_published(folder: Path) -> Published:
+    """A published result."""
+    for name in (CONFIG, PROVENANCE, SUMMARY):
+        _check_there(folder, name)
+    made = ", ".join(sorted({versions_of(run).get("fedwave", "?") for run in runs_of(folder)}))
+    config = folder / CONFIG
+    if sum_of(config) != config_sum(folder):
+        raise FedwaveError(
+            f"{config} is not the one that {folder / PROVENANCE} has the sum of: copy both from the run again."
+        )
+    how = stored_experiment(stored_content(read_text(config, str(config)), f"experiment {config}"))
+    if how.sweep:
+        raise FedwaveError(f"{folder} holds a sweep, whose figures need its run folder.")
+    made_with = _made_with(folder / SUMMARY)
+    name = os.path.basename(os.path.realpath(folder))
+    if how.task is None:
+        scores = _scores(folder, how, made_with)
+        return Published(name, how, scores.title, made, scores=scores)
+    data = _curves(folder, how, made_with)
+    return Published(name, how, title(data), made, point=Point({}, how, data))
+
+
+def _check_there(folder: Path, name: str) -> None:
+    if not is_there(folder / name):
+        raise FedwaveError(
+            f"{folder} is no published result: it has no {name}; `fedwave publish` writes one from the folder of a run."
+        )
+
+
+def _made_with(path: Path) -> dict[str, Any]:
+    """What the run was made with; nothing if it does not say."""
+    content = read_json_file(path, str(path))
+    found = content.get("made_with", {}) if isinstance(content, dict) else None
+    if not isinstance(found, dict):
+        raise FedwaveError(f"{path} is no summary of a run: made_with is {shown(found)}.")
+    for name, value in found.items():
+        kind = _MADE_WITH.get(name)
+        if kind is None or not isinstance(value, (kind, int) if kind is float else kind):
+            raise FedwaveError(f"{path}: made_with.{name} is {shown(value)}, which no run writes.")
+    try:
+        drawing = json.loads(found.get("own_draws", "[]"))
+    except ValueError:
+        drawing = None
+    if not isinstance(drawing, list) or not all(isinstance(one, str) for one in drawing):
+        raise FedwaveError(f"{path}: made_with.own_draws is no list of schedulers.")
+    if not 1 <= found.get("devices", 1) <= MOST_DEVICES:
+        raise FedwaveError(
+            f"{path}: made_with.devices is {found['devices']}, must lie between 1 and {MOST_DEVICES:,}."
+        )
+    return found
+
+
+def _dataset(
+    how: Experiment, made_with: dict[str, Any], series: Mapping[str, FloatArray]
+) -> xr.Dataset:
+    """A Dataset as a run has it, of the series that were published, ``[scheduler, instance, round]``."""
+    import xarray as xr
+
+    dims = ("scheduler", "instance", "round")
+    data: dict[str, Any] = {
+        name: (dims, values, {"long_name": describe(name).label}) for name, values in series.items()
+    }
+    coordinates: dict[str, Any] = {
+        "scheduler": list(how.labels), "instance": list(how.instance_numbers), "round": range(1, how.rounds + 1),
+    }  # fmt: skip
+    attrs = {name: value for name, value in made_with.items() if name != "devices"}
+    if "devices" in made_with:  # only their number is stated
+        coordinates["device"] = range(made_with["devices"])
+    return xr.Dataset(data, coords=coordinates, attrs=attrs)
+
+
+def _scores(folder: Path, how: Experiment, made_with: dict[str, Any]) -> Scores:
+    path = folder / ROUNDS
+    _columns(folder / INSTANCES, how, ["instance"], [])
+    columns = _columns(path, how, ["round"], band_columns())
+    bands = {}
+    for place, label in enumerate(how.labels):
+        of = {name: values.reshape(-1, how.rounds)[place] for name, values in columns.items()}
+        bands[label] = {name: (of[f"{name}_mean"], of[f"{name}_half_width"]) for name in BANDS}
+        for name, (mean, _) in bands[label].items():
+            known = mean[window_of(how.rounds) - 1 :] if name == "recent" else mean
+            if not np.isfinite(known).all():
+                raise FedwaveError(f"{path}: {name}_mean of {label} lacks the number of a round.")
+    about = _dataset(how, made_with, {})
+    return Scores(bands, how.base, title(about), bands_caption(about))
+
+
+def _curves(folder: Path, how: Experiment, made_with: dict[str, Any]) -> xr.Dataset:
+    path, shape = folder / CURVES, (len(how.labels), how.instances, how.rounds)
+    names = ("loss", "accuracy"), ("accuracy_on_all",)
+    found = _columns(path, how, ["instance", "round"], *names)
+    series = {name: values.reshape(shape) for name, values in found.items()}
+    for name in ("accuracy", "accuracy_on_all"):
+        if ((series[name] < 0) | (series[name] > 1)).any():
+            raise FedwaveError(f"{path}: {name} has a number outside 0 to 1.")
+    data = _dataset(how, made_with, series)
+    none = np.empty((*shape, 0))  # accuracies by class are not published
+    return data.assign(class_accuracy=(("scheduler", "instance", "round", "class"), none))
+
+
+def _columns(
+    path: Path, how: Experiment, keys: Sequence[str], needed: Sequence[str], others: Sequence[str] = ()
+) -> dict[str, FloatArray]:  # fmt: skip
+    """Columns of numbers of a table that has a line for every scheduler and value of the keys, in their order.
+
+    An empty field is NaN; ``others`` may be missing, and are then NaN.
+    """
+    _check_there(path.parent, path.name)
+    heading, rows = read_table(path, str(path))
+    for name in ("scheduler", *keys, *needed):
+        if name not in heading:
+            raise FedwaveError(
+                f"{path} has no column {name}: it is of another version of fedwave, publish the run again."
+            )
+    axes: dict[str, Sequence[Any]] = {"instance": how.instance_numbers, "round": range(1, how.rounds + 1)}  # fmt: skip
+    wanted = [how.labels, *(axes[key] for key in keys)]
+    in_order = len(rows) == prod(map(len, wanted))
+    if in_order:
+        places = [heading.index(name) for name in ("scheduler", *keys)]
+        given = ([row[place] for place in places] for row in rows)
+        in_order = all(one == [*map(str, at)] for one, at in zip(given, product(*wanted), strict=True))  # fmt: skip
+    if not in_order:
+        sizes = zip(("scheduler", *keys), wanted, strict=True)
+        asked = " x ".join(counted(len(values), name) for name, values in sizes)
+        raise FedwaveError(f"{path} does not have the lines of {asked}, as {CONFIG} says, in this order.")  # fmt: skip
+    return {
+        name: _numbers(rows, heading.index(name), f"{path}, line", name)
+        if name in heading
+        else np.full(len(rows), np.nan)
+        for name in (*needed, *others)
+    }
+
+
+def _numbers(rows: Sequence[Sequence[str]], place: int, where: str, name: str) -> FloatArray:
+    found = np.full(len(rows), np.nan)
+    for line, row in enumerate(rows):
+        if row[place].strip():
+            found[line] = as_number(row[place], f"{where} {line + 1}: {name}")
+            if np.isinf(found[line]):
+                raise FedwaveError(f"{where} {line + 1}: {name} is infinite, must be a number or empty.")  # fmt: skip
+    return found

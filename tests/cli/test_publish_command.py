@@ -1,0 +1,117 @@
+"""`fedwave publish`, and `fedwave reproduce --from` what it wrote."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import fedwave as fw
+
+TASK = {"dataset": "synthetic:train=400,test=100", "model": "logistic"}
+SIZE = {"schedulers": ["bench", "alsa-pi", "w-max"], "rounds": 4, "instances": 2}
+
+
+@pytest.fixture
+def results(fedwave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two published results."""
+    monkeypatch.chdir(tmp_path)
+    for name, more in {"score": {}, "mnist": {"task": TASK, "targets": [0.3]}}.items():
+        fw.run({"name": name, **SIZE, **more}, f"run-{name}", workers=1)
+        status, text, err = fedwave("publish", f"run-{name}", "--out", f"results/{name}")
+        assert (status, err) == (0, "")
+        assert "summary.json" in text
+    monkeypatch.setitem(sys.modules, "torch", None)  # an import would fail
+    monkeypatch.setattr("fedwave.experiments.run.pool.run_unit", None)
+    return Path("results")
+
+
+def files(folder: Path) -> set[str]:
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.suffix in (".png", ".svg", ".pdf")
+    }
+
+
+def test_all_published_results_are_drawn_again(fedwave, results: Path) -> None:
+    status, text, err = fedwave("reproduce", "--from", results)
+    assert (status, err) == (0, "")
+    learnt = {
+        f"mnist/{n}.{e}"
+        for n in ("learning-curves", "one-instance", "targets")
+        for e in ("png", "svg")
+    }
+    page = {"section-v.png", "section-v.pdf"}
+    assert files(Path("out/published")) == learnt | page | {"score/score.png", "score/score.svg"}
+    assert "U = 25, W = 5, γ = 0.01, 4 rounds, 2 instances, seed 0" in text
+    assert "section-v.pdf" in text
+    status, text, _ = fedwave("reproduce", "--from", results, "--json")  # over its own files
+    assert status == 0
+    told = json.loads(text)
+    assert list(told["results"]) == ["score", "mnist"]
+    assert told["results"]["mnist"]["schedulers"] == SIZE["schedulers"]
+    assert {Path(path).name for path in told["files"]} >= page
+
+
+def test_one_of_them_and_a_whole_run_folder(fedwave, results: Path) -> None:
+    assert fedwave("reproduce", "mnist", "--from", results, "-o", "a")[0] == 0
+    assert fedwave("reproduce", "mnist", "--from", results / "mnist", "-o", "b")[0] == 0
+    assert fedwave("reproduce", "--from", results / "mnist", "-o", "c")[0] == 0
+    assert fedwave("reproduce", "mnist", "--from", "run-mnist", "-o", "d")[0] == 0
+    of_run = files(Path("d")) - {"devices.png", "devices.svg"}
+    assert files(Path("a")) == files(Path("b")) == files(Path("c")) == of_run
+    assert Path("d/results.nc").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--from", "nowhere"), "there is no run folder at nowhere."),
+        (("--from", "."), ". holds no published results; of a run folder say what it is"),
+        (("--from", "run-mnist"), "run-mnist holds no published results"),
+        (("score", "--from", "empty"), "empty is no run folder: it has no config.yaml."),
+        ((), "Missing argument: name what to make again (score, mnist, cifar10, theory)"),
+    ],
+)
+def test_what_cannot_be_drawn_ends_in_a_sentence(
+    fedwave, results: Path, words: tuple[str, ...], sentence: str
+) -> None:
+    Path("empty").mkdir()
+    status, out, err = fedwave("reproduce", *words)
+    assert (status, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_one_bad_result_is_named_before_anything_is_drawn(fedwave, results: Path) -> None:
+    (results / "mnist" / "curves.csv").unlink()
+    status, out, err = fedwave("reproduce", "--from", results)
+    assert (status, out) == (2, "")
+    assert err.startswith("fedwave: results/mnist is no published result: it has no curves.csv")
+    assert not Path("out").exists()
+
+
+def test_a_run_is_published_into_a_new_folder_only(fedwave, results: Path) -> None:
+    status, _, err = fedwave("publish", "run-mnist", "--out", results / "mnist")
+    assert status == 2
+    assert "results/mnist is not empty" in err
+    status, text, _ = fedwave("publish", "run-mnist", "--out", "more", "--json")
+    assert status == 0
+    assert "more/curves.csv" in json.loads(text)["files"]
+
+
+@pytest.mark.parametrize("words", [("resume",), ("report",), ("verify",), ("publish", "-o", "new")])
+def test_a_published_result_is_no_run_that_could_go_on(
+    fedwave, results: Path, words: tuple[str, ...]
+) -> None:
+    folder = results / "score"
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    status, out, err = fedwave(*words, folder)
+    assert (status, out) == (2, "")
+    assert "results/score holds a published result, not a run: `fedwave reproduce --from" in err
+    assert err.count("\n") == 1
+    left = {path: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
+    assert left == before

@@ -1,0 +1,289 @@
+"""Published results: the figures drawn from a few small files are those of the run, and bad files are refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedwave as fw
+from fedwave.experiments.report.figures.section import section_figure
+from fedwave.experiments.report.learning import learning_figures
+from fedwave.experiments.report.published import publish, published_in, read_published
+from fedwave.experiments.report.score import score_figures, scores_of
+from fedwave.experiments.results.container import Results
+from fedwave.experiments.run.runner import stored_results
+
+SIZE = {"rounds": 12, "instances": 3, "first_instance": 4, "seed": 2}
+TASK = {
+    "dataset": "synthetic:train=400,test=100",
+    "model": "logistic",
+    "instead_of": "mnist",
+}
+RUNS: dict[str, dict[str, Any]] = {
+    "score": {"schedulers": ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max", "age"]},
+    "mnist": {"schedulers": ["bench", "alsa-pi", "w-max"], "task": TASK, "targets": [0.3, 0.5]},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs, and what is published of them."""
+    folder = tmp_path_factory.mktemp("published")
+    for name, how in RUNS.items():
+        fw.run({"name": name, **SIZE, **how}, folder / "runs" / name, workers=1)
+        run = folder / "runs" / name
+        publish(stored_results(run), run, folder / "published" / name)
+    return folder
+
+
+@pytest.fixture
+def copy(place: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(place / "published", tmp_path / "copy")
+
+
+def drawn(results: Results) -> dict[str, Any]:
+    """The figures of the run itself."""
+    point = results.only
+    if point.experiment.task is None:
+        return score_figures(scores_of(point.data, point.experiment.base))
+    return learning_figures(point)
+
+
+def shown(figure: Any) -> list[Any]:
+    """All that a figure shows, but for pixels: texts, then numbers."""
+    texts = [figure.get_supxlabel(), *(t.get_text() for x in figure.legends for t in x.get_texts())]
+    texts += [x.get_title().get_text() for x in figure.legends]
+    numbers = []
+    for axis in figure.axes:
+        texts += [axis.get_title(loc="left"), axis.get_xlabel(), axis.get_ylabel()]
+        texts += [text.get_text() for text in axis.texts]
+        texts += [str(line.get_label()) for line in axis.get_lines()]
+        numbers += [np.array(line.get_xydata(), dtype=float) for line in axis.get_lines()]
+        numbers += [path.vertices for band in axis.collections for path in band.get_paths()]
+        numbers += [np.array(axis.get_xlim()), np.array(axis.get_ylim())]
+    return [texts, numbers]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_figures_show_what_those_of_the_run_show(place: Path, name: str) -> None:
+    of_run = drawn(stored_results(place / "runs" / name))
+    again = read_published(place / "published" / name).figures()
+    assert list(again) == list(of_run)
+    assert len(again) == {"score": 2, "mnist": 3}[name]
+    for stem, figure in of_run.items():
+        (texts, numbers), (texts_again, numbers_again) = shown(figure), shown(again[stem])
+        assert texts_again == texts
+        assert len(numbers_again) == len(numbers) > 8
+        for one, other in zip(numbers, numbers_again, strict=True):
+            # Six digits of a score, an accuracy or a loss.
+            np.testing.assert_allclose(other, one, atol={"score": 1e-3, "mnist": 1e-5}[name])
+
+
+def test_what_is_published_is_small_and_whole(place: Path) -> None:
+    names = {"config.yaml", "provenance.json", "summary.json"}
+    tables = {"score": {"rounds.csv", "instances.csv"}, "mnist": {"curves.csv", "targets.csv"}}
+    figures = {
+        "score": {"score.png", "score-paper.png"},
+        "mnist": {"learning-curves.png", "one-instance.png", "targets.png"},
+    }
+    for name in RUNS:
+        folder = place / "published" / name
+        assert {path.name for path in folder.iterdir()} == names | tables[name] | figures[name]
+        for same in ("config.yaml", "provenance.json", "summary.json"):
+            assert (folder / same).read_bytes() == (place / "runs" / name / same).read_bytes()
+    assert [path.name for path in published_in(place / "published")] == ["score", "mnist"]
+    assert published_in(place / "runs") == []  # whole run folders are no published results
+
+
+def test_a_filled_folder_and_a_sweep_are_refused(place: Path, tmp_path: Path) -> None:
+    run = place / "runs" / "score"
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(fw.FedwaveError, match=r"is not empty \(notes is there\)"):
+        publish(stored_results(run), run, tmp_path)
+    swept = tmp_path / "swept"
+    fw.run({"schedulers": ["age"], "rounds": 2, "instances": 1, "sweep": {"seed": [1, 2]}}, swept)
+    with pytest.raises(fw.FedwaveError, match=r"swept is a sweep: publish its summary.csv"):
+        publish(stored_results(swept), swept, tmp_path / "new")
+
+
+def test_the_page_shows_every_figure_of_section_v(place: Path) -> None:
+    found = [read_published(path) for path in published_in(place / "published")]
+    figure = section_figure(found)
+    figure.draw_without_rendering()
+    assert tuple(figure.get_size_inches()) == (8.27, 11.69)
+    titles = [axis.get_title(loc="left") for axis in figure.axes]
+    for number in (2, 3, 4, 5):
+        assert any(title.startswith(f"Fig. {number}") for title in titles)
+    assert len(titles) == 14
+    words = [t for t in figure.findobj(lambda x: hasattr(x, "get_fontsize")) if t.get_text()]
+    assert min(text.get_fontsize() for text in words) >= 7
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["Bench", "ALSA-PI", "BALSA", "BALSA-PO", "RR", "W-max"]
+    for axis in figure.axes:  # told apart without colour too
+        looks = [
+            (x.get_marker(), str(x.get_linestyle()))
+            for x in axis.get_lines()
+            if x.get_marker() != "None"
+        ]
+        assert len(set(looks)) == len(looks)
+
+
+def changed(path: Path, change: Callable[[str], str]) -> None:
+    before = path.read_text()
+    path.write_text(change(before))
+    assert path.read_text() != before
+
+
+def replaced(path: Path, old: str, new: str) -> None:
+    changed(path, lambda text: text.replace(old, new, 1))
+
+
+def without_column(path: Path, name: str) -> None:
+    replaced(path, f",{name}", f",no_{name}")
+
+
+def without_last_line(path: Path) -> None:
+    path.write_text(path.read_text().rstrip("\n").rpartition("\n")[0] + "\n")
+
+
+def with_summary(folder: Path, **changes: object) -> None:
+    path = folder / "summary.json"
+    content = json.loads(path.read_text())
+    content["made_with"] |= changes
+    path.write_text(json.dumps(content))
+
+
+def emptied(text: str) -> str:
+    """The first number of the first line left out."""
+    heading, first, *others = text.splitlines()
+    label, round_, _, *numbers = first.split(",")
+    return "\n".join([heading, ",".join([label, round_, "", *numbers]), *others]) + "\n"
+
+
+BAD: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "no config": (
+        "mnist",
+        lambda f: (f / "config.yaml").unlink(),
+        r"it has no config.yaml; `fedwave publish` writes",
+    ),
+    "no provenance": (
+        "mnist",
+        lambda f: (f / "provenance.json").unlink(),
+        r"it has no provenance.json",
+    ),
+    "no summary": ("score", lambda f: (f / "summary.json").unlink(), r"it has no summary.json"),
+    "no curves": ("mnist", lambda f: (f / "curves.csv").unlink(), r"it has no curves.csv"),
+    "no instances": ("score", lambda f: (f / "instances.csv").unlink(), r"it has no instances.csv"),
+    "other config": (
+        "mnist",
+        lambda f: replaced(f / "config.yaml", "rounds: 12", "rounds: 11"),
+        r"config.yaml is not the one that .*provenance.json has the sum of",
+    ),
+    "edited provenance": (
+        "mnist",
+        lambda f: replaced(f / "provenance.json", "seed", "sead"),
+        r"provenance.json is damaged",
+    ),
+    "no column": (
+        "mnist",
+        lambda f: without_column(f / "curves.csv", "loss"),
+        r"curves.csv has no column loss: it is of another version",
+    ),
+    "older rounds": (
+        "score",
+        lambda f: without_column(f / "rounds.csv", "recent_mean"),
+        r"rounds.csv has no column recent_mean",
+    ),
+    "no number": (
+        "mnist",
+        lambda f: replaced(f / "curves.csv", "bench,4,2,", "bench,4,2,x"),
+        r"curves.csv, line 2: loss is 'x.*', must be a number",
+    ),
+    "infinite": (
+        "mnist",
+        lambda f: changed(
+            f / "curves.csv", lambda t: re.sub(r"bench,4,2,[^,]*", "bench,4,2,1e999", t)
+        ),
+        r"line 2: loss is infinite",
+    ),
+    "share": (
+        "mnist",
+        lambda f: changed(f / "curves.csv", lambda text: text.replace(",0.", ",1.")),
+        r"accuracy has a number outside 0 to 1",
+    ),
+    "a line less": (
+        "mnist",
+        lambda f: without_last_line(f / "curves.csv"),
+        r"does not have the lines of 3 schedulers x 3 instances x 12 rounds, as config.yaml says",
+    ),
+    "another scheduler": (
+        "score",
+        lambda f: replaced(f / "rounds.csv", "bench,1,", "beach,1,"),
+        r"does not have the lines of 7 schedulers x 12 rounds",
+    ),
+    "another instance": (
+        "mnist",
+        lambda f: replaced(f / "curves.csv", "bench,4,1,", "bench,5,1,"),
+        r"does not have the lines",
+    ),
+    "no json": (
+        "mnist",
+        lambda f: (f / "summary.json").write_text("{"),
+        r"summary.json is not valid JSON",
+    ),
+    "a list": (
+        "mnist",
+        lambda f: (f / "summary.json").write_text("[]"),
+        r"summary.json is no summary of a run",
+    ),
+    "made with": (
+        "mnist",
+        lambda f: with_summary(f, slots=[1]),
+        r"made_with.slots is \[1\], which no run writes",
+    ),
+    "draws": (
+        "score",
+        lambda f: with_summary(f, own_draws="[1]"),
+        r"own_draws is no list of schedulers",
+    ),
+    "devices": ("score", lambda f: with_summary(f, devices=0), r"made_with.devices is 0"),
+    "an empty mean": (
+        "score",
+        lambda f: changed(f / "rounds.csv", emptied),
+        r"score_mean of bench lacks the number of a round",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files_are_refused_in_a_sentence(copy: Path, case: str) -> None:
+    name, spoil, sentence = BAD[case]
+    read_published(copy / name)
+    spoil(copy / name)
+    with pytest.raises(fw.FedwaveError, match=sentence) as refused:
+        read_published(copy / name)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_older_summary_leaves_facts_out_of_the_title(copy: Path) -> None:
+    path = copy / "mnist" / "summary.json"
+    content = json.loads(path.read_text())
+    del content["made_with"]
+    path.write_text(json.dumps(content))
+    assert read_published(copy / "mnist").title == "12 rounds, 3 instances (4 to 6)"
+
+
+RESULTS = Path(__file__).parents[3] / "docs" / "results"
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/config.yaml")), ids=lambda p: p.parent.name)
+def test_the_committed_results_can_be_read(path: Path) -> None:
+    assert read_published(path.parent).experiment.labels
