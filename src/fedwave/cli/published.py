@@ -15,9 +15,11 @@ from fedwave.experiments.report.published import (
 )
 from fedwave.experiments.results.folder import check_is_folder, is_published
 from fedwave.experiments.results.lock import locked
-from fedwave.experiments.results.own_files import with_endings
+from fedwave.experiments.results.own_files import CONFIG, with_endings
 from fedwave.experiments.results.sums import SUMS, write_sums
 from fedwave.progress import steps
+from fedwave.reading import is_there
+from fedwave.terminal import tell
 
 if TYPE_CHECKING:
     from fedwave.experiments.report.figures.common import Figure
@@ -29,7 +31,7 @@ def draw_published(stored: Path, out: Path | None, json: bool) -> None:
     """Draw what a folder holds: one published result, or a folder of its own for each of several."""
     check_is_folder(stored)
     alone = is_published(stored)
-    folders = [stored] if alone else published_in(stored)
+    folders = [stored] if alone else [one for one in published_in(stored) if _can_be_drawn(one)]
     if not folders:
         raise FedwaveError(
             f"{stored} holds no published results; of a run folder say what it is: "
@@ -60,6 +62,16 @@ def draw_published(stored: Path, out: Path | None, json: bool) -> None:
     heads = f"Published results in {stored}"
     table = output.plain_rows(["result", "what was run", "fedwave"], rows, heads)
     output.print_table(table, place, paths)
+
+
+def _can_be_drawn(folder: Path) -> bool:
+    """One of several that was not published with its configuration is left out, and named."""
+    if is_there(folder / CONFIG):
+        return True
+    tell(
+        f"{folder} is left out: it has no {CONFIG}; `fedwave publish` writes one from the folder of a run."
+    )
+    return False
 
 
 def _draw(figures: dict[str, Figure], place: Path) -> list[Path]:
