@@ -31,6 +31,13 @@ from committed import (
     table,
     with_width,
 )
+from prediction_tables import (
+    law_cells,
+    law_table,
+    recommended_in_short,
+    recommended_table,
+    rules_table,
+)
 
 from fedwave.bench.table import work_of
 from fedwave.experiments.report.figures.common import name_of
@@ -42,6 +49,7 @@ PAGES = (
     DOCS / "theory.md",
     DOCS / "promises.md",
     DOCS / "reproduction.md",
+    DOCS / "prediction.md",
     DOCS / "results" / "README.md",
     DOCS.parent / "README.md",
 )
@@ -377,6 +385,7 @@ GENERATORS: dict[str, Callable[..., str]] = {
         run_size, mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference,
         regret, empty_until, last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio,
         attacks_table, soak_table, claims, claims_held, choices,
+        law_table, law_cells, recommended_table, recommended_in_short, rules_table,
         bench_table, bench_times, bench_work, bench_machine, gpu_equality,
     )
 }  # fmt: skip

@@ -1,0 +1,117 @@
+"""The tables of prediction.md, from the committed results of the studies (for pages.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from committed import content, plain, table
+
+from fedwave.experiments.prediction_check import PREDICTORS
+from fedwave.experiments.report.tables import markdown
+from fedwave.experiments.results.statistics import Estimate, estimate
+
+FILES = ("chosen-on", "rules", "skew", "mlp", "devices", "channel", "again")
+IID, CLASSES = "iid", "by-class"
+_FEWEST = 4  # cells that an interval is made of
+# The groups of cells: what they are, whether they were held out, their files, and the partitions that belong to it.
+GROUPS = (
+    ("i.i.d., the paper's network", False, ("chosen-on",), (IID,)),
+    ("i.i.d., other beta, both rates", True, ("rules",), (IID,)),
+    ("i.i.d., 50 to 200 devices", True, ("devices",), (IID,)),
+    ("i.i.d., 2 or 10 slots, fading with memory", True, ("channel",), (IID,)),
+    ("i.i.d., an MLP", True, ("mlp",), (IID,)),
+    ("Dirichlet .1 to 1, three files", False, ("chosen-on", "rules", "skew", "mlp"), ("dirichlet",)),
+    ("one or two classes a device", False, ("rules", "skew"), (CLASSES,)),
+    ("Dirichlet .15 and .3, 40 devices, other rules", True, ("again",), ("dirichlet",)),
+    ("one or three classes a device, 40 devices, other rules", True, ("again",), (CLASSES,)),
+)  # fmt: skip
+
+
+def law_table() -> str:
+    """Mean rank correlations of every group of cells."""
+    rows = []
+    for title, held_out, files, partitions in GROUPS:
+        cells = [cell for cell in _cells(files) if _partition(cell).startswith(partitions)]
+        rows.append([title, "yes" if held_out else "no", str(len(cells)), *_means(cells)])
+    everything = [cell for _, out, files, partitions in GROUPS if out
+                  for cell in _cells(files) if _partition(cell).startswith(partitions)]  # fmt: skip
+    rows.append(["all held-out cells", "yes", str(len(everything)), *_means(everything)])
+    return "\n" + markdown(["cells", "held out", "number", *PREDICTORS], rows)
+
+
+def law_cells() -> str:
+    """Rank correlations of every cell."""
+    rows = []
+    for file in FILES:
+        for cell in _cells((file,)):
+            where = ", ".join(cell["where"].values())
+            found = [Estimate(**cell["correlation"][k]) for k in PREDICTORS]
+            rows.append([file, where, *map(_with_width, found)])
+    return "\n" + markdown(["study", "cell", *PREDICTORS], rows)
+
+
+def recommended_table() -> str:
+    """The recommended setting in every scenario."""
+    heads = ["scenario", "eta", "recommended", "Bench", "from Bench", "from the paper's ALSA-PI",
+             "from ALSA-PI with the same rule", "the paper's ALSA-PI from Bench"]  # fmt: skip
+    names = ("from bench", "from alsa-pi", "from alsa-pi, same rule", "of alsa-pi from bench")
+    rows = [
+        [line["scenario"], plain(float(line["eta"]), 2), *(plain(float(line[k]), 4) for k in ("recommended", "bench")),
+         *(_distance(line, name) for name in names)]
+        for line in table("recommended/summary.csv")
+    ]  # fmt: skip
+    return "\n" + markdown(heads, rows)
+
+
+def recommended_in_short() -> str:
+    """How often the aims are met."""
+    lines = table("recommended/summary.csv")
+    above = sum(
+        float(line["from alsa-pi"]) > float(line["from alsa-pi, half-width"]) for line in lines
+    )
+    near = sum(float(line["from bench"]) > -0.005 for line in lines)
+    all_of_them = f"{above} of {len(lines)} comparisons"
+    return f"above the paper's ALSA-PI in {all_of_them}, and within .005 of Bench or above it in {near}"
+
+
+def rules_table() -> str:
+    """Accuracy by aggregation rule and scheduler, under the same schedules and uploads."""
+    lines = [line for line in table("rules/summary.csv") if line["metric"] == "accuracy"]
+    schedulers = list(dict.fromkeys(line["scheduler"] for line in lines))
+    rows = []
+    for where in dict.fromkeys(
+        (line["task.partition"], line["task.aggregation"]) for line in lines
+    ):
+        mine = {line["scheduler"]: line for line in lines
+                if (line["task.partition"], line["task.aggregation"]) == where}  # fmt: skip
+        shown = [
+            f"{plain(float(mine[s]['mean']), 4)} ± {plain(float(mine[s]['half_width']), 4)}"
+            for s in schedulers
+        ]
+        rows.append([*where, *shown])
+    return "\n" + markdown(["shards", "rule", *schedulers], rows)
+
+
+def _cells(files: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [cell for file in files for cell in content(f"law/{file}.json")["points"]]
+
+
+def _partition(cell: dict[str, Any]) -> str:
+    return str(cell["where"].get("task.partition", IID))
+
+
+def _means(cells: list[dict[str, Any]]) -> list[str]:
+    each = [[cell["correlation"][k]["mean"] for cell in cells] for k in PREDICTORS]
+    if len(cells) < _FEWEST:
+        return [plain(float(np.mean(one)), 2) for one in each]
+    return [_with_width(estimate(np.array(one))) for one in each]
+
+
+def _with_width(value: Estimate) -> str:
+    return f"{plain(value.mean, 2)} ± {plain(value.half_width, 2)}"
+
+
+def _distance(line: dict[str, str], name: str) -> str:
+    mean, half = float(line[name]), float(line[f"{name}, half-width"])
+    return f"{'+' if mean >= 0 else '-'}{plain(abs(mean), 4)} ± {plain(half, 4)}"

@@ -1,0 +1,109 @@
+"""What the pages show of the studies, from their run folders: `python studies/collect.py RUNS`.
+
+RUNS holds a folder for each study, named as its file: `fedwave run studies/rules.yaml --out RUNS/rules`. Folders that
+are not there are left out, and their committed tables stay.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from fedwave.experiments.prediction_check import check_prediction
+from fedwave.experiments.report.figures.common import write_figure
+from fedwave.experiments.report.figures.prediction import prediction_figure
+from fedwave.experiments.results.container import Point
+from fedwave.experiments.results.statistics import paired_difference
+from fedwave.experiments.run.runner import stored_results
+from fedwave.files import write_csv, write_json
+from fedwave.types import FloatArray
+
+STUDIES = Path(__file__).parent
+RESULTS = STUDIES.parent / "docs" / "results"
+RECOMMENDED, PAPERS = "constant:beta=1,stretch=2", "lee"
+LAST = 5  # rounds whose mean accuracy is compared: a single one is noisy
+# Pairs of (rule, scheduler): the first less the second.
+DISTANCES = {
+    "from bench": ((RECOMMENDED, "mass-bayes"), (PAPERS, "bench")),
+    "from alsa-pi": ((RECOMMENDED, "mass-bayes"), (PAPERS, "alsa-pi")),
+    "from alsa-pi, same rule": ((RECOMMENDED, "mass-bayes"), (RECOMMENDED, "alsa-pi")),
+    "of alsa-pi from bench": ((PAPERS, "alsa-pi"), (PAPERS, "bench")),
+}
+
+
+def main(runs: Path) -> None:
+    """All studies that were run."""
+    for study in sorted(STUDIES.glob("*.yaml")):
+        folder = runs / study.stem
+        if not folder.exists():
+            print(f"{study.stem}: not in {runs}")
+        elif study.stem.startswith("law-"):
+            law(folder)
+        elif study.stem == "rules" or study.stem.startswith("choices-"):
+            place = RESULTS.joinpath(*study.stem.split("-"))
+            place.mkdir(parents=True, exist_ok=True)
+            for name in ("summary.csv", "provenance.json"):
+                (place / name).write_bytes((folder / name).read_bytes())
+    recommended(runs)
+
+
+def law(folder: Path) -> None:
+    """Rank correlations of every predictor, and the curves against the useful mass."""
+    place = RESULTS / "law"
+    place.mkdir(exist_ok=True)
+    found = check_prediction(folder)
+    name = folder.name.removeprefix("law-")
+    write_json(place / f"{name}.json", found.to_json())
+    if name in ("chosen-on", "devices"):
+        write_figure(prediction_figure(found), place / f"{name}.png")
+
+
+def recommended(runs: Path) -> None:
+    """The recommended setting in every scenario and at every step size: accuracies and paired distances."""
+    rows = []
+    for study in sorted(STUDIES.glob("recommended-*.yaml")):
+        folder = runs / study.stem
+        if study.stem == "recommended-choice" or not folder.exists():
+            continue
+        results = stored_results(folder)
+        title = results.experiment.name.removeprefix("recommended, ")
+        for eta in dict.fromkeys(point.where["task.eta"] for point in results.points):
+            mine = [point for point in results.points if point.where["task.eta"] == eta]
+            found = {
+                (rule(point), s): accuracy(point, s) for point in mine for s in schedulers(point)
+            }
+            means = [
+                float(found[RECOMMENDED, "mass-bayes"].mean()),
+                float(found[PAPERS, "bench"].mean()),
+            ]
+            apart = [paired_difference(found[a], found[b]) for a, b in DISTANCES.values()]
+            spread = [value for one in apart for value in (one.mean, one.half_width)]
+            rows.append([title, eta, apart[0].instances, *means, *spread])
+    if rows:
+        place = RESULTS / "recommended"
+        place.mkdir(exist_ok=True)
+        heads = [part for name in DISTANCES for part in (name, f"{name}, half-width")]
+        columns = ["scenario", "eta", "instances", "recommended", "bench", *heads]
+        write_csv(place / "summary.csv", columns, rows)
+
+
+def rule(point: Point) -> str:
+    """The aggregation rule of a point of the sweep."""
+    return str(point.where["task.aggregation"])
+
+
+def schedulers(point: Point) -> list[str]:
+    """Those of a point of the sweep."""
+    return [str(label) for label in point.data["scheduler"].values]
+
+
+def accuracy(point: Point, scheduler: str) -> FloatArray:
+    """By instance; 0 for a run that diverged."""
+    last = point.data["accuracy"].sel(scheduler=scheduler).isel(round=slice(-LAST, None))
+    return np.nan_to_num(last.mean("round").values.astype(np.float64))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
