@@ -34,7 +34,6 @@ reference: $(STAMP)  ## the reference backlogs at full size: 600 instances x 230
 
 bench: $(STAMP)  ## speed and memory, printed
 	$(BIN)/python -m benchmarks.speed
-	$(BIN)/python -m benchmarks.learning
 	$(BIN)/python -m benchmarks.cpu_chain
 	$(BIN)/python -m benchmarks.runner
 

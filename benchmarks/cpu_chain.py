@@ -23,9 +23,11 @@ from fedwave.learning.cpu import plan as cpu_plan
 from fedwave.learning.cpu import steps as cpu_steps
 from fedwave.learning.cpu.chain import CpuChain
 from fedwave.learning.data.dataset import synthetic
-from fedwave.learning.lanes import Lane, LaneTrainer
+from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn
+from fedwave.learning.partition import Batches
+from fedwave.learning.rows import Models
 from fedwave.learning.state import carried_of, trained_of
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
@@ -59,16 +61,19 @@ def training(task: Task, chain: CpuChain, layout: Layout) -> None:
     rng = np.random.default_rng(0)
     steps = [list(rng.integers(0, len(labels), (STEPS, BATCH))) for _ in range(MODELS)]
     model = task.new_model(0, 0)
-    start, rest = trained_of(model), carried_of(model)
-    trainer = LaneTrainer(task, torch.device("cpu"), torch.float32, MODELS)
-    first = np.stack([layout.flat(start).numpy()] * MODELS)
+    # A way of gradients is named, or the lanes would leave the work to the compiled chain.
+    trainer = LaneTrainer(task, torch.device("cpu"), torch.float32, way="chain")
+    start = Models.stacked([layout.flat(trained_of(model))] * MODELS, [carried_of(model)] * MODELS)
+    batches = Batches(np.array(steps), np.full((MODELS, STEPS), BATCH))
+    keys = np.zeros(MODELS, np.int64)
+    first = start.w.numpy()
 
     def compiled() -> None:
         chain.train_many(first.copy(), first, {}, steps, [0] * MODELS, threads=1)
 
     ways: dict[str, Callable[[], object]] = {
         "plain PyTorch": lambda: plain(images, labels, steps),
-        "lanes": lambda: trainer([Lane(start, rest, mine) for mine in steps]),
+        "lanes": lambda: trainer(start, batches, keys),
         "compiled chain": compiled,
     }
     for work in ways.values():
