@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fedwave as fw
+from fedwave.errors import counted
 
 SCHEDULERS = ("alsa-pi", "balsa", "round-robin")
 ROUNDS = 6
@@ -97,12 +98,12 @@ def _has_gpu() -> bool:
 def _draw(data: dict[str, list[dict[str, Any]]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(1, 3, figsize=(10, 3.4), sharey=True, layout="constrained")
+    figure, panels = plt.subplots(1, 3, figsize=(10, 3.9), sharey=True, layout="constrained")
     for panel, axis in zip(panels, SIZES, strict=True):
         for device, rows in data.items():
             mine = [row for row in rows if row["axis"] == axis]
             sizes = [row["size"] for row in mine]
-            each = f", {mine[0]['instances']} instances" if axis != "instances" else ""
+            each = f", {counted(mine[0]['instances'], 'instance')}" if axis != "instances" else ""
             panel.plot(
                 sizes, [row["trained"] for row in mine], "o-", ms=4, label=PLACES[device] + each
             )
@@ -113,13 +114,15 @@ def _draw(data: dict[str, list[dict[str, Any]]], path: Path) -> None:
                 label=f"simulated on a CPU core{each}",
             )  # fmt: skip
         panel.set(xscale="log", yscale="log", xlabel=LABELS[axis])
-        ticks = sorted(
-            {row["size"] for rows in data.values() for row in rows if row["axis"] == axis}
+        # The sizes of the device with the most of them: those of all would stand too close to be read.
+        ticks = max(
+            ([r["size"] for r in rows if r["axis"] == axis] for rows in data.values()), key=len
         )
         panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks], fontsize=8)
         panel.minorticks_off()
         panel.grid(alpha=0.3)
-        panel.legend(fontsize=7)
+        # Above the panel, where it hides no point.
+        panel.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1), frameon=False)
     panels[0].set_ylabel("seconds a round, three schedulers")
     figure.savefig(path, dpi=150)
 

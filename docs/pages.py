@@ -40,6 +40,7 @@ from prediction_tables import (
 )
 
 from fedwave.bench.table import work_of
+from fedwave.errors import counted
 from fedwave.experiments.report.figures.common import name_of
 from fedwave.experiments.report.tables import markdown
 from fedwave.experiments.results.statistics import estimate
@@ -299,23 +300,33 @@ def attacks_table() -> str:
 # Speed
 
 
+_BENCH: dict[str, Callable[[dict[str, Any]], str]] = {
+    "times plain PyTorch": lambda way: "{median} ({least} to {most})".format(
+        **{key: ratio_text(value) for key, value in way["times_plain"].items()}
+    ),
+    "rounds/s": lambda way: ratio_text(way["rounds_per_second"]["median"]),
+    "samples/s": lambda way: f"{way['samples_per_second']['median']:,.0f}",
+    "memory": lambda way: f"{way['memory_bytes'] / 2**20:,.0f} MiB",
+}
+
+
 def bench_table(file: str) -> str:
-    """The ways of the first section of a benchmark, ratios first."""
-    ways = content(f"{file}.json")["sections"][0]["ways"]
-    lines = [
-        [
-            way["label"],
-            "{median} ({least} to {most})".format(
-                **{key: ratio_text(value) for key, value in way["times_plain"].items()}
-            ),
-            ratio_text(way["rounds_per_second"]["median"]),
-            f"{way['samples_per_second']['median']:,.0f}",
-            f"{way['memory_bytes'] / 2**20:,.0f} MiB",
-        ]
-        for way in ways
-        if way["available"]
-    ]
-    heading = ["", "times plain PyTorch", "rounds/s", "samples/s", "memory"]
+    """The ways of a benchmark of one section, ratios first."""
+    (section,) = content(f"{file}.json")["sections"]
+    ways = [way for way in section["ways"] if way["available"]]
+    lines = [[way["label"], *(cell(way) for cell in _BENCH.values())] for way in ways]
+    return "\n" + markdown(["", *_BENCH], lines).strip() + "\n"
+
+
+def bench_by_cores(file: str) -> str:
+    """The ways of a benchmark, the sections side by side; rounds/s are left out, because their ratios are there."""
+    shown = [name for name in _BENCH if name != "rounds/s"]
+    heading, lines = [""], [[way["label"]] for way in content(f"{file}.json")["sections"][0]["ways"]]
+    for section in content(f"{file}.json")["sections"]:
+        cores = counted(section["threads"], "core")
+        heading += [f"{cores}: {shown[0]}", *shown[1:]]
+        for line, way in zip(lines, section["ways"], strict=True):
+            line += [_BENCH[name](way) if way["available"] else "-" for name in shown]
     return "\n" + markdown(heading, lines).strip() + "\n"
 
 
@@ -339,10 +350,18 @@ def gpu_equality() -> str:
         precision: max(path["distance"] for path in whole if path["precision"] == precision)
         for precision in dict.fromkeys(path["precision"] for path in whole)
     }
-    shown = ", ".join(f"{value:.2g} in {precision}" for precision, value in far.items())
+    limits = {
+        precision: min(path["limit"] for path in whole if path["precision"] == precision)
+        for precision in far
+    }
+    assert all(far[precision] < limits[precision] for precision in far), "the page says so"
+    shown = ", ".join(
+        f"{value:.2g} in {precision} (limit {limits[precision]:g})"
+        for precision, value in far.items()
+    )
     count = f"{len(found['paths'])} comparisons on an {found['device']}"
-    limits = f"{found['too_far']} beyond their limit"
-    return f"{count}, {limits}; where no training is left out, the largest distance is {shown}"
+    beyond = f"{found['too_far']} beyond their limit"
+    return f"{count}, {beyond}; where no training is left out, the largest distance is {shown}"
 
 
 def bench_machine() -> str:
@@ -386,7 +405,7 @@ GENERATORS: dict[str, Callable[..., str]] = {
         regret, empty_until, last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio,
         attacks_table, soak_table, claims, claims_held, choices,
         law_table, law_cells, recommended_table, recommended_in_short, rules_table,
-        bench_table, bench_times, bench_work, bench_machine, gpu_equality,
+        bench_table, bench_by_cores, bench_times, bench_work, bench_machine, gpu_equality,
     )
 }  # fmt: skip
 

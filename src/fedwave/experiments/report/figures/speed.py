@@ -27,15 +27,21 @@ def write_speeds(panels: Mapping[str, Ways], caption: str, path: Path) -> Path:
     bars = sum(len(ways) for ways in panels.values())
     size = (_WIDTH, _BAR * bars + _AROUND * len(panels) + 0.8)
     figure, axes = figure_with(len(panels), 1, size)
-    for axis, (title, ways) in zip(axes, panels.items(), strict=True):
-        _panel(axis, title, ways)
+    most = [_most(ways) for ways in panels.values()]
+    # One scale, so that bars of different panels can be compared by eye; not where one would dwarf the others.
+    common = max((value for value in most if value < _WIDE), default=0.0)
+    for axis, (title, ways), mine in zip(axes, panels.items(), most, strict=True):
+        _panel(axis, title, ways, max(mine, common))
     axes[-1].set_xlabel("Speed on the same rounds, plain PyTorch = 1")
     figure.supxlabel(wrapped(caption, _WIDTH), fontsize=7.5, color="0.35")
     return write_figure(figure, path)
 
 
-def _panel(axis: Axes, title: str, ways: Ways) -> None:
-    longest = max(way["times_plain"]["most"] for way in ways if way["available"])
+def _most(ways: Ways) -> float:
+    return max(float(way["times_plain"]["most"]) for way in ways if way["available"])
+
+
+def _panel(axis: Axes, title: str, ways: Ways, longest: float) -> None:
     for place, way in enumerate(ways):
         if way["available"]:
             _bar(axis, place, way, longest)
