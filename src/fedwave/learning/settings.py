@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -72,6 +74,17 @@ def _memory(device: str) -> float:
 def use_threads(count: int) -> None:
     """Set the number of threads of a step."""
     torch.set_num_threads(count)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For steps of a few images: threads that share them wait for each other longer than they work."""
+    before = torch.get_num_threads()
+    use_threads(1)
+    try:
+        yield
+    finally:
+        use_threads(before)
 
 
 def available_device(wanted: str) -> str:

@@ -17,6 +17,7 @@ from fedwave.errors import FedwaveError, check_parameters, did_you_mean, is_numb
 from fedwave.learning import usable_model
 from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.partition import ByClass, Dirichlet, Iid, Labels, Partition, Sampler
+from fedwave.learning.settings import one_thread
 from fedwave.rng import stream
 from fedwave.types import Array
 
@@ -68,7 +69,8 @@ class Task:
             raise FedwaveError(
                 "task batch is 1, must be larger: a batch of one sample is never trained on."
             )
-        draws = usable_model.check(lambda instance: self.new_model(0, instance), self.dataset)
+        with one_thread():
+            draws = usable_model.check(lambda instance: self.new_model(0, instance), self.dataset)
         object.__setattr__(self, "draws", draws)
 
     @property

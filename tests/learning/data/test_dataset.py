@@ -40,6 +40,10 @@ def test_a_dataset_of_ones_own_arrays() -> None:
         ({"test_images": np.zeros((0, 1, 3, 3))}, "none of them 0"),
         ({"train_images": np.full((4, 1, 3, 3), np.nan)}, "train_images holds NaN or infinite"),
         ({"train_images": np.full((4, 1, 3, 3), 1e300)}, "train_images holds NaN or infinite"),
+        *(
+            ({"test_images": [[[[0.0, odd], [1.0, 2.0]]]] * 2}, "test_images holds NaN or infinite")
+            for odd in (np.nan, np.inf, -np.inf)
+        ),
         ({"train_images": np.full((4, 1, 3, 3), "a")}, "type <U1, must be numbers"),
         ({"train_images": [[1.0], [1.0, 2.0]]}, "must be an array of numbers, all rows of one"),
         ({"test_images": np.zeros((2, 3, 3, 3))}, r"\(1, 3, 3\) but test images \(3, 3, 3\)"),

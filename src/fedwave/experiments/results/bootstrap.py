@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from fedwave.errors import FedwaveError, is_number, whole
 from fedwave.experiments.results.statistics import check_level, sample, t_quantile
@@ -126,6 +125,8 @@ def _interval(
     seed: int,
 ) -> Interval:
     """``of`` the means of the columns ``[k, I]``, and where it lies when instances are drawn anew."""
+    from scipy import special  # slow to import, and needed only when a run has ended
+
     check_level(level)
     resamples = whole("resamples", resamples, _LEAST_RESAMPLES)
     count = columns.shape[1]

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import special
 
 from fedwave.errors import FedwaveError, is_number
 from fedwave.metrics import over_rounds
@@ -79,13 +78,20 @@ def band(
     with np.errstate(over="ignore", invalid="ignore"):
         squares = np.where(there, (values - mean[..., None]) ** 2, 0).sum(axis=-1)
     error = np.sqrt(squares / (several - 1)) / np.sqrt(some)
-    reach = np.where(count > 1, special.stdtrit(several - 1, 0.5 + level / 2), np.nan)
+    reach = np.where(count > 1, _quantile(several - 1, level), np.nan)
     return mean, reach * error
 
 
 def t_quantile(count: int, level: float) -> float:
     """How many standard errors an interval of this level reaches to each side."""
-    return float(special.stdtrit(count - 1, 0.5 + level / 2))
+    return float(_quantile(count - 1, level))
+
+
+def _quantile(freedom: Any, level: float) -> Any:
+    """Of Student's distribution with these degrees of freedom, numbers or an array."""
+    from scipy import special  # slow to import, and needed only when a run has ended
+
+    return special.stdtrit(freedom, 0.5 + level / 2)
 
 
 def paired_difference(values: Array, base: Array, level: float = 0.95) -> Estimate:

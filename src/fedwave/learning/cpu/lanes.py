@@ -10,6 +10,7 @@ from fedwave.learning.layout import Layout
 from fedwave.learning.noise import key_dropout
 from fedwave.learning.partition import Batches
 from fedwave.learning.rows import Models
+from fedwave.learning.settings import one_thread
 from fedwave.learning.task import Task
 from fedwave.types import Array, IntArray
 
@@ -24,10 +25,11 @@ class CpuLanes:
         """None if the compiled code cannot train this model: then torch does."""
         model = task.new_model(0, 0).to(dtype)
         key_dropout(model)
-        chain = CpuChain.of(
-            model, Layout(model), task.dataset.train_images, task.dataset.train_labels, eta=task.eta, prox=task.prox,
-            l2=task.l2, dtype=_TYPES[dtype],
-        )  # fmt: skip
+        with one_thread():
+            chain = CpuChain.of(
+                model, Layout(model), task.dataset.train_images, task.dataset.train_labels, eta=task.eta,
+                prox=task.prox, l2=task.l2, dtype=_TYPES[dtype],
+            )  # fmt: skip
         return None if chain is None else CpuLanes(chain)
 
     def __init__(self, chain: CpuChain) -> None:
