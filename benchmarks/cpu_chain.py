@@ -138,8 +138,8 @@ def evaluation(task: Task, chain: CpuChain, layout: Layout) -> None:
 def first_call() -> None:
     """In a process of its own: with an empty cache, then with the code cached."""
     code = (
-        "import time, numpy as np; from benchmarks import cpu_chain as b; task, chain, layout = b.ready(); "
-        "w = np.zeros(layout.size, np.float32); begin = time.process_time(); "
+        "import time, numpy as np; from benchmarks import cpu_chain as b; begin = time.process_time(); "
+        "task, chain, layout = b.ready(); w = np.zeros(layout.size, np.float32); "
         "chain.train(w, w.copy(), {}, [np.arange(10)]); print(time.process_time() - begin)"
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -148,7 +148,7 @@ def first_call() -> None:
             done = subprocess.run(
                 [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
             )  # fmt: skip
-            print(f"first step of a process, {what}: {float(done.stdout):.1f} s")
+            print(f"setting up and first step of a process, {what}: {float(done.stdout):.1f} s")
 
 
 def ready() -> tuple[Task, CpuChain, Layout]:
