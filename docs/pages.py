@@ -321,8 +321,9 @@ def bench_table(file: str) -> str:
 def bench_by_cores(file: str) -> str:
     """The ways of a benchmark, the sections side by side; rounds/s are left out, because their ratios are there."""
     shown = [name for name in _BENCH if name != "rounds/s"]
-    heading, lines = [""], [[way["label"]] for way in content(f"{file}.json")["sections"][0]["ways"]]
-    for section in content(f"{file}.json")["sections"]:
+    sections = content(f"{file}.json")["sections"]
+    heading, lines = [""], [[way["label"]] for way in sections[0]["ways"]]
+    for section in sections:
         cores = counted(section["threads"], "core")
         heading += [f"{cores}: {shown[0]}", *shown[1:]]
         for line, way in zip(lines, section["ways"], strict=True):
