@@ -51,7 +51,7 @@ def converging_scores() -> Found:
     text = listed({name: with_width(value, 2, "+") for name, value in late.items()})
     fits = [abs(value.mean) <= value.half_width for value in late.values()]
     return (
-        f"less ALSA-PI's, rounds {score_rounds() // 2 + 1} to {score_rounds()}: {text}",
+        f"less ALSA-PI's, rounds {score_rounds() // 2 + 1} to {score_rounds()} (half-widths at most): {text}",
         verdict(fits),
     )
 
@@ -90,7 +90,7 @@ def score_is_learning() -> Found:
         for study in TARGETS
     }
     text = (
-        "rank correlation with accuracy over the paper's six schedulers: "
+        "rank correlation of the scores above with accuracy, over the paper's six schedulers: "
         f"MNIST {ranks['mnist']:.2f}, CIFAR-10 {ranks['cifar10']:.2f}; not over others (below)"
     )
     return text, PART if min(ranks.values()) > 0.8 else NOT

@@ -21,7 +21,7 @@ GROUPS = (
     ("i.i.d., 50 to 200 devices", True, ("devices",), (IID,)),
     ("i.i.d., 2 or 10 slots, fading with memory", True, ("channel",), (IID,)),
     ("i.i.d., an MLP", True, ("mlp",), (IID,)),
-    ("Dirichlet .1 to 1, three files", False, ("chosen-on", "rules", "skew", "mlp"), ("dirichlet",)),
+    ("Dirichlet .1 to 1", False, ("chosen-on", "rules", "skew", "mlp"), ("dirichlet",)),
     ("one or two classes a device", False, ("rules", "skew"), (CLASSES,)),
     ("Dirichlet .15 and .3, 40 devices, other rules", True, ("again",), ("dirichlet",)),
     ("one or three classes a device, 40 devices, other rules", True, ("again",), (CLASSES,)),

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from trained_run import RULES, trained_run
 
 import fedwave as fw
-from fedwave.experiments.prediction_check import (
+from fedwave.experiments.prediction_check import CheckedPoint, (
     PREDICTORS,
     CheckedPoint,
     PredictionCheck,
@@ -86,3 +86,16 @@ def test_a_run_without_training_or_order_is_refused(tmp_path: Path) -> None:
     fw.run(how, tmp_path / "b", workers=1)
     with pytest.raises(fw.FedwaveError, match="has 2 schedulers"):
         check_prediction(tmp_path / "b")
+
+
+def test_as_many_right_answers_are_a_tie() -> None:
+    """Means of the same counts differ in the last digit with their order."""
+    hits = np.array([[1817, 1833, 1826, 1871, 1819], [1, 2, 3, 4, 5]])
+    orders = [np.random.default_rng(k).permutation(5) for k in range(200)]
+    means = {float((hits[0][order] / 2000).mean()) for order in orders}
+    assert len(means) > 1
+    for order in orders:
+        accuracy = np.stack([hits[0], hits[0][order], hits[1]])[:, :, None] / 2000
+        nothing = np.zeros((5, 3, 1))
+        point = CheckedPoint({}, ("a", "b", "c"), {}, nothing, accuracy.transpose(1, 0, 2))
+        assert point.learnt[0] == point.learnt[1] > point.learnt[2]

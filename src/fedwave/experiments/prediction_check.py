@@ -46,7 +46,9 @@ class CheckedPoint:
     def learnt(self) -> FloatArray:
         """The accuracy of the last rounds, ``[S, I]``; 0 for a run that diverged: no order is worse."""
         last: FloatArray = np.nan_to_num(self.accuracy[-_LAST:].mean(axis=0))
-        return last
+        return last.round(
+            9
+        )  # as many right answers are a tie, whatever rounding makes of their means
 
     def correlation(self, predictor: str) -> Estimate:
         """Mean over instances of the rank correlation with accuracy over schedulers, and its interval."""
