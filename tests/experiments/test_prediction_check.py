@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from trained_run import RULES, trained_run
 
 import fedwave as fw
-from fedwave.experiments.prediction_check import CheckedPoint, (
+from fedwave.experiments.prediction_check import (
     PREDICTORS,
     CheckedPoint,
     PredictionCheck,
