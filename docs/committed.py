@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -44,7 +45,7 @@ def column(lines: Sequence[dict[str, str]], name: str) -> np.ndarray:
 def score(scheduler: str, metric: str) -> np.ndarray:
     """A metric of the run of scores, by instance."""
     mine = [line for line in table("score/instances.csv") if line["scheduler"] == scheduler]
-    return column(mine, metric)
+    return column(sorted(mine, key=lambda line: int(line["instance"])), metric)
 
 
 def score_apart(one: str, other: str, metric: str = "score") -> Estimate:
@@ -59,6 +60,7 @@ def curves(study: str) -> dict[str, Curves]:
     found = {}
     for label in dict.fromkeys(line["scheduler"] for line in lines):
         mine = [line for line in lines if line["scheduler"] == label]
+        mine.sort(key=lambda line: (int(line["instance"]), int(line["round"])))
         rounds = max(int(line["round"]) for line in mine)
         names = ("loss", "accuracy", "accuracy_on_all")
         loss, accuracy, on_all = (
@@ -101,13 +103,17 @@ def finite_estimate(values: np.ndarray) -> Estimate:
 
 def plain(value: float, digits: int) -> str:
     """.894, as the tables of accuracies have it."""
-    return f"{value:.{digits}f}".replace("0.", ".", 1)
+    return _without_zero(f"{value:.{digits}f}")
 
 
 def pair(value: Estimate, digits: int, sign: str = "") -> str:
     """.0082 ± .0006"""
-    mean = f"{value.mean:{sign}.{digits}f}".replace("0.", ".", 1)
+    mean = _without_zero(f"{value.mean:{sign}.{digits}f}")
     return f"{mean} ± {plain(value.half_width, digits)}"
+
+
+def _without_zero(number: str) -> str:
+    return re.sub(r"^([+-]?)0\.", r"\1.", number)
 
 
 def with_width(value: Estimate, digits: int, sign: str = "") -> str:

@@ -45,6 +45,8 @@ Truth = bool | None  # None: the interval is too wide to tell
 
 def verdict(fits: Sequence[Truth]) -> str:
     """From what is true of each scheduler, or pair, that a claim is about."""
+    if not fits:
+        return UNTESTED
     if all(fits):
         return HOLDS
     if any(fits):

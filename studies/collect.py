@@ -6,11 +6,13 @@ are not there are left out, and their committed tables stay.
 
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.prediction_check import check_prediction
 from fedwave.experiments.report.figures.common import write_figure
 from fedwave.experiments.report.figures.prediction import prediction_figure
@@ -41,12 +43,21 @@ def main(runs: Path) -> None:
             print(f"{study.stem}: not in {runs}")
         elif study.stem.startswith("law-"):
             law(folder)
-        elif study.stem == "rules" or study.stem.startswith("choices-"):
-            place = RESULTS.joinpath(*study.stem.split("-"))
-            place.mkdir(parents=True, exist_ok=True)
-            for name in ("summary.csv", "provenance.json"):
-                (place / name).write_bytes((folder / name).read_bytes())
+        elif study.stem in ("rules", "recommended-choice") or study.stem.startswith("choices-"):
+            summary(folder)
     recommended(runs)
+
+
+def summary(folder: Path) -> None:
+    """The accuracies of a sweep."""
+    place = RESULTS.joinpath(*folder.name.split("-"))
+    place.mkdir(parents=True, exist_ok=True)
+    stored_results(folder)  # finished and sound, or refused
+    with open(folder / "summary.csv", encoding="utf-8", newline="") as file:
+        heading, *lines = csv.reader(file)
+    kept = [line for line in lines if line[heading.index("metric")] == "accuracy"]
+    write_csv(place / "summary.csv", heading, kept)
+    (place / "provenance.json").write_bytes((folder / "provenance.json").read_bytes())
 
 
 def law(folder: Path) -> None:
@@ -61,14 +72,22 @@ def law(folder: Path) -> None:
 
 
 def recommended(runs: Path) -> None:
-    """The recommended setting in every scenario and at every step size: accuracies and paired distances."""
-    rows = []
+    """The recommended setting in every scenario and at every step size: accuracies and paired distances.
+
+    Committed lines of scenarios that are not in RUNS stay.
+    """
+    table, rows = RESULTS / "recommended" / "summary.csv", []
+    with open(table, encoding="utf-8", newline="") as file:
+        before = list(csv.reader(file))[1:]
     for study in sorted(STUDIES.glob("recommended-*.yaml")):
+        if study.stem == "recommended-choice":
+            continue
         folder = runs / study.stem
-        if study.stem == "recommended-choice" or not folder.exists():
+        title = load_experiment(study).name.removeprefix("recommended, ")
+        if not folder.exists():
+            rows += [line for line in before if line[0] == title]
             continue
         results = stored_results(folder)
-        title = results.experiment.name.removeprefix("recommended, ")
         for eta in dict.fromkeys(point.where["task.eta"] for point in results.points):
             mine = [point for point in results.points if point.where["task.eta"] == eta]
             found = {
@@ -81,12 +100,8 @@ def recommended(runs: Path) -> None:
             apart = [paired_difference(found[a], found[b]) for a, b in DISTANCES.values()]
             spread = [value for one in apart for value in (one.mean, one.half_width)]
             rows.append([title, eta, apart[0].instances, *means, *spread])
-    if rows:
-        place = RESULTS / "recommended"
-        place.mkdir(exist_ok=True)
-        heads = [part for name in DISTANCES for part in (name, f"{name}, half-width")]
-        columns = ["scenario", "eta", "instances", "recommended", "bench", *heads]
-        write_csv(place / "summary.csv", columns, rows)
+    heads = [part for name in DISTANCES for part in (name, f"{name}, half-width")]
+    write_csv(table, ["scenario", "eta", "instances", "recommended", "bench", *heads], rows)
 
 
 def rule(point: Point) -> str:
@@ -101,9 +116,11 @@ def schedulers(point: Point) -> list[str]:
 
 def accuracy(point: Point, scheduler: str) -> FloatArray:
     """By instance; 0 for a run that diverged."""
-    last = point.data["accuracy"].sel(scheduler=scheduler).isel(round=slice(-LAST, None))
-    return np.nan_to_num(last.mean("round").values.astype(np.float64))
+    last = point.data["accuracy"].sel(scheduler=scheduler).transpose("round", "instance").values
+    return np.nan_to_num(last[-LAST:].astype(np.float64).mean(axis=0))
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
+        sys.exit("usage: python studies/collect.py RUNS, a folder that holds the run folders")
     main(Path(sys.argv[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from math import log, sqrt
 from typing import Any
 
@@ -286,3 +287,11 @@ def test_bad_input_is_refused_in_one_sentence(make: Any, sentence: str) -> None:
     with pytest.raises(FedwaveError) as refused:
         make()
     assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize("limit", [Fraction(1, 3), True, np.float32(0.5)])
+def test_a_limit_is_kept_as_a_plain_number(limit: Any) -> None:
+    rule = Constant(1.0, stretch=limit)
+    assert type(rule.stretch) is float
+    assert rule.stretch == pytest.approx(float(limit))
+    assert rule.coefficients(ROUND).dtype == np.float64

@@ -218,8 +218,9 @@ class FedBuff(Aggregation):
     start is k server steps old. Here a device starts from every broadcast that it hears, an upload is the sum of its
     gradients since its last delivery, and d - 1 counts the rounds that its update has waited. The uploads of a round
     arrive together, so the buffer is checked once a round: it can hold more than ``size``, and the mean is over all
-    that it holds. An upload without shards counts. The server's own rate is 1, without momentum. A cap holds for what a
-    round adds to the buffer.
+    that it holds. An upload without shards counts. The server's own rate is 1, without momentum. A cap and a stretch
+    hold for what a round adds to the buffer, before the mean is taken: with five uploads a round, a stretch of 5 allows
+    single trainings.
     """
 
     name = "fedbuff"
@@ -312,3 +313,5 @@ def _check(rule: Aggregation, name: str, fits: Callable[[float], bool], wanted: 
     value = getattr(rule, name)
     if not (is_number(value) and fits(value)):
         raise FedwaveError(f"{type(rule).__name__} {name} is {value!r}, must be {wanted}.")
+    if type(value) not in (int, float):  # arrays know no fractions, and True is no number to show
+        object.__setattr__(rule, name, float(value))

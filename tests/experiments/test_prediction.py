@@ -122,3 +122,43 @@ def test_a_summary_has_not_what_is_needed() -> None:
 def test_curves_of_something_else_are_refused(given: Curves, complaint: str) -> None:
     with pytest.raises(fw.FedwaveError, match=complaint):
         fw.predict(TRACES).calibrated(given)
+
+
+def test_traces_of_other_worlds_are_not_compared() -> None:
+    net = fw.paper_network()
+    same = fw.simulate(net, "age", 10, 2, seed=1)
+    for other in (
+        fw.simulate(net, "fresh", 10, 2, seed=2),
+        fw.simulate(fw.random_network(10, 2), "fresh", 10, 2, seed=1),
+    ):
+        with pytest.raises(
+            fw.FedwaveError, match="must be of the same worlds, but their arrivals differ"
+        ):
+            fw.predict([same, other])
+
+
+@pytest.mark.parametrize("labels", ["by-class", 5, {}, [0.1]])
+def test_labels_of_another_kind_are_refused(labels: object) -> None:
+    with pytest.raises(fw.FedwaveError, match=r"labels is .*, must be fw.partition.Labels"):
+        fw.predict(TRACES["fresh"], labels=labels)  # type: ignore[call-overload]
+
+
+def test_curves_of_another_rule_or_of_one_round_are_refused() -> None:
+    found = fw.predict(TRACES, "constant:beta=1")
+    label = next(iter(TRACES))
+    instances = TRACES[label].score.shape[1]
+    some = np.full((4, instances), 0.5)
+    settings = {"aggregation": "lee:beta=0.001"}
+    curves = Curves(label, some, some, np.empty((4, instances, 0)), settings, some)
+    with pytest.raises(
+        fw.FedwaveError, match=r"trained with lee:beta=0.001, the prediction is for constant"
+    ):
+        found.calibrated(curves)
+    one = some[:1]
+    short = Curves(
+        label, one, one, np.empty((1, instances, 0)), {"aggregation": "constant:beta=1"}, one
+    )
+    with pytest.raises(
+        fw.FedwaveError, match="have 1 round, too few to go on from: train at least 3"
+    ):
+        found.calibrated(short)

@@ -99,3 +99,19 @@ def test_as_many_right_answers_are_a_tie() -> None:
         nothing = np.zeros((5, 3, 1))
         point = CheckedPoint({}, ("a", "b", "c"), {}, nothing, accuracy.transpose(1, 0, 2))
         assert point.learnt[0] == point.learnt[1] > point.learnt[2]
+
+
+def test_where_all_learnt_the_same_there_is_no_order() -> None:
+    predicted = {name: np.array([[1.0, 1], [2, 2], [3, 3]]) for name in PREDICTORS}
+    learnt = np.array([[0.1, 0.2], [0.1, 0.3], [0.1, 0.4]])  # the first instance: all the same
+    curve = np.broadcast_to(learnt, (5, 3, 2))
+    one = CheckedPoint({}, ("a", "b", "c"), predicted, curve, curve)
+    found = one.correlation(PREDICTORS[0])
+    assert (found.mean, found.instances) == (1.0, 1)
+    nothing = np.full((5, 3, 2), np.nan)  # diverged
+    other = CheckedPoint({}, ("a", "b", "c"), predicted, nothing, nothing)
+    assert np.isnan(other.correlation(PREDICTORS[0]).mean)
+    both = PredictionCheck("some", (one, other))
+    assert both.overall(PREDICTORS[0]).mean == 1.0
+    assert both.table()[1][1][1] == "-"
+    assert np.isnan(PredictionCheck("none", (other,)).overall(PREDICTORS[0]).mean)

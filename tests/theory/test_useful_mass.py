@@ -1,12 +1,21 @@
 """Mass and stretch of a schedule: against sums by hand, and where they are known."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.aggregation import Constant, FedAsync, FedBuff, Lee, Sync, uploads_of_rounds
+from fedwave.aggregation import (
+    Aggregation,
+    Constant,
+    FedAsync,
+    FedBuff,
+    Lee,
+    Sync,
+    uploads_of_rounds,
+)
 from fedwave.learning.partition import Labels, Partition
 from fedwave.learning.schedule import runs_of
 from fedwave.theory.useful_mass import ScheduleMass
@@ -127,3 +136,37 @@ def test_a_buffer_passes_classes_on_when_it_is_full() -> None:
     found = ScheduleMass.of(TRACE, FedBuff(5), Labels(Held(), classes=3))
     assert found.by_class is not None
     np.testing.assert_allclose(found.by_class.sum(axis=-1), found.delivered, rtol=1e-12)
+
+
+@dataclass(frozen=True)
+class Rooted(Aggregation):
+    """A server step that is not linear."""
+
+    name = "rooted"
+
+    def weights(self, uploads):
+        return uploads.shares
+
+    def server_step(self, memory, update, uploads):
+        return memory, abs(update) ** 0.5
+
+
+def test_a_server_step_that_is_not_linear_counts_once():
+    """With as good as the same classes everywhere it is the mass without labels."""
+    plain = ScheduleMass.of(TRACE, Rooted()).useful.sum(axis=0)
+    for classes in (2, 10):
+        alike = Labels("dirichlet:alpha=1e9", classes)
+        found = ScheduleMass.of(TRACE, Rooted(), alike).useful.sum(axis=0)
+        np.testing.assert_allclose(found, plain, rtol=1e-3)
+
+
+@pytest.mark.parametrize("shares", [np.ones(3), 0.5, [0.7, 0.6, -0.3], [np.nan, 0.5, 0.5]])
+def test_shares_that_are_none_are_refused(shares):
+    class Odd(Partition):
+        name = "odd"
+
+        def class_shares(self, seed, instance, device, classes):
+            return shares
+
+    with pytest.raises(fw.FedwaveError, match="must be 3 numbers >= 0 that sum to 1"):
+        ScheduleMass.of(TRACE, Lee(), Labels(Odd(), 3))

@@ -27,6 +27,7 @@ from fedwave.experiments.prediction import COLUMNS, Prediction
 from fedwave.experiments.prediction import predict as predicted
 from fedwave.experiments.prediction_check import check_prediction
 from fedwave.files import write_csv, write_json
+from fedwave.parts_import import import_parts
 from fedwave.progress import rounds_bar
 from fedwave.simulate import simulate
 
@@ -80,6 +81,16 @@ def predict(
     use. Training one scheduler for a few rounds (--train) turns it into accuracies.
     """
     if check_folder is not None:
+        given = [
+            *_given(choice, size, training, radio),
+            *_named(task=task, aggregation=aggregation, train=train),
+        ]
+        if given:
+            raise FedwaveError(
+                f"--check takes the experiment from {check_folder}: leave out --{given[0]}."
+            )
+        for source in choice.imports or ():
+            import_parts(source)
         _check(check_folder, words, out, figure, json)
         return
     if figure is not None:
@@ -101,6 +112,15 @@ def predict(
     output.print_wide(table)
     if out is not None:
         output.say(f"Table written to {out}")
+
+
+def _given(*groups: Any) -> list[str]:
+    """Options that were given, but for the files to import."""
+    return [name for group in groups for name in _named(**vars(group)) if name != "imports"]
+
+
+def _named(**options: Any) -> list[str]:
+    return [name.replace("_", "-") for name, value in options.items() if value not in (None, [])]
 
 
 def _check(
@@ -126,7 +146,7 @@ def _check(
     table = output.plain_rows(*found.table(), f"{found.name}: does the order hold?")
     table.caption = (
         "1: the order of the schedulers is known, 0: nothing is. Means over instances with 95 % intervals; "
-        "accuracy is the mean of the last 5 rounds."
+        "accuracy is the mean of the last 5 rounds. A dash: all learnt the same."
     )
     output.print_wide(table)
 

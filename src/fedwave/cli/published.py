@@ -40,11 +40,13 @@ def draw_published(stored: Path, out: Path | None, json: bool) -> None:
     found = [read_published(folder) for folder in folders]  # all, before anything is written
     place = Path("out", "published") if out is None else out
     paths: list[Path] = []
+    from fedwave.experiments.report.figures.section import has_place
+
     with steps() as message:
         for one in found:
             message(one.name)
             paths += _draw(one.figures(), place if alone else place / one.name)
-        if not alone:
+        if not alone and any(has_place(one) for one in found):
             message("section V")
             paths += _draw_page(found, place)
     if json:

@@ -18,6 +18,7 @@ from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError, counted, shown
 from fedwave.experiments.report.tables import markdown, with_interval
 from fedwave.experiments.results.statistics import Estimate, estimate, paired_difference
+from fedwave.learning.partition import Labels
 from fedwave.theory.useful_mass import ScheduleMass
 from fedwave.trace import Trace, labelled_traces
 from fedwave.types import FloatArray
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedwave.learning.curves import Curves
-    from fedwave.learning.partition import Labels
     from fedwave.learning.task import Task
 
     Learnt = Task | Aggregation | str | Mapping[str, Any] | None
 
+_FEWEST_ROUNDS = 3  # of a training that accuracies are predicted from
 COLUMNS = (
     "scheduler", "useful_mass", "half_width", "difference", "difference_half_width", "instances", "accuracy",
 )  # fmt: skip
@@ -105,7 +106,10 @@ class Prediction:
         return self.calibration.at(float(self.of(scheduler).mean()))
 
     def calibrated(self, curves: Curves) -> Prediction:
-        """With accuracies, from the training of one of the schedulers, on the same network for as long as you like."""
+        """With accuracies, from the training of one of the traces, or of its first rounds.
+
+        Whether the curves are of the same network, seed and data cannot be seen from them.
+        """
         if curves.label not in self.useful:
             raise FedwaveError(
                 f"the curves are those of {curves.label!r}, which is not among {', '.join(self.useful)}: "
@@ -117,6 +121,15 @@ class Prediction:
             raise FedwaveError(
                 f"the curves have {counted(rounds, 'round')} and {counted(instances, 'instance')}, the prediction "
                 f"{len(useful)} and {useful.shape[1]}: train the same trace, or its first rounds."
+            )
+        if rounds < _FEWEST_ROUNDS:
+            raise FedwaveError(
+                f"the curves have {counted(rounds, 'round')}, too few to go on from: train at least {_FEWEST_ROUNDS}."
+            )
+        trained = curves.settings.get("aggregation", self.rule)
+        if _rule_of(trained) != _rule_of(self.rule):
+            raise FedwaveError(
+                f"the curves were trained with {trained}, the prediction is for {self.rule}: train the same task."
             )
         if not np.isfinite(curves.accuracy).any(axis=1).all():
             raise FedwaveError("every instance of the curves diverged: lower eta.")
@@ -207,12 +220,20 @@ def predict(
     if labels is None:
         of_task: Callable[[], Labels] | None = getattr(task, "labels", None)
         labels = None if of_task is None else of_task()
+    if not (labels is None or isinstance(labels, Labels)):
+        raise FedwaveError(f"labels is {shown(labels)}, must be fw.partition.Labels(...).")
     if isinstance(traces, Trace):
         total: FloatArray = ScheduleMass.of(traces, rule, labels).useful.sum(axis=0)
         return total
     many = labelled_traces(traces)
     if len({(trace.rounds, trace.instance_numbers) for trace in many.values()}) > 1:
         raise FedwaveError("traces that are compared must have the same rounds and instances.")
+    first = next(iter(many.values()))
+    if any(not np.array_equal(trace.arrivals, first.arrivals) for trace in many.values()):
+        raise FedwaveError(
+            "traces that are compared must be of the same worlds, but their arrivals differ: simulate all of them on "
+            "the same network with the same seed and instances, or predict each by itself."
+        )
     useful = {label: ScheduleMass.of(trace, rule, labels).useful for label, trace in many.items()}
     return Prediction(useful, registry.text(registry.spec_of(rule)))
 

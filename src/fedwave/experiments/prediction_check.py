@@ -51,8 +51,16 @@ class CheckedPoint:
         )  # as many right answers are a tie, whatever rounding makes of their means
 
     def correlation(self, predictor: str) -> Estimate:
-        """Mean over instances of the rank correlation with accuracy over schedulers, and its interval."""
-        return estimate(rank_correlations(self.predicted[predictor], self.learnt))
+        """Mean over instances of the rank correlation with accuracy over schedulers, and its interval.
+
+        Instances in which all schedulers learnt the same, for example nothing, have no order and are left out.
+        """
+        ordered = np.ptp(self.learnt, axis=0) > 0
+        if not ordered.any():
+            return Estimate(np.nan, np.nan, np.nan, 0)
+        return estimate(
+            rank_correlations(self.predicted[predictor][:, ordered], self.learnt[:, ordered])
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +71,10 @@ class PredictionCheck:
     points: tuple[CheckedPoint, ...]
 
     def overall(self, predictor: str) -> Estimate:
-        """The mean correlation over the points; the interval is over the points."""
-        return estimate(np.array([point.correlation(predictor).mean for point in self.points]))
+        """The mean correlation over the points that have one; the interval is over these points."""
+        each = np.array([point.correlation(predictor).mean for point in self.points])
+        known = each[np.isfinite(each)]
+        return estimate(known) if known.size else Estimate(np.nan, np.nan, np.nan, 0)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Heading and rows: a point each, and all of them."""

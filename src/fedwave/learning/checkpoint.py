@@ -74,6 +74,7 @@ def read(replay: Replay, raw: IO[bytes], name: str) -> None:
         raise FedwaveError(
             f"{name} belongs to other runs, another task or other settings: remove it to start again."
         )
+    replay.settle()  # an evaluation under way is of no use any more
     replay.central, replay.own, replay.server, replay.results, psi = restored
     replay.diverged = np.array(about["diverged"], np.bool_)
     replay.waiting.drop(replay.waiting.held)

@@ -122,6 +122,7 @@ class Labels:
                 f"Labels training must be the classes of the training samples, whole numbers from 0 to "
                 f"{self.classes - 1}."
             )
+        object.__setattr__(self, "training", training)
 
     def counts(
         self, seed: int, instances: Sequence[int], round_: int, shards: IntArray
@@ -161,7 +162,7 @@ class Labels:
         found = np.empty((len(instances), devices, self.classes))
         for i, instance in enumerate(instances):
             for u in range(devices):
-                own = self._rule.class_shares(seed, int(instance), u, self.classes)
+                own = self._checked(seed, int(instance), u)
                 found[i, u] = self.overall if own is None else own
         return found
 
@@ -196,11 +197,12 @@ class Labels:
     def _shares(self) -> dict[tuple[int, int, int], FloatArray | None]:
         return {}
 
-    def _summed(self, seed: int, instance: int, device: int) -> FloatArray | None:
-        shares = self._rule.class_shares(seed, instance, device, self.classes)
-        if shares is None:
+    def _checked(self, seed: int, instance: int, device: int) -> FloatArray | None:
+        """The shares of a device, as its partition gives them."""
+        given = self._rule.class_shares(seed, instance, device, self.classes)
+        if given is None:
             return None
-        shares = np.asarray(shares, dtype=np.float64)
+        shares: FloatArray = np.asarray(given, dtype=np.float64)
         if (
             shares.shape != (self.classes,)
             or not (shares >= 0).all()
@@ -210,6 +212,12 @@ class Labels:
                 f"the class shares of partition {self._rule.name!r} are {shown(shares.tolist())}, must be "
                 f"{self.classes} numbers >= 0 that sum to 1."
             )
+        return shares
+
+    def _summed(self, seed: int, instance: int, device: int) -> FloatArray | None:
+        shares = self._checked(seed, instance, device)
+        if shares is None:
+            return None
         summed: FloatArray = np.cumsum(shares)
         summed /= summed[-1]  # exactly 1 at last, whatever the rounding
         return summed

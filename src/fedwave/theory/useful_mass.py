@@ -58,6 +58,12 @@ class ScheduleMass:
         if labels is None or labels.same_everywhere:
             return cls(delivered, stretch)
         by_class = _by_class(trace, rule, uploads, labels)
+        if (
+            rule.has_server_step()
+        ):  # one that is not linear makes something else of the sum than of its parts
+            total = by_class.sum(axis=-1)
+            scale = np.divide(delivered, total, out=np.zeros(total.shape), where=total != 0)
+            by_class = by_class * scale[..., None]
         return cls(delivered, stretch, by_class, labels.overall)
 
     @property

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.experiments.report.figures.section import section_figure
+from fedwave.experiments.report.figures.section import has_place, section_figure
 from fedwave.experiments.report.learning import learning_figures
-from fedwave.experiments.report.published import publish, published_in, read_published
+from fedwave.experiments.report.published import Published, publish, published_in, read_published
 from fedwave.experiments.report.score import score_figures, scores_of
 from fedwave.experiments.results.container import Results
+from fedwave.experiments.results.sums import write_sums
 from fedwave.experiments.run.runner import stored_results
 
 SIZE = {"rounds": 12, "instances": 3, "first_instance": 4, "seed": 2}
@@ -87,7 +89,7 @@ def test_figures_show_what_those_of_the_run_show(place: Path, name: str) -> None
 
 
 def test_what_is_published_is_small_and_whole(place: Path) -> None:
-    names = {"config.yaml", "provenance.json", "summary.json"}
+    names = {"config.yaml", "provenance.json", "summary.json", "SHA256SUMS"}
     tables = {"score": {"rounds.csv", "instances.csv"}, "mnist": {"curves.csv", "targets.csv"}}
     figures = {
         "score": {"score.png", "score-paper.png"},
@@ -268,9 +270,44 @@ def test_bad_files_are_refused_in_a_sentence(copy: Path, case: str) -> None:
     name, spoil, sentence = BAD[case]
     read_published(copy / name)
     spoil(copy / name)
+    with_new_sums(copy / name)
     with pytest.raises(fw.FedwaveError, match=sentence) as refused:
         read_published(copy / name)
     assert "\n" not in str(refused.value)
+
+
+def with_new_sums(folder: Path) -> None:
+    """As a forger would: what is refused then is refused for what it says."""
+    (folder / "SHA256SUMS").unlink()
+    write_sums(folder, [path.name for path in folder.iterdir()])
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("mnist", "curves.csv"), ("mnist", "summary.json"), ("score", "rounds.csv"), ("score", "instances.csv")],
+)  # fmt: skip
+def test_an_edited_table_is_refused(copy: Path, name: str, file: str) -> None:
+    changed(copy / name / file, lambda text: text.replace("1", "2", 1))
+    with pytest.raises(
+        fw.FedwaveError, match=rf"{file} is not the one that SHA256SUMS beside it has"
+    ):
+        read_published(copy / name)
+
+
+def test_of_two_results_the_page_shows_the_first(copy: Path) -> None:
+    first = read_published(copy / "mnist")
+    assert first.point is not None
+    halved = first.point.data.assign(accuracy=first.point.data["accuracy"] / 2)
+    other = replace(first, name="other", point=replace(first.point, data=halved))
+
+    def lines(found: list[Published]) -> list[list[float]]:
+        return [
+            list(x.get_ydata()) for axis in section_figure(found).axes for x in axis.get_lines()
+        ]
+
+    assert lines([first, other]) == lines([first]) != lines([other])
+    assert has_place(first)
+    assert not has_place(replace(first, point=None))
 
 
 def test_an_older_summary_leaves_facts_out_of_the_title(copy: Path) -> None:
@@ -278,6 +315,7 @@ def test_an_older_summary_leaves_facts_out_of_the_title(copy: Path) -> None:
     content = json.loads(path.read_text())
     del content["made_with"]
     path.write_text(json.dumps(content))
+    with_new_sums(copy / "mnist")
     assert read_published(copy / "mnist").title == "12 rounds, 3 instances (4 to 6)"
 
 

@@ -103,12 +103,13 @@ def labels_of(experiment: Experiment, schedulers: Iterable[Scheduler]) -> Labels
 
 def class_mix_of(task: TaskConfig) -> Labels | None:
     """How a task spreads classes over the devices; None if all hold the same. Published data need not be there."""
-    from fedwave.learning.partition import Iid, Labels
+    from fedwave.learning.partition import ByClass, Dirichlet, Iid, Labels
 
     partition = registry.build("partition", task.partition)
     if isinstance(partition, Iid):
         return None
-    if registry.parse("dataset", task.dataset)["name"] in DATASETS:
+    known = registry.parse("dataset", task.dataset)["name"] in DATASETS
+    if known and isinstance(partition, (Dirichlet, ByClass)):  # no device draws from all data
         return Labels(partition, CLASSES)
     return task_of(task).labels()
 

@@ -45,7 +45,7 @@ from fedwave.experiments.results.lock import refuse_filled
 from fedwave.experiments.results.own_files import CONFIG, PROVENANCE, SUMMARY
 from fedwave.experiments.results.provenance import config_sum, runs_of, versions_of
 from fedwave.experiments.results.sealed import plain_bytes
-from fedwave.experiments.results.sums import sum_of
+from fedwave.experiments.results.sums import SUMS, read_sums, sum_of, write_sums
 from fedwave.files import write_json, write_whole
 from fedwave.metrics import describe
 from fedwave.reading import is_there, read_json_file, read_text
@@ -100,7 +100,8 @@ def publish(results: Results, run: Path, out: Path) -> list[Path]:
         drawn, paths = learning_figures(point), write_learning_tables(point, out)
     paths += [write_figure(figure, out / f"{stem}.png") for stem, figure in drawn.items()]
     paths.append(write_json(out / SUMMARY, summary(results)))
-    return [*paths, *(_copied(run / name, out / name) for name in (CONFIG, PROVENANCE))]
+    paths += [_copied(run / name, out / name) for name in (CONFIG, PROVENANCE)]
+    return [*paths, write_sums(out, [path.name for path in paths])]
 
 
 def _copied(source: Path, place: Path) -> Path:
@@ -122,6 +123,7 @@ def read_published(folder: Path) -> Published:
     """A published result."""
     for name in (CONFIG, PROVENANCE, SUMMARY):
         _check_there(folder, name)
+    _check_sums(folder)
     made = ", ".join(sorted({versions_of(run).get("fedwave", "?") for run in runs_of(folder)}))
     config = folder / CONFIG
     if sum_of(config) != config_sum(folder):
@@ -132,7 +134,7 @@ def read_published(folder: Path) -> Published:
     if how.sweep:
         raise FedwaveError(f"{folder} holds a sweep, whose figures need its run folder.")
     made_with = _made_with(folder / SUMMARY)
-    name = os.path.basename(os.path.realpath(folder))
+    name = folder.name or os.path.basename(os.path.realpath(folder))
     if how.task is None:
         scores = _scores(folder, how, made_with)
         return Published(name, how, scores.title, made, scores=scores)
@@ -145,6 +147,17 @@ def _check_there(folder: Path, name: str) -> None:
         raise FedwaveError(
             f"{folder} is no published result: it has no {name}; `fedwave publish` writes one from the folder of a run."
         )
+
+
+def _check_sums(folder: Path) -> None:
+    """Refuse tables that were edited or damaged: their figures would say something else than the run."""
+    _check_there(folder, SUMS)
+    known = read_sums(folder)
+    for name in (CONFIG, SUMMARY, CURVES, ROUNDS, INSTANCES):
+        if is_there(folder / name) and sum_of(folder / name) != known.get(name):
+            raise FedwaveError(
+                f"{folder / name} is not the one that {SUMS} beside it has the sum of: publish the run again."
+            )
 
 
 def _made_with(path: Path) -> dict[str, Any]:

@@ -36,7 +36,8 @@ def section_figure(found: Sequence[Published]) -> Figure:
     """Scores above, then a column for MNIST and one for CIFAR-10; what is not there leaves its place empty."""
     figure, axes = common.figure_with(7, 2, _A4)
     scores = next((one.scores for one in found if one.scores is not None), None)
-    points = {_dataset(one.point): one.point for one in found if one.point is not None}
+    # Of several results of a dataset the first is shown, as of several scores.
+    points = {_dataset(one.point): one.point for one in reversed(found) if one.point is not None}
     notes = [] if scores is None else [f"Fig. 2: {scores.title}. {scores.caption}"]
     _draw_scores(axes[0], axes[1], scores)
     for column, (dataset, name) in enumerate(_DATASETS.items()):
@@ -62,6 +63,11 @@ def section_figure(found: Sequence[Published]) -> Figure:
     assert engine is not None
     engine.set(h_pad=0.02, w_pad=0.05, hspace=0.01, wspace=0.02)  # type: ignore[call-arg]
     return figure
+
+
+def has_place(one: Published) -> bool:
+    """Is there a panel for it on the page?"""
+    return one.scores is not None or (one.point is not None and _dataset(one.point) in _DATASETS)
 
 
 def _draw_scores(left: Axes, right: Axes, scores: Scores | None) -> None:
