@@ -34,7 +34,7 @@ from fedwave.simulate import simulate
 _DEFAULTS = {"name": "predict", "rounds": 150, "instances": 10}
 
 
-@opt.flat()
+@opt.flat(_DEFAULTS)
 def predict(
     choice: opt.Choice,
     size: opt.Size,

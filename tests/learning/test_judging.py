@@ -1,0 +1,59 @@
+"""Many models judged at once, as on a GPU: the same as one after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from small_models import chain, images, with_batch_norm
+from torch import Tensor, nn
+
+from fedwave.learning import evaluation
+from fedwave.learning.evaluation import EvaluationSizes, Evaluator
+from fedwave.learning.gpu.chain_steps import ChainJudge
+from fedwave.learning.layout import Layout
+from fedwave.learning.rows import Models
+from fedwave.learning.state import carried_of, trained_of
+from fedwave.learning.task import Task
+
+
+class Arrived:
+    """In place of an event of a GPU; it must be waited for before anything is read."""
+
+    waited = False
+
+    def record(self) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        Arrived.waited = True
+
+
+@pytest.mark.parametrize("make", [chain, with_batch_norm])
+@pytest.mark.parametrize("full", [False, True])
+def test_many_at_once_are_judged_as_one_by_one(
+    make: type[nn.Module], full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task(images((1, 3, 4)), make, shard_size=4, batch=4)
+    made = [task.new_model(3, i).double() for i in range(5)]
+    layout = Layout(made[0])
+    models = Models.stacked(
+        [layout.flat(trained_of(model)) for model in made], [carried_of(model) for model in made]
+    )
+    evaluator = Evaluator(task, EvaluationSizes(50, 30, 2), torch.device("cpu"), torch.float64)
+    expected = evaluator.start(made[0], layout, models, full=full)()
+    sets: dict[str, Tensor] = {
+        "loss": evaluator._loss_images, "usual": evaluator._usual_images, "all": evaluator._images,
+    }  # fmt: skip
+    evaluator._judges = {k: ChainJudge(made[0].eval(), layout, x) for k, x in sets.items()}
+    monkeypatch.setattr(torch.cuda, "Event", Arrived)
+    monkeypatch.setattr(evaluation, "_on_its_way", Tensor.clone)
+    Arrived.waited = False
+    found = evaluator.start(made[0], layout, models, full=full)
+    assert not Arrived.waited
+    for one, other in zip(found(), expected, strict=True):
+        assert one.loss == pytest.approx(other.loss, rel=1e-12)
+        for name in ("right", "images", "right_of_all", "images_of_all"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        assert (one.right_of_all is None) == (not full)
+    assert Arrived.waited
