@@ -155,6 +155,13 @@ def text(part: Spec) -> str:
     return f"{part['name']}:{inside}" if inside else str(part["name"])
 
 
+def full_text(part: Any) -> str:
+    """A part, registered or not, in one line: its name and all parameters that are not None."""
+    parameters = {f.name: getattr(part, f.name) for f in fields(part)} if is_dataclass(part) else {}
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return text({"name": part.name, **given})
+
+
 def spec_of(part: Any) -> dict[str, Any]:
     """A part's name and the parameters that are not its defaults, as its text form would give them."""
     given: dict[str, Any] = {"name": part.name}

@@ -154,6 +154,14 @@ def test_curves_of_another_rule_or_of_one_round_are_refused() -> None:
         fw.FedwaveError, match=r"trained with lee:beta=0.001, the prediction is for constant"
     ):
         found.calibrated(curves)
+    skewed = fw.predict(TRACES, "lee", labels=fw.partition.Labels("dirichlet:alpha=0.2"))
+    assert "with classes by dirichlet:alpha=0.2." in skewed.note()
+    assert "classes" not in found.note()
+    same_rule = Curves(label, some, some, np.empty((4, instances, 0)), settings, some)
+    with pytest.raises(
+        fw.FedwaveError, match="with classes by iid, the prediction is for dirichlet"
+    ):
+        skewed.calibrated(same_rule)
     one = some[:1]
     short = Curves(
         label, one, one, np.empty((1, instances, 0)), {"aggregation": "constant:beta=1"}, one

@@ -75,6 +75,7 @@ class Prediction:
 
     useful: Mapping[str, FloatArray]  # V of every round and instance, [T, I], by scheduler
     rule: str  # the aggregation rule that it is counted by
+    partition: str = ""  # how classes are spread over the devices; "" where that is not counted
     calibration: Calibration | None = None
 
     @property
@@ -131,6 +132,12 @@ class Prediction:
             raise FedwaveError(
                 f"the curves were trained with {trained}, the prediction is for {self.rule}: train the same task."
             )
+        classes = curves.settings.get("partition", "iid")
+        if self.partition and classes != self.partition:
+            raise FedwaveError(
+                f"the curves were trained with classes by {classes}, the prediction is for {self.partition}: train "
+                "the same task."
+            )
         if not np.isfinite(curves.accuracy).any(axis=1).all():
             raise FedwaveError("every instance of the curves diverged: lower eta.")
         return replace(self, calibration=Calibration.of(useful[:rounds], curves))
@@ -166,8 +173,8 @@ class Prediction:
         rounds, instances = next(iter(self.useful.values())).shape
         text = (
             f"Useful mass of {counted(rounds, 'round')} by {self.rule}, {counted(instances, 'instance')}: "
-            "shards' worth of local steps that reach the central model."
-        )
+            "shards' worth of local steps that reach the central model"
+        ) + (f", with classes by {self.partition}." if self.partition else ".")
         if self.calibration is None:
             return text
         made = self.calibration
@@ -235,7 +242,9 @@ def predict(
             "the same network with the same seed and instances, or predict each by itself."
         )
     useful = {label: ScheduleMass.of(trace, rule, labels).useful for label, trace in many.items()}
-    return Prediction(useful, registry.text(registry.spec_of(rule)))
+    skewed = labels is not None and not labels.same_everywhere
+    partition = registry.full_text(labels.partition) if labels and skewed else ""
+    return Prediction(useful, registry.text(registry.spec_of(rule)), partition)
 
 
 def _rule_of(task: Any) -> Aggregation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
@@ -80,8 +80,8 @@ class Task:
         return {
             "dataset": self.dataset.name,
             **{name: getattr(self, name) for name in names},
-            "partition": _text(self.partition),
-            "aggregation": _text(self.aggregation),
+            "partition": registry.full_text(self.partition),
+            "aggregation": registry.full_text(self.aggregation),
         }
 
     @property
@@ -202,13 +202,6 @@ def _factory(model: Any) -> Callable[[], nn.Module]:
     make: Callable[..., nn.Module] = registry.find("model", name)
     check_parameters(f"model {name!r}", given, registry.parameters("model", name))
     return partial(make, **given) if given else make
-
-
-def _text(part: Any) -> str:
-    """A part in one line, by its name and parameters."""
-    parameters = {f.name: getattr(part, f.name) for f in fields(part)} if is_dataclass(part) else {}
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return registry.text({"name": part.name, **given})
 
 
 def subset(size: int, wanted: int) -> np.ndarray[Any, np.dtype[np.int64]]:
