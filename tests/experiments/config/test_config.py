@@ -30,6 +30,7 @@ from fedwave.schedulers.base import PAPER_SCHEDULERS
 
 PRESETS = (
     "label-skew", "million-devices", "paper-backlogs", "paper-cifar10", "paper-mnist", "paper-score", "quick",
+    "recommended",
 )  # fmt: skip
 
 

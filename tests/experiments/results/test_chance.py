@@ -169,7 +169,7 @@ def test_a_run_folder_says_it_in_every_file(tmp_path: Path) -> None:
         assert "no upload fails by chance" in drawn
         assert "95 %" not in drawn
     with open(out / "rounds.csv", newline="") as file:
-        assert {row["backlog_half_width"] for row in csv.DictReader(file)} == {"nan"}
+        assert {row["backlog_half_width"] for row in csv.DictReader(file)} == {""}
     assert fw.load(out).attrs["chance"] == ""
 
 
