@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 import fedwave as fw
+from fedwave.experiments.report.published import publish
+from fedwave.experiments.run.runner import stored_results
 
 TASK = {"dataset": "synthetic:train=400,test=100", "model": "logistic"}
 SIZE = {"schedulers": ["bench", "alsa-pi", "w-max"], "rounds": 4, "instances": 2}
 
 
-@pytest.fixture
-def results(fedwave, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with two published results."""
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs, and a folder with what is published of them."""
+    folder = tmp_path_factory.mktemp("place")
     for name, more in {"score": {}, "mnist": {"task": TASK, "targets": [0.3]}}.items():
-        fw.run({"name": name, **SIZE, **more}, f"run-{name}", workers=1)
-        status, text, err = fedwave("publish", f"run-{name}", "--out", f"results/{name}")
-        assert (status, err) == (0, "")
-        assert "summary.json" in text
+        run = folder / f"run-{name}"
+        fw.run({"name": name, **SIZE, **more}, run, workers=1)
+        publish(stored_results(run), run, folder / "results" / name)
+    return folder
+
+
+@pytest.fixture
+def results(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(place, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "torch", None)  # an import would fail
     monkeypatch.setattr("fedwave.experiments.run.pool.run_unit", None)
     return Path("results")
@@ -101,6 +110,9 @@ def test_a_run_is_published_into_a_new_folder_only(fedwave, results: Path) -> No
     status, text, _ = fedwave("publish", "run-mnist", "--out", "more", "--json")
     assert status == 0
     assert "more/curves.csv" in json.loads(text)["files"]
+    status, text, err = fedwave("publish", "run-score", "--out", "new")
+    assert (status, err) == (0, "")
+    assert "summary.json" in text
 
 
 @pytest.mark.parametrize("words", [("resume",), ("report",), ("verify",), ("publish", "-o", "new")])
