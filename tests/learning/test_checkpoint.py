@@ -307,6 +307,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         checkpoint.load(fresh(), tmp_path / "checkpoint.npz")
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_goes_unnoticed(saved: Path) -> None:
     content, whole, replay = saved.read_bytes(), play(fresh(), 2), fresh()
     refused = 0

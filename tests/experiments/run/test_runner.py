@@ -46,7 +46,7 @@ def alone() -> dict[str, Results]:
     return {kind: run_experiment(experiment, workers=1) for kind, experiment in kinds.items()}
 
 
-@pytest.mark.parametrize("workers", [1, 2, 7])
+@pytest.mark.parametrize("workers", [1, 2, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("kind", "experiment"), [("simulation", SIMULATION), ("training", SMALL)])
 def test_the_number_of_workers_changes_nothing(
     kind: str, experiment: Experiment, workers: int, alone: dict[str, Results], tmp_path: Path
