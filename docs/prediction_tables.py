@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from committed import content, plain, table
+from committed import content, pair, plain, table
 
 from fedwave.experiments.prediction_check import PREDICTORS
 from fedwave.experiments.report.tables import markdown
@@ -47,7 +47,7 @@ def law_cells() -> str:
         for cell in _cells((file,)):
             where = ", ".join(cell["where"].values())
             found = [Estimate(**cell["correlation"][k]) for k in PREDICTORS]
-            rows.append([file, where, *map(_with_width, found)])
+            rows.append([file, where, *(pair(one, 2) for one in found)])
     return "\n" + markdown(["study", "cell", *PREDICTORS], rows)
 
 
@@ -105,13 +105,8 @@ def _means(cells: list[dict[str, Any]]) -> list[str]:
     each = [[cell["correlation"][k]["mean"] for cell in cells] for k in PREDICTORS]
     if len(cells) < _FEWEST:
         return [plain(float(np.mean(one)), 2) for one in each]
-    return [_with_width(estimate(np.array(one))) for one in each]
-
-
-def _with_width(value: Estimate) -> str:
-    return f"{plain(value.mean, 2)} ± {plain(value.half_width, 2)}"
+    return [pair(estimate(np.array(one)), 2) for one in each]
 
 
 def _distance(line: dict[str, str], name: str) -> str:
-    mean, half = float(line[name]), float(line[f"{name}, half-width"])
-    return f"{'+' if mean >= 0 else '-'}{plain(abs(mean), 4)} ± {plain(half, 4)}"
+    return pair(Estimate(float(line[name]), float(line[f"{name}, half-width"]), 0), 4, "+")

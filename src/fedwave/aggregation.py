@@ -86,6 +86,8 @@ class Aggregation(ABC):
     def coefficients(self, uploads: Uploads) -> FloatArray:
         """a as it is used: scaled down in a round whose M_t exceeds the cap, or E_t the stretch."""
         weights = self.weights(uploads)
+        if self.cap is None and self.stretch is None:
+            return weights
         scale: FloatArray | float = 1.0
         for limit, amounts in ((self.cap, uploads.mass), (self.stretch, uploads.trainings)):
             if limit is not None:

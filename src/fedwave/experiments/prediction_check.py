@@ -46,21 +46,16 @@ class CheckedPoint:
     def learnt(self) -> FloatArray:
         """The accuracy of the last rounds, ``[S, I]``; 0 for a run that diverged: no order is worse."""
         last: FloatArray = np.nan_to_num(self.accuracy[-_LAST:].mean(axis=0))
-        return last.round(
-            9
-        )  # as many right answers are a tie, whatever rounding makes of their means
+        # As many right answers are a tie, whatever rounding makes of their means.
+        return last.round(9)
 
     def correlation(self, predictor: str) -> Estimate:
         """Mean over instances of the rank correlation with accuracy over schedulers, and its interval.
 
         Instances in which all schedulers learnt the same, for example nothing, have no order and are left out.
         """
-        ordered = np.ptp(self.learnt, axis=0) > 0
-        if not ordered.any():
-            return Estimate(np.nan, np.nan, np.nan, 0)
-        return estimate(
-            rank_correlations(self.predicted[predictor][:, ordered], self.learnt[:, ordered])
-        )
+        each = rank_correlations(self.predicted[predictor], self.learnt)
+        return _mean_of_known(np.where(np.ptp(self.learnt, axis=0) > 0, each, np.nan))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +67,8 @@ class PredictionCheck:
 
     def overall(self, predictor: str) -> Estimate:
         """The mean correlation over the points that have one; the interval is over these points."""
-        each = np.array([point.correlation(predictor).mean for point in self.points])
-        known = each[np.isfinite(each)]
-        return estimate(known) if known.size else Estimate(np.nan, np.nan, np.nan, 0)
+        each = [point.correlation(predictor).mean for point in self.points]
+        return _mean_of_known(np.array(each))
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Heading and rows: a point each, and all of them."""
@@ -160,6 +154,11 @@ def _check_same(trace: Trace, point: Point, label: str) -> None:
         raise FedwaveError(
             f"the schedule of {label} is not the one that was trained: predict with the fedwave that made the run."
         )
+
+
+def _mean_of_known(values: FloatArray) -> Estimate:
+    known = values[np.isfinite(values)]
+    return estimate(known) if known.size else Estimate(np.nan, np.nan, np.nan, 0)
 
 
 def _cell(value: Estimate) -> str:
