@@ -113,9 +113,8 @@ class Replay:
         self._overlaps = settings.device == "cuda"  # it computes while the processor prepares
         self._ahead: tuple[int, Jobs] | None = None  # drawn for the row that is named
         self.results: list[list[Evaluation]] = [[] for _ in runs]
-        self._judged: tuple[IntArray, Found] | None = (
-            None  # the runs, and what was found once it is there
-        )
+        # Of an evaluation under way: the runs, and what is found once it is there.
+        self._judged: tuple[IntArray, Found] | None = None
 
     def _first_models(self) -> Models:
         """The central models before round 1: the same for all schedulers of an instance."""

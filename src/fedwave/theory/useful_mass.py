@@ -12,8 +12,9 @@ grows with its mass and saturates, as T_c / (T_c + s). The mean of that over the
 
     A = sum over c of pi_c T_c / (T_c + s),     is turned back into a mass:     V = s A / (1 - A).
 
-If all devices hold the same classes, all T_c are V, and nothing changes. s = 100 shards is fitted (docs/theory.md says
-to what); with s = 0 the scarcest class would decide alone, with a large s only the sum would count.
+If all devices hold the same classes, all T_c are V, and nothing changes. s = 100 shards is fitted
+(docs/prediction.md says to what); with s = 0 the scarcest class would decide alone, with a large s only the sum would
+count.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class ScheduleMass:
     delivered: FloatArray  # M_t, [T, I]
     stretch: FloatArray  # E_t, [T, I]; 0 where nothing is delivered
     by_class: FloatArray | None = (
-        None  # M_t of each class, [T, I, C], where devices hold different ones
+        None  # M_t of each class, [T, I, C], if devices hold different ones
     )
     overall: FloatArray | None = None  # pi, [C]
 
@@ -58,9 +59,8 @@ class ScheduleMass:
         if labels is None or labels.same_everywhere:
             return cls(delivered, stretch)
         by_class = _by_class(trace, rule, uploads, labels)
-        if (
-            rule.has_server_step()
-        ):  # one that is not linear makes something else of the sum than of its parts
+        # A server step that is not linear makes something else of the sum than of its parts.
+        if rule.has_server_step():
             total = by_class.sum(axis=-1)
             scale = np.divide(delivered, total, out=np.zeros(total.shape), where=total != 0)
             by_class = by_class * scale[..., None]
