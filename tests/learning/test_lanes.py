@@ -11,6 +11,7 @@ from small_models import chain, images, own_forward, with_batch_norm
 from torch import nn
 
 from fedwave.learning.batched_layers import side_by_side
+from fedwave.learning.gpu.chain_lanes import ChainLanes
 from fedwave.learning.gradients import Gradients
 from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.layout import Layout
@@ -52,6 +53,22 @@ def test_idle_lanes_change_nothing(model: object, multiple: int) -> None:
     plain, padded = (LaneTrainer(task, CPU, torch.float64) for _ in range(2))
     padded._multiple = multiple
     assert_close(plain(*work), padded(*work))
+
+
+def test_rows_that_have_room_for_all_blocks_never_move() -> None:
+    """On a GPU all steps are recorded anew when they do: the old recordings and the new ones need memory."""
+    task = Task(images((1, 3, 4)), chain, batch=4, eta=0.05)
+    pictures = torch.as_tensor(task.dataset.train_images).double()
+    labels = torch.as_tensor(task.dataset.train_labels)
+    roomy, growing = (ChainLanes(task, pictures, labels, None, room) for room in (5, 0))
+    rows = []
+    for count in (2, 5, 3):
+        work = copies(task, count), steps(*[[4, 4, 4]] * count), np.zeros(count, np.int64)
+        found, expected = roomy(*work), growing(*work)
+        assert torch.equal(found.w, expected.w)
+        assert not torch.equal(found.w, work[0].w)
+        rows.append([len(w.untyped_storage()) // w[0].nbytes for w in (found.w, expected.w)])
+    assert rows == [[5, 2], [5, 5], [5, 5]]
 
 
 def test_channels_last_changes_nothing_but_the_layout() -> None:

@@ -28,9 +28,8 @@ def check_training(
 
     ``waiting`` is the largest number of gradients that wait.
     """
-    jobs = schedule.needed.sum(axis=(1, 2))  # [T]: lanes of every round
     shards = (schedule.shards * schedule.needed).sum(axis=(1, 2))
-    most, samples = int(np.max(jobs)), float(np.max(shards)) * task.shard_size
+    most, samples = most_lanes(schedule), float(np.max(shards)) * task.shard_size
     lower = "lower shard_size, epochs or the rates, or train fewer runs together (block, group)"
     check_memory(
         f"a round with {samples:.3g} samples and {task.epochs:,} epochs of training",
@@ -54,6 +53,11 @@ def check_training(
         raise FedwaveError(
             f"{what} needs about {in_words(models)} of GPU memory, but only {in_words(free)} is available: {lower}."
         )
+
+
+def most_lanes(schedule: Schedule) -> int:
+    """The largest number of models that are trained in a round, in all runs together."""
+    return int(schedule.needed.sum(axis=(1, 2)).max(initial=0))
 
 
 def most_waiting(schedule: Schedule) -> int:

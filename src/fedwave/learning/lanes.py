@@ -23,7 +23,7 @@ from fedwave.types import IntArray
 
 
 class LaneTrainer:
-    """Local training of many lanes at once."""
+    """Local training of many lanes at once; ``room``: how many at most, if that is known."""
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class LaneTrainer:
         autocast: torch.dtype | None = None,
         *,
         way: Way | None = None,
+        room: int = 0,
     ) -> None:
         self._task, self._device = task, device
         self._layout = Layout(task.new_model(0, 0))
@@ -41,7 +42,7 @@ class LaneTrainer:
         # Channels-last layout in half precision only: on an H200 it is faster there and slower in float32.
         wanted = device.type == "cuda" and autocast is not None
         self._gradients = Gradients(task, device, dtype, autocast, way=way, channels_last=wanted)
-        self._fast = self._fast_lanes(autocast) if way is None else None
+        self._fast = self._fast_lanes(autocast, room) if way is None else None
         # cuDNN searches its fastest kernel once per shape, so the number of lanes takes few values.
         self._multiple = 32 if device.type == "cuda" and self.way != "one by one" else 1
         if device.type == "cuda":
@@ -49,12 +50,12 @@ class LaneTrainer:
             # Torch would round the factors of a convolution to ten bits: float32 is asked for, and bfloat16 is faster.
             torch.backends.cudnn.allow_tf32 = False
 
-    def _fast_lanes(self, autocast: torch.dtype | None) -> ChainLanes | CpuLanes | None:
+    def _fast_lanes(self, autocast: torch.dtype | None, room: int) -> ChainLanes | CpuLanes | None:
         """What trains this model faster than torch alone; None if nothing does."""
         task, images = self._task, self._images
         if self._device.type == "cuda":
             known = side_by_side(task.new_model(0, 0)) is not None
-            return ChainLanes(task, images, self._labels, autocast) if known else None
+            return ChainLanes(task, images, self._labels, autocast, room) if known else None
         return CpuLanes.of(task, images.dtype) if autocast is None else None
 
     @property

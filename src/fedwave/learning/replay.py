@@ -19,7 +19,7 @@ from fedwave.learning import server_steps
 from fedwave.learning.curves import Curves, Evaluation
 from fedwave.learning.draws import Places, within
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Found
-from fedwave.learning.footprint import check_training, most_waiting
+from fedwave.learning.footprint import check_training, most_lanes, most_waiting
 from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.layout import Layout
 from fedwave.learning.noise import device_keys
@@ -94,7 +94,8 @@ class Replay:
         self.schedule = Schedule.of(runs, task.aggregation, settings.tolerance)
         waiting = most_waiting(self.schedule)
         check_training(task, self.schedule, settings, self._model, waiting)
-        self._lanes = LaneTrainer(task, device, settings.dtype, autocast)
+        room = min(settings.lanes or 1, most_lanes(self.schedule))
+        self._lanes = LaneTrainer(task, device, settings.dtype, autocast, room=room)
         self._evaluator = Evaluator(
             task, sizes, device, settings.dtype, autocast, self._lanes.compiled
         )

@@ -242,11 +242,36 @@ def test_the_newest_checkpoint_is_never_older_than_asked(monkeypatch: pytest.Mon
 
     clock = 0.0
     monkeypatch.setattr(checkpoints.time, "monotonic", lambda: clock)
-    checkpointer = checkpoints.Checkpointer(60.0)
-    due = []
+    checkpointer, saved = checkpoints.Checkpointer(60.0), []
+    monkeypatch.setattr(checkpointer, "save", lambda write: saved.append(clock))
     for clock in range(25, 201, 25):  # noqa: B007, the clock is read above
-        due.append(checkpointer.due())
-    assert due == [False, True] * 4
+        checkpointer.between_rounds(lambda file: None)
+    assert saved == [50, 100, 150, 200]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(60.0, [59, 553]), (0.0, [1 + 46 * k for k in range(22)])]
+)
+def test_checkpoints_that_take_long_to_write_are_few(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, expected: list[int]
+) -> None:
+    """Rounds of a second, 45 seconds to write: less than a tenth of the time is spent so, unless all are asked for."""
+    from fedwave.experiments.run import checkpoints
+
+    clock = 0.0
+    monkeypatch.setattr(checkpoints.time, "monotonic", lambda: clock)
+    checkpointer, saved = checkpoints.Checkpointer(seconds), []
+
+    def save(write: object) -> None:
+        nonlocal clock
+        saved.append(clock)
+        clock += 45
+
+    monkeypatch.setattr(checkpointer, "save", save)
+    while clock < 1000:
+        clock += 1
+        checkpointer.between_rounds(lambda file: None)
+    assert saved == expected
 
 
 def test_a_unit_that_is_asked_to_stop_saves_and_stops(tmp_path: Path) -> None:

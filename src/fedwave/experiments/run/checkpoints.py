@@ -15,6 +15,7 @@ from fedwave.files import write_whole
 
 Write = Callable[[IO[bytes]], None]
 Asked = Callable[[], bool]  # is the unit to stop?
+SHARE = 10  # of the time between checkpoints, writing them takes at most one part in so many
 
 
 def never() -> bool:
@@ -30,12 +31,16 @@ class Checkpointer:
     def __init__(self, seconds: float = math.inf, asked: Asked = never) -> None:
         self._seconds, self._asked = seconds, asked
         self._last = self._looked = time.monotonic()
+        self._took = 0.0
 
     def between_rounds(self, write: Write) -> None:
         """Called where the unit can stop: save if one is due; if it is asked to stop, save and raise Stopped."""
         stop = self._asked()
         if stop or self.due():
+            began = time.monotonic()
             self.save(write)
+            self._last = self._looked = time.monotonic()
+            self._took = self._last - began
         if stop:
             raise Stopped
 
@@ -45,13 +50,15 @@ class Checkpointer:
             raise Stopped
 
     def due(self) -> bool:
-        """Would the last one be older than ``seconds`` at the next call, if that comes as late as this one did?"""
+        """Would the last one be older than ``seconds`` at the next call, if that comes as late as this one did?
+
+        One that takes long to write (of a deep model, with a gradient waiting at every device, it has gigabytes) may
+        grow older, but for 0 seconds, which ask for one after every round.
+        """
         now = time.monotonic()
         step, self._looked = now - self._looked, now
-        if now + step - self._last < self._seconds:
-            return False
-        self._last = now
-        return True
+        oldest = max(self._seconds, SHARE * self._took) if self._seconds else 0.0
+        return now + step - self._last >= oldest
 
     def save(self, write: Write) -> None:
         """Store what ``write`` writes, instead of the last one."""

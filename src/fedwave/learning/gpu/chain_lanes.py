@@ -14,12 +14,21 @@ from fedwave.types import IntArray
 
 
 class ChainLanes:
-    """Trains blocks of lanes in rows that stay where they are, so that steps are recorded once."""
+    """Trains blocks of lanes in rows that stay where they are, so that steps are recorded once.
+
+    ``room``: how many lanes the largest block will have, if that is known. Without it the rows grow, and every time
+    all steps are recorded anew.
+    """
 
     def __init__(
-        self, task: Task, images: torch.Tensor, labels: torch.Tensor, autocast: torch.dtype | None
+        self,
+        task: Task,
+        images: torch.Tensor,
+        labels: torch.Tensor,
+        autocast: torch.dtype | None,
+        room: int = 0,
     ) -> None:
-        self._task = task
+        self._task, self._room = task, room
         model = task.new_model(0, 0).to(images)  # the device and the type of the training images
         self._steps = ChainSteps(
             model, Layout(model), images, labels, batch=task.batch, eta=task.eta, prox=task.prox, l2=task.l2,
@@ -37,7 +46,9 @@ class ChainLanes:
         """The models after training, in rows that the next call overwrites."""
         count, device = len(start), start.w.device
         if self._rows is None or len(self._rows) < count:
-            self._rows, self._start = start.padded(count), start.w.clone()
+            self._rows = self._start = None  # the old ones make room for the new
+            self._rows = start.padded(max(count, self._room))
+            self._start = self._rows.w.clone()
         assert self._start is not None
         rows = self._rows.rows(slice(count))
         rows.w.copy_(start.w)

@@ -33,6 +33,8 @@ class Recorder:
             torch.cuda.current_stream().synchronize()  # the last recording may still run
             self._graphs, self._addresses = {}, addresses
             self._pool = torch.cuda.graph_pool_handle()  # the old one is gone with the recordings
+            # What torch keeps for later, the memory of the old recordings too, it cannot give back during a recording.
+            torch.cuda.empty_cache()
 
     def __call__(self, size: int, chosen: Tensor, models: Tensor, body: StepBody) -> None:
         """One step of ``size`` places."""
