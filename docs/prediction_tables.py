@@ -11,7 +11,7 @@ from fedwave.experiments.prediction_check import PREDICTORS
 from fedwave.experiments.report.tables import markdown
 from fedwave.experiments.results.statistics import Estimate, estimate
 
-FILES = ("chosen-on", "rules", "skew", "mlp", "devices", "channel", "again")
+FILES = ("chosen-on", "rules", "skew", "mlp", "devices", "channel", "again", "cifar10")
 IID, CLASSES = "iid", "by-class"
 _FEWEST = 4  # cells that an interval is made of
 # The groups of cells: what they are, whether they were held out, their files, and the partitions that belong to it.
@@ -21,6 +21,7 @@ GROUPS = (
     ("i.i.d., 50 to 200 devices", True, ("devices",), (IID,)),
     ("i.i.d., 2 or 10 slots, fading with memory", True, ("channel",), (IID,)),
     ("i.i.d., an MLP", True, ("mlp",), (IID,)),
+    ("i.i.d., CIFAR-10 and VGG19", True, ("cifar10",), (IID,)),
     ("Dirichlet .1 to 1", False, ("chosen-on", "rules", "skew", "mlp"), ("dirichlet",)),
     ("one or two classes a device", False, ("rules", "skew"), (CLASSES,)),
     ("Dirichlet .15 and .3, 40 devices, other rules", True, ("again",), ("dirichlet",)),

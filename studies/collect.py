@@ -25,6 +25,7 @@ from fedwave.types import FloatArray
 STUDIES = Path(__file__).parent
 RESULTS = STUDIES.parent / "docs" / "results"
 RECOMMENDED, PAPERS = "constant:beta=1,stretch=2", "lee"
+CIFAR = "cifar10"  # of the law, and a scenario of the recommended setting
 LAST = 5  # rounds whose mean accuracy is compared: a single one is noisy
 # Pairs of (rule, scheduler): the first less the second.
 DISTANCES = {
@@ -41,7 +42,7 @@ def main(runs: Path) -> None:
         folder = runs / study.stem
         if not folder.exists():
             print(f"{study.stem}: not in {runs}")
-        elif study.stem.startswith("law-"):
+        elif study.stem.startswith("law-") or study.stem == CIFAR:
             law(folder)
         elif study.stem in ("rules", "recommended-choice") or study.stem.startswith("choices-"):
             summary(folder)
@@ -79,7 +80,7 @@ def recommended(runs: Path) -> None:
     table, rows = RESULTS / "recommended" / "summary.csv", []
     with open(table, encoding="utf-8", newline="") as file:
         before = list(csv.reader(file))[1:]
-    for study in sorted(STUDIES.glob("recommended-*.yaml")):
+    for study in [*sorted(STUDIES.glob("recommended-*.yaml")), STUDIES / f"{CIFAR}.yaml"]:
         if study.stem == "recommended-choice":
             continue
         folder = runs / study.stem
@@ -88,8 +89,8 @@ def recommended(runs: Path) -> None:
             rows += [line for line in before if line[0] == title]
             continue
         results = stored_results(folder)
-        for eta in dict.fromkeys(point.where["task.eta"] for point in results.points):
-            mine = [point for point in results.points if point.where["task.eta"] == eta]
+        for eta in dict.fromkeys(step_size(point) for point in results.points):
+            mine = [point for point in results.points if step_size(point) == eta]
             found = {
                 (rule(point), s): accuracy(point, s) for point in mine for s in schedulers(point)
             }
@@ -102,6 +103,12 @@ def recommended(runs: Path) -> None:
             rows.append([title, eta, apart[0].instances, *means, *spread])
     heads = [part for name in DISTANCES for part in (name, f"{name}, half-width")]
     write_csv(table, ["scenario", "eta", "instances", "recommended", "bench", *heads], rows)
+
+
+def step_size(point: Point) -> float:
+    """Of local training."""
+    assert point.experiment.task is not None
+    return point.experiment.task.eta
 
 
 def rule(point: Point) -> str:

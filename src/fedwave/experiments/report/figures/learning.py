@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _ENOUGH_FOR_A_BAND = 5
 _SIZE = (10, 4.8)
+_LINE = 0.085  # of the height of a panel: a line of small text
 
 
 def curves_figure(point: Point) -> Figure:
@@ -128,34 +129,50 @@ def draw_shares(axis: Axes, point: Point) -> None:
 def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
     """The mean round from which three in a row beat a target. Returns what to say of those that never do."""
     targets, looks = _targets(point), common.styles(labels(point.data))
-    some_never = some_missing = False
+    some_missing = False
+    never: dict[float, list[tuple[float, str, Any]]] = {}  # by target: the mean, a text, a colour
     for label, curves in _all_curves(point).items():
         look = {**looks[label], "ms": 4, "lw": 1.2}
         needed = [curves.rounds_to(target) for target in targets]  # [target][instance]
         mean = [_mean_of_finite(row) for row in needed]
         axis.plot(targets, mean, label=_name(label, curves), **look)
-        for target, value, row in zip(targets, mean, needed, strict=True):
-            never = np.count_nonzero(~np.isfinite(row))
-            some_missing |= never == row.size
-            if 0 < never < row.size:
-                some_never = True
-                beside: dict[str, Any] = {
-                    "xytext": (6, 0),
-                    "textcoords": "offset points",
-                    "va": "center",
-                }
-                text = f"{never} never"
-                axis.annotate(text, (target, value), fontsize=7, color=look["color"], **beside)
+        for target, value, row in zip(targets.tolist(), mean, needed, strict=True):
+            count = np.count_nonzero(~np.isfinite(row))
+            some_missing |= count == row.size
+            if 0 < count < row.size:
+                never.setdefault(target, []).append((value, f"{count} never", look["color"]))
+    top = point.data.sizes["round"]
+    for target, notes in never.items():
+        notes.sort(key=lambda note: note[0])
+        places = _apart([value for value, _, _ in notes], _LINE * top, top)
+        for (_, text, colour), place in zip(notes, places, strict=True):
+            beside: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
+            axis.annotate(text, (target, place), (6, 0), fontsize=7, color=colour, **beside)
     axis.set_ylim(0, 1.05 * point.data.sizes["round"])
     reach = np.ptp(targets)
     if reach > 0:  # all targets, also those that nobody reaches, and room for "k never"
         axis.set_xlim(targets.min() - 0.05 * reach, targets.max() + 0.12 * reach)
     _name_targets(axis, targets)
-    counts = (
-        "'k never': instances that never get there, left out of the mean." if some_never else ""
-    )
+    counts = "'k never': instances that never get there, left out of the mean." if never else ""
     missing = f"No point in {letter}: no instance gets there." if some_missing else ""
     return sentences(counts, missing)
+
+
+def _apart(values: list[float], gap: float, top: float) -> list[float]:
+    """Near to the values, which rise, but ``gap`` apart and below ``top``.
+
+    >>> _apart([10, 40, 41, 99], 5, 100)
+    [10, 40, 45, 99]
+    >>> _apart([97, 98, 99], 5, 100)
+    [90, 95, 100]
+    """
+    places: list[float] = []
+    for value in values:
+        places.append(max(value, places[-1] + gap) if places else value)
+    for i in reversed(range(len(places))):
+        limit = places[i + 1] - gap if i + 1 < len(places) else top
+        places[i] = min(places[i], limit)
+    return places
 
 
 def _targets(point: Point) -> FloatArray:
