@@ -555,7 +555,7 @@ def test_a_missing_error_rate_file(tmp_path):
             lambda: simulate("xyzzy"),
             "there is no scheduler 'xyzzy'; known are age, alpha-fresh, alsa-pi,",
         ),
-        "no scheduler": (lambda: simulate(None), "None is not a scheduler: give a name, such as"),
+        "no scheduler": (lambda: simulate(None), "None is no scheduler: give a name, such as"),
         "unknown parameter": (
             lambda: fw.scheduler("alpha-fresh", alhpa=1),
             "scheduler 'alpha-fresh' has no parameter 'alhpa'; did you mean 'alpha'?",

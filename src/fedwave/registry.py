@@ -108,12 +108,14 @@ def build(family: str, part: Any, **more: Any) -> Any:
     if isinstance(part, (str, Mapping)):
         given = dict(parse(family, part)) | more
         name = given.pop("name")
+        if isinstance(part, str):
+            _check_nesting(family, name, given)
         return _make(family, find(family, name), given, f"{word(family)} {name!r}")
     kind = part if isinstance(part, type) else type(part)
     if getattr(kind, "family", None) != family:
         example = next(iter(names(family)), "...")
         raise FedwaveError(
-            f"{part!r} is not a {word(family)}: give a name, such as {example!r}, or an object of its base class."
+            f"{part!r} is no {word(family)}: give a name, such as {example!r}, or an object of its base class."
         )
     check_declaration(kind)
     return _make(family, part, more, f"{word(family)} {kind.name!r}") if part is kind else part
@@ -139,6 +141,21 @@ def parse(family: str, part: Spec) -> dict[str, Any]:
             raise FedwaveError(f"{word(family)} {part!r} gives {key.strip()!r} twice: keep one.")
         given[key.strip()] = _value(value.strip().replace(";", ","))
     return given
+
+
+def _check_nesting(family: str, name: str, given: Mapping[str, Any]) -> None:
+    """Refuse a parameter that was meant for a part within the part, and say how that is written."""
+    strange = set(given) - set(parameters(family, name))
+    nested = {k: value for k, value in given.items() if ":" in str(value)}
+    for outer, value in nested.items() if strange else ():
+        inner = value.partition(":")[0]
+        homes = [f for f in FAMILIES if inner in names(f)]
+        for key in given:
+            if key in strange and any(key in parameters(f, inner) for f in homes):
+                meant = f"{outer}={value},{key}={_text(given[key])}".replace(",", ";")
+                raise FedwaveError(
+                    f"{word(family)} {name!r} has no parameter {key!r}, but {inner!r} has: write {meant}, with ';'."
+                )
 
 
 def text(part: Spec) -> str:

@@ -53,7 +53,7 @@ def test_the_sound_one_that_the_broken_ones_spoil_passes():
 def test_a_name_that_is_not_known_is_told_so():
     with pytest.raises(fw.FedwaveError, match="no scheduler 'balsa_po'; did you mean 'balsa-po'"):
         check_scheduler("balsa_po")
-    with pytest.raises(fw.FedwaveError, match="3 is not a scheduler"):
+    with pytest.raises(fw.FedwaveError, match="3 is no scheduler"):
         check_scheduler(3)
 
 
