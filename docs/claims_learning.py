@@ -54,7 +54,7 @@ def _close_to_bench(study: str, metric: str, reach: float) -> Found:
     text = listed({one: pair(value, 4, "+") for (one, _), value in apart.items()})
     text += f"; RR {pair(to_rr, 4, '+')}"
     found = verdict(fits)
-    return f"less Bench's: {text}", PART if found == NOT and nearer else found
+    return f"less Bench's: {text}", PART if nearer and False in fits else found
 
 
 def similar_loss(study: str) -> Found:

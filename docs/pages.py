@@ -186,7 +186,7 @@ def mnist_differences() -> str:
 
 def cifar_table() -> str:
     last = last_round("cifar10")
-    columns = {f"after {t} rounds": (t, "accuracy") for t in (50, 100) if t < last}
+    columns = {f"after {t} rounds, 2,000 images": (t, "accuracy") for t in (50, 100) if t < last}
     columns[f"after {last}, 2,000 images"] = (last, "accuracy")
     columns[f"after {last}, all images"] = (last, "accuracy_on_all")
     lines = [

@@ -1,7 +1,7 @@
 """Verdicts on claims: the rules that docs/reproduction.md states.
 
 What a claim says of one scheduler is true, false, or open (None) where the 95 % interval is too wide to tell. A claim
-about several holds if it is true of all of them, and in part if it is of some.
+about several holds if it is true of all of them, in part if it is of some, and does not hold if it is false of all.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def verdict(fits: Sequence[Truth]) -> str:
         return HOLDS
     if any(fits):
         return PART
-    return NOT if any(one is False for one in fits) else OPEN
+    return NOT if all(one is False for one in fits) else OPEN
 
 
 def above(value: Estimate, reach: float) -> Truth:

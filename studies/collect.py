@@ -68,8 +68,16 @@ def law(folder: Path) -> None:
     found = check_prediction(folder)
     name = folder.name.removeprefix("law-")
     write_json(place / f"{name}.json", found.to_json())
+    keep_provenance(folder, place)
     if name in ("chosen-on", "devices"):
         write_figure(prediction_figure(found), place / f"{name}.png")
+
+
+def keep_provenance(folder: Path, place: Path) -> None:
+    """Where, when and with what a study was run."""
+    kept = place / "provenance"
+    kept.mkdir(exist_ok=True)
+    (kept / f"{folder.name}.json").write_bytes((folder / "provenance.json").read_bytes())
 
 
 def recommended(runs: Path) -> None:
@@ -89,6 +97,7 @@ def recommended(runs: Path) -> None:
             rows += [line for line in before if line[0] == title]
             continue
         results = stored_results(folder)
+        keep_provenance(folder, table.parent)
         for eta in dict.fromkeys(step_size(point) for point in results.points):
             mine = [point for point in results.points if step_size(point) == eta]
             found = {

@@ -26,7 +26,7 @@ def test_the_rules() -> None:
     assert verdicts.verdict([True, False]) == "in part"
     assert verdicts.verdict([False, False]) == "does not hold"
     assert verdicts.verdict([True, None]) == "in part"
-    assert verdicts.verdict([None, False]) == "does not hold"
+    assert verdicts.verdict([None, False]) == "open"
     assert verdicts.verdict([None, None]) == "open"
     small, wide, large = Estimate(0.001, 0.002, 0), Estimate(0.001, 0.2, 0), Estimate(0.2, 0.1, 0)
     assert [verdicts.above(value, 0.01) for value in (small, wide, large)] == [False, None, True]

@@ -110,18 +110,23 @@ def targets_figure(point: Point) -> Figure:
     common.label_panel(left, "(a) Final accuracy above the target", x, "Share of instances")
     common.label_panel(right, "(b) First of three rounds in a row above it", x, "Round (mean)")
     draw_shares(left, point)
-    note = draw_rounds_needed(right, point)
+    moved = "Points in (a) are shifted sideways to be seen." if len(labels(point.data)) > 1 else ""
+    note = sentences(draw_rounds_needed(right, point), moved)
     return _with_caption(figure, left, point, note)
 
 
 def draw_shares(axis: Axes, point: Point) -> None:
-    """The share of instances whose final accuracy beats a target."""
+    """The share of instances whose final accuracy beats a target.
+
+    Most schedulers share most points, so each is moved sideways by a part of the distance between targets.
+    """
     targets, looks = _targets(point), common.styles(labels(point.data))
-    for label, curves in _all_curves(point).items():
+    step = np.ptp(targets) / max(1, len(targets) - 1) or 0.01
+    for place, (label, curves) in enumerate(_all_curves(point).items()):
         share = [float(curves.reaches(target).mean()) for target in targets]
-        axis.plot(
-            targets, share, label=_name(label, curves), **{**looks[label], "ms": 4, "lw": 1.2}
-        )
+        look = {**looks[label], "ms": 4, "lw": 1.2}
+        moved = 0.06 * step * (place - (len(looks) - 1) / 2)
+        axis.plot(targets + moved, share, label=_name(label, curves), **look)
     axis.set_ylim(-0.03, 1.03)
     _name_targets(axis, targets)
 

@@ -111,7 +111,6 @@ def _draw_learning(axes: Sequence[Axes], point: Point, name: str) -> None:
     x = "Target accuracy"
     common.label_panel(share, f"Fig. 5  {name}: final accuracy above the target", x, "Share")
     learning.draw_shares(share, point)
-    _move_apart(share)
     common.label_panel(needed, f"Fig. 5  {name}: rounds required", x, "Round (mean)")
     learning.draw_rounds_needed(needed, point)
 
@@ -132,15 +131,6 @@ def _frame_accuracy(axis: Axes, point: Point) -> None:
     ends = [np.nanmean(series(point.data, label, "accuracy")[-1]) for label in labels(point.data)]
     if np.isfinite(ends).any():
         axis.set_ylim(bottom=max(0.0, float(np.nanmin(ends)) - 0.15))
-
-
-def _move_apart(axis: Axes) -> None:
-    """Where several share a point, each is moved sideways by a part of the distance between targets."""
-    lines = axis.get_lines()
-    for place, line in enumerate(lines):
-        x = np.asarray(line.get_xdata(), dtype=float)
-        step = np.ptp(x) / max(1, len(x) - 1) or 0.01
-        line.set_xdata(x + 0.06 * step * (place - (len(lines) - 1) / 2))
 
 
 def _dataset(point: Point) -> str:
