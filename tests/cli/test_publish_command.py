@@ -65,6 +65,13 @@ def test_all_published_results_are_drawn_again(fedwave, results: Path) -> None:
     assert {Path(path).name for path in told["files"]} >= page
 
 
+def test_of_several_of_a_kind_a_line_says_which_is_on_the_page(fedwave, results: Path) -> None:
+    shutil.copytree(results / "score", results / "score-again")
+    status, _, err = fedwave("reproduce", "--from", results)
+    told = "fedwave: section-v.png shows score, not score-again: one result of score fits.\n"
+    assert (status, err) == (0, told)
+
+
 def test_one_of_them_and_a_whole_run_folder(fedwave, results: Path) -> None:
     assert fedwave("reproduce", "mnist", "--from", results, "-o", "a")[0] == 0
     assert fedwave("reproduce", "mnist", "--from", results / "mnist", "-o", "b")[0] == 0
@@ -82,6 +89,24 @@ def test_one_of_them_and_a_whole_run_folder(fedwave, results: Path) -> None:
         (("--from", "."), ". holds no published results; of a run folder say what it is"),
         (("--from", "run-mnist"), "run-mnist holds no published results"),
         (("score", "--from", "empty"), "empty is no run folder: it has no config.yaml."),
+        (
+            ("cifar10", "--from", "results"),
+            "results has no published result 'cifar10'; it has score, mnist.",
+        ),
+        (("mnist", "--from", "results/score"), "results/score holds score, not mnist"),
+        (
+            ("mnist", "--from", "run-score"),
+            "run-score holds score, not mnist: `fedwave reproduce score --from run-score`",
+        ),
+        (("mnist", "--from", "run-mnist", "-i", "7"), "--instances does not go with --from"),
+        (
+            ("mnist", "--from", "run-mnist", "network.slots=3"),
+            "network.slots=3 does not go with --from",
+        ),
+        (
+            ("--from", "results", "--quick"),
+            "--quick does not go with --from, which draws what was run",
+        ),
         ((), "Missing argument: name what to make again (score, mnist, cifar10, theory)"),
     ],
 )
@@ -101,6 +126,11 @@ def test_one_bad_result_is_named_before_anything_is_drawn(fedwave, results: Path
     assert (status, out) == (2, "")
     assert err.startswith("fedwave: results/mnist is no published result: it has no curves.csv")
     assert not Path("out").exists()
+
+
+def test_a_published_result_is_no_lot(fedwave, results: Path) -> None:
+    told = "fedwave: results/score holds a published result: merge the run folders it is from.\n"
+    assert fedwave("merge", results / "score", "run-score", "-o", "x") == (2, "", told)
 
 
 def test_a_run_is_published_into_a_new_folder_only(fedwave, results: Path) -> None:

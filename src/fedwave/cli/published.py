@@ -40,15 +40,20 @@ def draw_published(stored: Path, out: Path | None, json: bool) -> None:
     found = [read_published(folder) for folder in folders]  # all, before anything is written
     place = Path("out", "published") if out is None else out
     paths: list[Path] = []
-    from fedwave.experiments.report.figures.section import has_place
+    from fedwave.experiments.report.figures.section import on_page
 
+    kinds = {} if alone else on_page(found)
     with steps() as message:
         for one in found:
             message(one.name)
             paths += _draw(one.figures(), place if alone else place / one.name)
-        if not alone and any(has_place(one) for one in found):
+        if kinds:
             message("section V")
             paths += _draw_page(found, place)
+    for kind, several in kinds.items():
+        if len(several) > 1:
+            others = ", ".join(one.name for one in several[1:])
+            tell(f"{_PAGE[0]} shows {several[0].name}, not {others}: one result of {kind} fits.")
     if json:
         about = {
             one.name: {

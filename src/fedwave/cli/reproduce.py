@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +17,12 @@ from fedwave.cli.request import experiment_of
 from fedwave.cli.run import execute, execute_and_show, stopping
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.results.folder import is_published
+from fedwave.experiments.report.published import published_in, read_published
+from fedwave.experiments.results.folder import RunFolder, check_is_folder, is_published
 from fedwave.experiments.results.lock import check_place, locked
-from fedwave.experiments.results.own_files import RUN_FILES, output_files
+from fedwave.experiments.results.own_files import CONFIG, RUN_FILES, output_files
 from fedwave.progress import steps
+from fedwave.reading import is_there
 from fedwave.terminal import tell
 
 # The paper's experiment, the quick one, and what the quick one changes.
@@ -78,34 +81,75 @@ def reproduce(
     --from a folder of published results (`fedwave publish`): the figures of all of them, and those of the paper's
     section V on one page.
     """
-    if name is None and stored is not None:
-        draw_published(stored, out, json)
-        return
-    if name is None:
+    if name is None and stored is None:
         raise FedwaveError(
             f"Missing argument: name what to make again ({', '.join(_EXPERIMENTS)}), or a folder to draw from (--from)."
         )
-    if name not in _EXPERIMENTS:
+    if name is not None and name not in _EXPERIMENTS:
         raise FedwaveError(f"there is no {name!r} to reproduce; {did_you_mean(name, _EXPERIMENTS)}")
+    if stored is not None:
+        _refuse_sizes(words, [size, training], quick)
+        _draw_again(name, stored, out, json)
+        return
+    assert name is not None
     if quick is None:
         quick = name != "score"
     full, small, changes = _EXPERIMENTS[name]
     preset = [small, *changes] if quick else [full]
     how = experiment_of([*preset, *(words or ())], [size, training])
     folder = Path("out", name) if out is None else out
-    if name == "theory" and stored is not None:
-        raise FedwaveError("--from does not go with theory, whose figures are computed anew.")
     if name == "theory":
         _theory(how, folder, execution, quick, json)
-    elif stored is not None and is_published(stored):
-        draw_published(stored, folder, json)
-    elif stored is not None and is_published(stored / name):
-        draw_published(stored / name, folder, json)
-    elif stored is not None:
-        show_again(stored, json, out=folder)
     else:
         check_place(folder, RUN_FILES | output_files(how))  # before data are downloaded
         execute_and_show(_with_data(how), folder, execution, json)
+
+
+def _refuse_sizes(
+    words: Sequence[str] | None, groups: Sequence[opt.Group], quick: bool | None
+) -> None:
+    """What was run cannot be changed by drawing it."""
+    given = [f"--{one.name.replace('_', '-')}" for group in groups for one in fields(group)
+             if getattr(group, one.name) is not None]  # fmt: skip
+    given += [] if quick is None else ["--quick" if quick else "--full"]
+    given += words or ()
+    if given:
+        raise FedwaveError(
+            f"{given[0]} does not go with --from, which draws what was run: leave one of them out."
+        )
+
+
+def _draw_again(name: str | None, stored: Path, out: Path | None, json: bool) -> None:
+    """The figures of a run, of a published result or of several, which are those of ``name`` if that is given."""
+    if name == "theory":
+        raise FedwaveError("--from does not go with theory, whose figures are computed anew.")
+    if name is None:
+        draw_published(stored, out, json)
+        return
+    folder = Path("out", name) if out is None else out
+    check_is_folder(stored)
+    if is_published(stored) or is_published(stored / name):
+        place = stored if is_published(stored) else stored / name
+        _check_is(name, read_published(place).experiment, place)
+        draw_published(place, folder, json)
+        return
+    others = [one.name for one in published_in(stored)]
+    if others and not is_there(stored / CONFIG):
+        raise FedwaveError(
+            f"{stored} has no published result {name!r}; it has {', '.join(others)}."
+        )
+    _check_is(name, RunFolder(stored).stored(), stored)
+    show_again(stored, json, out=folder)
+
+
+def _check_is(name: str, how: Experiment, folder: Path) -> None:
+    """Refuse what another name stands for: scores, or another of the two datasets."""
+    task = how.task
+    found = "score" if task is None else task.instead_of or str(task.dataset)
+    if found != name and found in _EXPERIMENTS:
+        raise FedwaveError(
+            f"{folder} holds {found}, not {name}: `fedwave reproduce {found} --from {folder}`."
+        )
 
 
 def _theory(

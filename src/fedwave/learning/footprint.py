@@ -22,11 +22,11 @@ def sample_bytes(samples: float, epochs: int) -> float:
 
 
 def check_training(
-    task: Task, schedule: Schedule, settings: Settings, model: torch.nn.Module, waiting: int
+    task: Task, schedule: Schedule, settings: Settings, model: torch.nn.Module, kept: int
 ) -> None:
     """Refuse training whose largest round does not fit: the samples of its lanes, and their models.
 
-    ``waiting`` is the largest number of gradients that wait.
+    ``kept`` is the largest number of gradients that wait, and of models that devices keep of their own.
     """
     shards = (schedule.shards * schedule.needed).sum(axis=(1, 2))
     most, samples = most_lanes(schedule), float(np.max(shards)) * task.shard_size
@@ -36,9 +36,9 @@ def check_training(
         sample_bytes(samples, task.epochs), lower,
     )  # fmt: skip
     size = sum(p.numel() * p.element_size() for p in (*model.parameters(), *model.buffers()))
-    # The central models, the gradients that wait, and the lanes at work.
+    # The central models, what devices keep, and the lanes at work.
     at_once = COPIES * min(settings.lanes or most, most)
-    models = float(size) * (schedule.shards.shape[1] + waiting + at_once)
+    models = float(size) * (schedule.shards.shape[1] + kept + at_once)
     lower = "lower lanes, or train fewer runs together (block, group)"
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     what = f"training {most:,} models of {in_words(size)} in a round"

@@ -93,7 +93,10 @@ class Replay:
         self.layout = Layout(self._model)
         self.schedule = Schedule.of(runs, task.aggregation, settings.tolerance)
         waiting = most_waiting(self.schedule)
-        check_training(task, self.schedule, settings, self._model, waiting)
+        # Models of devices that miss a broadcast some time: they go on from their own parameters.
+        ever = ~self.schedule.heard.all(axis=0)
+        kept = waiting + int(ever.sum())
+        check_training(task, self.schedule, settings, self._model, kept)
         room = min(settings.lanes or 1, most_lanes(self.schedule))
         self._lanes = LaneTrainer(task, device, settings.dtype, autocast, room=room)
         self._evaluator = Evaluator(
@@ -102,8 +105,6 @@ class Replay:
         self._sampler = task.sampler()
         self.central = self._first_models()
         self.waiting = Waiting(len(runs), runs[0].shards.shape[1], self.central.w, waiting)
-        # Models of devices that miss a broadcast some time: they go on from their own parameters.
-        ever = ~self.schedule.heard.all(axis=0)
         self.row_of_own = np.where(ever, np.cumsum(ever).reshape(ever.shape) - 1, _NO_ROW)
         self.own = self.central.rows(np.nonzero(ever)[0])
         self.server = [

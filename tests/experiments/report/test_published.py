@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.experiments.report.figures.section import has_place, section_figure
+from fedwave.experiments.report.figures.section import on_page, section_figure
 from fedwave.experiments.report.learning import learning_figures
 from fedwave.experiments.report.published import Published, publish, published_in, read_published
 from fedwave.experiments.report.score import score_figures, scores_of
@@ -284,7 +284,7 @@ def with_new_sums(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [("mnist", "curves.csv"), ("mnist", "summary.json"), ("score", "rounds.csv"), ("score", "instances.csv")],
+    [("mnist", "curves.csv"), ("mnist", "targets.csv"), ("mnist", "summary.json"), ("score", "rounds.csv"), ("score", "instances.csv")],
 )  # fmt: skip
 def test_an_edited_table_is_refused(copy: Path, name: str, file: str) -> None:
     changed(copy / name / file, lambda text: text.replace("1", "2", 1))
@@ -306,8 +306,8 @@ def test_of_two_results_the_page_shows_the_first(copy: Path) -> None:
         ]
 
     assert lines([first, other]) == lines([first]) != lines([other])
-    assert has_place(first)
-    assert not has_place(replace(first, point=None))
+    assert on_page([first, other]) == {"mnist": [first, other]}
+    assert on_page([replace(first, point=None)]) == {}
 
 
 def test_an_older_summary_leaves_facts_out_of_the_title(copy: Path) -> None:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from fedwave.experiments.report.figures.common import Figure
 
-CURVES, ROUNDS, INSTANCES = "curves.csv", "rounds.csv", "instances.csv"
+CURVES, TARGETS, ROUNDS, INSTANCES = "curves.csv", "targets.csv", "rounds.csv", "instances.csv"
 _ORDER = ("score", "mnist", "cifar10")  # of section V; others come after them
 # What may stand under made_with in summary.json.
 _MADE_WITH: dict[str, type] = {
@@ -153,7 +153,7 @@ def _check_sums(folder: Path) -> None:
     """Refuse tables that were edited or damaged: their figures would say something else than the run."""
     _check_there(folder, SUMS)
     known = read_sums(folder)
-    for name in (CONFIG, SUMMARY, CURVES, ROUNDS, INSTANCES):
+    for name in (CONFIG, SUMMARY, CURVES, TARGETS, ROUNDS, INSTANCES):
         if is_there(folder / name) and sum_of(folder / name) != known.get(name):
             raise FedwaveError(
                 f"{folder / name} is not the one that {SUMS} beside it has the sum of: publish the run again."

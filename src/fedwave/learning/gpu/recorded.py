@@ -24,11 +24,11 @@ class Recorder:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
-        self._addresses: list[int] = []
+        self._addresses: list[tuple[int, torch.Size]] = []
 
     def begin(self, state: list[Tensor]) -> None:
         """Forget the recordings if the state that they change lies elsewhere now; that waits for the GPU."""
-        addresses = [t.data_ptr() for t in state]
+        addresses = [(t.data_ptr(), t.shape) for t in state]
         if addresses != self._addresses:
             torch.cuda.current_stream().synchronize()  # the last recording may still run
             self._graphs, self._addresses = {}, addresses

@@ -138,7 +138,9 @@ class WideChain:
             return
         sizes = [self._size(len(s.lanes)) for s in plan]
         widest = self._padded(max(sizes))
-        self._prepare(widest, w.device)
+        # What is recorded must stay where it is, so there is room for all places from the start.
+        most = widest if self._recorder is None else self._padded(self._size(self._width))
+        self._prepare(max(widest, most), w.device)
         batches, models, changed = self._on_device(plan, widest, samples)
         state = (w, start, rest)
         if self._recorder is not None:

@@ -156,7 +156,7 @@ def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
     axis.set_ylim(0, 1.05 * point.data.sizes["round"])
     reach = np.ptp(targets)
     if reach > 0:  # all targets, also those that nobody reaches, and room for "k never"
-        axis.set_xlim(targets.min() - 0.05 * reach, targets.max() + 0.12 * reach)
+        axis.set_xlim(targets.min() - 0.05 * reach, targets.max() + 0.15 * reach)
     _name_targets(axis, targets)
     counts = "'k never': instances that never get there, left out of the mean." if never else ""
     missing = f"No point in {letter}: no instance gets there." if some_missing else ""
@@ -164,20 +164,21 @@ def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
 
 
 def _apart(values: list[float], gap: float, top: float) -> list[float]:
-    """Near to the values, which rise, but ``gap`` apart and below ``top``.
+    """As near as can be to the values, which rise, but ``gap`` apart and from 0 to ``top``; nearer if they are many.
 
-    >>> _apart([10, 40, 41, 99], 5, 100)
-    [10, 40, 45, 99]
+    >>> _apart([10, 40, 42, 99], 6, 100)
+    [10.0, 38.0, 44.0, 99.0]
     >>> _apart([97, 98, 99], 5, 100)
-    [90, 95, 100]
+    [90.0, 95.0, 100.0]
+    >>> _apart([1, 1, 1], 80, 100)
+    [0.0, 50.0, 100.0]
     """
-    places: list[float] = []
-    for value in values:
-        places.append(max(value, places[-1] + gap) if places else value)
-    for i in reversed(range(len(places))):
-        limit = places[i + 1] - gap if i + 1 < len(places) else top
-        places[i] = min(places[i], limit)
-    return places
+    from scipy.optimize import isotonic_regression
+
+    gap = min(gap, top / max(1, len(values) - 1))
+    steps = gap * np.arange(len(values))
+    lowest = np.clip(isotonic_regression(values - steps).x, 0, top - steps[-1])
+    return list((lowest + steps).tolist())
 
 
 def _targets(point: Point) -> FloatArray:

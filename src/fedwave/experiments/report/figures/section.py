@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.errors import counted
 from fedwave.experiments.report.figures import common, learning
 from fedwave.experiments.report.figures.score import draw_recent, scale_differences
-from fedwave.experiments.report.labels import sentences
+from fedwave.experiments.report.labels import sentences, title
 from fedwave.experiments.report.learning import caption_of, dataset_of, is_synthetic
 from fedwave.experiments.report.score import Scores, paper_schedulers, window_of
 from fedwave.experiments.results.container import labels, series
@@ -35,9 +34,9 @@ _DASHES: tuple[Any, ...] = (
 def section_figure(found: Sequence[Published]) -> Figure:
     """Scores above, then a column for MNIST and one for CIFAR-10; what is not there leaves its place empty."""
     figure, axes = common.figure_with(7, 2, _A4)
-    scores = next((one.scores for one in found if one.scores is not None), None)
-    # Of several results of a dataset the first is shown, as of several scores.
-    points = {_dataset(one.point): one.point for one in reversed(found) if one.point is not None}
+    first = {kind: several[0] for kind, several in on_page(found).items()}
+    scores = first["score"].scores if "score" in first else None
+    points = {kind: one.point for kind, one in first.items() if one.point is not None}
     notes = [] if scores is None else [f"Fig. 2: {scores.title}. {scores.caption}"]
     _draw_scores(axes[0], axes[1], scores)
     for column, (dataset, name) in enumerate(_DATASETS.items()):
@@ -65,9 +64,14 @@ def section_figure(found: Sequence[Published]) -> Figure:
     return figure
 
 
-def has_place(one: Published) -> bool:
-    """Is there a panel for it on the page?"""
-    return one.scores is not None or (one.point is not None and _dataset(one.point) in _DATASETS)
+def on_page(found: Sequence[Published]) -> dict[str, list[Published]]:
+    """The results that there are panels for: scores, MNIST, CIFAR-10. Of several of a kind the first is shown."""
+    kinds: dict[str, list[Published]] = {}
+    for one in found:
+        kind = "score" if one.scores is not None else _dataset(one.point) if one.point else ""
+        if kind == "score" or kind in _DATASETS:
+            kinds.setdefault(kind, []).append(one)
+    return kinds
 
 
 def _draw_scores(left: Axes, right: Axes, scores: Scores | None) -> None:
@@ -81,8 +85,8 @@ def _draw_scores(left: Axes, right: Axes, scores: Scores | None) -> None:
     common.label_panel(left, f"Fig. 2  Score, mean of {window} rounds", "Round", scores.score)
     draw_recent(left, found, looks)
     base = common.name_of(scores.base)
-    title = f"Fig. 2  Mean score so far, less that of {base} (paired)"
-    common.label_panel(right, title, "Round", "Difference")
+    heading = f"Fig. 2  Mean score so far, less that of {base} (paired)"
+    common.label_panel(right, heading, "Round", "Difference")
     for label, bands in found.items():
         common.draw_band(right, bands["running_difference"], label, looks[label], len(found))
     scale_differences(right)
@@ -139,10 +143,9 @@ def _dataset(point: Point) -> str:
 
 
 def _about(point: Point, name: str) -> str:
-    count = point.data.sizes["instance"]
-    drawn = learning.how_drawn(count)
+    drawn = learning.how_drawn(point.data.sizes["instance"])
     text = caption_of(point).replace("\n", " ").replace(f"{dataset_of(point.experiment)}: ", "")
-    return sentences(f"{name}: {counted(count, 'instance')};", text, drawn)
+    return sentences(f"{name}: {title(point.data)};", text, drawn)
 
 
 def _leave_empty(axis: Axes, text: str) -> None:
