@@ -284,7 +284,8 @@ def with_new_sums(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [("mnist", "curves.csv"), ("mnist", "targets.csv"), ("mnist", "summary.json"), ("score", "rounds.csv"), ("score", "instances.csv")],
+    [("mnist", "curves.csv"), ("mnist", "targets.csv"), ("mnist", "summary.json"), ("score", "rounds.csv"),
+     ("score", "instances.csv")],
 )  # fmt: skip
 def test_an_edited_table_is_refused(copy: Path, name: str, file: str) -> None:
     changed(copy / name / file, lambda text: text.replace("1", "2", 1))
