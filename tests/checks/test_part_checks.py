@@ -222,7 +222,7 @@ def test_schedulers_go_to_their_own_checker() -> None:
         ("cnn:width=3", {}, "no parameter 'width'"),
         (3, {}, "the family of 3 is unknown: derive it .*family=\"model\""),
         (chain, {}, "the family of .*chain.* is unknown"),
-        (fw.fading.Rayleigh, {"family": "success"}, "is not a success model"),
+        (fw.fading.Rayleigh, {"family": "success"}, "is no success model"),
     ],
 )  # fmt: skip
 def test_what_is_not_a_part_is_refused(part: Any, given: dict[str, Any], text: str) -> None:
