@@ -97,6 +97,7 @@ def test_a_file_with_a_task_is_trained(fedwave) -> None:
     assert "accuracy" not in only
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_names_that_are_no_folders(fedwave) -> None:
     for name, folder in (("..", "experiment"), ("a/b: c", "a-b-c"), ("../up", "up")):
         status, text, err = fedwave("run", f'name="{name}"', "-s", "age", "-t", 2, "-i", 1)
@@ -105,6 +106,7 @@ def test_names_that_are_no_folders(fedwave) -> None:
     assert {path.name for path in Path("out").iterdir()} == {"experiment", "a-b-c", "up"}
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("command", ["run", "compare"])
 def test_a_users_scheduler_runs(fedwave, own: Path, command: str) -> None:
     words = (command, "paper", "-s", "heavy-test:weight=2.0,age", *SMALL, "--json")
@@ -125,6 +127,7 @@ def test_a_users_scheduler_runs(fedwave, own: Path, command: str) -> None:
         assert json.loads(fedwave("resume", "out/paper", "--json")[1])["schedulers"][label] == found
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_resume_takes_a_file_that_was_moved(fedwave, own: Path) -> None:
     words = ("run", "paper", "-s", "heavy-test", *SMALL, "--json", "--import", own)
     with forgotten():
@@ -141,7 +144,7 @@ def test_resume_takes_a_file_that_was_moved(fedwave, own: Path) -> None:
     assert json.loads(text)["schedulers"] == found
 
 
-@pytest.mark.usefixtures("_few_images")
+@pytest.mark.usefixtures("_few_images", "no_figures")
 def test_a_users_scheduler_trains(fedwave, own: Path) -> None:
     Path("mine.yaml").write_text(TASK)
     words = ("train", "mine.yaml", "-s", "heavy-test", "--import", own, "--workers", 1, "--json")
