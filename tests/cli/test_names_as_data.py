@@ -202,6 +202,7 @@ def test_an_emoji_is_a_name_like_others(fedwave, tmp_path: Path, monkeypatch) ->
     assert fedwave("verify", "out/😀")[0] == 0
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize(
     ("name", "folder"),
     [("../../up", "up"), ("/etc/x", "etc-x"), (".hidden", "hidden"), ("a\\b:c*?", "a-b-c"), ("..", "experiment"),
