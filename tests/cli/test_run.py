@@ -79,7 +79,7 @@ def test_a_preset_goes_to_a_folder_of_its_name(fedwave) -> None:
 
 
 @pytest.mark.usefixtures("_few_images")
-def test_a_file_with_a_task_is_trained(fedwave) -> None:
+def test_a_file_with_a_task_is_trained(fedwave, request: pytest.FixtureRequest) -> None:
     Path("mine.yaml").write_text(TASK)
     status, text, err = fedwave("run", "mine.yaml", "--workers", 1)
     assert (status, err) == (0, "")
@@ -90,6 +90,7 @@ def test_a_file_with_a_task_is_trained(fedwave) -> None:
     assert {"learning-curves.png", "one-instance.svg", "curves.csv", "results.nc"} <= made
     assert fw.load(folder).accuracy.sizes == {"scheduler": 2, "instance": 2, "round": 3}
     # Every command takes the same file; train does the same, compare leaves the task out.
+    request.getfixturevalue("no_figures")
     same = json.loads(fedwave("train", "mine.yaml", "--workers", 1, "--json", "-o", "train")[1])
     assert same["schedulers"] == json.loads((folder / "summary.json").read_text())["schedulers"]
     only = json.loads(fedwave("compare", "mine.yaml", "--json")[1])["schedulers"]["age"]
