@@ -7,6 +7,14 @@ import pytest
 from fedwave import registry
 
 
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of anything else: figures take the longest of all that a run writes."""
+    from fedwave.experiments.report.figures import common
+
+    monkeypatch.setattr(common, "save_figure", lambda figure, stem: [])
+
+
 @pytest.fixture(autouse=True)
 def _registry_as_shipped() -> Iterator[None]:
     """A part that one test registers must not be met by another."""

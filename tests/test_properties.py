@@ -15,14 +15,17 @@ SCHEDULERS = (
     "alpha-fresh:alpha=-1",
 )
 PLANNING = ("lagrangian-bayes", "lagrangian-po", "whittle-bayes")
+# Those that solve a problem for every device in every case.
+COSTLY = ("lagrangian", "whittle", "mass-index", "mass-index-bayes", "mass-index-po")
 # Derandomised: the same cases in every run. No deadline: the first use of a fading draws its quartiles.
-PROFILE = settings(
+USUAL = settings(
     max_examples=80,
     derandomize=True,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+FEWER = settings(USUAL, max_examples=25)
 
 
 def numbers(low, high):
@@ -105,7 +108,7 @@ def networks(draw):
     ],
 )
 def test_what_holds_along_every_path(text):
-    @PROFILE
+    @(FEWER if text in COSTLY else USUAL)
     @given(network=networks(), seed=st.integers(0, 2**40))
     def holds(network, seed):
         trace = fw.simulate(network, fw.scheduler(text), ROUNDS, instances=2, seed=seed)

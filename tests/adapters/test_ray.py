@@ -207,6 +207,7 @@ class TestOnALocalRay:
         assert list(why) == ["0000_endless-test_0-0"]
         assert why["0000_endless-test_0-0"].startswith("no round of endless-test was finished in 6")
 
+    @pytest.mark.slow
     def test_a_refusal_arrives_as_it_is(self, tmp_path: Path) -> None:
         table = write_csv(tmp_path / "devices.csv", ["distance_m", "rate"], [[100, 1], [200, 2]])
         wanted = units(SIMULATED, network={"kind": "table", "file": str(table), "slots": 1})
@@ -300,7 +301,7 @@ def test_messages_of_a_task_that_was_given_up_are_ignored(tmp_path: Path) -> Non
     assert driver.mailbox.messages.remote() == ([], [])
 
 
-def test_an_error_names_its_unit_and_another_version_is_refused(tmp_path: Path) -> None:
+def test_an_error_names_its_unit_and_a_refusal_arrives_as_it_is(tmp_path: Path) -> None:
     (unit,) = units(SIMULATED, schedulers=["fresh"], instances=1)
     driver, broken = a_driver(tmp_path, Watch()), replace(unit, schedulers=("nobody",))
 
@@ -312,6 +313,11 @@ def test_an_error_names_its_unit_and_another_version_is_refused(tmp_path: Path) 
         run(broken, adapter.__version__)
     with pytest.raises(FedwaveError, match=r"has fedwave .*, but this is fedwave 0\.0\.1: install"):
         run(unit, "0.0.1")
+    table = write_csv(tmp_path / "devices.csv", ["distance_m", "rate"], [[100, 1], [200, 2]])
+    (lost, *_) = units(SIMULATED, network={"kind": "table", "file": str(table), "slots": 1})
+    table.unlink()
+    with pytest.raises(FedwaveError, match=r"^network.file: .*devices.csv cannot be read"):
+        run(lost, adapter.__version__)
 
 
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:

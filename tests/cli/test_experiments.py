@@ -16,7 +16,6 @@ import pytest
 import fedwave as fw
 from fedwave.cli import main
 from fedwave.experiments.config.read import experiment_from, load_experiment, preset_names
-from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.run import pool
 
@@ -46,12 +45,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(finished: Path, tmp_path: Path) -> Path:
     """A copy of it."""
     return Path(shutil.copytree(finished, tmp_path / "run"))
-
-
-@pytest.fixture
-def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take the longest."""
-    monkeypatch.setattr(figures, "save_figure", lambda figure, stem: [])
 
 
 @pytest.fixture
@@ -129,7 +122,7 @@ def test_the_summary_is_what_was_simulated(finished: Path) -> None:
         assert found == pytest.approx(difference)
 
 
-@pytest.mark.usefixtures("_no_figures", "_no_runs")
+@pytest.mark.usefixtures("no_figures", "_no_runs")
 def test_the_same_command_again_reuses_everything(fedwave, folder: Path, tmp_path: Path) -> None:
     before, netcdf = contents(folder), (folder / "results.nc").read_bytes()
     status, text, err = fedwave(*SWEEP, "-o", folder, "--json", "--events", tmp_path / "e")
@@ -144,7 +137,7 @@ def test_the_same_command_again_reuses_everything(fedwave, folder: Path, tmp_pat
     assert len(json.loads((folder / "provenance.json").read_text())["runs"]) == 2
 
 
-@pytest.mark.usefixtures("_no_figures")
+@pytest.mark.usefixtures("no_figures")
 def test_a_sweep_prints_a_table(fedwave, tmp_path: Path) -> None:
     words = ("run", "sweep.network.slots=[5,25]", "-s", "age", "-t", 4, "-i", 2, "-o", tmp_path)
     status, text, err = fedwave(*words, "--metric", "score")
@@ -187,7 +180,7 @@ def test_axes_in_another_order_number_their_points_otherwise(fedwave, folder: Pa
     assert 'its sweep is ["network.slots", "network.gamma"], not ["network.gamma", "netw' in err
 
 
-@pytest.mark.usefixtures("_no_figures")
+@pytest.mark.usefixtures("no_figures")
 def test_resume_goes_on_with_what_is_missing(
     fedwave, finished: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -217,7 +210,7 @@ def test_resume_goes_on_with_what_is_missing(
     assert fedwave("resume", out, "--json")[1] == text
 
 
-@pytest.mark.usefixtures("_no_figures")
+@pytest.mark.usefixtures("no_figures")
 def test_a_damaged_result_is_told_of_and_made_again(fedwave, folder: Path) -> None:
     before = contents(folder)
     broken = folder / "rounds" / "0002_age_0-2.parquet"
@@ -241,7 +234,7 @@ def test_a_folder_in_use_is_left_alone(fedwave, folder: Path) -> None:
     assert err.count("\n") == 1
 
 
-@pytest.mark.usefixtures("_no_figures")
+@pytest.mark.usefixtures("no_figures")
 def test_events_are_lines_of_json(fedwave, tmp_path: Path) -> None:
     words = ("run", "sweep.network.slots=[2,3]", "-s", "age", "-t", 4, "-i", 2, "--json")
     events = tmp_path / "events.jsonl"
@@ -363,7 +356,7 @@ def test_the_schema_is_json_and_knows_every_field(fedwave, tmp_path: Path) -> No
     assert json.loads((tmp_path / "s.json").read_text()) == schema
 
 
-@pytest.mark.usefixtures("_no_figures")
+@pytest.mark.usefixtures("no_figures")
 def test_the_engine_is_the_one_that_was_asked_for(
     fedwave, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

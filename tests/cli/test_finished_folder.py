@@ -59,6 +59,7 @@ def test_a_finished_run_needs_nothing_but_its_folder(
     assert fedwave("verify", "away/moved")[0] == 0
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_report_begins_with_the_metric_asked_for(fedwave) -> None:
     words = ("run", "paper", "-s", "age,random", "-t", 5, "-i", 2, "-o", "run")
     assert fedwave(*words)[1].splitlines()[1].split()[:2] == ["scheduler", "backlog"]
@@ -68,6 +69,7 @@ def test_a_report_begins_with_the_metric_asked_for(fedwave) -> None:
     assert (status, err) == (2, sentence)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_report_against_another_scheduler_and_without_the_first_rounds(fedwave) -> None:
     words = ("run", "paper", "-s", "age,random", "-t", 5, "-i", 2)
     assert fedwave(*words, "-o", "run")[0] == 0
@@ -80,6 +82,7 @@ def test_a_report_against_another_scheduler_and_without_the_first_rounds(fedwave
     assert (status, err) == (2, sentence)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_report_of_learning_needs_no_torch(fedwave) -> None:
     assert fedwave(*LEARN)[0] == 0
     code = (
@@ -90,6 +93,7 @@ def test_a_report_of_learning_needs_no_torch(fedwave) -> None:
     assert (run.returncode, run.stderr) == (0, "")
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_the_list_and_the_exit_status(fedwave) -> None:
     small = ("-s", "age", "-t", 4, "-i", 2)
     for out, seed in (("a", 0), ("b", 0), ("c", 1)):
@@ -133,6 +137,7 @@ def test_bad_usage_is_one_sentence(fedwave, words: tuple[str, ...], sentence: st
     assert err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_an_unfinished_run_has_no_report(fedwave) -> None:
     assert fedwave("run", "devices.csv", "-s", "age", "-t", 4, "-i", 2, "-o", "a")[0] == 0
     next(Path("a/units").iterdir()).unlink()
@@ -144,6 +149,7 @@ def test_an_unfinished_run_has_no_report(fedwave) -> None:
     assert "1 of 1 unit not finished" in told
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_run_that_was_stopped_is_not_called_damaged(fedwave) -> None:
     assert fedwave("run", "paper", "-s", "age,random", "-t", 5, "-i", 2, "-o", "run")[0] == 0
     for path in (Path("run/SHA256SUMS"), *Path("run/units").glob("*random*")):

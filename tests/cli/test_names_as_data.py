@@ -137,6 +137,7 @@ def test_a_refusal_is_one_line_that_steers_nothing(fedwave, words, tmp_path, mon
     assert not steers(err)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_verify_shows_names_of_files_as_they_are(fedwave, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert fedwave("run", "paper", *SMALL, "schedulers=[age]", "-o", out)[0] == 0
@@ -201,6 +202,7 @@ def test_an_emoji_is_a_name_like_others(fedwave, tmp_path: Path, monkeypatch) ->
     assert fedwave("verify", "out/😀")[0] == 0
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize(
     ("name", "folder"),
     [("../../up", "up"), ("/etc/x", "etc-x"), (".hidden", "hidden"), ("a\\b:c*?", "a-b-c"), ("..", "experiment"),
@@ -234,6 +236,7 @@ def test_names_that_no_file_can_have_are_refused_before_the_run(fedwave, tmp_pat
     assert "must be a text of one line, of at most" in fedwave("compare", "--import", parts)[2]
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_folder_and_a_file_with_the_longest_names(fedwave, tmp_path: Path) -> None:
     small = ("-t", "4", "-i", "2", "-s", "age")
     assert fedwave("compare", *small, "-o", tmp_path / ("x" * 255))[::2] == (0, "")

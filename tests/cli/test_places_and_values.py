@@ -9,6 +9,7 @@ import pytest
 from killing import command
 from user_file import forgotten
 
+pytestmark = pytest.mark.usefixtures("no_figures")
 SMALL = ("run", "paper", "-s", "age", "-t", "3", "-i", "1")
 
 

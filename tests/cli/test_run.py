@@ -79,7 +79,7 @@ def test_a_preset_goes_to_a_folder_of_its_name(fedwave) -> None:
 
 
 @pytest.mark.usefixtures("_few_images")
-def test_a_file_with_a_task_is_trained(fedwave) -> None:
+def test_a_file_with_a_task_is_trained(fedwave, request: pytest.FixtureRequest) -> None:
     Path("mine.yaml").write_text(TASK)
     status, text, err = fedwave("run", "mine.yaml", "--workers", 1)
     assert (status, err) == (0, "")
@@ -90,6 +90,7 @@ def test_a_file_with_a_task_is_trained(fedwave) -> None:
     assert {"learning-curves.png", "one-instance.svg", "curves.csv", "results.nc"} <= made
     assert fw.load(folder).accuracy.sizes == {"scheduler": 2, "instance": 2, "round": 3}
     # Every command takes the same file; train does the same, compare leaves the task out.
+    request.getfixturevalue("no_figures")
     same = json.loads(fedwave("train", "mine.yaml", "--workers", 1, "--json", "-o", "train")[1])
     assert same["schedulers"] == json.loads((folder / "summary.json").read_text())["schedulers"]
     only = json.loads(fedwave("compare", "mine.yaml", "--json")[1])["schedulers"]["age"]
@@ -97,6 +98,7 @@ def test_a_file_with_a_task_is_trained(fedwave) -> None:
     assert "accuracy" not in only
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_names_that_are_no_folders(fedwave) -> None:
     for name, folder in (("..", "experiment"), ("a/b: c", "a-b-c"), ("../up", "up")):
         status, text, err = fedwave("run", f'name="{name}"', "-s", "age", "-t", 2, "-i", 1)
@@ -105,6 +107,7 @@ def test_names_that_are_no_folders(fedwave) -> None:
     assert {path.name for path in Path("out").iterdir()} == {"experiment", "a-b-c", "up"}
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("command", ["run", "compare"])
 def test_a_users_scheduler_runs(fedwave, own: Path, command: str) -> None:
     words = (command, "paper", "-s", "heavy-test:weight=2.0,age", *SMALL, "--json")
@@ -125,6 +128,7 @@ def test_a_users_scheduler_runs(fedwave, own: Path, command: str) -> None:
         assert json.loads(fedwave("resume", "out/paper", "--json")[1])["schedulers"][label] == found
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_resume_takes_a_file_that_was_moved(fedwave, own: Path) -> None:
     words = ("run", "paper", "-s", "heavy-test", *SMALL, "--json", "--import", own)
     with forgotten():
@@ -141,7 +145,7 @@ def test_resume_takes_a_file_that_was_moved(fedwave, own: Path) -> None:
     assert json.loads(text)["schedulers"] == found
 
 
-@pytest.mark.usefixtures("_few_images")
+@pytest.mark.usefixtures("_few_images", "no_figures")
 def test_a_users_scheduler_trains(fedwave, own: Path) -> None:
     Path("mine.yaml").write_text(TASK)
     words = ("train", "mine.yaml", "-s", "heavy-test", "--import", own, "--workers", 1, "--json")

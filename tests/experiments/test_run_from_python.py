@@ -50,6 +50,7 @@ def test_it_writes_what_the_command_writes(
     assert contents(Path("python")) == contents(Path("command"))
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_progress_is_shown_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fw.run("paper", tmp_path / "quiet", overrides=SMALL)
     assert capsys.readouterr() == ("", "")
@@ -59,6 +60,7 @@ def test_progress_is_shown_when_asked(tmp_path: Path, capsys: pytest.CaptureFixt
     assert err.splitlines() == [f"paper: {k} of 2 units finished" for k in range(3)]
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_it_takes_one_text_paths_and_numpy_numbers(tmp_path: Path) -> None:
     parts = tmp_path / "parts.py"
     parts.write_text("import fedwave as fw\n")

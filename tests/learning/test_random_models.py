@@ -38,7 +38,7 @@ pytestmark = pytest.mark.filterwarnings(
 SIZES = EvaluationSizes(30, 30)
 CPU = torch.device("cpu")
 LIMIT = 1e-9  # relative, in float64
-DRAWN, CHAINS = 60, 16
+DRAWN, CHAINS = 40, 16
 NUMBERS: dict[str, Any] = {"shard_size": 5, "batch": 4, "epochs": 2, "eta": 0.05, "prox": 0.1, "l2": 0.01}  # fmt: skip
 
 

@@ -114,7 +114,7 @@ for _name, _rule in RULES.items():
 def runs_of_path(path: Path) -> tuple[list[Any], Task]:
     network = fw.random_network(4, 2, seed=3, rate=[0.4, 1.0, 2.0, 3.0], **path.network)
     traces = {
-        name: fw.simulate(network, name, rounds=9, instances=2, seed=5)
+        name: fw.simulate(network, name, rounds=6, instances=2, seed=93)
         for name in ("alsa-pi", "round-robin")
     }
     numbers = {

@@ -15,6 +15,7 @@ from user_file import forgotten, text
 
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.results.sealed import read_sealed, write_sealed
 from fedwave.experiments.run.pool import run_here
@@ -119,13 +120,12 @@ def test_results_are_read_without_the_parts(own: Path, tmp_path: Path) -> None:
     assert (read.stdout, read.stderr) == ("(2, 2, 6)\n", "")
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_resume_takes_the_file_from_where_it_is_named(own: Path, tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    stopped(own, whole)
-    assert f"you name it: `fedwave resume {whole} --import {own}`.\n" in resumed(whole)
-    assert resumed(whole, "--import", str(own)) == ""
-    folder = tmp_path / "run"
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    write_results(run_experiment(asked(own), whole, workers=1), whole)
     stopped(own, folder)
+    assert f"you name it: `fedwave resume {folder} --import {own}`.\n" in resumed(folder)
     moved = own.rename(tmp_path / "moved.py")
     told = resumed(folder)
     assert (

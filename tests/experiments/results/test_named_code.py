@@ -118,6 +118,7 @@ def test_the_sentence_has_the_command_that_goes_on(tmp_path: Path) -> None:
     assert fedwave(*shlex.split(go_on)[1:]) == (0, "")
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_code_that_this_process_has_imported_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(text())
     folder = open_run(tmp_path, "mine.py")

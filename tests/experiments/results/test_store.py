@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,10 +31,18 @@ EXPERIMENT = experiment_from(
 )
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run with its figures; not to be changed."""
+    made = tmp_path_factory.mktemp("finished") / "run"
+    write_results(run_experiment(EXPERIMENT, made), made)
+    return made
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_results(run_experiment(EXPERIMENT, tmp_path / "run"), tmp_path / "run")
-    return tmp_path / "run"
+def folder(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
 def _flip(path: Path) -> None:
@@ -50,6 +59,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(
     "name", ["rounds/0000_random_0-1.parquet", "devices/0000_alsa-pi_2-3.parquet"]
@@ -148,6 +158,7 @@ def test_the_second_process_is_told_and_a_dead_one_does_not_matter(folder: Path)
     assert leftovers(folder) == []
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("limit", [600, 4000, 12_000])
 def test_a_full_disk(limit: int, folder: Path, tmp_path: Path) -> None:
     """Files larger than the limit cannot be written, as on a disk that has run full."""
@@ -192,6 +203,7 @@ def test_a_folder_on_a_read_only_file_system() -> None:
         run_experiment(EXPERIMENT, Path("/proc/fedwave"))
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_time_is_not_part_of_the_results(folder: Path, tmp_path: Path) -> None:
     time.sleep(1.1)
     write_results(run_experiment(EXPERIMENT, tmp_path / "again"), tmp_path / "again")

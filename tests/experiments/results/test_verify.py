@@ -155,6 +155,7 @@ def test_equal_runs_in_two_places_have_equal_sums(made: Path, tmp_path: Path) ->
     assert "numbers are the same to the last bit" in said(found, "ok")
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_the_first_difference_is_named_with_both_values(made: Path, tmp_path: Path) -> None:
     other = make(tmp_path / "second", "seed=3", "name=other", "burn_in=1")
     found = compare_runs(made, other)
@@ -180,6 +181,7 @@ def _at(data: Any, name: Any, scheduler: str, instance: int, round_: int) -> Any
     return data[name].sel(scheduler=scheduler, instance=instance, round=round_).values.item()
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_other_inputs_and_shapes(made: Path, tmp_path: Path) -> None:
     inputs_differ = compare_runs(made, make(tmp_path / "second", gains=0.01))
     assert "inputs: inputs/gains.npy is another" in said(inputs_differ, "differs")
@@ -227,6 +229,7 @@ def test_nothing_of_the_user_is_imported(folder: Path, made: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_how_the_work_was_cut_is_no_difference(made: Path, tmp_path: Path) -> None:
     found = compare_runs(made, make(tmp_path / "second", "block=2"))
     assert sound(found)

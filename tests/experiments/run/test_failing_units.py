@@ -177,8 +177,9 @@ def test_a_second_signal_ends_a_scheduler_that_catches_everything(
     assert "once more stops at once" in errors
     assert errors.endswith(f"\nfedwave: stopped; {resumes(here)} goes on from here.\n")
     assert len(finished_units(here / "run")) == 1
-    (here / "repaired").touch()
-    assert made(command("resume", "run", "--import", "bad.py"))[0] == 0
+    if number is signal.SIGTERM:  # what is kept does not depend on the signal
+        (here / "repaired").touch()
+        assert made(command("resume", "run", "--import", "bad.py"))[0] == 0
 
 
 def test_without_a_folder_too(here: Path) -> None:

@@ -287,11 +287,11 @@ def test_a_machine_that_sleeps_makes_nobody_late(monkeypatch: pytest.MonkeyPatch
 
 
 def test_simulating_before_training_counts_as_work(tmp_path: Path) -> None:
-    """Four seconds of simulation, in which no trained round can be finished."""
+    """More than a second of simulation, in which no trained round can be finished."""
     (tmp_path / "slow.py").write_text(
         "import time\nimport fedwave as fw\n\n@fw.register\nclass Slow(fw.Scheduler):\n"
         "    name, needs = 'slow-work', {'backlog'}\n\n    def priority(self, state, seen, draws):\n"
-        "        time.sleep(1.0)\n        return seen.waiting\n"
+        "        time.sleep(0.3)\n        return seen.waiting\n"
     )
     units = some_units(
         schedulers=["slow-work"], rounds=4, instances=1, imports=[str(tmp_path / "slow.py")],

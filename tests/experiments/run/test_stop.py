@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(
 SELDOM = {"checkpoint_seconds": 10_000.0}
 KINDS = {
     "training": replace(TRAINING, instances=1, rounds=250, **SELDOM),
-    "simulation": replace(SIMULATION, sweep={}, instances=30, rounds=250, **SELDOM),
+    "simulation": replace(SIMULATION, sweep={}, instances=30, rounds=120, **SELDOM),
 }
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
