@@ -58,7 +58,7 @@ def summary(folder: Path) -> None:
         heading, *lines = csv.reader(file)
     kept = [line for line in lines if line[heading.index("metric")] == "accuracy"]
     write_csv(place / "summary.csv", heading, kept)
-    (place / "provenance.json").write_bytes((folder / "provenance.json").read_bytes())
+    keep_provenance(folder, place / "provenance.json")
 
 
 def law(folder: Path) -> None:
@@ -68,16 +68,15 @@ def law(folder: Path) -> None:
     found = check_prediction(folder)
     name = folder.name.removeprefix("law-")
     write_json(place / f"{name}.json", found.to_json())
-    keep_provenance(folder, place)
+    keep_provenance(folder, place / "provenance" / f"{folder.name}.json")
     if name in ("chosen-on", "devices"):
         write_figure(prediction_figure(found), place / f"{name}.png")
 
 
-def keep_provenance(folder: Path, place: Path) -> None:
+def keep_provenance(folder: Path, kept: Path) -> None:
     """Where, when and with what a study was run."""
-    kept = place / "provenance"
-    kept.mkdir(exist_ok=True)
-    (kept / f"{folder.name}.json").write_bytes((folder / "provenance.json").read_bytes())
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_bytes((folder / "provenance.json").read_bytes())
 
 
 def recommended(runs: Path) -> None:
@@ -97,7 +96,7 @@ def recommended(runs: Path) -> None:
             rows += [line for line in before if line[0] == title]
             continue
         results = stored_results(folder)
-        keep_provenance(folder, table.parent)
+        keep_provenance(folder, table.parent / "provenance" / f"{study.stem}.json")
         for eta in dict.fromkeys(step_size(point) for point in results.points):
             mine = [point for point in results.points if step_size(point) == eta]
             found = {

@@ -145,13 +145,14 @@ def parse(family: str, part: Spec) -> dict[str, Any]:
 
 def _check_nesting(family: str, name: str, given: Mapping[str, Any]) -> None:
     """Refuse a parameter that was meant for a part within the part, and say how that is written."""
-    strange = set(given) - set(parameters(family, name))
-    nested = {k: value for k, value in given.items() if ":" in str(value)}
-    for outer, value in nested.items() if strange else ():
+    known = parameters(family, name)
+    strange = [key for key in given if key not in known]
+    nested = [(k, v) for k, v in given.items() if isinstance(v, str) and ":" in v]
+    for outer, value in nested if strange else ():
         inner = value.partition(":")[0]
         homes = [f for f in FAMILIES if inner in names(f)]
-        for key in given:
-            if key in strange and any(key in parameters(f, inner) for f in homes):
+        for key in strange:
+            if any(key in parameters(f, inner) for f in homes):
                 meant = f"{outer}={value},{key}={_text(given[key])}".replace(",", ";")
                 raise FedwaveError(
                     f"{word(family)} {name!r} has no parameter {key!r}, but {inner!r} has: write {meant}, with ';'."

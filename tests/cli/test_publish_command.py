@@ -129,8 +129,11 @@ def test_one_bad_result_is_named_before_anything_is_drawn(fedwave, results: Path
 
 
 def test_a_published_result_is_no_lot(fedwave, results: Path) -> None:
-    told = "fedwave: results/score holds a published result: merge the run folders it is from.\n"
-    assert fedwave("merge", results / "score", "run-score", "-o", "x") == (2, "", told)
+    place = results / "score"
+    told = (
+        f"{place} holds a published result, not a run: `fedwave reproduce --from {place}` draws it."
+    )
+    assert fedwave("merge", place, "run-score", "-o", "x") == (2, "", f"fedwave: {told}\n")
 
 
 def test_a_run_is_published_into_a_new_folder_only(fedwave, results: Path) -> None:

@@ -158,6 +158,16 @@ NETWORK_FIELDS = {
 Group = Size | Choice | Radio | Training
 
 
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some options, ``vars`` of a group for example, that were given."""
+    return {name: value for name, value in options.items() if value not in (None, [])}
+
+
+def spelled(name: str) -> str:
+    """An option as it is written, by the name of its field."""
+    return f"--{name.replace('_', '-')}"
+
+
 _WITHOUT_DEFAULT = ("training.lanes", "network.settings", "imports")  # or one for each machine
 
 

@@ -81,13 +81,12 @@ def predict(
     use. Training one scheduler for a few rounds (--train) turns it into accuracies.
     """
     if check_folder is not None:
-        given = [
-            *_given(choice, size, training, radio),
-            *_named(task=task, aggregation=aggregation, train=train),
-        ]
-        if given:
+        own = {"task": task, "aggregation": aggregation, "train": train}
+        groups = [vars(group) for group in (choice, size, training, radio)]
+        asked = [name for part in (*groups, own) for name in opt.given(part) if name != "imports"]
+        if asked:
             raise FedwaveError(
-                f"--check takes the experiment from {check_folder}: leave out --{given[0]}."
+                f"--check takes the experiment from {check_folder}: leave out {opt.spelled(asked[0])}."
             )
         for source in choice.imports or ():
             import_parts(source)
@@ -112,15 +111,6 @@ def predict(
     output.print_wide(table)
     if out is not None:
         output.say(f"Table written to {out}")
-
-
-def _given(*groups: Any) -> list[str]:
-    """Options that were given, but for the files to import."""
-    return [name for group in groups for name in _named(**vars(group)) if name != "imports"]
-
-
-def _named(**options: Any) -> list[str]:
-    return [name.replace("_", "-") for name, value in options.items() if value not in (None, [])]
 
 
 def _check(

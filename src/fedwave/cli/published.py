@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedwave.cli import output
 from fedwave.errors import FedwaveError
+from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.published import (
     Published,
     published_in,
@@ -27,8 +28,16 @@ if TYPE_CHECKING:
 _PAGE = ("section-v.png", "section-v.pdf")
 
 
-def draw_published(stored: Path, out: Path | None, json: bool) -> None:
-    """Draw what a folder holds: one published result, or a folder of its own for each of several."""
+def draw_published(
+    stored: Path,
+    out: Path | None,
+    json: bool,
+    check: Callable[[Experiment, Path], None] = lambda how, folder: None,
+) -> None:
+    """Draw what a folder holds: one published result, or a folder of its own for each of several.
+
+    ``check`` may refuse a result, before anything is written.
+    """
     check_is_folder(stored)
     alone = is_published(stored)
     folders = [stored] if alone else [one for one in published_in(stored) if _can_be_drawn(one)]
@@ -38,6 +47,8 @@ def draw_published(stored: Path, out: Path | None, json: bool) -> None:
             f"`fedwave reproduce mnist --from {stored}`."
         )
     found = [read_published(folder) for folder in folders]  # all, before anything is written
+    for folder, one in zip(folders, found, strict=True):
+        check(one.experiment, folder)
     place = Path("out", "published") if out is None else out
     paths: list[Path] = []
     from fedwave.experiments.report.figures.section import on_page

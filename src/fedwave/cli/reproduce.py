@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,8 @@ from fedwave.cli.request import experiment_of
 from fedwave.cli.run import execute, execute_and_show, stopping
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.report.published import published_in, read_published
+from fedwave.experiments.report.learning import dataset_of
+from fedwave.experiments.report.published import published_in
 from fedwave.experiments.results.folder import RunFolder, check_is_folder, is_published
 from fedwave.experiments.results.lock import check_place, locked
 from fedwave.experiments.results.own_files import CONFIG, RUN_FILES, output_files
@@ -109,13 +111,12 @@ def _refuse_sizes(
     words: Sequence[str] | None, groups: Sequence[opt.Group], quick: bool | None
 ) -> None:
     """What was run cannot be changed by drawing it."""
-    given = [f"--{one.name.replace('_', '-')}" for group in groups for one in fields(group)
-             if getattr(group, one.name) is not None]  # fmt: skip
-    given += [] if quick is None else ["--quick" if quick else "--full"]
-    given += words or ()
-    if given:
+    asked = [opt.spelled(name) for group in groups for name in opt.given(vars(group))]
+    asked += [] if quick is None else ["--quick" if quick else "--full"]
+    asked += words or ()
+    if asked:
         raise FedwaveError(
-            f"{given[0]} does not go with --from, which draws what was run: leave one of them out."
+            f"{asked[0]} does not go with --from, which draws what was run: leave one of them out."
         )
 
 
@@ -128,24 +129,23 @@ def _draw_again(name: str | None, stored: Path, out: Path | None, json: bool) ->
         return
     folder = Path("out", name) if out is None else out
     check_is_folder(stored)
-    if is_published(stored) or is_published(stored / name):
-        place = stored if is_published(stored) else stored / name
-        _check_is(name, read_published(place).experiment, place)
-        draw_published(place, folder, json)
-        return
+    check = partial(_check_is, name)
+    for place in (stored, stored / name):
+        if is_published(place):
+            draw_published(place, folder, json, check)
+            return
     others = [one.name for one in published_in(stored)]
     if others and not is_there(stored / CONFIG):
         raise FedwaveError(
             f"{stored} has no published result {name!r}; it has {', '.join(others)}."
         )
-    _check_is(name, RunFolder(stored).stored(), stored)
+    check(RunFolder(stored).stored(), stored)
     show_again(stored, json, out=folder)
 
 
 def _check_is(name: str, how: Experiment, folder: Path) -> None:
     """Refuse what another name stands for: scores, or another of the two datasets."""
-    task = how.task
-    found = "score" if task is None else task.instead_of or str(task.dataset)
+    found = "score" if how.task is None else dataset_of(how)
     if found != name and found in _EXPERIMENTS:
         raise FedwaveError(
             f"{folder} holds {found}, not {name}: `fedwave reproduce {found} --from {folder}`."

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from fedwave.cli.options import Group
+from fedwave.cli.options import Group, given
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.request import requested_experiment
@@ -32,17 +31,14 @@ def experiment_of(
     source, overrides = _split(words or ())
     imports: list[str] = []
     for group in groups:
-        for one in fields(group):
-            value = getattr(group, one.name)
-            if value is None or value == []:
-                continue
-            if one.name == "imports":
+        for name, value in given(vars(group)).items():
+            if name == "imports":
                 imports += value
-            elif one.name == "settings":
+            elif name == "settings":
                 overrides += [f"network.set.{_setting(text)}" for text in value]
             else:
-                value = scheduler_labels(value) if one.name == "schedulers" else value
-                overrides.append(f"{group.prefix}{one.name}={_as_yaml(value)}")
+                value = scheduler_labels(value) if name == "schedulers" else value
+                overrides.append(f"{group.prefix}{name}={_as_yaml(value)}")
     overrides += [f"{k}={_as_yaml(v)}" for k, v in (more or {}).items() if v is not None]
     return requested_experiment(source, overrides, imports, defaults)
 

@@ -19,7 +19,7 @@ from fedwave.experiments.results.folder import (
     RunFolder,
     check_is_folder,
     first_difference,
-    is_published,
+    refuse_published,
     short_json,
 )
 from fedwave.experiments.results.plan import Plan
@@ -83,8 +83,7 @@ def differences_that_do_not_matter(lots: Sequence[Lot]) -> Iterator[str]:
 
 def _read(folder: Path) -> Lot:
     check_is_folder(folder)
-    if is_published(folder):
-        raise FedwaveError(f"{folder} holds a published result: merge the run folders it is from.")
+    refuse_published(folder)
     found = verify(folder)
     wrong = [one for one in found if one.state == "wrong"]
     if wrong:

@@ -15,7 +15,7 @@ from fedwave.files import write_whole
 
 Write = Callable[[IO[bytes]], None]
 Asked = Callable[[], bool]  # is the unit to stop?
-SHARE = 10  # of the time between checkpoints, writing them takes at most one part in so many
+_SHARE = 10  # of the time between checkpoints, writing them takes at most one part in so many
 
 
 def never() -> bool:
@@ -57,7 +57,7 @@ class Checkpointer:
         """
         now = time.monotonic()
         step, self._looked = now - self._looked, now
-        oldest = max(self._seconds, SHARE * self._took) if self._seconds else 0.0
+        oldest = max(self._seconds, _SHARE * self._took) if self._seconds else 0.0
         return now + step - self._last >= oldest
 
     def save(self, write: Write) -> None:

@@ -139,8 +139,8 @@ class WideChain:
         sizes = [self._size(len(s.lanes)) for s in plan]
         widest = self._padded(max(sizes))
         # What is recorded must stay where it is, so there is room for all places from the start.
-        most = widest if self._recorder is None else self._padded(self._size(self._width))
-        self._prepare(max(widest, most), w.device)
+        room = widest if self._recorder is None else self._padded(self._size(self._width))
+        self._prepare(room, w.device)
         batches, models, changed = self._on_device(plan, widest, samples)
         state = (w, start, rest)
         if self._recorder is not None:

@@ -153,7 +153,7 @@ def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
         for (_, text, colour), place in zip(notes, places, strict=True):
             beside: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
             axis.annotate(text, (target, place), (6, 0), fontsize=7, color=colour, **beside)
-    axis.set_ylim(0, 1.05 * point.data.sizes["round"])
+    axis.set_ylim(0, 1.05 * top)
     reach = np.ptp(targets)
     if reach > 0:  # all targets, also those that nobody reaches, and room for "k never"
         axis.set_xlim(targets.min() - 0.05 * reach, targets.max() + 0.15 * reach)
