@@ -73,6 +73,13 @@ def within(value: Estimate, reach: float) -> Truth:
     return False if abs(value.mean) - value.half_width > reach else None
 
 
+def at_most(value: Estimate, reach: float) -> Truth:
+    """Does its whole interval lie at ``reach`` or below?"""
+    if value.mean + value.half_width <= reach:
+        return True
+    return False if value.mean - value.half_width > reach else None
+
+
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
     """Spearman's, of values without ties."""
     ranks = [np.argsort(np.argsort(values)) for values in (one, other)]

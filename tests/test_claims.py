@@ -33,6 +33,8 @@ def test_the_rules() -> None:
     assert verdicts.below(Estimate(-0.2, 0.1, 0), 0.01) is True
     assert verdicts.below(large, 0.01) is False
     assert [verdicts.within(value, 0.01) for value in (small, wide, large)] == [True, None, False]
+    assert [verdicts.at_most(value, 0.01) for value in (small, wide, large)] == [True, None, False]
+    assert verdicts.at_most(Estimate(-0.2, 0.1, 0), 0.01) is True
     assert verdicts.rank_correlation([1, 5, 9], [2, 3, 4]) == pytest.approx(1)
     assert verdicts.rank_correlation([1, 5, 9], [4, 3, 2]) == pytest.approx(-1)
 
@@ -87,6 +89,26 @@ def test_other_numbers_give_other_verdicts(made_up: dict[str, np.ndarray]) -> No
     text, verdict = learnt.similar_accuracy("mnist")
     assert verdict == verdicts.NOT
     assert "ALSA-PI -.0800 ± .0000" in text
+
+
+def test_who_has_fewer_spikes_than_bench_is_as_stable_and_refutes_that_it_is_the_most_stable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noise = np.array([0.0, 1.0, 2.0, 1.0])  # mean 1, half-width 1.3
+    spikes = {name: noise for name in verdicts.PAPER}
+    monkeypatch.setattr(learnt, "_spikes", lambda study, name: spikes[name])
+    assert learnt.bench_most_stable("cifar10")[1] == verdicts.HOLDS
+    assert learnt.stable_as_bench("cifar10")[1] == verdicts.HOLDS
+    spikes["bench"] = noise + 3  # everybody has fewer, of each instance
+    assert learnt.bench_most_stable("cifar10")[1] == verdicts.NOT
+    assert learnt.stable_as_bench("cifar10")[1] == verdicts.HOLDS
+    spikes |= {name: noise + 6 for name in (*verdicts.OURS, "w-max")}
+    assert learnt.bench_most_stable("cifar10")[1] == verdicts.NOT  # RR is enough
+    assert learnt.stable_as_bench("cifar10")[1] == verdicts.NOT
+    spikes["round-robin"] = noise[::-1] * 5  # more or fewer: these instances cannot tell
+    assert learnt.bench_most_stable("cifar10")[1] == verdicts.OPEN
+    spikes["alsa-pi"] = spikes["bench"]
+    assert learnt.stable_as_bench("cifar10")[1] == verdicts.PART
 
 
 def test_every_claim_has_a_row_and_a_verdict() -> None:
