@@ -393,6 +393,21 @@ def test_figures_of_learning_say_what_was_run_and_explain_only_what_is_drawn(
     assert "No point" not in caption
 
 
+def test_a_count_of_those_that_never_get_there_stands_where_no_curve_goes_on(
+    learned: Point,
+) -> None:
+    data = learned.data.copy(deep=True)
+    for place, label in enumerate(NAMES):  # constant, two of three instances between the targets
+        for instance, accuracy in enumerate((0.1, 0.25, 0.35 + 0.2 * (place == 0))):
+            where = {"scheduler": label, "instance": data.instance[instance]}
+            data.accuracy.loc[where] = accuracy
+    targets = (0.05, 0.2, 0.3, 0.5)
+    point = replace(learned, data=data, experiment=replace(learned.experiment, targets=targets))
+    notes = targets_figure(point).axes[1].texts
+    sides = {(note.get_text(), note.xy[0], note.get_ha()) for note in notes}
+    assert sides == {("1 never", 0.2, "right"), ("2 never", 0.3, "right"), ("2 never", 0.5, "left")}
+
+
 def test_what_was_never_measured_is_no_column(learned: Point) -> None:
     assert "accuracy_on_all" in comparison_of(learned).metrics
     without = replace(ASKED.training, full_every=0)

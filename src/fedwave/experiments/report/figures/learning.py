@@ -134,13 +134,14 @@ def draw_shares(axis: Axes, point: Point) -> None:
 def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
     """The mean round from which three in a row beat a target. Returns what to say of those that never do."""
     targets, looks = _targets(point), common.styles(labels(point.data))
-    some_missing = False
+    some_missing, last = False, -np.inf  # the largest target that has a point
     never: dict[float, list[tuple[float, str, Any]]] = {}  # by target: the mean, a text, a colour
     for label, curves in _all_curves(point).items():
         look = {**looks[label], "ms": 4, "lw": 1.2}
         needed = [curves.rounds_to(target) for target in targets]  # [target][instance]
         mean = [_mean_of_finite(row) for row in needed]
         axis.plot(targets, mean, label=_name(label, curves), **look)
+        last = max([last, *targets[np.isfinite(mean)].tolist()])
         for target, value, row in zip(targets.tolist(), mean, needed, strict=True):
             count = np.count_nonzero(~np.isfinite(row))
             some_missing |= count == row.size
@@ -150,9 +151,11 @@ def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
     for target, notes in never.items():
         notes.sort(key=lambda note: note[0])
         places = _apart([value for value, _, _ in notes], _LINE * top, top)
+        # Where curves go on, the room is to the left, since they rise with the target, but for the first one.
+        to, side = (6, "left") if target in (targets.min(), last) else (-6, "right")
         for (_, text, colour), place in zip(notes, places, strict=True):
-            beside: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
-            axis.annotate(text, (target, place), (6, 0), fontsize=7, color=colour, **beside)
+            how: dict[str, Any] = {"textcoords": "offset points", "va": "center", "ha": side}
+            axis.annotate(text, (target, place), (to, 0), fontsize=7, color=colour, **how)
     axis.set_ylim(0, 1.05 * top)
     reach = np.ptp(targets)
     if reach > 0:  # all targets, also those that nobody reaches, and room for "k never"
