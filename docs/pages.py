@@ -32,7 +32,9 @@ from committed import (
     with_width,
 )
 from prediction_tables import (
+    choice_table,
     law_cells,
+    law_lead,
     law_table,
     recommended_in_short,
     recommended_table,
@@ -405,7 +407,7 @@ GENERATORS: dict[str, Callable[..., str]] = {
         run_size, mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference,
         regret, empty_until, last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio,
         attacks_table, soak_table, claims, claims_held, choices,
-        law_table, law_cells, recommended_table, recommended_in_short, rules_table,
+        law_table, law_cells, law_lead, choice_table, recommended_table, recommended_in_short, rules_table,
         bench_table, bench_by_cores, bench_times, bench_work, bench_machine, gpu_equality,
     )
 }  # fmt: skip

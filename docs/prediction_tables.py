@@ -13,6 +13,7 @@ from fedwave.experiments.results.statistics import Estimate, estimate
 
 FILES = ("chosen-on", "rules", "skew", "mlp", "devices", "channel", "again", "cifar10")
 IID, CLASSES = "iid", "by-class"
+CHOSEN_RULE = "constant:beta=1,stretch=2"
 _FEWEST = 4  # cells that an interval is made of
 # The groups of cells: what they are, whether they were held out, their files, and the partitions that belong to it.
 GROUPS = (
@@ -35,10 +36,16 @@ def law_table() -> str:
     for title, held_out, files, partitions in GROUPS:
         cells = [cell for cell in _cells(files) if _partition(cell).startswith(partitions)]
         rows.append([title, "yes" if held_out else "no", str(len(cells)), *_means(cells)])
-    everything = [cell for _, out, files, partitions in GROUPS if out
-                  for cell in _cells(files) if _partition(cell).startswith(partitions)]  # fmt: skip
+    everything = _held_out()
     rows.append(["all held-out cells", "yes", str(len(everything)), *_means(everything)])
     return "\n" + markdown(["cells", "held out", "number", *PREDICTORS], rows)
+
+
+def law_lead() -> str:
+    """What knowing the rule adds to the fresh shards, over the held-out cells."""
+    lead = [cell["correlation"]["useful mass"]["mean"] - cell["correlation"]["fresh shards"]["mean"]
+            for cell in _held_out()]  # fmt: skip
+    return pair(estimate(np.array(lead)), 2, "+")
 
 
 def law_cells() -> str:
@@ -76,6 +83,29 @@ def recommended_in_short() -> str:
     return f"above the paper's ALSA-PI in {all_of_them}, and on average within .005 of Bench or above it in {near}"
 
 
+def choice_table() -> str:
+    """What the setting was chosen among, with its rule: distances from Bench after the last round."""
+    lines = [line for line in table("recommended/choice/summary.csv")
+             if (line["task.aggregation"], line["metric"]) == (CHOSEN_RULE, "accuracy")]  # fmt: skip
+    rows = []
+    for scheduler in dict.fromkeys(line["scheduler"] for line in lines):
+        mine = [line for line in lines if line["scheduler"] == scheduler]
+        if scheduler == "bench":
+            continue
+        apart = [float(line["difference"]) for line in mine]
+        worst = Estimate(
+            min(apart), float(mine[apart.index(min(apart))]["difference_half_width"]), 0
+        )
+        rows.append(
+            [
+                scheduler,
+                pair(worst, 4, "+"),
+                pair(Estimate(float(np.mean(apart)), 0, 0), 4, "+").partition(" ")[0],
+            ]
+        )
+    return "\n" + markdown(["scheduler", "worst of six settings", "mean of six"], rows)
+
+
 def rules_table() -> str:
     """Accuracy by aggregation rule and scheduler, under the same schedules and uploads."""
     lines = [line for line in table("rules/summary.csv") if line["metric"] == "accuracy"]
@@ -92,6 +122,11 @@ def rules_table() -> str:
         ]
         rows.append([*where, *shown])
     return "\n" + markdown(["shards", "rule", *schedulers], rows)
+
+
+def _held_out() -> list[dict[str, Any]]:
+    return [cell for _, out, files, partitions in GROUPS if out
+            for cell in _cells(files) if _partition(cell).startswith(partitions)]  # fmt: skip
 
 
 def _cells(files: tuple[str, ...]) -> list[dict[str, Any]]:
