@@ -70,6 +70,13 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
     return chosen
 
 
+def test_no_committed_run_has_diverged() -> None:
+    """The verdicts leave diverged instances out, and would have to say so."""
+    for study in verdicts.TARGETS:
+        for name in verdicts.PAPER:
+            assert not committed.curves(study)[name].diverged.any(), (study, name)
+
+
 def test_other_numbers_give_other_verdicts(made_up: dict[str, np.ndarray]) -> None:
     assert learnt.lower_accuracy("mnist")[1] == verdicts.HOLDS
     assert learnt.similar_accuracy("mnist")[1] == verdicts.HOLDS

@@ -43,8 +43,8 @@ from fedwave.experiments.results.container import Point, Results
 from fedwave.experiments.results.folder import is_published
 from fedwave.experiments.results.lock import refuse_filled
 from fedwave.experiments.results.own_files import CONFIG, PROVENANCE, SUMMARY
-from fedwave.experiments.results.provenance import config_sum, runs_of, versions_of
-from fedwave.experiments.results.sealed import plain_bytes
+from fedwave.experiments.results.provenance import config_sum, own_runs, runs_of, versions_of
+from fedwave.experiments.results.sealed import Damaged, plain_bytes
 from fedwave.experiments.results.sums import SUMS, read_sums, sum_of, write_sums
 from fedwave.files import write_json, write_whole
 from fedwave.metrics import describe
@@ -92,6 +92,7 @@ def publish(results: Results, run: Path, out: Path) -> list[Path]:
     if how.sweep:
         raise FedwaveError(f"{run} is a sweep: publish its summary.csv, which is small as it is.")
     refuse_filled(out)
+    _check_origin(run)
     point = results.only
     if how.task is None:
         scores = scores_of(point.data, how.base)
@@ -102,6 +103,19 @@ def publish(results: Results, run: Path, out: Path) -> list[Path]:
     paths.append(write_json(out / SUMMARY, summary(results)))
     paths += [_copied(run / name, out / name) for name in (CONFIG, PROVENANCE)]
     return [*paths, write_sums(out, [path.name for path in paths])]
+
+
+def _check_origin(run: Path) -> None:
+    """Nothing is published that does not say what made it."""
+    try:
+        if own_runs(run):
+            return
+        said = f"{run} has no {PROVENANCE}."
+    except Damaged as damage:
+        said = str(damage)
+    raise FedwaveError(
+        f"{said} A published result needs it: `fedwave report {run}` begins it anew."
+    )
 
 
 def _copied(source: Path, place: Path) -> Path:

@@ -76,7 +76,7 @@ def differences_that_do_not_matter(lots: Sequence[Lot]) -> Iterator[str]:
             is_, used = short_json(there[field]), short_json(here[field])
             yield f"{field} is {is_} in {other.folder}, but {used} in {first.folder}, which is used."
         made = [versions_of(run) for lot in (first, other) for run in runs_of(lot.folder)[-1:]]
-        if len(made) == 2 and made[0] != made[1]:
+        if len(made) == 2 and all(made) and made[0] != made[1]:
             words = (f"{first.folder} was made with", f"{other.folder} with")
             yield f"{versions_apart(made[0], made[1], *words)}."
 

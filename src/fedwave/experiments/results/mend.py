@@ -8,7 +8,8 @@ from pathlib import Path
 from fedwave.errors import FedwaveError
 from fedwave.experiments.results import inputs
 from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.provenance import runs_of, write_provenance
+from fedwave.experiments.results.own_files import PROVENANCE
+from fedwave.experiments.results.provenance import forget_provenance, own_runs
 from fedwave.experiments.results.sealed import Damaged
 
 
@@ -38,9 +39,11 @@ def _mend_copies(folder: Path) -> list[str]:
 
 def _mend_provenance(folder: Path) -> list[str]:
     try:
-        runs_of(folder)
+        if own_runs(folder):
+            return []
+        said = f"{folder / PROVENANCE} is missing."
     except Damaged as damage:
-        store = RunFolder(folder)
-        write_provenance(folder, store.stored(), store.config())
-        return [f"{damage} No result depends on it; it is begun anew."]
-    return []
+        said = str(damage)
+    store = RunFolder(folder)
+    forget_provenance(folder, store.stored(), store.config())
+    return [f"{said} No result depends on it; it is begun anew, and no longer says what made them."]

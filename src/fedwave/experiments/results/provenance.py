@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.checkout import own_commit
+from fedwave.experiments.results.own_files import CONFIG, PROVENANCE
 from fedwave.experiments.results.own_parts import own_packages
 from fedwave.experiments.results.sealed import Damaged, read_sealed, write_sealed
 from fedwave.experiments.results.sums import SUMS, sum_of
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from fedwave.experiments.results.plan import Plan
 
 PACKAGES = ("numpy", "scipy", "torch", "pandas", "pyarrow", "xarray", "pydantic")
-PROVENANCE = "provenance.json"
 _VERSION = re.compile(r"[A-Za-z0-9.+!_-]{1,40}")
 Run = Mapping[str, Any]  # the record of one run in the folder
+UNKNOWN: Run = {"begun": "unknown", "packages": {}}  # of runs whose record was damaged
 
 
 def write_provenance(folder: Path, experiment: Experiment, config: str) -> None:
@@ -38,9 +39,14 @@ def write_provenance(folder: Path, experiment: Experiment, config: str) -> None:
     try:
         before, merged = runs_of(folder), merged_of(folder)
     except Damaged:
-        before, merged = [], None  # it is written anew
+        before, merged = [UNKNOWN], None  # it is written anew
     now = {"begun": datetime.now(UTC).isoformat(timespec="seconds"), **_machine(experiment)}
     _write(folder, experiment, config, [*before, now], merged)
+
+
+def forget_provenance(folder: Path, experiment: Experiment, config: str) -> None:
+    """Write it anew for a finished run: what made the results is no longer known, and it was not this machine."""
+    _write(folder, experiment, config, [UNKNOWN], None)
 
 
 def write_merged_provenance(
@@ -113,11 +119,21 @@ def runs_of(folder: Path) -> list[Run]:
         raise Damaged(f"{path} is damaged ({error}).") from None
 
 
+def own_runs(folder: Path) -> list[Run]:
+    """The same, but the record of another run counts as damaged."""
+    runs, path = runs_of(folder), folder / PROVENANCE
+    if is_there(path) and config_sum(folder) != sum_of(folder / CONFIG):
+        raise Damaged(f"{path} is of another run: it does not have the sum of {CONFIG} beside it.")
+    return runs
+
+
 def other_versions(folder: Path, now: str) -> str | None:
     """A sentence if the run was begun, or gone on with, in other versions than are here; ``now`` as "goes on with"."""
     here = installed_versions()
     for number, run in enumerate(runs_of(folder)):
         there = versions_of(run)
+        if not there:
+            continue  # its record was damaged
         names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
         if names:
             then = "was resumed with" if number else "was begun with"
@@ -183,6 +199,6 @@ def processor() -> str:
 def _gpu(experiment: Experiment) -> str | None:
     if experiment.task is None or experiment.training.device == "cpu":
         return None
-    from fedwave.learning.settings import gpu_name
+    from fedwave.learning.settings import gpu_count, gpu_name
 
-    return gpu_name()
+    return gpu_name() if gpu_count() else None

@@ -163,7 +163,7 @@ def _version_differences(a: Path, b: Path) -> Iterator[Finding]:
         made = [[versions_of(run) for run in runs_of(folder)[-1:]] for folder in (a, b)]
     except Damaged:
         made = []
-    if not (made and all(made)):
+    if not (made and all(made) and all(last for (last,) in made)):
         yield Finding("versions", "note", "a provenance.json is missing or damaged")
         return
     apart = versions_apart(made[0][0], made[1][0], "A with", "B with")

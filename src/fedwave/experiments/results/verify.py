@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fedwave.errors import FedwaveError, counted
 from fedwave.experiments.config.experiment import DATASETS
 from fedwave.experiments.results import inputs
 from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.own_files import ALWAYS_WRITTEN, CONFIG, files_of_run
+from fedwave.experiments.results.own_files import ALWAYS_WRITTEN, CONFIG, PROVENANCE, files_of_run
 from fedwave.experiments.results.plan import Plan
 from fedwave.experiments.results.provenance import (
     PACKAGES,
-    PROVENANCE,
     installed_versions,
-    runs_of,
+    own_runs,
     versions_of,
 )
 from fedwave.experiments.results.sealed import Damaged, read_sealed
@@ -28,9 +26,6 @@ from fedwave.experiments.results.sums import SUMS, changed_files, read_sums
 from fedwave.experiments.run.envelope import check_enclosed
 from fedwave.experiments.run.units import Unit
 from fedwave.reading import is_there, opened
-
-if TYPE_CHECKING:
-    pass
 
 _MOST_NAMES = 5
 _OF_UNITS = ("rounds/", "devices/", "units/")
@@ -234,16 +229,22 @@ def _times(folder: Path) -> Iterator[Finding]:
 
 def _versions(folder: Path) -> Iterator[Finding]:
     try:
-        runs = runs_of(folder)
+        runs = own_runs(folder)
     except Damaged as damage:
-        yield Finding("versions", "wrong", f"{damage} No result needs it: remove it.")
+        text = f"{damage} No result needs it: `fedwave report {folder}` begins it anew"
+        yield Finding("versions", "wrong", text)
         return
     if not runs:
         yield Finding("versions", "note", f"{PROVENANCE} is missing; no result needs it")
         return
     *_, last = made = [versions_of(run) for run in runs]
+    if not all(made):
+        text = f"{PROVENANCE} was damaged once: what made the results before is not known"
+        yield Finding("versions", "note", text)
+    if not last:
+        return
     for (run, before), (later, after) in pairwise(zip(runs, made, strict=True)):
-        if before != after:
+        if before and before != after:
             words = ("begun with", "resumed with")
             if run.get("lot") != later.get("lot"):
                 words = ("one lot with", "another with")

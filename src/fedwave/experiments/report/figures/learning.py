@@ -133,6 +133,8 @@ def draw_shares(axis: Axes, point: Point) -> None:
 
 def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
     """The mean round from which three in a row beat a target. Returns what to say of those that never do."""
+    from matplotlib.patheffects import withStroke
+
     targets, looks = _targets(point), common.styles(labels(point.data))
     some_missing, last = False, -np.inf  # the largest target that has a point
     never: dict[float, list[tuple[float, str, Any]]] = {}  # by target: the mean, a text, a colour
@@ -151,11 +153,12 @@ def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
     for target, notes in never.items():
         notes.sort(key=lambda note: note[0])
         places = _apart([value for value, _, _ in notes], _LINE * top, top)
-        # Where curves go on, the room is to the left, since they rise with the target, but for the first one.
+        # Where curves go on, the room is mostly to the left, since they rise with the target, but for the first one.
         to, side = (6, "left") if target in (targets.min(), last) else (-6, "right")
         for (_, text, colour), place in zip(notes, places, strict=True):
             how: dict[str, Any] = {"textcoords": "offset points", "va": "center", "ha": side}
-            axis.annotate(text, (target, place), (to, 0), fontsize=7, color=colour, **how)
+            note = axis.annotate(text, (target, place), (to, 0), fontsize=7, color=colour, **how)
+            note.set_path_effects([withStroke(linewidth=2, foreground="white")])  # also on a curve
     axis.set_ylim(0, 1.05 * top)
     reach = np.ptp(targets)
     if reach > 0:  # all targets, also those that nobody reaches, and room for "k never"
