@@ -101,15 +101,14 @@ def finite_estimate(values: np.ndarray) -> Estimate:
     return estimate(values[np.isfinite(values)])
 
 
-def plain(value: float, digits: int) -> str:
+def plain(value: float, digits: int, sign: str = "") -> str:
     """.894, as the tables of accuracies have it."""
-    return _without_zero(f"{value:.{digits}f}")
+    return _without_zero(f"{value:{sign}.{digits}f}")
 
 
 def pair(value: Estimate, digits: int, sign: str = "") -> str:
     """.0082 ± .0006"""
-    mean = _without_zero(f"{value.mean:{sign}.{digits}f}")
-    return f"{mean} ± {plain(value.half_width, digits)}"
+    return f"{plain(value.mean, digits, sign)} ± {plain(value.half_width, digits)}"
 
 
 def _without_zero(number: str) -> str:

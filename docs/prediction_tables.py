@@ -92,17 +92,11 @@ def choice_table() -> str:
         mine = [line for line in lines if line["scheduler"] == scheduler]
         if scheduler == "bench":
             continue
-        apart = [float(line["difference"]) for line in mine]
-        worst = Estimate(
-            min(apart), float(mine[apart.index(min(apart))]["difference_half_width"]), 0
-        )
-        rows.append(
-            [
-                scheduler,
-                pair(worst, 4, "+"),
-                pair(Estimate(float(np.mean(apart)), 0, 0), 4, "+").partition(" ")[0],
-            ]
-        )
+        apart = {float(line["difference"]): float(line["difference_half_width"]) for line in mine}
+        worst = min(apart)
+        mean = float(np.mean([float(line["difference"]) for line in mine]))
+        found = pair(Estimate(worst, apart[worst], 0), 4, "+"), plain(mean, 4, "+")
+        rows.append([scheduler, *found])
     return "\n" + markdown(["scheduler", "worst of six settings", "mean of six"], rows)
 
 
