@@ -27,7 +27,7 @@ from fedwave.experiments.results.lots import Lot, differences_that_do_not_matter
 from fedwave.experiments.results.own_files import CONFIG, RUN_FILES, files_of_run, output_files
 from fedwave.experiments.results.plan import Plan
 from fedwave.experiments.results.provenance import lot_records, write_merged_provenance
-from fedwave.experiments.results.sealed import Damaged, plain_bytes, read_sealed, write_sealed
+from fedwave.experiments.results.sealed import Damaged, plain_bytes, write_sealed
 from fedwave.experiments.run.runner import stored_results
 from fedwave.experiments.run.units import Unit, simulated_block, units_of_point
 from fedwave.files import write_text, write_whole
@@ -176,7 +176,7 @@ def _timing(unit: Unit, parts: Sequence[tuple[Lot, Unit]]) -> dict[str, Any] | N
     seconds, finished, machines = 0.0, [], []
     for lot, part in parts:
         try:
-            took = read_sealed(lot.folder / "timings" / f"{part.name}.json")
+            took = lot.store.timing(part.name)
         except Damaged:  # no result needs it
             return None
         if not (is_number(took.get("seconds")) and math.isfinite(took["seconds"])):

@@ -261,6 +261,22 @@ def test_lines_lost_from_the_sums(folder: Path, kept: int) -> None:
     assert not sound(found)
 
 
+def test_one_line_lost_from_the_sums(folder: Path) -> None:
+    """Of a table that not every experiment has."""
+    (folder / "instances.csv").write_text("forged")
+    sums = folder / "SHA256SUMS"
+    lines = sums.read_text().splitlines(keepends=True)
+    sums.write_text("".join(line for line in lines if "instances.csv" not in line))
+    lost = "instances.csv: written by fedwave, but no longer in SHA256SUMS"
+    assert lost in said(verify(folder), "wrong")
+
+
+def test_the_time_of_another_unit(folder: Path) -> None:
+    first, other, *_ = sorted(folder.glob("timings/*.json"))
+    first.write_bytes(other.read_bytes())
+    assert f"{first.name} is of another unit" in said(verify(folder), "wrong")
+
+
 def test_a_table_of_another_run_among_ours(folder: Path) -> None:
     stray = folder / "rounds" / "0000_random_7-7.parquet"
     shutil.copy(next((folder / "rounds").iterdir()), stray)

@@ -203,8 +203,16 @@ class RunFolder:
             "bytes": {name: len(content) for name, content in contents.items()},
         }
         if took is not None:
-            write_sealed(self.path / "timings" / f"{unit.name}.json", took)
+            write_sealed(self.path / "timings" / f"{unit.name}.json", {"unit": unit.name, **took})
         write_sealed(self._record(unit), record)
+
+    def timing(self, name: str) -> dict[str, Any]:
+        """How long a unit took, when and where. Raises Damaged, also where another unit's lies in its place."""
+        path = self.path / "timings" / f"{name}.json"
+        took = read_sealed(path)
+        if took.get("unit", name) != name:  # folders of before do not say
+            raise Damaged(f"{path} is of another unit.")
+        return took
 
     def recorded(self, unit: Unit) -> bool:
         """Is it stored? Whether it is sound is seen when it is read."""

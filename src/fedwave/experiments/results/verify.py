@@ -13,7 +13,13 @@ from fedwave.errors import FedwaveError, counted
 from fedwave.experiments.config.experiment import DATASETS
 from fedwave.experiments.results import inputs
 from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.own_files import ALWAYS_WRITTEN, CONFIG, PROVENANCE, files_of_run
+from fedwave.experiments.results.own_files import (
+    ALWAYS_WRITTEN,
+    CONFIG,
+    PROVENANCE,
+    files_of_run,
+    output_files,
+)
 from fedwave.experiments.results.plan import Plan
 from fedwave.experiments.results.provenance import (
     PACKAGES,
@@ -21,7 +27,7 @@ from fedwave.experiments.results.provenance import (
     own_runs,
     versions_of,
 )
-from fedwave.experiments.results.sealed import Damaged, read_sealed
+from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.results.sums import SUMS, changed_files, read_sums
 from fedwave.experiments.run.envelope import check_enclosed
 from fedwave.experiments.run.units import Unit
@@ -98,10 +104,10 @@ def _sums(folder: Path) -> Iterator[Finding]:
 
 
 def _own_files(folder: Path) -> set[str]:
-    """What a run always leaves and lists; none if its plan is damaged, which is said elsewhere."""
+    """What a run leaves and lists; little if its plan is damaged, which is said elsewhere."""
     store = RunFolder(folder)
     try:
-        return files_of_run(store, store.units()) | ALWAYS_WRITTEN
+        return files_of_run(store, store.units()) | output_files(store.stored())
     except FedwaveError:
         return set(ALWAYS_WRITTEN)
 
@@ -222,7 +228,7 @@ def _dataset(name: str, pinned: str) -> Finding:
 def _times(folder: Path) -> Iterator[Finding]:
     for path in sorted(folder.glob("timings/*.json")):
         try:
-            read_sealed(path)
+            RunFolder(folder).timing(path.stem)
         except Damaged as damage:
             yield Finding("times", "wrong", f"{damage} No result needs it: remove it.")
 
