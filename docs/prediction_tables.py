@@ -34,7 +34,7 @@ def law_table() -> str:
     """Mean rank correlations of every group of cells."""
     rows = []
     for title, held_out, files, partitions in GROUPS:
-        cells = [cell for cell in _cells(files) if _partition(cell).startswith(partitions)]
+        cells = _of_group(files, partitions)
         rows.append([title, "yes" if held_out else "no", str(len(cells)), *_means(cells)])
     everything = _held_out()
     rows.append(["all held-out cells", "yes", str(len(everything)), *_means(everything)])
@@ -85,18 +85,17 @@ def recommended_in_short() -> str:
 
 def choice_table() -> str:
     """What the setting was chosen among, with its rule: distances from Bench after the last round."""
-    lines = [line for line in table("recommended/choice/summary.csv")
-             if (line["task.aggregation"], line["metric"]) == (CHOSEN_RULE, "accuracy")]  # fmt: skip
-    rows = []
-    for scheduler in dict.fromkeys(line["scheduler"] for line in lines):
-        mine = [line for line in lines if line["scheduler"] == scheduler]
-        if scheduler == "bench":
-            continue
-        apart = {float(line["difference"]): float(line["difference_half_width"]) for line in mine}
-        worst = min(apart)
-        mean = float(np.mean([float(line["difference"]) for line in mine]))
-        found = pair(Estimate(worst, apart[worst], 0), 4, "+"), plain(mean, 4, "+")
-        rows.append([scheduler, *found])
+    apart: dict[str, list[Estimate]] = {}  # by scheduler: in each setting
+    for line in table("recommended/choice/summary.csv"):
+        if (line["task.aggregation"], line["metric"]) == (CHOSEN_RULE, "accuracy"):
+            mean, half_width = float(line["difference"]), float(line["difference_half_width"])
+            apart.setdefault(line["scheduler"], []).append(Estimate(mean, half_width, 0))
+    del apart["bench"]
+    rows = [
+        [name, pair(min(found, key=lambda one: one.mean), 4, "+"),
+         plain(float(np.mean([one.mean for one in found])), 4, "+")]
+        for name, found in apart.items()
+    ]  # fmt: skip
     return "\n" + markdown(["scheduler", "worst of six settings", "mean of six"], rows)
 
 
@@ -119,8 +118,11 @@ def rules_table() -> str:
 
 
 def _held_out() -> list[dict[str, Any]]:
-    return [cell for _, out, files, partitions in GROUPS if out
-            for cell in _cells(files) if _partition(cell).startswith(partitions)]  # fmt: skip
+    return [cell for _, out, *group in GROUPS if out for cell in _of_group(*group)]
+
+
+def _of_group(files: tuple[str, ...], partitions: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [cell for cell in _cells(files) if _partition(cell).startswith(partitions)]
 
 
 def _cells(files: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,9 @@ LOT = Path(__file__).parents[2] / "studies" / "lots" / "cifar10-0-2"
 
 
 @pytest.fixture
-def run(tmp_path: Path, fedwave: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def run(
+    tmp_path: Path, fedwave: Command, monkeypatch: pytest.MonkeyPatch, no_figures: None
+) -> Path:
     monkeypatch.chdir(tmp_path)
     for first in (0, 2):
         words = ("-t", 3, "-i", 2, "--first-instance", first, "--workers", 1, "-o", f"run-{first}")

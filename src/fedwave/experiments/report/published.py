@@ -43,8 +43,13 @@ from fedwave.experiments.results.container import Point, Results
 from fedwave.experiments.results.folder import is_published
 from fedwave.experiments.results.lock import refuse_filled
 from fedwave.experiments.results.own_files import CONFIG, PROVENANCE, SUMMARY
-from fedwave.experiments.results.provenance import config_sum, own_runs, runs_of, versions_of
-from fedwave.experiments.results.sealed import Damaged, plain_bytes
+from fedwave.experiments.results.provenance import (
+    belongs_to_config,
+    lost_origin,
+    runs_of,
+    versions_of,
+)
+from fedwave.experiments.results.sealed import plain_bytes
 from fedwave.experiments.results.sums import SUMS, read_sums, sum_of, write_sums
 from fedwave.files import write_json, write_whole
 from fedwave.metrics import describe
@@ -92,7 +97,10 @@ def publish(results: Results, run: Path, out: Path) -> list[Path]:
     if how.sweep:
         raise FedwaveError(f"{run} is a sweep: publish its summary.csv, which is small as it is.")
     refuse_filled(out)
-    _check_origin(run)
+    if lost := lost_origin(run):
+        raise FedwaveError(
+            f"{lost} A published result needs it: `fedwave report {run}` begins it anew."
+        )
     point = results.only
     if how.task is None:
         scores = scores_of(point.data, how.base)
@@ -103,19 +111,6 @@ def publish(results: Results, run: Path, out: Path) -> list[Path]:
     paths.append(write_json(out / SUMMARY, summary(results)))
     paths += [_copied(run / name, out / name) for name in (CONFIG, PROVENANCE)]
     return [*paths, write_sums(out, [path.name for path in paths])]
-
-
-def _check_origin(run: Path) -> None:
-    """Nothing is published that does not say what made it."""
-    try:
-        if own_runs(run):
-            return
-        said = f"{run} has no {PROVENANCE}."
-    except Damaged as damage:
-        said = str(damage)
-    raise FedwaveError(
-        f"{said} A published result needs it: `fedwave report {run}` begins it anew."
-    )
 
 
 def _copied(source: Path, place: Path) -> Path:
@@ -140,7 +135,7 @@ def read_published(folder: Path) -> Published:
     _check_sums(folder)
     made = ", ".join(sorted({versions_of(run).get("fedwave", "?") for run in runs_of(folder)}))
     config = folder / CONFIG
-    if sum_of(config) != config_sum(folder):
+    if not belongs_to_config(folder):
         raise FedwaveError(
             f"{config} is not the one that {folder / PROVENANCE} has the sum of: copy both from the run again."
         )

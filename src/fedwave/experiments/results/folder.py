@@ -203,16 +203,18 @@ class RunFolder:
             "bytes": {name: len(content) for name, content in contents.items()},
         }
         if took is not None:
-            write_sealed(self.path / "timings" / f"{unit.name}.json", {"unit": unit.name, **took})
+            write_sealed(self._timing(unit.name), {"unit": unit.name, **took})
         write_sealed(self._record(unit), record)
 
     def timing(self, name: str) -> dict[str, Any]:
         """How long a unit took, when and where. Raises Damaged, also where another unit's lies in its place."""
-        path = self.path / "timings" / f"{name}.json"
-        took = read_sealed(path)
+        took = read_sealed(self._timing(name))
         if took.get("unit", name) != name:  # folders of before do not say
-            raise Damaged(f"{path} is of another unit.")
+            raise Damaged(f"{self._timing(name)} is of another unit.")
         return took
+
+    def _timing(self, name: str) -> Path:
+        return self.path / "timings" / f"{name}.json"
 
     def recorded(self, unit: Unit) -> bool:
         """Is it stored? Whether it is sound is seen when it is read."""

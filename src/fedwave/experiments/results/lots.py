@@ -23,7 +23,7 @@ from fedwave.experiments.results.folder import (
     short_json,
 )
 from fedwave.experiments.results.plan import Plan
-from fedwave.experiments.results.provenance import runs_of, versions_of
+from fedwave.experiments.results.provenance import last_versions
 from fedwave.experiments.results.verify import verify, versions_apart
 from fedwave.experiments.run.units import Unit
 
@@ -75,8 +75,8 @@ def differences_that_do_not_matter(lots: Sequence[Lot]) -> Iterator[str]:
         for field in (name for name in NOT_NUMBERS if there[name] != here[name]):
             is_, used = short_json(there[field]), short_json(here[field])
             yield f"{field} is {is_} in {other.folder}, but {used} in {first.folder}, which is used."
-        made = [versions_of(run) for lot in (first, other) for run in runs_of(lot.folder)[-1:]]
-        if len(made) == 2 and all(made) and made[0] != made[1]:
+        made = [last_versions(lot.folder) for lot in (first, other)]
+        if all(made) and made[0] != made[1]:
             words = (f"{first.folder} was made with", f"{other.folder} with")
             yield f"{versions_apart(made[0], made[1], *words)}."
 

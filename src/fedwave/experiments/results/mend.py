@@ -8,9 +8,7 @@ from pathlib import Path
 from fedwave.errors import FedwaveError
 from fedwave.experiments.results import inputs
 from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.own_files import PROVENANCE
-from fedwave.experiments.results.provenance import forget_provenance, own_runs
-from fedwave.experiments.results.sealed import Damaged
+from fedwave.experiments.results.provenance import forget_provenance, lost_origin
 
 
 def mend(folder: Path) -> list[str]:
@@ -38,12 +36,8 @@ def _mend_copies(folder: Path) -> list[str]:
 
 
 def _mend_provenance(folder: Path) -> list[str]:
-    try:
-        if own_runs(folder):
-            return []
-        said = f"{folder / PROVENANCE} is missing."
-    except Damaged as damage:
-        said = str(damage)
-    store = RunFolder(folder)
+    said, store = lost_origin(folder), RunFolder(folder)
+    if said is None:
+        return []
     forget_provenance(folder, store.stored(), store.config())
     return [f"{said} No result depends on it; it is begun anew, and no longer says what made them."]

@@ -122,9 +122,28 @@ def runs_of(folder: Path) -> list[Run]:
 def own_runs(folder: Path) -> list[Run]:
     """The same, but the record of another run counts as damaged."""
     runs, path = runs_of(folder), folder / PROVENANCE
-    if is_there(path) and config_sum(folder) != sum_of(folder / CONFIG):
+    if is_there(path) and not belongs_to_config(folder):
         raise Damaged(f"{path} is of another run: it does not have the sum of {CONFIG} beside it.")
     return runs
+
+
+def belongs_to_config(folder: Path) -> bool:
+    """Does provenance.json have the sum of config.yaml beside it?"""
+    return config_sum(folder) == sum_of(folder / CONFIG)
+
+
+def lost_origin(folder: Path) -> str | None:
+    """A sentence if a run does not say what made it: its provenance.json is missing, damaged or of another run."""
+    try:
+        return None if own_runs(folder) else f"{folder / PROVENANCE} is missing."
+    except Damaged as damage:
+        return str(damage)
+
+
+def last_versions(folder: Path) -> dict[str, str]:
+    """The versions of the last run in a folder; none if they are not known. Raises Damaged."""
+    runs = runs_of(folder)
+    return versions_of(runs[-1]) if runs else {}
 
 
 def other_versions(folder: Path, now: str) -> str | None:

@@ -17,7 +17,7 @@ from fedwave.experiments.results.fingerprint import NOT_NUMBERS
 from fedwave.experiments.results.folder import RunFolder, first_difference
 from fedwave.experiments.results.own_files import CONFIG, PLAN
 from fedwave.experiments.results.plan import Plan
-from fedwave.experiments.results.provenance import runs_of, versions_of
+from fedwave.experiments.results.provenance import last_versions
 from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.results.sums import read_sums, sum_of
 from fedwave.experiments.results.verify import (
@@ -160,14 +160,14 @@ def _same(x: Array, y: Array) -> Array:
 
 def _version_differences(a: Path, b: Path) -> Iterator[Finding]:
     try:
-        made = [[versions_of(run) for run in runs_of(folder)[-1:]] for folder in (a, b)]
+        made = [last_versions(folder) for folder in (a, b)]
     except Damaged:
-        made = []
-    if not (made and all(made) and all(last for (last,) in made)):
+        made = [{}]
+    if not all(made):
         yield Finding("versions", "note", "a provenance.json is missing or damaged")
         return
-    apart = versions_apart(made[0][0], made[1][0], "A with", "B with")
-    state, text = ("note", apart) if apart else ("ok", f"the same: {versions_shown(made[0][0])}")
+    apart = versions_apart(made[0], made[1], "A with", "B with")
+    state, text = ("note", apart) if apart else ("ok", f"the same: {versions_shown(made[0])}")
     yield Finding("versions", state, text)
 
 
@@ -199,8 +199,10 @@ def _made_otherwise(a: Path, b: Path) -> str:
     if there != here:
         return "the experiments are shown in other ways, or are others"
     try:
-        made = [versions_of(runs_of(folder)[-1]) for folder in (a, b)]
-    except (Damaged, IndexError):
+        made = [last_versions(folder) for folder in (a, b)]
+    except Damaged:
+        made = [{}]
+    if not all(made):
         return "with which versions they were written is not known"
     return "they were written with other versions" if made[0] != made[1] else ""
 
