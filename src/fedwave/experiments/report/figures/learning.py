@@ -136,25 +136,27 @@ def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
     from matplotlib.patheffects import withStroke
 
     targets, looks = _targets(point), common.styles(labels(point.data))
-    some_missing, last = False, -np.inf  # the largest target that has a point
+    some_missing, means = False, []
     never: dict[float, list[tuple[float, str, Any]]] = {}  # by target: the mean, a text, a colour
     for label, curves in _all_curves(point).items():
         look = {**looks[label], "ms": 4, "lw": 1.2}
         needed = [curves.rounds_to(target) for target in targets]  # [target][instance]
         mean = [_mean_of_finite(row) for row in needed]
+        means.append(mean)
         axis.plot(targets, mean, label=_name(label, curves), **look)
-        last = max([last, *targets[np.isfinite(mean)].tolist()])
         for target, value, row in zip(targets.tolist(), mean, needed, strict=True):
             count = np.count_nonzero(~np.isfinite(row))
             some_missing |= count == row.size
             if 0 < count < row.size:
                 never.setdefault(target, []).append((value, f"{count} never", look["color"]))
     top = point.data.sizes["round"]
+    line, drawn = _LINE * top, np.array(means)
     for target, notes in never.items():
         notes.sort(key=lambda note: note[0])
-        places = _apart([value for value, _, _ in notes], _LINE * top, top)
-        # Where curves go on, the room is mostly to the left, since they rise with the target, but for the first one.
-        to, side = (6, "left") if target in (targets.min(), last) else (-6, "right")
+        places = _apart([value for value, _, _ in notes], line, top)
+        met = _meets_a_curve(places, targets, drawn, target, line)
+        # To the right; to the left where curves come by, unless that is outside the frame.
+        to, side = (-6, "right") if met and target > targets.min() else (6, "left")
         for (_, text, colour), place in zip(notes, places, strict=True):
             how: dict[str, Any] = {"textcoords": "offset points", "va": "center", "ha": side}
             note = axis.annotate(text, (target, place), (to, 0), fontsize=7, color=colour, **how)
@@ -167,6 +169,19 @@ def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
     counts = "'k never': instances that never get there, left out of the mean." if never else ""
     missing = f"No point in {letter}: no instance gets there." if some_missing else ""
     return sentences(counts, missing)
+
+
+def _meets_a_curve(
+    places: list[float], targets: FloatArray, means: FloatArray, target: float, gap: float
+) -> bool:
+    """Does a curve, of ``means[curve, target]``, pass one of the places on its way to the next target?"""
+    later = targets[targets > target]
+    if not later.size:
+        return False
+    ends = means[:, [np.flatnonzero(targets == at)[0] for at in (target, later.min())]]
+    ends = ends[np.isfinite(ends).all(axis=1)]
+    low, high = ends.min(axis=1, initial=np.inf) - gap, ends.max(axis=1, initial=-np.inf) + gap
+    return any(bool(((low <= place) & (place <= high)).any()) for place in places)
 
 
 def _apart(values: list[float], gap: float, top: float) -> list[float]:
