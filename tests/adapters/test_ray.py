@@ -10,6 +10,7 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,6 +45,23 @@ TRAINED = {
     "task": {"dataset": "synthetic", "model": "logistic", "epochs": 1, "shard_size": 5, "batch": 5},
     "training": {"device": "cpu", "loss_images": 50, "test_images": 50},
 }  # fmt: skip
+# A model that sleeps in every step until the file exists, so that a signal surely finds its unit at work.
+SLOW_UNTIL = """
+import time
+from pathlib import Path
+import torch
+import fedwave as fw
+
+class Slow(torch.nn.Flatten):
+    def forward(self, images):
+        if not Path({file!r}).exists():
+            time.sleep({seconds})
+        return super().forward(images)
+
+@fw.register("slow-test", family="model")
+def slow():
+    return torch.nn.Sequential(Slow(), torch.nn.LazyLinear(10))
+"""
 NODE = {"node_ip_address": "127.0.0.1", "include_dashboard": False}
 
 
@@ -110,7 +128,15 @@ def workers_of_mine() -> list[int]:
 
 def kill(*pids: int) -> None:
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # a worker may end as soon as its raylet does
+            os.kill(pid, signal.SIGKILL)
+
+
+def slow_until(soon: Path, seconds: float) -> dict[str, Any]:
+    """What makes the units of TRAINED slow until the file exists; use it with ``forgotten``."""
+    file = soon.with_name("slow.py")
+    file.write_text(SLOW_UNTIL.format(file=str(soon), seconds=seconds))
+    return {"imports": [str(file)], "task": TRAINED["task"] | {"model": "slow-test"}}
 
 
 @pytest.fixture(scope="class")
@@ -156,18 +182,21 @@ class TestOnALocalRay:
     @pytest.mark.slow
     def test_a_killed_worker_goes_on_from_its_checkpoint(self, tmp_path: Path) -> None:
         killed: list[str] = []
+        soon = tmp_path / "no-longer-slow"
 
         def kill_once(message: Message) -> None:
             name = message.unit.name
             if message.kind == "rounds" and watch.played(name) > 20 and not killed:
                 killed.append(name)
                 kill(*workers_of_mine())
+                soon.touch()
 
-        wanted, watch = units(TRAINED), Watch(kill_once)
-        engine = ray_engine(cpus=1)
-        found = {u.name: o for u, o, _ in engine(wanted, lambda u: tmp_path / u.name, watch)}
-        assert ray.is_initialized()  # it was before, so it is left so
-        assert same_as_here(found, wanted)
+        with forgotten():
+            wanted, watch = units(TRAINED, **slow_until(soon, 0.02)), Watch(kill_once)
+            engine = ray_engine(cpus=1)
+            found = {u.name: o for u, o, _ in engine(wanted, lambda u: tmp_path / u.name, watch)}
+            assert ray.is_initialized()  # it was before, so it is left so
+            assert same_as_here(found, wanted)
         assert watch.of("died") == killed
         assert Counter(watch.of("begun")) == Counter([*found, *killed])
         first, second = watch.rounds(killed[0])
@@ -245,25 +274,28 @@ class TestOnACluster:
     ) -> None:
         monkeypatch.setattr(adapter, "_IDLE_SECONDS", 0.5)
         nodes: list[Any] = []
+        soon = tmp_path / "no-longer-slow"
 
         def interfere(message: Message) -> None:
             if message.kind == "warning" and not nodes:  # only a head without CPUs: add two nodes
                 nodes.extend(cluster.add_node(**NODE, num_cpus=1) for _ in range(2))
-            at_work = set(watch.of("begun")) - set(watch.of("finished"))
-            busy = [name for name in at_work if 20 < watch.played(name) < 200]
-            if watch.of("finished") and len(busy) == 2 and len(nodes) == 2:
+            busy = [name for name in set(watch.of("begun")) if watch.played(name) > 5]
+            if len(busy) == 2 and len(nodes) == 2:
                 raylet = nodes.pop().all_processes["raylet"][0].process.pid
                 kill(raylet, *(pid for pid in workers_of_mine() if parent_of(pid) == raylet))
+                soon.touch()
 
-        wanted = units(TRAINED, schedulers=["alsa-pi", "fresh"], instances=2, rounds=250)
-        watch = Watch(interfere)
-        engine, found = ray_engine(cluster.address), {}
-        for unit, data, _ in engine(wanted, lambda u: tmp_path / u.name, watch):
-            watch(Message("finished", unit))
-            found[unit.name] = data
-        assert not ray.is_initialized()
-        assert len(nodes) == 1
-        assert same_as_here(found, wanted)
+        with forgotten():
+            some = {"schedulers": ["alsa-pi", "fresh"], "instances": 2, "rounds": 60}
+            wanted = units(TRAINED, **some, **slow_until(soon, 0.1))
+            watch = Watch(interfere)
+            engine, found = ray_engine(cluster.address), {}
+            for unit, data, _ in engine(wanted, lambda u: tmp_path / u.name, watch):
+                watch(Message("finished", unit))
+                found[unit.name] = data
+            assert not ray.is_initialized()
+            assert len(nodes) == 1
+            assert same_as_here(found, wanted)
         # What was at work on the node, or on its way there, was begun once more, and nothing else.
         died, begun = Counter(watch.of("died")), Counter(watch.of("begun"))
         assert all(begun[name] <= 1 + died[name] for name in found)
