@@ -45,9 +45,9 @@ TRAINED = {
     "task": {"dataset": "synthetic", "model": "logistic", "epochs": 1, "shard_size": 5, "batch": 5},
     "training": {"device": "cpu", "loss_images": 50, "test_images": 50},
 }  # fmt: skip
-# A model that sleeps in every step until the file exists, so that a signal surely finds its unit at work; in its first
+# A model that sleeps in every step while the file exists, so that a signal surely finds its unit at work; in its first
 # steps it always sleeps, so that the first message about rounds tells one round from those of a checkpoint.
-SLOW_UNTIL = """
+SLOW_WHILE = """
 import time
 from pathlib import Path
 import torch
@@ -58,7 +58,7 @@ class Slow(torch.nn.Flatten):
 
     def forward(self, images):
         Slow.steps += 1
-        if Slow.steps < 20 or not Path({file!r}).exists():
+        if Slow.steps < 20 or Path({file!r}).exists():
             time.sleep({seconds})
         return super().forward(images)
 
@@ -137,10 +137,10 @@ def kill(*pids: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def slow_until(soon: Path, seconds: float) -> dict[str, Any]:
-    """What makes the units of TRAINED slow until the file exists; use it with ``forgotten``."""
-    file = soon.with_name("slow.py")
-    file.write_text(SLOW_UNTIL.format(file=str(soon), seconds=seconds))
+def slow_while(slow: Path, seconds: float) -> dict[str, Any]:
+    """What makes the units of TRAINED slow while the file exists; use it with ``forgotten``."""
+    file = slow.with_name("slow.py")
+    file.write_text(SLOW_WHILE.format(file=str(slow), seconds=seconds))
     return {"imports": [str(file)], "task": TRAINED["task"] | {"model": "slow-test"}}
 
 
@@ -187,17 +187,18 @@ class TestOnALocalRay:
     @pytest.mark.slow
     def test_a_killed_worker_goes_on_from_its_checkpoint(self, tmp_path: Path) -> None:
         killed: list[str] = []
-        soon = tmp_path / "no-longer-slow"
+        slow = tmp_path / "slow"
+        slow.touch()
 
         def kill_once(message: Message) -> None:
             name = message.unit.name
             if message.kind == "rounds" and watch.played(name) > 20 and not killed:
                 killed.append(name)
                 kill(*workers_of_mine())
-                soon.touch()
+                slow.unlink()
 
         with forgotten():
-            wanted, watch = units(TRAINED, **slow_until(soon, 0.02)), Watch(kill_once)
+            wanted, watch = units(TRAINED, **slow_while(slow, 0.02)), Watch(kill_once)
             engine = ray_engine(cpus=1)
             found = {u.name: o for u, o, _ in engine(wanted, lambda u: tmp_path / u.name, watch)}
             assert ray.is_initialized()  # it was before, so it is left so
@@ -279,20 +280,23 @@ class TestOnACluster:
     ) -> None:
         monkeypatch.setattr(adapter, "_IDLE_SECONDS", 0.5)
         nodes: list[Any] = []
-        soon = tmp_path / "no-longer-slow"
+        slow = tmp_path / "slow"
 
         def interfere(message: Message) -> None:
             if message.kind == "warning" and not nodes:  # only a head without CPUs: add two nodes
                 nodes.extend(cluster.add_node(**NODE, num_cpus=1) for _ in range(2))
-            busy = [name for name in set(watch.of("begun")) if watch.played(name) > 8]
-            if len(busy) == 2 and len(nodes) == 2:
+            if message.kind == "finished" and len(nodes) == 2:
+                slow.touch()  # before more units are submitted: some will find it
+            at_work = set(watch.of("begun")) - set(watch.of("finished"))
+            busy = [name for name in at_work if watch.played(name) > 8]
+            if watch.of("finished") and len(busy) == 2 and len(nodes) == 2:
                 raylet = nodes.pop().all_processes["raylet"][0].process.pid
                 kill(raylet, *(pid for pid in workers_of_mine() if parent_of(pid) == raylet))
-                soon.touch()
+                slow.unlink()
 
         with forgotten():
-            some = {"schedulers": ["alsa-pi", "fresh"], "instances": 2, "rounds": 60}
-            wanted = units(TRAINED, **some, **slow_until(soon, 0.05))
+            some = {"schedulers": ["alsa-pi", "fresh"], "instances": 4, "rounds": 60}
+            wanted = units(TRAINED, **some, **slow_while(slow, 0.05))
             watch = Watch(interfere)
             engine, found = ray_engine(cluster.address), {}
             for unit, data, _ in engine(wanted, lambda u: tmp_path / u.name, watch):
