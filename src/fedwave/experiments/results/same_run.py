@@ -159,16 +159,22 @@ def _same(x: Array, y: Array) -> Array:
 
 
 def _version_differences(a: Path, b: Path) -> Iterator[Finding]:
-    try:
-        made = [last_versions(folder) for folder in (a, b)]
-    except Damaged:
-        made = [{}]
-    if not all(made):
+    made = _made_with(a, b)
+    if made is None:
         yield Finding("versions", "note", "a provenance.json is missing or damaged")
         return
     apart = versions_apart(made[0], made[1], "A with", "B with")
     state, text = ("note", apart) if apart else ("ok", f"the same: {versions_shown(made[0])}")
     yield Finding("versions", state, text)
+
+
+def _made_with(a: Path, b: Path) -> list[dict[str, str]] | None:
+    """The versions that wrote the two folders; None if those of one are not known."""
+    try:
+        made = [last_versions(folder) for folder in (a, b)]
+    except Damaged:
+        return None
+    return made if all(made) else None
 
 
 def _files(a: Path, b: Path) -> Iterator[Finding]:
@@ -198,11 +204,8 @@ def _made_otherwise(a: Path, b: Path) -> str:
     there, here = (to_mapping(RunFolder(folder).stored()) for folder in (a, b))
     if there != here:
         return "the experiments are shown in other ways, or are others"
-    try:
-        made = [last_versions(folder) for folder in (a, b)]
-    except Damaged:
-        made = [{}]
-    if not all(made):
+    made = _made_with(a, b)
+    if made is None:
         return "with which versions they were written is not known"
     return "they were written with other versions" if made[0] != made[1] else ""
 

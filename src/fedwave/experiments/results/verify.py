@@ -226,9 +226,10 @@ def _dataset(name: str, pinned: str) -> Finding:
 
 
 def _times(folder: Path) -> Iterator[Finding]:
+    store = RunFolder(folder)
     for path in sorted(folder.glob("timings/*.json")):
         try:
-            RunFolder(folder).timing(path.stem)
+            store.timing(path.stem)
         except Damaged as damage:
             yield Finding("times", "wrong", f"{damage} No result needs it: remove it.")
 
