@@ -210,7 +210,16 @@ def falling_satisfaction(study: str) -> Found:
 
 
 def fewer_rounds(study: str) -> Found:
-    """Whoever never gets there counts with the last round; targets that none of the three reaches do not count."""
+    text, fits = with_fewer_rounds(study)
+    count = f"{fits.count(True)} of {len(fits)} targets reached"
+    return f"{text}; fewer than both at {count}", verdict(fits)
+
+
+def with_fewer_rounds(study: str) -> tuple[str, list[Truth]]:
+    """Of every target that one of the three reaches: do they all need fewer rounds than both others?
+
+    Whoever never gets there counts with the last round.
+    """
     fits: list[Truth] = []
     text = "nobody reaches a target"
     for target in TARGETS[study]:
@@ -223,6 +232,4 @@ def fewer_rounds(study: str) -> Found:
         if np.isfinite(reached["balsa"]).mean() >= 0.5:
             shown = {n: with_width(estimate(needed[n]), 0) for n in ("bench", "balsa", *OTHERS)}
             text = f"rounds to {plain(target, 2)}: {listed(shown)}"
-    return f"{text}; fewer than both at {fits.count(True)} of {len(fits)} targets reached", verdict(
-        fits
-    )
+    return text, fits

@@ -14,15 +14,35 @@ from typing import Any
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parent))  # for the two modules beside this one
+sys.path.append(str(Path(__file__).parent))  # for the modules beside this one
+from cifar10_numbers import (
+    behind_bench,
+    best_evaluation,
+    cifar_differences,
+    cifar_gained,
+    cifar_loss,
+    cifar_lots,
+    cifar_minutes,
+    cifar_order,
+    cifar_seconds,
+    cifar_seconds_a_round,
+    cifar_table,
+    cifar_trained,
+    highest_target,
+    loss_times_bench,
+    next_lot,
+    share_allowed,
+    spikes_from,
+    targets_with_fewer_rounds,
+)
 from claims import choices, claims, claims_held
+from claims_score import score_rounds
 from committed import (
     DOCS,
     at,
     column,
     content,
     curves,
-    final,
     instances,
     last_round,
     pair,
@@ -46,6 +66,7 @@ from fedwave.errors import counted
 from fedwave.experiments.report.figures.common import name_of
 from fedwave.experiments.report.tables import markdown
 from fedwave.experiments.results.statistics import estimate
+from fedwave.network.network import paper_network
 from fedwave.plain_text import ratio_text
 
 PAGES = (
@@ -55,6 +76,7 @@ PAGES = (
     DOCS / "prediction.md",
     DOCS / "results" / "README.md",
     DOCS.parent / "README.md",
+    DOCS.parent / "studies" / "README.md",
 )
 _MARKED = re.compile(r"<!--=(.*?)-->(.*?)<!--/-->", re.DOTALL)
 # Accuracy of the earlier prototype after 10 and 150 rounds on MNIST, which has no data here.
@@ -110,6 +132,18 @@ def score_table() -> str:
             cells.insert(place, "-" if name == "alsa-pi" else with_width(apart, digits, "+"))
         lines.append([name, *cells])
     return "\n" + markdown(heading, lines).strip() + "\n"
+
+
+def score_luck() -> str:
+    """How far the arrivals of the run lie from their mean; they are Poisson and independent."""
+    found, expected = score("bench", "arrived"), float(paper_network().rates.sum())
+    deviation = np.sqrt(expected / (found.size * score_rounds()))
+    apart, side = abs(found.mean() - expected), "high" if found.mean() > expected else "low"
+    return (
+        f"{found.mean():.2f} shards a round where {expected:g} are expected, {apart / deviation:.1f} standard "
+        f"deviations of this mean ({deviation:.2f}) too {side}. Scores of schedulers that deliver more than 99 % "
+        f"are therefore too {side} by about {apart:.2f}"
+    )
 
 
 def score_mean(scheduler: str, digits: str) -> str:
@@ -184,23 +218,6 @@ def mnist_differences() -> str:
         assert all(value.mean > value.half_width for value in apart), "the page says: all exclude 0"
         lines.append([f"{name_of(one)} - {name_of(other)}", *(pair(value, 4) for value in apart)])
     return "\n" + markdown(["", "100", "150"], lines).strip() + "\n"
-
-
-def cifar_table() -> str:
-    last = last_round("cifar10")
-    columns = {f"after {t} rounds, 2,000 images": (t, "accuracy") for t in (50, 100) if t < last}
-    columns[f"after {last}, 2,000 images"] = (last, "accuracy")
-    columns[f"after {last}, all images"] = (last, "accuracy_on_all")
-    lines = [
-        [name_of(name), *(plain(at("cifar10", name, t, c).mean(), 3) for t, c in columns.values())]
-        for name in PROTOTYPE
-    ]
-    return "\n" + markdown(["scheduler", *columns], lines).strip() + "\n"
-
-
-def cifar_difference(one: str, other: str) -> str:
-    """After the last round, on all test images."""
-    return pair(estimate(final("cifar10", one) - final("cifar10", other)), 3)
 
 
 # Theory
@@ -403,8 +420,11 @@ def _counted(found: dict[str, Any]) -> dict[str, float]:
 GENERATORS: dict[str, Callable[..., str]] = {
     function.__name__: function
     for function in (
-        score_schedulers, score_table, score_mean, score_cost, score_gain, backlog_saved, round_robin_swing,
-        run_size, mnist_table, mnist_above_prototype, mnist_differences, cifar_table, cifar_difference,
+        score_schedulers, score_table, score_luck, score_mean, score_cost, score_gain, backlog_saved, round_robin_swing,
+        run_size, mnist_table, mnist_above_prototype, mnist_differences,
+        cifar_trained, cifar_lots, cifar_seconds, cifar_minutes, cifar_seconds_a_round, next_lot,
+        cifar_table, cifar_differences, cifar_order, cifar_gained, behind_bench, cifar_loss, loss_times_bench,
+        highest_target, best_evaluation, targets_with_fewer_rounds, share_allowed, spikes_from,
         regret, empty_until, last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio,
         attacks_table, soak_table, claims, claims_held, choices,
         law_table, law_cells, law_lead, choice_table, recommended_table, recommended_in_short, rules_table,

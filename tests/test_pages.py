@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from script_module import module_of
 from fedwave.experiments.config.read import load_experiment
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = module_of(DOCS / "pages.py")
+PAGES = module_of(DOCS / "pages.py")  # lets the modules beside it be imported
+import cifar10_numbers  # noqa: E402
+import committed  # noqa: E402
+
 MARKED = re.compile(r"<!--=.*?<!--/-->", re.DOTALL)
 
 
@@ -40,6 +44,25 @@ def test_an_interval_without_data_says_so(page: Path) -> None:
 def test_the_score_page_shows_every_scheduler_of_its_preset() -> None:
     shown = dict.fromkeys(row["scheduler"] for row in PAGES.table("score/instances.csv"))
     assert tuple(shown) == load_experiment("paper-score").labels
+
+
+def test_the_next_lot_has_the_first_instances_that_are_not_trained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The paper has 20; more can be added afterwards."""
+    for trained, lot in ((7, "7-10"), (16, "16-19"), (18, "18-19"), (20, "20-23")):
+        monkeypatch.setattr(cifar10_numbers, "instances", lambda study, count=trained: count)
+        assert f"lot=cifar10-{lot}\n" in cifar10_numbers.next_lot()
+        assert cifar10_numbers.cifar_trained() == f"{trained} of 20"
+
+
+def test_who_reaches_the_highest_target_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dict(committed.curves("cifar10"))
+    monkeypatch.setattr(cifar10_numbers, "curves", lambda study: found)
+    better = found["bench"].accuracy.copy()
+    better[-3:, :2] = 0.73
+    found["bench"] = dataclasses.replace(found["bench"], accuracy=better)
+    assert cifar10_numbers.highest_target().startswith(".72, is reached by 2 of ")
 
 
 def test_a_changed_number_is_noticed() -> None:

@@ -138,6 +138,12 @@ def test_the_page_shows_every_figure_of_section_v(place: Path) -> None:
         assert len(set(looks)) == len(looks)
 
 
+def test_the_page_says_once_what_all_bands_are() -> None:
+    results = Path(__file__).parents[3] / "docs" / "results"
+    figure = section_figure([read_published(results / name) for name in ("score", "mnist")])
+    assert figure.get_supxlabel().count("Bands: ") == 1
+
+
 def changed(path: Path, change: Callable[[str], str]) -> None:
     before = path.read_text()
     path.write_text(change(before))
