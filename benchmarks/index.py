@@ -1,7 +1,7 @@
 """The index schedulers against the bound: `python -m benchmarks.index`.
 
 Mean backlogs are paired over common worlds. "gap" is how far above the bound a mean lies, with the half-width of
-its 95 % interval. Parts: paper (rates known), learnt, models, networks, time.
+its 95 % interval. Parts: paper (rates known), learnt, models, networks, many, time.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable
+from unittest.mock import patch
 
 import numpy as np
 
 import fedwave as fw
 from fedwave.experiments.results.statistics import estimate, paired_difference
+from fedwave.planning import index_tables
+from fedwave.schedulers import index
 from fedwave.schedulers.base import Scheduler
 from fedwave.theory.bound import Bound, backlog_bound
 from fedwave.types import FloatArray
@@ -119,6 +122,17 @@ def networks(instances: int) -> None:
         compare(f"\n{devices} devices, {slots} slots", network, texts, 301, 800, count)
 
 
+def many(instances: int) -> None:
+    """Many different devices: indices from the tables, less those that are solved for each device."""
+    network, few = fw.random_network(5000), max(4, instances // 10)
+    found = {"tables": backlogs(network, "lagrangian", 201, 400, few)}
+    with patch.object(index_tables, "MANY_KINDS", network.size):
+        index._at_best_price.cache_clear()
+        found["solved"] = backlogs(network, "lagrangian", 201, 400, few)
+    print(f"\n{network.size} different devices, {network.slots} slots, rounds 201-400")
+    differences(found, "solved")
+
+
 def decision_times(devices: int = 1000, slots: int = 50, rounds: int = 300) -> None:
     """Microseconds a decision; each against balsa in the same round, which evens out a busy machine."""
     network = fw.random_network(devices, slots)
@@ -156,7 +170,7 @@ class _Timed(Scheduler):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parts = {"paper": paper, "learnt": learnt, "models": models, "networks": networks}
+    parts = {"paper": paper, "learnt": learnt, "models": models, "networks": networks, "many": many}
     parser.add_argument("parts", nargs="*", default=[*parts, "time"])
     parser.add_argument("--instances", type=int, default=200)
     options = parser.parse_args()

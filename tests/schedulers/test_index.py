@@ -12,6 +12,7 @@ from value_iteration import by_value_iteration
 import fedwave as fw
 from fedwave.planning import index_tables
 from fedwave.planning.index_tables import scale_of, tables
+from fedwave.planning.lattice import MEDIUM
 from fedwave.planning.outlook import outlook
 from fedwave.planning.price import best_price
 from fedwave.planning.single_device import solve
@@ -229,14 +230,64 @@ def test_what_was_solved_is_found_again_by_content():
     assert bursty != outlook(fw.paper_network(arrivals=fw.arrivals.NegativeBinomial(2.0)).planning)
 
 
-def test_many_kinds_of_devices_are_read_from_tables(monkeypatch):
-    monkeypatch.setattr(index_tables, "_MANY_KINDS", 20)
-    net = fw.random_network(60, 8, seed=1)
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("text", ["lagrangian", "whittle"])
+def test_many_kinds_of_devices_are_read_from_tables(text):
+    net, rng = fw.random_network(2500, seed=1), np.random.default_rng(0)
     n, p = rng.integers(0, 40, net.size), rng.random(net.size)
-    got = priority("whittle", net, success=p, waiting=n)
-    learnt = priority("whittle-bayes", net, theta=net.rates, success=p, waiting=n)
+    got = priority(text, net, success=p, waiting=n)
+    learnt = priority(f"{text}-bayes", net, theta=net.rates, success=p, waiting=n)
     np.testing.assert_allclose(got, learnt, rtol=1e-12)
+
+
+@pytest.mark.parametrize("slots", [500, 1], ids=["", "a price beyond the tables"])
+def test_indices_from_tables_are_close_to_those_solved_for_each_device(slots):
+    net, rng = fw.random_network(2500, slots, seed=1), np.random.default_rng(0)
+    view = outlook(net.planning)
+    kinds, levels = view.kinds(view.devices(net.rates))
+    best = best_price(kinds, slots, levels, view.chances, MEDIUM)
+    n = np.ceil(rng.uniform(0.1, 3, net.size) * np.sqrt(2 * net.rates * best.price)).astype(int)
+    got = priority("lagrangian", net, success=1.0, waiting=n)
+    ratio = got / best.solutions.worth_at(kinds.of, n)
+    np.testing.assert_allclose(ratio / np.median(ratio), 1, atol=0.03)
+
+
+def test_of_many_kinds_idle_devices_rank_last_and_take_no_slots():
+    busy = fw.random_network(2500, 500)
+    rate, distance = (np.asarray(column) for column in (busy.table.rate, busy.table.distance_m))
+    both = fw.Network(
+        fw.DeviceTable(np.append(rate, 0 * rate), np.append(distance, distance)), slots=500
+    )
+    got = priority("lagrangian", both, success=1.0, waiting=3)
+    assert (got[2500:] == 0).all()
+    alone = priority("lagrangian", busy, success=1.0, waiting=3)
+    np.testing.assert_allclose(got[:2500], alone, rtol=1e-12)
+
+
+def test_many_kinds_beyond_the_rates_of_the_tables_are_solved_for(monkeypatch):
+    monkeypatch.setattr(index_tables, "MANY_KINDS", 20)
+    net = fw.random_network(60, 8, seed=1)
+    net = net.replace(rate=np.asarray(net.table.rate) * 100)
+    view = outlook(net.planning)
+    kinds, levels = view.kinds(view.devices(net.rates))
+    solved = best_price(kinds, net.slots, levels, view.chances, MEDIUM).solutions
+    got = priority("lagrangian", net, success=1.0, waiting=500)
+    np.testing.assert_array_equal(got, solved.worth_at(kinds.of, np.full(net.size, 500)))
+
+
+def test_the_levels_of_some_channels_are_those_of_all():
+    view, some = outlook(fw.random_network(300).planning), np.array([0, 7, 299])
+    few, of_all = view.levels_of(some), view.levels.select(some)
+    for name in ("value", "share", "gain", "top"):
+        np.testing.assert_array_equal(getattr(few, name), getattr(of_all, name))
+
+
+def test_outlooks_of_many_channels_are_compared_by_content():
+    one, again, other = (
+        outlook(fw.random_network(600, success=fw.success.Turbo(slope=s)).planning)
+        for s in (7.0, 7.0, 7.1)
+    )
+    assert one == again
+    assert one != other
 
 
 def test_average_must_be_true_or_false():

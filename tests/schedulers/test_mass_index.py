@@ -106,7 +106,7 @@ def test_a_device_that_never_gets_data_ranks_last():
 
 
 def test_many_kinds_of_devices_are_read_from_tables(monkeypatch):
-    monkeypatch.setattr(mass_index, "_MANY_KINDS", 20)
+    monkeypatch.setattr(mass_index, "MANY_KINDS", 20)
     mass_index._at_best_price.cache_clear()
     net, rng = fw.random_network(60, 8, seed=1), np.random.default_rng(0)
     d, p = rng.integers(1, 40, net.size), rng.random(net.size)

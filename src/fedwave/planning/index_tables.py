@@ -21,6 +21,7 @@ import numpy as np
 from fedwave.planning.channel_levels import Levels
 from fedwave.planning.lattice import COARSE, MEDIUM, Axis, Effort, cell_of, read
 from fedwave.planning.outlook import Outlook
+from fedwave.planning.price import MANY_KINDS, Kinds
 from fedwave.planning.single_device import ArrivalChances, arrivals_at_most, solve
 from fedwave.types import Array, FloatArray, IntArray
 
@@ -32,7 +33,6 @@ _SOLVED_CHANNELS = 16  # of many channels; those between them are interpolated
 _MOST_CHANNELS = 256  # rows of a table
 _STEPS = 17  # of p, from 0 to 1
 _FEW_KINDS = 64  # up to this many kinds of devices have the finer tables below
-_MANY_KINDS = 2000  # more kinds use the tables for any rates
 _FINE_PRICES = Axis(scale=1.0, ratio=2**0.25, count=81)
 _FINE_LOADS = Axis(scale=1.0, ratio=1.1, count=95)
 _LONG = 32  # rounds after which the sum of arrivals is replaced by its mean
@@ -73,6 +73,38 @@ class Tables:
         return _crossing(wanted, slots)
 
 
+@dataclass(frozen=True, eq=False)
+class TabulatedWorth:
+    """C of many kinds of devices at one price; read where DeviceSolutions would have been solved for."""
+
+    made: Tables
+    row: IntArray  # [D]
+    theta: FloatArray  # [D]
+    price: FloatArray  # [1]
+    stretch: float  # of a price beyond the tables: C(n; price) = s^2 C(n / s; price / s^2)
+
+    def worth_at(self, which: IntArray, backlog: Array) -> FloatArray:
+        """C of kinds ``which``, ``[U]``, at backlogs ``[I, U]``."""
+        theta = self.theta[which][None]
+        load = backlog / (scale_of(theta) * self.stretch)
+        return self.stretch**2 * self.made.worth_at(self.row[which], theta, self.price, load)
+
+
+def tabulated_worth(view: Outlook, kinds: Kinds, slots: float) -> TabulatedWorth | None:
+    """C at the price at which the devices use the slots; None for few kinds, and beyond the tables."""
+    if kinds.theta.size <= MANY_KINDS or kinds.theta.max() > _RATES.last:
+        return None
+    made = tables(view)
+    row = made.row[np.searchsorted(view.mean_snr, kinds.mean_snr)][kinds.row]
+    each = np.repeat(np.arange(row.size), kinds.count)
+    about = kinds.even_price(slots)
+    stretch = max(2 * about / _PRICES.last, 1.0) ** 0.5
+    price = made.price(row[each], kinds.theta[None, each], np.array([slots * stretch]))
+    if price[0] >= _PRICES.last:
+        return None
+    return TabulatedWorth(made, row, kinds.theta, price, stretch)
+
+
 def scale_of(theta: Array) -> FloatArray:
     """k: near 1 for small rates, where backlogs are small whole numbers, and near theta for large ones."""
     out: FloatArray = np.sqrt(1 + theta * theta)
@@ -104,9 +136,9 @@ def tables(view: Outlook, hidden: bool = False) -> Tables:
     """Tables for observed backlogs; with ``hidden``, for backlogs that grow by exactly theta per round."""
     nodes, row, mix = channel_nodes(view.mean_snr)
     theta = np.maximum(_RATES.points, _LEAST_THETA)
-    which = np.repeat(nodes, theta.size)
+    which = np.repeat(np.arange(nodes.size), theta.size)
     chances = None if hidden else view.chances
-    worth, service = _solved(view.levels, which, np.tile(theta, nodes.size), chances)
+    worth, service = _solved(view.levels_of(nodes), which, np.tile(theta, nodes.size), chances)
     shape = (nodes.size, theta.size)
     worth = np.tensordot(mix, worth.reshape(*shape, *worth.shape[1:]), axes=1)
     service = np.tensordot(mix, service.reshape(*shape, -1), axes=1)
@@ -189,12 +221,13 @@ def whittle_tables(view: Outlook) -> WhittleTables:
 @lru_cache(maxsize=8)
 def known_whittle_tables(view: Outlook, devices: bytes) -> tuple[IntArray, WhittleTables]:
     """Tables solved for each kind of device, and the row of each device; -1 for a device without arrivals."""
-    kinds, levels = view.kinds(devices)
+    kinds = view.kinds_of(devices)
     if not kinds.theta.size:
         return kinds.of, WhittleTables(np.zeros((1, _STEPS, _LOADS.count)), _LOADS)
-    if kinds.theta.size > _MANY_KINDS:
+    if kinds.theta.size > MANY_KINDS:
         row = tables(view).row[view.channel_of(devices)]
         return np.where(kinds.of >= 0, row, -1), whittle_tables(view)
+    kinds, levels = view.kinds(devices)
     if kinds.theta.size > _FEW_KINDS:
         worth, _ = _solved(levels, kinds.row, kinds.theta, view.chances)
         return kinds.of, WhittleTables(_log_index(worth, _PRICES), _LOADS)

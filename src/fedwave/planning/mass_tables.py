@@ -94,9 +94,8 @@ def mass_tables(view: Outlook, reward: Reward) -> MassTables:
     most = 4 * float(reward.at(np.array([_LAST_DELAY]))[0])
     count = max(int(np.ceil(np.log(most / least) / np.log(_RATIO))), 1) + 1
     price = least * _RATIO ** np.arange(count)
-    found = solve(
-        view.levels, np.repeat(nodes, count), np.tile(price, nodes.size), reward, COARSE
-    )  # fmt: skip
+    which = np.repeat(np.arange(nodes.size), count)
+    found = solve(view.levels_of(nodes), which, np.tile(price, nodes.size), reward, COARSE)
     worth = found.worth_at(np.arange(found.mass.size)[:, None], _DELAYS)
     worth = np.tensordot(mix, worth.reshape(nodes.size, count, -1), axes=1)
     service = np.tensordot(mix, found.service.reshape(nodes.size, count), axes=1)

@@ -7,7 +7,7 @@ was solved for the first network is found again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 
 import numpy as np
@@ -19,6 +19,7 @@ from fedwave.planning.single_device import ArrivalChances
 from fedwave.types import FloatArray, IntArray, Planning
 
 _LEVELS, _CELLS = 512, 128
+_COMPARED = 256  # channels whose p are compared; of more, as many, evenly spaced by their number
 _PROBES = np.array([0.1, 1.0, 10.0, 100.0])  # rates at which arrival distributions are compared
 # For a device that hardly ever succeeds, an upload would be worth any price. Its mean p is raised to this value
 # for planning, so that it is ranked by the small p of the round.
@@ -29,9 +30,8 @@ _LEAST_SUCCESS = 1e-3
 class Outlook:
     """Channels and arrivals of the coming rounds; which device has which channel is not compared."""
 
+    planning: Planning
     mean_snr: FloatArray  # [S] different ones, rising
-    levels: Levels  # of the different channels
-    chances: ArrivalChances
     digest: bytes
     channel: IntArray  # [U] of each device
 
@@ -40,6 +40,19 @@ class Outlook:
 
     def __hash__(self) -> int:
         return hash(self.digest)
+
+    @property
+    def chances(self) -> ArrivalChances:
+        return self.planning.arrival_chances
+
+    @cached_property
+    def levels(self) -> Levels:
+        """Of all different channels."""
+        return self.levels_of(np.arange(self.mean_snr.size))
+
+    def levels_of(self, channels: IntArray) -> Levels:
+        """Of some channels: tables solve for a few of many."""
+        return _raised_levels(_success(self.planning, self.mean_snr[channels]))
 
     def devices(self, rates: FloatArray) -> bytes:
         """Mean SNR and rate of every device in a form that can be hashed."""
@@ -63,16 +76,15 @@ class Outlook:
 
 @lru_cache(maxsize=32)
 def outlook(planning: Planning) -> Outlook:
-    """The outlook of a Planning; cached by object, since the levels take a while to compute."""
+    """The outlook of a Planning; cached by object, since p takes a while to compute."""
     mean_snr, channel = np.unique(planning.mean_snr, return_inverse=True)
     channel = channel.reshape(-1)
-    success = _success(planning, mean_snr)
+    some = np.linspace(0, mean_snr.size - 1, min(mean_snr.size, _COMPARED)).astype(np.int64)
+    success = _success(planning, mean_snr[some])
     digest = blake2b(digest_size=16)
     for part in (mean_snr, success, planning.arrival_chances(_PROBES, 256)):
         digest.update(np.ascontiguousarray(part).tobytes())
-    return Outlook(
-        mean_snr, _raised_levels(success), planning.arrival_chances, digest.digest(), channel
-    )
+    return Outlook(planning, mean_snr, digest.digest(), channel)
 
 
 def _success(planning: Planning, mean_snr: FloatArray) -> FloatArray:

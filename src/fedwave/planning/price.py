@@ -21,6 +21,7 @@ from fedwave.types import FloatArray, IntArray
 _CLOSE = 1e-6  # relative loss in the bound at which the search for the price stops
 _MOST_STEPS = 60
 LEAST_RATE = 1e-9  # smaller rates are raised to it, so that P[m = 0] < 1 in float64
+MANY_KINDS = 2000  # more kinds of devices are read from the tables for any rates
 _SAMPLE = 400  # with many kinds of devices, about this many give a first estimate of the price
 
 
@@ -58,6 +59,10 @@ class Kinds:
         return Kinds(
             self.mean_snr, self.row[some], self.theta[some], self.count[some] * step, self.of
         )
+
+    def even_price(self, slots: float) -> float:
+        """The best price where arrivals are constant and uploads never fail."""
+        return float((self.count @ np.sqrt(self.theta)) / slots) ** 2 / 2
 
     def per_device(self, values: FloatArray) -> FloatArray:
         """A value per kind as a value per device; 0 for a device without arrivals."""
@@ -102,8 +107,7 @@ def best_price(
     if kinds.theta.size > 2 * _SAMPLE:
         few = best_price(kinds.thinned(_SAMPLE), slots, levels, chances, effort)
         return highest(at, few.price, 1.02)
-    # the best price where arrivals are constant and uploads never fail
-    return highest(at, float((kinds.count @ np.sqrt(kinds.theta)) / slots) ** 2 / 2, 2.0)
+    return highest(at, kinds.even_price(slots), 2.0)
 
 
 def highest(at: Callable[[float], P], guess: float, factor: float) -> P:

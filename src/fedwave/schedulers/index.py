@@ -21,10 +21,12 @@ import numpy as np
 from fedwave.errors import FedwaveError
 from fedwave.planning.index_tables import (
     Tables,
+    TabulatedWorth,
     averaged_tables,
     known_whittle_tables,
     scale_of,
     tables,
+    tabulated_worth,
     whittle_tables,
 )
 from fedwave.planning.lattice import MEDIUM
@@ -40,7 +42,12 @@ from fedwave.types import Array, FloatArray, IntArray, Observation, Problem, Sta
 
 @dataclass(frozen=True)
 class Lagrangian(Scheduler):
-    """What an upload now saves in all rounds to come, at the best price of a transmission."""
+    """What an upload now saves in all rounds to come, at the best price of a transmission.
+
+    Each different device (rate and mean SNR) is solved for. With more than 2,000 of them and no rate above 58, price
+    and C are read from the tables for any rates. Mean backlogs then differed by less than .1 %, and by up to 1.3 %
+    where W is at most a thousandth of the devices.
+    """
 
     name = "lagrangian"
     needs = frozenset({"channel", "backlog", "rates", "statistics"})
@@ -65,11 +72,14 @@ class Lagrangian(Scheduler):
 @lru_cache(maxsize=32)
 def _at_best_price(
     view: Outlook, devices: bytes, slots: float
-) -> tuple[IntArray, DeviceSolutions | None]:
+) -> tuple[IntArray, DeviceSolutions | TabulatedWorth | None]:
     """The kind of each device, and the solutions of the kinds at the best price; None without any arrivals."""
-    kinds, levels = view.kinds(devices)
+    kinds = view.kinds_of(devices)
     if not kinds.theta.size:
         return kinds.of, None
+    if (read := tabulated_worth(view, kinds, slots)) is not None:
+        return kinds.of, read
+    kinds, levels = view.kinds(devices)
     return kinds.of, best_price(kinds, slots, levels, view.chances, MEDIUM).solutions
 
 

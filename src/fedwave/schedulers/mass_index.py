@@ -24,13 +24,12 @@ from fedwave.planning.mass_price import best_mass_price
 from fedwave.planning.mass_reward import Reward
 from fedwave.planning.mass_tables import mass_tables
 from fedwave.planning.outlook import Outlook, outlook
+from fedwave.planning.price import MANY_KINDS
 from fedwave.rng import Draws
 from fedwave.schedulers import mean_slots
 from fedwave.schedulers.balsa import Balsa, BalsaPo
 from fedwave.schedulers.mass import ForRule, hopeful, shared_mass
 from fedwave.types import FloatArray, IntArray, Observation, Problem, State
-
-_MANY_KINDS = 2000  # more kinds of devices are read from the tables for any rates
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def _at_best_price(
 ) -> tuple[IntArray, MassSolutions | None]:
     """The kind of each device, and the solutions of the kinds at the best price; None where tables are used."""
     kinds = view.kinds_of(devices)
-    if not 0 < kinds.theta.size <= _MANY_KINDS:
+    if not 0 < kinds.theta.size <= MANY_KINDS:
         return kinds.of, None
     kinds, levels = view.kinds(devices)
     return kinds.of, best_mass_price(kinds, slots, levels, reward, MEDIUM).solutions
