@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from rich.console import RenderableType
@@ -17,6 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Column
+from rich.text import Text
 
 from fedwave.terminal import error_console, tell
 
@@ -40,9 +42,9 @@ def rounds_bar(label: str, rounds: int, lines: bool = False) -> Iterator[Callabl
     columns = (
         _Words("{task.description:<18}"),
         BarColumn(),
-        _Words("{task.completed}/{task.total} rounds, time left"),
+        _Words("{task.completed}/{task.total} rounds,"),
     )
-    with _progress(*columns, TimeRemainingColumn()) as bar:
+    with _progress(*columns, _TimeLeft()) as bar:
         task = bar.add_task(label, total=rounds)
 
         def played(count: int) -> None:
@@ -57,8 +59,8 @@ def rounds_bar(label: str, rounds: int, lines: bool = False) -> Iterator[Callabl
 @contextmanager
 def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
     """A bar over the rounds of all units of a run, and its warnings; ``lines``: without a terminal, a line per unit."""
-    units = _Words("{task.percentage:>3.0f} %  {task.fields[units]} units, time left")
-    columns = _Words("{task.description:<14}"), BarColumn(), units, TimeRemainingColumn()
+    units = _Words("{task.percentage:>3.0f} %  {task.fields[units]} units,")
+    columns = _Words("{task.description:<14}"), BarColumn(), units, _TimeLeft()
     with _progress(*columns) as bar:
         task = bar.add_task(description, total=None, units="-")
         said: set[str] = set()  # why units were given up
@@ -93,6 +95,15 @@ def _progress(*columns: ProgressColumn) -> Progress:
     error = error_console()
     seen = error.is_terminal or error.is_jupyter
     return Progress(*columns, console=error, transient=True, disable=not seen)
+
+
+class _TimeLeft(TimeRemainingColumn):
+    """The time left; before the first round is played, which may plan for all others, the time so far."""
+
+    def render(self, task: Task) -> Text:
+        if task.completed:
+            return Text("time left ") + super().render(task)
+        return Text(f"first round {timedelta(seconds=int(task.elapsed or 0))}")
 
 
 class _Words(ProgressColumn):
