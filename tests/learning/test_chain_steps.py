@@ -3,6 +3,7 @@
 import pytest
 import torch
 from chain_reference import flat_models, trained_alone
+from half_precision import needs_bfloat16
 from torch import nn
 from torch.func import functional_call
 
@@ -119,6 +120,7 @@ def test_known_models_take_the_ways_they_should():
 
 
 def test_half_precision_stays_near_to_the_full_one():
+    needs_bfloat16()
     work = Work(plain, dtype=torch.float32)
     alone = work.alone()[0]
     before = work.w.clone()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from half_precision import needs_bfloat16
 from rules import RULES
 from states import states
 from tiny import blobs, linear, with_batch_norm
@@ -112,6 +113,8 @@ HOW: dict[str, dict[str, Any]] = SETTINGS | {
 
 @pytest.mark.parametrize("settings", HOW.values(), ids=HOW)
 def test_going_on_from_a_checkpoint_changes_nothing(settings: Any, tmp_path: Path) -> None:
+    if settings.get("precision") == "bfloat16":
+        needs_bfloat16()
     straight = fresh(**settings)
     for t in range(ROUNDS + 1):
         checkpoint.save(straight, tmp_path / f"{t}.npz")

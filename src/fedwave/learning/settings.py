@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from fedwave.errors import FedwaveError, is_number, shown, whole
+from fedwave.learning.bfloat16 import check_bfloat16
 from fedwave.memory import limit
 
 _LARGE = 1_000_000  # parameters of a model that gains from bfloat16 on a GPU
@@ -38,6 +39,8 @@ class Settings:
                 f"precision is {self.precision!r}, must be 'float32', 'float64', 'bfloat16' or 'auto'."
             )
         object.__setattr__(self, "device", available_device(self.device))
+        if (self.device, self.precision) == ("cpu", "bfloat16"):
+            check_bfloat16()
         if not (is_number(self.tolerance) and 0 <= self.tolerance < 1):
             raise FedwaveError(
                 f"tolerance is {self.tolerance}, must lie in [0, 1): 0 trains everything."

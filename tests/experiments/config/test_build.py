@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from half_precision import needs_bfloat16
 
 import fedwave as fw
 from fedwave import registry
@@ -186,6 +187,10 @@ def test_settings_of_a_cpu() -> None:
     assert sizes == EvaluationSizes(5, 6, 7)
     settings, _ = settings_of(TrainingConfig(device="cpu", precision="float64", lanes=3))
     assert (settings.precision, settings.lanes) == ("float64", 3)
+
+
+def test_half_precision_on_a_cpu() -> None:
+    needs_bfloat16()
     settings, _ = settings_of(TrainingConfig(device="cpu", precision="bfloat16"))
     assert settings.precision == "bfloat16"  # slow there, but asked for
 

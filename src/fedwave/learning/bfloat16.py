@@ -1,0 +1,73 @@
+"""Can this CPU train in bfloat16? Some virtual machines offer AMX instructions that kill the process."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from fedwave.errors import FedwaveError
+from fedwave.learning.data.originals import cache_folder
+
+_OF_THE_CPU = ("model name", "flags", "CPU ", "Features")  # in /proc/cpuinfo; the last two on ARM
+# Small products take other ways through torch than large ones.
+_TRIAL = """
+import torch
+from torch.nn.functional import conv2d
+for n in (4, 64):
+    for shapes, product in (
+        (((n, n), (n, n)), torch.matmul),
+        (((2, n, n), (2, n, n)), torch.bmm),
+        (((n, n, 8, 8), (n, n, 3, 3)), conv2d),
+        (((2, 2 * n, 8, 8), (2 * n, n, 3, 3)), lambda x, w: conv2d(x, w, groups=2)),
+    ):
+        factors = [torch.ones(s, dtype=torch.bfloat16, requires_grad=True) for s in shapes]
+        product(*factors).square().sum().backward()
+"""
+
+
+def check_bfloat16() -> None:
+    """Refuse bfloat16 on a CPU where it kills the process."""
+    if not cpu_trains_in_bfloat16():
+        raise FedwaveError(
+            "precision is 'bfloat16', but bfloat16 products kill the process on this CPU: set "
+            "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before Python starts, or choose precision=float32."
+        )
+
+
+@cache
+def cpu_trains_in_bfloat16() -> bool:
+    """Tried in a child process, unless a file in fedwave's cache says that it has worked before."""
+    marker = None
+    with suppress(FedwaveError):  # there is no home
+        folder = cache_folder("a trial", "")
+        marker = folder / f"bfloat16-{hashlib.sha256(_machine().encode()).hexdigest()[:16]}"
+        if os.path.exists(marker):
+            return True
+    tried = subprocess.run(
+        [sys.executable, "-P", "-c", _TRIAL],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    if tried.returncode == 0 and marker is not None:
+        with suppress(OSError):  # read-only, or no home: the next process tries again
+            for place in (marker.parent.parent, marker.parent):
+                place.mkdir(exist_ok=True)
+            marker.touch()
+    return tried.returncode in (0, 1)  # 1: an exception, which training would raise too
+
+
+def _machine() -> str:
+    """What the answer depends on."""
+    cpu = platform.processor()
+    with suppress(OSError):  # Linux
+        lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+        cpu = "\n".join(line for line in lines if line.startswith(_OF_THE_CPU))
+    isa = os.environ.get("ONEDNN_MAX_CPU_ISA")
+    return f"torch {torch.__version__}\nkernel {platform.release()}\n{isa}\n{cpu}"
