@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from killing import started
 
 SMALL = ("-t", "4", "-i", "2", "-s", "age")
 COMPARE = ("compare", *SMALL)
@@ -141,17 +142,17 @@ def test_a_run_goes_on_where_the_reader_of_its_events_leaves(fedwave, tmp_path: 
 
 def test_ctrl_c_while_the_command_is_loaded(tmp_path: Path) -> None:
     """Loading takes most of a second: whenever it is interrupted, the end is one line."""
-    command = [sys.executable, "-X", "importtime", "-m", "fedwave", "presets"]
-    for awaited in (b"fedwave.errors\n", b"fedwave.network.network\n", b"typer.main\n"):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as begun:
+    words = [sys.executable, "-X", "importtime", "-m", "fedwave", "presets"]
+    for awaited in ("fedwave.errors\n", "fedwave.network.network\n", "typer.main\n"):
+        with started(words) as begun:
             assert begun.stderr is not None
             for line in begun.stderr:  # a line per module that has been imported
-                if line.endswith(b" " + awaited):
+                if line.endswith(" " + awaited):
                     break
             begun.send_signal(signal.SIGINT)
-            rest = begun.stderr.read().decode()
+            rest = begun.stderr.read()
             status = begun.wait(60)
-        if status == 0 and awaited == b"typer.main\n":
+        if status == 0 and awaited == "typer.main\n":
             continue  # it was faster
         said = [line for line in rest.splitlines() if not line.startswith("import time:")]
         assert (status, said) == (130, ["fedwave: stopped."]), (awaited, rest)
@@ -162,8 +163,8 @@ def test_a_script_keeps_its_own_ctrl_c(tmp_path: Path) -> None:
     script.write_text(
         "import signal, fedwave\nprint(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "True\n", done.stderr
+    text, err = started([sys.executable, str(script)]).communicate(timeout=60)
+    assert text == "True\n", err
 
 
 def test_warnings_are_plain_lines(fedwave, tmp_path: Path) -> None:

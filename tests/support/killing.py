@@ -50,6 +50,19 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "fedwave", *words]
 
 
+def started(words: list[str], **more: Any) -> subprocess.Popen[str]:
+    """A process group of its own, as a terminal makes them. Signals that a job in the background ignores reach it."""
+
+    def usual_signals() -> None:
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+
+    return subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True, preexec_fn=usual_signals, **more,
+    )  # fmt: skip
+
+
 def begin(experiment: Experiment, folder: Path) -> None:
     """A run folder without any results: resuming it is running it."""
     from fedwave.experiments.results.folder import RunFolder

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from killing import command, finished_units
+from killing import command, finished_units, started
 from user_file import forgotten
 
 import fedwave as fw
@@ -137,19 +137,9 @@ def test_from_python_the_error_has_its_cause(here: Path) -> None:
     assert isinstance(error.value.__cause__.__cause__, ValueError)
 
 
-def _with_usual_signals() -> None:
-    """A program that runs these tests in the background, or by nohup, has them ignored."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 def stopped(given: list[str], numbers: list[signal.Signals]) -> tuple[int, str]:
     """The signals are sent when the scheduler has begun to catch everything."""
-    run = subprocess.Popen(
-        given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=_with_usual_signals,
-    )  # fmt: skip
-    with run:
+    with started(given) as run:
         try:
             until = time.monotonic() + 60
             while not Path("begun").exists():

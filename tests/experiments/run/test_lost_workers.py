@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import children, command, results
+from killing import children, command, results, started
 
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
@@ -180,11 +180,7 @@ def wait_for(file: Path, run: subprocess.Popen[str]) -> None:
 def test_without_a_folder_ctrl_c_ends_it(what: str, tmp_path: Path) -> None:
     write(tmp_path, what)
     words = ("compare", "paper", "--import", "mine.py", "-s", "troubled", "-t", "5", "-i", "2")
-    made = subprocess.Popen(
-        command(*words), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
-    )  # fmt: skip
-    with made:
+    with started(command(*words), cwd=tmp_path) as made:
         wait_for(tmp_path / "begun", made)
         made.send_signal(signal.SIGINT)
         out, errors = made.communicate(timeout=30)

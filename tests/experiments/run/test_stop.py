@@ -24,6 +24,7 @@ from killing import (
     finish,
     leftovers,
     results,
+    started,
     wait_until_gone,
 )
 
@@ -43,14 +44,6 @@ KINDS = {
     "simulation": replace(SIMULATION, sweep={}, instances=30, rounds=120, **SELDOM),
 }
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
-
-
-def started(words: list[str], **more: object) -> subprocess.Popen[str]:
-    """A process group of its own, as a terminal makes them; Ctrl-C is not ignored, as in a job in the background."""
-    return subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None, **more,  # type: ignore[call-overload]
-    )  # fmt: skip
 
 
 def wait_for(happened: Callable[[], bool], run: subprocess.Popen[str]) -> None:
