@@ -119,17 +119,24 @@ def write_json(path: Path, content: Any) -> Path:
 
 
 def json_text(content: Any) -> str:
-    """JSON that every reader accepts: NaN and infinity become null."""
-    return json.dumps(_without_nan(content), indent=2, allow_nan=False)
+    """JSON for other programs: NaN becomes null, and an infinity the text "inf" or "-inf".
+
+    fedwave reads none of these numbers back. Where it does, in records, traces and tables, it writes the words of
+    Python's json, Infinity and NaN.
+
+    >>> print(json_text([1.5, float("inf"), float("nan")]).replace("\\n", ""))
+    [  1.5,  "inf",  null]
+    """
+    return json.dumps(_finite(content), indent=2, allow_nan=False)
 
 
-def _without_nan(content: Any) -> Any:
+def _finite(content: Any) -> Any:
     if isinstance(content, dict):
-        return {key: _without_nan(value) for key, value in content.items()}
+        return {key: _finite(value) for key, value in content.items()}
     if isinstance(content, (list, tuple)):
-        return [_without_nan(value) for value in content]
+        return [_finite(value) for value in content]
     if isinstance(content, float) and not math.isfinite(content):
-        return None
+        return None if math.isnan(content) else str(float(content))
     return content
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -50,6 +51,10 @@ class Part(Mapping[str, Any]):
             content = registry.parse(family, given)
         except FedwaveError as error:
             raise FedwaveError(f"{where}: {error}") from None
+        for key, value in content.items():
+            if _holds_nan(value):  # it equals nothing, so that no run could go on with it
+                rule = "be a number" if isinstance(value, float) else "hold no NaN"
+                raise FedwaveError(f"{where}.{key} is {shown(value)}, must {rule}.")
         inner = {} if family in _NEED_TORCH else _inner(family, content)
         for key, its_family in inner.items():
             content[key] = cls.of(its_family, content[key], f"{where}.{key}")
@@ -103,6 +108,14 @@ def check_part(family: str, part: Part, where: str) -> None:
             registry.build(family, part)
     except FedwaveError as error:
         raise FedwaveError(f"{where}: {error}") from None
+
+
+def _holds_nan(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_nan, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_nan, value))
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _inner(family: str, content: Mapping[str, Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedwave.errors import FedwaveError
-from fedwave.files import json_text, write_text
+from fedwave.files import write_text
 from fedwave.reading import read_bytes
 
 _DEEPEST = 50  # levels; ours have some ten
@@ -31,8 +31,11 @@ def write_sealed(path: Path, content: Mapping[str, Any]) -> Path:
 
 
 def sealed_text(content: Mapping[str, Any]) -> str:
-    """The text of a JSON object, which must not be empty, with its seal."""
-    text = json_text(dict(content))
+    """The text of a JSON object, which must not be empty, with its seal.
+
+    Infinite numbers are written as Python's json reads them back (Infinity): json_text would make texts of them.
+    """
+    text = json.dumps(dict(content), indent=2)
     return text.removesuffix(_END) + _seal(text.encode())
 
 
