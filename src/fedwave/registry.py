@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from importlib import import_module
+from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints, overload
+
+import numpy as np
 
 from fedwave.built_in import BUILT_IN
 from fedwave.errors import FedwaveError, check_parameters, did_you_mean, extra_for, shown
@@ -168,7 +171,7 @@ def text(part: Spec) -> str:
     if isinstance(part, str):
         return part.strip()
     given = {key: value for key, value in part.items() if key != "name"}
-    shown = {k: text(v) if isinstance(v, Mapping) else _text(v) for k, v in given.items()}
+    shown = {k: text(v) if _is_part(v) else _text(v) for k, v in given.items()}
     inside = ",".join(f"{k}={v.replace(',', ';')}" for k, v in shown.items())
     return f"{part['name']}:{inside}" if inside else str(part["name"])
 
@@ -184,14 +187,54 @@ def spec_of(part: Any) -> dict[str, Any]:
     """A part's name and the parameters that are not its defaults, as its text form would give them."""
     given: dict[str, Any] = {"name": part.name}
     for one in fields(part) if is_dataclass(part) else ():
-        value, default = getattr(part, one.name), one.default
-        if one.default_factory is not MISSING:
-            default = one.default_factory()
+        value = getattr(part, one.name)
         # By their texts: parameters may be arrays or objects without an equality of their own.
-        if one.init and repr(value) != repr(default):
+        if one.init and repr(value) != repr(_default(one)):
             is_part = getattr(type(value), "family", None) in FAMILIES
             given[one.name] = spec_of(value) if is_part else " ".join(_text(value).split())
     return given
+
+
+def identity(family: str, part: Any) -> Any:
+    """A hashable value that is equal for two ways to write one part, with its defaults or without; builds nothing.
+
+    >>> identity("success", "turbo") == identity("success", {"name": "turbo", "blocks": 1})
+    True
+    """
+    if not isinstance(part, (str, Mapping)):
+        return frozen(part)
+    given = parse(family, part)
+    kind = find(family, given.pop("name"))
+    inner, given = _families_of(kind), {**_defaults(kind), **given}
+    values = {
+        k: identity(inner[k], v) if k in inner and v is not None else frozen(v)
+        for k, v in given.items()
+    }
+    return kind, frozenset(values.items())
+
+
+def check_different(what: str, identities: Iterable[tuple[str, Any]], fix: str) -> None:
+    """Refuse two equal identities in a list of labels and identities."""
+    labels: dict[Any, str] = {}
+    for label, one in identities:
+        first = labels.setdefault(one, label)
+        if first is not label:
+            raise FedwaveError(f"{what}: {shown(label)} is the same as {shown(first)}: {fix}.")
+
+
+def frozen(value: Any) -> Any:
+    """The value, hashable: equal for equal content. What cannot be looked into is equal to itself only."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value), frozenset(
+            (f.name, frozen(getattr(value, f.name))) for f in fields(value)
+        )
+    if isinstance(value, Mapping):
+        return frozenset((key, frozen(one)) for key, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(map(frozen, value))
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    return value if isinstance(value, Hashable) else id(value)
 
 
 def parameters(family: str, name: str) -> tuple[str, ...]:
@@ -233,9 +276,8 @@ def _make(family: str, kind: Any, given: dict[str, Any], what: str) -> Any:
         )
     if kind in _own[family].values():  # ours word their own refusals
         _check_numbers(kind, given, what)
-    values = {
-        k: build(inner[k], v) if k in inner and v is not None else v for k, v in given.items()
-    }
+    empty = {k for k, v in given.items() if v is None and NoneType in get_args(_hints(kind).get(k))}
+    values = {k: build(inner[k], v) if k in inner.keys() - empty else v for k, v in given.items()}
     try:
         return kind(**values)
     except TypeError as error:  # text instead of a number, or a missing parameter
@@ -258,6 +300,18 @@ def _parameters(kind: Any) -> tuple[str, ...]:
         return tuple(inspect.signature(kind).parameters)
     except (TypeError, ValueError):
         return ()
+
+
+def _defaults(kind: Any) -> dict[str, Any]:
+    if is_dataclass(kind):
+        found = {f.name: _default(f) for f in fields(kind) if f.init}
+        return {name: value for name, value in found.items() if value is not MISSING}
+    known = inspect.signature(kind).parameters if _parameters(kind) else {}
+    return {name: p.default for name, p in known.items() if p.default is not p.empty}
+
+
+def _default(one: Field[Any]) -> Any:
+    return one.default if one.default_factory is MISSING else one.default_factory()
 
 
 def _families_of(kind: Any) -> dict[str, str]:
@@ -343,6 +397,10 @@ def _load_entry_points() -> None:
             import_parts(entry.module)
         except FedwaveError as error:  # a broken package must not break every command
             warnings.warn(f"the parts of an installed package are missing: {error}", stacklevel=2)
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("name"), str)
 
 
 def _text(value: Any) -> str:

@@ -162,6 +162,10 @@ def _labelled(
         chosen[label] = find_scheduler(one)
     if not chosen:
         raise FedwaveError("schedulers is empty: name at least one, such as 'alsa-pi'.")
+    if not isinstance(schedulers, Mapping):
+        identities = ((label, registry.identity("scheduler", one)) for label, one in chosen.items())
+        fix = "name each once, or give a mapping of labels to schedulers"
+        registry.check_different("schedulers", identities, fix)
     return chosen
 
 

@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -273,3 +274,91 @@ def test_an_axis_inside_another_axis_is_applied_after_it() -> None:
     rules = [at.task.aggregation for _, at in points(made) if at.task is not None]
     found = [(rule.name, rule["beta"]) for rule in rules]
     assert found == [("lee", 0.1), ("fedbuff", 0.1), ("lee", 1), ("fedbuff", 1)]
+
+
+TWICE: list[tuple[str, ...]] = [
+    ("schedulers=[balsa, age, 'balsa:stage_rule=literal']",),
+    ("schedulers=['balsa:prior=gamma', {name: balsa, prior: {name: gamma, shape: 1, rate: 1.0}}]",),
+    ("sweep.network.success=[turbo, 'turbo:blocks=1']",),
+    ("sweep.network.success=['harq:tries=2', 'harq:model=turbo:slope=7.468']",),
+    ("sweep.network.success=[turbo, 'turbo:blocks=2']", "sweep.network.success.blocks=[1, 2]"),
+    ("sweep.network=[{success: turbo}, {success: {name: turbo, midpoint_db: -1.647}}]",),
+    ("sweep.task.dataset=[synthetic, 'synthetic:seed=0']", "task.model=logistic"),
+]
+
+
+@pytest.mark.parametrize("overrides", TWICE, ids=lambda asked: asked[0])
+def test_a_part_with_its_defaults_written_out_is_the_same_part(overrides: tuple[str, ...]) -> None:
+    with pytest.raises(FedwaveError, match="is the same as"):
+        experiment_from({}, overrides)
+
+
+def test_parts_that_differ_in_a_parameter_are_points_of_their_own() -> None:
+    rules = ["balsa", "balsa:stage_rule=max1", "balsa:prior=gamma", "balsa:prior=gamma:rate=2"]
+    assert experiment_from({"schedulers": rules}).labels == tuple(rules)
+    swept = experiment_from({}, ["sweep.network.success=[turbo, 'turbo:blocks=2', 'harq:tries=3']"])
+    assert len(points(swept)) == 3
+    # Only where the task has the rule that one of them names do they do the same.
+    rules = ["schedulers=[mass, 'mass:aggregation=lee']", "sweep.task.aggregation=[lee, sync]"]
+    assert len(points(experiment_from({}, [*rules, "task.dataset=synthetic"]))) == 2
+
+
+def test_recorded_parts_differ_by_their_files(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.csv", "b.csv")]
+    for file in files:
+        file.write_text("\n".join(["1," * 24 + "2"] * 9))
+    swept = {"network.fading": [{"name": "recorded", "path": str(file)} for file in files]}
+    asked = {"rounds": 3, "instances": 1, "sweep": swept}
+    assert len(points(experiment_from(asked))) == 2
+
+
+# As somebody may write a part by mistake.
+ODD: dict[str, Any] = {
+    "null": None, "number": 2.5, "true": True, "infinite": float("inf"), "empty text": "", "a colon": ":",
+    "an empty list": [], "a list": ["age"], "a list in a list": [["age"]], "an empty mapping": {},
+    "no name": {"x": 1}, "name null": {"name": None}, "name a number": {"name": 5}, "name a list": {"name": ["age"]},
+    "name a part": {"name": {"name": "age"}}, "name empty": {"name": " "}, "an empty key": {"name": "age", "": {"": 1}},
+    "mappings in mappings": {"x": {"y": {"z": 1}}}, "mappings in a list": {"x": [{"y": [{"z": {}}]}]},
+    "a part in a part": {"x": {"name": "age", "x": {"name": 5, "x": {}}}},
+    "very deep": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": 1}}}}}}}}}}}},
+}  # fmt: skip
+# A part of each field, and a parameter of it, which is a part too where there is one.
+FIELDS = {
+    "schedulers": ("balsa", "prior"), "metrics": ("mass", "aggregation"), "network.fading": ("shadowing", "fading"),
+    "network.success": ("harq", "model"), "network.arrivals": ("negative-binomial", "dispersion"),
+    "task.dataset": ("synthetic", "train"), "task.model": ("logistic", "bias"),
+    "task.partition": ("dirichlet", "alpha"), "task.aggregation": ("lee", "beta"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_parts_are_read_or_refused_in_a_sentence(field: str, odd: str) -> None:
+    name, parameter = FIELDS[field]
+    value, several = ODD[odd], field in ("schedulers", "metrics")
+    inside = {"name": name, parameter: value}
+    whole = {"name": name, **value} if isinstance(value, dict) else value
+    for part in (value, inside, whole):
+        given = [part] if several else part
+        for overrides in (
+            [f"{field}={json.dumps(given)}"],
+            [f"{field}={json.dumps(part)}"],
+            [f"sweep.{field}={json.dumps([given])}"],
+            [f"sweep.{field}.{parameter}={json.dumps([value])}"],
+        ):
+            with suppress(FedwaveError):  # anything else fails
+                made = experiment_from({}, overrides)
+                assert experiment_from(to_mapping(made)) == made
+
+
+def test_a_parameter_that_is_a_mapping_is_refused_by_the_part_that_does_not_have_it() -> None:
+    with pytest.raises(
+        FedwaveError, match=r"schedulers\[0\]: scheduler 'balsa' has no parameter 'x'"
+    ):
+        experiment_from({"schedulers": [{"name": "balsa", "x": {"y": {"z": 1}}}]})
+
+
+def test_null_in_the_place_of_a_part_is_refused_unless_the_part_takes_it() -> None:
+    with pytest.raises(FedwaveError, match=r"metrics\[0\]: None is no aggregation rule"):
+        experiment_from({"metrics": [{"name": "mass", "aggregation": None}]})
+    assert experiment_from({"schedulers": [{"name": "mass", "aggregation": None}]})

@@ -197,3 +197,15 @@ def test_labels_are_texts_and_tell_the_parameters() -> None:
     both = fw.scheduler("balsa:stage_rule=max1,prior=gamma:shape=3;rate=2")
     (label,) = fw.compare(network, both, 3, 2).schedulers
     assert fw.scheduler(label) == both
+
+
+def test_a_scheduler_twice_needs_labels() -> None:
+    net, twice = fw.paper_network(), ["balsa", "balsa:stage_rule=literal"]
+    with pytest.raises(fw.FedwaveError, match=r"the same as 'balsa'.*mapping of labels"):
+        fw.compare(net, twice, rounds=2, instances=2)
+    with pytest.raises(fw.FedwaveError, match="the same as"):
+        fw.compare(net, ["balsa:prior=gamma:rate=1", fw.scheduler("balsa:prior=gamma")], 2, 2)
+    named = dict(zip(("one", "other"), twice, strict=True))
+    found = fw.compare(net, named, rounds=2, instances=2)
+    assert found.schedulers == ("one", "other")
+    assert found.difference("other", "backlog").mean == 0

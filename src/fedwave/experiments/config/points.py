@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import product
 from typing import Any
 
 from fedwave import registry
-from fedwave.errors import FedwaveError, shown
+from fedwave.errors import FedwaveError, MissingExtra, shown
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
 from fedwave.experiments.config.schema import field_names, no_field, typed
@@ -53,6 +54,34 @@ def points(
         except FedwaveError as error:
             raise FedwaveError(f"{_culprits(base, point, check)}{error}") from None
     return found
+
+
+def check_points(experiment: Experiment, check: Check) -> None:
+    """Refuse a sweep with a point that is wrong, or with one that is the same as another."""
+    found = points(experiment, check)
+    swept = [part for part in PARTS if any(_meet(part, axis) for axis in experiment.sweep)]
+    if swept:  # else the values of an axis, which differ, tell the points apart
+        names = (", ".join(f"{axis} = {value}" for axis, value in at.items()) for at, _ in found)
+        identities = (_identity(at, swept) for _, at in found)
+        registry.check_different("sweep", zip(names, identities, strict=True), "give each once")
+
+
+def _meet(part: str, axis: str) -> bool:
+    """Does the axis change this part, or a mapping that holds it, or a parameter of it?"""
+    return f"{part}.".startswith(f"{axis}.") or axis.startswith(f"{part}.")
+
+
+def _identity(experiment: Experiment, parts: Sequence[str]) -> Any:
+    """Equal for two experiments that only write these parts in two ways."""
+    content = to_mapping(experiment)
+    for dotted in parts:
+        where, _, name = dotted.rpartition(".")
+        place = content[where] if where else content
+        if place is not None and place[name] is not None:
+            several = place[name] if dotted in PART_LISTS else [place[name]]
+            with suppress(MissingExtra):  # without torch a model is what is written
+                place[name] = [registry.identity(PARTS[dotted], part) for part in several]
+    return registry.frozen(content)
 
 
 def _at(base: Mapping[str, Any], point: Point, check: Check) -> Experiment:

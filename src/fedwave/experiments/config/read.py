@@ -14,7 +14,12 @@ from fedwave.errors import FedwaveError, did_you_mean, is_list, shown
 from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import rooted
-from fedwave.experiments.config.points import points, to_mapping, with_override
+from fedwave.experiments.config.points import (
+    check_points,
+    points,
+    to_mapping,
+    with_override,
+)
 from fedwave.experiments.config.schema import typed
 from fedwave.parts_import import absolute, import_parts
 from fedwave.reading import as_path, read_json, read_text
@@ -101,7 +106,7 @@ def experiment_from(
         experiment = typed(_imported(content, imports))  # names are looked up after the imports
         check(experiment)
         if experiment.sweep:
-            points(experiment, check)  # a point that is wrong is found now, not after hours
+            check_points(experiment, check)  # what is wrong is found now, not after hours
         return experiment
 
 
