@@ -6,6 +6,7 @@ The results are an ordinary Trace and the curves; a replay of the trace gives th
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -122,6 +123,8 @@ def train_in_lock_step(
         Settings(**settings),
         sizes or EvaluationSizes(),
     )
+    if learner.replay.advice:
+        warnings.warn(learner.replay.advice, stacklevel=2)
     trace = simulate(
         network, chosen, rounds, numbers, seed, meter=meter, labels=task.labels(), learner=learner
     )

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedwave.aggregation import Uploads
 from fedwave.learning import server_steps
+from fedwave.learning.cpu.chain import NO_NUMBA
 from fedwave.learning.curves import Curves, Evaluation
 from fedwave.learning.draws import Places, within
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Found
@@ -133,6 +134,11 @@ class Replay:
     @property
     def rounds(self) -> int:
         return self.runs[0].rounds
+
+    @property
+    def advice(self) -> str | None:
+        """What to install for faster training, in a sentence; None: nothing."""
+        return NO_NUMBA if self._lanes.lacks_numba else None
 
     def fingerprint(self) -> str:
         """A hash of the runs, the task and the settings, to recognise their checkpoints."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
@@ -61,6 +62,8 @@ def train(
         )  # fmt: skip
     chosen = task if isinstance(task, Task) else make_task(task)
     replay = Replay(labelled_runs(many), chosen, Settings(**settings), sizes or EvaluationSizes())
+    if replay.advice:
+        warnings.warn(replay.advice, stacklevel=2)
     with _bar(many, replay.rounds) if progress else nullcontext() as tick:
         for _ in range(replay.rounds):
             replay.advance()

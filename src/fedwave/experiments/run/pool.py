@@ -71,8 +71,8 @@ def _here(unit: Unit, path: Path | None, report: Report, timeout: float) -> xr.D
             finished_a_round()
             report(Message("rounds", unit, rounds))
 
-        def warn(text: str) -> None:
-            report(Message("warning", unit, text))
+        def warn(text: str, kind: str = "warning", /) -> None:
+            report(Message(kind, unit, text))
 
         return run_unit(unit, checkpointer(unit, path, requested), count, warn)
 
@@ -136,7 +136,7 @@ class _Pool:
             unit = worker.unit
             if worker not in self._workers or unit is None:
                 continue  # the last words of a worker that was killed
-            if kind in ("rounds", "warning"):
+            if kind in ("rounds", "warning", "notice"):
                 worker.silent = 0.0
                 self._report(Message(kind, unit, content))
             elif kind == "ended":

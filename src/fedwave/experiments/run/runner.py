@@ -68,6 +68,7 @@ class _Progress:
     played: dict[str, int] = field(default_factory=dict)  # by unit
     given_up: dict[str, str] = field(default_factory=dict)  # why, by unit
     cause: BaseException | None = None  # of the first of these
+    notices: set[str] = field(default_factory=set)  # said once, however many units bring them
     start: float = field(default_factory=time.monotonic)
 
     @classmethod
@@ -88,6 +89,11 @@ class _Progress:
             self.played[unit] = self.played.get(unit, 0) + content
             if content:  # 0: the unit is alive, which only its engine wants to know
                 self.event("progress", unit=unit)
+            return
+        if message.kind == "notice":
+            if content not in self.notices:
+                self.notices.add(content)
+                self.event("warning", message=content)
             return
         if message.kind in ("begun", "died", "given-up"):
             self.played[unit] = 0

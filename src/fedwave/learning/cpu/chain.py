@@ -30,6 +30,10 @@ _AT_ONCE = 50  # images of an evaluation; more of them no longer fit in the seco
 _LINE = 64  # bytes
 _TRIED = 8  # images on which compiled code is compared with the model itself
 _SIZES_KEPT = 4  # batch sizes whose memory a thread keeps
+NO_NUMBA = (
+    "numba cannot be imported, so PyTorch trains this model, several times as slowly: "
+    'pip install "fedwave[learn]", or pip install numba.'
+)
 
 
 @dataclass(frozen=True)
@@ -56,15 +60,20 @@ class CpuChain:
         dtype: Any,
     ) -> CpuChain | None:
         """None if the model is no chain of known layers (dropout by key, see noise.py), or if numba is missing."""
-        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
-            return None
-        if side_by_side(model) is None or not layout.shapes or _compiled_steps() is None:
-            return None
-        chain = _places(model, images)
-        if chain is None:
+        chain = _known_chain(model, layout, images, dtype)
+        if chain is None or _compiled_steps() is None:
             return None
         made = CpuChain(model, chain, layout, images, labels, (eta, prox, l2), np.dtype(dtype))
         return made if made._says_what_it_says(model, layout, images[:_TRIED]) else None
+
+    @staticmethod
+    def lacks_numba(model: nn.Module, layout: Layout, images: Array, dtype: Any) -> bool:
+        """Would ``of`` make one if numba were installed?"""
+        try:
+            import numba  # noqa: F401
+        except ImportError:
+            return _known_chain(model, layout, images, dtype) is not None
+        return False
 
     def __init__(
         self,
@@ -240,6 +249,15 @@ def _compiled_steps() -> Any:
     except ImportError:
         return None
     return steps
+
+
+def _known_chain(model: nn.Module, layout: Layout, images: Array, dtype: Any) -> list[Place] | None:
+    """The layers of a model that can be compiled; None if it is no chain of known layers."""
+    if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+        return None
+    if side_by_side(model) is None or not layout.shapes:
+        return None
+    return _places(model, images)
 
 
 def _places(model: nn.Module, images: Array) -> list[Place] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import nn
 
 from fedwave.learning.cpu.chain import CpuChain
 from fedwave.learning.layout import Layout
@@ -23,14 +24,21 @@ class CpuLanes:
     @staticmethod
     def of(task: Task, dtype: torch.dtype) -> CpuLanes | None:
         """None if the compiled code cannot train this model: then torch does."""
-        model = task.new_model(0, 0).to(dtype)
-        key_dropout(model)
+        model = _new_model(task, dtype)
         with one_thread():
             chain = CpuChain.of(
                 model, Layout(model), task.dataset.train_images, task.dataset.train_labels, eta=task.eta,
                 prox=task.prox, l2=task.l2, dtype=_TYPES[dtype],
             )  # fmt: skip
         return None if chain is None else CpuLanes(chain)
+
+    @staticmethod
+    def lacks_numba(task: Task, dtype: torch.dtype) -> bool:
+        """Would ``of`` make one if numba were installed?"""
+        model = _new_model(task, dtype)
+        with one_thread():
+            images = task.dataset.train_images
+            return CpuChain.lacks_numba(model, Layout(model), images, _TYPES[dtype])
 
     def __init__(self, chain: CpuChain) -> None:
         self._chain = chain
@@ -57,3 +65,9 @@ class CpuLanes:
         """What one of the models says about images in evaluation mode, ``[image, class]``."""
         rest = {k: p[row].numpy() for k, p in models.rest.items()}
         return self._chain.logits(models.w[row].numpy(), rest, images)
+
+
+def _new_model(task: Task, dtype: torch.dtype) -> nn.Module:
+    model = task.new_model(0, 0).to(dtype)
+    key_dropout(model)
+    return model
