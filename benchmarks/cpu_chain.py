@@ -82,7 +82,7 @@ def training(task: Task, chain: CpuChain, layout: Layout) -> None:
     for _ in range(REPEATS):
         for name, work in ways.items():
             took[name].append(seconds(work))
-    print(f"training of {MODELS} CNNs, {STEPS} steps of {BATCH} samples, one thread, {REPEATS} repeats")  # fmt: skip
+    print(f"training of {MODELS} CNNs, {STEPS} steps of {BATCH} samples, one thread, {REPEATS} repeats")
     for name, times in took.items():
         ratios = [p / t for p, t in zip(took["plain PyTorch"], times, strict=True)]
         rate = MODELS * STEPS * BATCH / statistics.median(times)
@@ -98,7 +98,7 @@ def parts(chain: CpuChain, w: np.ndarray) -> None:
     bench = chain._bench(benches, BATCH)
     plan = bench.plan
     bench.memory[: len(w)] = w
-    names = {cpu_plan.CONV: "convolution", cpu_plan.POOL: "max-pool, relu", cpu_plan.LINEAR: "linear"}  # fmt: skip
+    names = {cpu_plan.CONV: "convolution", cpu_plan.POOL: "max-pool, relu", cpu_plan.LINEAR: "linear"}
     print("microseconds of a step by layer: forward, backward")
     total = 0.0
     for i, op in enumerate(plan.ops):
@@ -107,14 +107,13 @@ def parts(chain: CpuChain, w: np.ndarray) -> None:
 
             def work(times: int, i: int = i, backward: bool = backward) -> None:
                 cpu_steps.run_layer(
-                    bench.memory, plan.table, plan.ops, plan.numbers, i, BATCH, plan.gradients,
-                    backward, times,
-                )  # fmt: skip
+                    bench.memory, plan.table, plan.ops, plan.numbers, i, BATCH, plan.gradients, backward, times
+                )
 
             work(1)
             found.append(min(seconds(lambda work=work: work(200)) for _ in range(5)) / 200 * 1e6)
         total += sum(found)
-        print(f"  {names.get(int(op[cpu_plan.KIND]), 'pointwise'):15s} {found[0]:6.1f} {found[1]:6.1f}")  # fmt: skip
+        print(f"  {names.get(int(op[cpu_plan.KIND]), 'pointwise'):15s} {found[0]:6.1f} {found[1]:6.1f}")
     print(f"  {'all':15s} {total:6.1f}")
 
 
@@ -147,7 +146,7 @@ def first_call() -> None:
         for what in ("compiled", "cached"):
             done = subprocess.run(
                 [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
-            )  # fmt: skip
+            )
             print(f"setting up and first step of a process, {what}: {float(done.stdout):.1f} s")
 
 
@@ -157,9 +156,8 @@ def ready() -> tuple[Task, CpuChain, Layout]:
     model = task.new_model(0, 0)
     layout = Layout(model)
     chain = CpuChain.of(
-        model, layout, task.dataset.train_images, task.dataset.train_labels,
-        eta=ETA, prox=0.0, l2=0.0, dtype=np.float32,
-    )  # fmt: skip
+        model, layout, task.dataset.train_images, task.dataset.train_labels, eta=ETA, prox=0.0, l2=0.0, dtype=np.float32
+    )
     assert chain is not None, "numba is missing"
     return task, chain, layout
 

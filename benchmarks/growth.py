@@ -47,26 +47,26 @@ def _measured(device: str) -> list[dict[str, Any]]:
     rows = []
     for axis, sizes in SIZES.items():
         for size in sizes[device]:
-            network = (
-                fw.random_network(size, max(1, size // 5))
-                if axis == "devices"
-                else fw.paper_network()
-            )
+            network = fw.random_network(size, max(1, size // 5)) if axis == "devices" else fw.paper_network()
             if axis == "slots":
                 network = fw.paper_network(slots=size)
             instances = size if axis == "instances" else 10 if device == "cuda" else 1
             simulated, trained, samples = _seconds(network, instances, task, device)
             rows.append(
-                {"axis": axis, "size": size, "instances": instances, "simulated": simulated,
-                 "trained": trained, "samples": samples}
-            )  # fmt: skip
+                {
+                    "axis": axis,
+                    "size": size,
+                    "instances": instances,
+                    "simulated": simulated,
+                    "trained": trained,
+                    "samples": samples,
+                }
+            )
             print(rows[-1], flush=True)
     return rows
 
 
-def _seconds(
-    network: fw.Network, instances: int, task: Any, device: str
-) -> tuple[float, float, int]:
+def _seconds(network: fw.Network, instances: int, task: Any, device: str) -> tuple[float, float, int]:
     from fedwave.learning.evaluation import EvaluationSizes
     from fedwave.learning.replay import Replay
     from fedwave.learning.schedule import labelled_runs
@@ -75,9 +75,7 @@ def _seconds(
     began = time.perf_counter()
     traces = {name: fw.simulate(network, name, ROUNDS, instances, 0) for name in SCHEDULERS}
     simulated = (time.perf_counter() - began) / ROUNDS
-    replay = Replay(
-        labelled_runs(traces), task, Settings(device=device), EvaluationSizes(1000, 1000)
-    )
+    replay = Replay(labelled_runs(traces), task, Settings(device=device), EvaluationSizes(1000, 1000))
     times, samples = [], []
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -104,20 +102,20 @@ def _draw(data: dict[str, list[dict[str, Any]]], path: Path) -> None:
             mine = [row for row in rows if row["axis"] == axis]
             sizes = [row["size"] for row in mine]
             each = f", {counted(mine[0]['instances'], 'instance')}" if axis != "instances" else ""
-            panel.plot(
-                sizes, [row["trained"] for row in mine], "o-", ms=4, label=PLACES[device] + each
-            )
+            panel.plot(sizes, [row["trained"] for row in mine], "o-", ms=4, label=PLACES[device] + each)
             if device == "cpu":
                 continue
             panel.plot(
-                sizes, [row["simulated"] for row in mine], "s--", ms=4, color="gray",
+                sizes,
+                [row["simulated"] for row in mine],
+                "s--",
+                ms=4,
+                color="gray",
                 label=f"simulated on a CPU core{each}",
-            )  # fmt: skip
+            )
         panel.set(xscale="log", yscale="log", xlabel=LABELS[axis])
         # The sizes of the device with the most of them: those of all would stand too close to be read.
-        ticks = max(
-            ([r["size"] for r in rows if r["axis"] == axis] for rows in data.values()), key=len
-        )
+        ticks = max(([r["size"] for r in rows if r["axis"] == axis] for rows in data.values()), key=len)
         panel.set_xticks(ticks, [f"{tick:,}" for tick in ticks], fontsize=8)
         panel.minorticks_off()
         panel.grid(alpha=0.3)

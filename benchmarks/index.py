@@ -34,9 +34,7 @@ MODELS: dict[str, dict[str, object]] = {
 }
 
 
-def backlogs(
-    network: fw.Network, text: str, first: int, last: int, instances: int, block: int = 200
-) -> FloatArray:
+def backlogs(network: fw.Network, text: str, first: int, last: int, instances: int, block: int = 200) -> FloatArray:
     """Mean backlog of rounds ``first`` to ``last``, one per instance; in blocks, to save memory."""
     scheduler = fw.scheduler(text)
     parts = []
@@ -61,9 +59,8 @@ def timed_bound(network: fw.Network, hidden: bool = False) -> tuple[Bound, float
 
 
 def compare(
-    what: str, network: fw.Network, texts: Iterable[str],
-    first: int, last: int, instances: int, hidden: bool = False,
-) -> dict[str, FloatArray]:  # fmt: skip
+    what: str, network: fw.Network, texts: Iterable[str], first: int, last: int, instances: int, hidden: bool = False
+) -> dict[str, FloatArray]:
     """Print each scheduler's mean backlog and its gap to the bound."""
     bound, seconds = timed_bound(network, hidden)
     show_bound(what, bound, seconds)

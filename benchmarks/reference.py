@@ -29,17 +29,13 @@ BACKLOGS: dict[str, tuple[float, float]] = {
 }
 
 
-def mean_backlogs(
-    scheduler: str, rounds: int, burn_in: int, instances: Iterable[int], seed: int
-) -> FloatArray:
+def mean_backlogs(scheduler: str, rounds: int, burn_in: int, instances: Iterable[int], seed: int) -> FloatArray:
     """Mean backlog after the burn-in, one value per instance; in blocks of instances, to save memory."""
     numbers = list(instances)
     parts = []
     for start in range(0, len(numbers), 200):
         block = numbers[start : start + 200]
-        trace = fw.simulate(
-            fw.paper_network(), scheduler, burn_in + rounds, block, seed, record="summary"
-        )
+        trace = fw.simulate(fw.paper_network(), scheduler, burn_in + rounds, block, seed, record="summary")
         parts.append(trace.backlog[burn_in:].mean(axis=0))
     out: FloatArray = np.concatenate(parts)
     return out
@@ -61,9 +57,7 @@ def main() -> None:
     print(f"{'scheduler':<20}{'backlog':>10}{'s.e.':>8}{'reference':>11}{'distance':>10} s.e.")
     for scheduler, reference in BACKLOGS.items():
         measured = estimate(
-            mean_backlogs(
-                scheduler, options.rounds, options.burn_in, range(options.instances), options.seed
-            )
+            mean_backlogs(scheduler, options.rounds, options.burn_in, range(options.instances), options.seed)
         )
         print(
             f"{scheduler:<20}{measured.mean:>10.3f}{measured.standard_error:>8.3f}"
@@ -76,16 +70,11 @@ def main() -> None:
         score, backlog = _first_thousand(text, options.instances, options.seed)
         lower = paired_difference(score, base[0])
         more = 100 * (backlog.mean() / base[1].mean() - 1)
-        print(
-            f"{text:<28}{lower.mean:>+8.4f} ({lower.standard_error:.4f}){more:>+14.2f} %",
-            flush=True,
-        )
+        print(f"{text:<28}{lower.mean:>+8.4f} ({lower.standard_error:.4f}){more:>+14.2f} %", flush=True)
 
 
 def _first_thousand(text: str, instances: int, seed: int) -> tuple[FloatArray, FloatArray]:
-    trace = fw.simulate(
-        fw.paper_network(), fw.scheduler(text), 1000, instances, seed, record="summary"
-    )
+    trace = fw.simulate(fw.paper_network(), fw.scheduler(text), 1000, instances, seed, record="summary")
     return trace.score.mean(axis=0), trace.backlog[500:].mean(axis=0)
 
 

@@ -37,10 +37,7 @@ def main() -> None:
     how = asked.parse_args()
     began = time.perf_counter()
     network = fw.paper_network()
-    traces = {
-        name: fw.simulate(network, name, how.rounds, how.instances, 0)
-        for name in SCHEDULERS[: how.schedulers]
-    }
+    traces = {name: fw.simulate(network, name, how.rounds, how.instances, 0) for name in SCHEDULERS[: how.schedulers]}
     simulated = time.perf_counter()
     task = _noise() if how.task == "noise" else fw.task(how.task)
     loaded = time.perf_counter()
@@ -70,9 +67,7 @@ def main() -> None:
         times.append(time.perf_counter())
         took = [after - before for before, after in pairwise(times)]
         if t == 0:
-            print(
-                f"  first round: {', '.join(f'{k} {s:.2f} s' for k, s in zip(seconds, took, strict=True))}"
-            )
+            print(f"  first round: {', '.join(f'{k} {s:.2f} s' for k, s in zip(seconds, took, strict=True))}")
             continue  # warm-up
         samples += int(jobs.batches.sizes.sum())
         for name, s in zip(seconds, took, strict=True):

@@ -39,13 +39,9 @@ def main() -> None:
             with_runner += time.perf_counter() - start
     more = (with_runner - bare) / REPEATS
     print(f"runner: {len(units)} units of the MNIST quick preset, {ROUNDS} of 25 rounds")
-    print(
-        f"  bare training {bare / REPEATS:.1f} s, as an experiment {with_runner / REPEATS:.1f} s: {more:+.2f} s"
-    )
+    print(f"  bare training {bare / REPEATS:.1f} s, as an experiment {with_runner / REPEATS:.1f} s: {more:+.2f} s")
     here, all_rounds = bare / REPEATS, bare / REPEATS * 25 / ROUNDS
-    print(
-        f"  {100 * more / here:+.1f} % of these rounds, {100 * more / all_rounds:+.1f} % of the preset's 25"
-    )
+    print(f"  {100 * more / here:+.1f} % of these rounds, {100 * more / all_rounds:+.1f} % of the preset's 25")
 
 
 if __name__ == "__main__":

@@ -37,10 +37,7 @@ def growth(largest: int) -> None:
     size = 100
     while size <= largest:
         cells = [_in_new_process(name, size) for name in ("alsa-pi", "balsa")]
-        print(
-            f"  {size:>9,}" + "".join(f"{ms:>11.2f} ms {mb:>5.0f} MB" for ms, mb in cells),
-            flush=True,
-        )
+        print(f"  {size:>9,}" + "".join(f"{ms:>11.2f} ms {mb:>5.0f} MB" for ms, mb in cells), flush=True)
         size *= 10
 
 

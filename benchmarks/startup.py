@@ -43,9 +43,7 @@ def main(dataset: str) -> None:
 
         arrays_sum(data)
     with stage("set up the replay"):
-        replay = Replay(
-            labelled_runs({"a": trace}), task, Settings(device="auto"), EvaluationSizes()
-        )
+        replay = Replay(labelled_runs({"a": trace}), task, Settings(device="auto"), EvaluationSizes())
     for t in range(3):
         with stage(f"round {t + 1}"):
             replay.advance()

@@ -158,18 +158,14 @@ def loss_times_bench() -> str:
 def highest_target() -> str:
     """Who reaches it."""
     target = TARGETS[_STUDY][-1]
-    counts = {
-        name: int(np.isfinite(curves(_STUDY)[name].rounds_to(target)).sum()) for name in PAPER
-    }
+    counts = {name: int(np.isfinite(curves(_STUDY)[name].rounds_to(target)).sum()) for name in PAPER}
     some = [f"{n} of {instances(_STUDY)} instances of {name_of(k)}" for k, n in counts.items() if n]
     return f"{plain(target, 2)}, is reached by {' and '.join(some) or 'nobody'}"
 
 
 def best_evaluation(metric: str) -> str:
     """The highest accuracy of any scheduler, instance and round."""
-    return plain(
-        max(float(np.nanmax(getattr(found, metric))) for found in curves(_STUDY).values()), 4
-    )
+    return plain(max(float(np.nanmax(getattr(found, metric))) for found in curves(_STUDY).values()), 4)
 
 
 def targets_with_fewer_rounds() -> str:

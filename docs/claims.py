@@ -37,12 +37,9 @@ def _said(text: str, judged: str) -> Callable[[], Found]:
 
 
 _TEXTBOOK = _said("known of strongly convex functions", HOLDS)
-_OTHER_POLICY = _said(
-    "they are about the optimal policy of the drawn rates; BALSA plays another", UNTESTED
-)
+_OTHER_POLICY = _said("they are about the optimal policy of the drawn rates; BALSA plays another", UNTESTED)
 _SUMS = _said(
-    "with the rounds that a sum covers, yes; with the printed t - 1 the score falls to -42 (no data here)",
-    PART,
+    "with the rounds that a sum covers, yes; with the printed t - 1 the score falls to -42 (no data here)", PART
 )
 _OTHER_ARRIVALS = _said(
     "for negative binomial and zero-inflated Poisson arrivals: 50 % and 90 % intervals of the sampled posterior "
@@ -54,30 +51,18 @@ _SLOTS = _said("`network.slots` may be a list with one W for each round", HOLDS)
 
 PARTS: dict[str, tuple[Claim, ...]] = {
     "score": (
-        Claim(
-            "V-A",
-            "BALSA and BALSA-PO achieve a score similar to ALSA-PI's",
-            of_scores.similar_scores,
-        ),
+        Claim("V-A", "BALSA and BALSA-PO achieve a score similar to ALSA-PI's", of_scores.similar_scores),
         Claim("V-A", "their scores converge to ALSA-PI's", of_scores.converging_scores),
         Claim("V-A", "RR and W-max achieve much lower scores", of_scores.much_lower_scores),
         Claim("V-A", "the score of W-max decreases over the rounds", of_scores.falling_score),
         Claim("V-C", "W-max raises many more stragglers than RR", of_scores.more_stragglers),
-        Claim(
-            "III, V-A", "a higher score means a better trained model", of_scores.score_is_learning
-        ),
+        Claim("III, V-A", "a higher score means a better trained model", of_scores.score_is_learning),
     ),
     "learning": (
-        Claim(
-            "V-B",
-            "ALSA-PI, BALSA, BALSA-PO: training loss similar to Bench's",
-            of_learning.similar_loss,
-        ),
+        Claim("V-B", "ALSA-PI, BALSA, BALSA-PO: training loss similar to Bench's", of_learning.similar_loss),
         Claim("V-B, VI", "the same three: accuracy close to Bench's", of_learning.similar_accuracy),
         Claim("V-B", "RR and W-max have a larger loss", of_learning.larger_loss),
-        Claim(
-            "V-B", "RR and W-max have a significantly lower accuracy", of_learning.lower_accuracy
-        ),
+        Claim("V-B", "RR and W-max have a significantly lower accuracy", of_learning.lower_accuracy),
         Claim("V-B", "and much larger variances", of_learning.larger_variance),
         Claim("V-B", "a larger loss goes with a lower accuracy", of_learning.loss_and_accuracy),
         Claim("VI", "BALSAs need no knowledge of the rates", of_learning.without_knowledge),
@@ -85,33 +70,21 @@ PARTS: dict[str, tuple[Claim, ...]] = {
         Claim("V-C", "the three are as stable as Bench", of_learning.stable_as_bench),
         Claim("V-C", "RR and W-max have many spikes", of_learning.many_spikes),
         Claim("V-C", "W-max is much less stable than RR", of_learning.w_max_less_stable),
-        Claim(
-            "V-D", "the three satisfy targets as often as Bench", of_learning.similar_satisfaction
-        ),
-        Claim(
-            "V-D", "RR and W-max: less often as the target rises", of_learning.falling_satisfaction
-        ),
+        Claim("V-D", "the three satisfy targets as often as Bench", of_learning.similar_satisfaction),
+        Claim("V-D", "RR and W-max: less often as the target rises", of_learning.falling_satisfaction),
         Claim("V-D", "the three need fewer rounds than RR and W-max", of_learning.fewer_rounds),
     ),
     "theorems": (
         Claim("Theorem 1", "the first bound on the loss", of_theory.theorem_1_product),
         Claim("Theorem 1", "the second bound contracts in every round", of_theory.theorem_1_power),
         Claim("II-C", "the procedure converges", of_theory.theorem_1_converges),
-        Claim(
-            "II-C", "more successful uploads, faster convergence", of_theory.theorem_1_more_uploads
-        ),
+        Claim("II-C", "more successful uploads, faster convergence", of_theory.theorem_1_more_uploads),
         Claim("Lemma 1", "2ξ (l - l*) ≤ squared norm of the gradient", _TEXTBOOK),
         Claim("Theorem 2, V-A", "greedy, and so ALSA-PI, is optimal", of_theory.theorem_2),
         Claim(
-            "App. B",
-            "whoever picks all devices now and then delivers everything",
-            of_theory.theorem_2_all_delivered,
+            "App. B", "whoever picks all devices now and then delivers everything", of_theory.theorem_2_all_delivered
         ),
-        Claim(
-            "Theorem 3",
-            "BALSA's regret is sublinear: it is optimal in the long run",
-            of_theory.theorem_3,
-        ),
+        Claim("Theorem 3", "BALSA's regret is sublinear: it is optimal in the long run", of_theory.theorem_3),
         Claim("Theorem 3", "the number that bounds the regret", of_theory.theorem_3_number),
         Claim("Lemma 2", "bounds on the three parts of the regret", _OTHER_POLICY),
         Claim("Lemma 3", "stages of BALSA: at most sqrt(2 S A T log T)", of_theory.stages),
@@ -119,11 +92,7 @@ PARTS: dict[str, tuple[Claim, ...]] = {
         Claim("IV-D", "sums of arrivals are enough for BALSA-PO's posterior", _SUMS),
         Claim("II-B", "other i.i.d. arrivals than Poisson by sampling", _OTHER_ARRIVALS),
         Claim("Remark 2", "all three extend to a W that changes by round", _SLOTS),
-        Claim(
-            "IV-E",
-            "a decision takes O(U log U), dynamic programming grows exponentially",
-            of_theory.complexity,
-        ),
+        Claim("IV-E", "a decision takes O(U log U), dynamic programming grows exponentially", of_theory.complexity),
     ),
 }
 

@@ -113,18 +113,13 @@ def _short(value: float) -> str:
 def loss_and_accuracy(study: str) -> Found:
     loss, accuracy = ([np.nanmean(final(study, n, m)) for n in PAPER] for m in ("loss", "accuracy"))
     rank = rank_correlation(loss, accuracy)
-    return (
-        f"rank correlation over the six: {rank:.2f}",
-        HOLDS if rank <= -0.8 else PART if rank < 0 else NOT,
-    )
+    return (f"rank correlation over the six: {rank:.2f}", HOLDS if rank <= -0.8 else PART if rank < 0 else NOT)
 
 
 def without_knowledge(study: str) -> Found:
     apart = _differences(study, OURS[1:], ["alsa-pi"], "accuracy")
     text = listed({one: pair(value, 4, "+") for (one, _), value in apart.items()})
-    return f"accuracy less ALSA-PI's: {text}", verdict(
-        [within(v, SIMILAR_ACCURACY) for v in apart.values()]
-    )
+    return f"accuracy less ALSA-PI's: {text}", verdict([within(v, SIMILAR_ACCURACY) for v in apart.values()])
 
 
 # V-C: robustness
@@ -140,32 +135,22 @@ def bench_most_stable(study: str) -> Found:
     apart = [finite_estimate(_spikes(study, n) - _spikes(study, "bench")) for n in PAPER[1:]]
     fewer = [below(value, SIMILAR_SPIKES) for value in apart]
     # One that has fewer is enough to refute it.
-    return (
-        f"spikes per instance: {text}",
-        NOT if True in fewer else OPEN if None in fewer else HOLDS,
-    )
+    return (f"spikes per instance: {text}", NOT if True in fewer else OPEN if None in fewer else HOLDS)
 
 
 def stable_as_bench(study: str) -> Found:
     apart = {n: finite_estimate(_spikes(study, n) - _spikes(study, "bench")) for n in OURS}
     text = listed({n: with_width(v, 1, "+") for n, v in apart.items()})
-    return f"spikes less Bench's: {text}", verdict(
-        [at_most(v, SIMILAR_SPIKES) for v in apart.values()]
-    )
+    return f"spikes less Bench's: {text}", verdict([at_most(v, SIMILAR_SPIKES) for v in apart.values()])
 
 
 def many_spikes(study: str) -> Found:
     """More than the paper's own three."""
     apart = {
-        n: finite_estimate(
-            _spikes(study, n) - np.nanmean([_spikes(study, o) for o in OURS], axis=0)
-        )
-        for n in OTHERS
+        n: finite_estimate(_spikes(study, n) - np.nanmean([_spikes(study, o) for o in OURS], axis=0)) for n in OTHERS
     }
     text = listed({n: with_width(v, 1, "+") for n, v in apart.items()})
-    return f"spikes less the mean of the three's: {text}", verdict(
-        [above(v, SIMILAR_SPIKES) for v in apart.values()]
-    )
+    return f"spikes less the mean of the three's: {text}", verdict([above(v, SIMILAR_SPIKES) for v in apart.values()])
 
 
 def w_max_less_stable(study: str) -> Found:

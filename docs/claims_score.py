@@ -27,17 +27,11 @@ def similar_scores() -> Found:
     level = score("alsa-pi", "score").mean()
     found = {name: score_apart(name, "alsa-pi") for name in ("balsa", "balsa-po")}
     text = listed({name: with_width(value, 3, "+") for name, value in found.items()})
-    return f"{text} of {level:.2f}", verdict(
-        [within(v, SIMILAR_SCORE * level) for v in found.values()]
-    )
+    return f"{text} of {level:.2f}", verdict([within(v, SIMILAR_SCORE * level) for v in found.values()])
 
 
 def _bands(scheduler: str, name: str, round_: int) -> Estimate:
-    line = next(
-        r
-        for r in table("score/rounds.csv")
-        if (r["scheduler"], r["round"]) == (scheduler, str(round_))
-    )
+    line = next(r for r in table("score/rounds.csv") if (r["scheduler"], r["round"]) == (scheduler, str(round_)))
     return Estimate(float(line[f"{name}_mean"]), float(line[f"{name}_half_width"]), 0)
 
 
@@ -69,9 +63,7 @@ def much_lower_scores() -> Found:
     found = {name: score_apart(name, "balsa-po") for name in OTHERS}
     level = score("balsa-po", "score").mean()
     fits = [above(Estimate(-v.mean - MUCH * level, v.half_width, 0), 0) for v in found.values()]
-    text = listed(
-        {n: f"{with_width(v, 2, '+')} ({100 * v.mean / level:+.0f} %)" for n, v in found.items()}
-    )
+    text = listed({n: f"{with_width(v, 2, '+')} ({100 * v.mean / level:+.0f} %)" for n, v in found.items()})
     return f"less BALSA-PO's: {text}", verdict(fits)
 
 
@@ -85,10 +77,7 @@ def falling_score() -> Found:
 def score_is_learning() -> Found:
     """Among the paper's six; of others the page has a sentence."""
     scores = [score(name, "score").mean() for name in PAPER]
-    ranks = {
-        study: rank_correlation(scores, [np.nanmean(final(study, n)) for n in PAPER])
-        for study in TARGETS
-    }
+    ranks = {study: rank_correlation(scores, [np.nanmean(final(study, n)) for n in PAPER]) for study in TARGETS}
     text = (
         "rank correlation of the scores above with accuracy, over the paper's six schedulers: "
         f"MNIST {ranks['mnist']:.2f}, CIFAR-10 {ranks['cifar10']:.2f}; not over others (below)"

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from claims_score import score_rounds
-from committed import (
-    column,
-    content,
-    final,
-    finite_estimate,
-    pair,
-    score,
-    score_apart,
-    table,
-    with_width,
-)
+from committed import column, content, final, finite_estimate, pair, score, score_apart, table, with_width
 from verdicts import HOLDS, NOT, OPEN, PART, UNTESTED, Found, above, below, listed, verdict
 
 from fedwave.experiments.results.statistics import Estimate, estimate
@@ -97,10 +87,7 @@ def theorem_3() -> Found:
 def theorem_3_number() -> Found:
     empty = content("theory/regret.json")["the printed bound exceeds T up to round"]
     power = int(np.floor(np.log10(empty)))
-    return (
-        f"larger than T, which no regret exceeds, up to round {empty / 10**power:.0f} x 10^{power}",
-        UNTESTED,
-    )
+    return (f"larger than T, which no regret exceeds, up to round {empty / 10**power:.0f} x 10^{power}", UNTESTED)
 
 
 def balsa_learns() -> Found:

@@ -37,20 +37,7 @@ from cifar10_numbers import (
 )
 from claims import choices, claims, claims_held
 from claims_score import score_rounds
-from committed import (
-    DOCS,
-    at,
-    column,
-    content,
-    curves,
-    instances,
-    last_round,
-    pair,
-    plain,
-    score,
-    table,
-    with_width,
-)
+from committed import DOCS, at, column, content, curves, instances, last_round, pair, plain, score, table, with_width
 from prediction_tables import (
     choice_table,
     law_cells,
@@ -81,9 +68,13 @@ PAGES = (
 _MARKED = re.compile(r"<!--=(.*?)-->(.*?)<!--/-->", re.DOTALL)
 # Accuracy of the earlier prototype after 10 and 150 rounds on MNIST, which has no data here.
 PROTOTYPE = {
-    "bench": (0.876, 0.962), "alsa-pi": (0.866, 0.950), "balsa": (0.858, 0.950), "balsa-po": (0.854, 0.949),
-    "round-robin": (0.788, 0.931), "w-max": (0.603, 0.881),
-}  # fmt: skip
+    "bench": (0.876, 0.962),
+    "alsa-pi": (0.866, 0.950),
+    "balsa": (0.858, 0.950),
+    "balsa-po": (0.854, 0.949),
+    "round-robin": (0.788, 0.931),
+    "w-max": (0.603, 0.881),
+}
 
 
 def filled(text: str) -> str:
@@ -113,17 +104,7 @@ def score_table() -> str:
         ("mean_age", 1, 1),
         ("worst_age", 1, 0),
     )
-    heading = [
-        "scheduler",
-        "score",
-        "vs alsa-pi",
-        "backlog",
-        "vs alsa-pi",
-        "delivered, %",
-        "Jain",
-        "age",
-        "worst age",
-    ]
+    heading = ["scheduler", "score", "vs alsa-pi", "backlog", "vs alsa-pi", "delivered, %", "Jain", "age", "worst age"]
     lines = []
     for name in dict.fromkeys(row["scheduler"] for row in table("score/instances.csv")):
         cells = [with_width(estimate(k * score(name, m)), d) for m, k, d in shown]
@@ -162,9 +143,7 @@ def score_gain(scheduler: str, digits: str) -> str:
 
 def backlog_saved(scheduler: str) -> str:
     """Percent less backlog than alsa-pi."""
-    return (
-        f"{100 * (1 - score(scheduler, 'backlog').mean() / score('alsa-pi', 'backlog').mean()):.0f}"
-    )
+    return f"{100 * (1 - score(scheduler, 'backlog').mean() / score('alsa-pi', 'backlog').mean()):.0f}"
 
 
 def round_robin_swing() -> str:
@@ -185,18 +164,15 @@ def run_size(study: str) -> str:
 def mnist_table() -> str:
     spikes = {name: np.nanmean(found.spikes()) for name, found in curves("mnist").items()}
     lines = [
-        [name_of(name), *(plain(at("mnist", name, t).mean(), 3) for t in (10, 100, 150)),
-         " / ".join(plain(value, 3) for value in before), f"{spikes[name]:.2g}"]
+        [
+            name_of(name),
+            *(plain(at("mnist", name, t).mean(), 3) for t in (10, 100, 150)),
+            " / ".join(plain(value, 3) for value in before),
+            f"{spikes[name]:.2g}",
+        ]
         for name, before in PROTOTYPE.items()
-    ]  # fmt: skip
-    heading = [
-        "scheduler",
-        "after 10 rounds",
-        "after 100",
-        "after 150",
-        "prototype, after 10 / 150",
-        "spikes",
     ]
+    heading = ["scheduler", "after 10 rounds", "after 100", "after 150", "prototype, after 10 / 150", "spikes"]
     return "\n" + markdown(heading, lines).strip() + "\n"
 
 
@@ -210,8 +186,15 @@ def mnist_above_prototype() -> str:
 
 
 def mnist_differences() -> str:
-    pairs = [("bench", "alsa-pi"), ("bench", "balsa"), ("bench", "balsa-po"), ("alsa-pi", "round-robin"),
-             ("balsa", "round-robin"), ("balsa-po", "round-robin"), ("round-robin", "w-max")]  # fmt: skip
+    pairs = [
+        ("bench", "alsa-pi"),
+        ("bench", "balsa"),
+        ("bench", "balsa-po"),
+        ("alsa-pi", "round-robin"),
+        ("balsa", "round-robin"),
+        ("balsa-po", "round-robin"),
+        ("round-robin", "w-max"),
+    ]
     lines = []
     for one, other in pairs:
         apart = [estimate(at("mnist", one, t) - at("mnist", other, t)) for t in (100, 150)]
@@ -235,11 +218,7 @@ def _two_digits(value: float) -> str:
 
 
 def empty_until() -> str:
-    return (
-        f"{content('theory/regret.json')['the printed bound exceeds T up to round']:.0e}".replace(
-            "e+", "e"
-        )
-    )
+    return f"{content('theory/regret.json')['the printed bound exceeds T up to round']:.0e}".replace("e+", "e")
 
 
 def last_of_regret(name: str) -> str:
@@ -269,16 +248,12 @@ def overshoot(bound: str) -> str:
 def bound_breaks() -> str:
     """The first round in which the printed bound lies below the measured loss."""
     rows = table("theory/convergence.csv")
-    return str(
-        next(int(float(r["round"])) for r in rows if float(r["printed_product"]) < float(r["gap"]))
-    )
+    return str(next(int(float(r["round"])) for r in rows if float(r["printed_product"]) < float(r["gap"])))
 
 
 def decision_ratio() -> str:
     later = {
-        row["scheduler"]: float(row["later_seconds"])
-        for row in table("theory/times.csv")
-        if row["devices"] == "1000"
+        row["scheduler"]: float(row["later_seconds"]) for row in table("theory/times.csv") if row["devices"] == "1000"
     }
     return f"{later['lagrangian-bayes'] / later['balsa']:.1f}"
 
@@ -286,9 +261,12 @@ def decision_ratio() -> str:
 # Attacks
 
 _ATTACKS = {
-    "commands": "command line and files", "traces": "forged traces", "folders": "forged run folders",
-    "flips": "bits flipped in a run folder", "packages": "hostile packages",
-}  # fmt: skip
+    "commands": "command line and files",
+    "traces": "forged traces",
+    "folders": "forged run folders",
+    "flips": "bits flipped in a run folder",
+    "packages": "hostile packages",
+}
 
 
 def _bad(counts: dict[str, int]) -> str:
@@ -303,12 +281,7 @@ def attacks_table() -> str:
     found = content("attacks.json")
     before, after = found["before"]["kinds"], found.get("after", {}).get("kinds", {})
     lines = [
-        [
-            name,
-            f"{before[kind]['attacks']:,}",
-            _bad(before[kind]),
-            _bad(after[kind]) if kind in after else "-",
-        ]
+        [name, f"{before[kind]['attacks']:,}", _bad(before[kind]), _bad(after[kind]) if kind in after else "-"]
         for kind, name in _ATTACKS.items()
         if kind in before
     ]
@@ -370,15 +343,9 @@ def gpu_equality() -> str:
         precision: max(path["distance"] for path in whole if path["precision"] == precision)
         for precision in dict.fromkeys(path["precision"] for path in whole)
     }
-    limits = {
-        precision: min(path["limit"] for path in whole if path["precision"] == precision)
-        for precision in far
-    }
+    limits = {precision: min(path["limit"] for path in whole if path["precision"] == precision) for precision in far}
     assert all(far[precision] < limits[precision] for precision in far), "the page says so"
-    shown = ", ".join(
-        f"{value:.2g} in {precision} (limit {limits[precision]:g})"
-        for precision, value in far.items()
-    )
+    shown = ", ".join(f"{value:.2g} in {precision} (limit {limits[precision]:g})" for precision, value in far.items())
     count = f"{len(found['paths'])} comparisons on an {found['device']}"
     beyond = f"{found['too_far']} beyond their limit"
     return f"{count}, {beyond}; where no training is left out, the largest distance is {shown}"
@@ -404,7 +371,7 @@ def soak_table() -> str:
         for when, found in both.items()
     }
     names = dict.fromkeys(name for column in columns.values() for name in column)
-    lines = [[name, *(f"{c[name]:g}" if name in c else "-" for c in columns.values())] for name in names]  # fmt: skip
+    lines = [[name, *(f"{c[name]:g}" if name in c else "-" for c in columns.values())] for name in names]
     return "\n" + markdown(["", *columns], lines).strip() + "\n"
 
 
@@ -420,17 +387,63 @@ def _counted(found: dict[str, Any]) -> dict[str, float]:
 GENERATORS: dict[str, Callable[..., str]] = {
     function.__name__: function
     for function in (
-        score_schedulers, score_table, score_luck, score_mean, score_cost, score_gain, backlog_saved, round_robin_swing,
-        run_size, mnist_table, mnist_above_prototype, mnist_differences,
-        cifar_trained, cifar_lots, cifar_seconds, cifar_minutes, cifar_seconds_a_round, next_lot,
-        cifar_table, cifar_differences, cifar_order, cifar_gained, behind_bench, cifar_loss, loss_times_bench,
-        highest_target, best_evaluation, targets_with_fewer_rounds, share_allowed, spikes_from,
-        regret, empty_until, last_of_regret, gap_table, overshoot, bound_breaks, decision_ratio,
-        attacks_table, soak_table, claims, claims_held, choices,
-        law_table, law_cells, law_lead, choice_table, recommended_table, recommended_in_short, rules_table,
-        bench_table, bench_by_cores, bench_times, bench_work, bench_machine, gpu_equality,
+        score_schedulers,
+        score_table,
+        score_luck,
+        score_mean,
+        score_cost,
+        score_gain,
+        backlog_saved,
+        round_robin_swing,
+        run_size,
+        mnist_table,
+        mnist_above_prototype,
+        mnist_differences,
+        cifar_trained,
+        cifar_lots,
+        cifar_seconds,
+        cifar_minutes,
+        cifar_seconds_a_round,
+        next_lot,
+        cifar_table,
+        cifar_differences,
+        cifar_order,
+        cifar_gained,
+        behind_bench,
+        cifar_loss,
+        loss_times_bench,
+        highest_target,
+        best_evaluation,
+        targets_with_fewer_rounds,
+        share_allowed,
+        spikes_from,
+        regret,
+        empty_until,
+        last_of_regret,
+        gap_table,
+        overshoot,
+        bound_breaks,
+        decision_ratio,
+        attacks_table,
+        soak_table,
+        claims,
+        claims_held,
+        choices,
+        law_table,
+        law_cells,
+        law_lead,
+        choice_table,
+        recommended_table,
+        recommended_in_short,
+        rules_table,
+        bench_table,
+        bench_by_cores,
+        bench_times,
+        bench_work,
+        bench_machine,
+        gpu_equality,
     )
-}  # fmt: skip
+}
 
 
 if __name__ == "__main__":

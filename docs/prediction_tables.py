@@ -27,7 +27,7 @@ GROUPS = (
     ("one or two classes a device", False, ("rules", "skew"), (CLASSES,)),
     ("Dirichlet .15 and .3, 40 devices, other rules", True, ("again",), ("dirichlet",)),
     ("one or three classes a device, 40 devices, other rules", True, ("again",), (CLASSES,)),
-)  # fmt: skip
+)
 
 
 def law_table() -> str:
@@ -43,8 +43,9 @@ def law_table() -> str:
 
 def law_lead() -> str:
     """What knowing the rule adds to the fresh shards, over the held-out cells."""
-    lead = [cell["correlation"]["useful mass"]["mean"] - cell["correlation"]["fresh shards"]["mean"]
-            for cell in _held_out()]  # fmt: skip
+    lead = [
+        cell["correlation"]["useful mass"]["mean"] - cell["correlation"]["fresh shards"]["mean"] for cell in _held_out()
+    ]
     return pair(estimate(np.array(lead)), 2, "+")
 
 
@@ -61,23 +62,33 @@ def law_cells() -> str:
 
 def recommended_table() -> str:
     """The recommended setting in every scenario."""
-    heads = ["scenario", "eta", "recommended", "Bench", "from Bench", "from the paper's ALSA-PI",
-             "from ALSA-PI with the same rule", "the paper's ALSA-PI from Bench"]  # fmt: skip
+    heads = [
+        "scenario",
+        "eta",
+        "recommended",
+        "Bench",
+        "from Bench",
+        "from the paper's ALSA-PI",
+        "from ALSA-PI with the same rule",
+        "the paper's ALSA-PI from Bench",
+    ]
     names = ("from bench", "from alsa-pi", "from alsa-pi, same rule", "of alsa-pi from bench")
     rows = [
-        [line["scenario"], plain(float(line["eta"]), 2), *(plain(float(line[k]), 4) for k in ("recommended", "bench")),
-         *(_distance(line, name) for name in names)]
+        [
+            line["scenario"],
+            plain(float(line["eta"]), 2),
+            *(plain(float(line[k]), 4) for k in ("recommended", "bench")),
+            *(_distance(line, name) for name in names),
+        ]
         for line in table("recommended/summary.csv")
-    ]  # fmt: skip
+    ]
     return "\n" + markdown(heads, rows)
 
 
 def recommended_in_short() -> str:
     """How often the aims are met."""
     lines = table("recommended/summary.csv")
-    above = sum(
-        float(line["from alsa-pi"]) > float(line["from alsa-pi, half-width"]) for line in lines
-    )
+    above = sum(float(line["from alsa-pi"]) > float(line["from alsa-pi, half-width"]) for line in lines)
     near = sum(float(line["from bench"]) > -0.005 for line in lines)
     all_of_them = f"{above} of {len(lines)} comparisons (intervals exclude 0)"
     return f"above the paper's ALSA-PI in {all_of_them}, and on average within .005 of Bench or above it in {near}"
@@ -92,10 +103,13 @@ def choice_table() -> str:
             apart.setdefault(line["scheduler"], []).append(Estimate(mean, half_width, 0))
     del apart["bench"]
     rows = [
-        [name, pair(min(found, key=lambda one: one.mean), 4, "+"),
-         plain(float(np.mean([one.mean for one in found])), 4, "+")]
+        [
+            name,
+            pair(min(found, key=lambda one: one.mean), 4, "+"),
+            plain(float(np.mean([one.mean for one in found])), 4, "+"),
+        ]
         for name, found in apart.items()
-    ]  # fmt: skip
+    ]
     return "\n" + markdown(["scheduler", "worst of six settings", "mean of six"], rows)
 
 
@@ -104,15 +118,11 @@ def rules_table() -> str:
     lines = [line for line in table("rules/summary.csv") if line["metric"] == "accuracy"]
     schedulers = list(dict.fromkeys(line["scheduler"] for line in lines))
     rows = []
-    for where in dict.fromkeys(
-        (line["task.partition"], line["task.aggregation"]) for line in lines
-    ):
-        mine = {line["scheduler"]: line for line in lines
-                if (line["task.partition"], line["task.aggregation"]) == where}  # fmt: skip
-        shown = [
-            f"{plain(float(mine[s]['mean']), 4)} ± {plain(float(mine[s]['half_width']), 4)}"
-            for s in schedulers
-        ]
+    for where in dict.fromkeys((line["task.partition"], line["task.aggregation"]) for line in lines):
+        mine = {
+            line["scheduler"]: line for line in lines if (line["task.partition"], line["task.aggregation"]) == where
+        }
+        shown = [f"{plain(float(mine[s]['mean']), 4)} ± {plain(float(mine[s]['half_width']), 4)}" for s in schedulers]
         rows.append([*where, *shown])
     return "\n" + markdown(["shards", "rule", *schedulers], rows)
 

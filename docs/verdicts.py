@@ -19,10 +19,7 @@ OPEN, UNTESTED = "open", "cannot be tested"
 OURS = ("alsa-pi", "balsa", "balsa-po")  # the paper's own three
 OTHERS = ("round-robin", "w-max")
 PAPER = ("bench", *OURS, *OTHERS)
-TARGETS = {
-    "mnist": (0.70, 0.75, 0.80, 0.85, 0.90, 0.95),
-    "cifar10": (0.48, 0.52, 0.56, 0.60, 0.64, 0.68, 0.72),
-}
+TARGETS = {"mnist": (0.70, 0.75, 0.80, 0.85, 0.90, 0.95), "cifar10": (0.48, 0.52, 0.56, 0.60, 0.64, 0.68, 0.72)}
 # What counts as similar, and what as much: see the page.
 SIMILAR_SCORE, SIMILAR_LOSS = 0.01, 0.1  # shares
 SIMILAR_ACCURACY, SIMILAR_SHARE, SIMILAR_SPIKES = 0.01, 0.1, 1.0

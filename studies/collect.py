@@ -99,13 +99,8 @@ def recommended(runs: Path) -> None:
         keep_provenance(folder, table.parent / "provenance" / f"{study.stem}.json")
         for eta in dict.fromkeys(step_size(point) for point in results.points):
             mine = [point for point in results.points if step_size(point) == eta]
-            found = {
-                (rule(point), s): accuracy(point, s) for point in mine for s in schedulers(point)
-            }
-            means = [
-                float(found[RECOMMENDED, "mass-bayes"].mean()),
-                float(found[PAPERS, "bench"].mean()),
-            ]
+            found = {(rule(point), s): accuracy(point, s) for point in mine for s in schedulers(point)}
+            means = [float(found[RECOMMENDED, "mass-bayes"].mean()), float(found[PAPERS, "bench"].mean())]
             apart = [paired_difference(found[a], found[b]) for a, b in DISTANCES.values()]
             spread = [value for one in apart for value in (one.mean, one.half_width)]
             rows.append([title, eta, apart[0].instances, *means, *spread])

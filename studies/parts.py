@@ -20,9 +20,7 @@ class Mlp(nn.Sequential):
     """A user's own small model: 784 - 64 - 32 - 10."""
 
     def __init__(self) -> None:
-        super().__init__(
-            nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)
-        )  # fmt: skip
+        super().__init__(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
 
 @fw.register("cnn-from", family="model")

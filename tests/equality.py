@@ -36,15 +36,7 @@ def main() -> int:
             found = distances(path, stop=4, device=how.device, precision=precision)
             off, loss = max(run.off for run in found), max(run.loss for run in found)
             far += not off < limit
-            rows.append(
-                {
-                    "path": name,
-                    "precision": precision,
-                    "distance": off,
-                    "limit": limit,
-                    "loss": loss,
-                }
-            )
+            rows.append({"path": name, "precision": precision, "distance": off, "limit": limit, "loss": loss})
             mark = "" if off < limit else "   TOO FAR"
             print(f"{off:9.1e} < {limit:7.1e}  {precision:<9} {name}{mark}", flush=True)
     where = torch.cuda.get_device_name() if how.device == "cuda" else "CPU"

@@ -66,7 +66,7 @@ def copy_checkout(place: Path) -> None:
     """What a clone would hold, with changes that are not committed."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-    )  # fmt: skip
+    )
     for name in listed.stdout.splitlines():
         if (ROOT / name).is_file():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -92,9 +92,14 @@ def interrupt(text: str, folder: Path, environment: dict[str, str]) -> None:
     """Ctrl-C after some seconds of work; it must end with its status and the line that resumes."""
     print(f"$ {text.rstrip()}   # and Ctrl-C", flush=True)
     run = subprocess.Popen(
-        ["bash", "-euc", f"exec {text}"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True,
-        start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
-    )  # fmt: skip
+        ["bash", "-euc", f"exec {text}"],
+        cwd=folder,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
+    )
     place = folder / text.split("--out")[1].split()[0]
     for _ in waiting():
         if (place / "plan.json").exists() or run.poll() is not None:

@@ -32,9 +32,12 @@ from fedwave.errors import FedwaveError
 
 # Three devices, of which the second has not got through; c = (6, 2, 4) / 12 where delivered.
 ROUND = Uploads(
-    np.array([True, False, True]), np.array([6, 2, 4]), np.array([1, 5, 8]), np.array([2.0, 7.0, 3.0]),
+    np.array([True, False, True]),
+    np.array([6, 2, 4]),
+    np.array([1, 5, 8]),
+    np.array([2.0, 7.0, 3.0]),
     np.array([1.0, 5.0, 4.0]),
-)  # fmt: skip
+)
 WEIGHTS: list[tuple[Aggregation, list[float]]] = [
     (Lee(), [1 / 2, 0, log(8) / 3]),
     (Constant(), [1 / 2, 0, 1 / 3]),
@@ -53,21 +56,15 @@ def test_weights_by_hand(rule: Aggregation, expected: list[float]) -> None:
     np.testing.assert_array_equal(rule.coefficients(ROUND), rule.weights(ROUND))
     capped = replace(rule, cap=0.25)  # type: ignore[type-var]
     mass = 2 * expected[0] + 3 * expected[2]  # more than the cap with every rule
-    np.testing.assert_allclose(
-        capped.coefficients(ROUND), np.array(expected) * 0.25 / mass, rtol=1e-14
-    )
+    np.testing.assert_allclose(capped.coefficients(ROUND), np.array(expected) * 0.25 / mass, rtol=1e-14)
     np.testing.assert_array_equal(capped.weights(ROUND), rule.weights(ROUND))
     short = replace(rule, stretch=0.2)  # type: ignore[type-var]
     reach = expected[0] + 4 * expected[2]  # more than .2 with every rule
-    np.testing.assert_allclose(
-        short.coefficients(ROUND), np.array(expected) * 0.2 / reach, rtol=1e-14
-    )
+    np.testing.assert_allclose(short.coefficients(ROUND), np.array(expected) * 0.2 / reach, rtol=1e-14)
     for cap, stretch in ((0.25, 100), (100, 0.2), (0.25, 0.2)):  # the tighter of the two
         both = replace(rule, cap=cap, stretch=stretch)  # type: ignore[type-var]
         np.testing.assert_allclose(
-            both.coefficients(ROUND),
-            np.array(expected) * min(cap / mass, stretch / reach),
-            rtol=1e-14,
+            both.coefficients(ROUND), np.array(expected) * min(cap / mass, stretch / reach), rtol=1e-14
         )
 
 
@@ -75,7 +72,7 @@ def test_staleness_by_hand() -> None:
     stale = np.array([0.0, 1, 2, 3, 6])
     np.testing.assert_allclose(STALENESS["constant"](stale, 2, 1), 1)
     np.testing.assert_allclose(STALENESS["hinge"](stale, 2, 1), [1, 1, 1 / 3, 1 / 5, 1 / 11])
-    np.testing.assert_allclose(STALENESS["polynomial"](stale, 2, 1), [1, 1 / 4, 1 / 9, 1 / 16, 1 / 49])  # fmt: skip
+    np.testing.assert_allclose(STALENESS["polynomial"](stale, 2, 1), [1, 1 / 4, 1 / 9, 1 / 16, 1 / 49])
 
 
 def test_no_shares_before_anything_was_learnt() -> None:
@@ -126,13 +123,9 @@ def test_stretch_by_hand() -> None:
     np.testing.assert_allclose(step_stretch(rule, schedule(rule)), [1, 0, 0.6 * 2 + 0.4])
     short = Constant(1.0, stretch=1)
     np.testing.assert_allclose(step_stretch(short, schedule(short)), [1, 0, 1])
-    np.testing.assert_allclose(
-        delivered_mass(short, schedule(short)), [1, 0, (0.6 * 6 + 0.4 * 3) / 1.6]
-    )
+    np.testing.assert_allclose(delivered_mass(short, schedule(short)), [1, 0, (0.6 * 6 + 0.4 * 3) / 1.6])
     buffer = FedBuff(2)  # the mean of three uploads: 1, 2 / sqrt(3) and 1 / sqrt(2) trainings
-    np.testing.assert_allclose(
-        step_stretch(buffer, schedule(buffer)), [0, 0, (1 + 2 / sqrt(3) + 1 / sqrt(2)) / 3]
-    )
+    np.testing.assert_allclose(step_stretch(buffer, schedule(buffer)), [0, 0, (1 + 2 / sqrt(3) + 1 / sqrt(2)) / 3])
 
 
 def test_delivered_mass_by_hand() -> None:
@@ -153,7 +146,7 @@ def test_a_buffer_delivers_its_mass_when_it_is_full(axes: int) -> None:
         uploads = schedule(rule)
         if axes:  # an axis of instances, the second of which delivers nothing
             parts = [getattr(uploads, field.name) for field in fields(uploads)]
-            uploads = Uploads(*(np.stack([x, np.zeros_like(x) + (x is parts[2])], axis=1) for x in parts))  # fmt: skip
+            uploads = Uploads(*(np.stack([x, np.zeros_like(x) + (x is parts[2])], axis=1) for x in parts))
         found = delivered_mass(rule, uploads)
         if axes:
             assert not found[:, 1].any()
@@ -184,10 +177,12 @@ def counts(draw: Any) -> Uploads:
     shape = draw(st.tuples(st.integers(1, 4), st.integers(1, 5)))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     return Uploads(
-        rng.random(shape) < draw(st.sampled_from([0.2, 0.8, 1.0])), rng.integers(0, 9, shape),
-        rng.integers(1, 30, shape), rng.exponential(draw(st.sampled_from([0.1, 10.0])), shape),
+        rng.random(shape) < draw(st.sampled_from([0.2, 0.8, 1.0])),
+        rng.integers(0, 9, shape),
+        rng.integers(1, 30, shape),
         rng.exponential(draw(st.sampled_from([0.1, 10.0])), shape),
-    )  # fmt: skip
+        rng.exponential(draw(st.sampled_from([0.1, 10.0])), shape),
+    )
 
 
 some_rule = st.sampled_from(list(RULES.values()))
@@ -213,26 +208,18 @@ def test_a_limit_holds_and_changes_nothing_below(
     limited = replace(rule, **{name: limit})  # type: ignore[type-var]
     before, after = rule.coefficients(uploads), limited.coefficients(uploads)
     reached = (before * getattr(uploads, amounts)).sum(axis=-1)
-    np.testing.assert_allclose(
-        (after * getattr(uploads, amounts)).sum(axis=-1), np.minimum(reached, limit), rtol=1e-12
-    )
+    np.testing.assert_allclose((after * getattr(uploads, amounts)).sum(axis=-1), np.minimum(reached, limit), rtol=1e-12)
     np.testing.assert_array_equal(after[reached <= limit], before[reached <= limit])
     above = reached > limit
-    np.testing.assert_allclose(
-        after[above], before[above] * limit / reached[above][:, None], rtol=1e-12
-    )
+    np.testing.assert_allclose(after[above], before[above] * limit / reached[above][:, None], rtol=1e-12)
 
 
 @given(some_rule, counts(), st.randoms(use_true_random=False))
-def test_devices_can_be_numbered_in_any_order(
-    rule: Aggregation, uploads: Uploads, random: Any
-) -> None:
+def test_devices_can_be_numbered_in_any_order(rule: Aggregation, uploads: Uploads, random: Any) -> None:
     order = list(range(uploads.delivered.shape[-1]))
     random.shuffle(order)
     moved = Uploads(*(getattr(uploads, field.name)[:, order] for field in fields(uploads)))
-    np.testing.assert_allclose(
-        rule.coefficients(moved), rule.coefficients(uploads)[:, order], rtol=1e-12
-    )
+    np.testing.assert_allclose(rule.coefficients(moved), rule.coefficients(uploads)[:, order], rtol=1e-12)
 
 
 @given(some_rule, counts())
@@ -282,7 +269,7 @@ class Impatient(Sync):
         (lambda: named("fedbuf"), "there is no aggregation rule 'fedbuf'; did you mean 'fedbuff'?"),
         (lambda: named("sync:beta=1"), "aggregation rule 'sync' has no parameter 'beta'; known are cap, stretch."),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_refused_in_one_sentence(make: Any, sentence: str) -> None:
     with pytest.raises(FedwaveError) as refused:
         make()

@@ -55,14 +55,8 @@ def cases(table):
             lambda: fw.paper_network(slots=26),
             "slots (W) is 26 but there are only 25 devices: W must not exceed them.",
         ),
-        "no slots": (
-            lambda: fw.paper_network(slots=0),
-            "slots (W) is 0, must be a whole number >= 1.",
-        ),
-        "half a slot": (
-            lambda: fw.paper_network(slots=2.5),
-            "slots (W) is 2.5, must be a whole number >= 1.",
-        ),
+        "no slots": (lambda: fw.paper_network(slots=0), "slots (W) is 0, must be a whole number >= 1."),
+        "half a slot": (lambda: fw.paper_network(slots=2.5), "slots (W) is 2.5, must be a whole number >= 1."),
         "slots nan": (lambda: fw.paper_network(slots=NAN), "slots (W) is nan, must be a whole"),
         "slots none": (lambda: fw.paper_network(slots=None), "slots (W) is None, must be a whole"),
         "slots a word": (lambda: fw.paper_network(slots="5"), "slots (W) is '5', must be a whole"),
@@ -75,16 +69,10 @@ def cases(table):
             "slots (W) is 26 but there are only 25 devices",
         ),
         "slots empty": (lambda: fw.paper_network(slots=[]), "slots is an empty list: give W"),
-        "negative gamma": (
-            lambda: fw.paper_network(gamma=-0.1),
-            "gamma is -0.1, must be a number >= 0.",
-        ),
+        "negative gamma": (lambda: fw.paper_network(gamma=-0.1), "gamma is -0.1, must be a number >= 0."),
         "gamma nan": (lambda: fw.paper_network(gamma=NAN), "gamma is nan, must be a number >= 0."),
         "gamma a word": (lambda: fw.paper_network(gamma="low"), "gamma is low, must be a number"),
-        "noise nan": (
-            lambda: fw.paper_network(noise_dbm=NAN),
-            "noise_dbm is nan, must be a number.",
-        ),
+        "noise nan": (lambda: fw.paper_network(noise_dbm=NAN), "noise_dbm is nan, must be a number."),
         "noise beyond all measure": (
             lambda: fw.paper_network(noise_dbm=1e6),
             "the mean SNR of device 1 is -inf dB, must lie between -300 and 300 dB: check",
@@ -93,10 +81,7 @@ def cases(table):
             lambda: fw.paper_network(tx_power_dbm=1e6),
             "the mean SNR of device 1 is inf dB, must lie between -300 and 300 dB: check",
         ),
-        "unknown field": (
-            lambda: fw.paper_network(slot=3),
-            "a network has no field 'slot'; did you mean 'slots'?",
-        ),
+        "unknown field": (lambda: fw.paper_network(slot=3), "a network has no field 'slot'; did you mean 'slots'?"),
         "unknown field like a column": (
             lambda: fw.paper_network(distance=3),
             "a network has no field 'distance'; did you mean 'distance_m'?",
@@ -105,10 +90,7 @@ def cases(table):
             lambda: fw.paper_network(fading="ricain"),
             "there is no fading 'ricain'; did you mean 'rician'?",
         ),
-        "the wrong part": (
-            lambda: fw.paper_network(success=fw.fading.Rician()),
-            "must be a SuccessModel object.",
-        ),
+        "the wrong part": (lambda: fw.paper_network(success=fw.fading.Rician()), "must be a SuccessModel object."),
         "random network of nobody": (
             lambda: fw.random_network(devices=0),
             "the number of devices is 0, must be a whole number >= 1.",
@@ -125,18 +107,12 @@ def test_networks(cause, sentence):
 
 @cases(
     {
-        "negative rate": (
-            lambda: fw.paper_network(rate=-1.0),
-            "rate of device 1 is -1, must be a number >= 0",
-        ),
+        "negative rate": (lambda: fw.paper_network(rate=-1.0), "rate of device 1 is -1, must be a number >= 0"),
         "nan rate": (
             lambda: fw.paper_network(rate=[1.0] * 24 + [NAN]),
             "rate of device 25 is nan, must be a number >= 0",
         ),
-        "infinite rate": (
-            lambda: fw.paper_network(rate=np.inf),
-            "rate of device 1 is inf, must be",
-        ),
+        "infinite rate": (lambda: fw.paper_network(rate=np.inf), "rate of device 1 is inf, must be"),
         "a rate that no generator can draw": (
             lambda: fw.paper_network(rate=1e20),
             "rate of device 1 is 1e+20, must be a number >= 0 and at most 1e9",
@@ -173,10 +149,7 @@ def test_networks(cause, sentence):
             lambda: fw.paper_network(rate=[1.0, 2.0]),
             "device column 'rate' has 2 values for 25 devices: give one value per device, or one",
         ),
-        "no devices": (
-            lambda: fw.Network(devices=[]),
-            "the device table is empty: give it at least one device.",
-        ),
+        "no devices": (lambda: fw.Network(devices=[]), "the device table is empty: give it at least one device."),
         "no rows": (
             lambda: fw.DeviceTable(rate=[], distance_m=[]),
             "the device table is empty: give it at least one device.",
@@ -202,26 +175,14 @@ def test_devices(cause, sentence):
 
 @cases(
     {
-        "rician": (
-            lambda: fw.fading.Rician(-1),
-            "Rician k_factor is -1, must be a number >= 0 (0 is",
-        ),
-        "rician nan": (
-            lambda: fw.fading.Rician(NAN),
-            "Rician k_factor is nan, must be a number >= 0",
-        ),
-        "rician a word": (
-            lambda: fw.fading.Rician("x"),
-            "Rician k_factor is x, must be a number >= 0",
-        ),
+        "rician": (lambda: fw.fading.Rician(-1), "Rician k_factor is -1, must be a number >= 0 (0 is"),
+        "rician nan": (lambda: fw.fading.Rician(NAN), "Rician k_factor is nan, must be a number >= 0"),
+        "rician a word": (lambda: fw.fading.Rician("x"), "Rician k_factor is x, must be a number >= 0"),
         "correlation": (
             lambda: fw.fading.GaussMarkov(1.01),
             "GaussMarkov correlation is 1.01, must lie between 0 and 1.",
         ),
-        "correlation nan": (
-            lambda: fw.fading.Shadowing(8, NAN),
-            "correlation is nan, must lie between",
-        ),
+        "correlation nan": (lambda: fw.fading.Shadowing(8, NAN), "correlation is nan, must lie between"),
         "shadowing": (lambda: fw.fading.Shadowing(-8), "sigma_db is -8, must be a number >= 0."),
         "shadowing of a word": (
             lambda: fw.fading.Shadowing(fading="rician"),
@@ -235,31 +196,16 @@ def test_devices(cause, sentence):
             lambda: fw.success.Turbo(midpoint_db=NAN),
             "Turbo midpoint_db is nan, must be a number (dB).",
         ),
-        "turbo slope": (
-            lambda: fw.success.Turbo(slope=0),
-            "Turbo slope is 0, must be a number > 0.",
-        ),
-        "turbo blocks": (
-            lambda: fw.success.Turbo(blocks=1.5),
-            "Turbo blocks is 1.5, must be a whole number >= 1.",
-        ),
-        "threshold": (
-            lambda: fw.success.Threshold(-1),
-            "Threshold w0 is -1, must be a number > 0.",
-        ),
+        "turbo slope": (lambda: fw.success.Turbo(slope=0), "Turbo slope is 0, must be a number > 0."),
+        "turbo blocks": (lambda: fw.success.Turbo(blocks=1.5), "Turbo blocks is 1.5, must be a whole number >= 1."),
+        "threshold": (lambda: fw.success.Threshold(-1), "Threshold w0 is -1, must be a number > 0."),
         "soft": (lambda: fw.success.Soft(NAN), "Soft w0 is nan, must be a number > 0."),
-        "bits": (
-            lambda: fw.success.Uncoded(bits=0),
-            "Uncoded bits is 0, must be a whole number >= 1.",
-        ),
+        "bits": (lambda: fw.success.Uncoded(bits=0), "Uncoded bits is 0, must be a whole number >= 1."),
         "modulation": (
             lambda: fw.success.Uncoded(modulation="qam"),
             "Uncoded modulation is 'qam', must be 'bpsk' or 'qpsk'.",
         ),
-        "tries": (
-            lambda: fw.success.Harq(tries=0),
-            "Harq tries is 0, must be a whole number >= 1.",
-        ),
+        "tries": (lambda: fw.success.Harq(tries=0), "Harq tries is 0, must be a whole number >= 1."),
         "tries of tries": (
             lambda: fw.success.Arq(fw.success.Harq()),
             "Arq cannot repeat Harq: give it a model of a single try.",
@@ -280,10 +226,7 @@ def test_devices(cause, sentence):
             lambda: fw.success.Table([0, 1], [1.5, 0.4]),
             "Table error_rate holds 1.5, must lie between 0 and 1.",
         ),
-        "error rate nan": (
-            lambda: fw.success.Table([0, 1], [0.5, NAN]),
-            "Table error_rate holds nan, must",
-        ),
+        "error rate nan": (lambda: fw.success.Table([0, 1], [0.5, NAN]), "Table error_rate holds nan, must"),
         "words for points": (
             lambda: fw.success.Table(["a", "b"], [1, 0]),
             "Table snr_db and error_rate must be lists of numbers.",
@@ -320,14 +263,8 @@ def test_radio_and_arrivals(cause, sentence):
             lambda: fw.fading.RecordedGains(with_one(NAN)),
             "recorded gain at [1, 2] is nan, must be a number >= 0: clean the record first.",
         ),
-        "infinite gain": (
-            lambda: fw.fading.RecordedGains(with_one(np.inf)),
-            "at [1, 2] is inf, must be",
-        ),
-        "negative gain": (
-            lambda: fw.fading.RecordedGains(with_one(-0.5)),
-            "at [1, 2] is -0.5, must be",
-        ),
+        "infinite gain": (lambda: fw.fading.RecordedGains(with_one(np.inf)), "at [1, 2] is inf, must be"),
+        "negative gain": (lambda: fw.fading.RecordedGains(with_one(-0.5)), "at [1, 2] is -0.5, must be"),
         "negative arrivals": (
             lambda: fw.arrivals.RecordedArrivals(with_one(-3)),
             "recorded arrivals at [1, 2] are -3, must be whole numbers >= 0",
@@ -336,10 +273,7 @@ def test_radio_and_arrivals(cause, sentence):
             lambda: fw.arrivals.RecordedArrivals(with_one(0.5)),
             "recorded arrivals at [1, 2] are 0.5, must be whole numbers >= 0",
         ),
-        "nan arrivals": (
-            lambda: fw.arrivals.RecordedArrivals(with_one(NAN)),
-            "at [1, 2] are nan, must be",
-        ),
+        "nan arrivals": (lambda: fw.arrivals.RecordedArrivals(with_one(NAN)), "at [1, 2] are nan, must be"),
         "arrivals beyond counting": (
             lambda: fw.arrivals.RecordedArrivals(with_one(1e300)),
             "recorded arrivals at [1, 2] are 1e+300, must be whole numbers >= 0 and at most 1e+09.",
@@ -488,10 +422,7 @@ def test_device_files_that_cannot_be_read(tmp_path):
         ("", "has no column 'error_rate': it must have the headings"),
         ("snr_db,error_rate\n", "Table has 0 SNR values and 0 error rates, must have two"),
         ("snr_db,error_rate\n0,0.5\n0,0.4\n", "Table snr_db must be finite and increasing"),
-        (
-            "snr_db,error_rate\n0,0.5\n1,nan\n",
-            "Table error_rate holds nan, must lie between 0 and 1.",
-        ),
+        ("snr_db,error_rate\n0,0.5\n1,nan\n", "Table error_rate holds nan, must lie between 0 and 1."),
     ],
 )
 def test_error_rate_files(tmp_path, text, sentence):
@@ -501,10 +432,7 @@ def test_error_rate_files(tmp_path, text, sentence):
 
 
 def test_a_missing_error_rate_file(tmp_path):
-    refused(
-        lambda: fw.success.Table.from_file(tmp_path / "no.csv"),
-        "cannot be read: No such file",
-    )
+    refused(lambda: fw.success.Table.from_file(tmp_path / "no.csv"), "cannot be read: No such file")
 
 
 # --- runs -----------------------------------------------------------------------------------------
@@ -513,15 +441,9 @@ def test_a_missing_error_rate_file(tmp_path):
 @cases(
     {
         "no rounds": (lambda: simulate(rounds=0), "rounds is 0, must be a whole number >= 1."),
-        "half a round": (
-            lambda: simulate(rounds=2.5),
-            "rounds is 2.5, must be a whole number >= 1.",
-        ),
+        "half a round": (lambda: simulate(rounds=2.5), "rounds is 2.5, must be a whole number >= 1."),
         "rounds nan": (lambda: simulate(rounds=NAN), "rounds is nan, must be a whole number >= 1."),
-        "rounds a word": (
-            lambda: simulate(rounds="9"),
-            "rounds is '9', must be a whole number >= 1.",
-        ),
+        "rounds a word": (lambda: simulate(rounds="9"), "rounds is '9', must be a whole number >= 1."),
         "no instances": (
             lambda: simulate(instances=0),
             "instances is 0, must be a whole number >= 1 or a list of instance numbers >= 0.",
@@ -532,17 +454,11 @@ def test_a_missing_error_rate_file(tmp_path):
         "a half in a list": (lambda: simulate(instances=[0.5]), "instances is [0.5], must be a"),
         "instance nan": (lambda: simulate(instances=[NAN]), "instances is [nan], must be a whole"),
         "a negative number": (lambda: simulate(instances=[1, -1]), "instances is [1, -1], must be"),
-        "instances a word": (
-            lambda: simulate(instances="ab"),
-            "instances is 'ab', must be a whole",
-        ),
+        "instances a word": (lambda: simulate(instances="ab"), "instances is 'ab', must be a whole"),
         "negative seed": (lambda: simulate(seed=-1), "seed is -1, must be a whole number >= 0."),
         "half a seed": (lambda: simulate(seed=0.5), "seed is 0.5, must be a whole number >= 0."),
         "no seed": (lambda: simulate(seed=None), "seed is None, must be a whole number >= 0."),
-        "record": (
-            lambda: simulate(record="some"),
-            "record is 'some', must be 'full' or 'summary'.",
-        ),
+        "record": (lambda: simulate(record="some"), "record is 'some', must be 'full' or 'summary'."),
         "a word for a network": (
             lambda: simulate(network="paper"),
             "network is 'paper', must be a Network, such as paper_network().",
@@ -607,10 +523,7 @@ TAKES_A_PATH = {
     "run": (lambda folder: fw.run("quick", folder), "folder"),
     "success.Table": (fw.success.Table.from_file, "a file to read"),
     "RecordedGains": (fw.fading.RecordedGains.from_file, "the file of the record of gains"),
-    "RecordedArrivals": (
-        fw.arrivals.RecordedArrivals.from_file,
-        "the file of the record of arrivals",
-    ),
+    "RecordedArrivals": (fw.arrivals.RecordedArrivals.from_file, "the file of the record of arrivals"),
 }
 
 
@@ -687,10 +600,7 @@ def test_a_number_is_no_open_file(name, tmp_path):
             lambda: fw.load_experiment("quick", imports=np.array(3)),
             "imports is array(3), must be a text or a list of texts.",
         ),
-        "overrides of numbers": (
-            lambda: fw.load_experiment("quick", [5]),
-            "overrides holds 5, must hold texts.",
-        ),
+        "overrides of numbers": (lambda: fw.load_experiment("quick", [5]), "overrides holds 5, must hold texts."),
         "a metric that is an array": (
             lambda: fw.compare(fw.paper_network(), ["age"], 3, 2, metric=np.array([1, 2])),
             "metric is array([1, 2]), must be a name, such as 'backlog'.",
@@ -700,10 +610,7 @@ def test_a_number_is_no_open_file(name, tmp_path):
             lambda: fw.paper_network(slots={1: 2}),
             "slots (W) is {1: 2}, must be a whole number >= 1.",
         ),
-        "rounds a table": (
-            lambda: simulate(rounds=np.ones((40, 40))),
-            "rounds is array([[1., 1., 1.",
-        ),
+        "rounds a table": (lambda: simulate(rounds=np.ones((40, 40))), "rounds is array([[1., 1., 1."),
     }
 )
 def test_what_is_something_else(cause, sentence):

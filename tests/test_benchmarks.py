@@ -11,9 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "__init__")
-WITH_HELP = [
-    name for name in NAMES if "ArgumentParser" in (ROOT / "benchmarks" / f"{name}.py").read_text()
-]
+WITH_HELP = [name for name in NAMES if "ArgumentParser" in (ROOT / "benchmarks" / f"{name}.py").read_text()]
 PAGES = [ROOT / "Makefile", ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
 
 
@@ -23,9 +21,7 @@ def test_it_can_be_imported(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WITH_HELP)
-def test_it_has_help(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_has_help(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", [name, "--help"])
     with pytest.raises(SystemExit) as ended:
         importlib.import_module(f"benchmarks.{name}").main()

@@ -46,12 +46,7 @@ def test_the_page_in_short() -> None:
             assert of(study)[1] == verdicts.HOLDS, (study, of.__name__)
         assert learnt.fewer_rounds(study)[1] in (verdicts.HOLDS, verdicts.PART)
         assert learnt.without_knowledge(study)[1] in (verdicts.HOLDS, verdicts.PART, verdicts.OPEN)
-    for of in (
-        theory.theorem_1_product,
-        theory.theorem_1_power,
-        theory.theorem_2,
-        theory.theorem_3,
-    ):
+    for of in (theory.theorem_1_product, theory.theorem_1_power, theory.theorem_2, theory.theorem_3):
         assert of()[1] == verdicts.NOT, of.__name__
     assert scores.score_is_learning()[1] == verdicts.PART
     assert scores.similar_scores()[1] == verdicts.HOLDS
@@ -62,9 +57,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
     """Final accuracies that a test can choose, of ten instances."""
     noise = np.linspace(-0.001, 0.001, 10)
     levels = dict(zip(verdicts.PAPER, (0.97, 0.965, 0.964, 0.963, 0.94, 0.9), strict=True))
-    chosen = {
-        name: level + np.roll(noise, place) for place, (name, level) in enumerate(levels.items())
-    }
+    chosen = {name: level + np.roll(noise, place) for place, (name, level) in enumerate(levels.items())}
     monkeypatch.setattr(learnt, "final", lambda study, name, metric="accuracy": chosen[name])
     monkeypatch.setattr(learnt, "instances", lambda study: 10)
     return chosen
@@ -80,9 +73,7 @@ def test_no_committed_run_has_diverged() -> None:
 def test_other_numbers_give_other_verdicts(made_up: dict[str, np.ndarray]) -> None:
     assert learnt.lower_accuracy("mnist")[1] == verdicts.HOLDS
     assert learnt.similar_accuracy("mnist")[1] == verdicts.HOLDS
-    assert (
-        learnt.larger_variance("mnist")[1] == verdicts.OPEN
-    )  # equal, but ten instances cannot tell
+    assert learnt.larger_variance("mnist")[1] == verdicts.OPEN  # equal, but ten instances cannot tell
     made_up["w-max"] = made_up["bench"] + 0.001
     assert learnt.lower_accuracy("mnist")[1] == verdicts.PART
     made_up["round-robin"] = made_up["bench"]
@@ -128,9 +119,7 @@ def test_every_claim_has_a_row_and_a_verdict() -> None:
         assert sum(numbers) == len(claims.PARTS["learning" if part in verdicts.TARGETS else part])
 
 
-def test_choices_become_a_table_as_soon_as_they_are_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_choices_become_a_table_as_soon_as_they_are_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committed, "DOCS", tmp_path)
     committed.table.cache_clear()
     assert claims.choices() == "The study of these choices is not committed yet."

@@ -41,9 +41,7 @@ def test_the_page_of_the_first_hour_can_be_followed() -> None:
     assert [block.language for block in first_hour.blocks("README.md", "Install")] == ["sh"]
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_example_runs(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(path), run_name="__main__")
     assert "mean backlog" in capsys.readouterr().out

@@ -33,9 +33,13 @@ def bare(tmp_path: Path):  # type: ignore[no-untyped-def]
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True,
-            text=True, timeout=120,
-        )  # fmt: skip
+            [sys.executable, *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
 
     return run
 
@@ -59,11 +63,16 @@ def test_a_command_names_the_pip_line(bare, words, sentence, tmp_path) -> None: 
 @pytest.mark.parametrize(
     "code",
     [
-        "fw.task('synthetic')", "fw.train", "fw.Task", "fw.train_in_lock_step", "fw.EvaluationSizes",
-        "fw.check('cnn')", "fw.run('quick', 'out')",
+        "fw.task('synthetic')",
+        "fw.train",
+        "fw.Task",
+        "fw.train_in_lock_step",
+        "fw.EvaluationSizes",
+        "fw.check('cnn')",
+        "fw.run('quick', 'out')",
         "fw.run({'task': {'dataset': 'synthetic'}, 'rounds': 2}, 'out', workers=1)",
     ],
-)  # fmt: skip
+)
 def test_python_names_the_pip_line(bare, code: str) -> None:  # type: ignore[no-untyped-def]
     done = bare("-c", f"import fedwave as fw\n{code}")
     last = done.stderr.splitlines()[-1]
@@ -72,20 +81,7 @@ def test_python_names_the_pip_line(bare, code: str) -> None:  # type: ignore[no-
 
 
 def test_it_simulates_compares_and_draws(bare, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    done = bare(
-        "-m",
-        "fedwave",
-        "compare",
-        "paper",
-        "-s",
-        "alsa-pi,age",
-        "-t",
-        "5",
-        "-i",
-        "2",
-        "--out",
-        "out",
-    )
+    done = bare("-m", "fedwave", "compare", "paper", "-s", "alsa-pi,age", "-t", "5", "-i", "2", "--out", "out")
     assert (done.returncode, done.stderr) == (0, "")
     assert list((tmp_path / "out").glob("*.png"))
     code = (

@@ -15,9 +15,7 @@ from tiny import blobs, linear
 import fedwave as fw
 from fedwave import registry
 
-VALUES: list[Any] = [
-    1e308, 1e154, 5e-324, -0.0, 2**63, 2**64, 10**400, True, float("nan"), float("inf"), -1e308,
-]  # fmt: skip
+VALUES: list[Any] = [1e308, 1e154, 5e-324, -0.0, 2**63, 2**64, 10**400, True, float("nan"), float("inf"), -1e308]
 DEVICES = [fw.Device(rate=r, distance_m=90 + 60 * r) for r in range(1, 6)]
 NETWORK = fw.Network(DEVICES, slots=2)
 
@@ -60,8 +58,17 @@ CASES: dict[str, Callable[..., Any]] = {
     **{
         name: partial(of_network, name)
         for name in (
-            "gamma", "noise_dbm", "pathloss_intercept_db", "pathloss_slope_db", "slots", "rate", "distance_m",
-            "tx_power_dbm", "interference_dbm", "miss_probability", "buffer_limit",
+            "gamma",
+            "noise_dbm",
+            "pathloss_intercept_db",
+            "pathloss_slope_db",
+            "slots",
+            "rate",
+            "distance_m",
+            "tx_power_dbm",
+            "interference_dbm",
+            "miss_probability",
+            "buffer_limit",
         )
     },
     **{
@@ -72,7 +79,7 @@ CASES: dict[str, Callable[..., Any]] = {
     **{f"{p}.{n}": partial(of_scheduler, p, n) for p, n in parameters("scheduler")},
     **{f"prior {p}.{n}": partial(of_prior, p, n) for p, n in parameters("prior")},
     **{f"rule {p}.{n}": partial(of_rule, p, n) for p, n in parameters("aggregation")},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -143,7 +150,7 @@ PICKS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a list": (lambda seen: fw.Decision([[True] * 5] * 2), "must be a Decision"),  # type: ignore[arg-type]
     "no decision": (lambda seen: np.zeros((2, 5), bool), "must be a Decision"),
     "nothing": (lambda seen: None, "must be a Decision"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", PICKS)

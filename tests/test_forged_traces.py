@@ -85,7 +85,7 @@ def test_a_number_that_the_others_contradict(name: str, honest: Any, tmp_path: P
 
 @pytest.fixture(scope="module")
 def summary() -> tuple[dict[str, Any], dict[str, Any]]:
-    net = fw.Network([fw.Device(rate=r, distance_m=250, buffer_limit=6) for r in range(1, 6)], slots=2)  # fmt: skip
+    net = fw.Network([fw.Device(rate=r, distance_m=250, buffer_limit=6) for r in range(1, 6)], slots=2)
     return contents(fw.simulate(net, "max-weight", 12, 3, record="summary"))
 
 
@@ -136,7 +136,7 @@ SERIES: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "jain's memory": ("memories/jain.uploads", lambda a: a + 5, "memories/jain.uploads are not"),
     "mass's memory": ("memories/mass.waiting", lambda a: a > 0, "memories/mass.waiting is not a mass"),
     "a column": ("constants/network.devices.rate", lambda a: a.astype("U8"), "network.devices.rate"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("lie", SERIES)
@@ -172,10 +172,12 @@ def test_ages_and_backlog_of_a_full_record(honest: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metric", "change"),
     [
-        ("score", {"over_rounds": "max"}), ("device_shards", {"over_rounds": "mean"}),
-        ("backlog", {"better": "higher"}), ("jain", {"over_rounds": "mean"}),
+        ("score", {"over_rounds": "max"}),
+        ("device_shards", {"over_rounds": "mean"}),
+        ("backlog", {"better": "higher"}),
+        ("jain", {"over_rounds": "mean"}),
     ],
-)  # fmt: skip
+)
 def test_a_built_in_metric_is_described_as_registered(
     metric: str, change: dict[str, str], summary: Any, tmp_path: Path
 ) -> None:
@@ -238,14 +240,7 @@ def test_every_scheduler_writes_what_is_read(tmp_path: Path) -> None:
         fw.Network(few, slots=3, gamma=1),  # a whole number makes whole scores
         fw.Network([fw.Device(rate=0.01, distance_m=90)], slots=1, gamma=1e9),
     ]
-    chosen = [
-        "bench",
-        "age",
-        "max-weight",
-        "balsa-po",
-        " balsa:stage_rule=max1 ",
-        {"name": "random"},
-    ]
+    chosen = ["bench", "age", "max-weight", "balsa-po", " balsa:stage_rule=max1 ", {"name": "random"}]
     more = ["mass:aggregation=fedbuff:size=2", "jain"]
     for net, name, record in product(networks, chosen, ["full", "summary"]):
         trace = fw.simulate(net, name, 6, 3, record=record, metrics=more)
@@ -279,13 +274,29 @@ def test_arrays_of_another_kind(kind: str, honest: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("instances", [3, 3]), ("instances", [0]), ("instances", "01"), ("seed", -1), ("seed", True), ("seed", 0.5),
-        ("label", ["a"]), ("label", "\ud800"), ("record", "summary"), ("keep_beliefs", False), ("metrics", []),
-        ("more_metrics", {}), ("scheduler", None), ("scheduler_name", None), ("chance", [1]), ("own_draws", "no"),
-        ("scheduler_name", "age"), ("label", "age"), ("label", "age:x=balsa"), ("more_metrics", [{"name": "score"}]),
+        ("instances", [3, 3]),
+        ("instances", [0]),
+        ("instances", "01"),
+        ("seed", -1),
+        ("seed", True),
+        ("seed", 0.5),
+        ("label", ["a"]),
+        ("label", "\ud800"),
+        ("record", "summary"),
+        ("keep_beliefs", False),
+        ("metrics", []),
+        ("more_metrics", {}),
+        ("scheduler", None),
+        ("scheduler_name", None),
+        ("chance", [1]),
+        ("own_draws", "no"),
+        ("scheduler_name", "age"),
+        ("label", "age"),
+        ("label", "age:x=balsa"),
+        ("more_metrics", [{"name": "score"}]),
     ],
-)  # fmt: skip
-def test_a_text_that_fedwave_does_not_write(field: str, value: Any, honest: Any, tmp_path: Path) -> None:  # fmt: skip
+)
+def test_a_text_that_fedwave_does_not_write(field: str, value: Any, honest: Any, tmp_path: Path) -> None:
     arrays, text = honest
     with pytest.raises(fw.FedwaveError, match="is not a trace or is damaged"):
         load(arrays, {**text, field: value}, tmp_path / "t.npz")
@@ -299,7 +310,7 @@ def test_a_metric_is_described_as_one(honest: Any, tmp_path: Path) -> None:
         load(arrays, {**text, "metrics": {**text["metrics"], "score": about}}, tmp_path / "t.npz")
 
 
-def test_compressed_archives_are_refused_before_they_take_memory(honest: Any, tmp_path: Path) -> None:  # fmt: skip
+def test_compressed_archives_are_refused_before_they_take_memory(honest: Any, tmp_path: Path) -> None:
     arrays, text = honest
     path = tmp_path / "t.npz"
     whole = {"provenance": np.array(json.dumps(text)), **arrays}
@@ -316,7 +327,7 @@ def test_columns_of_devices_are_real_numbers(honest: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("word", ["a\rb", "\x1b]0;title\x07", "a" * 100_000, "\u202e"])
-def test_a_refusal_is_one_short_line(word: str, honest: Any, tmp_path: Path) -> None:  # fmt: skip
+def test_a_refusal_is_one_short_line(word: str, honest: Any, tmp_path: Path) -> None:
     arrays, text = honest
     network = text["network"]
     forged_texts = [

@@ -64,7 +64,7 @@ INPUTS: dict[str, tuple[str, bytes, Callable[[Path], object]]] = {
         as_npy(np.asfortranarray((RECORD * 9).astype(">i4"))),
         lambda path: fw.arrivals.RecordedArrivals.from_file(str(path)),
     ),
-}  # fmt: skip
+}
 
 
 def attack(name: str, times: int, folder: Path) -> None:

@@ -13,22 +13,64 @@ SOURCE = Path(__file__).parents[1] / "src" / "fedwave"
 
 # A module may import from its own layer and from lower ones.
 LAYERS = {
-    "errors": 0, "version": 0, "memory": 0, "plain_text": 0, "starting": 0, "terminal": 0, "progress": 0, "built_in": 0,
-    "registering": 0, "types": 1, "registry": 1, "parts_import": 1, "reading": 1, "rng": 2,
-    "files": 2, "array_archive": 2, "content_sum": 2, "serialize": 2, "yaml_text": 2, "csv_text": 2, "array_files": 2,
-    "aggregation": 3, "network": 4, "planning": 5, "schedulers": 6, "metrics": 7,
-    "trace": 8, "trace_check": 8, "series_check": 8, "recording": 8, "recalled": 9, "simulation": 9, "simulate": 9,
-    "learning": 10,    "checks": 11, "theory": 11, "experiments": 12, "adapters": 13, "bench": 13, "cli": 14,
-    "__main__": 15, "__init__": 15,
-}  # fmt: skip
+    "errors": 0,
+    "version": 0,
+    "memory": 0,
+    "plain_text": 0,
+    "starting": 0,
+    "terminal": 0,
+    "progress": 0,
+    "built_in": 0,
+    "registering": 0,
+    "types": 1,
+    "registry": 1,
+    "parts_import": 1,
+    "reading": 1,
+    "rng": 2,
+    "files": 2,
+    "array_archive": 2,
+    "content_sum": 2,
+    "serialize": 2,
+    "yaml_text": 2,
+    "csv_text": 2,
+    "array_files": 2,
+    "aggregation": 3,
+    "network": 4,
+    "planning": 5,
+    "schedulers": 6,
+    "metrics": 7,
+    "trace": 8,
+    "trace_check": 8,
+    "series_check": 8,
+    "recording": 8,
+    "recalled": 9,
+    "simulation": 9,
+    "simulate": 9,
+    "learning": 10,
+    "checks": 11,
+    "theory": 11,
+    "experiments": 12,
+    "adapters": 13,
+    "bench": 13,
+    "cli": 14,
+    "__main__": 15,
+    "__init__": 15,
+}
 # Libraries and the only parts that may import them; duckdb reads results, but nothing here needs it.
 PLACES: dict[str, str | tuple[str, ...]] = {
-    "matplotlib": "experiments", "pyarrow": "experiments", "pydantic": "experiments",
-    "filelock": ("experiments", "bench"), "torch": ("learning", "bench"),
-    "rich": ("cli", "progress", "terminal"), "typer": "cli",
+    "matplotlib": "experiments",
+    "pyarrow": "experiments",
+    "pydantic": "experiments",
+    "filelock": ("experiments", "bench"),
+    "torch": ("learning", "bench"),
+    "rich": ("cli", "progress", "terminal"),
+    "typer": "cli",
     "ray": "adapters",
-    "pandas": "experiments", "duckdb": "nowhere", "ruamel": "yaml_text", "yaml": "nowhere",
-}  # fmt: skip
+    "pandas": "experiments",
+    "duckdb": "nowhere",
+    "ruamel": "yaml_text",
+    "yaml": "nowhere",
+}
 # Parts whose modules must be loaded without these: what needs them is imported when it is used.
 LIGHT = {
     "experiments": (
@@ -98,9 +140,7 @@ def test_heavy_libraries_stay_in_their_places(path: Path) -> None:
     for name in imported(path):
         library = name.split(".")[0]
         places = PLACES.get(library, part(path))
-        assert part(path) in ((places,) if isinstance(places, str) else places), (
-            f"{path.name} imports {name}"
-        )
+        assert part(path) in ((places,) if isinstance(places, str) else places), f"{path.name} imports {name}"
     for name in imported_at_once(path) if path.name != "literal.py" else ():
         for heavy in LIGHT.get(part(path), ()):
             assert not f"{name}.".startswith(f"{heavy}."), f"{path.name} imports {name} at once"
@@ -109,16 +149,23 @@ def test_heavy_libraries_stay_in_their_places(path: Path) -> None:
 
 
 HEAVY = {
-    "torch", "matplotlib", "pandas", "xarray", "pyarrow", "pydantic", "ray", "duckdb", "ruamel", "ruamel.yaml",
+    "torch",
+    "matplotlib",
+    "pandas",
+    "xarray",
+    "pyarrow",
+    "pydantic",
+    "ray",
+    "duckdb",
+    "ruamel",
+    "ruamel.yaml",
     "scipy.special",
-}  # fmt: skip
+}
 
 
 def loaded_by(code: str) -> set[str]:
     code = f"{code}\nimport sys; print('loaded', *sys.modules)"
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(answer.stdout.rpartition("loaded ")[2].split())
 
 
@@ -128,9 +175,7 @@ def test_importing_fedwave_loads_nothing_heavy() -> None:
     assert not any(name.startswith("fedwave.experiments") for name in loaded)
 
 
-@pytest.mark.parametrize(
-    "code", ["import fedwave.cli.app", "import fedwave.experiments.results.dataset"]
-)
+@pytest.mark.parametrize("code", ["import fedwave.cli.app", "import fedwave.experiments.results.dataset"])
 def test_a_command_waits_for_no_library_that_it_may_not_need(code: str) -> None:
     assert loaded_by(code).isdisjoint(HEAVY)
 

@@ -109,11 +109,13 @@ CASES = {
     ),
     "beliefs": "simulated(300, 200, 50, 'summary', 'balsa', beliefs=True)",
     "results": REPORTED + "measure(lambda: reported(1000, 400, 200), lambda: reported(60, 5, 50))",
-    "results of a sweep": REPORTED + (
+    "results of a sweep": REPORTED
+    + (
         "sweep = {'network.slots': [1, 2]}\n"
         "measure(lambda: reported(500, 400, 250, sweep=sweep), lambda: reported(60, 5, 50, sweep=sweep))"
     ),
-    "models": TRAINED + (
+    "models": TRAINED
+    + (
         "trace = fw.simulate(small, 'age', 3, 2)\n"
         "task = fw.task('synthetic', model=big, shard_size=2, batch=20, epochs=1)\n"
         "sizes = fw.EvaluationSizes(20, 20)\n"
@@ -121,24 +123,22 @@ CASES = {
         "measure(lambda: fw.train(trace, task, sizes=sizes, tolerance=0),"
         " lambda: fw.train(trace, tiny, sizes=sizes, tolerance=0))"
     ),
-    "samples": TRAINED + (
+    "samples": TRAINED
+    + (
         "from fedwave.learning.partition import batches\n"
         "told_now = footprint.sample_bytes(100_000, 60)\n"
         "def do():\n    told.append(told_now)\n    return batches(np.arange(100_000), 10, 60, 0, 0, 1, 0)\n"
         "measure(do)"
     ),
-}  # fmt: skip
+}
 
 
 @linux
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(c, marks=pytest.mark.slow) if c.startswith(SLOW) else c for c in CASES],
-)
+@pytest.mark.parametrize("case", [pytest.param(c, marks=pytest.mark.slow) if c.startswith(SLOW) else c for c in CASES])
 def test_estimates_are_honest(case: str) -> None:
     found = subprocess.run(
         [sys.executable, "-c", MEASURED + CASES[case]], capture_output=True, text=True, timeout=200, check=False
-    )  # fmt: skip
+    )
     assert found.returncode == 0, found.stderr
     measured, estimated = map(float, found.stdout.split())
     assert measured > 50e6, "too small to tell"
@@ -158,17 +158,13 @@ ABSURD: dict[str, Callable[[], Any]] = {
     "a range of instances": lambda: fw.simulate(NET, "age", 5, range(MUCH)),
     "more digits than a float": lambda: fw.simulate(NET, "age", 10**300, 10**300),
     "extend": lambda: extend(fw.simulate(NET, "age", 5, 2), MUCH),
-    "beliefs": lambda: fw.simulate(
-        NET, "balsa", 2 * 10**6, 10, record="summary", beliefs=True
-    ),
+    "beliefs": lambda: fw.simulate(NET, "balsa", 2 * 10**6, 10, record="summary", beliefs=True),
     "compare": lambda: fw.compare(NET, ["age", "fresh"], MUCH, 2),
     "devices": lambda: fw.random_network(MUCH),
     "slots": lambda: fw.paper_network(slots=range(MUCH)),
     "slots without end": lambda: fw.paper_network(slots=range(10**30)),
     "instances without end": lambda: fw.simulate(NET, "age", 5, range(10**30)),
-    "beliefs, extended": lambda: extend(
-        fw.simulate(NET, "balsa", 5, 10, record="summary", beliefs=True), 2 * 10**6
-    ),
+    "beliefs, extended": lambda: extend(fw.simulate(NET, "balsa", 5, 10, record="summary", beliefs=True), 2 * 10**6),
     "rate, lagrangian": lambda: fw.simulate(NET.replace(rate=1e9), "lagrangian", 3, 2),
     "rate, whittle": lambda: fw.simulate(NET.replace(rate=1e9), "whittle", 3, 2),
     "rate, bound": lambda: fw.backlog_bound(NET.replace(rate=1e9)),
@@ -181,13 +177,11 @@ ABSURD: dict[str, Callable[[], Any]] = {
     "images": lambda: patterns(MUCH, 10, 0),
     "shard": lambda: a_shard(10**8),
     "epochs": lambda: a_shard(10, 10**8),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", ABSURD)
-def test_what_does_not_fit_is_refused_in_a_sentence(
-    what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_is_refused_in_a_sentence(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available", lambda: 4.0 * 2**30)
     with pytest.raises(fw.FedwaveError) as refused:
         ABSURD[what]()
@@ -202,7 +196,7 @@ WORDS = {
     "rate": ("run", "paper", "network.rate=1e9", "-s", "whittle", "-t", "5", "-i", "2"),
     "shard": ("train", "--task", "synthetic", "task.shard_size=100000000", "-i", "1", "-t", "2"),
     "reproduce": ("reproduce", "score", "-i", str(MUCH)),
-}  # fmt: skip
+}
 
 
 @linux
@@ -211,12 +205,19 @@ def test_the_command_line_refuses_what_the_process_may_not_take(what: str, tmp_p
     """Under a limit of its own (ulimit -v), which is the smallest here."""
     limit = 8 << 30
     run = subprocess.run(
-        [sys.executable, "-m", "fedwave", *WORDS[what]], cwd=tmp_path, capture_output=True, text=True, timeout=60,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)), check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "fedwave", *WORDS[what]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        check=False,
+    )
     assert (run.returncode, run.stdout) == (2, "")
-    assert re.search(r"^fedwave: .* needs about .* of memory, but only [4-8](\.\d)? GiB is available: .*\.$",
-                     run.stderr.splitlines()[-1]), run.stderr  # fmt: skip
+    assert re.search(
+        r"^fedwave: .* needs about .* of memory, but only [4-8](\.\d)? GiB is available: .*\.$",
+        run.stderr.splitlines()[-1],
+    ), run.stderr
     assert "Traceback" not in run.stderr
 
 
@@ -263,9 +264,7 @@ def test_memory_that_runs_out_between_units_says_how_to_go_on(
         (1.4 + 1e-9, 1.4, "1.4 GiB of memory, but only 1.4 GiB is"),
     ],
 )
-def test_two_sizes_can_be_told_apart(
-    need: float, there: float, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_sizes_can_be_told_apart(need: float, there: float, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "available", lambda: there * 2**30)
     with pytest.raises(fw.FedwaveError) as refused:
         memory.check_memory("it", need * 2**30, "lower it")
@@ -276,15 +275,18 @@ def test_as_many_workers_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A unit takes about 300 MiB, a process 100 MiB more."""
     monkeypatch.setattr(needs, "available", lambda: 950.0 * 2**20)
     made = experiment_from(
-        {"schedulers": ["age"], "rounds": 2, "instances": 6, "block": 2,
-         "network": {"kind": "random", "devices": 1_000_000}}
-    )  # fmt: skip
+        {
+            "schedulers": ["age"],
+            "rounds": 2,
+            "instances": 6,
+            "block": 2,
+            "network": {"kind": "random", "devices": 1_000_000},
+        }
+    )
     assert needs.workers_that_fit([made], 8) == 2
     assert needs.workers_that_fit([made], 1) == 1
     monkeypatch.setattr(needs, "available", lambda: 100.0 * 2**20)
-    with pytest.raises(
-        fw.FedwaveError, match=r"^a unit of .* 2 instances, 1,000,000 devices\) needs"
-    ):
+    with pytest.raises(fw.FedwaveError, match=r"^a unit of .* 2 instances, 1,000,000 devices\) needs"):
         needs.workers_that_fit([made], 1)
 
 

@@ -56,9 +56,7 @@ def test_shares_and_fairness_follow_from_the_record():
     np.testing.assert_array_equal(trace.totals["device_shards"], trace.learned[-1])
 
 
-@pytest.mark.parametrize(
-    "rule", [Lee(), Lee(beta=0.9, cap=3.0), Sync(), FedBuff(size=7)], ids=lambda rule: repr(rule)
-)
+@pytest.mark.parametrize("rule", [Lee(), Lee(beta=0.9, cap=3.0), Sync(), FedBuff(size=7)], ids=lambda rule: repr(rule))
 def test_the_mass_is_that_of_the_whole_schedule(rule):
     trace = run(metrics=[Mass(rule)])
     uploads = uploads_of_rounds(rule, trace.delivered, trace.learned, trace.delay, trace.accepted)
@@ -105,9 +103,7 @@ def test_a_metric_of_the_wrong_shape_is_refused():
         def measure(self, state, played):
             return state, played.before.delay
 
-    with pytest.raises(
-        fw.FedwaveError, match=r"'wrong' returned .* shape \(3, 25\), must be .*\(3,\)"
-    ):
+    with pytest.raises(fw.FedwaveError, match=r"'wrong' returned .* shape \(3, 25\), must be .*\(3,\)"):
         run(2, metrics=[Wrong()])
 
 
@@ -135,9 +131,7 @@ def test_every_metric_is_described():
         assert about.label
         assert about.over_rounds in ("mean", "last", "max", "sum")
     assert not describe("accuracy").per_device
-    with pytest.raises(
-        fw.FedwaveError, match="there is no metric 'backlogs'; did you mean 'backlog'"
-    ):
+    with pytest.raises(fw.FedwaveError, match="there is no metric 'backlogs'; did you mean 'backlog'"):
         describe("backlogs")
 
 
@@ -174,9 +168,7 @@ class Small(Metric):
         self._kind = kind
 
     def measure(self, state, played):
-        return state, np.full(
-            played.accepted.shape, 100 if self._kind == "uint8" else 1, self._kind
-        )
+        return state, np.full(played.accepted.shape, 100 if self._kind == "uint8" else 1, self._kind)
 
 
 class ChangesItsArray(Metric):
@@ -191,11 +183,7 @@ class ChangesItsArray(Metric):
 
 
 def test_fractions_after_whole_numbers_are_not_cut():
-    assert run(3, metrics=[GrowsIntoFractions()]).series["fractions"][:, 0].tolist() == [
-        0,
-        1.8,
-        1.8,
-    ]
+    assert run(3, metrics=[GrowsIntoFractions()]).series["fractions"][:, 0].tolist() == [0, 1.8, 1.8]
 
 
 @pytest.mark.parametrize(("kind", "total"), [("bool", 10), ("uint8", 1000), ("float32", 10.0)])

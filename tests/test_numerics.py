@@ -17,13 +17,20 @@ PINNED = json.loads((Path(__file__).parent / "data" / "numerics.json").read_text
 NET = fw.paper_network()
 TWO = fw.Network([fw.Device(1, 100), fw.Device(3, 400)], slots=1)
 VARIANTS = {
-    "harq": {"success": "harq:tries=3"}, "arq": {"success": "arq:tries=2"}, "soft": {"success": "soft"},
-    "threshold": {"success": "threshold"}, "uncoded": {"success": "uncoded"},
-    "gm": {"fading": "gauss-markov:correlation=0.8"}, "rician": {"fading": "rician:k_factor=6"},
-    "shadow": {"fading": "shadowing:sigma_db=6,correlation=0.5"}, "nb": {"arrivals": "negative-binomial"},
-    "zip": {"arrivals": "zero-inflated-poisson"}, "miss": {"miss_probability": 0.3}, "buffer": {"buffer_limit": 5.0},
+    "harq": {"success": "harq:tries=3"},
+    "arq": {"success": "arq:tries=2"},
+    "soft": {"success": "soft"},
+    "threshold": {"success": "threshold"},
+    "uncoded": {"success": "uncoded"},
+    "gm": {"fading": "gauss-markov:correlation=0.8"},
+    "rician": {"fading": "rician:k_factor=6"},
+    "shadow": {"fading": "shadowing:sigma_db=6,correlation=0.5"},
+    "nb": {"arrivals": "negative-binomial"},
+    "zip": {"arrivals": "zero-inflated-poisson"},
+    "miss": {"miss_probability": 0.3},
+    "buffer": {"buffer_limit": 5.0},
     "slots": {"slots": [1, 3, 0, 5, 2] * 30},
-}  # fmt: skip
+}
 
 
 def run(key: str) -> fw.Trace:

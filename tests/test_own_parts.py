@@ -75,15 +75,14 @@ def test_they_are_simulated_saved_extended_remade_and_trained(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_run_by_the_command_line_killed_resumed_and_loaded_without_the_files(
-    place: Path, tmp_path: Path
-) -> None:
+def test_run_by_the_command_line_killed_resumed_and_loaded_without_the_files(place: Path, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     run("run", place / "own.yaml", "--out", whole, "--workers", "1")
     begun = subprocess.Popen(
         command("run", str(place / "own.yaml"), "--out", str(killed), "--workers", "1"),
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     until = time.monotonic() + 120
     while not any((killed / "checkpoints").glob("*")) and begun.poll() is None:
         assert time.monotonic() < until
@@ -98,8 +97,10 @@ def test_run_by_the_command_line_killed_resumed_and_loaded_without_the_files(
     shutil.rmtree(place)  # the files are gone: results can still be read
     answer = subprocess.run(
         [sys.executable, "-c", f"import fedwave as fw; print(fw.load({str(killed)!r}).starving.attrs)"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "devices out of touch" in answer.stdout
     found = fw.load(killed)
     assert found.starving.dims == ("scheduler", "instance", "round")
@@ -110,15 +111,26 @@ def test_run_by_the_command_line_killed_resumed_and_loaded_without_the_files(
     assert "starving" in json.loads((killed / "summary.json").read_text())["schedulers"]["alsa-pi"]
 
 
-def test_the_command_line_finds_them_by_import_and_sweeps_their_parameters(
-    place: Path, tmp_path: Path
-) -> None:
+def test_the_command_line_finds_them_by_import_and_sweeps_their_parameters(place: Path, tmp_path: Path) -> None:
     parts = [word for name in FILES for word in ("--import", str(place / "parts" / f"{name}.py"))]
     out = tmp_path / "sweep"
     run(
-        "run", "paper", *parts, "network.fading=nakagami:m=3", "metrics=[starving:limit=3]", "metric=starving",
-        "sweep.network.fading.m=[0.5,8]", "--rounds", "12", "--instances", "3", "-s", "age,w-max", "--out", out,
-    )  # fmt: skip
+        "run",
+        "paper",
+        *parts,
+        "network.fading=nakagami:m=3",
+        "metrics=[starving:limit=3]",
+        "metric=starving",
+        "sweep.network.fading.m=[0.5,8]",
+        "--rounds",
+        "12",
+        "--instances",
+        "3",
+        "-s",
+        "age,w-max",
+        "--out",
+        out,
+    )
     found = fw.load(out)
     assert found["network.fading.m"].values.tolist() == [0.5, 8]
     assert found.starving.isel(round=-1).mean() > 0

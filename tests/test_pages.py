@@ -31,9 +31,7 @@ def test_every_generator_is_used() -> None:
     assert used == PAGES.GENERATORS.keys()
 
 
-@pytest.mark.parametrize(
-    "page", [DOCS / "results" / "README.md", DOCS / "theory.md"], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", [DOCS / "results" / "README.md", DOCS / "theory.md"], ids=lambda page: page.name)
 def test_an_interval_without_data_says_so(page: Path) -> None:
     """Every ± is filled from data, or its section says that there are none."""
     for section in re.split(r"\n## ", page.read_text(encoding="utf-8")):
@@ -46,9 +44,7 @@ def test_the_score_page_shows_every_scheduler_of_its_preset() -> None:
     assert tuple(shown) == load_experiment("paper-score").labels
 
 
-def test_the_next_lot_has_the_first_instances_that_are_not_trained(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_next_lot_has_the_first_instances_that_are_not_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     """The paper has 20; more can be added afterwards."""
     for trained, lot in ((7, "7-10"), (16, "16-19"), (18, "18-19"), (20, "20-23")):
         monkeypatch.setattr(cifar10_numbers, "instances", lambda study, count=trained: count)

@@ -54,9 +54,7 @@ def test_a_file_may_import_what_lies_beside_it(tmp_path: Path) -> None:
     """By the installed command, whose path does not begin with the current folder, and in its workers."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "beside_test.py").write_text("LEVEL = 3.0\n")
-    (tmp_path / "sub" / "mine.py").write_text(
-        "from beside_test import LEVEL\n" + FADING.format(level="LEVEL")
-    )
+    (tmp_path / "sub" / "mine.py").write_text("from beside_test import LEVEL\n" + FADING.format(level="LEVEL"))
     code = (
         "import sys; sys.path = [p for p in sys.path if p]; from fedwave.cli import main;"
         "sys.argv = 'fedwave run paper network.fading=flat-test --import sub/mine.py -s age,random -t 3 -i 2"
@@ -107,9 +105,7 @@ def test_a_broken_file_is_told_with_its_line(text: str, tmp_path: Path) -> None:
     assert not [name for name in sys.modules if name.startswith("fedwave_parts_mine_")]
 
 
-def test_a_broken_module_is_told_with_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_module_is_told_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_parts_broken.py").write_text("\n\n1 / 0\n")
     (tmp_path / "own_parts_lacking.py").write_text("import no_such_module_at_all\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -127,9 +123,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("x = 1\n")
     for source, sentence in {
         str(tmp_path / "none.py"): "none.py cannot be read: No such file or directory.",
-        str(
-            tmp_path / "mine.txt"
-        ): "mine.txt must end in .py; a module is given by its dotted name.",
+        str(tmp_path / "mine.txt"): "mine.txt must end in .py; a module is given by its dotted name.",
         str(tmp_path): "must end in .py",
         "": "must end in .py",
         "\0.py": "cannot be read: ",

@@ -54,9 +54,7 @@ def test_a_changed_text_replaces_what_the_old_one_registered() -> None:
 def test_two_files_cannot_bring_one_name() -> None:
     """Otherwise the order of the imports would decide which of them runs under that name."""
     import_source("/a.py", text(1))
-    with pytest.raises(
-        FedwaveError, match=r"'heavy-test' is already used by Heavy of fedwave_parts_a_"
-    ):
+    with pytest.raises(FedwaveError, match=r"'heavy-test' is already used by Heavy of fedwave_parts_a_"):
         import_source("/b.py", text(2))
     assert weight() == 1
     import_source("/a.py", text(3))  # the same file, changed
@@ -65,13 +63,9 @@ def test_two_files_cannot_bring_one_name() -> None:
 
 def test_a_text_that_fails_registers_nothing() -> None:
     before = {family: dict(parts) for family, parts in registry.own().items()}
-    with pytest.raises(
-        FedwaveError, match=r"^/a\.py cannot be imported: ZeroDivisionError in line"
-    ):
+    with pytest.raises(FedwaveError, match=r"^/a\.py cannot be imported: ZeroDivisionError in line"):
         import_source("/a.py", text() + "1 / 0")
     assert registry.own() == before
-    with pytest.raises(
-        FedwaveError, match=r"FedwaveError in line .*the name 'balsa' is already used by"
-    ):
+    with pytest.raises(FedwaveError, match=r"FedwaveError in line .*the name 'balsa' is already used by"):
         import_source("/a.py", text(name="balsa"))
     assert registry.own() == before

@@ -19,11 +19,7 @@ PLANNING = ("lagrangian-bayes", "lagrangian-po", "whittle-bayes")
 COSTLY = ("lagrangian", "whittle", "mass-index", "mass-index-bayes", "mass-index-po")
 # Derandomised: the same cases in every run. No deadline: the first use of a fading draws its quartiles.
 USUAL = settings(
-    max_examples=80,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=80, derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 FEWER = settings(USUAL, max_examples=25)
 
@@ -47,10 +43,7 @@ simple_fadings = (
     | st.builds(fw.fading.GaussMarkov, st.sampled_from([0.0, 0.9, 1.0]))
 )
 fadings = simple_fadings | st.builds(
-    fw.fading.Shadowing,
-    st.sampled_from([0.0, 8.0]),
-    st.sampled_from([0.0, 0.5, 1.0]),
-    simple_fadings,
+    fw.fading.Shadowing, st.sampled_from([0.0, 8.0]), st.sampled_from([0.0, 0.5, 1.0]), simple_fadings
 )
 curves = (
     st.builds(fw.success.Turbo, blocks=st.sampled_from([1, 683]))
@@ -101,11 +94,7 @@ def networks(draw):
 
 # Those that plan with beliefs solve a new problem in every case.
 @pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(text, marks=pytest.mark.slow) if text in PLANNING else text
-        for text in SCHEDULERS
-    ],
+    "text", [pytest.param(text, marks=pytest.mark.slow) if text in PLANNING else text for text in SCHEDULERS]
 )
 def test_what_holds_along_every_path(text):
     @(FEWER if text in COSTLY else USUAL)

@@ -120,7 +120,7 @@ def test_json_that_is_read() -> None:
     assert read_json('{"a": [1, -2.5e3, "ä", null, true, {}], "b": 18446744073709551615}', "it") == {
         "a": [1, -2500.0, "ä", None, True, {}],
         "b": 2**64 - 1,
-    }  # fmt: skip
+    }
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ HEADING = "rate,distance_m\n"
         (",".join(["rate"] * 100_000) + "\n", "has two columns 'rate': keep one."),
     ],
     ids=lambda text: text[:20],
-)  # fmt: skip
+)
 def test_device_tables_that_are_refused(text: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "devices.csv").write_text(text, encoding="utf-8")
     said = refusal(lambda: fw.read_devices(tmp_path / "devices.csv"))
@@ -160,9 +160,7 @@ def test_too_many_lines(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "devices.csv").write_text(HEADING + "1,100\n" * 10)
     assert len(fw.read_devices(tmp_path / "devices.csv")) == 10
     (tmp_path / "devices.csv").write_text(HEADING + "1,100\n" * 11)
-    assert "has 12 lines, must have at most 10." in refusal(
-        lambda: fw.read_devices(tmp_path / "devices.csv")
-    )
+    assert "has 12 lines, must have at most 10." in refusal(lambda: fw.read_devices(tmp_path / "devices.csv"))
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -229,7 +227,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "infinity": (npy(ONES * np.inf), "recorded gain at [0, 0] is inf, must be a number >= 0"),
     "one axis": (npy(np.ones(3)), "recorded gains have 1 axes, must be [round, device] or"),
     "no axis": (npy(np.float64(1)), "recorded gains have 0 axes"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("attack", HOSTILE)
@@ -245,12 +243,17 @@ def test_hostile_records(attack: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "array",
     [
-        ONES, np.asfortranarray(ONES * 2), ONES.astype(">f8"), ONES.astype("<f2"), ONES.astype(">i4"),
-        ONES.astype(bool), np.arange(24.0).reshape(2, 3, 4),
+        ONES,
+        np.asfortranarray(ONES * 2),
+        ONES.astype(">f8"),
+        ONES.astype("<f2"),
+        ONES.astype(">i4"),
+        ONES.astype(bool),
+        np.arange(24.0).reshape(2, 3, 4),
         np.asfortranarray(np.arange(24, dtype="u1").reshape(2, 3, 4)),
     ],
     ids=lambda array: f"{array.dtype.str}{array.ndim}",
-)  # fmt: skip
+)
 @pytest.mark.parametrize("version", [(1, 0), (2, 0)])
 def test_records_are_read_as_numpy_reads_them(array, version, tmp_path: Path) -> None:
     path = tmp_path / "gains.npy"
@@ -300,8 +303,16 @@ def test_arrays_that_numpy_would_convert_without_a_word(kind: Any) -> None:
 
 SOURCE = Path(fw.__file__).parent
 UNBOUNDED = {
-    "read_text", "read_bytes", "loads", "loadtxt", "genfromtxt", "fromfile", "DictReader", "reader", "literal_eval",
-}  # fmt: skip
+    "read_text",
+    "read_bytes",
+    "loads",
+    "loadtxt",
+    "genfromtxt",
+    "fromfile",
+    "DictReader",
+    "reader",
+    "literal_eval",
+}
 ALLOWED = {("experiments/config/read.py", "read_text")}  # presets, which come with fedwave
 
 

@@ -6,12 +6,20 @@ import pytest
 import fedwave as fw
 
 SERIES = {
-    "score", "backlog", "arrived", "lost", "uploads", "mean_age", "worst_age", "delivered_share", "lost_share",
-    "jain", "worst_device", "mass",
-}  # fmt: skip
-DEVICES = {
-    "gain", "scheduled", "delivered", "arrivals", "waiting", "lost", "heard", "delay", "learned",
-}  # fmt: skip
+    "score",
+    "backlog",
+    "arrived",
+    "lost",
+    "uploads",
+    "mean_age",
+    "worst_age",
+    "delivered_share",
+    "lost_share",
+    "jain",
+    "worst_device",
+    "mass",
+}
+DEVICES = {"gain", "scheduled", "delivered", "arrivals", "waiting", "lost", "heard", "delay", "learned"}
 
 
 def run(scheduler="balsa", rounds=90, **options):
@@ -44,9 +52,7 @@ def test_a_summary_is_the_series_of_the_full_record(name):
 
 def test_a_summary_says_what_it_does_not_hold():
     summary = run(rounds=2, record="summary")
-    with pytest.raises(
-        fw.FedwaveError, match=r"is a summary and has no 'waiting': .*record=\"full\""
-    ):
+    with pytest.raises(fw.FedwaveError, match=r"is a summary and has no 'waiting': .*record=\"full\""):
         _ = summary.waiting
 
 
@@ -60,20 +66,13 @@ def test_the_series_are_sums_over_the_devices():
 def test_beliefs_of_balsa_are_recorded_round_by_round():
     trace = run("balsa", 15, beliefs=True)
     shapes = {name: array.shape for name, array in trace.beliefs.items()}
-    assert shapes == {
-        "theta": (15, 3, 25),
-        "counted": (15, 3, 25),
-        "covered": (15, 3, 25),
-        "stage_start": (15, 3),
-    }
+    assert shapes == {"theta": (15, 3, 25), "counted": (15, 3, 25), "covered": (15, 3, 25), "stage_start": (15, 3)}
     # A lost shard is neither uploaded nor waiting: nobody can count it.
     accepted = np.cumsum(trace.arrivals - trace.lost, axis=0)
     seen = np.concatenate([np.zeros((1, 3, 25)), accepted[:-1]])
     np.testing.assert_array_equal(trace.beliefs["counted"], seen)
     rounds_before = np.arange(15)[:, None, None]
-    np.testing.assert_array_equal(
-        trace.beliefs["covered"], np.broadcast_to(rounds_before, seen.shape)
-    )
+    np.testing.assert_array_equal(trace.beliefs["covered"], np.broadcast_to(rounds_before, seen.shape))
 
 
 def test_schedulers_without_beliefs_record_none():

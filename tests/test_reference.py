@@ -56,9 +56,7 @@ def test_learning_against_knowing_paired(text: str, greedy: fw.Trace) -> None:
     assert abs(distance(loss, SCORE_LOSS[text])) < 3
     extra = learner.backlog[500:].mean(axis=0) / greedy.backlog[500:].mean() - 1
     low, high = (0.002, 0.0035) if text.startswith("balsa:") or text == "balsa" else (0.064, 0.0655)
-    paired = paired_difference(
-        extra, greedy.backlog[500:].mean(axis=0) / greedy.backlog[500:].mean() - 1
-    )
+    paired = paired_difference(extra, greedy.backlog[500:].mean(axis=0) / greedy.backlog[500:].mean() - 1)
     slack = 3 * paired.standard_error
     assert low - slack < paired.mean < high + slack
 

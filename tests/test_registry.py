@@ -21,9 +21,7 @@ def test_two_files_cannot_register_one_name():
         kind = type("Mine", (Random,), {"name": "mine", "__module__": module})
         if module == "one":
             fw.register(kind)
-            fw.register(
-                type("Mine", (Random,), {"name": "mine", "__module__": "one"})
-            )  # read again
+            fw.register(type("Mine", (Random,), {"name": "mine", "__module__": "one"}))  # read again
         else:
             with pytest.raises(fw.FedwaveError, match="'mine' is already used by Mine of one"):
                 fw.register(kind)
@@ -51,9 +49,7 @@ def test_a_parameter_of_a_part_within_a_part_is_written_with_a_semicolon():
         fw.scheduler("mass:aggregation=constant:beta=1,stretch=2")
     assert fw.scheduler("mass:aggregation=constant:beta=1;stretch=2").aggregation.stretch == 2
     for other in ("balsa:prior=gamma:shape=2,stage_rul=max1", "mass:aggregation=a:b=1,foo=2"):
-        with pytest.raises(
-            fw.FedwaveError, match=r"did you mean 'stage_rule'|known are aggregation"
-        ):
+        with pytest.raises(fw.FedwaveError, match=r"did you mean 'stage_rule'|known are aggregation"):
             fw.scheduler(other)
 
 

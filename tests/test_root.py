@@ -41,11 +41,6 @@ def test_without_torch_only_learning_is_missing_and_the_extra_is_named() -> None
         "print(fw.compare(fw.paper_network(), ['age', 'w-max'], rounds=3, instances=2).schedulers)\n"
         "try:\n    fw.task\nexcept fw.FedwaveError as error:\n    print(error)"
     )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "('age', 'w-max')" in answer.stdout
-    assert (
-        "fw.task needs PyTorch, which is not installed: pip install 'fedwave[learn]'."
-        in answer.stdout
-    )
+    assert "fw.task needs PyTorch, which is not installed: pip install 'fedwave[learn]'." in answer.stdout

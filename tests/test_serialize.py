@@ -25,9 +25,7 @@ PARTS = [
     fw.arrivals.ZeroInflatedPoisson(0.1),
     fw.Device(rate=1, distance_m=2, buffer_limit=np.inf, interference_dbm=-np.inf),
     fw.scheduler("balsa", prior=fw.priors.Truncated(0.5, 9.0, fw.priors.Gamma(2.0, 3.0))),
-    fw.scheduler(
-        "balsa-po", posterior=fw.posterior.GridPosterior(shapes=(1.0, 2.0)), stage_rule="max1"
-    ),
+    fw.scheduler("balsa-po", posterior=fw.posterior.GridPosterior(shapes=(1.0, 2.0)), stage_rule="max1"),
     fw.scheduler("balsa", posterior=fw.posterior.ConjugatePosterior(fw.priors.Jeffreys())),
     *(fw.scheduler(name) for name in fw.scheduler_names()),
 ]
@@ -51,15 +49,11 @@ def test_records_come_back_exactly(shape):
     record = np.random.default_rng(0).random(shape)
     np.testing.assert_array_equal(there_and_back(fw.fading.RecordedGains(record)).gains, record)
     counts = (10 * record).astype(int)
-    np.testing.assert_array_equal(
-        there_and_back(fw.arrivals.RecordedArrivals(counts)).counts, counts
-    )
+    np.testing.assert_array_equal(there_and_back(fw.arrivals.RecordedArrivals(counts)).counts, counts)
 
 
 def test_a_network_comes_back_whole():
-    net = fw.paper_network(
-        slots=[1, 2, 3], gamma=0.5, miss_probability=0.25, success=fw.success.Arq()
-    )
+    net = fw.paper_network(slots=[1, 2, 3], gamma=0.5, miss_probability=0.25, success=fw.success.Arq())
     again = there_and_back(net)
     assert again.slots == (1, 2, 3)
     assert (again.gamma, again.success, again.fading) == (net.gamma, net.success, net.fading)

@@ -16,15 +16,9 @@ NETWORKS = {
     "negative binomial": {"arrivals": fw.arrivals.NegativeBinomial(2.0)},
     "recorded": {
         "fading": fw.fading.RecordedGains(np.random.default_rng(0).random((90, 25))),
-        "arrivals": fw.arrivals.RecordedArrivals(
-            np.random.default_rng(1).integers(0, 5, (90, 3, 25))
-        ),
+        "arrivals": fw.arrivals.RecordedArrivals(np.random.default_rng(1).integers(0, 5, (90, 3, 25))),
     },
-    "buffers, misses, slots": {
-        "buffer_limit": 6,
-        "miss_probability": 0.3,
-        "slots": [3, 0, 25] * 30,
-    },
+    "buffers, misses, slots": {"buffer_limit": 6, "miss_probability": 0.3, "slots": [3, 0, 25] * 30},
 }
 
 
@@ -163,16 +157,9 @@ def test_the_meter_is_told_of_every_round():
 
 
 def test_the_network_of_a_trace_is_the_one_it_was_run_on():
-    net = fw.paper_network(
-        slots=3, gamma=0.2, success=fw.success.Arq(fw.success.Turbo(blocks=2), 3), noise_dbm=-100.0
-    )
+    net = fw.paper_network(slots=3, gamma=0.2, success=fw.success.Arq(fw.success.Turbo(blocks=2), 3), noise_dbm=-100.0)
     again = fw.network_of(fw.simulate(net, "random", rounds=2, instances=1))
-    assert (again.slots, again.gamma, again.success, again.fading) == (
-        3,
-        0.2,
-        net.success,
-        net.fading,
-    )
+    assert (again.slots, again.gamma, again.success, again.fading) == (3, 0.2, net.success, net.fading)
     np.testing.assert_array_equal(again.mean_snr, net.mean_snr)
     np.testing.assert_array_equal(again.rates, net.rates)
 
@@ -201,8 +188,7 @@ def test_a_scheduler_that_is_not_registered_is_passed_in_to_go_on(tmp_path):
     assert fw.extend(trace, 20, scheduler=loyal).same_as(run(loyal, 20))
     for go_on in (lambda: fw.extend(trace, 20), lambda: fw.remake(trace)):
         with pytest.raises(
-            fw.FedwaveError,
-            match="made with Loyal, which is not known here: import the module that registers it",
+            fw.FedwaveError, match="made with Loyal, which is not known here: import the module that registers it"
         ):
             go_on()
 

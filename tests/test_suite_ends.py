@@ -20,8 +20,10 @@ def test_a_broken_test_ends_the_run(content: str, dist: str, tmp_path: Path) -> 
     words = ["-c", OPTIONS, "-n", "2", "--dist", dist, "-p", "no:cacheprovider", tmp_path]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-o", "faulthandler_timeout=2", *words],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 1
     assert "crashed while running" in done.stdout
     assert "line 4 in test_" in done.stderr  # its stack

@@ -25,9 +25,7 @@ def changed(array):
     return copy
 
 
-@pytest.mark.parametrize(
-    "group", ["series", "devices", "beliefs", "accumulated", "scheduler_state", "memories"]
-)
+@pytest.mark.parametrize("group", ["series", "devices", "beliefs", "accumulated", "scheduler_state", "memories"])
 def test_same_as_sees_every_difference(group):
     trace = run(beliefs=True)
     assert trace.same_as(run(beliefs=True))
@@ -160,18 +158,11 @@ def test_no_edit_of_one_member_goes_unnoticed(record, tmp_path):
     """Also of what no check can tell from the truth: a gain, a belief, the seed."""
     path = run(beliefs=True, record=record).save(tmp_path / "trace.npz")
     honest = members(path)
-    assert honest.keys() >= {
-        "series/score",
-        "final/waiting",
-        "beliefs/theta",
-        "memories/mass.waiting",
-    }
+    assert honest.keys() >= {"series/score", "final/waiting", "beliefs/theta", "memories/mass.waiting"}
     for name in honest.keys() - {"provenance", "sum"}:
         array = honest[name]
         refused_as_edited(path, {key: honest[key] for key in honest if key != name})
-        refused_as_edited(
-            path, {("state/x" if key == name else key): honest[key] for key in honest}
-        )
+        refused_as_edited(path, {("state/x" if key == name else key): honest[key] for key in honest})
         refused_as_edited(path, honest | {name: array[None]})
         refused_as_edited(path, honest | {name: array.astype(complex)})
         if array.size:
@@ -206,9 +197,7 @@ def test_a_trace_with_arrays_in_another_order_of_memory(tmp_path):
     assert fw.Trace.load(path).same_as(trace)
 
 
-@pytest.mark.parametrize(
-    "member", ["provenance", "series/score", "final/waiting", "accumulated/device_shards"]
-)
+@pytest.mark.parametrize("member", ["provenance", "series/score", "final/waiting", "accumulated/device_shards"])
 def test_a_trace_with_a_part_missing(saved, member):
     changes = {name: None for name in members(saved) if name.startswith("series/")}
     rewrite(saved, **(changes if member == "series/score" else {member: None}))
@@ -233,10 +222,7 @@ def test_a_trace_of_another_format(saved):
     ("origin", "complaint"),
     [
         ({"class": "Popen", "fields": {"args": "ls"}}, "made with Popen, which is not known here"),
-        (
-            {"family": "success", "name": "turbo", "class": "Turbo", "fields": {"wheels": 4}},
-            "made with another Turbo",
-        ),
+        ({"family": "success", "name": "turbo", "class": "Turbo", "fields": {"wheels": 4}}, "made with another Turbo"),
         ({"fields": {}}, "the provenance in the file is damaged"),
         ({"class": "Network", "fields": 5}, "the provenance in the file is damaged"),
         ({"array": "nowhere"}, "the provenance in the file is damaged"),

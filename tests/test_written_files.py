@@ -11,12 +11,7 @@ import pytest
 import fedwave as fw
 from fedwave.files import kept_name, kept_of, write_text, write_whole
 
-LONG = {
-    "ascii": "a" * 251 + ".csv",
-    "emoji": "🙂" * 62 + ".csv",
-    "limit": "b" * 232,
-    "above": "b" * 233,
-}
+LONG = {"ascii": "a" * 251 + ".csv", "emoji": "🙂" * 62 + ".csv", "limit": "b" * 232, "above": "b" * 233}
 
 
 def names(folder: Path) -> list[str]:
@@ -42,9 +37,7 @@ def test_the_unfinished_file_keeps_the_name_and_cannot_be_foreseen(tmp_path: Pat
     assert kept_of(".x.part") is None
 
 
-def test_a_planted_link_is_not_written_through(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_planted_link_is_not_written_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even one who guesses the name cannot have another file overwritten."""
     victim = tmp_path / "victim"
     victim.write_text("precious")

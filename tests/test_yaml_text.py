@@ -17,14 +17,37 @@ from fedwave.yaml_text import is_list, read_yaml, write_yaml
 @pytest.mark.parametrize(
     "text, value",
     [
-        ("1e-6", 1e-6), ("1E3", 1000.0), ("-.5", -0.5), ("+.inf", math.inf), ("010", 10), ("0o17", 15), ("0x1F", 31),
-        ("1_000_000", 1_000_000), ("yes", "yes"), ("on", "on"), ("off", "off"), ("NO", "NO"), ("y", "y"),
-        ("true", True), ("False", False), ("null", None), ("~", None), ("", None), ("1:30", "1:30"),
-        ("2024-01-01", "2024-01-01"), ("2024-13-45", "2024-13-45"), ("=", "="), ("'5'", "5"), ("!!str 5", "5"),
-        ("rician:k_factor=6", "rician:k_factor=6"), ("[a:b=1, c]", ["a:b=1", "c"]), ("{a: }", {"a": None}),
-        ("? a\n: b", {"a": "b"}), ("'<<': 1", {"<<": 1}),
+        ("1e-6", 1e-6),
+        ("1E3", 1000.0),
+        ("-.5", -0.5),
+        ("+.inf", math.inf),
+        ("010", 10),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("1_000_000", 1_000_000),
+        ("yes", "yes"),
+        ("on", "on"),
+        ("off", "off"),
+        ("NO", "NO"),
+        ("y", "y"),
+        ("true", True),
+        ("False", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("1:30", "1:30"),
+        ("2024-01-01", "2024-01-01"),
+        ("2024-13-45", "2024-13-45"),
+        ("=", "="),
+        ("'5'", "5"),
+        ("!!str 5", "5"),
+        ("rician:k_factor=6", "rician:k_factor=6"),
+        ("[a:b=1, c]", ["a:b=1", "c"]),
+        ("{a: }", {"a": None}),
+        ("? a\n: b", {"a": "b"}),
+        ("'<<': 1", {"<<": 1}),
     ],
-)  # fmt: skip
+)
 def test_plain_values_are_those_of_yaml_1_2(text: str, value: Any) -> None:
     read = read_yaml(text, "it")
     assert (type(read), read) == (type(value), value)
@@ -91,10 +114,8 @@ BOMBS = {
     "deep blocks": ("- " * 100_000, "nested too deeply", 30),
     "many values": ("[" + "a," * 150_000, "too large: it may hold at most 100,000 values.", 100_000),
     "laughs": ("\n".join(LAUGHS), "too large", 200),
-    "merged laughs": (
-        f"a: &a {{{KEYS}}}\n" + "".join(f"b{i}: {{<<: *a}}\n" for i in range(1000)), "too large", 3000,
-    ),
-}  # fmt: skip
+    "merged laughs": (f"a: &a {{{KEYS}}}\n" + "".join(f"b{i}: {{<<: *a}}\n" for i in range(1000)), "too large", 3000),
+}
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
@@ -131,11 +152,7 @@ def test_a_list_is_known_by_its_beginning() -> None:
 
 
 def test_lists_are_written_in_one_line() -> None:
-    content = {
-        "b": [1, {"name": "x", "k": 2}, ["y"]],
-        "a": {"c": 1e-06, "d": []},
-        "e": list(range(300)),
-    }
+    content = {"b": [1, {"name": "x", "k": 2}, ["y"]], "a": {"c": 1e-06, "d": []}, "e": list(range(300))}
     text = write_yaml(content)
     assert text.splitlines()[:4] == ["b: [1, {name: x, k: 2}, [y]]", "a:", "  c: 1e-06", "  d: []"]
     assert len(text.splitlines()) == 5
@@ -151,19 +168,13 @@ scalars = (
     | st.text(max_size=10)
     | st.from_regex(r"[-+.0-9_eExo:]{1,8}", fullmatch=True)
     | st.sampled_from(["yes", "null", "~", "<<", "=", "2024-01-01", "#", "- a", "a: b", "!x", "&a", "*a", "---"])
-)  # fmt: skip
+)
 texts = st.text(max_size=6)
 
 
 @settings(max_examples=500, derandomize=True, deadline=None, database=None)
 @example([{"?0": None}, "?", "? a", {"? b": "?c"}, {"-1": "- x", ":": ": y"}])
-@given(
-    st.recursive(
-        scalars,
-        lambda x: st.lists(x, max_size=3) | st.dictionaries(texts, x, max_size=3),
-        max_leaves=8,
-    )
-)
+@given(st.recursive(scalars, lambda x: st.lists(x, max_size=3) | st.dictionaries(texts, x, max_size=3), max_leaves=8))
 def test_what_is_written_is_read_back(value: Any) -> None:
     try:
         text = write_yaml({"value": value})

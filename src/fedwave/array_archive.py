@@ -13,12 +13,7 @@ from math import prod
 from typing import IO, Any
 
 import numpy as np
-from numpy.lib.format import (
-    read_array,
-    read_array_header_1_0,
-    read_array_header_2_0,
-    read_magic,
-)
+from numpy.lib.format import read_array, read_array_header_1_0, read_array_header_2_0, read_magic
 
 from fedwave.types import Array
 

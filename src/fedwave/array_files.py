@@ -20,10 +20,7 @@ _MOST_NUMBERS = 2**28  # 2 GiB once they are float64
 _KEPT = 16  # bytes of each number: as it stands in the file, and as float64
 _MOST_AXES = 3
 _MOST_HEADER = 65_536  # bytes; numpy evaluates at most 10,000
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def read_array(path: str | Path, what: str) -> Array:
@@ -39,9 +36,7 @@ def read_array(path: str | Path, what: str) -> Array:
         shape, backwards, kind, offset = _header(start, name)
         numbers = math.prod(shape)
         if numbers > _MOST_NUMBERS:  # before any memory is taken for them
-            raise FedwaveError(
-                f"{name} holds {numbers:,} numbers, must hold at most {_MOST_NUMBERS:,}."
-            )
+            raise FedwaveError(f"{name} holds {numbers:,} numbers, must hold at most {_MOST_NUMBERS:,}.")
         if size != offset + numbers * kind.itemsize:
             raise FedwaveError(
                 f"{name} is damaged: {shape} numbers of {kind.itemsize} bytes do not fill its {size:,} bytes."

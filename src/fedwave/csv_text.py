@@ -20,9 +20,7 @@ _MOST_LINES = 1_000_000
 _MOST_NUMBERS = 256_000_000  # bytes
 
 
-def read_table(
-    path: str | Path, what: str, line: str = "line"
-) -> tuple[list[str], list[list[str]]]:
+def read_table(path: str | Path, what: str, line: str = "line") -> tuple[list[str], list[list[str]]]:
     """The heading, and the fields of every line below it; blank lines and lines that begin with # are left out.
 
     ``line`` is what a line below the heading is called in a refusal.
@@ -44,9 +42,7 @@ def read_table(
             raise FedwaveError(f"{what} has two columns {shown(name)}: keep one.")
     for number, row in enumerate(rows, start=1):
         if len(row) != len(heading):
-            raise FedwaveError(
-                f"{what}, {line} {number}: the number of fields differs from the heading's."
-            )
+            raise FedwaveError(f"{what}, {line} {number}: the number of fields differs from the heading's.")
     return heading, rows
 
 
@@ -78,9 +74,7 @@ def as_number(value: Any, what: str) -> float:
 
 
 def _semicolons(what: str) -> FedwaveError:
-    return FedwaveError(
-        f"{what} has semicolons (;) between its fields, must have commas: export it with commas."
-    )
+    return FedwaveError(f"{what} has semicolons (;) between its fields, must have commas: export it with commas.")
 
 
 def _short(error: Exception) -> str:

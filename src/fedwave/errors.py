@@ -37,9 +37,7 @@ def extra_for(what: str) -> Iterator[None]:
         if library not in _EXTRAS:
             raise
         name, extra = _EXTRAS[library]
-        raise MissingExtra(
-            f"{what} needs {name}, which is not installed: pip install 'fedwave[{extra}]'."
-        ) from None
+        raise MissingExtra(f"{what} needs {name}, which is not installed: pip install 'fedwave[{extra}]'.") from None
 
 
 class HiddenInformation(FedwaveError, AttributeError):

@@ -20,7 +20,7 @@ from fedwave.errors import FedwaveError
 
 _ROOM = 140  # bytes of the longest path that is made inside a folder for results
 # Created here and now: a file or a link that somebody else put there is never written to.
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # fmt: skip
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _UNFINISHED = re.compile(r"\.(?P<kept>.+)\.[0-9a-f]{16}\.part", re.DOTALL)
 _LONGEST = 255 - len("..0123456789abcdef.part")  # bytes of a kept name: file systems allow 255
 
@@ -52,9 +52,7 @@ def check_folder(folder: Path) -> None:
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise FedwaveError(
-            f"{folder} cannot be written to: {error.strerror}; choose another place."
-        ) from None
+        raise FedwaveError(f"{folder} cannot be written to: {error.strerror}; choose another place.") from None
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
@@ -78,9 +76,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
             os.fsync(file.fileno())  # the name must not exist before the content is on the disk
         os.replace(unfinished, path)
     except OSError as error:
-        raise FedwaveError(
-            f"{path} cannot be written: {error.strerror}; choose another place."
-        ) from None
+        raise FedwaveError(f"{path} cannot be written: {error.strerror}; choose another place.") from None
     finally:
         if opened:
             unfinished.unlink(missing_ok=True)

@@ -40,9 +40,7 @@ def too_little(what: str, need: float, there: float, lower: str) -> FedwaveError
         wanted, found = in_words(need, more), in_words(there, more)
         if wanted != found:
             break
-    return FedwaveError(
-        f"{what} needs about {wanted} of memory, but only {found} is available: {lower}."
-    )
+    return FedwaveError(f"{what} needs about {wanted} of memory, but only {found} is available: {lower}.")
 
 
 def reason_of(error: MemoryError) -> str:

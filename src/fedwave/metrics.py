@@ -38,9 +38,7 @@ class Metric(ABC):
         """Refuse an unknown ``over_rounds``, and a name that cannot be a column of a file."""
         check_column(cls.name, cls.over_rounds)
         if cls.name in _OF_TRAINING:
-            raise FedwaveError(
-                f"the name {cls.name!r} is used by a metric of training: choose another."
-            )
+            raise FedwaveError(f"the name {cls.name!r} is used by a metric of training: choose another.")
 
     def start(self, problem: Problem) -> State:
         """The memory before round 1: named arrays, first axis the instance."""
@@ -68,30 +66,41 @@ _OF_TRAINING = {
     "loss": Description("loss", "Loss on training images", "last", "lower"),
     "accuracy_on_all": Description("accuracy_on_all", "Accuracy on all test images", "last", "higher"),
     "worst_class": Description("worst_class", "Accuracy of the worst class", "last", "higher"),
-}  # fmt: skip
+}
 
 
 # Axes and arrays that stand beside the metrics in tables and Datasets.
-_RESERVED = frozenset({
-    "scheduler", "instance", "round", "device", "class", "class_accuracy", "device_share", "spikes", "gain",
-    "scheduled", "delivered", "arrivals", "waiting", "heard", "delay", "learned", "device_lost",
-})  # fmt: skip
+_RESERVED = frozenset(
+    {
+        "scheduler",
+        "instance",
+        "round",
+        "device",
+        "class",
+        "class_accuracy",
+        "device_share",
+        "spikes",
+        "gain",
+        "scheduled",
+        "delivered",
+        "arrivals",
+        "waiting",
+        "heard",
+        "delay",
+        "learned",
+        "device_lost",
+    }
+)
 
 
 def check_column(name: str, how: str) -> None:
     """Refuse an unknown ``over_rounds``, and a metric's name that cannot be a column of a file."""
     if how not in OVER_ROUNDS:
-        raise FedwaveError(
-            f"metric {name!r} has over_rounds {how!r}; {did_you_mean(str(how), OVER_ROUNDS)}"
-        )
+        raise FedwaveError(f"metric {name!r} has over_rounds {how!r}; {did_you_mean(str(how), OVER_ROUNDS)}")
     if not name.isidentifier():
-        raise FedwaveError(
-            f"metric {name!r} must be a valid Python identifier, since it names a column."
-        )
+        raise FedwaveError(f"metric {name!r} must be a valid Python identifier, since it names a column.")
     if name in _RESERVED or name.startswith("accuracy_class_"):
-        raise FedwaveError(
-            f"the metric name {name!r} is the name of an axis or array of the results: choose another."
-        )
+        raise FedwaveError(f"the metric name {name!r} is the name of an axis or array of the results: choose another.")
 
 
 def describe(metric: str | Metric | type[Metric]) -> Description:
@@ -126,9 +135,7 @@ class Watch:
 
     def __init__(self, more: Iterable[Any] = ()) -> None:
         if not is_list(more):
-            raise FedwaveError(
-                f"metrics is {shown(more)}, must be a list of metrics, such as ['mass']."
-            )
+            raise FedwaveError(f"metrics is {shown(more)}, must be a list of metrics, such as ['mass'].")
         self.more: tuple[Metric, ...] = tuple(registry.build("metric", metric) for metric in more)
         names = [metric.name for metric in self.more]
         for name in names:
@@ -231,12 +238,7 @@ class WorstAge(Metric):
 class DeliveredShare(Metric):
     """Share of all shards so far that was delivered."""
 
-    name, label, over_rounds, better = (
-        "delivered_share",
-        "Share of shards delivered",
-        "last",
-        "higher",
-    )
+    name, label, over_rounds, better = ("delivered_share", "Share of shards delivered", "last", "higher")
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         return state, played.sums.learned / np.maximum(played.sums.ever_arrived, 1)
@@ -267,12 +269,7 @@ class Jain(Metric):
 class WorstDevice(Metric):
     """The smallest share of its own shards that a device has delivered so far."""
 
-    name, label, over_rounds, better = (
-        "worst_device",
-        "Share delivered by the worst device",
-        "last",
-        "higher",
-    )
+    name, label, over_rounds, better = ("worst_device", "Share delivered by the worst device", "last", "higher")
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         counts = played.after
@@ -347,9 +344,21 @@ class DeviceShards(Metric):
 
 
 _BUILT_IN: tuple[type[Metric], ...] = (
-    Score, Backlog, Arrived, Lost, UploadCount, MeanAge, WorstAge, DeliveredShare, LostShare, Jain, WorstDevice,
-    Mass, DeviceUploads, DeviceShards,
-)  # fmt: skip
+    Score,
+    Backlog,
+    Arrived,
+    Lost,
+    UploadCount,
+    MeanAge,
+    WorstAge,
+    DeliveredShare,
+    LostShare,
+    Jain,
+    WorstDevice,
+    Mass,
+    DeviceUploads,
+    DeviceShards,
+)
 
 
 def jain(values: Array) -> FloatArray:

@@ -102,9 +102,7 @@ def is_module(source: str) -> bool:
 def read_source(path: str) -> str:
     """The text of a user's file, byte for byte."""
     if not path.endswith(".py"):
-        raise FedwaveError(
-            f"parts file {path} must end in .py; a module is given by its dotted name."
-        )
+        raise FedwaveError(f"parts file {path} must end in .py; a module is given by its dotted name.")
     content = read_bytes(path, f"parts file {path}")
     try:
         return content.decode("utf-8")
@@ -209,9 +207,7 @@ def is_installed(path: str) -> bool:
     """Does it lie in the standard library, among installed packages, or is it a command that came with one?"""
     ours = (sysconfig.get_path(kind) for kind in ("stdlib", "scripts"))
     real = os.path.realpath(path)
-    return is_package_file(path) or any(
-        real.startswith(os.path.join(os.path.realpath(place), "")) for place in ours
-    )
+    return is_package_file(path) or any(real.startswith(os.path.join(os.path.realpath(place), "")) for place in ours)
 
 
 def is_package_file(path: str) -> bool:

@@ -9,9 +9,7 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"  # within an emoji, and in Persian and Indic words
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 # What fedwave's own sentences hold beyond ASCII, for terminals that have no more.
-_IN_ASCII = {
-    "±": "+-", "γ": "gamma", "η": "eta", "θ": "theta", "−": "-", "–": "-", "→": "->", "×": "x", "…": "...",  # noqa: RUF001
-}  # fmt: skip
+_IN_ASCII = {"±": "+-", "γ": "gamma", "η": "eta", "θ": "theta", "−": "-", "–": "-", "→": "->", "×": "x", "…": "..."}  # noqa: RUF001
 
 
 def visible(text: str) -> str:

@@ -39,11 +39,7 @@ def rounds_bar(label: str, rounds: int, lines: bool = False) -> Iterator[Callabl
 
     ``lines``: without a terminal, about ten lines.
     """
-    columns = (
-        _Words("{task.description:<18}"),
-        BarColumn(),
-        _Words("{task.completed}/{task.total} rounds,"),
-    )
+    columns = (_Words("{task.description:<18}"), BarColumn(), _Words("{task.completed}/{task.total} rounds,"))
     with _progress(*columns, _TimeLeft()) as bar:
         task = bar.add_task(label, total=rounds)
 
@@ -82,9 +78,7 @@ def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
 
 def _warn(event: dict[str, Any]) -> None:
     """Warnings are shown whether or not there is a terminal."""
-    forms = {
-        "damaged": "{}", "unit-warning": "{}", "unit-died": "a worker died ({}), started again",
-    }  # fmt: skip
+    forms = {"damaged": "{}", "unit-warning": "{}", "unit-died": "a worker died ({}), started again"}
     if event["event"] in forms:
         tell(f"unit {event['unit']}: {forms[event['event']].format(event['message'])}")
     elif event["event"] == "warning":  # about the whole run

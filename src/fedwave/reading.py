@@ -32,9 +32,7 @@ def as_path(what: str, given: Any) -> Path:
 
 
 @contextmanager
-def opened(
-    path: str | Path, what: str, most: float = math.inf
-) -> Iterator[tuple[BufferedReader, int]]:
+def opened(path: str | Path, what: str, most: float = math.inf) -> Iterator[tuple[BufferedReader, int]]:
     """A file and its size; refused if it is no file or has more than ``most`` bytes."""
     path = as_path("a file to read", path)
     try:
@@ -110,9 +108,7 @@ def read_json(text: str, what: str) -> Any:
     try:
         content = json.loads(text, object_pairs_hook=once)
     except json.JSONDecodeError as error:
-        raise FedwaveError(
-            f"{what} is not valid JSON in line {error.lineno}: {error.msg}."
-        ) from None
+        raise FedwaveError(f"{what} is not valid JSON in line {error.lineno}: {error.msg}.") from None
     except RecursionError:
         raise _too_deep(what) from None
     except ValueError:  # Python refuses to read thousands of digits

@@ -26,9 +26,7 @@ def network_of(trace: Trace) -> Network:
 def check_trace(trace: Any) -> None:
     """Refuse what is no trace."""
     if not isinstance(trace, Trace):
-        raise FedwaveError(
-            f"trace is {shown(trace)}, must be a Trace: what simulate returns, or Trace.load reads."
-        )
+        raise FedwaveError(f"trace is {shown(trace)}, must be a Trace: what simulate returns, or Trace.load reads.")
 
 
 def unpacked(trace: Trace, what: str) -> Any:
@@ -52,10 +50,8 @@ def recalled(trace: Trace, what: str, given: Any) -> Any:
     same = pack(given, arrays, what) == trace.provenance[what] and all(
         name in trace.constants and np.array_equal(array, trace.constants[name], equal_nan=array.dtype.kind == "f")
         for name, array in arrays.items()
-    )  # fmt: skip
+    )
     if not same:
         word = {"more_metrics": "metric"}.get(what, what)
-        raise FedwaveError(
-            f"the trace was made with another {word}: pass the same, or simulate anew."
-        )
+        raise FedwaveError(f"the trace was made with another {word}: pass the same, or simulate anew.")
     return given

@@ -35,11 +35,7 @@ class Recorder:
         self.accumulated = dict(groups["accumulated"])
 
     def write(
-        self,
-        metrics: tuple[Metric, ...],
-        values: Mapping[str, Array],
-        played: PlayedRound,
-        beliefs: State,
+        self, metrics: tuple[Metric, ...], values: Mapping[str, Array], played: PlayedRound, beliefs: State
     ) -> None:
         """Keep one round."""
         row = played.world.round - 1

@@ -206,10 +206,7 @@ def identity(family: str, part: Any) -> Any:
     given = parse(family, part)
     kind = find(family, given.pop("name"))
     inner, given = _families_of(kind), {**_defaults(kind), **given}
-    values = {
-        k: identity(inner[k], v) if k in inner and v is not None else frozen(v)
-        for k, v in given.items()
-    }
+    values = {k: identity(inner[k], v) if k in inner and v is not None else frozen(v) for k, v in given.items()}
     return kind, frozenset(values.items())
 
 
@@ -225,9 +222,7 @@ def check_different(what: str, identities: Iterable[tuple[str, Any]], fix: str) 
 def frozen(value: Any) -> Any:
     """The value, hashable: equal for equal content. What cannot be looked into is equal to itself only."""
     if is_dataclass(value) and not isinstance(value, type):
-        return type(value), frozenset(
-            (f.name, frozen(getattr(value, f.name))) for f in fields(value)
-        )
+        return type(value), frozenset((f.name, frozen(getattr(value, f.name))) for f in fields(value))
     if isinstance(value, Mapping):
         return frozenset((key, frozen(one)) for key, one in value.items())
     if isinstance(value, (list, tuple)):
@@ -356,9 +351,7 @@ def _origin(part: Any) -> tuple[str, str]:
 
 def _check_name(what: str, name: str) -> None:
     if any(character in name for character in ":,;="):
-        raise FedwaveError(
-            f"the {what} name {name!r} contains one of the characters : , ; = : use a hyphen."
-        )
+        raise FedwaveError(f"the {what} name {name!r} contains one of the characters : , ; = : use a hyphen.")
     if not name.isprintable() or len(name) > _LONGEST_NAME:  # it becomes a part of file names
         raise FedwaveError(
             f"the {what} name {shown(name)} must be a text of one line, of at most {_LONGEST_NAME} characters."

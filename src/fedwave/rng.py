@@ -17,9 +17,18 @@ from fedwave.types import Array, FloatArray, IntArray
 
 # A purpose's number enters the seed: never renumber, only append.
 PURPOSES = {
-    "gain": 0, "luck": 1, "arrivals": 2, "broadcast": 3, "retries": 4, "scheduler": 5,
-    "shards": 6, "order": 7, "skew": 8, "weights": 9, "noise": 10,
-}  # fmt: skip
+    "gain": 0,
+    "luck": 1,
+    "arrivals": 2,
+    "broadcast": 3,
+    "retries": 4,
+    "scheduler": 5,
+    "shards": 6,
+    "order": 7,
+    "skew": 8,
+    "weights": 9,
+    "noise": 10,
+}
 
 
 def stream(seed: int, purpose: str, *key: int) -> Generator:

@@ -73,9 +73,7 @@ def unpack(content: Any, arrays: Mapping[str, Array]) -> Any:
     except FedwaveError:
         raise
     except Exception as error:  # its parameters are not those of this version, or are forged
-        raise FedwaveError(
-            f"the file was made with another {name}: it cannot be built ({error})."
-        ) from None
+        raise FedwaveError(f"the file was made with another {name}: it cannot be built ({error}).") from None
     attributes = content.get("attributes", {})
     if not isinstance(attributes, dict):
         raise FedwaveError("the provenance in the file is damaged (attributes).")

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 Found = Mapping[str, Array]  # series and accumulated numbers of the built-in metrics that are there
 
-_COUNTS = (
-    "backlog", "arrived", "lost", "uploads", "worst_age", "device_uploads", "device_shards",
-)  # fmt: skip
+_COUNTS = ("backlog", "arrived", "lost", "uploads", "worst_age", "device_uploads", "device_shards")
 _SHARES = ("delivered_share", "lost_share", "jain", "worst_device")
 _ABOVE_ONE = 1 + 1e-9  # the quotient of large numbers is rounded
 _AS_REGISTERED = ("over_rounds", "better", "per_device")  # a label may change with the version
@@ -59,7 +57,7 @@ def _of_ours(trace: Trace) -> Found:
     """Without those that were asked for besides: a user's own, or ours with other parameters."""
     own = {part["name"] for part in trace.provenance["more_metrics"]}
     every = {**trace.series, **trace.accumulated}
-    return {n: values for n, values in every.items() if n in registry.built_in("metric") and n not in own}  # fmt: skip
+    return {n: values for n, values in every.items() if n in registry.built_in("metric") and n not in own}
 
 
 def _check_values(name: str, values: Array, *, whole: bool) -> None:
@@ -81,16 +79,16 @@ def _check_shards(trace: Trace, found: Found) -> None:
     _check_same(found, "worst_device", share.min(axis=1), last=True)
     if not {"backlog", "arrived", "lost"} <= found.keys():
         return
-    backlog, lost, arrived = (
-        found[name].astype(np.int64) for name in ("backlog", "lost", "arrived")
-    )
+    backlog, lost, arrived = (found[name].astype(np.int64) for name in ("backlog", "lost", "arrived"))
     came = arrived.cumsum(axis=0)
     learned = came - lost.cumsum(axis=0) - backlog
     reported = np.diff(learned, axis=0, prepend=0)
     ends = (
-        (backlog[-1], final.waiting), (lost.sum(axis=0), final.lost), (learned[-1], final.learned),
+        (backlog[-1], final.waiting),
+        (lost.sum(axis=0), final.lost),
+        (learned[-1], final.learned),
         (reported[-1], final.reported),
-    )  # fmt: skip
+    )
     if (reported < 0).any() or any((end != of.sum(axis=1)).any() for end, of in ends):
         raise ValueError("its backlog, arrived and lost are not those of its counts")
     gamma = trace.provenance["network"]["fields"]["gamma"]
@@ -129,9 +127,15 @@ def _check_ages(trace: Trace, found: Found) -> None:
         if mean.min() < 1 or (mean > worst).any() or (np.arange(1, rounds + 1) < worst.T).any():
             raise ValueError("its ages are more than its rounds")
     waiting = trace.memories.get("mass.waiting")
-    if "mass" in found and waiting is not None and not (
-        waiting.dtype == np.float64 and waiting.shape == delay.shape and 0 <= waiting.min() <= waiting.max() < np.inf
-    ):  # fmt: skip
+    if (
+        "mass" in found
+        and waiting is not None
+        and not (
+            waiting.dtype == np.float64
+            and waiting.shape == delay.shape
+            and 0 <= waiting.min() <= waiting.max() < np.inf
+        )
+    ):
         raise ValueError("memories/mass.waiting is not a mass of every device")
 
 
@@ -139,10 +143,13 @@ def _check_sums(trace: Trace, found: Found) -> None:
     """What a full record has of every device, summed."""
     delivered = trace.delivered
     sums = {
-        "arrived": trace.arrivals.sum(axis=2), "lost": trace.lost.sum(axis=2), "uploads": delivered.sum(axis=2),
-        "device_uploads": delivered.sum(axis=0), "mean_age": trace.delay.mean(axis=2),
+        "arrived": trace.arrivals.sum(axis=2),
+        "lost": trace.lost.sum(axis=2),
+        "uploads": delivered.sum(axis=2),
+        "device_uploads": delivered.sum(axis=0),
+        "mean_age": trace.delay.mean(axis=2),
         "worst_age": trace.delay.max(axis=2),
-    }  # fmt: skip
+    }
     sums["backlog"] = np.concatenate([trace.waiting[1:], trace.final.waiting[None]]).sum(axis=2)
     for name, wanted in sums.items():
         _check_same(found, name, wanted)

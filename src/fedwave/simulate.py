@@ -44,9 +44,18 @@ def simulate(
     ((20, 3), (20, 3, 25))
     """
     run = Simulation.begin(
-        network, scheduler, rounds, instances, seed, record=record, beliefs=beliefs, metrics=metrics,
-        labels=labels, learner=learner, meter=meter,
-    )  # fmt: skip
+        network,
+        scheduler,
+        rounds,
+        instances,
+        seed,
+        record=record,
+        beliefs=beliefs,
+        metrics=metrics,
+        labels=labels,
+        learner=learner,
+        meter=meter,
+    )
     run.play()
     return run.trace()
 
@@ -70,13 +79,17 @@ def extend(
     check_trace(trace)
     rounds = whole("rounds", rounds, 1)
     if rounds <= trace.rounds:
-        raise FedwaveError(
-            f"the trace has {trace.rounds} rounds already: ask for more than {rounds}."
-        )
+        raise FedwaveError(f"the trace has {trace.rounds} rounds already: ask for more than {rounds}.")
     run = Simulation.resume(
-        trace, rounds, network=network, scheduler=scheduler, metrics=metrics, labels=labels, learner=learner,
+        trace,
+        rounds,
+        network=network,
+        scheduler=scheduler,
+        metrics=metrics,
+        labels=labels,
+        learner=learner,
         meter=meter,
-    )  # fmt: skip
+    )
     try:
         run.play()
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -101,7 +114,13 @@ def remake(
         labels = unpacked(trace, "labels")
     return simulate(
         network_of(trace) if network is None else network,
-        unpacked(trace, "scheduler") if scheduler is None else scheduler, trace.rounds,
-        made["instances"], made["seed"], record=made["record"], beliefs=made["keep_beliefs"],
-        metrics=unpacked(trace, "more_metrics"), labels=labels, learner=learner,
-    )  # fmt: skip
+        unpacked(trace, "scheduler") if scheduler is None else scheduler,
+        trace.rounds,
+        made["instances"],
+        made["seed"],
+        record=made["record"],
+        beliefs=made["keep_beliefs"],
+        metrics=unpacked(trace, "more_metrics"),
+        labels=labels,
+        learner=learner,
+    )

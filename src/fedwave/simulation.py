@@ -48,9 +48,7 @@ _OF_INSTANCE, _OF_DEVICE = 3200, 100
 _OF_LABEL = 40  # and of every class at a device: what waited, was delivered, arrived, and both after the round
 
 
-def simulation_bytes(
-    devices: int, rounds: int, instances: int, series: int, *, full: bool
-) -> float:
+def simulation_bytes(devices: int, rounds: int, instances: int, series: int, *, full: bool) -> float:
     """About how much memory a simulation takes at its most, beside the network; ``series``: its metrics."""
     small = float(instances) * (_OF_INSTANCE + _OF_DEVICE * devices)
     record = record_bytes(rounds, instances, devices, series, full=full)
@@ -87,11 +85,7 @@ class Simulation:
             self._counts = NetworkState.initial(ids.size, network.size)
             self._state = scheduler.start(self._problem)
             self._memories = watch.start(self._problem)
-            self._labels = (
-                None
-                if labels is None
-                else LabelState.initial(ids.size, network.size, labels.classes)
-            )
+            self._labels = None if labels is None else LabelState.initial(ids.size, network.size, labels.classes)
         else:
             check_continues(begun, scheduler, watch, self._problem)
             self.round, self._counts, self._state = begun.rounds, begun.final, begun.scheduler_state
@@ -154,9 +148,7 @@ class Simulation:
         }
         if labels is not None:
             provenance["labels"] = pack(labels, constants, "labels")
-        return cls(
-            network, chosen, rounds, provenance, constants, watch, labels=labels, learner=learner, meter=meter,
-        )  # fmt: skip
+        return cls(network, chosen, rounds, provenance, constants, watch, labels=labels, learner=learner, meter=meter)
 
     @classmethod
     def resume(
@@ -173,10 +165,7 @@ class Simulation:
     ) -> Simulation:
         """A run where a trace stopped, until it has ``rounds`` rounds; the parameters are those of ``extend``."""
         more = None if metrics is None else list(Watch(metrics).more)
-        watch, network = (
-            Watch(recalled(trace, "more_metrics", more)),
-            recalled(trace, "network", network),
-        )
+        watch, network = (Watch(recalled(trace, "more_metrics", more)), recalled(trace, "network", network))
         chosen = recalled(trace, "scheduler", scheduler)
         if "labels" not in chosen.needs:
             labels = None
@@ -186,13 +175,19 @@ class Simulation:
             raise FedwaveError(f"scheduler {chosen.name!r} sees labels, but the trace has none.")
         made = trace.provenance
         kept = sum(rows[0].nbytes for rows in trace.beliefs.values())
-        _check_memory(
-            network, rounds, len(made["instances"]), watch, made["record"], kept, labels=labels
-        )
+        _check_memory(network, rounds, len(made["instances"]), watch, made["record"], kept, labels=labels)
         return cls(
-            network, chosen, rounds, made, trace.constants, watch, labels=labels, learner=learner, meter=meter,
+            network,
+            chosen,
+            rounds,
+            made,
+            trace.constants,
+            watch,
+            labels=labels,
+            learner=learner,
+            meter=meter,
             begun=trace,
-        )  # fmt: skip
+        )
 
     def play(self, rounds: int | None = None) -> None:
         """Play this many more rounds; None: all that are left."""
@@ -234,9 +229,7 @@ class Simulation:
         if learner is not None:
             signals = learner.train(world.round, accepted, world.heard, counts.delay)
         seen = self._observe(world, signals)
-        decision, self._state = self.scheduler.decide(
-            self._state, seen, self._draws.at(world.round)
-        )
+        decision, self._state = self.scheduler.decide(self._state, seen, self._draws.at(world.round))
         decision = checked_decision(decision, seen, self.scheduler)
         ideal = self.scheduler.ideal
         delivered = decision.transmits if ideal else arriving(self.network, world, decision)
@@ -263,16 +256,26 @@ class Simulation:
         """The Observation of a round, with only what the scheduler declared."""
         counts, network = self._counts, self.network
         everything = {
-            "gain": world.gain, "snr": world.snr, "success": world.success, "waiting": counts.waiting,
-            "rates": network.rates, "planning": network.planning, **signals,
-        }  # fmt: skip
+            "gain": world.gain,
+            "snr": world.snr,
+            "success": world.success,
+            "waiting": counts.waiting,
+            "rates": network.rates,
+            "planning": network.planning,
+            **signals,
+        }
         if self._labels is not None:
             everything["label_counts"] = self._labels.learned
         allowed = {n: everything[n] for need in self.scheduler.needs for n in INFORMATION[need]}
         return Observation(
-            problem=self._problem, round=world.round, slots=network.slots_in(world.round),
-            delay=counts.delay, delivered=counts.delivered, reported=counts.reported, **allowed,
-        )  # fmt: skip
+            problem=self._problem,
+            round=world.round,
+            slots=network.slots_in(world.round),
+            delay=counts.delay,
+            delivered=counts.delivered,
+            reported=counts.reported,
+            **allowed,
+        )
 
 
 def _label(given: SchedulerLike, chosen: Scheduler) -> str:
@@ -281,9 +284,14 @@ def _label(given: SchedulerLike, chosen: Scheduler) -> str:
 
 
 def _check_memory(
-    network: Network, rounds: int, instances: int, watch: Watch, record: str, beliefs: int = 0,
+    network: Network,
+    rounds: int,
+    instances: int,
+    watch: Watch,
+    record: str,
+    beliefs: int = 0,
     labels: LabelSource | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """``beliefs`` are the bytes that are kept of them each round, which are known after the first one."""
     full, devices = record == "full", network.size
     need = simulation_bytes(devices, rounds, instances, len(watch.metrics), full=full)
@@ -293,10 +301,7 @@ def _check_memory(
     what = f"a simulation of {', '.join(counted(*one) for one in sizes)}"
     lower = "lower one of them" + (', or record="summary"' if full else "")
     if beliefs:
-        what, lower = (
-            f"{what} and what the scheduler believed in each",
-            f"{lower}, or beliefs=False",
-        )
+        what, lower = (f"{what} and what the scheduler believed in each", f"{lower}, or beliefs=False")
     check_memory(what, need + float(rounds) * beliefs, lower)
 
 
@@ -310,19 +315,13 @@ def _labels_for(scheduler: Scheduler, labels: LabelSource | None) -> LabelSource
             "labels=fw.partition.Labels('dirichlet:alpha=0.2') or labels=task.labels(), or name a task."
         )
     if not isinstance(labels, LabelSource):
-        raise FedwaveError(
-            f"labels is {shown(labels)}, must be fw.partition.Labels(...) or task.labels()."
-        )
+        raise FedwaveError(f"labels is {shown(labels)}, must be fw.partition.Labels(...) or task.labels().")
     return labels
 
 
 def _check_learner(scheduler: Scheduler, learner: Learner | None) -> None:
-    if learner is not None and not all(
-        callable(getattr(learner, name, None)) for name in ("train", "deliver")
-    ):
-        raise FedwaveError(
-            f"learner is {shown(learner)}, must have train and deliver: use fw.train_in_lock_step."
-        )
+    if learner is not None and not all(callable(getattr(learner, name, None)) for name in ("train", "deliver")):
+        raise FedwaveError(f"learner is {shown(learner)}, must have train and deliver: use fw.train_in_lock_step.")
     if "learner" in scheduler.needs and learner is None:
         raise FedwaveError(
             f"scheduler {scheduler.name!r} looks at the models, so it runs only while they are trained: "
@@ -350,7 +349,5 @@ def instance_numbers(instances: int | Iterable[int]) -> IntArray:
         )
     ids = [int(i) for i in ids]  # 0, 0.0 and False are one instance
     if len(set(ids)) < len(ids):
-        raise FedwaveError(
-            "instances holds a number twice: copies of an instance are not independent; name each once."
-        )
+        raise FedwaveError("instances holds a number twice: copies of an instance are not independent; name each once.")
     return np.array(ids, dtype=np.int64)

@@ -153,9 +153,7 @@ class Trace:
 
     def _of_devices(self, name: str) -> Array:
         if name not in self.devices:
-            raise FedwaveError(
-                f'this trace is a summary and has no {name!r}: simulate with record="full" to keep it.'
-            )
+            raise FedwaveError(f'this trace is a summary and has no {name!r}: simulate with record="full" to keep it.')
         return self.devices[name]
 
     def memory_of(self, metric: str) -> dict[str, Array]:
@@ -187,11 +185,7 @@ class Trace:
 
     def __repr__(self) -> str:
         kept = "full" if self.devices else "summary"
-        sizes = (
-            (self.rounds, "round"),
-            (self.instances, "instance"),
-            (self.final.waiting.shape[1], "device"),
-        )
+        sizes = ((self.rounds, "round"), (self.instances, "instance"), (self.final.waiting.shape[1], "device"))
         return (
             f"Trace of {self.label}: {', '.join(counted(n, what) for n, what in sizes)}, "
             f"seed {self.provenance['seed']}, {kept} record\n"
@@ -204,9 +198,7 @@ class Trace:
         for name, values in self.series.items():
             about = self.metrics[name]
             mean = over_rounds(about["over_rounds"], values).mean()
-            rows.append(
-                f"<tr><td>{escape(about['label'])}</td><td>{about['over_rounds']}</td><td>{mean:.4g}</td></tr>"
-            )
+            rows.append(f"<tr><td>{escape(about['label'])}</td><td>{about['over_rounds']}</td><td>{mean:.4g}</td></tr>")
         heading = "<tr><th>metric</th><th>over rounds</th><th>mean over instances</th></tr>"
         return f"<pre>{escape(repr(self))}</pre><table>{heading}{''.join(rows)}</table>"
 
@@ -231,13 +223,9 @@ class Trace:
         text = json.dumps({"format": FORMAT, **self.provenance})
         arrays = {"provenance": np.array(text), **self._arrays()}
         for name, array in arrays.items():
-            if not is_plain(
-                array, numbers=not name.startswith(("constants/", "channel/", "provenance"))
-            ):
+            if not is_plain(array, numbers=not name.startswith(("constants/", "channel/", "provenance"))):
                 what = "Python objects" if array.dtype.hasobject else array.dtype
-                raise FedwaveError(
-                    f"{name} holds {what}, which a trace cannot keep: use arrays of numbers."
-                )
+                raise FedwaveError(f"{name} holds {what}, which a trace cannot keep: use arrays of numbers.")
         arrays[SUM] = np.array(content_sum(arrays))
         np.savez(file, allow_pickle=False, **arrays)
 
@@ -263,9 +251,7 @@ class Trace:
         except Exception as error:  # damage can be in the archive or the text
             raise _damaged(name, error) from None
         if written_as != FORMAT:
-            raise FedwaveError(
-                f"{name} was written by another version of fedwave: simulate again to make it anew."
-            )
+            raise FedwaveError(f"{name} was written by another version of fedwave: simulate again to make it anew.")
         if wanted is None or str(wanted) != found:
             raise FedwaveError(
                 f"{name} is damaged or was edited: its content does not have the sum that it was written with."
@@ -293,11 +279,7 @@ class Trace:
         }
 
     def _arrays(self) -> dict[str, Array]:
-        return {
-            f"{g}/{name}": array
-            for g, group in self.groups().items()
-            for name, array in group.items()
-        }
+        return {f"{g}/{name}": array for g, group in self.groups().items() for name, array in group.items()}
 
     @classmethod
     def _of(cls, arrays: dict[str, Array], provenance: dict[str, Any]) -> Trace:
@@ -318,9 +300,7 @@ class Trace:
             "labels",
         }
         if not groups.keys() <= known:
-            raise ValueError(
-                f"it holds {min(groups.keys() - known)!r}, which is no part of a trace"
-            )
+            raise ValueError(f"it holds {min(groups.keys() - known)!r}, which is no part of a trace")
         return cls(
             series=groups["series"],
             devices=groups.get("devices", {}),
@@ -351,9 +331,7 @@ def labelled_traces(traces: Trace | Mapping[str, Trace] | Iterable[Trace]) -> di
     if not (isinstance(traces, Mapping) or is_list(traces)):
         raise FedwaveError(f"traces is {shown(traces)}, {rule}.")
     pairs: list[tuple[Any, Any]] = (
-        list(traces.items())
-        if isinstance(traces, Mapping)
-        else [(getattr(one, "label", None), one) for one in traces]
+        list(traces.items()) if isinstance(traces, Mapping) else [(getattr(one, "label", None), one) for one in traces]
     )
     if not pairs:
         raise FedwaveError("traces is empty, must hold at least one trace, as fw.simulate returns.")
@@ -362,7 +340,5 @@ def labelled_traces(traces: Trace | Mapping[str, Trace] | Iterable[Trace]) -> di
         if not isinstance(one, Trace):
             raise FedwaveError(f"traces holds {shown(one)}, {rule}.")
         if texts.count(label) > 1:
-            raise FedwaveError(
-                f"two traces are called {label!r}: give a mapping of labels to traces."
-            )
+            raise FedwaveError(f"two traces are called {label!r}: give a mapping of labels to traces.")
     return {label: one for label, (_, one) in zip(texts, pairs, strict=True)}

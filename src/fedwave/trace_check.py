@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 _DEEPEST = 30  # levels of the text; that of the paper's network has 8
 _KINDS = {"scheduled": "b", "delivered": "b", "heard": "b", "gain": "f"}  # the others are counts
-_OF_A_ROUND = (
-    "gain", "scheduled", "delivered", "arrivals", "waiting", "lost", "heard", "delay", "learned",
-)  # fmt: skip
+_OF_A_ROUND = ("gain", "scheduled", "delivered", "arrivals", "waiting", "lost", "heard", "delay", "learned")
 _MOST = 2**53  # shards: sums over devices and rounds must not overflow
 
 
@@ -52,9 +50,7 @@ def check_trace(trace: Trace) -> None:
     size = trace.final.waiting.shape[1]
     _check_axes(trace, (rounds, instances, size))
     if len(trace.provenance["instances"]) != instances:
-        raise ValueError(
-            f"it names {len(trace.provenance['instances'])} instances and holds {instances}"
-        )
+        raise ValueError(f"it names {len(trace.provenance['instances'])} instances and holds {instances}")
     if trace.channel:
         unpacked_carry(trace.channel)
     _check_metrics(trace)
@@ -106,7 +102,7 @@ def _check_text(text: Mapping[str, Any]) -> None:
     for name, about in text["metrics"].items():
         _need(isinstance(about, dict) and sorted(about) == sorted(names), f"metrics.{name}")
         texts = ("name", "label", "over_rounds", "better")
-        typed = all(isinstance(about[one], str) for one in texts) and isinstance(about["per_device"], bool)  # fmt: skip
+        typed = all(isinstance(about[one], str) for one in texts) and isinstance(about["per_device"], bool)
         _need(typed and about["name"] == name, f"metrics.{name}")
         check_column(name, about["over_rounds"])
 
@@ -144,9 +140,7 @@ def _need(fine: bool, name: str) -> None:
 
 
 def _is_count(value: Any) -> bool:
-    return (
-        isinstance(value, int) and not isinstance(value, bool) and value >= 0 and is_number(value)
-    )
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0 and is_number(value)
 
 
 def _is_metric(part: Any) -> bool:
@@ -255,7 +249,7 @@ def _check_rounds(trace: Trace, most: Array) -> None:
     _follow("delay", trace.delay, first + 1, np.where(delivered, 1, trace.delay + 1), final.delay)
     if (np.diff(trace.learned, axis=0, prepend=first[None]) != reported).any():
         raise ValueError("learned does not follow from the round before")
-    ends = {"learned": trace.learned[-1], "lost": trace.lost.sum(axis=0), "delivered": delivered[-1]}  # fmt: skip
+    ends = {"learned": trace.learned[-1], "lost": trace.lost.sum(axis=0), "delivered": delivered[-1]}
     ends["reported"] = reported[-1]
     for name, array in ends.items():
         if (getattr(final, name) != array).any():
@@ -277,7 +271,7 @@ def check_continues(trace: Trace, scheduler: Scheduler, watch: Watch, problem: P
     if {m.name: m.per_device for m in watch.metrics} != {
         name: about["per_device"] for name, about in trace.metrics.items()
     }:
-        raise FedwaveError("the trace watched other metrics than a run of this version: simulate anew.")  # fmt: skip
+        raise FedwaveError("the trace watched other metrics than a run of this version: simulate anew.")
     fresh = scheduler.start(problem)
     ours = scheduler.name in registry.built_in("scheduler") and registry.is_known(scheduler)
     _check_alike(f"the state of {scheduler.name}", trace.scheduler_state, fresh, counts=ours)

@@ -93,9 +93,21 @@ class Observation:
     """
 
     __slots__ = (
-        "problem", "round", "slots", "delay", "delivered", "reported",
-        "gain", "snr", "success", "waiting", "rates", "update_norm", "planning", "label_counts",
-    )  # fmt: skip
+        "problem",
+        "round",
+        "slots",
+        "delay",
+        "delivered",
+        "reported",
+        "gain",
+        "snr",
+        "success",
+        "waiting",
+        "rates",
+        "update_norm",
+        "planning",
+        "label_counts",
+    )
 
     problem: Problem
     round: int
@@ -126,8 +138,7 @@ class Observation:
             fields = ", ".join(n for n in self.__slots__ if n not in _OPENED_BY or hasattr(self, n))
             raise AttributeError(f"an Observation has no field {name!r}; this one holds {fields}.")
         raise HiddenInformation(
-            f"the scheduler reads {name!r} but does not declare it: "
-            f"add {need!r} to its `needs`, or decide without it."
+            f"the scheduler reads {name!r} but does not declare it: add {need!r} to its `needs`, or decide without it."
         )
 
 
@@ -213,13 +224,7 @@ class PlayedRound:
         """Added up once for all metrics: with a million devices memory traffic dominates."""
         arrived, after = self.world.arrivals.sum(axis=1), self.after
         lost = arrived - self.accepted.sum(axis=1)
-        return Sums(
-            arrived,
-            lost,
-            after.waiting.sum(axis=1),
-            after.learned.sum(axis=1),
-            after.lost.sum(axis=1),
-        )
+        return Sums(arrived, lost, after.waiting.sum(axis=1), after.learned.sum(axis=1), after.lost.sum(axis=1))
 
 
 @runtime_checkable
@@ -234,9 +239,7 @@ class LabelSource(Protocol):
     def shard_size(self) -> int:
         """Samples of a shard."""
 
-    def counts(
-        self, seed: int, instances: Sequence[int], round_: int, shards: IntArray
-    ) -> IntArray:
+    def counts(self, seed: int, instances: Sequence[int], round_: int, shards: IntArray) -> IntArray:
         """Samples of each class among the first ``shards`` (``[I, U]``) that arrive in a round, ``[I, U, C]``."""
 
 

@@ -21,9 +21,7 @@ from fedwave.reading import check_encodable
 _MOST_CHARACTERS = 1_000_000
 _MOST_VALUES = 100_000  # seconds of work; a larger device table is better kept as CSV
 _DEEPEST = 20
-_LONGEST_NUMBER = (
-    1000  # characters; Python reads hexadecimal numbers of any length, but cannot show them
-)
+_LONGEST_NUMBER = 1000  # characters; Python reads hexadecimal numbers of any length, but cannot show them
 _TAG = "tag:yaml.org,2002:"
 _NODES = (AliasEvent, ScalarEvent, SequenceStartEvent, MappingStartEvent)
 _CONVERTED = {_TAG + kind for kind in ("int", "float", "bool", "null")}
@@ -46,9 +44,7 @@ def is_list(text: str, what: str) -> bool:
 def _refusals(text: str, what: str) -> Iterator[None]:
     """What ruamel raises, as one sentence."""
     if len(text) > _MOST_CHARACTERS:
-        raise FedwaveError(
-            f"{what} has {len(text):,} characters, must have at most {_MOST_CHARACTERS:,}."
-        )
+        raise FedwaveError(f"{what} has {len(text):,} characters, must have at most {_MOST_CHARACTERS:,}.")
     try:
         yield
     except MarkedYAMLError as error:
@@ -164,16 +160,12 @@ class _Reader:
             raise self._unknown_tag(event)
 
     def _unknown_tag(self, event: Any) -> FedwaveError:
-        return self._wrong(
-            event, f"the tag {shown(str(event.tag))} is not known, write plain values"
-        )
+        return self._wrong(event, f"the tag {shown(str(event.tag))} is not known, write plain values")
 
     def _add(self, values: int) -> None:
         self._count += values
         if self._count > _MOST_VALUES:
-            raise FedwaveError(
-                f"{self._what} is too large: it may hold at most {_MOST_VALUES:,} values."
-            )
+            raise FedwaveError(f"{self._what} is too large: it may hold at most {_MOST_VALUES:,} values.")
 
     def _wrong(self, event: Any, problem: str) -> FedwaveError:
         return _invalid(self._what, event.start_mark.line, problem)

@@ -40,11 +40,15 @@ ray = ray_cluster.import_ray(loopback=True)
 
 SIMULATED = {"schedulers": ["alsa-pi", "balsa"], "rounds": 300, "instances": 60, "block": 30}
 TRAINED = {
-    "schedulers": ["alsa-pi", "fresh", "update-aware"], "rounds": 100, "instances": 1, "block": 1,
-    "network": {"kind": "random", "devices": 5, "slots": 2}, "checkpoint_seconds": 0,
+    "schedulers": ["alsa-pi", "fresh", "update-aware"],
+    "rounds": 100,
+    "instances": 1,
+    "block": 1,
+    "network": {"kind": "random", "devices": 5, "slots": 2},
+    "checkpoint_seconds": 0,
     "task": {"dataset": "synthetic", "model": "logistic", "epochs": 1, "shard_size": 5, "batch": 5},
     "training": {"device": "cpu", "loss_images": 50, "test_images": 50},
-}  # fmt: skip
+}
 # A model that sleeps in every step while the file exists, so that a signal surely finds its unit at work; in its first
 # steps it always sleeps, so that the first message about rounds tells one round from those of a checkpoint.
 SLOW_WHILE = """
@@ -106,9 +110,7 @@ class Watch:
 def same_as_here(found: dict[str, Any], wanted: list[Unit]) -> bool:
     use_threads(1)  # as the workers do; two fight over such small models
     here = {u.name: o for u, o, _ in run_here(wanted, lambda unit: None, Watch())}
-    return found.keys() == here.keys() and all(
-        data.identical(here[name]) for name, data in found.items()
-    )
+    return found.keys() == here.keys() and all(data.identical(here[name]) for name, data in found.items())
 
 
 def parent_of(pid: int) -> int:
@@ -164,14 +166,10 @@ def cluster() -> Iterator[Any]:
         cluster.shutdown()
 
 
-def test_a_local_ray_gives_the_same_simulation(
-    tmp_path: Path, capfd: pytest.CaptureFixture
-) -> None:
+def test_a_local_ray_gives_the_same_simulation(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
     wanted, addresses, before = units(SIMULATED), [], signal.getsignal(signal.SIGTERM)
     watch = Watch(lambda message: addresses.append(ray.nodes()[0]["NodeManagerAddress"]))
-    found = {
-        u.name: o for u, o, _ in ray_engine(cpus=2)(wanted, lambda u: tmp_path / u.name, watch)
-    }
+    found = {u.name: o for u, o, _ in ray_engine(cpus=2)(wanted, lambda u: tmp_path / u.name, watch)}
     assert not ray.is_initialized()
     assert signal.getsignal(signal.SIGTERM) == before
     assert set(addresses) == {"127.0.0.1"}
@@ -231,9 +229,7 @@ class TestOnALocalRay:
                 "    def priority(self, state, seen, draws):\n        time.sleep(1e9)\n"
             )
             chosen = ["endless-test", "age"]
-            wanted = units(
-                SIMULATED, imports=[str(file)], schedulers=chosen, rounds=20, instances=1
-            )
+            wanted = units(SIMULATED, imports=[str(file)], schedulers=chosen, rounds=20, instances=1)
             watch = Watch()
             engine = ray_engine(cpus=1, timeout=6.0)
             found = [u.schedulers for u, _, _ in engine(wanted, lambda unit: None, watch)]
@@ -257,9 +253,7 @@ class TestOnALocalRay:
             file = tmp_path / "mine.py"
             file.write_text(text())
             network = {"kind": "random", "devices": 5, "slots": 2, "fading": "steady-test"}
-            wanted = units(
-                SIMULATED, imports=[str(file)], schedulers=["heavy-test:weight=3"], network=network
-            )
+            wanted = units(SIMULATED, imports=[str(file)], schedulers=["heavy-test:weight=3"], network=network)
             file.unlink()
             found = {u.name: o for u, o, _ in ray_engine()(wanted, lambda unit: None, Watch())}
             assert same_as_here(found, wanted)
@@ -318,9 +312,7 @@ class TestOnACluster:
 def a_driver(folder: Path, watch: Watch) -> Any:
     """With nothing but a mailbox at its other end."""
     box = Mailbox()
-    driver = adapter._Driver(
-        MagicMock(get=lambda x: x), Waiting([]), lambda u: folder / u.name, watch, None
-    )
+    driver = adapter._Driver(MagicMock(get=lambda x: x), Waiting([]), lambda u: folder / u.name, watch, None)
     driver.mailbox = SimpleNamespace(
         post=SimpleNamespace(remote=lambda *message: box.post(*message) or MagicMock()),
         messages=SimpleNamespace(remote=box.messages),
@@ -364,8 +356,7 @@ def test_an_error_names_its_unit_and_a_refusal_arrives_as_it_is(tmp_path: Path) 
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(
-        FedwaveError,
-        match=r"^the engine ray needs Ray, which is not installed: pip install 'fedwave\[ray\]'\.$",
+        FedwaveError, match=r"^the engine ray needs Ray, which is not installed: pip install 'fedwave\[ray\]'\.$"
     ):
         ray_engine()
 
@@ -409,13 +400,9 @@ def test_a_bad_address(monkeypatch: pytest.MonkeyPatch) -> None:
         ray_engine(cpus=0)
 
 
-def test_a_ray_that_would_listen_on_the_network_is_not_started(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_ray_that_would_listen_on_the_network_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is where the user's script imports ray before the engine is made."""
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "192.0.2.7")
-    with pytest.raises(
-        FedwaveError, match=r"listen on the network \(192\.0\.2\.7\): call ray_engine"
-    ):
+    with pytest.raises(FedwaveError, match=r"listen on the network \(192\.0\.2\.7\): call ray_engine"):
         list(ray_engine()(units(SIMULATED), lambda unit: None, Watch()))
     assert not ray.is_initialized()

@@ -20,20 +20,14 @@ def main() -> int:
     asked.add_argument("--from", dest="first", type=int, default=0)
     asked.add_argument("--to", dest="last", type=int, help="one after the last; all of the kind")
     asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument(
-        "--source", help="the src folder of the fedwave to attack; else the installed one"
-    )
+    asked.add_argument("--source", help="the src folder of the fedwave to attack; else the installed one")
     asked.add_argument("--json", help="add the counts to this file")
-    asked.add_argument(
-        "--column", default="after", help="the name of the counts in it: before or after"
-    )
+    asked.add_argument("--column", default="after", help="the name of the counts in it: before or after")
     asked.add_argument("--bad", type=int, default=8, help="bad ones that are shown")
     asked.add_argument("--all", action="store_true", help="show every attack")
     how = asked.parse_args()
     if how.source and not Path(how.source, "fedwave").is_dir():
-        asked.error(
-            f"there is no fedwave in {how.source}"
-        )  # else the installed one would be attacked
+        asked.error(f"there is no fedwave in {how.source}")  # else the installed one would be attacked
     if how.source and os.environ.get("PYTHONPATH", "").split(os.pathsep)[0] != how.source:
         os.environ["PYTHONPATH"] = how.source
         os.execv(sys.executable, [sys.executable, "-m", f"{__package__}", *sys.argv[1:]])
@@ -56,10 +50,7 @@ def _attack(kind: str, numbers: range, how: argparse.Namespace) -> Counter[str]:
         if done.outcome in BAD:
             bad.append(done)
         if how.all or (done.outcome in BAD and len(bad) <= how.bad):
-            print(
-                f"{done.outcome:<10}{done.what}\n          {done.detail!a}\n          {done.repeat}",
-                flush=True,
-            )
+            print(f"{done.outcome:<10}{done.what}\n          {done.detail!a}\n          {done.repeat}", flush=True)
     took = time.monotonic() - began
     found = ", ".join(f"{counts[name]} {name}" for name in (*GOOD, *BAD) if counts[name])
     print(f"{kind}: {len(numbers)} attacks in {took:.0f} s: {found}", flush=True)
@@ -76,9 +67,7 @@ def _print_table(counts: dict[str, Counter[str]]) -> None:
     names = [*GOOD, *BAD]
     print("".join([f"{'':<10}{'attacks':>10}", *(f"{name:>10}" for name in names)]))
     for kind, found in counts.items():
-        print(
-            "".join([f"{kind:<10}{found.total():>10}", *(f"{found[name]:>10}" for name in names)])
-        )
+        print("".join([f"{kind:<10}{found.total():>10}", *(f"{found[name]:>10}" for name in names)]))
 
 
 def _note(path: Path, how: argparse.Namespace, kind: str, tried: int, counts: Counter[str]) -> None:

@@ -41,8 +41,6 @@ class Attack:
 
     what: str  # for people
     go: Callable[[], Verdict]
-    allowed: tuple[str, ...] = (
-        "out",
-    )  # what may change in the current folder: names, with all below them
+    allowed: tuple[str, ...] = ("out",)  # what may change in the current folder: names, with all below them
     draw: bool = False  # are figures really drawn? Otherwise an empty file stands for each, which takes no time
     environment: dict[str, str] = field(default_factory=dict)

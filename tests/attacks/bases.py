@@ -115,15 +115,14 @@ def _traces(folder: Path) -> None:
 
     import fedwave as fw
 
-    table = [
-        fw.Device(rate, far, name=name)
-        for name, rate, far in (("a", 0.5, 150), ("b", 1, 200), ("c", 2, 300))
-    ]
+    table = [fw.Device(rate, far, name=name) for name, rate, far in (("a", 0.5, 150), ("b", 1, 200), ("c", 2, 300))]
     plain = fw.Network(fw.DeviceTable.of(table), slots=1)
     odd = fw.Network(
-        fw.DeviceTable.of(table).replace(buffer_limit=4), slots=[1, 2, 1, 1, 2, 1, 1, 1], success="harq:tries=2",
+        fw.DeviceTable.of(table).replace(buffer_limit=4),
+        slots=[1, 2, 1, 1, 2, 1, 1, 1],
+        success="harq:tries=2",
         fading=fw.fading.Rician(6),
-    )  # fmt: skip
+    )
     gains = np.random.default_rng(0).random((9, 3))
     recorded = fw.Network(fw.DeviceTable.of(table), slots=2, fading=fw.fading.RecordedGains(gains))
     for name, network, scheduler, more in (

@@ -38,9 +38,7 @@ def changes(before: State, after: State) -> list[str]:
     """What has been written, changed or removed, in words."""
     told = [f"{name} was removed" for name in before if name not in after]
     told += [f"{name} was written" for name in after if name not in before]
-    return told + [
-        f"{name} was changed" for name in before if name in after and after[name] != before[name]
-    ]
+    return told + [f"{name} was changed" for name in before if name in after and after[name] != before[name]]
 
 
 def _look(path: str) -> str:

@@ -14,8 +14,27 @@ from .shell import Answer, command, process
 
 _REAL = 20  # one in so many is a real process
 _PLAIN = ("devices.csv", "--slots", "1", "-t", "5", "-i", "2", "-s", "age,balsa")
-_TRAIN = ("devices.csv", "task.model=logistic", "--task", "synthetic", "--slots", "1", "-t", "2", "-i", "1", "-s",
-          "age", "--test-images", "50", "training.loss_images=50", "--device", "cpu", "--workers", "1")  # fmt: skip
+_TRAIN = (
+    "devices.csv",
+    "task.model=logistic",
+    "--task",
+    "synthetic",
+    "--slots",
+    "1",
+    "-t",
+    "2",
+    "-i",
+    "1",
+    "-s",
+    "age",
+    "--test-images",
+    "50",
+    "training.loss_images=50",
+    "--device",
+    "cpu",
+    "--workers",
+    "1",
+)
 # A command that works: what is nasty is added to it.
 BASES: dict[str, tuple[str, ...]] = {
     "compare": ("compare", *_PLAIN, "--json"),
@@ -102,12 +121,8 @@ def _option(run: Callable[..., Answer], luck: random.Random, base: Path) -> Atta
 
 def _word(run: Callable[..., Answer], luck: random.Random) -> Attack:
     """A word that is no experiment, no field and no option."""
-    name = luck.choice(
-        ("compare", "run", "config", "reproduce", "data", "resume", "report", "verify", "nonsense")
-    )
-    text = luck.choice(
-        [t for t in nasty.TEXTS if t not in ("--", "-", ".", "..", "/", "", " ", "~", "../..")]
-    )
+    name = luck.choice(("compare", "run", "config", "reproduce", "data", "resume", "report", "verify", "nonsense"))
+    text = luck.choice([t for t in nasty.TEXTS if t not in ("--", "-", ".", "..", "/", "", " ", "~", "../..")])
     words = [name, text] if luck.random() < 0.7 else [*BASES.get(name, (name,)), text]
     return _of_words(run, name, words, None, EITHER if name == "verify" or "=" in text else REFUSE)
 
@@ -121,15 +136,7 @@ def _field(run: Callable[..., Answer], luck: random.Random) -> Attack:
     field = luck.choice([f for f in field_names() if f not in ("imports", "checkpoint_seconds")])
     if luck.random() < 0.08:
         field = luck.choice(
-            (
-                "sweep.network.slots",
-                "network.set.rate",
-                "sweep.rounds",
-                "network.set.x",
-                "sweep.x",
-                "x.y",
-                "",
-            )
+            ("sweep.network.slots", "network.set.rate", "sweep.rounds", "network.set.x", "sweep.x", "x.y", "")
         )
     if luck.random() < 0.5:
         value = luck.choice((*nasty.NUMBERS, *nasty.TEXTS))
@@ -143,9 +150,7 @@ def _field(run: Callable[..., Answer], luck: random.Random) -> Attack:
     return _of_words(run, name, words, None, EITHER)
 
 
-def _of_words(
-    run: Callable[..., Answer], name: str, words: Sequence[str], base: Path | None, expect: str
-) -> Attack:
+def _of_words(run: Callable[..., Answer], name: str, words: Sequence[str], base: Path | None, expect: str) -> Attack:
     if any("\0" in word for word in words):
         words = [word.replace("\0", "") for word in words]
     if name in ("resume", "report", "verify") and base is not None:
@@ -197,44 +202,30 @@ _ARGUMENTS: list[tuple[str, str, dict[str, nasty_files.Put], tuple[str, ...]]] =
     ("an experiment in YAML", ".yaml", nasty_files.YAML, ("run", "FILE", "--out", "out")),
     ("an experiment in JSON", ".json", nasty_files.JSON, ("config", "FILE")),
     ("a device table", ".csv", nasty_files.CSV, ("compare", "FILE", *_COMPARE)),
-    (
-        "a device table",
-        ".csv",
-        nasty_files.CSV,
-        ("run", "FILE", *bases.SMALL, "-s", "age", "--out", "out"),
-    ),
-    (
-        "a device table in YAML",
-        ".yaml",
-        nasty_files.YAML,
-        ("config", "network.kind=table", "network.file=FILE"),
-    ),
+    ("a device table", ".csv", nasty_files.CSV, ("run", "FILE", *bases.SMALL, "-s", "age", "--out", "out")),
+    ("a device table in YAML", ".yaml", nasty_files.YAML, ("config", "network.kind=table", "network.file=FILE")),
     *(
         (what, ending, files, ("compare", "devices.csv", *_COMPARE, option, "recorded:path=FILE"))
         for what, option in (("gains", "--fading"), ("arrivals", "--arrivals"))
         for ending, files in ((".npy", nasty_files.NPY), (".csv", nasty_files.CSV))
     ),
-    (
-        "an error curve",
-        ".csv",
-        nasty_files.CSV,
-        ("compare", "devices.csv", *_COMPARE, "--success", "table:path=FILE"),
-    ),
+    ("an error curve", ".csv", nasty_files.CSV, ("compare", "devices.csv", *_COMPARE, "--success", "table:path=FILE")),
     ("parts", ".py", nasty_files.PYTHON, ("schedulers", "--import", "FILE")),
     ("parts", ".py", nasty_files.PYTHON, ("compare", "devices.csv", *_COMPARE, "--import", "FILE")),
     ("a run folder", "", nasty_files.JSON, ("resume", "FILE")),
     ("a run folder", "", nasty_files.JSON, ("report", "FILE")),
     ("a run folder", "", nasty_files.JSON, ("verify", "FILE")),
-    (
-        "a run folder",
-        "",
-        nasty_files.JSON,
-        ("reproduce", "score", "--from", "FILE", "--out", "out"),
-    ),
+    ("a run folder", "", nasty_files.JSON, ("reproduce", "score", "--from", "FILE", "--out", "out")),
 ]
 # What may be accepted: an empty experiment is one with all defaults, an empty Python file registers nothing, ...
 _FINE = {
-    ("parts", "empty"), ("parts", "only a byte order mark"), ("parts", "a name of markup"), ("gains", "too few rounds"),
-    ("arrivals", "records"), ("gains", "one axis"), ("arrivals", "one axis"), ("parts", "deep brackets"),
-}  # fmt: skip
+    ("parts", "empty"),
+    ("parts", "only a byte order mark"),
+    ("parts", "a name of markup"),
+    ("gains", "too few rounds"),
+    ("arrivals", "records"),
+    ("gains", "one axis"),
+    ("arrivals", "one axis"),
+    ("parts", "deep brackets"),
+}
 _FINE_ANYWHERE = ("a long line", "a directive", "null", "!!timestamp")

@@ -28,15 +28,29 @@ KINDS = {"commands": 800, "traces": 1000, "folders": 100, "flips": 4000, "packag
 LONGEST_S = 20.0
 MEMORY = 3 * 2**30  # bytes that an attack may use beyond what the driver has
 _HEAVY = (
-    "numpy.random", "pandas", "pyarrow.parquet", "xarray", "pydantic", "ruamel.yaml", "scipy.stats", "PIL.Image",
-    "matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg", "rich.table",
-    "fedwave.cli.app", "fedwave.experiments.results.verify",
-)  # fmt: skip
+    "numpy.random",
+    "pandas",
+    "pyarrow.parquet",
+    "xarray",
+    "pydantic",
+    "ruamel.yaml",
+    "scipy.stats",
+    "PIL.Image",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+    "rich.table",
+    "fedwave.cli.app",
+    "fedwave.experiments.results.verify",
+)
 # Downloads fail at once, whether there is a network or not.
 _NO_NETWORK = {
-    "PIP_NO_INDEX": "1", "npm_config_offline": "true", "http_proxy": "http://127.0.0.1:9",
-    "https_proxy": "http://127.0.0.1:9", "no_proxy": "127.0.0.1",
-}  # fmt: skip
+    "PIP_NO_INDEX": "1",
+    "npm_config_offline": "true",
+    "http_proxy": "http://127.0.0.1:9",
+    "https_proxy": "http://127.0.0.1:9",
+    "no_proxy": "127.0.0.1",
+}
 
 
 @dataclass(frozen=True)
@@ -119,11 +133,7 @@ def _in_child(make: Callable[[], Attack], place: Path, plan: Path, result: Path)
             if name.startswith(("FEDWAVE", "XDG", "COLUMNS", "LINES")):
                 del os.environ[name]
         os.environ.update(
-            HOME=str(place / "home"),
-            TMPDIR=str(place / "tmp"),
-            LANG="C.UTF-8",
-            PYTHONWARNINGS="ignore",
-            **_NO_NETWORK,
+            HOME=str(place / "home"), TMPDIR=str(place / "tmp"), LANG="C.UTF-8", PYTHONWARNINGS="ignore", **_NO_NETWORK
         )
         tempfile.tempdir = None
         attack = make()
@@ -139,9 +149,7 @@ def _in_child(make: Callable[[], Attack], place: Path, plan: Path, result: Path)
         os.chdir(place)
         result.write_text(json.dumps(verdict._asdict()))
     except BaseException:
-        result.write_text(
-            json.dumps({"outcome": "traceback", "detail": traceback.format_exc()[-1500:]})
-        )
+        result.write_text(json.dumps({"outcome": "traceback", "detail": traceback.format_exc()[-1500:]}))
     finally:
         os._exit(0)
 

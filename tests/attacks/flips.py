@@ -14,9 +14,14 @@ from .shell import Answer, command, process
 _REAL = 101  # one in so many is done by real processes
 # `verify` is asked of every finished run, and one of these besides.
 _TURN = (
-    ("finished", "load"), ("finished", "report"), ("stopped", "resume"), ("finished", "load"), ("finished", "resume"),
-    ("finished", "load"), ("stopped", "resume"),
-)  # fmt: skip
+    ("finished", "load"),
+    ("finished", "report"),
+    ("stopped", "resume"),
+    ("finished", "load"),
+    ("finished", "resume"),
+    ("finished", "load"),
+    ("stopped", "resume"),
+)
 
 
 def make(number: int, luck: random.Random, base: Path) -> Attack:
@@ -65,14 +70,11 @@ def _loaded(folder: Path, base: Path) -> Verdict:
     import fedwave as fw
 
     return judge_call(
-        lambda: fw.load(folder),
-        proof=lambda data: "" if data.identical(fw.load(base)) else "load gives other results",
+        lambda: fw.load(folder), proof=lambda data: "" if data.identical(fw.load(base)) else "load gives other results"
     )
 
 
-def _taken_up(
-    run: Callable[..., Answer], folder: Path, wanted: dict[str, str], asked: str
-) -> Verdict:
+def _taken_up(run: Callable[..., Answer], folder: Path, wanted: dict[str, str], asked: str) -> Verdict:
     """`report` and `resume` refuse, or leave what they leave of the folder as it was, or what `verify` refuses."""
 
     def proof() -> str:

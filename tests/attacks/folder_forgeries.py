@@ -26,9 +26,7 @@ class Forged:
     expect: dict[str, str] = field(default_factory=dict)
     same: bool = True  # must results that are accepted be those of the folder before?
     noticed: bool = False  # must `verify` say that the folder is not sound?
-    kept: dict[str, bytes] = field(
-        default_factory=dict
-    )  # files of others in the folder, which must stay
+    kept: dict[str, bytes] = field(default_factory=dict)  # files of others in the folder, which must stay
     draw: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -47,9 +45,7 @@ def _hook(key: str) -> Forge:
         for place in (Path(), folder):
             git = ["git", "-C", str(place), "-c", "user.name=a", "-c", "user.email=a@example.org"]
             subprocess.run([*git, "init", "-q"], check=True, capture_output=True)
-            subprocess.run(
-                [*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True, capture_output=True
-            )
+            subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True, capture_output=True)
             (place / "tracked.txt").write_text("x")
             subprocess.run([*git, "add", "tracked.txt"], check=True, capture_output=True)
             with open(place / ".git" / "config", "a", encoding="utf-8") as file:
@@ -125,9 +121,7 @@ def _config(old: str, new: str, same: bool = True, expect: str = REFUSE) -> Forg
     return forge
 
 
-def _json(
-    name: str, change: Callable[[Any, random.Random], None], expect: str = EITHER, same: bool = True
-) -> Forge:
+def _json(name: str, change: Callable[[Any, random.Random], None], expect: str = EITHER, same: bool = True) -> Forge:
     """A JSON file is edited."""
 
     def forge(folder: Path, luck: random.Random) -> Forged:
@@ -135,11 +129,7 @@ def _json(
         content = json.loads(path.read_text())
         change(content, luck)
         path.write_text(json.dumps(content))
-        return Forged(
-            {"all": expect, "verify": EITHER},
-            same,
-            noticed=not name.startswith(("inputs/pl", "prov")),
-        )
+        return Forged({"all": expect, "verify": EITHER}, same, noticed=not name.startswith(("inputs/pl", "prov")))
 
     return forge
 
@@ -184,9 +174,7 @@ def _resummed(forge: Forge) -> Forge:
         listed = folder / "SHA256SUMS"
         if listed.is_file():
             names = [line.split("  ", 1)[1] for line in listed.read_text().splitlines()]
-            sums = [
-                (hashlib.sha256((folder / name).read_bytes()).hexdigest(), name) for name in names
-            ]
+            sums = [(hashlib.sha256((folder / name).read_bytes()).hexdigest(), name) for name in names]
             listed.write_text("".join(f"{sum_}  {name}\n" for sum_, name in sums))
         return forged
 
@@ -365,6 +353,6 @@ FORGERIES: list[tuple[str, Forge]] = [
     ("nothing", _nothing),
     ("nothing, again", _nothing),
     ("nothing, once more", _nothing),
-]  # fmt: skip
+]
 
 __all__ = ["FORGERIES", "ONLY", "Forged"]

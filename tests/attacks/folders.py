@@ -42,9 +42,7 @@ def _real(*words: str) -> Answer:
     return process(words)
 
 
-def _ask(
-    run: Callable[..., Answer], asked: str, folder: Path, forged: Forged, base: Path
-) -> Verdict:
+def _ask(run: Callable[..., Answer], asked: str, folder: Path, forged: Forged, base: Path) -> Verdict:
     """A change of what the results are made from must be refused or change nothing; other files must stay."""
     expect = forged.expect.get(asked, forged.expect.get("all", EITHER))
 
@@ -58,9 +56,7 @@ def _ask(
     if asked == "load":
         import fedwave as fw
 
-        return judge_call(
-            lambda: fw.load(folder), expect, proof=lambda data: _other_data(data, base)
-        )
+        return judge_call(lambda: fw.load(folder), expect, proof=lambda data: _other_data(data, base))
     if asked == "run":
         return judge(run(*bases.RUN, "--out", str(folder)), expect, proof)
     answer = run(asked, str(folder))

@@ -17,9 +17,7 @@ LONGEST = 600  # characters of a refusal
 Proof = Callable[[], str]  # what is wrong with an accepted result; "" if nothing
 
 
-def judge(
-    answer: Answer, expect: str = EITHER, proof: Proof | None = None, fine: tuple[int, ...] = (0,)
-) -> Verdict:
+def judge(answer: Answer, expect: str = EITHER, proof: Proof | None = None, fine: tuple[int, ...] = (0,)) -> Verdict:
     """The outcome of a command; ``fine`` are the statuses of one that went well."""
     status, out, err = answer
     said = _first(err) or _first(out)
@@ -45,9 +43,7 @@ def judge(
     return Verdict("silent", wrong) if wrong else Verdict("right")
 
 
-def judge_call(
-    call: Callable[[], Any], expect: str = EITHER, proof: Callable[[Any], str] | None = None
-) -> Verdict:
+def judge_call(call: Callable[[], Any], expect: str = EITHER, proof: Callable[[Any], str] | None = None) -> Verdict:
     """The outcome of a Python call, which must raise nothing but FedwaveError."""
     from fedwave.errors import FedwaveError
 
@@ -85,11 +81,7 @@ def ugliness(err: str) -> str:
 def strange(text: str) -> str:
     """The first character that a terminal obeys instead of showing it, escaped; "" if there is none."""
     for one in text:
-        if (
-            one != "\n"
-            and unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp")
-            and one != "\u200d"
-        ):
+        if one != "\n" and unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp") and one != "\u200d":
             return ascii(one)
     return ""
 

@@ -34,9 +34,7 @@ def _npy(array: np.ndarray) -> Put:
 
 def _header(kind: str, shape: str, data: int = 100) -> Put:
     header = f"{{'descr': {kind}, 'fortran_order': False, 'shape': {shape}, }}"
-    return _raw(
-        b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(data)
-    )
+    return _raw(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(data))
 
 
 # Wrong whatever the file is for.
@@ -57,12 +55,10 @@ ANY: dict[str, Put] = {
     "only a byte order mark": _raw(b"\xef\xbb\xbf"),
 }
 _BOMB = "a: &a {x: 1, y: 2}\n" + "".join(
-    f"{b}: &{b} {{<<: [{', '.join(f'*{a}' for _ in range(9))}]}}\n"
-    for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+    f"{b}: &{b} {{<<: [{', '.join(f'*{a}' for _ in range(9))}]}}\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
 )
 _ALIASES = "a: &a [1,1,1,1,1,1,1,1,1]\n" + "".join(
-    f"{b}: &{b} [{', '.join(f'*{a}' for _ in range(9))}]\n"
-    for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+    f"{b}: &{b} [{', '.join(f'*{a}' for _ in range(9))}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
 )
 YAML: dict[str, Put] = {
     "deep lists": _text("a: " + "[" * 20_000),
@@ -108,9 +104,7 @@ JSON: dict[str, Put] = {
     "a key of control characters": _text('{"\\u001b[31m\\u0007": 1}'),
 }
 CSV: dict[str, Put] = {
-    "100,000 columns": _text(
-        ",".join(f"c{k}" for k in range(100_000)) + "\n" + ",".join(["1"] * 100_000)
-    ),
+    "100,000 columns": _text(",".join(f"c{k}" for k in range(100_000)) + "\n" + ",".join(["1"] * 100_000)),
     "the same column 50,000 times": _text(",".join(["rate"] * 50_000) + "\n1"),
     "counts of billions": _text("rate,distance_m,count\n" + "1,100,9999999\n" * 300),
     "a huge count": _text("rate,distance_m,count\n1,100,1e300\n"),

@@ -54,10 +54,7 @@ def _status(words: Sequence[str], main: Callable[[], None], out: int, err: int) 
 
 
 def process(
-    words: Sequence[str],
-    environment: Mapping[str, str] | None = None,
-    ending: str = "",
-    before: str = "",
+    words: Sequence[str], environment: Mapping[str, str] | None = None, ending: str = "", before: str = ""
 ) -> Answer:
     """The same in a process of its own; ``ending`` is what a shell does with its output, such as '>/dev/full'."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -66,9 +63,13 @@ def process(
             line = ["sh", "-c", f'{before} "$@" {ending}', "sh", *line]
         try:
             done = subprocess.run(
-                line, stdin=subprocess.DEVNULL, stdout=out, stderr=err, timeout=LONGEST_S,
+                line,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                timeout=LONGEST_S,
                 env={**os.environ, **(environment or {})},
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired:
             return Answer(None, "", "")
         return Answer(done.returncode, _text(out), _text(err))
@@ -83,7 +84,7 @@ def _caught(out: int, err: int) -> Iterator[None]:
     sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), encoding="utf-8")
     sys.stderr = io.TextIOWrapper(
         os.fdopen(2, "wb", closefd=False), encoding="utf-8", errors="backslashreplace", line_buffering=True
-    )  # fmt: skip
+    )
     try:
         yield
     finally:

@@ -23,18 +23,12 @@ def make(number: int, base: Path) -> Attack:
     name, words, environment, ending = _AROUND[place % len(_AROUND)]
     if words[0] in ("verify", "report", "resume"):
         bases.copy(base, "finished")
-    return Attack(
-        f"{name}: fedwave {words[0]}",
-        lambda: _around(words, environment, ending),
-        ("out", "out.jsonl"),
-    )
+    return Attack(f"{name}: fedwave {words[0]}", lambda: _around(words, environment, ending), ("out", "out.jsonl"))
 
 
 def _around(words: tuple[str, ...], environment: dict[str, str], ending: str) -> Verdict:
     answer = process(words, environment, ending)
-    if (
-        ending
-    ):  # what cannot be said cannot be judged: any status will do, but no traceback and no signal
+    if ending:  # what cannot be said cannot be judged: any status will do, but no traceback and no signal
         loud = "Traceback" in answer.err or "Exception ignored" in answer.err
         if answer.status is None:
             return Verdict("hang")
@@ -69,22 +63,24 @@ _AROUND: list[tuple[str, tuple[str, ...], dict[str, str], str]] = [
     ("TERM=dumb", _COMPARE, {"TERM": "dumb", "FORCE_COLOR": "1"}, ""),
     ("no HOME", ("data", "--help"), {"HOME": ""}, ""),
     ("a HOME that is a file", _RUN, {"HOME": "/dev/null", "MPLCONFIGDIR": "/dev/null/x"}, ""),
-    ("FEDWAVE_DATA is a file", ("train", "devices.csv", "--slots", "1", "--out", "out"),
-     {"FEDWAVE_DATA": "devices.csv"}, ""),
+    (
+        "FEDWAVE_DATA is a file",
+        ("train", "devices.csv", "--slots", "1", "--out", "out"),
+        {"FEDWAVE_DATA": "devices.csv"},
+        "",
+    ),
     ("FEDWAVE_DATA is nonsense", ("data", "nothing"), {"FEDWAVE_DATA": "~nobody/\x1b[31m"}, ""),
     ("TMPDIR is nowhere", _COMPARE, {"TMPDIR": "/nowhere"}, ""),
     ("OMP_NUM_THREADS is nonsense", _COMPARE, {"OMP_NUM_THREADS": "-3"}, ""),
     ("MPLBACKEND is nonsense", _RUN, {"MPLBACKEND": "nonsense"}, ""),
     ("hash seed", (*_COMPARE, "--json"), {"PYTHONHASHSEED": "1"}, ""),
-]  # fmt: skip
+]
 
 
 class Known:
     """Words of which it is known what must come."""
 
-    def __init__(
-        self, what: str, expect: str, *words: str, before: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, what: str, expect: str, *words: str, before: Callable[[], None] = lambda: None) -> None:
         self.what, self.expect, self.words, self.before = what, expect, words, before
 
     def attack(self, base: Path) -> Attack:
@@ -102,12 +98,7 @@ class Known:
                 return finite_json(taken[0].out)
             return sound_folder() if Path("out/config.yaml").exists() else ""
 
-        return Attack(
-            f"{self.what}: fedwave {' '.join(self.words)[:100]}",
-            go,
-            ("out", "out.jsonl"),
-            draw=True,
-        )
+        return Attack(f"{self.what}: fedwave {' '.join(self.words)[:100]}", go, ("out", "out.jsonl"), draw=True)
 
 
 def _table(name: str, text: str = bases.DEVICES) -> Callable[[], None]:
@@ -129,9 +120,7 @@ _JSON = ("compare", "devices.csv", *_SMALL, "--json")
 
 
 def _small_run(what: str, expect: str, table: str, before: Callable[[], None]) -> Known:
-    return Known(
-        what, expect, "run", table, *bases.SMALL, "-s", "age", "--out", "out", before=before
-    )
+    return Known(what, expect, "run", table, *bases.SMALL, "-s", "age", "--out", "out", before=before)
 
 
 _KNOWN = [
@@ -142,16 +131,7 @@ _KNOWN = [
     Known("a parameter twice", REFUSE, *_JSON, "--fading", "rician:k_factor=1,k_factor=2"),
     Known("a parameter twice", REFUSE, *_JSON, "-s", "alpha-fresh:alpha=1,alpha=2"),
     Known("gamma beyond numbers", REFUSE, *_JSON, "--gamma", "1e308"),
-    Known(
-        "gamma beyond numbers",
-        REFUSE,
-        "compare",
-        "devices.csv",
-        *_SMALL,
-        "--json",
-        "--gamma",
-        "1e307",
-    ),
+    Known("gamma beyond numbers", REFUSE, "compare", "devices.csv", *_SMALL, "--json", "--gamma", "1e307"),
     Known("an infinite buffer", ACCEPT, *_JSON, "--set", "buffer_limit=inf"),
     Known("no interference", ACCEPT, *_JSON, "--set", "interference_dbm=-inf"),
     Known(
@@ -174,29 +154,12 @@ _KNOWN = [
         before=_table("\U0001f468\u200d\U0001f469.csv"),
     ),
     _small_run("markup as a file's name", ACCEPT, "[bold]a[red].csv", _table("[bold]a[red].csv")),
+    _small_run("markup as a device's name", ACCEPT, "d.csv", _table("d.csv", _NAMED.format("[/][link=x]"))),
+    _small_run("mathtext as a device's name", ACCEPT, "d.csv", _table("d.csv", _NAMED.format("$\\frac{a}{$"))),
+    _small_run("an emoji as a device's name", ACCEPT, "d.csv", _table("d.csv", _NAMED.format("\U0001f600"))),
+    _small_run("control characters as a device's name", REFUSE, "d.csv", _table("d.csv", _NAMED.format("a\x1b[31m"))),
     _small_run(
-        "markup as a device's name", ACCEPT, "d.csv", _table("d.csv", _NAMED.format("[/][link=x]"))
-    ),
-    _small_run(
-        "mathtext as a device's name",
-        ACCEPT,
-        "d.csv",
-        _table("d.csv", _NAMED.format("$\\frac{a}{$")),
-    ),
-    _small_run(
-        "an emoji as a device's name", ACCEPT, "d.csv", _table("d.csv", _NAMED.format("\U0001f600"))
-    ),
-    _small_run(
-        "control characters as a device's name",
-        REFUSE,
-        "d.csv",
-        _table("d.csv", _NAMED.format("a\x1b[31m")),
-    ),
-    _small_run(
-        "bidirectional characters as a device's name",
-        REFUSE,
-        "d.csv",
-        _table("d.csv", _NAMED.format("a\u202eb")),
+        "bidirectional characters as a device's name", REFUSE, "d.csv", _table("d.csv", _NAMED.format("a\u202eb"))
     ),
     Known("mathtext as the experiment's name", ACCEPT, *_RUN, "name=$x_{$"),
     Known("markup as the experiment's name", ACCEPT, *_RUN, "name='[/]'"),
@@ -204,71 +167,18 @@ _KNOWN = [
     Known("a name of 256 bytes", REFUSE, *bases.RUN, "--out", "out/" + "a" * 256),
     Known("a table with a name of 255 bytes", EITHER, *_JSON, "--out", "out/" + "a" * 251 + ".csv"),
     Known(
-        "a scheduler with a long label",
-        EITHER,
-        *bases.RUN,
-        "--out",
-        "out",
-        "-s",
-        "alpha-fresh:alpha=0." + "1" * 300,
+        "a scheduler with a long label", EITHER, *bases.RUN, "--out", "out", "-s", "alpha-fresh:alpha=0." + "1" * 300
     ),
-    Known(
-        "--events to a folder",
-        REFUSE,
-        *bases.RUN,
-        "--out",
-        "out",
-        "--events",
-        ".",
-        before=lambda: None,
-    ),
+    Known("--events to a folder", REFUSE, *bases.RUN, "--out", "out", "--events", ".", before=lambda: None),
     Known("--events to /dev/full", EITHER, *bases.RUN, "--out", "out", "--events", "/dev/full"),
     Known(
-        "--events to a FIFO",
-        REFUSE,
-        *bases.RUN,
-        "--out",
-        "out",
-        "--events",
-        "fifo",
-        before=lambda: os.mkfifo("fifo"),
+        "--events to a FIFO", REFUSE, *bases.RUN, "--out", "out", "--events", "fifo", before=lambda: os.mkfifo("fifo")
     ),
     Known("a seed of 2**53 + 1", EITHER, *_RUN, "seed=9007199254740993"),
-    Known(
-        "a table that is somebody's",
-        REFUSE,
-        *bases.RUN,
-        "--out",
-        "mine",
-        before=_mine("table.md", "summary.csv"),
-    ),
-    Known(
-        "sums that are somebody's", REFUSE, *bases.RUN, "--out", "mine", before=_mine("SHA256SUMS")
-    ),
-    Known(
-        "much memory",
-        REFUSE,
-        "compare",
-        "devices.csv",
-        "-i",
-        "2000000",
-        "-t",
-        "1000000",
-        "--slots",
-        "1",
-    ),
-    Known(
-        "many instances",
-        REFUSE,
-        "compare",
-        "random",
-        "--devices",
-        "1000000",
-        "-i",
-        "100000",
-        "-t",
-        "1000",
-    ),
+    Known("a table that is somebody's", REFUSE, *bases.RUN, "--out", "mine", before=_mine("table.md", "summary.csv")),
+    Known("sums that are somebody's", REFUSE, *bases.RUN, "--out", "mine", before=_mine("SHA256SUMS")),
+    Known("much memory", REFUSE, "compare", "devices.csv", "-i", "2000000", "-t", "1000000", "--slots", "1"),
+    Known("many instances", REFUSE, "compare", "random", "--devices", "1000000", "-i", "100000", "-t", "1000"),
     Known("a rate of 1e9", EITHER, *_JSON, "--set", "rate=1e9", "-s", "whittle"),
     Known(
         "a shard of 1e8 samples",

@@ -33,6 +33,11 @@ def _attack(kind: str, first: int, last: int) -> None:
     words = [kind, "--from", str(first), "--to", str(last), "--bad", "5"]
     done = subprocess.run(
         [sys.executable, "-m", "tests.attacks", *words],
-        cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=900, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=900,
+        check=False,
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

@@ -22,11 +22,7 @@ ANSWERS = [
     (Answer(2, "", "fedwave: rounds is 0, must be 1.\n"), EITHER, "refused"),
     (Answer(2, "", "fedwave: rounds is 0, must be 1.\n"), ACCEPT, "fussy"),
     (Answer(2, "", "fedwave: one\ntwo\n"), EITHER, "ugly"),
-    (
-        Answer(2, "", "fedwave: unit 3 is damaged.\nfedwave: a.csv cannot be read.\n"),
-        EITHER,
-        "refused",
-    ),
+    (Answer(2, "", "fedwave: unit 3 is damaged.\nfedwave: a.csv cannot be read.\n"), EITHER, "refused"),
     (Answer(2, "", f"fedwave: {'a' * 600}\n"), EITHER, "ugly"),
     (Answer(2, "", "fedwave: a \x1b[31m.\n"), EITHER, "ugly"),
     (Answer(2, "", ""), EITHER, "ugly"),
@@ -87,9 +83,7 @@ def _rewrite(folder: Path) -> None:
         (lambda folder: (folder / "link").symlink_to("elsewhere"), "link was written"),
     ],
 )
-def test_the_canary_sees_every_change(
-    touch: Callable[[Path], None], told: str, tmp_path: Path
-) -> None:
+def test_the_canary_sees_every_change(touch: Callable[[Path], None], told: str, tmp_path: Path) -> None:
     canary.plant(tmp_path)
     before = canary.state_of(tmp_path)
     assert canary.changes(before, canary.state_of(tmp_path)) == []
@@ -118,17 +112,9 @@ def _writes_where_it_may() -> Verdict:
 
 
 @pytest.mark.parametrize(
-    "go, outcome",
-    [
-        (_writes_outside, "outside"),
-        (_dies, "killed"),
-        (_eats, "killed"),
-        (_writes_where_it_may, "right"),
-    ],
+    "go, outcome", [(_writes_outside, "outside"), (_dies, "killed"), (_eats, "killed"), (_writes_where_it_may, "right")]
 )
-def test_the_driver_tells_what_happened(
-    go: Callable[[], Verdict], outcome: str, tmp_path: Path
-) -> None:
+def test_the_driver_tells_what_happened(go: Callable[[], Verdict], outcome: str, tmp_path: Path) -> None:
     what, verdict = driver.one(lambda: Attack("test", go, draw=True), tmp_path / "place")
     assert (what, verdict.outcome) == ("test", outcome)
 
@@ -140,10 +126,7 @@ def test_an_attack_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.Monk
         time.sleep(60)
         return Verdict("right")
 
-    assert (
-        driver.one(lambda: Attack("test", sleeps, draw=True), tmp_path / "place")[1].outcome
-        == "hang"
-    )
+    assert driver.one(lambda: Attack("test", sleeps, draw=True), tmp_path / "place")[1].outcome == "hang"
 
 
 def test_the_options_are_those_of_the_commands() -> None:

@@ -49,8 +49,16 @@ def _use(path: Path, expect: str, base: Path) -> Verdict:
     calls: dict[str, Callable[[], Any]] = {
         "repr": lambda: repr(trace) + trace._repr_html_(),
         "properties": lambda: [
-            trace.rounds, trace.instances, trace.instance_numbers, trace.scheduler, trace.label, trace.device_names,
-            trace.metrics, trace.totals, trace.score.mean(), trace.backlog.sum(),
+            trace.rounds,
+            trace.instances,
+            trace.instance_numbers,
+            trace.scheduler,
+            trace.label,
+            trace.device_names,
+            trace.metrics,
+            trace.totals,
+            trace.score.mean(),
+            trace.backlog.sum(),
         ],
         "arrays": lambda: [trace.gain, trace.accepted, trace.delay, trace.learned, trace.heard],
         "to_xarray": lambda: trace.to_xarray().mean(),
@@ -59,12 +67,10 @@ def _use(path: Path, expect: str, base: Path) -> Verdict:
         "extend": lambda: repr(fw.extend(trace, 7)),
         "remake": lambda: repr(fw.remake(trace)),
         "save": lambda: _again(trace),
-    }  # fmt: skip
+    }
     verdicts = []
     for name, call in calls.items():
-        found = judge_call(
-            call, proof=lambda value: value if isinstance(value, str) and value[:1] == "!" else ""
-        )
+        found = judge_call(call, proof=lambda value: value if isinstance(value, str) and value[:1] == "!" else "")
         verdicts.append(Verdict(found.outcome, f"{name}: {found.detail}"))
     # What must be refused may be refused by the call that needs it, if no call gives a wrong answer instead.
     bad = worst(*verdicts)
@@ -134,8 +140,23 @@ def _of_shape(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> tu
 def _of_type(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> tuple[str, str]:
     """An array of another type: dates, texts, records, complex numbers."""
     name = luck.choice(list(arrays))
-    kind = luck.choice(("U5", "S3", "datetime64[s]", "timedelta64[s]", "complex128", "float16", "bool", "int8", 
-                        "uint64", "V8", "record", ">f8", "longdouble"))  # fmt: skip
+    kind = luck.choice(
+        (
+            "U5",
+            "S3",
+            "datetime64[s]",
+            "timedelta64[s]",
+            "complex128",
+            "float16",
+            "bool",
+            "int8",
+            "uint64",
+            "V8",
+            "record",
+            ">f8",
+            "longdouble",
+        )
+    )
     array = arrays[name]
     if kind == "record":
         made = np.zeros(array.shape, dtype=[("a", "f8"), ("b", "U3")])
@@ -147,9 +168,7 @@ def _of_type(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> tup
             made = source.astype("int64").astype(kind) if kind[0] in "dt" else source.astype(kind)
     arrays[name] = made
     _write(path, arrays, about)
-    strange = kind in ("U5", "S3", "V8", "record", "complex128") or kind.startswith(
-        ("datetime", "timedelta")
-    )
+    strange = kind in ("U5", "S3", "V8", "record", "complex128") or kind.startswith(("datetime", "timedelta"))
     return f"{name} as {kind}", REFUSE if strange else EITHER
 
 
@@ -169,13 +188,7 @@ def _of_value(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> tu
     with np.errstate(all="ignore"):
         array.flat[luck.randrange(array.size)] = value
     _write(path, arrays, about)
-    counts = name in (
-        "final/waiting",
-        "final/delay",
-        "final/delivered",
-        "devices/waiting",
-        "devices/arrivals",
-    )
+    counts = name in ("final/waiting", "final/delay", "final/delivered", "devices/waiting", "devices/arrivals")
     return f"{name} holds {value}", REFUSE if counts and kind in "iu" and value < 0 else EITHER
 
 
@@ -188,9 +201,9 @@ def _of_names(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> tu
     elif how == "renamed":
         arrays[name.replace("/", luck.choice(("//", "/../", ".", "")))] = arrays.pop(name)
     elif how == "more":
-        arrays[
-            luck.choice(("series/x", "final/x", "devices/x", "new/x", "x", "beliefs/x", "state/x"))
-        ] = np.zeros(luck.choice(((), (5, 2), (3,))))
+        arrays[luck.choice(("series/x", "final/x", "devices/x", "new/x", "x", "beliefs/x", "state/x"))] = np.zeros(
+            luck.choice(((), (5, 2), (3,)))
+        )
     else:
         other = luck.choice(list(arrays))
         arrays[name], arrays[other] = arrays[other], arrays[name]
@@ -220,31 +233,15 @@ def _of_archive(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> 
     path.write_bytes(content)
     if how == "members":
         with zipfile.ZipFile(path, "a") as archive:
-            archive.writestr(
-                luck.choice(("../evil.npy", "series/score.npy", "provenance.npy", "a.txt")),
-                b"x" * 100,
-            )
+            archive.writestr(luck.choice(("../evil.npy", "series/score.npy", "provenance.npy", "a.txt")), b"x" * 100)
     return how, REFUSE if how in ("empty", "text") else EITHER
 
 
 def _of_header(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> tuple[str, str]:
     """A member whose header lies about the size, the type or the version."""
     name = luck.choice(list(arrays))
-    shape = luck.choice(
-        (
-            "(1000000000000,)",
-            "(-1,)",
-            "(2, 10000000000)",
-            "(True,)",
-            "'x'",
-            "(1e3,)",
-            "()",
-            "(" * 300,
-        )
-    )
-    kind = luck.choice(
-        ("'<f8'", "'|O'", "'<U1000000000'", "'<i8'", "[('a', '<f8')]", "'<M8[ns]'", "None", "'|V0'")
-    )
+    shape = luck.choice(("(1000000000000,)", "(-1,)", "(2, 10000000000)", "(True,)", "'x'", "(1e3,)", "()", "(" * 300))
+    kind = luck.choice(("'<f8'", "'|O'", "'<U1000000000'", "'<i8'", "[('a', '<f8')]", "'<M8[ns]'", "None", "'|V0'"))
     header = f"{{'descr': {kind}, 'fortran_order': False, 'shape': {shape}, }}"
     version = luck.choice((b"\x01\x00", b"\x01\x00", b"\x02\x00", b"\x03\x00", b"\x09\x09"))
     size = len(header).to_bytes(2 if version[0] == 1 else 4, "little")
@@ -254,19 +251,10 @@ def _of_header(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> t
         for member in old.namelist():
             content = old.read(member)
             if member == f"{name}.npy":
-                content = (
-                    b"\x93NUMPY"
-                    + version
-                    + size
-                    + header.encode()
-                    + bytes(luck.choice((0, 8, 100_000)))
-                )
+                content = b"\x93NUMPY" + version + size + header.encode() + bytes(luck.choice((0, 8, 100_000)))
             new.writestr(member, content)
     path.write_bytes(out.getvalue())
-    return (
-        f"{name} says {kind} {shape[:20]} in version {version[0]}",
-        REFUSE if shape != "()" else EITHER,
-    )
+    return (f"{name} says {kind} {shape[:20]} in version {version[0]}", REFUSE if shape != "()" else EITHER)
 
 
 def _of_nothing(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> tuple[str, str]:
@@ -282,26 +270,33 @@ def _of_bomb(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> tup
     size = luck.choice((200_000_000, 500_000_000))
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({size},), }}"
     out = io.BytesIO()
-    with (
-        zipfile.ZipFile(path) as old,
-        zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as new,
-    ):
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as new:
         for member in old.namelist():
             if member != f"{name}.npy":
                 new.writestr(member, old.read(member))
         with new.open(f"{name}.npy", "w", force_zip64=True) as file:
             file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
-            for _ in range(
-                50
-            ):  # 50 MB of the gigabytes that it claims: to make it must not take long
+            for _ in range(50):  # 50 MB of the gigabytes that it claims: to make it must not take long
                 file.write(bytes(1_000_000))
     path.write_bytes(out.getvalue())
     return f"{name} of {size:,} numbers", REFUSE
 
 
 _FORGERIES: list[tuple[str, Callable[[Path, Arrays, Any, random.Random], tuple[str, str]]]] = [
-    ("text", _of_text), ("text", _of_text), ("text", _of_text), ("network", _of_network), ("network", _of_network),
-    ("network", _of_network), ("shape", _of_shape), ("shape", _of_shape), ("type", _of_type), ("type", _of_type),
-    ("value", _of_value), ("value", _of_value), ("names", _of_names), ("archive", _of_archive), ("header", _of_header),
-]  # fmt: skip
+    ("text", _of_text),
+    ("text", _of_text),
+    ("text", _of_text),
+    ("network", _of_network),
+    ("network", _of_network),
+    ("network", _of_network),
+    ("shape", _of_shape),
+    ("shape", _of_shape),
+    ("type", _of_type),
+    ("type", _of_type),
+    ("value", _of_value),
+    ("value", _of_value),
+    ("names", _of_names),
+    ("archive", _of_archive),
+    ("header", _of_header),
+]
 _FORGERIES = [*_FORGERIES * 3, ("bomb", _of_bomb), ("nothing", _of_nothing)]

@@ -15,9 +15,7 @@ def quiet(text: str) -> None:
     """Nobody looks at progress here."""
 
 
-def test_an_environment_is_kept_or_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_is_kept_or_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     peer = Peer("other", "nothing-of-this-name==1.0", "pfl.txt")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))

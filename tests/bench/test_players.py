@@ -48,9 +48,7 @@ def test_the_players_train_as_fedwave_does(tmp_path: Path) -> None:
         assert not torch.allclose(p[0], work.weights[name].double(), rtol=0, atol=1e-5)
 
 
-def test_a_player_that_does_not_answer_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_player_that_does_not_answer_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(player, "_PATIENCE", 0.2)
     monkeypatch.setattr(player, "_FAREWELL", 0.2)
     script = tmp_path / "asleep.py"

@@ -12,9 +12,20 @@ from fedwave import registry
 from fedwave.checks.scheduler import check_scheduler
 
 ALL = [
-    "declaration", "information", "inputs", "priorities", "decision", "slots", "completion",
-    "parameters", "state", "repetition", "instances", "saving", "devices",
-]  # fmt: skip
+    "declaration",
+    "information",
+    "inputs",
+    "priorities",
+    "decision",
+    "slots",
+    "completion",
+    "parameters",
+    "state",
+    "repetition",
+    "instances",
+    "saving",
+    "devices",
+]
 
 
 @pytest.mark.parametrize("name", registry.names("scheduler"))
@@ -31,8 +42,7 @@ def test_learning_schedulers_keep_it_with_other_parameters(rule, prior):
 
 
 @pytest.mark.parametrize(
-    "scheduler, check, text",
-    [pytest.param(*case, id=f"{i}-{case[1]}") for i, case in enumerate(BROKEN)],
+    "scheduler, check, text", [pytest.param(*case, id=f"{i}-{case[1]}") for i, case in enumerate(BROKEN)]
 )
 def test_a_broken_scheduler_is_told_which_check_failed_and_why(scheduler, check, text):
     with pytest.raises(fw.FedwaveError, match=f"fails the check '{check}': .*{text}") as told:
@@ -74,9 +84,7 @@ def test_a_scheduler_of_ten_lines_is_checked_found_by_name_and_simulated():
     assert "patient" in fw.scheduler_names()
     trace = fw.simulate(fw.paper_network(), "patient", rounds=20, instances=2)
     assert (np.count_nonzero(trace.scheduled, axis=2) == 5).all()
-    other = fw.simulate(
-        fw.paper_network(), fw.scheduler("patient:patience=9"), rounds=20, instances=2
-    )
+    other = fw.simulate(fw.paper_network(), fw.scheduler("patient:patience=9"), rounds=20, instances=2)
     assert not other.same_as(trace)
 
 
@@ -95,9 +103,7 @@ def test_a_registered_scheduler_must_survive_being_built_from_its_file():
             return seen.success + self.weight * seen.delay
 
     assert check_scheduler(Weighted()) == ALL
-    with pytest.raises(
-        fw.FedwaveError, match=r"'saving': .*parameters in the fields of a dataclass"
-    ):
+    with pytest.raises(fw.FedwaveError, match=r"'saving': .*parameters in the fields of a dataclass"):
         check_scheduler(Weighted(-5.0))
 
 

@@ -65,9 +65,7 @@ def test_every_built_in_part_keeps_its_contract(family: str, name: str) -> None:
     assert check(GIVEN.get((family, name), name), family=family) == names(family, name)
 
 
-def test_the_built_in_datasets_keep_their_contract(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_built_in_datasets_keep_their_contract(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """On small files in the published formats, with all ten classes."""
     labels = np.arange(10, dtype=np.uint8)
     pixels = rng.integers(256, size=(10, 3072)).astype(np.uint8)
@@ -77,9 +75,7 @@ def test_the_built_in_datasets_keep_their_contract(
     for name, held in files.items():
         sums = {file: originals.md5_of(content) for file, content in held.items()}
         monkeypatch.setitem(originals.MD5, name, sums)
-        monkeypatch.setitem(
-            originals.SIZES, name, {file: len(content) for file, content in held.items()}
-        )
+        monkeypatch.setitem(originals.SIZES, name, {file: len(content) for file, content in held.items()})
         monkeypatch.setitem(sources.SOURCES, name, {})
     assert gzip.decompress(files["mnist"]["train-labels-idx1-ubyte.gz"])[8:] == labels.tobytes()
     monkeypatch.setenv("FEDWAVE_DATA", str(put(files, tmp_path / "data")))
@@ -92,15 +88,30 @@ def test_the_built_in_datasets_keep_their_contract(
 @pytest.mark.parametrize(
     "part",
     [
-        "rician:k_factor=0", "shadowing:correlation=0", "shadowing:correlation=0.5,fading=rician",
-        "gauss-markov:correlation=1", "harq:tries=3,model=soft", "harq:tries=1", "harq:model=threshold",
-        "harq:tries=4,model=turbo:blocks=3", "arq:tries=3,model=uncoded", "uncoded:modulation=bpsk",
-        "negative-binomial:dispersion=0.3", "zero-inflated-poisson:silence=0.9", "gamma:shape=3,rate=0.5",
-        "truncated:low=1,high=3,prior=gamma", "truncated:low=0", "dirichlet:alpha=50", "by-class:held=1",
+        "rician:k_factor=0",
+        "shadowing:correlation=0",
+        "shadowing:correlation=0.5,fading=rician",
+        "gauss-markov:correlation=1",
+        "harq:tries=3,model=soft",
+        "harq:tries=1",
+        "harq:model=threshold",
+        "harq:tries=4,model=turbo:blocks=3",
+        "arq:tries=3,model=uncoded",
+        "uncoded:modulation=bpsk",
+        "negative-binomial:dispersion=0.3",
+        "zero-inflated-poisson:silence=0.9",
+        "gamma:shape=3,rate=0.5",
+        "truncated:low=1,high=3,prior=gamma",
+        "truncated:low=0",
+        "dirichlet:alpha=50",
+        "by-class:held=1",
         "fedbuff:size=3,beta=0.5",
-        "lee:cap=2", "fedasync:staleness=hinge", "fedasync:staleness=constant", "logistic",
+        "lee:cap=2",
+        "fedasync:staleness=hinge",
+        "fedasync:staleness=constant",
+        "logistic",
     ],
-)  # fmt: skip
+)
 def test_other_parameters(part: str) -> None:
     family = next(f for f in SIMPLE if part.partition(":")[0] in registry.names(f))
     assert set(check(part)) >= set(every(family)) - _DRAWN - _STEPS
@@ -130,10 +141,7 @@ def test_the_mass_goes_through_a_server_step_without_a_memory() -> None:
 
     assert check(Half) == every("aggregation")
     network = fw.paper_network()
-    whole, half = (
-        fw.simulate(network, "age", 9, 2, metrics=[Mass(rule)]).series["mass"]
-        for rule in (Lee(), Half())
-    )
+    whole, half = (fw.simulate(network, "age", 9, 2, metrics=[Mass(rule)]).series["mass"] for rule in (Lee(), Half()))
     np.testing.assert_array_equal(half, whole / 2)
 
 
@@ -173,9 +181,7 @@ def test_every_family_has_a_checker() -> None:
 
 
 def test_a_model_for_unusual_images_needs_a_dataset() -> None:
-    with pytest.raises(
-        fw.FedwaveError, match=r"neither images of shape \(1, 28, 28\).*pass dataset="
-    ):
+    with pytest.raises(fw.FedwaveError, match=r"neither images of shape \(1, 28, 28\).*pass dataset="):
         check(chain, family="model")
 
 
@@ -194,20 +200,12 @@ def test_a_registered_part_is_built_from_its_file() -> None:
         def fresh(self, rng: Any, shape: Any) -> Any:
             return rng.gamma(self.m, 1 / self.m, shape)
 
-    for part in (
-        "nakagami",
-        "nakagami:m=0.7",
-        {"name": "nakagami", "m": 3},
-        Nakagami,
-        Nakagami(5.0),
-    ):
+    for part in ("nakagami", "nakagami:m=0.7", {"name": "nakagami", "m": 3}, Nakagami, Nakagami(5.0)):
         assert check(part) == every("fading")
 
 
 def test_schedulers_go_to_their_own_checker() -> None:
-    assert (
-        check("max-weight") == check(fw.scheduler("max-weight")) == fw.check_scheduler("max-weight")
-    )
+    assert check("max-weight") == check(fw.scheduler("max-weight")) == fw.check_scheduler("max-weight")
 
 
 @pytest.mark.parametrize(
@@ -220,11 +218,11 @@ def test_schedulers_go_to_their_own_checker() -> None:
         ("rician", {"family": "succes"}, "no family 'succes'; did you mean 'success'"),
         ("rician", {"family": "success"}, "there is no success model 'rician'"),
         ("cnn:width=3", {}, "no parameter 'width'"),
-        (3, {}, "the family of 3 is unknown: derive it .*family=\"model\""),
+        (3, {}, 'the family of 3 is unknown: derive it .*family="model"'),
         (chain, {}, "the family of .*chain.* is unknown"),
         (fw.fading.Rayleigh, {"family": "success"}, "is no success model"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_a_part_is_refused(part: Any, given: dict[str, Any], text: str) -> None:
     with pytest.raises(fw.FedwaveError, match=text):
         check(part, **given)

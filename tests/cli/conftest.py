@@ -11,9 +11,7 @@ Answer = tuple[int, str, str]
 
 
 @pytest.fixture
-def fedwave(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Answer]:
+def fedwave(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
     """Run the command as a shell would: exit status, standard output, standard error."""
 
     def run(*words: object) -> Answer:

@@ -34,9 +34,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
         patch.setattr(measure, "python_of", python)
         patch.setattr(run, "available_device", lambda wanted: "cpu")
         folder = tmp_path_factory.mktemp("environments")
-        yield run.benchmark(
-            Setting("synthetic"), Plan(1, 1, True, True, folder), [1], "auto", quiet
-        )
+        yield run.benchmark(Setting("synthetic"), Plan(1, 1, True, True, folder), [1], "auto", quiet)
 
 
 def by_name(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -53,9 +51,7 @@ def test_all_play_the_same_rounds(content: dict[str, Any]) -> None:
     for way in (everything, skipping):
         assert way["difference_after_one_round"] < 3e-2
         assert len(way["seconds"]) == 1
-        assert way["times_plain"]["median"] == pytest.approx(
-            plain["seconds"][0] / way["seconds"][0]
-        )
+        assert way["times_plain"]["median"] == pytest.approx(plain["seconds"][0] / way["seconds"][0])
         pace = way["samples"][0] / way["seconds"][0]
         assert way["samples_per_second"]["median"] == pytest.approx(pace)
     if sys.platform == "linux":
@@ -95,9 +91,7 @@ def test_the_table_names_all_ways(fedwave: Callable[..., tuple[int, str, str]]) 
 
 
 @pytest.mark.usefixtures("measured")
-def test_json_and_files(
-    fedwave: Callable[..., tuple[int, str, str]], tmp_path: Path, content: dict[str, Any]
-) -> None:
+def test_json_and_files(fedwave: Callable[..., tuple[int, str, str]], tmp_path: Path, content: dict[str, Any]) -> None:
     for ending in ("png", "svg", "pdf"):
         written, figure = tmp_path / "bench.json", tmp_path / f"bench.{ending}"
         status, out, _ = fedwave("bench", "--json", "--out", written, "--figure", figure)
@@ -125,9 +119,7 @@ def test_json_and_files(
     ],
 )
 @pytest.mark.usefixtures("measured")
-def test_refusals(
-    fedwave: Callable[..., tuple[int, str, str]], words: list[Any], sentence: str
-) -> None:
+def test_refusals(fedwave: Callable[..., tuple[int, str, str]], words: list[Any], sentence: str) -> None:
     status, out, err = fedwave("bench", *words)
     assert (status, out) == (2, "")
     assert sentence in err
@@ -136,15 +128,7 @@ def test_refusals(
 
 HOSTILE = [
     (option, value)
-    for option in (
-        "--rounds",
-        "--repeats",
-        "--threads",
-        "--device",
-        "--dataset",
-        "--out",
-        "--figure",
-    )
+    for option in ("--rounds", "--repeats", "--threads", "--device", "--dataset", "--out", "--figure")
     for value in (
         "",
         "-1",
@@ -176,9 +160,7 @@ def test_hostile_values_end_in_a_sentence(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "measure", failing)
-    status, out, err = fedwave(
-        "bench", "--quick", "--no-peers", "--dataset", "synthetic", option, value
-    )
+    status, out, err = fedwave("bench", "--quick", "--no-peers", "--dataset", "synthetic", option, value)
     assert (status, out) == (2, "")
     assert len(err) < 1500
     assert not set("\x1b\r") & set(err)

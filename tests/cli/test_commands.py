@@ -25,9 +25,7 @@ def test_compare_keeps_the_traces_that_it_prints(fedwave, tmp_path: Path) -> Non
     trace = fw.Trace.load(folder / "balsa.npz")
     assert trace.same_as(fw.simulate(fw.paper_network(), "balsa", 12, 3, 6, beliefs=True))
     assert f"{trace.score.mean():.1f}±" in text
-    assert fw.extend(trace, 15).same_as(
-        fw.simulate(fw.paper_network(), "balsa", 15, 3, 6, beliefs=True)
-    )
+    assert fw.extend(trace, 15).same_as(fw.simulate(fw.paper_network(), "balsa", 15, 3, 6, beliefs=True))
     # The numbers are the same as without traces.
     plain = fedwave(*words, "--json")[1]
     assert fedwave(*words, "--json", "--traces", folder)[1] == plain
@@ -63,16 +61,14 @@ def test_the_metric_asked_for_comes_first(fedwave) -> None:
         assert (status, err) == (0, "")
         headings = [line.split()[:2] for line in text.splitlines() if line.startswith("scheduler")]
         assert headings == [["scheduler", heading]] * 2  # means, differences
-    jain = [fw.simulate(fw.paper_network(), s, 12, 3, 0).series["jain"][-1] for s in ("age", "alsa-pi")]  # fmt: skip
+    jain = [fw.simulate(fw.paper_network(), s, 12, 3, 0).series["jain"][-1] for s in ("age", "alsa-pi")]
     text = fedwave(*words, "--metric", "jain")[1]
     mean, apart = (line.split()[1] for line in text.splitlines() if line.startswith("age"))
     assert mean.startswith(f"{jain[0].mean():.2f}±")
     assert apart.startswith(f"{(jain[0] - jain[1]).mean():+.3f}"[:5])
 
 
-def test_the_table_fits_80_columns_with_every_interval(
-    fedwave, monkeypatch, tmp_path: Path
-) -> None:
+def test_the_table_fits_80_columns_with_every_interval(fedwave, monkeypatch, tmp_path: Path) -> None:
     from rich.console import Console
 
     monkeypatch.setattr(output, "console", lambda: Console(width=80, markup=False, emoji=False))
@@ -87,13 +83,7 @@ def test_the_table_fits_80_columns_with_every_interval(
     text = fedwave("compare", "-t", 60, "-i", 4, "-s", f"alsa-pi,{long},age")[1]
     assert max(map(len, text.splitlines())) <= 80
     assert long not in text
-    words = (
-        "sweep.network.slots=[2,3]",
-        "sweep.network.gamma=[0.5]",
-        "sweep.seed=[1]",
-        "-s",
-        "age",
-    )
+    words = ("sweep.network.slots=[2,3]", "sweep.network.gamma=[0.5]", "sweep.seed=[1]", "-s", "age")
     text = fedwave("run", *words, "-t", 4, "-i", 3, "-o", tmp_path)[1]
     assert all(len(line.split()) == 10 for line in text.splitlines() if line.startswith("age"))
 
@@ -109,11 +99,30 @@ def test_names_are_printed_as_they_are(fedwave, tmp_path: Path) -> None:
 
 def test_options_reach_the_network(fedwave, tmp_path: Path) -> None:
     status, _, _ = fedwave(
-        "compare", "random", "-s", "balsa", "--devices", 8, "--slots", 3, "--gamma", 0.5, "--fading",
-        "rician:k_factor=6", "--success", "harq:tries=3,model=turbo:blocks=2;slope=7", "--arrivals",
-        "negative-binomial:dispersion=2", "--set", "buffer_limit=9", "--set", "noise_dbm=-100", *SMALL,
-        "--traces", tmp_path,
-    )  # fmt: skip
+        "compare",
+        "random",
+        "-s",
+        "balsa",
+        "--devices",
+        8,
+        "--slots",
+        3,
+        "--gamma",
+        0.5,
+        "--fading",
+        "rician:k_factor=6",
+        "--success",
+        "harq:tries=3,model=turbo:blocks=2;slope=7",
+        "--arrivals",
+        "negative-binomial:dispersion=2",
+        "--set",
+        "buffer_limit=9",
+        "--set",
+        "noise_dbm=-100",
+        *SMALL,
+        "--traces",
+        tmp_path,
+    )
     net = fw.network_of(fw.Trace.load(tmp_path / "balsa.npz"))
     assert status == 0
     assert (net.size, net.slots, net.gamma, net.noise_dbm) == (8, 3, 0.5, -100)
@@ -127,15 +136,23 @@ def test_recorded_arrays_and_measured_curves_from_files(fedwave, tmp_path: Path)
     np.save(tmp_path / "gains.npy", np.full((12, 2), 0.5))
     (tmp_path / "arrivals.csv").write_text("1,2\n" * 12)
     (tmp_path / "curve.csv").write_text("snr_db,error_rate\n-5,1\n0,0\n")
-    (tmp_path / "two.yaml").write_text(
-        "- {rate: 1, distance_m: 100}\n- {rate: 2, distance_m: 200}\n"
-    )
+    (tmp_path / "two.yaml").write_text("- {rate: 1, distance_m: 100}\n- {rate: 2, distance_m: 200}\n")
     status, text, _ = fedwave(
-        "compare", tmp_path / "two.yaml", "-s", "alsa-pi", "-w", 1, "--json", *SMALL,
-        "--fading", f"recorded:path={tmp_path}/gains.npy",
-        "--arrivals", f"recorded:path={tmp_path}/arrivals.csv",
-        "--success", f"table:path={tmp_path}/curve.csv",
-    )  # fmt: skip
+        "compare",
+        tmp_path / "two.yaml",
+        "-s",
+        "alsa-pi",
+        "-w",
+        1,
+        "--json",
+        *SMALL,
+        "--fading",
+        f"recorded:path={tmp_path}/gains.npy",
+        "--arrivals",
+        f"recorded:path={tmp_path}/arrivals.csv",
+        "--success",
+        f"table:path={tmp_path}/curve.csv",
+    )
     assert status == 0
     assert json.loads(text)["schedulers"]["alsa-pi"]["delivered_share"]["mean"] > 0.5
 
@@ -167,14 +184,7 @@ def test_compare_json_names_the_settings(fedwave, tmp_path: Path) -> None:
     content = json.loads(text)
     assert status == 0
     assert content == json.loads(out.read_text())
-    assert list(content["schedulers"]) == [
-        "bench",
-        "alsa-pi",
-        "balsa",
-        "balsa-po",
-        "round-robin",
-        "w-max",
-    ]
+    assert list(content["schedulers"]) == ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max"]
     assert content["schedulers"]["w-max"]["score_difference"]["mean"] == 0
     assert (content["network"], content["against"]) == ("paper", "w-max")
     assert (content["rounds"], content["instances"], content["seed"]) == (12, 3, 0)
@@ -187,9 +197,7 @@ def test_compare_into_a_folder_keeps_everything(fedwave, tmp_path: Path) -> None
     assert (status, err) == (0, "")
     content = json.loads(text)
     trace = fw.simulate(fw.paper_network(), "age", 12, 3, 0)
-    assert content["schedulers"]["age"]["backlog"]["mean"] == pytest.approx(
-        trace.backlog[2:].mean()
-    )
+    assert content["schedulers"]["age"]["backlog"]["mean"] == pytest.approx(trace.backlog[2:].mean())
     names = {path.name for path in out.iterdir()}
     assert {Path(path).name for path in content["files"]} <= names
     assert {"config.yaml", "rounds", "score.png", "instances.csv", "results.nc"} <= names
@@ -201,13 +209,19 @@ def test_copies_need_no_number_of_instances(fedwave, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.save(tmp_path / "g.npy", rng.exponential(size=(12, 25)))
     np.save(tmp_path / "m.npy", rng.poisson(3, size=(12, 25)))
-    recorded = ("--fading", f"recorded:path={tmp_path / 'g.npy'}", "--arrivals",
-                f"recorded:path={tmp_path / 'm.npy'}", "--success", "threshold")  # fmt: skip
+    recorded = (
+        "--fading",
+        f"recorded:path={tmp_path / 'g.npy'}",
+        "--arrivals",
+        f"recorded:path={tmp_path / 'm.npy'}",
+        "--success",
+        "threshold",
+    )
     words = ("compare", "-s", "alsa-pi,max-weight,random", *SMALL, *recorded, "--half-width", 0.1)
     status, text, err = fedwave(*words)
     assert (status, err) == (0, "")
     assert "around the difference of the score: random " in text
-    assert "No number of instances gives an interval around that of max-weight: they are copies." in text  # fmt: skip
+    assert "No number of instances gives an interval around that of max-weight: they are copies." in text
     needed = json.loads(fedwave(*words, "--json")[1])["instances_needed"]
     assert needed["max-weight"] is None
     assert needed["random"] >= 2
@@ -220,10 +234,7 @@ def test_compare_plans_how_many_instances_are_wanted(fedwave) -> None:
     age, base = (fw.simulate(fw.paper_network(), n, 12, 3, 0).score for n in ("age", "alsa-pi"))
     needed = json.loads(fedwave(*words, "--json")[1])["instances_needed"]
     assert list(needed) == ["age", "w-max"]  # alsa-pi is the base
-    assert (
-        f"half-width of 0.8 around the difference of the score: age {needed['age']:,}, w-max"
-        in text
-    )
+    assert f"half-width of 0.8 around the difference of the score: age {needed['age']:,}, w-max" in text
     # About 1.96 standard errors reach 0.8 with so many, and not with half of them.
     spread = (age - base).mean(axis=0).std(ddof=1)
     assert 1.96 * spread / needed["age"] ** 0.5 < 0.8 < 1.96 * spread / (needed["age"] / 2) ** 0.5
@@ -275,9 +286,7 @@ def test_no_progress_bar_where_there_is_no_terminal(fedwave) -> None:
 
 def test_help_and_version(fedwave) -> None:
     assert fedwave("--version")[1].strip() == f"fedwave {fw.__version__}"
-    for command in (
-        "run", "compare", "train", "resume", "presets", "config", "schedulers", "data", "reproduce",
-    ):  # fmt: skip
+    for command in ("run", "compare", "train", "resume", "presets", "config", "schedulers", "data", "reproduce"):
         status, text, _ = fedwave(command, "--help")
         assert status == 0
         assert "Usage" in text

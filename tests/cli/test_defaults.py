@@ -20,12 +20,21 @@ from fedwave.experiments.config.points import to_mapping
 ROOT = Path(__file__).parents[2]
 COMMANDS: dict[str, Any] = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
 FIELDS = {
-    "schedulers": "schedulers", "metric": "metric", "rounds": "rounds", "instances": "instances", "seed": "seed",
+    "schedulers": "schedulers",
+    "metric": "metric",
+    "rounds": "rounds",
+    "instances": "instances",
+    "seed": "seed",
     "first_instance": "first_instance",
-    "burn_in": "burn_in", "task": "task.dataset", "aggregation": "task.aggregation", "skew": "task.partition",
-    "device": "training.device", "precision": "training.precision", "tolerance": "training.tolerance",
+    "burn_in": "burn_in",
+    "task": "task.dataset",
+    "aggregation": "task.aggregation",
+    "skew": "task.partition",
+    "device": "training.device",
+    "precision": "training.precision",
+    "tolerance": "training.tolerance",
     "test_images": "training.test_images",
-}  # fmt: skip
+}
 NETWORK = ("slots", "gamma", "fading", "success", "arrivals")
 SHOWN = re.compile(r"(.*), or the experiment's")
 

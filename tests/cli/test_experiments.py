@@ -20,9 +20,18 @@ from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.run import pool
 
 SWEEP = (
-    "run", "random", "network.devices=6", "sweep.network.slots=[2,3]", "sweep.network.gamma=[0,0.5]",
-    "-s", "alsa-pi,age", "-t", 10, "-i", 3,
-)  # fmt: skip
+    "run",
+    "random",
+    "network.devices=6",
+    "sweep.network.slots=[2,3]",
+    "sweep.network.gamma=[0,0.5]",
+    "-s",
+    "alsa-pi,age",
+    "-t",
+    10,
+    "-i",
+    3,
+)
 UNITS = {f"000{point}_{name}_0-2" for point in range(4) for name in ("alsa-pi", "age")}
 AXES = ("backlog-network-slots", "backlog-network-gamma")
 FIGURES = {f"{axis}-{k}.{kind}" for axis in AXES for k in (1, 2) for kind in ("png", "svg")}
@@ -65,16 +74,7 @@ def lines(path: Path) -> list[dict]:
 
 def test_the_folder_of_a_sweep_is_complete(finished: Path) -> None:
     shown = {path.name for path in finished.iterdir() if not path.name.startswith(".")}
-    kept = {
-        "config.yaml",
-        "plan.json",
-        "provenance.json",
-        "rounds",
-        "devices",
-        "units",
-        "timings",
-        "SHA256SUMS",
-    }
+    kept = {"config.yaml", "plan.json", "provenance.json", "rounds", "devices", "units", "timings", "SHA256SUMS"}
     assert shown == FILES | kept
     for part in ("rounds", "devices", "units"):
         assert {path.stem for path in (finished / part).iterdir()} == UNITS
@@ -107,10 +107,7 @@ def test_checksums_by_hand(finished: Path) -> None:
 
 def test_the_summary_is_what_was_simulated(finished: Path) -> None:
     with open(finished / "summary.csv", newline="") as file:
-        rows = {
-            (r["network.slots"], r["network.gamma"], r["scheduler"], r["metric"]): r
-            for r in csv.DictReader(file)
-        }
+        rows = {(r["network.slots"], r["network.gamma"], r["scheduler"], r["metric"]): r for r in csv.DictReader(file)}
     for slots, gamma in ((2, "0"), (3, "0.5")):
         network = fw.random_network(6, slots, gamma=float(gamma))
         traces = {name: fw.simulate(network, name, 10, 3, 0) for name in ("alsa-pi", "age")}
@@ -255,9 +252,7 @@ def test_events_are_lines_of_json(fedwave, tmp_path: Path) -> None:
     assert json.loads(err.splitlines()[-1])["event"] == "finished"
 
 
-def test_score_is_drawn_again_without_a_run(
-    fedwave, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_score_is_drawn_again_without_a_run(fedwave, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     small = ("-t", 8, "-i", 3, "schedulers=[alsa-pi,balsa,age]")
     status, told, _ = fedwave("reproduce", "score", *small, "--json", "-o", first)
@@ -274,9 +269,7 @@ def test_score_is_drawn_again_without_a_run(
         assert (second / name).read_bytes() == (first / name).read_bytes(), name
 
 
-def test_options_count_more_than_words_and_words_more_than_the_file(
-    fedwave, tmp_path: Path
-) -> None:
+def test_options_count_more_than_words_and_words_more_than_the_file(fedwave, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(
         "name: mine\nnetwork: {slots: 2, gamma: 2}\nschedulers: [age, w-max]\nrounds: 5\ninstances: 4\nseed: 1\n"
@@ -357,9 +350,7 @@ def test_the_schema_is_json_and_knows_every_field(fedwave, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_the_engine_is_the_one_that_was_asked_for(
-    fedwave, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_engine_is_the_one_that_was_asked_for(fedwave, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[object] = []
     ray = ModuleType("fedwave.adapters.ray")
 

@@ -14,8 +14,21 @@ from user_file import forgotten, text
 from fedwave.experiments.run import pool
 
 LEARN = (
-    "train", "mine.yaml", "-s", "heavy-test,age", "--import", "mine.py", "--workers", 1, "-t", 3, "-i", 1, "-o", "run",
-)  # fmt: skip
+    "train",
+    "mine.yaml",
+    "-s",
+    "heavy-test,age",
+    "--import",
+    "mine.py",
+    "--workers",
+    1,
+    "-t",
+    3,
+    "-i",
+    1,
+    "-o",
+    "run",
+)
 TASK = """
 network: {kind: table, file: devices.csv, slots: 1}
 task: {dataset: synthetic, model: logistic, epochs: 1}
@@ -33,9 +46,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_a_finished_run_needs_nothing_but_its_folder(
-    fedwave, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_run_needs_nothing_but_its_folder(fedwave, monkeypatch: pytest.MonkeyPatch) -> None:
     status, told, err = fedwave(*LEARN, "--json")
     assert (status, err) == (0, "")
     sums = Path("run/SHA256SUMS").read_text()
@@ -110,9 +121,7 @@ def test_the_list_and_the_exit_status(fedwave) -> None:
     assert (status, err) == (1, "")
     content = json.loads(told)
     assert content["same"] is False
-    assert content["findings"][0] == {
-        "about": "experiment", "state": "differs", "text": "seed is 0 in A, 1 in B",
-    }  # fmt: skip
+    assert content["findings"][0] == {"about": "experiment", "state": "differs", "text": "seed is 0 in A, 1 in B"}
     Path("a/summary.csv").write_text("1\n")
     status, told, err = fedwave("verify", "a")
     assert (status, err) == (1, "")

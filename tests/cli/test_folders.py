@@ -87,9 +87,7 @@ def test_a_report_may_be_written_again(fedwave, run: Path) -> None:
     assert fedwave(*words)[0] == 0
 
 
-def test_a_report_that_failed_may_be_written_again(
-    fedwave, run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_that_failed_may_be_written_again(fedwave, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*given: object) -> None:
         raise fw.FedwaveError("the disk is full.")
 
@@ -105,10 +103,7 @@ def test_a_report_into_another_run_is_refused(fedwave, run: Path) -> None:
     assert fedwave("run", "paper", *SMALL, "seed=1", "-o", "other")[0] == 0
     before = tree(Path("other"))
     status, _, err = fedwave("report", run, "--out", "other")
-    assert (status, err) == (
-        2,
-        "fedwave: other is the folder of another run: choose another folder.\n",
-    )
+    assert (status, err) == (2, "fedwave: other is the folder of another run: choose another folder.\n")
     assert tree(Path("other")) == before
     assert fedwave("report", run, "--out", "./other/../run")[0] == 0
 
@@ -178,9 +173,7 @@ def test_resumes_at_once(fedwave, run: Path, number: int, times: int) -> None:
         ("units/0000_age_0-1.json", ("resume", "run")),
     ],
 )
-def test_pipes_in_a_run_folder_are_not_waited_for(
-    run: Path, name: str, words: tuple[str, ...]
-) -> None:
+def test_pipes_in_a_run_folder_are_not_waited_for(run: Path, name: str, words: tuple[str, ...]) -> None:
     (run / name).unlink()
     os.mkfifo(run / name)
     told = subprocess.run(command(*words), capture_output=True, text=True, timeout=60)

@@ -72,9 +72,7 @@ def test_a_sweep_over_infinite_values_is_run_read_resumed_and_merged(tmp_path: P
     check_data(fw.run(SMALL, first, workers=1))
     check_data(fw.load(first))
     assert sound(verify(first))
-    check_data(
-        fw.run(first / "config.yaml", first, workers=1)
-    )  # goes on: it is the same experiment
+    check_data(fw.run(first / "config.yaml", first, workers=1))  # goes on: it is the same experiment
     next(first.glob("units/*")).unlink()
     check_data(fw.run(SMALL, first, workers=1))
     fw.run({**SMALL, "first_instance": 2}, again, workers=1)
@@ -91,8 +89,11 @@ def test_tables_for_others_name_infinite_values(tmp_path: Path) -> None:
     said = json.loads((tmp_path / "a/summary.json").read_text(), parse_constant=pytest.fail)
     places = [point["where"] for point in said["points"]]
     assert [[float(place[axis]) for axis in SWEPT] for place in places] == [
-        [2, -math.inf], [2, -90], [math.inf, -math.inf], [math.inf, -90],
-    ]  # fmt: skip
+        [2, -math.inf],
+        [2, -90],
+        [math.inf, -math.inf],
+        [math.inf, -90],
+    ]
     assert experiment_from(said["experiment"]).sweep == experiment_from(SMALL).sweep
     with (tmp_path / "a/summary.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -115,9 +116,7 @@ def test_the_command_reports_resumes_and_merges_such_a_run(
         status, out, err = fedwave(*command)
         assert (status, err) == (0, ""), command
         if "--json" in command:
-            (limit, other) = (
-                p["where"]["network.set.buffer_limit"] for p in json.loads(out)["points"]
-            )
+            (limit, other) = (p["where"]["network.set.buffer_limit"] for p in json.loads(out)["points"])
             assert (limit, float(other)) == (2, math.inf)
 
 
@@ -151,7 +150,4 @@ def test_infinite_parameters_of_own_parts_are_kept(taker: None, tmp_path: Path) 
 
 def test_json_for_others_has_no_words_that_only_python_reads() -> None:
     content = {"a": [math.inf, -math.inf, math.nan, 1.5], "b": np.float64("-inf")}
-    assert json.loads(json_text(content), parse_constant=pytest.fail) == {
-        "a": ["inf", "-inf", None, 1.5],
-        "b": "-inf",
-    }
+    assert json.loads(json_text(content), parse_constant=pytest.fail) == {"a": ["inf", "-inf", None, 1.5], "b": "-inf"}

@@ -24,12 +24,7 @@ from fedwave.learning.data.dataset import Dataset, NoData, synthetic
 from fedwave.learning.evaluation import EvaluationSizes
 
 NETWORK = ("random", "--devices", 4, "--slots", 2, "--set", "rate=1")
-SMALL = (
-    "task.model=logistic",
-    "task.epochs=1",
-    "training.loss_images=100",
-    "training.test_images=60",
-)
+SMALL = ("task.model=logistic", "task.epochs=1", "training.loss_images=100", "training.test_images=60")
 SIZE = ("--task", "synthetic", "--rounds", 3, "--instances", 2, "--device", "cpu", "--workers", 1)
 FIGURES = ("learning-curves", "one-instance", "targets", "devices")
 FILES = {f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")}
@@ -43,9 +38,7 @@ FILES |= {
     "table.tex",
     "results.nc",
 }
-KEPT = {
-    "config.yaml", "plan.json", "provenance.json", "inputs", "rounds", "devices", "units", "timings", "SHA256SUMS",
-}  # fmt: skip
+KEPT = {"config.yaml", "plan.json", "provenance.json", "inputs", "rounds", "devices", "units", "timings", "SHA256SUMS"}
 
 
 @pytest.fixture(autouse=True)
@@ -79,15 +72,7 @@ def test_train_prints_a_table_and_writes_figures(fedwave, tmp_path: Path) -> Non
     assert (status, err) == (0, "")
     assert "synthetic: U = 4, W = 2, γ = 0.01, 3 rounds, 2 instances, seed 3" in text
     assert "SYNTHETIC" not in text  # it was asked for
-    for word in (
-        "differences from alsa-pi",
-        "loss",
-        "spikes",
-        "backlog",
-        "delivered",
-        "Jain",
-        "targets.svg",
-    ):
+    for word in ("differences from alsa-pi", "loss", "spikes", "backlog", "delivered", "Jain", "targets.svg"):
         assert word in text
     lines = [line.split() for line in text.splitlines()]
     first = [line[0] for line in lines if line]
@@ -111,16 +96,12 @@ def test_train_json_is_only_json(fedwave, monkeypatch, tmp_path: Path) -> None:
     assert (status, err) == (0, "")
     assert {Path(path).name for path in content.pop("files")} == FILES
     assert content == json.loads((tmp_path / "summary.json").read_text())
-    assert (
-        content["schedulers"]["w-max"]["accuracy_difference"]["mean"] == 0
-    )  # the first: no alsa-pi here
+    assert content["schedulers"]["w-max"]["accuracy_difference"]["mean"] == 0  # the first: no alsa-pi here
     assert content["experiment"]["training"]["tolerance"] == 1e-6
     trace = fw.simulate(fw.random_network(4, 2, rate=1.0), "age", 3, 2, 0)
     task, sizes = fw.task("synthetic", model="logistic", epochs=1), EvaluationSizes(100, 60)
     curves = fw.train(trace, task, sizes=sizes, tolerance=1e-6)
-    assert content["schedulers"]["age"]["loss"]["mean"] == pytest.approx(
-        curves.loss[-1].mean(), rel=1e-4
-    )
+    assert content["schedulers"]["age"]["loss"]["mean"] == pytest.approx(curves.loss[-1].mean(), rel=1e-4)
     # Once more, nothing is trained, and the answer is the same.
     monkeypatch.setattr(figures, "save_figure", lambda figure, stem: [])  # they take the longest
     marks = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "rounds").iterdir()}
@@ -157,10 +138,7 @@ def test_every_option_reaches_the_training(fedwave, monkeypatch, tmp_path: Path)
             losses = (x["schedulers"]["w-max"]["loss"] for x in (changed, plain))
             assert len({loss["mean"] for loss in losses}) == 2
         if option == "--skew":
-            assert (
-                changed["schedulers"]["update-aware"]["loss"]
-                != plain["schedulers"]["update-aware"]["loss"]
-            )
+            assert changed["schedulers"]["update-aware"]["loss"] != plain["schedulers"]["update-aware"]["loss"]
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
@@ -171,23 +149,17 @@ def test_without_data_reproduce_falls_back_loudly(fedwave, tmp_path: Path, name:
     assert status == 0
     assert f"SYNTHETIC DATA is used instead of {name}" in err
     assert f"{name} could not be fetched" in err
-    assert (
-        f"SYNTHETIC DATA (no {name}): U = 25, W = 5, γ = 0.01, 2 rounds, 1 instance, seed 0" in text
-    )
+    assert f"SYNTHETIC DATA (no {name}): U = 25, W = 5, γ = 0.01, 2 rounds, 1 instance, seed 0" in text
     assert files(tmp_path) == FILES | KEPT
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["synthetic"] is True
     assert summary["experiment"]["task"]["instead_of"] == name
-    assert list(summary["schedulers"]) == [
-        "bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max",
-    ]  # fmt: skip
+    assert list(summary["schedulers"]) == ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max"]
     # Text is drawn as shapes; matplotlib notes what it was beside them.
     assert "SYNTHETIC DATA" in (tmp_path / "learning-curves.svg").read_text()
 
 
-def test_figures_are_drawn_again_without_training(
-    fedwave, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_figures_are_drawn_again_without_training(fedwave, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     words = ("train", *NETWORK, *SMALL, *SIZE, "-s", "w-max,update-aware", "-o", first)
     assert fedwave(*words)[0] == 0
@@ -201,12 +173,32 @@ def test_figures_are_drawn_again_without_training(
 
 
 def test_a_sweep_of_what_is_learnt(fedwave, tmp_path: Path) -> None:
-    words = ("random", *SMALL, "task.dataset=synthetic", "training.device=cpu", "network.devices=4",
-        "task.partition=dirichlet")  # fmt: skip
+    words = (
+        "random",
+        *SMALL,
+        "task.dataset=synthetic",
+        "training.device=cpu",
+        "network.devices=4",
+        "task.partition=dirichlet",
+    )
     status, text, err = fedwave(
-        "run", *words, "sweep.task.partition.alpha=[0.05,5]", "--metric", "accuracy", "-s", "age", "-t", 3, "-i", 2,
-        "--workers", 1, "--json", "-o", tmp_path,
-    )  # fmt: skip
+        "run",
+        *words,
+        "sweep.task.partition.alpha=[0.05,5]",
+        "--metric",
+        "accuracy",
+        "-s",
+        "age",
+        "-t",
+        3,
+        "-i",
+        2,
+        "--workers",
+        1,
+        "--json",
+        "-o",
+        tmp_path,
+    )
     assert (status, err) == (0, "")
     points = json.loads(text)["points"]
     assert [point["where"]["task.partition.alpha"] for point in points] == [0.05, 5]
@@ -221,8 +213,12 @@ def test_a_sweep_of_what_is_learnt(fedwave, tmp_path: Path) -> None:
     assert [row["task.partition.alpha"] for row in rows] == ["0.05"] * 6 + ["5"] * 6
     data = fw.load(tmp_path)
     assert data.class_accuracy.sizes == {
-        "task.partition.alpha": 2, "scheduler": 1, "instance": 2, "round": 3, "class": 10,
-    }  # fmt: skip
+        "task.partition.alpha": 2,
+        "scheduler": 1,
+        "instance": 2,
+        "round": 3,
+        "class": 10,
+    }
     loss = data.loss.sel({"task.partition.alpha": 0.05, "scheduler": "age", "round": 3}).mean()
     assert found[0]["loss"]["mean"] == pytest.approx(float(loss))
 
@@ -252,10 +248,7 @@ def test_who_the_base_is_does_not_depend_on_luck() -> None:
 
 TRAIN = ("train", *NETWORK, "-t", 1, "-i", 1, "-s", "w-max", "--out", "out", "--task")
 REFUSALS = {
-    (
-        *TRAIN,
-        "sinthetic",
-    ): "task.dataset: there is no dataset 'sinthetic'; did you mean 'synthetic'?",
+    (*TRAIN, "sinthetic"): "task.dataset: there is no dataset 'sinthetic'; did you mean 'synthetic'?",
     (*TRAIN, "synthetic", "--device", "tpu"): "training.device is 'tpu', must be auto, cpu or cuda",
     (*TRAIN, "synthetic", "--device", "cuda"): "device is 'cuda', but torch finds no CUDA GPU here",
     (
@@ -264,24 +257,9 @@ REFUSALS = {
         "--precision",
         "half",
     ): "training.precision is 'half', must be float32, float64, bfloat16 or auto",
-    (
-        *TRAIN,
-        "synthetic",
-        "--aggregation",
-        "both",
-    ): "task.aggregation: there is no aggregation rule 'both'",
-    (
-        *TRAIN,
-        "synthetic",
-        "--aggregation",
-        "lee:beta=-1",
-    ): "Lee beta is -1, must be a number between 0 and 1",
-    (
-        *TRAIN,
-        "synthetic",
-        "--skew",
-        0,
-    ): "task.partition: Dirichlet alpha is 0.0, must be a number > 0",
+    (*TRAIN, "synthetic", "--aggregation", "both"): "task.aggregation: there is no aggregation rule 'both'",
+    (*TRAIN, "synthetic", "--aggregation", "lee:beta=-1"): "Lee beta is -1, must be a number between 0 and 1",
+    (*TRAIN, "synthetic", "--skew", 0): "task.partition: Dirichlet alpha is 0.0, must be a number > 0",
     (*TRAIN, "synthetic", "--tolerance", 2): "training.tolerance is 2.0, must lie in [0, 1)",
     (*TRAIN, "synthetic", "--lanes", 0): "training.lanes is 0, must be a whole number >= 1",
     (*TRAIN, "synthetic", "block=0"): "block is 0, must be a whole number >= 1",
@@ -289,29 +267,15 @@ REFUSALS = {
     (*TRAIN, "synthetic", "--engine", "spark"): "there is no engine 'spark'; known are local, ray",
     (*TRAIN, "synthetic", "--address", "auto"): "--address auto goes with --engine ray",
     (*TRAIN, "synthetic", "task.model=vgg19"): "task.model is vgg19, which cannot take the images",
-    (
-        "train",
-        "paper-score",
-    ): "paper-score has no task to train: add one (task.dataset=mnist), or use",
-    (
-        "train",
-        "task=null",
-        "metric=score",
-    ): "train has no task to train: add one (task.dataset=mnist)",
+    ("train", "paper-score"): "paper-score has no task to train: add one (task.dataset=mnist), or use",
+    ("train", "task=null", "metric=score"): "train has no task to train: add one (task.dataset=mnist)",
     (*TRAIN, "synthetic", "--rounds", -1): "rounds is -1, must be a whole number >= 1",
     (*TRAIN, "synthetic", "--seed", -1): "seed is -1, must be a whole number >= 0",
     ("train", *SIZE, "-s", "update-aware", "-t", -1, "-o", "out"): "rounds is -1, must be a whole",
     ("train", *SIZE, "-s", "update-aware", "-i", 0, "-o", "out"): "instances is 0, must be a whole",
     ("train", *SIZE, "-s", "update-awar", "-o", "out"): "did you mean 'update-aware'?",
     ("train", *SIZE, "-s", "update-aware:breadth=0", "-o", "out"): "breadth is 0, must be a whole",
-    (
-        "reproduce",
-        "mnist",
-        "--device",
-        "tpu",
-        "-o",
-        "out",
-    ): "training.device is 'tpu', must be auto",
+    ("reproduce", "mnist", "--device", "tpu", "-o", "out"): "training.device is 'tpu', must be auto",
     ("reproduce", "minst"): "there is no 'minst' to reproduce; did you mean 'mnist'?",
     (
         "compare",

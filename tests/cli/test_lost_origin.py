@@ -14,9 +14,7 @@ LOT = Path(__file__).parents[2] / "studies" / "lots" / "cifar10-0-2"
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, fedwave: Command, monkeypatch: pytest.MonkeyPatch, no_figures: None
-) -> Path:
+def run(tmp_path: Path, fedwave: Command, monkeypatch: pytest.MonkeyPatch, no_figures: None) -> Path:
     monkeypatch.chdir(tmp_path)
     for first in (0, 2):
         words = ("-t", 3, "-i", 2, "--first-instance", first, "--workers", 1, "-o", f"run-{first}")
@@ -43,7 +41,7 @@ def test_it_is_not_published_until_it_says_that_it_does_not_know(
     harm(run)
     status, _, err = fedwave("publish", run, "--out", "shown")
     assert status == 2
-    assert err.strip().endswith("A published result needs it: `fedwave report run-0` begins it anew.")  # fmt: skip
+    assert err.strip().endswith("A published result needs it: `fedwave report run-0` begins it anew.")
     assert not Path("shown").exists()
     if harm is not _lose:
         assert fedwave("verify", run)[0] == 1

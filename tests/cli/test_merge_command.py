@@ -49,7 +49,7 @@ REFUSED = {
     ("run", *WORDS, "--first-instance", -1): "first_instance is -1, must be a whole number >= 0.",
     ("run", *WORDS, "first_instance=half"): "first_instance is 'half', must be a whole number.",
     ("run", *WORDS, "sweep.first_instance=[0,1]"): "sweep.first_instance varies the numbers of the instances",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("words", REFUSED)
@@ -67,7 +67,7 @@ def test_the_quick_forms_take_lots(fedwave) -> None:
     status, told, _ = fedwave("compare", *WORDS, "-i", 2, "--first-instance", 7, "--json")
     some = json.loads(told)
     assert (status, some["instances"], some["first_instance"]) == (0, 2, 7)
-    status, told, _ = fedwave("compare", *WORDS, "-i", 2, "first_instance=7", "--traces", "kept", "--json")  # fmt: skip
+    status, told, _ = fedwave("compare", *WORDS, "-i", 2, "first_instance=7", "--traces", "kept", "--json")
     assert (status, json.loads(told)) == (0, some)
     trace = fw.Trace.load("kept/age.npz")
     assert trace.instance_numbers == (7, 8)

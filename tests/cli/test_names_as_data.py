@@ -19,9 +19,17 @@ from fedwave.terminal import PlainConsole, tell
 from fedwave.yaml_text import read_yaml, write_yaml
 
 MARKUP = [
-    "[/]", "[bold red]x", "[link=http://evil.example]here[/link]", ":smile:", "$x_$", r"\frac{1}$", "a|b`c`",
-    "<b>&lt;", "=1+1", "_x_",
-]  # fmt: skip
+    "[/]",
+    "[bold red]x",
+    "[link=http://evil.example]here[/link]",
+    ":smile:",
+    "$x_$",
+    r"\frac{1}$",
+    "a|b`c`",
+    "<b>&lt;",
+    "=1+1",
+    "_x_",
+]
 STEERING = "a\x1b[2J\x1b]0;title\x07\u202eb\u2066c\u200f\u061c\x9bd\r\ne"
 SEEN = r"a\x1b[2J\x1b]0;title\x07\u202eb\u2066c\u200f\u061c\x9bd\r\ne"
 SMALL = ("rounds=4", "instances=2", "network.slots=2")
@@ -127,7 +135,7 @@ def test_what_a_user_s_code_says_cannot_steer_the_terminal(fedwave, tmp_path: Pa
         ("compare", "name=caf\udce9"),
         ("compare", "-s", "caf\udce9"),
     ],
-)  # fmt: skip
+)
 def test_a_refusal_is_one_line_that_steers_nothing(fedwave, words, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     status, text, err = fedwave(*words)
@@ -151,8 +159,15 @@ def test_verify_shows_names_of_files_as_they_are(fedwave, tmp_path: Path) -> Non
 def test_progress_shows_names_as_they_are(monkeypatch, capsys) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "300")
-    event = {"finished": 0, "units": 1, "rounds": 1, "of": 2, "event": "unit-warning", "unit": f"[/]{STEERING}",
-             "message": f":smile: {STEERING}"}  # fmt: skip
+    event = {
+        "finished": 0,
+        "units": 1,
+        "rounds": 1,
+        "of": 2,
+        "event": "unit-warning",
+        "unit": f"[/]{STEERING}",
+        "message": f":smile: {STEERING}",
+    }
     with run_bar(f"[bold]{STEERING}") as watch:
         watch(event)
     with rounds_bar(f"[/]{STEERING}", 3) as played:
@@ -172,9 +187,7 @@ def test_lines_instead_of_a_bar_are_plain_too(capsys) -> None:
     with rounds_bar(STEERING, 1, lines=True) as played:
         played(1)
     tell(STEERING)
-    assert capsys.readouterr().err == (
-        f"{SEEN}: 0 of 1 units finished\n{SEEN}: round 1 of 1\nfedwave: {SEEN}\n"
-    )
+    assert capsys.readouterr().err == (f"{SEEN}: 0 of 1 units finished\n{SEEN}: round 1 of 1\nfedwave: {SEEN}\n")
 
 
 def test_cells_titles_and_captions_are_plain() -> None:
@@ -193,9 +206,7 @@ def test_an_emoji_is_a_name_like_others(fedwave, tmp_path: Path, monkeypatch) ->
     np.save("😀.npy", np.ones((4, 25)))
     words = ["compare", "--fading", "recorded:path=😀.npy", "-t", "4", "-i", "2", "-s", "age,w-max"]
     assert fedwave(*words, "-o", "👨\u200d👩\u200d👧.csv")[::2] == (0, "")
-    Path("👨\u200d👩\u200d👧.yaml").write_text(
-        "rounds: 4\ninstances: 2\nschedulers: [age]\nname: 👨\u200d👩\u200d👧\n"
-    )
+    Path("👨\u200d👩\u200d👧.yaml").write_text("rounds: 4\ninstances: 2\nschedulers: [age]\nname: 👨\u200d👩\u200d👧\n")
     assert fedwave("run", "👨\u200d👩\u200d👧.yaml")[::2] == (0, "")
     assert fedwave("run", "paper", "name=😀", *SMALL, "schedulers=[age]")[::2] == (0, "")
     assert {path.name for path in Path("out").iterdir()} == {"😀", "👨\u200d👩\u200d👧"}
@@ -205,17 +216,25 @@ def test_an_emoji_is_a_name_like_others(fedwave, tmp_path: Path, monkeypatch) ->
 @pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize(
     ("name", "folder"),
-    [("../../up", "up"), ("/etc/x", "etc-x"), (".hidden", "hidden"), ("a\\b:c*?", "a-b-c"), ("..", "experiment"),
-     ("CON", "CON-"), ("nul.txt", "nul.txt-"), ("score 1", "score-1")],
-)  # fmt: skip
-def test_the_folder_of_an_experiment_stays_in_out(fedwave, tmp_path, monkeypatch, name, folder) -> None:  # fmt: skip
+    [
+        ("../../up", "up"),
+        ("/etc/x", "etc-x"),
+        (".hidden", "hidden"),
+        ("a\\b:c*?", "a-b-c"),
+        ("..", "experiment"),
+        ("CON", "CON-"),
+        ("nul.txt", "nul.txt-"),
+        ("score 1", "score-1"),
+    ],
+)
+def test_the_folder_of_an_experiment_stays_in_out(fedwave, tmp_path, monkeypatch, name, folder) -> None:
     monkeypatch.chdir(tmp_path)
     assert fedwave("run", "paper", f"name={json.dumps(name)}", *SMALL, "schedulers=[age]")[0] == 0
     assert [path.name for path in Path("out").iterdir()] == [folder]
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_names_that_no_file_can_have_are_refused_before_the_run(fedwave, tmp_path, monkeypatch) -> None:  # fmt: skip
+def test_names_that_no_file_can_have_are_refused_before_the_run(fedwave, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     deep = "/".join(["d" * 200] * 19 + ["e" * 170])  # a path that exists, and whose files could not
     for words in (

@@ -38,9 +38,7 @@ def contents(folder: Path) -> dict[str, bytes]:
         ("network: {kind: random, rate: -1}", "experiment e.yaml: network.rate is -1.0"),
     ],
 )
-def test_what_a_file_has_wrong_is_told_with_its_name(
-    text: str, said: str, here: Path, fedwave
-) -> None:
+def test_what_a_file_has_wrong_is_told_with_its_name(text: str, said: str, here: Path, fedwave) -> None:
     (here / "e.yaml").write_text(text)
     status, _, err = fedwave("run", "e.yaml", "--out", "run")
     assert status == 2
@@ -49,9 +47,7 @@ def test_what_a_file_has_wrong_is_told_with_its_name(
 
 def test_what_a_word_has_wrong_is_not_the_fault_of_the_file(here: Path, fedwave) -> None:
     (here / "e.yaml").write_text("rounds: 5")
-    assert fedwave("run", "e.yaml", "rounds=x")[2] == (
-        "fedwave: rounds is 'x', must be a whole number.\n"
-    )
+    assert fedwave("run", "e.yaml", "rounds=x")[2] == ("fedwave: rounds is 'x', must be a whole number.\n")
 
 
 @pytest.mark.parametrize(
@@ -64,9 +60,7 @@ def test_what_a_word_has_wrong_is_not_the_fault_of_the_file(here: Path, fedwave)
         (("verify", "e.yaml"), "e.yaml is a file, not a run folder."),
     ],
 )
-def test_the_value_and_the_way_out_are_told(
-    words: tuple[str, ...], said: str, here: Path, fedwave
-) -> None:
+def test_the_value_and_the_way_out_are_told(words: tuple[str, ...], said: str, here: Path, fedwave) -> None:
     (here / "e.yaml").write_text("rounds: 5")
     status, _, err = fedwave(*words)
     assert status == 2
@@ -86,9 +80,7 @@ def test_a_metric_named_like_an_axis_is_refused_before_the_run(here: Path, fedwa
     assert not (here / "run").exists()
 
 
-@pytest.mark.parametrize(
-    "events", ["config.yaml", "table.md", "units/x", ".lock", "../run/plan.json"]
-)
+@pytest.mark.parametrize("events", ["config.yaml", "table.md", "units/x", ".lock", "../run/plan.json"])
 def test_events_do_not_go_into_files_of_the_run(events: str, run_folder: Path, fedwave) -> None:
     before = contents(run_folder)
     status, _, err = fedwave(*SMALL, "--out", "run", "--events", f"run/{events}")
@@ -101,10 +93,7 @@ def test_events_do_not_go_into_files_of_the_run(events: str, run_folder: Path, f
 def test_nothing_is_written_into_the_own_folders_of_a_run(run_folder: Path, fedwave) -> None:
     before = contents(run_folder)
     status, _, err = fedwave("report", "run", "--out", "run/units")
-    assert (status, err.startswith("fedwave: run/units lies in units/ of the run folder ")) == (
-        2,
-        True,
-    )
+    assert (status, err.startswith("fedwave: run/units lies in units/ of the run folder ")) == (2, True)
     status, _, err = fedwave(*SMALL, "--out", "run/rounds/inner")
     assert (status, "run/rounds/inner lies in rounds/" in err) == (2, True)
     assert contents(run_folder) == before
@@ -123,7 +112,7 @@ def test_a_full_disk_under_standard_output_leaves_the_results(here: Path) -> Non
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             command(*SMALL, "--out", "run"), stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )  # fmt: skip
+        )
     assert done.returncode == 2
     assert done.stderr.endswith(" The results are stored in run.\n"), done.stderr
     assert (here / "run/SHA256SUMS").exists()

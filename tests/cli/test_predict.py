@@ -124,9 +124,14 @@ def test_bad_input_of_a_check_is_one_sentence(folder: Path, fedwave, words, comp
 
 @pytest.mark.parametrize(
     ("words", "named"),
-    [(("--rounds", 3), "rounds"), (("--aggregation", "fedbuff"), "aggregation"), (("--train", "age"), "train"),
-     (("--first-instance", 2), "first-instance"), (("--slots", 2), "slots")],
-)  # fmt: skip
+    [
+        (("--rounds", 3), "rounds"),
+        (("--aggregation", "fedbuff"), "aggregation"),
+        (("--train", "age"), "train"),
+        (("--first-instance", 2), "first-instance"),
+        (("--slots", 2), "slots"),
+    ],
+)
 def test_a_check_takes_no_other_options(fedwave, tmp_path: Path, words, named: str) -> None:
     status, _, err = fedwave("predict", "--check", tmp_path, *words)
     assert status == 2

@@ -39,20 +39,14 @@ def results(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def files(folder: Path) -> set[str]:
     return {
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.suffix in (".png", ".svg", ".pdf")
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix in (".png", ".svg", ".pdf")
     }
 
 
 def test_all_published_results_are_drawn_again(fedwave, results: Path) -> None:
     status, text, err = fedwave("reproduce", "--from", results)
     assert (status, err) == (0, "")
-    learnt = {
-        f"mnist/{n}.{e}"
-        for n in ("learning-curves", "one-instance", "targets")
-        for e in ("png", "svg")
-    }
+    learnt = {f"mnist/{n}.{e}" for n in ("learning-curves", "one-instance", "targets") for e in ("png", "svg")}
     page = {"section-v.png", "section-v.pdf"}
     assert files(Path("out/published")) == learnt | page | {"score/score.png", "score/score.svg"}
     assert "U = 25, W = 5, γ = 0.01, 4 rounds, 2 instances, seed 0" in text
@@ -89,30 +83,19 @@ def test_one_of_them_and_a_whole_run_folder(fedwave, results: Path) -> None:
         (("--from", "."), ". holds no published results; of a run folder say what it is"),
         (("--from", "run-mnist"), "run-mnist holds no published results"),
         (("score", "--from", "empty"), "empty is no run folder: it has no config.yaml."),
-        (
-            ("cifar10", "--from", "results"),
-            "results has no published result 'cifar10'; it has score, mnist.",
-        ),
+        (("cifar10", "--from", "results"), "results has no published result 'cifar10'; it has score, mnist."),
         (("mnist", "--from", "results/score"), "results/score holds score, not mnist"),
         (
             ("mnist", "--from", "run-score"),
             "run-score holds score, not mnist: `fedwave reproduce score --from run-score`",
         ),
         (("mnist", "--from", "run-mnist", "-i", "7"), "--instances does not go with --from"),
-        (
-            ("mnist", "--from", "run-mnist", "network.slots=3"),
-            "network.slots=3 does not go with --from",
-        ),
-        (
-            ("--from", "results", "--quick"),
-            "--quick does not go with --from, which draws what was run",
-        ),
+        (("mnist", "--from", "run-mnist", "network.slots=3"), "network.slots=3 does not go with --from"),
+        (("--from", "results", "--quick"), "--quick does not go with --from, which draws what was run"),
         ((), "Missing argument: name what to make again (score, mnist, cifar10, theory)"),
     ],
 )
-def test_what_cannot_be_drawn_ends_in_a_sentence(
-    fedwave, results: Path, words: tuple[str, ...], sentence: str
-) -> None:
+def test_what_cannot_be_drawn_ends_in_a_sentence(fedwave, results: Path, words: tuple[str, ...], sentence: str) -> None:
     Path("empty").mkdir()
     status, out, err = fedwave("reproduce", *words)
     assert (status, out) == (2, "")
@@ -130,9 +113,7 @@ def test_one_bad_result_is_named_before_anything_is_drawn(fedwave, results: Path
 
 def test_a_published_result_is_no_lot(fedwave, results: Path) -> None:
     place = results / "score"
-    told = (
-        f"{place} holds a published result, not a run: `fedwave reproduce --from {place}` draws it."
-    )
+    told = f"{place} holds a published result, not a run: `fedwave reproduce --from {place}` draws it."
     assert fedwave("merge", place, "run-score", "-o", "x") == (2, "", f"fedwave: {told}\n")
 
 
@@ -149,9 +130,7 @@ def test_a_run_is_published_into_a_new_folder_only(fedwave, results: Path) -> No
 
 
 @pytest.mark.parametrize("words", [("resume",), ("report",), ("verify",), ("publish", "-o", "new")])
-def test_a_published_result_is_no_run_that_could_go_on(
-    fedwave, results: Path, words: tuple[str, ...]
-) -> None:
+def test_a_published_result_is_no_run_that_could_go_on(fedwave, results: Path, words: tuple[str, ...]) -> None:
     folder = results / "score"
     before = {path: path.read_bytes() for path in folder.iterdir()}
     status, out, err = fedwave(*words, folder)

@@ -11,11 +11,7 @@ import pytest
 REFUSALS = {
     ("compare", "papr"): "there is no experiment 'papr'; did you mean 'paper'? A file must end in",
     ("compare", "-s", "blsa"): "there is no scheduler 'blsa'; did you mean 'balsa'?",
-    (
-        "compare",
-        "-s",
-        "balsa:stage_rul=max1",
-    ): "has no parameter 'stage_rul'; did you mean 'stage_rule'?",
+    ("compare", "-s", "balsa:stage_rul=max1"): "has no parameter 'stage_rul'; did you mean 'stage_rule'?",
     ("compare", "-s", "balsa:stage_rule=max"): "stage_rule is 'max'; did you mean 'max1'?",
     ("compare", "-s", "alpha-fresh:alpha=nan"): "alpha is nan, must be a number",
     ("compare", "-s", "alpha-fresh:alpha"): "'alpha' must read key=value",
@@ -29,11 +25,7 @@ REFUSALS = {
     ("compare", "--set", "rate=-2"): "rate of device 1 is -2, must be a number >= 0",
     ("compare", "--set", "slopes=2"): "a network has no field 'slopes'; did you mean 'slots'?",
     ("compare", "--set", "rate"): "must read field=number",
-    (
-        "compare",
-        "--devices",
-        4,
-    ): "network.devices is 4, but goes with network.kind random, not paper",
+    ("compare", "--devices", 4): "network.devices is 4, but goes with network.kind random, not paper",
     ("compare", "random", "--devices", 0): "network.devices is 0, must be a whole number >= 1",
     ("compare", "--fading", "ricean"): "there is no fading 'ricean'; did you mean 'rician'?",
     ("compare", "--fading", "rician:k=2"): "fading 'rician' has no parameter 'k'",
@@ -47,20 +39,8 @@ REFUSALS = {
     ("compare", "--fading", "recorded:path=none.npy"): "none.npy cannot be read: No such file",
     ("compare", "none.csv"): "device table none.csv cannot be read: No such file",
     ("compare", "--beliefs"): "--beliefs are kept in traces: name a folder for them with --traces",
-    (
-        "compare",
-        "--traces",
-        "t",
-        "-o",
-        "new",
-    ): "--traces goes with a table, not with the folder new",
-    (
-        "compare",
-        "--traces",
-        "t",
-        "--engine",
-        "ray",
-    ): "--traces simulates in this process: leave out",
+    ("compare", "--traces", "t", "-o", "new"): "--traces goes with a table, not with the folder new",
+    ("compare", "--traces", "t", "--engine", "ray"): "--traces simulates in this process: leave out",
     ("compare", "--fading", ""): "network.fading",
     ("compare", "quick", "--metric", "loss"): "metric is loss, but task is null",
     ("compare", "--metric", "backlgo"): "must be score, backlog",
@@ -69,13 +49,7 @@ REFUSALS = {
     ("config", "--import", "no_such_module"): "there is no module 'no_such_module' to import",
     ("compare", "-s", "age,age"): "schedulers[1] is 'age' once more: name each once",
     ("compare", "-s", ","): "schedulers is empty: name at least one",
-    (
-        "compare",
-        "-s",
-        "age",
-        "--against",
-        "balsa",
-    ): "against is 'balsa', which is not among the schedulers",
+    ("compare", "-s", "age", "--against", "balsa"): "against is 'balsa', which is not among the schedulers",
     ("compare", "-s", "age", "-t", 5, "--burn-in", 5): "burn_in is 5, must lie between 0",
     ("compare", "--out", "table.xls"): "must end in .csv or .json",
     ("schedulers", "--out", "table.xls"): "must end in .csv or .json",
@@ -91,11 +65,7 @@ REFUSALS = {
     ("compare", "--workers", 0): "workers is 0, must be a whole number >= 1",
     ("compare", "sweep.network.slots=[2,3]"): "compare varies network.slots: use `fedwave run`",
     ("compare", "paper", "quick"): "'quick' comes after 'paper': name one experiment, then fields",
-    (
-        "compare",
-        "quick",
-        "rounds",
-    ): "'rounds' comes after 'quick': name one experiment, then fields",
+    ("compare", "quick", "rounds"): "'rounds' comes after 'quick': name one experiment, then fields",
     ("compare", "=3"): "override '=3' must read field=value, such as network.slots=10",
     ("compare", "round=3"): "there is no field 'round'; did you mean 'rounds'?",
     ("compare", "slots=3"): "there is no field 'slots'; did you mean 'network.slots'?",
@@ -114,50 +84,20 @@ REFUSALS = {
     ("run", "--gamma", 1): "No such option: --gamma",
     ("sweep",): "No such command 'sweep'",
     ("run", "sweep.network.slots=[]"): "sweep.network.slots is empty: give at least one value",
-    (
-        "run",
-        "sweep.network.slots=[2,26]",
-    ): "sweep.network.slots at 26: network.slots: slots (W) is 26",
+    ("run", "sweep.network.slots=[2,26]"): "sweep.network.slots at 26: network.slots: slots (W) is 26",
     ("run", "sweep.seed=[1]", "--metric", "luck"): "metric is 'luck', must be score, backlog",
     ("run", "sweep.seed=[1]", "--metric", "loss"): "metric is loss, but task is null",
-    (
-        "run",
-        "sweep.seed=[1]",
-        "--engine",
-        "spark",
-    ): "there is no engine 'spark'; known are local, ray",
-    (
-        "run",
-        "sweep.seed=[1]",
-        "--engine",
-        "locl",
-    ): "there is no engine 'locl'; did you mean 'local'?",
-    (
-        "run",
-        "sweep.seed=[1]",
-        "--address",
-        "auto",
-    ): "--address auto goes with --engine ray, not with local",
+    ("run", "sweep.seed=[1]", "--engine", "spark"): "there is no engine 'spark'; known are local, ray",
+    ("run", "sweep.seed=[1]", "--engine", "locl"): "there is no engine 'locl'; did you mean 'local'?",
+    ("run", "sweep.seed=[1]", "--address", "auto"): "--address auto goes with --engine ray, not with local",
     ("run", "sweep.seed=[1]", "--workers", -1): "workers is -1, must be a whole number >= 1",
     ("run", "sweep.schedulers=[[age],[w-max]]", "-o", "."): "list all of them in schedulers",
-    (
-        "run",
-        "sweep.task.eta=[1,2]",
-        "-o",
-        ".",
-    ): "sweep.task.eta varies the task, but task is null",
+    ("run", "sweep.task.eta=[1,2]", "-o", "."): "sweep.task.eta varies the task, but task is null",
     ("resume", "nowhere"): "there is no run folder at nowhere",
     ("resume", "."): ". is no run folder: it has no config.yaml",
     ("resume",): "Missing argument 'DIR'",
     ("reproduce", "score", "quick"): "'quick' comes after 'paper-score': name one experiment",
-    (
-        "reproduce",
-        "score",
-        "--from",
-        "nowhere",
-        "-o",
-        ".",
-    ): "there is no run folder at nowhere",
+    ("reproduce", "score", "--from", "nowhere", "-o", "."): "there is no run folder at nowhere",
     ("reproduce", "scores"): "there is no 'scores' to reproduce; did you mean 'score'?",
     ("reproduce",): "Missing argument",
     ("reproduce", "theory", "--from", "old"): "--from does not go with theory",
@@ -167,9 +107,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("words", REFUSALS, ids=lambda words: " ".join(map(str, words)))
-def test_one_sentence_and_status_2(
-    fedwave, words: tuple[object, ...], monkeypatch, tmp_path: Path
-) -> None:
+def test_one_sentence_and_status_2(fedwave, words: tuple[object, ...], monkeypatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     status, out, err = fedwave(*words)
     assert status == 2
@@ -206,9 +144,7 @@ def test_malformed_tables(fedwave, tmp_path: Path) -> None:
 
 def test_a_record_shorter_than_the_run(fedwave, tmp_path: Path) -> None:
     np.save(tmp_path / "gains.npy", np.ones((5, 25)))
-    status, _, err = fedwave(
-        "compare", "--fading", f"recorded:path={tmp_path}/gains.npy", "--rounds", 6
-    )
+    status, _, err = fedwave("compare", "--fading", f"recorded:path={tmp_path}/gains.npy", "--rounds", 6)
     assert status == 2
     assert "the recorded gains cover 5 rounds but the run has 6" in err
 
@@ -217,9 +153,7 @@ def test_nan_in_a_record(fedwave, tmp_path: Path) -> None:
     gains = np.ones((5, 25))
     gains[3, 7] = np.nan
     np.save(tmp_path / "gains.npy", gains)
-    status, _, err = fedwave(
-        "compare", "--fading", f"recorded:path={tmp_path}/gains.npy", "--rounds", 5
-    )
+    status, _, err = fedwave("compare", "--fading", f"recorded:path={tmp_path}/gains.npy", "--rounds", 5)
     assert status == 2
     assert "is nan, must be a number >= 0" in err
 
@@ -234,16 +168,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_run(fedwave, tmp_pat
         ("compare", "--rounds", 10**9, "--out", tmp_path / "file"),
         ("run", "sweep.seed=[1]", "--rounds", 10**9, "--out", tmp_path / "file"),
         ("config", "quick", "--out", tmp_path / "file" / "mine.yaml"),
-        (
-            "run",
-            "sweep.seed=[1]",
-            "-t",
-            10**9,
-            "-o",
-            tmp_path / "new",
-            "--events",
-            tmp_path / "file" / "e",
-        ),
+        ("run", "sweep.seed=[1]", "-t", 10**9, "-o", tmp_path / "new", "--events", tmp_path / "file" / "e"),
     ):
         status, out, err = fedwave(*words)
         assert (status, out) == (2, "")

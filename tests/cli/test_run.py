@@ -201,20 +201,7 @@ def test_a_mistake_in_a_part_is_told_with_its_line(
         "    needs = frozenset({'backlog'})\n\n    def priority(self, state, seen, draws):\n"
         "        if seen.round == 3:\n            raise ValueError('my own mistake')\n        return seen.waiting\n"
     )
-    words = (
-        "run",
-        "paper",
-        "--import",
-        "crash.py",
-        "-s",
-        "crash-test,age",
-        "-t",
-        5,
-        "-i",
-        2,
-        "-o",
-        "run",
-    )
+    words = ("run", "paper", "--import", "crash.py", "-s", "crash-test,age", "-t", 5, "-i", 2, "-o", "run")
     with forgotten():
         status, _, err = fedwave(*words, "--workers", workers)
     assert status == 2

@@ -20,9 +20,12 @@ needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full 
 def shell(line: str, folder: Path, **environment: str) -> tuple[int, str, str]:
     """Run a line of bash in which $F is the command: the status, standard output and standard error."""
     done = subprocess.run(
-        ["bash", "-c", line], cwd=folder, capture_output=True, timeout=120,
+        ["bash", "-c", line],
+        cwd=folder,
+        capture_output=True,
+        timeout=120,
         env={**os.environ, "F": f"{sys.executable} -m fedwave", **environment},
-    )  # fmt: skip
+    )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -53,9 +56,7 @@ def test_closed_streams_do_not_become_data_files(tmp_path: Path) -> None:
 
 def test_a_terminal_that_knows_ascii_only(tmp_path: Path) -> None:
     (tmp_path / "é.csv").write_text("name,rate,distance_m\né😀,1,100\nb,1,200\n", encoding="utf-8")
-    line = (
-        "$F compare é.csv -w 1 -t 4 -i 2 -s age && $F compare none-é; $F config name=é && $F --help"
-    )
+    line = "$F compare é.csv -w 1 -t 4 -i 2 -s age && $F compare none-é; $F config name=é && $F --help"
     status, text, err = shell(line, tmp_path, PYTHONIOENCODING="ascii:strict", PYTHONUTF8="1")
     assert status == 0, err
     assert text.isascii()
@@ -89,9 +90,7 @@ def test_files_whose_names_are_not_utf8(tmp_path: Path) -> None:
     status, text, err = shell(line, tmp_path)
     assert (status, err) == (0, "")
     assert r"out\xe9 is sound." in text
-    (tmp_path / "a.csv").write_text(
-        "rate,distance_m\n1,100\n"
-    )  # of which the folder keeps a copy, by its path
+    (tmp_path / "a.csv").write_text("rate,distance_m\n1,100\n")  # of which the folder keeps a copy, by its path
     status, text, err = shell("$F run a.csv network.slots=1 rounds=4 -o $'new\\xe9'", tmp_path)
     assert (status, err.count("\n")) == (2, 1)
     assert "a path is not valid UTF-8" in err
@@ -121,9 +120,7 @@ def test_a_run_goes_on_where_its_events_are_lost(fedwave) -> None:
     status, text, err = fedwave(*COMPARE, "--events", "/dev/full")
     assert status == 0
     assert "backlog" in text
-    assert err == (
-        "fedwave: events can no longer be written: No space left on device; the run goes on without them.\n"
-    )
+    assert err == ("fedwave: events can no longer be written: No space left on device; the run goes on without them.\n")
 
 
 def test_a_run_goes_on_where_the_reader_of_its_events_leaves(fedwave, tmp_path: Path) -> None:
@@ -160,18 +157,14 @@ def test_ctrl_c_while_the_command_is_loaded(tmp_path: Path) -> None:
 
 def test_a_script_keeps_its_own_ctrl_c(tmp_path: Path) -> None:
     script = tmp_path / "study.py"
-    script.write_text(
-        "import signal, fedwave\nprint(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
-    )
+    script.write_text("import signal, fedwave\nprint(signal.getsignal(signal.SIGINT) is signal.default_int_handler)")
     text, err = started([sys.executable, str(script)]).communicate(timeout=60)
     assert text == "True\n", err
 
 
 def test_warnings_are_plain_lines(fedwave, tmp_path: Path) -> None:
     parts = tmp_path / "parts.py"
-    parts.write_text(
-        "import warnings\nwarnings.simplefilter('always')\nwarnings.warn('[/] a\\x1b[2J\\nb')\n"
-    )
+    parts.write_text("import warnings\nwarnings.simplefilter('always')\nwarnings.warn('[/] a\\x1b[2J\\nb')\n")
     status, _, err = fedwave(*COMPARE, "--import", parts)
     assert status == 0
     assert err.startswith(r"fedwave: [/] a\x1b[2J\nb (UserWarning")

@@ -81,12 +81,9 @@ def test_trained_lots_become_the_whole_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "first, second",
-    [(("block=2",), ("block=1",)), (("group=2",), ()), (("training.lanes=3",), ("training.lanes=4",))],
-)  # fmt: skip
-def test_lots_that_were_trained_in_other_units(
-    first: tuple[str, ...], second: tuple[str, ...], tmp_path: Path
-) -> None:
+    "first, second", [(("block=2",), ("block=1",)), (("group=2",), ()), (("training.lanes=3",), ("training.lanes=4",))]
+)
+def test_lots_that_were_trained_in_other_units(first: tuple[str, ...], second: tuple[str, ...], tmp_path: Path) -> None:
     asked = {**TASK, "schedulers": ["age", "random", "update-aware"]}
     folders = [lot(tmp_path / "a", 0, 3, asked, *first), lot(tmp_path / "b", 3, 2, asked, *second)]
     out, told = merged(folders, tmp_path / "out")
@@ -106,7 +103,7 @@ def test_figures_and_tables(tmp_path: Path) -> None:
     folders = [
         fw.run({**SMALL, "instances": n, "first_instance": k}, tmp_path / f"{k}", workers=1) and tmp_path / f"{k}"
         for k, n in ((0, 1), (1, 2))
-    ]  # fmt: skip
+    ]
     assert fw.merge(folders, tmp_path / "out").identical(data)
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
     assert "5 rounds, 1 instance, seed 0" in (folders[0] / "table.md").read_text()
@@ -118,9 +115,11 @@ def test_parts_and_files_of_ones_own_are_kept_and_not_imported(tmp_path: Path) -
     (tmp_path / "mine.py").write_text(text())
     (tmp_path / "devices.csv").write_text("count,rate,distance_m\n4,2,300\n")
     asked = {
-        **SMALL, "imports": [str(tmp_path / "mine.py")], "schedulers": ["heavy-test", "age"],
+        **SMALL,
+        "imports": [str(tmp_path / "mine.py")],
+        "schedulers": ["heavy-test", "age"],
         "network": {"kind": "table", "file": str(tmp_path / "devices.csv"), "slots": 2},
-    }  # fmt: skip
+    }
     with forgotten():
         folders = [lot(tmp_path / "a", 0, 1, asked), lot(tmp_path / "b", 1, 1, asked)]
         whole = lot(tmp_path / "whole", 0, 2, asked)
@@ -131,16 +130,14 @@ def test_parts_and_files_of_ones_own_are_kept_and_not_imported(tmp_path: Path) -
     assert {"inputs/mine.py", "inputs/devices.csv", "inputs/inputs.json"} <= contents(out).keys()
 
 
-def test_provenance_names_the_lots_and_merged_lots_can_be_merged(
-    lots: list[Path], tmp_path: Path
-) -> None:
+def test_provenance_names_the_lots_and_merged_lots_can_be_merged(lots: list[Path], tmp_path: Path) -> None:
     two, _ = merged(lots[:2], tmp_path / "two")
     out, _ = merged([two, lots[2]], tmp_path / "out")
     about = merged_of(out)
     assert about is not None
     assert [one["folder"] for one in about["lots"]] == ["lot-0", "lot-1", "lot-2"]
     assert [one["instances"] for one in about["lots"]] == [[0, 0], [1, 1], [2, 2]]
-    assert [one["fingerprint"] for one in about["lots"]] == [RunFolder(f).fingerprint() for f in lots]  # fmt: skip
+    assert [one["fingerprint"] for one in about["lots"]] == [RunFolder(f).fingerprint() for f in lots]
     assert {one["numerics"] for one in about["lots"]} == {NUMERICS}
     assert [one["fedwave"] for one in about["lots"]] == [[fw.__version__]] * 3
     assert [run["lot"] for run in runs_of(out)] == [one["lot"] for one in about["lots"]]
@@ -149,9 +146,7 @@ def test_provenance_names_the_lots_and_merged_lots_can_be_merged(
     assert sum(whole) == pytest.approx(sum(took), abs=0.01)
 
 
-def test_a_merged_run_that_is_damaged_is_mended_as_any_other(
-    lots: list[Path], tmp_path: Path
-) -> None:
+def test_a_merged_run_that_is_damaged_is_mended_as_any_other(lots: list[Path], tmp_path: Path) -> None:
     out, _ = merged(lots, tmp_path / "out")
     before = contents(out)
     next(out.glob("rounds/*age*")).unlink()
@@ -232,9 +227,7 @@ def test_lots_that_are_shown_in_other_ways_or_made_with_other_versions(tmp_path:
     assert any(note.startswith("one lot with numpy") for note in notes)
 
 
-def test_an_older_folder_is_a_lot_too(
-    lots: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_folder_is_a_lot_too(lots: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Experiments had no field first_instance: their folders are read, resumed and merged as before."""
     from fedwave.experiments.results import folder as written
 

@@ -131,9 +131,7 @@ def test_traces_of_other_worlds_are_not_compared() -> None:
         fw.simulate(net, "fresh", 10, 2, seed=2),
         fw.simulate(fw.random_network(10, 2), "fresh", 10, 2, seed=1),
     ):
-        with pytest.raises(
-            fw.FedwaveError, match="must be of the same worlds, but their arrivals differ"
-        ):
+        with pytest.raises(fw.FedwaveError, match="must be of the same worlds, but their arrivals differ"):
             fw.predict([same, other])
 
 
@@ -150,23 +148,15 @@ def test_curves_of_another_rule_or_of_one_round_are_refused() -> None:
     some = np.full((4, instances), 0.5)
     settings = {"aggregation": "lee:beta=0.001"}
     curves = Curves(label, some, some, np.empty((4, instances, 0)), settings, some)
-    with pytest.raises(
-        fw.FedwaveError, match=r"trained with lee:beta=0.001, the prediction is for constant"
-    ):
+    with pytest.raises(fw.FedwaveError, match=r"trained with lee:beta=0.001, the prediction is for constant"):
         found.calibrated(curves)
     skewed = fw.predict(TRACES, "lee", labels=fw.partition.Labels("dirichlet:alpha=0.2"))
     assert "with classes by dirichlet:alpha=0.2." in skewed.note()
     assert "classes" not in found.note()
     same_rule = Curves(label, some, some, np.empty((4, instances, 0)), settings, some)
-    with pytest.raises(
-        fw.FedwaveError, match="with classes by iid, the prediction is for dirichlet"
-    ):
+    with pytest.raises(fw.FedwaveError, match="with classes by iid, the prediction is for dirichlet"):
         skewed.calibrated(same_rule)
     one = some[:1]
-    short = Curves(
-        label, one, one, np.empty((1, instances, 0)), {"aggregation": "constant:beta=1"}, one
-    )
-    with pytest.raises(
-        fw.FedwaveError, match="have 1 round, too few to go on from: train at least 3"
-    ):
+    short = Curves(label, one, one, np.empty((1, instances, 0)), {"aggregation": "constant:beta=1"}, one)
+    with pytest.raises(fw.FedwaveError, match="have 1 round, too few to go on from: train at least 3"):
         found.calibrated(short)

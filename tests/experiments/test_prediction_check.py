@@ -27,9 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_predictors_are_those_of_the_trained_schedules(folder: Path) -> None:
     found, data = check_prediction(folder), fw.load(folder)
-    assert [[str(v) for v in point.where.values()] for point in found.points] == [
-        [r] for r in RULES
-    ]
+    assert [[str(v) for v in point.where.values()] for point in found.points] == [[r] for r in RULES]
     for rule, point in zip(RULES, found.points, strict=True):
         trained = data.sel({"task.aggregation": rule})
         assert point.schedulers == ("fresh", "mass", "round-robin", "w-max")

@@ -36,9 +36,13 @@ def contents(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("source", "fields"),
-    [("paper", SMALL), ("paper-score", SMALL), ("devices.csv", [*SMALL, "sweep.network.slots=[1,2]"]),
-     pytest.param("random", TRAINED, marks=pytest.mark.slow)],
-)  # fmt: skip
+    [
+        ("paper", SMALL),
+        ("paper-score", SMALL),
+        ("devices.csv", [*SMALL, "sweep.network.slots=[1,2]"]),
+        pytest.param("random", TRAINED, marks=pytest.mark.slow),
+    ],
+)
 def test_it_writes_what_the_command_writes(
     source: str, fields: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,9 +77,7 @@ def test_it_takes_one_text_paths_and_numpy_numbers(tmp_path: Path) -> None:
         assert found.score.shape == (1, 2, 3)
 
 
-def test_what_it_cannot_take_is_told_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_it_cannot_take_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     wrong: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
         (("paper", ""), {}, "folder is '', must name a run folder"),
@@ -90,10 +92,7 @@ def test_what_it_cannot_take_is_told_in_a_sentence(
 
 
 def script(guard: str) -> str:
-    return (
-        'import fedwave as fw\nprint("imported")\n'
-        f'{guard}fw.run("random", "out", overrides={TRAINED}, workers=2)\n'
-    )
+    return f'import fedwave as fw\nprint("imported")\n{guard}fw.run("random", "out", overrides={TRAINED}, workers=2)\n'
 
 
 def test_a_script_without_its_guard_is_told_so(tmp_path: Path) -> None:

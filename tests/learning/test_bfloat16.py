@@ -56,8 +56,10 @@ def test_the_command_exits_with_status_2(trial: Trial, tmp_path: Path) -> None:
     words = ("train", "-t", "2", "-i", "1", "-s", "age", "--task", "synthetic", "--device", "cpu")
     done = subprocess.run(
         command(*words, "--precision", "bfloat16", "-o", str(tmp_path / "run")),
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 2
     assert "ONEDNN_MAX_CPU_ISA" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -75,9 +77,7 @@ def test_it_is_tried_once_on_a_machine(trial: Trial, monkeypatch: pytest.MonkeyP
     assert cpu_trains_in_bfloat16()
 
 
-def test_without_a_place_to_keep_the_answer_each_process_tries(
-    trial: Trial, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_place_to_keep_the_answer_each_process_tries(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/caches")
     trial(WORKS)
     assert cpu_trains_in_bfloat16()

@@ -105,14 +105,7 @@ def two_numbers() -> Dataset:
 
 def by_hand(**numbers: Any) -> tuple[Run, Task]:
     (run,) = runs_of(trace(ARRIVALS, DELIVERED, scheduled=SCHEDULED, heard=HEARD))
-    usual = {
-        "shard_size": 2,
-        "batch": 2,
-        "epochs": 2,
-        "eta": 0.25,
-        "aggregation": Lee(0.5),
-        "prox": 1.0,
-    }
+    usual = {"shard_size": 2, "batch": 2, "epochs": 2, "eta": 0.25, "aggregation": Lee(0.5), "prox": 1.0}
     return run, Task(two_numbers(), Parabola, partition=OwnLabel(), **(usual | numbers))
 
 
@@ -123,9 +116,7 @@ class Watching(Evaluator):
         super().__init__(task, SIZES, torch.device("cpu"), torch.float64)
         self.seen: list[Tensors] = []
 
-    def __call__(
-        self, model: nn.Module, parameters: Tensors, buffers: Tensors, *, full: bool
-    ) -> Any:
+    def __call__(self, model: nn.Module, parameters: Tensors, buffers: Tensors, *, full: bool) -> Any:
         self.seen.append({k: p.clone() for k, p in (parameters | buffers).items()})
         return super().__call__(model, parameters, buffers, full=full)
 
@@ -196,9 +187,7 @@ def test_synchronous_devices_train_when_scheduled_on_all_that_waits(trainer: str
     scheduled, delivered = [[0], [1], [1], [1], [1]], [[0], [0], [1], [1], [1]]
     (run,) = runs_of(trace([[1], [1], [0], [0], [1]], delivered, scheduled=scheduled))
     train, settings = TRAINERS[trainer]
-    found = [
-        float(state["w"]) for state in train(run, replace(task, aggregation=Sync()), **settings)
-    ]
+    found = [float(state["w"]) for state in train(run, replace(task, aggregation=Sync()), **settings)]
     expected = [0, 0, 15 / 8, 15 / 8, 15 / 8 + 51 / 64]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
@@ -271,9 +260,11 @@ def test_fedbuff(trainer: str) -> None:
 def test_nothing_is_ever_delivered(trainer: str) -> None:
     run, task = by_hand()
     never = replace(
-        run, delivered=np.zeros_like(run.delivered), learned=np.zeros_like(run.learned),
+        run,
+        delivered=np.zeros_like(run.delivered),
+        learned=np.zeros_like(run.learned),
         delay=np.arange(1, 8)[:, None] + np.zeros((1, 2), dtype=np.int64),
-    )  # fmt: skip
+    )
     train, settings = TRAINERS[trainer]
     assert [float(state["w"]) for state in train(never, task, **settings)] == [0.0] * 7
 

@@ -25,23 +25,41 @@ DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
 def normalised() -> nn.Sequential:
     """Wide maps, odd sizes, a stride, layers with and without bias and pooling."""
     return nn.Sequential(
-        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
-        nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16, momentum=0.3), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 24, 3, padding=1, bias=False), nn.BatchNorm2d(24), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(24, 8, 3, stride=2), nn.BatchNorm2d(8, eps=1e-3), nn.Flatten(),
-        nn.Linear(72, 16), nn.ReLU(), nn.Linear(16, 5),
-    )  # fmt: skip
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1),
+        nn.BatchNorm2d(16, momentum=0.3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 24, 3, padding=1, bias=False),
+        nn.BatchNorm2d(24),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(24, 8, 3, stride=2),
+        nn.BatchNorm2d(8, eps=1e-3),
+        nn.Flatten(),
+        nn.Linear(72, 16),
+        nn.ReLU(),
+        nn.Linear(16, 5),
+    )
 
 
 def plain() -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1), nn.MaxPool2d(2), nn.ReLU(),
-        nn.Conv2d(16, 8, 5, bias=False), nn.Flatten(), nn.Linear(880, 5, bias=False),
-    )  # fmt: skip
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Conv2d(16, 8, 5, bias=False),
+        nn.Flatten(),
+        nn.Linear(880, 5, bias=False),
+    )
 
 
 def dropping() -> nn.Sequential:
-    return nn.Sequential(nn.Flatten(), nn.Linear(2610, 20), nn.Tanh(), nn.Dropout(0.4), nn.Linear(20, 5))  # fmt: skip
+    return nn.Sequential(nn.Flatten(), nn.Linear(2610, 20), nn.Tanh(), nn.Dropout(0.4), nn.Linear(20, 5))
 
 
 class Work:
@@ -63,15 +81,35 @@ class Work:
 
     def steps(self, **options):
         return ChainSteps(
-            self.make().to(self.images), self.layout, self.images, self.labels,
-            batch=BATCH, eta=ETA, prox=PROX, l2=L2, places=2, **options,
-        )  # fmt: skip
+            self.make().to(self.images),
+            self.layout,
+            self.images,
+            self.labels,
+            batch=BATCH,
+            eta=ETA,
+            prox=PROX,
+            l2=L2,
+            places=2,
+            **options,
+        )
 
     def alone(self, autocast=None):
         return trained_alone(
-            self.model, self.layout, self.w, self.start, self.rest, self.images, self.labels,
-            self.samples, STEPS, ETA, PROX, L2, self.keys, autocast,
-        )  # fmt: skip
+            self.model,
+            self.layout,
+            self.w,
+            self.start,
+            self.rest,
+            self.images,
+            self.labels,
+            self.samples,
+            STEPS,
+            ETA,
+            PROX,
+            L2,
+            self.keys,
+            autocast,
+        )
 
     def check(self, steps, within):
         alone, rest = self.alone()
@@ -96,9 +134,18 @@ def test_a_grouped_convolution_gives_the_same():
     parts = parts_of(normalised(), (3, 30, 29))
     assert [b.wants_groups for b in parts[0]] == [False, True, False, False]
     chain = WideChain(
-        parts, work.layout, work.images, work.labels, batch=BATCH, rule=Rule.of(ETA, PROX, L2), half=None,
-        width=3, ops=WideOps(), group_wide_maps=True, record=False,
-    )  # fmt: skip
+        parts,
+        work.layout,
+        work.images,
+        work.labels,
+        batch=BATCH,
+        rule=Rule.of(ETA, PROX, L2),
+        half=None,
+        width=3,
+        ops=WideOps(),
+        group_wide_maps=True,
+        record=False,
+    )
     work.check(lambda w, start, rest, samples, *_: chain(w, start, rest, samples, STEPS), 1e-10)
 
 
@@ -135,9 +182,7 @@ def test_half_precision_stays_near_to_the_full_one():
 def test_the_memory_of_a_place_is_near_to_the_sum_by_hand():
     images, labels = torch.zeros(50, 3, 32, 32), torch.zeros(50, dtype=torch.int64)
     model = Vgg19()
-    steps = ChainSteps(
-        model, Layout(model), images, labels, batch=50, eta=0.1, autocast=torch.bfloat16
-    )
+    steps = ChainSteps(model, Layout(model), images, labels, batch=50, eta=0.1, autocast=torch.bfloat16)
     # A sample has 1.9 million columns, 0.3 million results, and nearly as many after pooling.
     by_hand = (50 * (1.9e6 + 0.3e6 + 0.2e6) + 20e6) * 2
     assert by_hand < steps.bytes_per_place < 1.5 * by_hand
@@ -202,10 +247,13 @@ class TestOnGpu:
     @pytest.mark.parametrize(
         ("make", "image", "way"),
         [
-            (Cnn, (1, 28, 28), "fused"), (Logistic, (1, 28, 28), "fused"), (normalised, (3, 30, 29), "wide"),
-            (plain, (3, 30, 29), "wide"), (dropping, (3, 30, 29), "general"),
+            (Cnn, (1, 28, 28), "fused"),
+            (Logistic, (1, 28, 28), "fused"),
+            (normalised, (3, 30, 29), "wide"),
+            (plain, (3, 30, 29), "wide"),
+            (dropping, (3, 30, 29), "general"),
         ],
-    )  # fmt: skip
+    )
     def test_float32_trains_and_judges_as_autograd_does(self, make, image, way):
         work = Work(make, image, torch.float32, short=True, device="cuda")
         steps = work.steps()

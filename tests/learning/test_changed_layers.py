@@ -73,20 +73,21 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "another order": lambda: nn.Sequential(
         nn.Flatten(), nn.Linear(36, 8), Backwards(nn.Tanh(), nn.Linear(8, 8)), nn.Linear(8, 3)
     ),
-    "fewer features": lambda: linear(
-        weight=nn.Parameter(torch.randn(6, 36) * 0.1), bias=nn.Parameter(torch.zeros(6))
-    ),
+    "fewer features": lambda: linear(weight=nn.Parameter(torch.randn(6, 36) * 0.1), bias=nn.Parameter(torch.zeros(6))),
     "one bias for all": lambda: linear(bias=nn.Parameter(torch.zeros(1))),
     "a smaller kernel": lambda: conv(75, weight=nn.Parameter(torch.randn(3, 1, 2, 2) * 0.1)),
     "a weight that is no parameter": lambda: linear(weight=torch.ones(8, 36) * 0.1),
     "a bias that is no parameter": lambda: linear(bias=torch.ones(8) * 0.7),
     "padding and stride as numbers": lambda: conv(27, padding=1, stride=2),
     "a pool of one number": lambda: nn.Sequential(
-        nn.Conv2d(1, 3, 3), nn.MaxPool2d((2,)), nn.Flatten(), nn.Linear(12, 3)  # type: ignore[arg-type]
+        nn.Conv2d(1, 3, 3),
+        nn.MaxPool2d((2,)),
+        nn.Flatten(),
+        nn.Linear(12, 3),  # type: ignore[arg-type]
     ),
     "a method": with_method,
     "an empty parameter": with_spare,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -94,15 +95,11 @@ def test_it_is_trained_as_by_torch(name: str) -> None:
     data = images((1, 6, 6))
     trace = fw.simulate(fw.random_network(1, 1, seed=0, rate=3.0), "bench", 1, 1, SEED)
     assert trace.delivered.all()
-    task = fw.task(
-        dataset=data, model=MODELS[name], shard_size=20, batch=20, epochs=5, eta=0.05, prox=0.0
-    )
+    task = fw.task(dataset=data, model=MODELS[name], shard_size=20, batch=20, epochs=5, eta=0.05, prox=0.0)
     mine = copy.deepcopy(task.new_model(SEED, 0)).train()
     curves = fw.train(trace, task)
 
-    samples = Sampler(data.train_labels, Iid(), 20).shards(
-        SEED, 0, 1, 0, int(trace.accepted[0, 0, 0])
-    )
+    samples = Sampler(data.train_labels, Iid(), 20).shards(SEED, 0, 1, 0, int(trace.accepted[0, 0, 0]))
     pixels, labels = torch.as_tensor(data.train_images), torch.as_tensor(data.train_labels)
     sgd = torch.optim.SGD(mine.parameters(), lr=0.05)
     for batch in batches(samples, 20, 5, SEED, 0, 1, 0):

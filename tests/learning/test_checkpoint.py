@@ -38,26 +38,12 @@ def traces(seed: int = 5, rounds: int = ROUNDS, names: tuple[str, ...] = SCHEDUL
 def task(**numbers: Any) -> Task:
     """Beta is large, so that what waits for delivery matters."""
     parts = {"dataset": blobs(), "model": with_batch_norm}
-    usual = {
-        "shard_size": 4,
-        "batch": 4,
-        "epochs": 2,
-        "eta": 0.1,
-        "aggregation": Lee(0.7),
-        "prox": 0.1,
-    }
+    usual = {"shard_size": 4, "batch": 4, "epochs": 2, "eta": 0.1, "aggregation": Lee(0.7), "prox": 0.1}
     return Task(**(parts | usual | numbers))
 
 
-def fresh(
-    sizes: EvaluationSizes = SIZES,
-    made_from: Any = None,
-    learn: Task | None = None,
-    **settings: Any,
-) -> Replay:
-    return Replay(
-        labelled_runs(made_from or traces()), learn or task(), Settings(**settings), sizes
-    )
+def fresh(sizes: EvaluationSizes = SIZES, made_from: Any = None, learn: Task | None = None, **settings: Any) -> Replay:
+    return Replay(labelled_runs(made_from or traces()), learn or task(), Settings(**settings), sizes)
 
 
 def play(replay: Replay, until: int = ROUNDS) -> Replay:
@@ -73,12 +59,7 @@ def assert_same_states(one: Replay, other: Replay) -> None:
         assert a.diverged == b.diverged
         assert a.psi.keys() == b.psi.keys()
         assert a.own.keys() == b.own.keys()
-        pairs = [
-            (a.w, b.w),
-            (a.buffers, b.buffers),
-            (a.server, b.server),
-            *((a.psi[u], b.psi[u]) for u in a.psi),
-        ]
+        pairs = [(a.w, b.w), (a.buffers, b.buffers), (a.server, b.server), *((a.psi[u], b.psi[u]) for u in a.psi)]
         pairs += [(a.own[u][k], b.own[u][k]) for u in a.own for k in (0, 1)]
         for left, right in pairs:
             assert left.keys() == right.keys()
@@ -226,14 +207,12 @@ def saved(tmp_path: Path) -> Path:
 
 def other_images() -> Dataset:
     data = blobs()
-    return Dataset(data.name, data.train_images + 1, data.train_labels, data.test_images, data.test_labels)  # fmt: skip
+    return Dataset(data.name, data.train_images + 1, data.train_labels, data.test_images, data.test_labels)
 
 
 def without_hearing() -> Any:
     made = traces()
-    deaf = {
-        name: np.zeros_like(a) if name == "heard" else a for name, a in made["age"].devices.items()
-    }
+    deaf = {name: np.zeros_like(a) if name == "heard" else a for name, a in made["age"].devices.items()}
     return made | {"age": replace(made["age"], devices=deaf)}
 
 
@@ -330,8 +309,7 @@ def test_no_flipped_bit_goes_unnoticed(saved: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "member",
-    ["about", "w", "psi", "own", "found/1/loss", "found/1/images_of_all", "own-rest/2.running_var"],
+    "member", ["about", "w", "psi", "own", "found/1/loss", "found/1/images_of_all", "own-rest/2.running_var"]
 )
 def test_a_checkpoint_with_a_part_missing(saved: Path, member: str) -> None:
     with np.load(saved) as file:

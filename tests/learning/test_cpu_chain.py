@@ -28,7 +28,7 @@ KEY = 2**62 + 12345
 Made = tuple[CpuChain, nn.Module, Layout, Array, Array]
 
 
-def _made(model: nn.Module, dtype: Any = np.float64, shape: Sequence[int] = IMAGE, **rates: float) -> Made:  # fmt: skip
+def _made(model: nn.Module, dtype: Any = np.float64, shape: Sequence[int] = IMAGE, **rates: float) -> Made:
     rng = np.random.default_rng(1)
     images = rng.normal(size=(40, *shape)).astype(dtype)
     labels = rng.integers(0, CLASSES, 40)
@@ -134,10 +134,14 @@ LAYERS: dict[str, Callable[[], list[nn.Module]]] = {
     "identity": lambda: [nn.Identity(), nn.Conv2d(2, 3, 3), nn.Identity()],
     "dropout": lambda: [nn.Dropout(0.3), nn.Conv2d(2, 3, 3), nn.Dropout(0.6), nn.Dropout(0.0)],
     "linear layers": lambda: [
-        nn.Flatten(), nn.Linear(144, 33, bias=False), nn.ReLU(), nn.Linear(33, 7), nn.Dropout(0.5),
+        nn.Flatten(),
+        nn.Linear(144, 33, bias=False),
+        nn.ReLU(),
+        nn.Linear(33, 7),
+        nn.Dropout(0.5),
     ],
     "dropout of everything": lambda: [nn.Conv2d(2, 3, 3), nn.Dropout(1.0)],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -148,7 +152,7 @@ def test_a_layer_is_trained_as_by_pytorch(name: str) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 7, 8, 10, 16, 33])
 def test_batches_of_any_size(size: int) -> None:
-    model = _ready(_small(nn.Conv2d(2, 5, 3, padding=1), nn.BatchNorm2d(5), nn.MaxPool2d(2), nn.ReLU()))  # fmt: skip
+    model = _ready(_small(nn.Conv2d(2, 5, 3, padding=1), nn.BatchNorm2d(5), nn.MaxPool2d(2), nn.ReLU()))
     _compare(_made(model), [size] * 4)
 
 
@@ -182,10 +186,8 @@ def _random_chain(number: int) -> nn.Module:
             stride = (int(rng.integers(1, 3)), int(rng.integers(1, 4)))
             padding = pick(0, 1, (0, 2), (1, 0), "same" if stride == (1, 1) else 2)
             layers.append(
-                nn.Conv2d(
-                    channels, out, kernel, stride, padding, pick(1, 1, (1, 2), 2), bias=pick(True, False)
-                )
-            )  # fmt: skip
+                nn.Conv2d(channels, out, kernel, stride, padding, pick(1, 1, (1, 2), 2), bias=pick(True, False))
+            )
             layers += pick([], [nn.BatchNorm2d(out)], [nn.Dropout(0.2)])
             layers += pick([], [nn.ReLU()], [nn.Tanh()], [nn.GELU()], [nn.Sigmoid()])
             pool = nn.MaxPool2d(pick(2, (1, 2), 3), pick(None, 1, 2), ceil_mode=pick(True, False))
@@ -254,12 +256,7 @@ def test_threads_change_no_bit(threads: int) -> None:
 
 def test_a_diverged_lane_leaves_nothing_behind() -> None:
     """Its infinities lie in the memory that the next lane uses."""
-    layers = [
-        nn.Conv2d(2, 5, 3, padding=1, stride=2),
-        nn.BatchNorm2d(5),
-        nn.ReLU(),
-        nn.Conv2d(5, 3, 2),
-    ]
+    layers = [nn.Conv2d(2, 5, 3, padding=1, stride=2), nn.BatchNorm2d(5), nn.ReLU(), nn.Conv2d(5, 3, 2)]
     chain, model, layout, *_ = _made(_ready(_small(*layers, nn.MaxPool2d(2, 1))))
     good = layout.flat(trained_of(model)).numpy()
     bad = good * 1e200
@@ -275,9 +272,7 @@ def test_a_diverged_lane_leaves_nothing_behind() -> None:
 def test_logits_are_those_of_eval_mode(count: int) -> None:
     layers = [nn.Conv2d(2, 5, 3), nn.BatchNorm2d(5), nn.MaxPool2d(2), nn.ReLU(), nn.Dropout(0.5)]
     chain, model, layout, *_ = _made(_ready(_small(*layers)))
-    model(
-        torch.randn(20, *IMAGE, dtype=torch.float64) + 1
-    )  # running statistics that are not 0 and 1
+    model(torch.randn(20, *IMAGE, dtype=torch.float64) + 1)  # running statistics that are not 0 and 1
     images = np.random.default_rng(5).normal(size=(count, *IMAGE))
     found = chain.logits(layout.flat(trained_of(model)).numpy(), _arrays(carried_of(model)), images)
     with torch.no_grad():

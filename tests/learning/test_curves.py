@@ -41,10 +41,7 @@ def test_accuracies_by_hand() -> None:
 
 def test_curves_of_evaluations() -> None:
     """Two instances, two rounds; the second instance diverges in the second."""
-    first = [
-        found(2.0, [1, 0], [2, 2]),
-        found(1.0, [2, 1], [2, 2], right_of_all=[3, 1], images_of_all=[4, 4]),
-    ]
+    first = [found(2.0, [1, 0], [2, 2]), found(1.0, [2, 1], [2, 2], right_of_all=[3, 1], images_of_all=[4, 4])]
     second = [found(3.0, [0, 2], [2, 2]), found(NAN, [0, 0], [2, 2])]
     drawn = Curves.of("mine", [first, second], 2, {"eta": 1})
     np.testing.assert_array_equal(drawn.loss, [[2, 3], [1, NAN]])
@@ -79,18 +76,7 @@ def test_a_spike_is_more_than_a_fifth_above_the_median_of_ten_rounds() -> None:
 
 
 def test_the_median_of_ten_is_between_the_fifth_and_the_sixth() -> None:
-    before = [
-        10.0,
-        2.0,
-        1.0,
-        1.0,
-        3.0,
-        1.0,
-        10.0,
-        2.0,
-        3.0,
-        10.0,
-    ]  # sorted 1 1 1 2 2 | 3 3 10 10 10: 2.5
+    before = [10.0, 2.0, 1.0, 1.0, 3.0, 1.0, 10.0, 2.0, 3.0, 10.0]  # sorted 1 1 1 2 2 | 3 3 10 10 10: 2.5
     assert curves(loss=[[*before, 2.99], [*before, 3.01]]).spikes().tolist() == [0, 1]
 
 

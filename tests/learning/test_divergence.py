@@ -40,20 +40,14 @@ class Cubic(nn.Module):
 
 
 def task(epochs: int) -> Task:
-    return Task(
-        blobs(), Cubic, shard_size=4, batch=4, epochs=epochs, eta=0.12, aggregation=Lee(0.3)
-    )
+    return Task(blobs(), Cubic, shard_size=4, batch=4, epochs=epochs, eta=0.12, aggregation=Lee(0.3))
 
 
 def replay(instances: list[int], epochs: int = 1, **settings: Any) -> Replay:
     network = fw.random_network(3, 2, seed=3, rate=1.5, miss_probability=0.2)
-    traces = {
-        name: fw.simulate(network, name, ROUNDS, instances, seed=SEED) for name in ("age", "random")
-    }
+    traces = {name: fw.simulate(network, name, ROUNDS, instances, seed=SEED) for name in ("age", "random")}
     settings = {"precision": "float64", "tolerance": 0.0} | settings
-    return Replay(
-        labelled_runs(traces), task(epochs), Settings(**settings), EvaluationSizes(60, 60)
-    )
+    return Replay(labelled_runs(traces), task(epochs), Settings(**settings), EvaluationSizes(60, 60))
 
 
 def trained(instances: list[int], epochs: int = 1, **settings: Any) -> Replay:
@@ -120,9 +114,7 @@ def test_one_that_diverged_is_not_trained_any_more() -> None:
         out.advance()
         assert sum(asked) == out.schedule.needed[t][going].sum()
         for state, w, on in zip(states(out), before, going, strict=True):
-            assert on or all(
-                torch.equal(p.nan_to_num(), w[k].nan_to_num()) for k, p in state.w.items()
-            )
+            assert on or all(torch.equal(p.nan_to_num(), w[k].nan_to_num()) for k, p in state.w.items())
     assert [state.diverged for state in states(out)] == [run.instance in STEEP for run in out.runs]
     for run, results in zip(out.runs, out.results, strict=True):
         assert (len(results) < ROUNDS) == (run.instance in STEEP)
@@ -130,9 +122,7 @@ def test_one_that_diverged_is_not_trained_any_more() -> None:
 
 @pytest.mark.parametrize("stop", [None, 3])
 @pytest.mark.parametrize("epochs", [1, 8])
-def test_evaluation_beside_the_next_round_changes_nothing(
-    epochs: int, stop: int | None, tmp_path: Path
-) -> None:
+def test_evaluation_beside_the_next_round_changes_nothing(epochs: int, stop: int | None, tmp_path: Path) -> None:
     """As on a GPU: whether a run has diverged is known only when its next training has begun."""
     expected = trained(MIXED, epochs)
     late = replay(MIXED, epochs)

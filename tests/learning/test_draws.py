@@ -11,24 +11,22 @@ from fedwave.learning.draws import Places, numbers, shuffled, uniform, within
 
 
 def places(count: int, round_: int = 1) -> Places:
-    return Places([3] * count, [n % 5 for n in range(count)], np.full(count, round_), np.arange(count))  # fmt: skip
+    return Places([3] * count, [n % 5 for n in range(count)], np.full(count, round_), np.arange(count))
 
 
 def test_the_numbers_are_those_of_splitmix64() -> None:
     """The first three from seed 0, as its authors' program prints them."""
     found = numbers(np.zeros(1, np.uint64), np.array([3]))
-    assert [hex(n) for n in found.tolist()] == [
-        "0xe220a8397b1dcdaf",
-        "0x6e789e6aa1b965f4",
-        "0x6c45d188009454f",
-    ]
+    assert [hex(n) for n in found.tolist()] == ["0xe220a8397b1dcdaf", "0x6e789e6aa1b965f4", "0x6c45d188009454f"]
 
 
 def test_every_place_and_purpose_has_a_key_of_its_own() -> None:
     keys = [
-        *places(300).keys("shards"), *places(300, 2).keys("shards"), *places(300).keys("order"),
+        *places(300).keys("shards"),
+        *places(300, 2).keys("shards"),
+        *places(300).keys("order"),
         *Places([4], [0], np.array([1]), np.array([0])).keys("shards"),
-    ]  # fmt: skip
+    ]
     assert len(set(keys)) == len(keys)
 
 

@@ -34,9 +34,7 @@ def test_fast_path_equals_the_reference(name: str) -> None:
 
 def test_the_reference_is_sensitive_to_what_the_paths_could_get_wrong() -> None:
     """If one of these did not matter here, an equality test could not notice its absence."""
-    base_runs, base_task = runs_of_path(
-        Path(network={"miss_probability": 0.4}, numbers={"aggregation": Lee(0.7)})
-    )
+    base_runs, base_task = runs_of_path(Path(network={"miss_probability": 0.4}, numbers={"aggregation": Lee(0.7)}))
 
     def final(task: Task, run: Any) -> torch.Tensor:
         evaluator = Evaluator(task, SIZES, torch.device("cpu"), torch.float64)

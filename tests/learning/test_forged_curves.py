@@ -53,7 +53,7 @@ def forged(rng: np.random.Generator, arrays: dict[str, Any]) -> str:
     elif what == 2:
         arrays[name] = array[:0]
     elif what == 3:
-        arrays[name] = np.zeros(array.shape, ["<c16", "<U3", "<M8[s]", "i4,f4"][int(rng.integers(4))])  # fmt: skip
+        arrays[name] = np.zeros(array.shape, ["<c16", "<U3", "<M8[s]", "i4,f4"][int(rng.integers(4))])
     elif what == 4:
         arrays[name] = array + 5
     elif what == 5:

@@ -23,10 +23,19 @@ STEPS, LANES, BATCH = 3, 3, 6
 def odd_sizes() -> nn.Sequential:
     """No two sizes are the same, windows do not fill the maps, and some layers have no bias."""
     return nn.Sequential(
-        nn.Conv2d(2, 6, 3), nn.ReLU(), nn.MaxPool2d(3), nn.Conv2d(6, 7, 2, bias=False),
-        nn.Conv2d(7, 4, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(),
-        nn.Linear(16, 13, bias=False), nn.ReLU(), nn.Linear(13, 9), nn.Linear(9, 5),
-    )  # fmt: skip
+        nn.Conv2d(2, 6, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(3),
+        nn.Conv2d(6, 7, 2, bias=False),
+        nn.Conv2d(7, 4, 3),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16, 13, bias=False),
+        nn.ReLU(),
+        nn.Linear(13, 9),
+        nn.Linear(9, 5),
+    )
 
 
 def only_linear() -> nn.Sequential:
@@ -38,9 +47,7 @@ class OnCpu:
 
     def __init__(self, fused: FusedChain, folder: Path) -> None:
         source, library = folder / "kernels.cu", folder / "kernels.so"
-        source.write_text(
-            fused.source.replace("extern __shared__ __align__(16) float shared[];", "")
-        )
+        source.write_text(fused.source.replace("extern __shared__ __align__(16) float shared[];", ""))
         numbers = fused.shared_bytes // 4
         flags = ["-O0", "-w", "-std=c++17", "-shared", "-fPIC", f'-DKERNEL="{source}"']
         call = ["g++", *flags, f"-DSHARED={numbers}", "-o", str(library), str(HARNESS)]
@@ -51,9 +58,7 @@ class OnCpu:
         scratch = torch.full((64 * self._fused.scratch_bytes // 4 + 1,), float("nan"))
         first, second, *others = arguments
         sizes = (first, second) if name == "run_judge" else (first,)
-        given = (
-            [*sizes, scratch, *others] if name == "run_judge" else [first, scratch, second, *others]
-        )
+        given = [*sizes, scratch, *others] if name == "run_judge" else [first, scratch, second, *others]
         getattr(self._library, name)(*map(_given, given))
 
 

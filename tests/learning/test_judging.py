@@ -37,14 +37,14 @@ def test_many_at_once_are_judged_as_one_by_one(
     task = Task(images((1, 3, 4)), make, shard_size=4, batch=4)
     made = [task.new_model(3, i).double() for i in range(5)]
     layout = Layout(made[0])
-    models = Models.stacked(
-        [layout.flat(trained_of(model)) for model in made], [carried_of(model) for model in made]
-    )
+    models = Models.stacked([layout.flat(trained_of(model)) for model in made], [carried_of(model) for model in made])
     evaluator = Evaluator(task, EvaluationSizes(50, 30, 2), torch.device("cpu"), torch.float64)
     expected = evaluator.start(made[0], layout, models, full=full)()
     sets: dict[str, Tensor] = {
-        "loss": evaluator._loss_images, "usual": evaluator._usual_images, "all": evaluator._images,
-    }  # fmt: skip
+        "loss": evaluator._loss_images,
+        "usual": evaluator._usual_images,
+        "all": evaluator._images,
+    }
     evaluator._judges = {k: ChainJudge(made[0].eval(), layout, x) for k, x in sets.items()}
     monkeypatch.setattr(torch.cuda, "Event", Arrived)
     monkeypatch.setattr(evaluation, "_on_its_way", Tensor.clone)

@@ -37,9 +37,7 @@ class Half(Partition):
         return None if device % 2 else np.eye(classes)[(device // 2) % classes]
 
 
-PARTITIONS = {
-    "iid": Iid(), "dirichlet": "dirichlet:alpha=0.3", "by class": "by-class:held=1", "half": Half(),
-}  # fmt: skip
+PARTITIONS = {"iid": Iid(), "dirichlet": "dirichlet:alpha=0.3", "by class": "by-class:held=1", "half": Half()}
 
 
 def task_with(partition: Any, **numbers: Any) -> Task:
@@ -72,9 +70,7 @@ def test_devices_train_on_the_labels_of_the_world(partition: Any, limit: float, 
     trace = fw.simulate(net, "age", rounds, [3, 5], seed=2)
     assert (trace.lost.sum() > 0) == np.isfinite(limit)
     world = World(net, 2, np.array([3, 5]), task.labels())
-    replay = Replay(
-        labelled_runs({"age": trace}), task, Settings(tolerance=0), EvaluationSizes(9, 9)
-    )
+    replay = Replay(labelled_runs({"age": trace}), task, Settings(tolerance=0), EvaluationSizes(9, 9))
     everybody = np.repeat([0, 1], 6), np.tile(np.arange(6), 2)
     waiting = np.zeros((2, 6, 3), dtype=np.int64)
     for t in range(rounds):
@@ -232,13 +228,18 @@ def test_in_an_experiment_the_labels_are_those_of_the_task(tmp_path: Path) -> No
     given = {
         "network": {"kind": "random", "devices": 5, "slots": 2, "rate": 1.0},
         "schedulers": ["mass", "mass-labels", "both"],
-        "rounds": 6, "instances": 2, "seed": 3,
+        "rounds": 6,
+        "instances": 2,
+        "seed": 3,
         "task": {
-            "dataset": "synthetic", "model": "logistic", "partition": "by-class:held=1",
-            "aggregation": "constant:beta=0.5", **numbers,
+            "dataset": "synthetic",
+            "model": "logistic",
+            "partition": "by-class:held=1",
+            "aggregation": "constant:beta=0.5",
+            **numbers,
         },
         "training": {"loss_images": 20, "test_images": 20, "device": "cpu"},
-    }  # fmt: skip
+    }
     fw.register(Both)
     data = fw.run(given, tmp_path / "run", workers=1)
     net = fw.random_network(devices=5, slots=2, rate=1.0)
@@ -256,9 +257,7 @@ def test_in_an_experiment_the_labels_are_those_of_the_task(tmp_path: Path) -> No
 
 
 def test_labels_that_are_missing_or_none() -> None:
-    with pytest.raises(
-        fw.FedwaveError, match=r"'mass-labels' sees the labels .* labels=task\.labels"
-    ):
+    with pytest.raises(fw.FedwaveError, match=r"'mass-labels' sees the labels .* labels=task\.labels"):
         fw.simulate(NET, "mass-labels", 3, 1)
     with pytest.raises(fw.FedwaveError, match=r"labels is 'iid', must be fw.partition.Labels"):
         fw.simulate(NET, "mass-labels", 3, 1, labels="iid")

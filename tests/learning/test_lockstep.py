@@ -34,14 +34,7 @@ from fedwave.types import FloatArray, Observation, State
 ROUNDS, SEED = 10, 5
 SIZES = EvaluationSizes(60, 60)
 EXACT = {"precision": "float64", "tolerance": 0.0}
-NUMBERS = {
-    "shard_size": 4,
-    "batch": 4,
-    "epochs": 2,
-    "eta": 0.05,
-    "aggregation": Lee(0.5),
-    "prox": 0.1,
-}
+NUMBERS = {"shard_size": 4, "batch": 4, "epochs": 2, "eta": 0.05, "aggregation": Lee(0.5), "prox": 0.1}
 
 
 def network(**changes: Any) -> fw.Network:
@@ -68,8 +61,9 @@ def norms_by_hand(run: Run, task: Task) -> FloatArray:
     first = task.new_model(run.seed, run.instance).double().state_dict()
     w = np.hstack([first["1.weight"].numpy(), first["1.bias"].numpy()[:, None]])
     data, sampler = task.dataset, task.sampler()
-    x = np.hstack([data.train_images.reshape(len(data.train_images), -1).astype(float),
-                   np.ones((len(data.train_images), 1))])  # fmt: skip
+    x = np.hstack(
+        [data.train_images.reshape(len(data.train_images), -1).astype(float), np.ones((len(data.train_images), 1))]
+    )
     one_hot = np.eye(data.classes)[data.train_labels]
     psi = np.zeros((run.shards.shape[1], *w.shape))
     norms = np.zeros(run.shards.shape)
@@ -96,9 +90,7 @@ def rate(task: Task, run: Run, t: int, u: int) -> float:
 
 def test_update_aware_takes_the_largest_updates_of_the_best_channels() -> None:
     shown.clear()
-    trace, _ = fw.train_in_lock_step(
-        network(), Watched(), task(), ROUNDS, 2, SEED, sizes=SIZES, **EXACT
-    )
+    trace, _ = fw.train_in_lock_step(network(), Watched(), task(), ROUNDS, 2, SEED, sizes=SIZES, **EXACT)
     assert (trace.delay >= 4).any(), "ln d is never more than 1, so the rate is not tested"
     passed_over = 0
     for i, run in enumerate(runs_of(trace)):
@@ -121,11 +113,11 @@ def test_breadth_says_how_many_channels_are_considered() -> None:
     shown.clear()
     fw.train_in_lock_step(network(), Watched(breadth=1), task(), 4, 1, sizes=SIZES)
     trace = fw.simulate(network(), "w-max", 4, 1)
-    assert (np.array([np.sort(np.argsort(-seen.snr[0])[:2]) for seen in shown])
-            == np.array([np.flatnonzero(row) for row in trace.scheduled[:, 0]])).all()  # fmt: skip
-    widest, _ = fw.train_in_lock_step(
-        network(), UpdateAware(breadth=100), task(), 4, 1, sizes=SIZES, **EXACT
-    )
+    assert (
+        np.array([np.sort(np.argsort(-seen.snr[0])[:2]) for seen in shown])
+        == np.array([np.flatnonzero(row) for row in trace.scheduled[:, 0]])
+    ).all()
+    widest, _ = fw.train_in_lock_step(network(), UpdateAware(breadth=100), task(), 4, 1, sizes=SIZES, **EXACT)
     norms = norms_by_hand(runs_of(widest)[0], task())
     for row, taken in zip(norms, widest.scheduled[:, 0], strict=True):
         assert row[taken].min() >= row[~taken].max()
@@ -149,17 +141,13 @@ PATHS = {
     "batch norm": Path(with_batch_norm),
     "batch norm, missed broadcasts": Path(with_batch_norm, network=MISSED),
     "buffer limit": Path(network={"buffer_limit": 2}),
-    "label skew, short batches": Path(
-        numbers={"partition": fw.partition.Dirichlet(0.3), "shard_size": 5}
-    ),
+    "label skew, short batches": Path(numbers={"partition": fw.partition.Dirichlet(0.3), "shard_size": 5}),
     "lanes in small blocks": Path(with_batch_norm, settings={"lanes": 2}),
     "no decayed gradients": Path(numbers={"aggregation": Lee(0.0)}),
     "sync": Path(numbers={"aggregation": Sync()}),
-    "sync, batch norm, missed broadcasts": Path(
-        with_batch_norm, network=MISSED, numbers={"aggregation": Sync()}
-    ),
+    "sync, batch norm, missed broadcasts": Path(with_batch_norm, network=MISSED, numbers={"aggregation": Sync()}),
     "float32": Path(with_batch_norm, settings={"precision": "float32"}, limit=1e-5),
-}  # fmt: skip
+}
 
 for _name, _rule in RULES.items():
     PATHS[f"rule: {_name}"] = Path(with_batch_norm, {"aggregation": _rule}, MISSED)
@@ -178,9 +166,7 @@ def settings(path: Path) -> Settings:
     return Settings(**(EXACT | path.settings))
 
 
-def assert_near(
-    found: dict[str, Tensor], wanted: dict[str, Tensor], first: dict[str, Tensor], limit: float
-) -> None:
+def assert_near(found: dict[str, Tensor], wanted: dict[str, Tensor], first: dict[str, Tensor], limit: float) -> None:
     off = sum(float(((found[k] - wanted[k]) ** 2).sum()) for k in wanted) ** 0.5
     come = sum(float(((wanted[k] - first[k]) ** 2).sum()) for k in wanted) ** 0.5
     assert come > 0.01, "nothing was learnt, so nothing is compared"
@@ -201,9 +187,7 @@ def test_the_trace_replays_to_the_same_models(name: str) -> None:
             torch.testing.assert_close(mine.buffers[k], p, rtol=10 * path.limit, atol=path.limit)
         for u, (own, _) in again.own.items():
             for k, p in own.items():
-                torch.testing.assert_close(
-                    mine.own[u][0][k], p, rtol=10 * path.limit, atol=path.limit
-                )
+                torch.testing.assert_close(mine.own[u][0][k], p, rtol=10 * path.limit, atol=path.limit)
     found, wanted = lock_step.curves()[0], replay.curves()[0]
     np.testing.assert_allclose(found.loss, wanted.loss, rtol=1e-6)  # losses are kept in float32
     np.testing.assert_array_equal(found.accuracy, wanted.accuracy)
@@ -225,9 +209,7 @@ def test_lock_step_equals_the_reference(name: str) -> None:
 
 def test_a_scheduler_sees_the_norm_of_what_the_rule_makes_of_an_update() -> None:
     def norms(rule: Aggregation) -> FloatArray:
-        learner = LockStep(
-            network(), task(aggregation=rule), 1, range(1), SEED, "any", Settings(**EXACT), SIZES
-        )
+        learner = LockStep(network(), task(aggregation=rule), 1, range(1), SEED, "any", Settings(**EXACT), SIZES)
         ones = np.ones((1, 6), dtype=np.int64)
         return learner.train(1, ones, None, 4 * ones)["update_norm"]
 
@@ -251,9 +233,16 @@ def test_the_paths_are_those_they_are_called() -> None:
 def test_one_call_gives_the_trace_and_its_curve() -> None:
     ticks: list[int] = []
     trace, curves = fw.train_in_lock_step(
-        network(**MISSED), "update-aware", task(with_batch_norm), ROUNDS, 2, SEED,
-        sizes=SIZES, meter=ticks.append, precision="float64",
-    )  # fmt: skip
+        network(**MISSED),
+        "update-aware",
+        task(with_batch_norm),
+        ROUNDS,
+        2,
+        SEED,
+        sizes=SIZES,
+        meter=ticks.append,
+        precision="float64",
+    )
     assert ticks == [1] * ROUNDS
     assert curves.label == trace.scheduler == "update-aware"
     assert curves.settings["tolerance"] == 0  # nothing can be left out beforehand
@@ -271,9 +260,7 @@ def test_a_task_by_its_name() -> None:
 
 def test_same_seed_same_result() -> None:
     def run(seed: int) -> tuple[fw.Trace, Any]:
-        return fw.train_in_lock_step(
-            network(), "update-aware", task(), ROUNDS, 2, seed, sizes=SIZES
-        )
+        return fw.train_in_lock_step(network(), "update-aware", task(), ROUNDS, 2, seed, sizes=SIZES)
 
     (trace, curves), (again, same) = run(1), run(1)
     assert trace.same_as(again)
@@ -283,14 +270,10 @@ def test_same_seed_same_result() -> None:
 
 def test_an_instance_does_not_depend_on_how_many_there_are() -> None:
     many, few = (
-        fw.train_in_lock_step(
-            network(**MISSED), "update-aware", task(), ROUNDS, n, SEED, sizes=SIZES, **EXACT
-        )
+        fw.train_in_lock_step(network(**MISSED), "update-aware", task(), ROUNDS, n, SEED, sizes=SIZES, **EXACT)
         for n in (3, 1)
     )
-    last = fw.train_in_lock_step(
-        network(**MISSED), "update-aware", task(), ROUNDS, [2], SEED, sizes=SIZES, **EXACT
-    )
+    last = fw.train_in_lock_step(network(**MISSED), "update-aware", task(), ROUNDS, [2], SEED, sizes=SIZES, **EXACT)
     np.testing.assert_array_equal(many[0].scheduled[:, 2:], last[0].scheduled)
     np.testing.assert_allclose(many[1].loss[:, 2:], last[1].loss, rtol=1e-6)
     np.testing.assert_array_equal(many[0].scheduled[:, :1], few[0].scheduled)
@@ -309,9 +292,7 @@ class Smallest(fw.Scheduler):
 
 
 def test_a_scheduler_of_your_own() -> None:
-    trace, curves = fw.train_in_lock_step(
-        network(), Smallest(), task(), ROUNDS, 1, SEED, sizes=SIZES, **EXACT
-    )
+    trace, curves = fw.train_in_lock_step(network(), Smallest(), task(), ROUNDS, 1, SEED, sizes=SIZES, **EXACT)
     assert curves.label == "smallest"
     norms = norms_by_hand(runs_of(trace)[0], task())
     for row, taken in zip(norms, trace.scheduled[:, 0], strict=True):
@@ -332,9 +313,7 @@ class Exploding(nn.Module):
 
 def test_one_instance_diverges_and_the_others_go_on() -> None:
     made = task(Exploding)
-    trace, curves = fw.train_in_lock_step(
-        network(), "update-aware", made, ROUNDS, 6, SEED, sizes=SIZES, **EXACT
-    )
+    trace, curves = fw.train_in_lock_step(network(), "update-aware", made, ROUNDS, 6, SEED, sizes=SIZES, **EXACT)
     lost = curves.diverged > 0
     assert 0 < lost.sum() < 6
     assert np.isfinite(curves.loss[:, ~lost]).all()
@@ -379,6 +358,4 @@ def test_who_does_not_declare_it_cannot_see_it() -> None:
 )
 def test_bad_input_is_told_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(fw.FedwaveError, match=sentence):
-        fw.train_in_lock_step(
-            network(), "update-aware", task(), **({"rounds": 3, "instances": 1} | changes)
-        )
+        fw.train_in_lock_step(network(), "update-aware", task(), **({"rounds": 3, "instances": 1} | changes))

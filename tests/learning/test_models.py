@@ -104,9 +104,7 @@ def test_too_few_outputs_for_the_labels(outputs: int) -> None:
 
 def test_labels_of_the_test_set_count_too() -> None:
     data = blobs(classes=3)
-    more = Dataset(
-        "more", data.train_images, data.train_labels, data.test_images, data.test_labels + 1
-    )
+    more = Dataset("more", data.train_images, data.train_labels, data.test_images, data.test_labels + 1)
     with pytest.raises(fw.FedwaveError, match=r"the labels need \(2, 4\) or more"):
         Task(more, linear)
 
@@ -154,7 +152,7 @@ class NeedsWidth(Net):
         (lambda: Net, "the function model makes a type, must make an nn.Module"),
         (NeedsWidth, r"the model cannot be made \(TypeError: .*width.*\): model must be a function without arguments"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_function_that_makes_a_model(make: Any, sentence: str) -> None:
     for use in (lambda: Task(blobs(), make), lambda: fw.task(dataset=blobs(), model=make)):
         with pytest.raises(fw.FedwaveError, match=sentence) as caught:
@@ -170,9 +168,7 @@ def test_other_number_types_become_those_of_the_training() -> None:
 
 
 def test_lazy_layers_get_their_sizes_from_the_images() -> None:
-    task = Task(
-        blobs(), lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(3))
-    )
+    task = Task(blobs(), lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(3)))
     assert torch.equal(first_weights(task, 4, 7), first_weights(task, 4, 7))
     assert not torch.equal(first_weights(task, 4, 7), first_weights(task, 4, 8))
     assert first_weights(task, 0, 0).numel() == 7 * 4 + 5 * 3
@@ -198,9 +194,7 @@ def test_frozen_parameters_stay_as_they_are() -> None:
 @pytest.mark.parametrize("field", ["shard_size", "batch", "epochs"])
 @pytest.mark.parametrize("value", [0, -1, 2.5, "ten", None])
 def test_numbers_of_a_task_that_must_be_whole(field: str, value: Any) -> None:
-    with pytest.raises(
-        fw.FedwaveError, match=rf"task {field} is .*, must be a whole number >= 1\."
-    ):
+    with pytest.raises(fw.FedwaveError, match=rf"task {field} is .*, must be a whole number >= 1\."):
         Task(blobs(), linear, **{field: value})
 
 
@@ -286,7 +280,7 @@ def test_a_task_says_what_it_is_in_a_few_lines() -> None:
         ({"dataset": blobs(), "model": "vgg"}, "there is no model 'vgg'; did you mean 'vgg19'"),
         ({"dataset": blobs(), "model": linear, "epoch": 3}, "a task has no field 'epoch'; did you mean 'epochs'"),
     ],
-)  # fmt: skip
+)
 def test_a_task_that_cannot_be(arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(fw.FedwaveError, match=sentence):
         fw.task(**arguments)

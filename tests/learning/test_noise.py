@@ -21,7 +21,7 @@ IMAGE = (1, 3, 4)
 def chain() -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(1, 4, 3, padding=1), nn.Dropout(0.2), nn.ReLU(), nn.Flatten(), nn.Dropout(0.4), nn.Linear(48, 3)
-    )  # fmt: skip
+    )
 
 
 class Vectorised(nn.Module):
@@ -50,9 +50,7 @@ def test_results_do_not_depend_on_what_runs_beside(way: str) -> None:
     task = _task(MODELS[way])
     assert LaneTrainer(task, torch.device("cpu"), torch.float64).way == way
     network = fw.random_network(4, 2, seed=3, rate=1.5)
-    both, more = (
-        fw.simulate(network, "age", 5, instances, seed=2) for instances in ([0, 1], [1, 2, 3])
-    )
+    both, more = (fw.simulate(network, "age", 5, instances, seed=2) for instances in ([0, 1], [1, 2, 3]))
     kept = fw.train(both, task, precision="float64")
     beside = fw.train(more, task, precision="float64", lanes=3)
     np.testing.assert_allclose(beside.loss[:, 0], kept.loss[:, 1], rtol=1e-9)
@@ -77,7 +75,7 @@ def test_the_layers_do_drop(way: str) -> None:
                 module.p = 0.0
         return model
 
-    losses = [fw.train(trace, _task(make), precision="float64").loss for make in (MODELS[way], still)]  # fmt: skip
+    losses = [fw.train(trace, _task(make), precision="float64").loss for make in (MODELS[way], still)]
     assert (losses[0] != losses[1]).all()
 
 
@@ -97,9 +95,7 @@ def test_masks_have_the_right_mean_and_no_pattern(p: float) -> None:
         first, second = step.mask((count,), p), step.mask((count,), p)
     assert set(first.unique().tolist()) == {0.0, 1 / (1 - p)}
     kept = torch.stack([first[0], first[1], second[0], first[0].roll(1), first[0].roll(7)]) > 0
-    error = (
-        4.5 * (p * (1 - p) / count) ** 0.5
-    )  # about one in 10,000 of correct generators is beyond
+    error = 4.5 * (p * (1 - p) / count) ** 0.5  # about one in 10,000 of correct generators is beyond
     assert (kept.double().mean(dim=1) - (1 - p)).abs().max() < error
     together = np.corrcoef(kept.numpy())
     assert np.abs(together - np.eye(5)).max() < 4.5 / count**0.5

@@ -30,16 +30,12 @@ SKEWED = {"iid": Iid(), "dirichlet": Dirichlet(0.5), "by class": ByClass(2)}
 
 @pytest.mark.parametrize("partition", SKEWED.values(), ids=SKEWED)
 def test_samples_do_not_depend_on_the_order_of_calls(partition: Partition) -> None:
-    places = list(
-        itertools.product([0, 1], [0, 3], [1, 2], [0, 1, 5])
-    )  # seed, instance, round, device
+    places = list(itertools.product([0, 1], [0, 3], [1, 2], [0, 1, 5]))  # seed, instance, round, device
     forwards, backwards = (Sampler(LABELS, partition, 10) for _ in range(2))
     first = {place: forwards.shards(*place, 3) for place in places}
     for place in reversed(places):
         np.testing.assert_array_equal(first[place], backwards.shards(*place, 3))
-        np.testing.assert_array_equal(
-            first[place], Sampler(LABELS, partition, 10).shards(*place, 3)
-        )
+        np.testing.assert_array_equal(first[place], Sampler(LABELS, partition, 10).shards(*place, 3))
     for one, other in itertools.combinations(places, 2):
         assert not np.array_equal(first[one], first[other]), f"{one} and {other} get the same"
 
@@ -71,12 +67,7 @@ class Writing:
         samples = self.inner.arriving(places, counts)
         ends = np.cumsum(counts * 3).tolist()  # shards of 3
         for n, (end, count) in enumerate(zip(ends, counts.tolist(), strict=True)):
-            place = (
-                places.seeds[n],
-                places.instances[n],
-                int(places.rounds[n]),
-                int(places.devices[n]),
-            )
+            place = (places.seeds[n], places.instances[n], int(places.rounds[n]), int(places.devices[n]))
             self.drawn[(*place, count)] = samples[end - 3 * count : end].tolist()
         return samples
 
@@ -87,9 +78,7 @@ def test_samples_do_not_depend_on_the_scheduler_or_on_the_other_instances() -> N
     drawn = []
     for name, instances in (("alsa-pi", [0, 1]), ("w-max", [1]), ("random", [1])):
         trace = fw.simulate(network, name, rounds=8, instances=instances, seed=5)
-        replay = Replay(
-            labelled_runs({name: trace}), task, Settings(tolerance=0), EvaluationSizes(9, 9)
-        )
+        replay = Replay(labelled_runs({name: trace}), task, Settings(tolerance=0), EvaluationSizes(9, 9))
         for _ in range(8):
             replay.advance()
         places = {place: s for place, s in replay._sampler.drawn.items() if place[1] == 1}
@@ -146,9 +135,7 @@ def test_dirichlet_shares_are_dirichlet() -> None:
 
 def test_a_small_alpha_leaves_few_classes() -> None:
     def largest(alpha: float) -> float:
-        return float(
-            np.mean([np.max(Dirichlet(alpha).class_shares(0, 0, u, 10)) for u in range(200)])
-        )
+        return float(np.mean([np.max(Dirichlet(alpha).class_shares(0, 0, u, 10)) for u in range(200)]))
 
     assert largest(0.01) > 0.9 > 0.3 > largest(10.0)
 
@@ -237,18 +224,13 @@ def test_any_order_is_as_likely() -> None:
 
 @pytest.mark.parametrize("alpha", [0, -1.0, float("nan"), float("inf"), "few", None])
 def test_a_dirichlet_that_cannot_be(alpha: Any) -> None:
-    with pytest.raises(
-        fw.FedwaveError,
-        match=rf"Dirichlet alpha is {alpha}, must be a number > 0 and at most 1e9\.",
-    ):
+    with pytest.raises(fw.FedwaveError, match=rf"Dirichlet alpha is {alpha}, must be a number > 0 and at most 1e9\."):
         Dirichlet(alpha)
 
 
 @pytest.mark.parametrize("held", [0, -2, 1.5, float("nan"), "two", None])
 def test_a_number_of_classes_that_cannot_be(held: Any) -> None:
-    with pytest.raises(
-        fw.FedwaveError, match=rf"ByClass held is {held!r}, must be a whole number >= 1\."
-    ):
+    with pytest.raises(fw.FedwaveError, match=rf"ByClass held is {held!r}, must be a whole number >= 1\."):
         ByClass(held)
 
 

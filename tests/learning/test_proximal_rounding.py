@@ -53,9 +53,16 @@ def trained(way: str, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor,
         w, data = start.clone(), task.dataset
         pictures = torch.as_tensor(data.train_images).to(dtype)
         steps = ChainSteps(
-            model, layout, pictures, torch.as_tensor(data.train_labels), batch=BATCH, eta=ETA,
-            prox=PROX, places=LANES, way=way,
-        )  # fmt: skip
+            model,
+            layout,
+            pictures,
+            torch.as_tensor(data.train_labels),
+            batch=BATCH,
+            eta=ETA,
+            prox=PROX,
+            places=LANES,
+            way=way,
+        )
         steps(w, start, {}, torch.as_tensor(samples).transpose(0, 1).contiguous(), [LANES] * STEPS)
         return start, Models(w, {})
     trainer = LaneTrainer(task, CPU, dtype, None)

@@ -32,14 +32,12 @@ from fedwave.learning.settings import Settings
 from fedwave.learning.state import Tensors, trained_of
 from fedwave.learning.task import Task
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore"
-)  # lazy layers, and the older of two kinds of weight norm
+pytestmark = pytest.mark.filterwarnings("ignore")  # lazy layers, and the older of two kinds of weight norm
 SIZES = EvaluationSizes(30, 30)
 CPU = torch.device("cpu")
 LIMIT = 1e-9  # relative, in float64
 DRAWN, CHAINS = 40, 16
-NUMBERS: dict[str, Any] = {"shard_size": 5, "batch": 4, "epochs": 2, "eta": 0.05, "prox": 0.1, "l2": 0.01}  # fmt: skip
+NUMBERS: dict[str, Any] = {"shard_size": 5, "batch": 4, "epochs": 2, "eta": 0.05, "prox": 0.1, "l2": 0.01}
 
 
 @cache
@@ -79,9 +77,7 @@ def distances(make: Make, device: str = "cpu") -> dict[str, float]:
         for _ in range(replay.rounds):
             replay.advance()
         found[str(way)] = max(
-            _distance(
-                w, {k: p.cpu() for k, p in state.w.items()}, {k: p.cpu() for k, p in start.items()}
-            )
+            _distance(w, {k: p.cpu() for k, p in state.w.items()}, {k: p.cpu() for k, p in start.items()})
             for w, state, start in zip(references, states(replay), starts, strict=True)
         )
     found["plain PyTorch"] = _plain_distance(task)
@@ -104,7 +100,7 @@ def _plain_distance(task: Task) -> float:
             outputs = model(torch.as_tensor(task.dataset.train_images[chosen]).double())
         loss = F.cross_entropy(outputs, torch.as_tensor(task.dataset.train_labels[chosen]))
         for name, p in model.named_parameters():
-            loss = loss + task.prox / 2 * ((p - start[name]) ** 2).sum() + task.l2 / 2 * (p**2).sum()  # fmt: skip
+            loss = loss + task.prox / 2 * ((p - start[name]) ** 2).sum() + task.l2 / 2 * (p**2).sum()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

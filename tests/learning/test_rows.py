@@ -48,7 +48,7 @@ def test_a_vector_has_every_parameter_at_its_place(make: type[nn.Module]) -> Non
 def test_rows_are_taken_put_and_padded() -> None:
     nets = [with_batch_norm() for _ in range(3)]
     layout = Layout(nets[0])
-    models = Models.stacked([layout.flat(trained_of(n)) for n in nets], [carried_of(n) for n in nets])  # fmt: skip
+    models = Models.stacked([layout.flat(trained_of(n)) for n in nets], [carried_of(n) for n in nets])
     two = models.rows(np.array([2, 0]))
     assert torch.equal(two.w, models.w[[2, 0]])
     two.w.zero_()
@@ -74,8 +74,10 @@ def test_gradients_wait_decay_and_add_up() -> None:
     psi.add(np.array([1, 0]), np.array([0, 1]), torch.full((2, 4), 1.0, dtype=torch.float64))
     assert psi.held.tolist() == [[False, True, True], [True, True, False]]
     assert psi.rows(np.array([1, 0, 0]), np.array([0, 2, 0])).tolist() == [
-        [1.0, 1.5, 1.0, 1.0], [0.5, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0],
-    ]  # fmt: skip
+        [1.0, 1.5, 1.0, 1.0],
+        [0.5, 0.0, 0.0, 0.0],
+        [0.0, 0.0, 0.0, 0.0],
+    ]
     np.testing.assert_allclose(psi.norms(), [[0, 2, 0.5], [np.sqrt(5.25), 0.5, 0]])
     psi.decay(0.0)
     assert not psi.held.any()

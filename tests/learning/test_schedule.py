@@ -10,19 +10,12 @@ from tiny import trace
 
 import fedwave as fw
 from fedwave.aggregation import Lee, Sync
-from fedwave.learning.schedule import (
-    Run,
-    needed_training,
-    rounds_until_delivery,
-    runs_of,
-)
+from fedwave.learning.schedule import Run, needed_training, rounds_until_delivery, runs_of
 
 
 def busy_trace() -> fw.Trace:
     """Failed uploads, missed broadcasts, full buffers, and instances that are not numbered 0, 1, 2."""
-    network = fw.random_network(
-        5, 2, seed=3, rate=[0.2, 0.5, 1.0, 2.0, 4.0], miss_probability=0.3, buffer_limit=6
-    )
+    network = fw.random_network(5, 2, seed=3, rate=[0.2, 0.5, 1.0, 2.0, 4.0], miss_probability=0.3, buffer_limit=6)
     return fw.simulate(network, "round-robin", rounds=40, instances=[7, 2, 30], seed=9)
 
 
@@ -30,18 +23,17 @@ def test_runs_of_against_a_plain_recomputation() -> None:
     trace = busy_trace()
     found = runs_of(trace)
     assert [(run.label, run.seed, run.instance) for run in found] == [
-        ("round-robin", 9, 7), ("round-robin", 9, 2), ("round-robin", 9, 30)
-    ]  # fmt: skip
+        ("round-robin", 9, 7),
+        ("round-robin", 9, 2),
+        ("round-robin", 9, 30),
+    ]
     assert trace.lost.any()
     assert not trace.heard.all()
     assert (trace.scheduled & ~trace.delivered).any()
     for i, run in enumerate(found):
         learned, waiting, delay = [0] * 5, [0] * 5, [1] * 5
         for t in range(40):
-            shards = [
-                int(m - gone)
-                for m, gone in zip(trace.arrivals[t, i], trace.lost[t, i], strict=True)
-            ]
+            shards = [int(m - gone) for m, gone in zip(trace.arrivals[t, i], trace.lost[t, i], strict=True)]
             came = [bool(x) for x in trace.delivered[t, i]]
             for u in range(5):
                 waiting[u] += shards[u]
@@ -68,8 +60,7 @@ def test_rounds_until_delivery() -> None:
     delivered = np.array([[0, 1, 0], [0, 0, 0], [1, 1, 0], [0, 0, 0]], dtype=bool)
     never = np.inf
     np.testing.assert_array_equal(
-        rounds_until_delivery(delivered),
-        [[2, 0, never], [1, 1, never], [0, 0, never], [never, never, never]],
+        rounds_until_delivery(delivered), [[2, 0, never], [1, 1, never], [0, 0, never], [never, never, never]]
     )
 
 
@@ -178,16 +169,12 @@ def test_needed_training_against_a_forward_derivation(miss: float, tolerance: fl
     left_out = kept_for_a_start = 0
     for _ in range(60):
         shape = (int(rng.integers(1, 13)), 3)
-        (run,) = runs_of(
-            trace(rng.poisson(0.8, shape), rng.random(shape) < 0.3, heard=rng.random(shape) >= miss)
-        )
+        (run,) = runs_of(trace(rng.poisson(0.8, shape), rng.random(shape) < 0.3, heard=rng.random(shape) >= miss))
         beta = float(rng.choice([0.0, 0.01, 0.37, 0.83]))
         found = needed_training(run, Lee(beta), tolerance)
         np.testing.assert_array_equal(found, influential(run, beta, tolerance))
         left_out += np.count_nonzero((run.shards > 0) & ~found)
         hearing = replace(run, heard=np.ones_like(run.heard))
-        kept_for_a_start += np.count_nonzero(
-            found & ~needed_training(hearing, Lee(beta), tolerance)
-        )
+        kept_for_a_start += np.count_nonzero(found & ~needed_training(hearing, Lee(beta), tolerance))
     assert left_out > 100
     assert kept_for_a_start > 10 if miss else kept_for_a_start == 0

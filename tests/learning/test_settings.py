@@ -28,7 +28,7 @@ from fedwave.learning.task import Task
         ("lanes", 0, r"lanes is 0, must be a whole number >= 1\."),
         ("lanes", 2.5, r"lanes is 2\.5, must be a whole number >= 1\."),
     ],
-)  # fmt: skip
+)
 def test_settings_that_cannot_be(setting: str, value: Any, sentence: str) -> None:
     with pytest.raises(fw.FedwaveError, match=sentence):
         Settings(**{setting: value})
@@ -47,11 +47,7 @@ def test_settings_that_cannot_be(setting: str, value: Any, sentence: str) -> Non
     ],
 )
 def test_lanes_and_precision_are_chosen_by_the_model(
-    device: str,
-    precision: str,
-    gigabytes: float,
-    chosen: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
+    device: str, precision: str, gigabytes: float, chosen: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (0, int(gigabytes * 1e9)))
@@ -73,7 +69,7 @@ def two_rounds(**numbers: Any) -> Any:
 
 
 def test_a_setting_that_is_not_known() -> None:
-    with pytest.raises(fw.FedwaveError, match=r"train has no parameter 'lane'; did you mean 'lanes'\?"):  # fmt: skip
+    with pytest.raises(fw.FedwaveError, match=r"train has no parameter 'lane'; did you mean 'lanes'\?"):
         fw.train(*two_rounds(), lane=3)
 
 
@@ -88,13 +84,7 @@ def test_the_curves_tell_how_they_were_made() -> None:
     made, task = two_rounds(eta=0.5)
     curves = fw.train({"mine": made}, task, tolerance=0.25, lanes=3)["mine"]
     assert curves.label == "mine"
-    wanted = {
-        "tolerance": 0.25,
-        "lanes": 3,
-        "aggregation": "lee:beta=0.001",
-        "dataset": "blobs",
-        "eta": 0.5,
-    }
+    wanted = {"tolerance": 0.25, "lanes": 3, "aggregation": "lee:beta=0.001", "dataset": "blobs", "eta": 0.5}
     assert wanted.items() <= curves.settings.items()
     alone = fw.train(made, task, tolerance=0.25, lanes=3)
     assert alone.label == "by hand"
@@ -117,7 +107,7 @@ def test_a_batch_that_no_device_can_fill_is_short() -> None:
 def test_several_traces_and_a_task_by_name() -> None:
     made, task = two_rounds()
     alone = fw.train(made, task)
-    several = fw.train([made, replace(made, provenance=made.provenance | {"scheduler_name": "b"})], task)  # fmt: skip
+    several = fw.train([made, replace(made, provenance=made.provenance | {"scheduler_name": "b"})], task)
     assert list(several) == ["by hand", "b"]
     assert (several["b"].loss == alone.loss).all()
     sizes = fw.EvaluationSizes(50, 50)
@@ -148,7 +138,7 @@ def test_progress_is_shown_when_asked(capsys: pytest.CaptureFixture[str]) -> Non
         (dict.fromkeys([1, "1"], two_rounds()[0]), "two traces are called '1'"),
         ([two_rounds()[0]] * 2, "two traces are called 'by hand': give a mapping"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_trace(traces: Any, sentence: str) -> None:
     with pytest.raises(fw.FedwaveError, match=sentence):
         fw.train(traces, two_rounds()[1])

@@ -57,15 +57,11 @@ def test_training_from_python_warns_once(no_numba: None, no_figures: None, tmp_p
     for action in (trained(), in_lock_step, lambda: fw.run(ASKED, tmp_path / "out", workers=1)):
         (text,) = said(action)
         assert PIP in text
-    assert (
-        said(lambda: fw.run(ASKED, tmp_path / "out", workers=1)) == []
-    )  # nothing was left to train
+    assert said(lambda: fw.run(ASKED, tmp_path / "out", workers=1)) == []  # nothing was left to train
 
 
 def test_nothing_is_said_where_numba_would_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    fw.register("odd", family="model")(
-        lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.Softplus())
-    )
+    fw.register("odd", family="model")(lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.Softplus()))
     assert said(trained()) == []
     monkeypatch.setitem(sys.modules, "numba", None)
     assert said(trained("odd")) == []
@@ -77,21 +73,9 @@ def test_a_run_says_it_once_on_standard_error(workers: int, tmp_path: Path) -> N
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden/numba.py").write_text("raise ImportError('hidden by a test')\n")
     (tmp_path / "asked.json").write_text(json.dumps(ASKED))
-    path = os.pathsep.join(
-        [str(tmp_path / "hidden"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    )
+    path = os.pathsep.join([str(tmp_path / "hidden"), *filter(None, [os.environ.get("PYTHONPATH")])])
     ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "fedwave",
-            "run",
-            "asked.json",
-            "--out",
-            "out",
-            "--workers",
-            str(workers),
-        ],
+        [sys.executable, "-m", "fedwave", "run", "asked.json", "--out", "out", "--workers", str(workers)],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,

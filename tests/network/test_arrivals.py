@@ -17,18 +17,9 @@ def silent_poisson_variance(theta, silence):
 FAMILIES = {
     "poisson": (fw.arrivals.Poisson(), lambda theta: theta),
     "negative binomial": (fw.arrivals.NegativeBinomial(2.0), lambda theta: theta + theta**2 / 2.0),
-    "bursty negative binomial": (
-        fw.arrivals.NegativeBinomial(0.5),
-        lambda theta: theta + theta**2 / 0.5,
-    ),
-    "zero-inflated": (
-        fw.arrivals.ZeroInflatedPoisson(0.5),
-        lambda t: silent_poisson_variance(t, 0.5),
-    ),
-    "mostly silent": (
-        fw.arrivals.ZeroInflatedPoisson(0.9),
-        lambda t: silent_poisson_variance(t, 0.9),
-    ),
+    "bursty negative binomial": (fw.arrivals.NegativeBinomial(0.5), lambda theta: theta + theta**2 / 0.5),
+    "zero-inflated": (fw.arrivals.ZeroInflatedPoisson(0.5), lambda t: silent_poisson_variance(t, 0.5)),
+    "mostly silent": (fw.arrivals.ZeroInflatedPoisson(0.9), lambda t: silent_poisson_variance(t, 0.9)),
 }
 
 
@@ -62,10 +53,7 @@ def test_the_rate_is_the_true_mean(crowd, family):
     [
         (fw.arrivals.Poisson(), stats.poisson(2.0).pmf),
         (fw.arrivals.NegativeBinomial(2.0), stats.nbinom(2.0, 0.5).pmf),
-        (
-            fw.arrivals.ZeroInflatedPoisson(0.5),
-            lambda k: 0.5 * (k == 0) + 0.5 * stats.poisson(4.0).pmf(k),
-        ),
+        (fw.arrivals.ZeroInflatedPoisson(0.5), lambda k: 0.5 * (k == 0) + 0.5 * stats.poisson(4.0).pmf(k)),
     ],
     ids=["poisson", "negative binomial", "zero-inflated"],
 )

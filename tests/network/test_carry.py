@@ -108,9 +108,12 @@ def test_any_other_carry_is_followed_from_round_1(form):
             gains, _ = super().sample(block, None)
             before = 1 if carry is None else int(carry["n"] if form == "dict" else len(carry))
             after = {
-                "dict": {"n": np.array(before + 1)}, "list": [0] * (before + 1), "text": "x" * (before + 1),
-                "one for all instances": np.zeros(before + 4), "empty tuple": (),
-            }[form]  # fmt: skip
+                "dict": {"n": np.array(before + 1)},
+                "list": [0] * (before + 1),
+                "text": "x" * (before + 1),
+                "one for all instances": np.zeros(before + 4),
+                "empty tuple": (),
+            }[form]
             return gains * (1 + before), after
 
     network = net(Odd())
@@ -122,14 +125,7 @@ def test_any_other_carry_is_followed_from_round_1(form):
 
 def test_a_carry_is_the_same_after_packing():
     z, amplitude = np.arange(6.0).reshape(2, 3), np.full((2, 3), 1j)
-    for carry in (
-        None,
-        z,
-        (z,),
-        (z, None),
-        (None, (z, None, amplitude)),
-        ((None,), None, (z, (z,))),
-    ):
+    for carry in (None, z, (z,), (z, None), (None, (z, None, amplitude)), ((None,), None, (z, (z,)))):
         assert repr(unpacked_carry(packed_carry(carry, 2))) == repr(carry)
     assert sorted(packed_carry((z, (None, amplitude)), 2)) == ["carry.0", "carry.1.0", "carry.1.1"]
 
@@ -137,11 +133,17 @@ def test_a_carry_is_the_same_after_packing():
 @pytest.mark.parametrize(
     "arrays",
     [
-        {"x": (2, 3)}, {"carry.1": (2, 3)}, {"carry.0": (2, 3), "carry.2": (2, 3)}, {"carry.x": (2, 3)},
-        {"carry": (2, 3), "carry.0": (2, 3)}, {"carry": (2, 3), "x": (2, 3)}, {"carry": (3, 3)}, {"carry": ()},
+        {"x": (2, 3)},
+        {"carry.1": (2, 3)},
+        {"carry.0": (2, 3), "carry.2": (2, 3)},
+        {"carry.x": (2, 3)},
+        {"carry": (2, 3), "carry.0": (2, 3)},
+        {"carry": (2, 3), "x": (2, 3)},
+        {"carry": (3, 3)},
+        {"carry": ()},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_forged_carry_is_refused(arrays, tmp_path):
     trace = fw.simulate(net(SHADOWED), "w-max", 70, 2)
     object.__setattr__(trace, "channel", {name: np.ones(s) for name, s in arrays.items()})

@@ -53,9 +53,7 @@ def test_csv_leaves_out_what_has_a_default(table_from):
 
 
 def test_csv_with_comments_blank_lines_blanks_and_empty_cells(table_from):
-    table = table_from(
-        "# measured in spring\n\n rate , distance_m , buffer_limit\n 1 , 100 , 5\n\n2,200,\n"
-    )
+    table = table_from("# measured in spring\n\n rate , distance_m , buffer_limit\n 1 , 100 , 5\n\n2,200,\n")
     assert np.asarray(table.rate).tolist() == [1, 2]
     assert np.asarray(table.buffer_limit).tolist() == [5, np.inf]
 
@@ -94,9 +92,7 @@ def test_the_papers_network_from_a_file_is_the_papers_network(table_from):
 
 def test_devices_by_hand_as_records_mappings_or_columns():
     by_record = fw.DeviceTable.of([fw.Device(1, 100), fw.Device(2, 200, buffer_limit=3)])
-    by_mapping = fw.DeviceTable.of(
-        [{"rate": 1, "distance_m": 100}, {"rate": 2, "distance_m": 200, "buffer_limit": 3}]
-    )
+    by_mapping = fw.DeviceTable.of([{"rate": 1, "distance_m": 100}, {"rate": 2, "distance_m": 200, "buffer_limit": 3}])
     by_column = fw.DeviceTable(rate=[1, 2], distance_m=[100, 200], buffer_limit=[np.inf, 3])
     assert columns_of(by_record) == columns_of(by_mapping) == columns_of(by_column)
     assert fw.DeviceTable.of(by_column) is by_column
@@ -137,9 +133,7 @@ def test_round_trip_through_csv(tmp_path):
 
 
 def test_round_trip_through_yaml(tmp_path):
-    rows = [
-        dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns_of(ODD).values(), strict=True)
-    ]
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns_of(ODD).values(), strict=True)]
     path = tmp_path / "devices.yaml"
     path.write_text(write_yaml({"devices": rows}))
     assert columns_of(fw.read_devices(path)) == columns_of(ODD)

@@ -20,9 +20,7 @@ def play_by_hand(rounds, gamma=0.5, buffer_limit=None):
     """Rounds of one instance and two devices: (delivered, arrivals) each."""
     state = NetworkState.initial(1, 2)
     for delivered, arrivals in rounds:
-        state, score = play_round(
-            state, np.array([delivered], dtype=bool), np.array([arrivals]), buffer_limit, gamma
-        )
+        state, score = play_round(state, np.array([delivered], dtype=bool), np.array([arrivals]), buffer_limit, gamma)
     return state, score
 
 

@@ -42,9 +42,7 @@ def test_mean_snr_follows_the_path_loss(columns, expected_db):
 
 
 def test_noise_and_path_loss_constants_can_be_changed():
-    net = one_device(distance_m=100).replace(
-        noise_dbm=-90.0, pathloss_intercept_db=120.0, pathloss_slope_db=30.0
-    )
+    net = one_device(distance_m=100).replace(noise_dbm=-90.0, pathloss_intercept_db=120.0, pathloss_slope_db=30.0)
     assert decibels(net.mean_snr[0]) == pytest.approx(23 - 120 + 30 + 90)
 
 
@@ -153,9 +151,7 @@ def test_gauss_markov_ends_of_the_range(play, crowd, agree):
 
 
 def shadow_only(correlation):
-    return fw.fading.Shadowing(
-        sigma_db=8.0, correlation=correlation, fading=fw.fading.Rician(STRONG)
-    )
+    return fw.fading.Shadowing(sigma_db=8.0, correlation=correlation, fading=fw.fading.Rician(STRONG))
 
 
 def test_static_shadowing_is_one_obstacle_per_device_for_the_whole_run(play, crowd, agree):
@@ -228,9 +224,7 @@ def test_sums_of_gains_follow_their_exact_distribution(tries, k):
         exact = stats.ncx2(2 * tries, 2 * k * tries, scale=1 / (2 * (1 + k)))
     level = exact.ppf([0.1, 0.5, 0.9])
     error = np.sqrt(0.25 / draws)
-    np.testing.assert_allclose(
-        fading.sum_exceeds(tries, level), [0.9, 0.5, 0.1], atol=4 * error + 1e-12
-    )
+    np.testing.assert_allclose(fading.sum_exceeds(tries, level), [0.9, 0.5, 0.1], atol=4 * error + 1e-12)
     below = exact.cdf(fading.sum_quantiles(tries, np.array([0.1, 0.5, 0.9])))
     np.testing.assert_allclose(below, [0.1, 0.5, 0.9], atol=4 * error + 1e-12)
 

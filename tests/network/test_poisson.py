@@ -70,9 +70,7 @@ def test_the_caller_may_change_the_rates_in_place():
     u = np.linspace(0, 1, 100, endpoint=False)
     counts_of(u, rates)
     rates[0] = 20.0
-    np.testing.assert_array_equal(
-        counts_of(u, rates)[:, 0], np.maximum(stats.poisson.ppf(u, 20), 0)
-    )
+    np.testing.assert_array_equal(counts_of(u, rates)[:, 0], np.maximum(stats.poisson.ppf(u, 20), 0))
 
 
 @pytest.mark.parametrize("rates", [np.full(2, 1e6), np.linspace(0.1, 9, 200)])

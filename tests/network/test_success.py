@@ -118,9 +118,7 @@ def test_threshold_is_a_step_that_includes_its_own_value():
 def test_soft_is_the_exponential_of_minus_w0_over_snr():
     snr = np.array([0.685, 1.37, 6.85])
     np.testing.assert_allclose(
-        fw.success.Soft().probability(snr),
-        [math.exp(-1), math.exp(-0.5), math.exp(-0.1)],
-        rtol=1e-14,
+        fw.success.Soft().probability(snr), [math.exp(-1), math.exp(-0.5), math.exp(-0.1)], rtol=1e-14
     )
     assert fw.success.Soft(w0=2.0).probability(np.array([1.0]))[0] == pytest.approx(math.exp(-2))
 
@@ -136,9 +134,7 @@ def test_uncoded_needs_every_bit(snr, bits):
 
 def test_uncoded_at_a_point_from_a_table_of_the_normal_distribution():
     # Q(2) = 0.02275013, Q(2.828427) = 0.00233887
-    assert fw.success.Uncoded(bits=1).probability(np.array([4.0]))[0] == pytest.approx(
-        1 - 0.02275013
-    )
+    assert fw.success.Uncoded(bits=1).probability(np.array([4.0]))[0] == pytest.approx(1 - 0.02275013)
     bpsk = fw.success.Uncoded(bits=1, modulation="bpsk")
     assert bpsk.probability(np.array([4.0]))[0] == pytest.approx(1 - 0.00233887)
 
@@ -146,11 +142,17 @@ def test_uncoded_at_a_point_from_a_table_of_the_normal_distribution():
 @pytest.mark.parametrize(
     "model",
     [
-        fw.success.Turbo(), fw.success.Turbo(blocks=9), fw.success.Threshold(), fw.success.Soft(),
-        fw.success.Uncoded(), fw.success.Arq(), fw.success.Harq(), fw.success.Table((-3.0, 0.0), (1.0, 0.0)),
+        fw.success.Turbo(),
+        fw.success.Turbo(blocks=9),
+        fw.success.Threshold(),
+        fw.success.Soft(),
+        fw.success.Uncoded(),
+        fw.success.Arq(),
+        fw.success.Harq(),
+        fw.success.Table((-3.0, 0.0), (1.0, 0.0)),
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_every_model_gives_a_growing_probability(model):
     snr = np.concatenate([[0.0], np.geomspace(1e-30, 1e30, 400)])
     p = model.probability(snr)
@@ -191,9 +193,7 @@ def test_arq_tries_again_at_the_same_snr(tries, expected):
 
 def test_arq_repeats_any_model_of_a_single_try():
     once = math.exp(-0.685 / 0.5)
-    assert fw.success.Arq(fw.success.Soft(), 4).probability(np.array([0.5]))[0] == pytest.approx(
-        1 - (1 - once) ** 4
-    )
+    assert fw.success.Arq(fw.success.Soft(), 4).probability(np.array([0.5]))[0] == pytest.approx(1 - (1 - once) ** 4)
 
 
 def test_harq_with_one_try_is_the_model_itself():
@@ -213,9 +213,7 @@ def test_harq_threshold_over_rayleigh_is_the_upper_gamma_function(tries, mean_sn
 
     def integrand(gain):
         snr = np.array(mean_snr * gain)
-        return float(model.expected(snr, np.array(mean_snr), fw.fading.Rayleigh())) * math.exp(
-            -gain
-        )
+        return float(model.expected(snr, np.array(mean_snr), fw.fading.Rayleigh())) * math.exp(-gain)
 
     step = 0.685 / mean_snr  # from here on the first try suffices
     mean = integrate.quad(integrand, 0, step * (1 - 1e-12))[0] + math.exp(-step)
@@ -234,9 +232,7 @@ def test_harq_threshold_arrives_as_often_in_a_world(play, crowd, agree, tries):
 @pytest.mark.parametrize(
     "fading", [fw.fading.Rayleigh(), fw.fading.Rician(3.0), fw.fading.Shadowing(6.0, 0.0)], ids=repr
 )
-@pytest.mark.parametrize(
-    "model", [fw.success.Turbo(), fw.success.Turbo(blocks=683), fw.success.Soft()], ids=repr
-)
+@pytest.mark.parametrize("model", [fw.success.Turbo(), fw.success.Turbo(blocks=683), fw.success.Soft()], ids=repr)
 def test_harq_expects_what_then_happens(play, crowd, agree, model, fading):
     """Given the first gain, uploads arrive as often as p says: overall, and where one try is hopeless."""
     net = crowd(800, distance_m=600.0, fading=fading, success=fw.success.Harq(model, tries=3))

@@ -19,9 +19,7 @@ NETWORKS = {
     "gauss-markov": {"fading": fw.fading.GaussMarkov(0.9)},
     "static shadowing": {"fading": fw.fading.Shadowing(8.0, 1.0)},
     "renewed shadowing": {"fading": fw.fading.Shadowing(8.0, 0.0)},
-    "renewed shadowing of gauss-markov": {
-        "fading": fw.fading.Shadowing(8.0, 0.0, fw.fading.GaussMarkov(0.8))
-    },
+    "renewed shadowing of gauss-markov": {"fading": fw.fading.Shadowing(8.0, 0.0, fw.fading.GaussMarkov(0.8))},
     "shadowed gauss-markov": {"fading": fw.fading.Shadowing(8.0, 0.7, fw.fading.GaussMarkov(0.8))},
     "harq": {"success": fw.success.Harq(fw.success.Turbo(), 3)},
     "negative binomial": {"arrivals": fw.arrivals.NegativeBinomial(0.5)},
@@ -75,9 +73,7 @@ def test_starting_in_the_middle_is_the_same_as_going_through(play, network, firs
 
 
 def test_a_large_network_with_short_blocks_keeps_these_properties(play, crowd):
-    net = crowd(
-        3000, fading=fw.fading.GaussMarkov(0.9), miss_probability=0.2
-    )  # its blocks are shorter than 64 rounds
+    net = crowd(3000, fading=fw.fading.GaussMarkov(0.9), miss_probability=0.2)  # its blocks are shorter than 64 rounds
     whole = play(net, 50, 2)
     assert whole.round == list(range(1, 51))
     assert_same(whole, play(net, 20, 2), at=np.s_[:20])
@@ -152,10 +148,7 @@ def test_neighbouring_rounds_devices_and_instances_are_independent(play, crowd, 
     [
         ({"fading": fw.fading.Rician(2.0)}, {"arrivals", "heard", "luck"}),
         ({"success": fw.success.Soft()}, {"gain", "snr", "arrivals", "heard", "luck"}),
-        (
-            {"success": fw.success.Harq(fw.success.Turbo(), 2)},
-            {"gain", "snr", "arrivals", "heard", "luck"},
-        ),
+        ({"success": fw.success.Harq(fw.success.Turbo(), 2)}, {"gain", "snr", "arrivals", "heard", "luck"}),
         ({"arrivals": fw.arrivals.NegativeBinomial(1.0)}, set(FIELDS) - {"arrivals"}),
         ({"miss_probability": 0.9}, set(FIELDS) - {"heard"}),
         ({"slots": 1, "gamma": 1.0, "buffer_limit": 3}, set(FIELDS)),

@@ -34,9 +34,7 @@ def test_data_that_wait_are_not_lost():
     np.testing.assert_array_equal(Reward(Sync()).at(DELAYS), DELAYS)
 
 
-@pytest.mark.parametrize(
-    "rule", [Lee(0.001), Lee(0.9), Lee(0.9999), Constant(0.5), Constant(0.999), Root()], ids=str
-)
+@pytest.mark.parametrize("rule", [Lee(0.001), Lee(0.9), Lee(0.9999), Constant(0.5), Constant(0.999), Root()], ids=str)
 def test_bounds_on_its_growth_hold_and_are_close(rule):
     reward = Reward(rule)
     far = np.arange(1, 300_001)
@@ -71,7 +69,5 @@ def test_where_no_plan_exists():
 
 @pytest.mark.parametrize("rule", [FedAsync(), FedBuff(), FedAsync(staleness="constant")], ids=str)
 def test_rules_that_do_not_weigh_by_the_share_are_refused(rule):
-    with pytest.raises(
-        fw.FedwaveError, match=f"'{rule.name}' does not weigh an upload by c r.d. alone"
-    ):
+    with pytest.raises(fw.FedwaveError, match=f"'{rule.name}' does not weigh an upload by c r.d. alone"):
         Reward(rule)

@@ -78,17 +78,13 @@ def test_what_costs_nothing_is_sent_whenever_it_can_arrive():
     assert found.service[0] == pytest.approx(2 / 3, abs=1e-3)
     # C(n) = (n + theta) / p: the waiting of every shard, until it gets through.
     worth = found.worth_at(np.zeros(3, int), np.array([0, 7, 10**6]))
-    np.testing.assert_allclose(
-        worth - worth[0], np.array([0, 7, 10**6]) / 0.4, rtol=1e-6, atol=1e-6
-    )
+    np.testing.assert_allclose(worth - worth[0], np.array([0, 7, 10**6]) / 0.4, rtol=1e-6, atol=1e-6)
 
 
 def test_the_service_rate_is_the_slope_of_the_cost():
     levels, h = spread(TWO_LEVELS, 200), 1e-3
     near = [one(levels, 1.3, price).cost[0] for price in (7 - h, 7 + h)]
-    assert one(levels, 1.3, 7.0).service[0] == pytest.approx(
-        (near[1] - near[0]) / (2 * h), rel=1e-3
-    )
+    assert one(levels, 1.3, 7.0).service[0] == pytest.approx((near[1] - near[0]) / (2 * h), rel=1e-3)
 
 
 def test_value_is_concave_and_its_slope_falls_to_that_of_always_sending():

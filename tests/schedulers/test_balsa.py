@@ -14,11 +14,7 @@ from fedwave.schedulers.balsa import Balsa, BalsaPo
 
 RULES = ("literal", "max1", "per-device")
 PRIORS = (fw.priors.Jeffreys(), fw.priors.Gamma(1.0, 0.5), fw.priors.Truncated(0.2, 15.0))
-ARRIVALS = (
-    fw.arrivals.Poisson(),
-    fw.arrivals.NegativeBinomial(1.0),
-    fw.arrivals.ZeroInflatedPoisson(0.5),
-)
+ARRIVALS = (fw.arrivals.Poisson(), fw.arrivals.NegativeBinomial(1.0), fw.arrivals.ZeroInflatedPoisson(0.5))
 
 
 def sums_before(values):
@@ -89,8 +85,7 @@ def test_balsa_po_cannot_reach_the_backlog():
             return seen.success * (seen.waiting + state["theta"])
 
     with pytest.raises(
-        HiddenInformation,
-        match="reads 'waiting' but does not declare it: add 'backlog' to its `needs`",
+        HiddenInformation, match="reads 'waiting' but does not declare it: add 'backlog' to its `needs`"
     ):
         fw.simulate(fw.paper_network(), Peeking(), rounds=2, instances=1)
 

@@ -24,9 +24,7 @@ class PrintedFormula(BalsaPo):
 @cache
 def mean_scores(scheduler):
     """Of 1000 rounds, one per instance; the same worlds for every scheduler."""
-    trace = fw.simulate(
-        fw.paper_network(), scheduler, rounds=1000, instances=50, seed=0, record="summary"
-    )
+    trace = fw.simulate(fw.paper_network(), scheduler, rounds=1000, instances=50, seed=0, record="summary")
     return trace.score.mean(axis=0)
 
 

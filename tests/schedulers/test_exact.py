@@ -24,11 +24,18 @@ def situation(net, waiting, success, slots=None):
     waiting = np.atleast_2d(waiting)
     quiet = np.zeros(waiting.shape, np.int64)
     return Observation(
-        problem=Problem(len(waiting), net.size, "poisson", (0.3, 0.7, 1.4)), round=1,
-        slots=slots or net.slots, delay=quiet + 1, delivered=quiet > 0, reported=quiet,
-        gain=quiet + 1.0, success=np.broadcast_to(np.asarray(success, float), waiting.shape),
-        waiting=waiting, rates=net.rates, planning=net.planning,
-    )  # fmt: skip
+        problem=Problem(len(waiting), net.size, "poisson", (0.3, 0.7, 1.4)),
+        round=1,
+        slots=slots or net.slots,
+        delay=quiet + 1,
+        delivered=quiet > 0,
+        reported=quiet,
+        gain=quiet + 1.0,
+        success=np.broadcast_to(np.asarray(success, float), waiting.shape),
+        waiting=waiting,
+        rates=net.rates,
+        planning=net.planning,
+    )
 
 
 def decide(scheduler, seen, seed=0):
@@ -87,10 +94,12 @@ def test_equal_networks_share_a_plan_and_others_do_not(monkeypatch):
         fw.simulate(two((1.3, 2.1)), "dp", rounds=3, instances=2)
     assert len(solved) == 1
     others = [
-        two((1.3, 2.2)), two((1.3, 2.1), success=fw.success.Threshold(1.0)), two((1.3, 2.1, 1.0), slots=2),
+        two((1.3, 2.2)),
+        two((1.3, 2.1), success=fw.success.Threshold(1.0)),
+        two((1.3, 2.1, 1.0), slots=2),
         two((1.3, 2.1), arrivals=fw.arrivals.NegativeBinomial(2.0)),
         two((1.3, 2.1), arrivals=fw.arrivals.NegativeBinomial(3.0)),
-    ]  # fmt: skip
+    ]
     for number, other in enumerate(others, 2):
         fw.simulate(other, "dp", rounds=3, instances=2)
         assert len(solved) == number
@@ -146,19 +155,13 @@ def test_learnt_rates_come_to_cost_little():
     above = {name: (late[name] - late["dp"]).mean() / optimum for name in late}
     assert abs(above["dp-ts"]) < 0.01
     assert above["balsa"] > 0.12
-    first = {
-        name: fw.simulate(net, name, rounds=20, instances=300, seed=4).backlog.mean()
-        for name in ("dp", "dp-ts")
-    }
+    first = {name: fw.simulate(net, name, rounds=20, instances=300, seed=4).backlog.mean() for name in ("dp", "dp-ts")}
     assert first["dp-ts"] > first["dp"]
 
 
 @pytest.mark.parametrize("name", ["dp", "dp-ts"])
 def test_networks_that_are_too_large_are_refused_at_the_first_decision(name):
-    with pytest.raises(
-        fw.FedwaveError,
-        match=rf"^{name} cannot plan for 25 devices exactly: .* lower its truncation",
-    ):
+    with pytest.raises(fw.FedwaveError, match=rf"^{name} cannot plan for 25 devices exactly: .* lower its truncation"):
         fw.simulate(fw.paper_network(), name, rounds=2, instances=1)
     with pytest.raises(fw.FedwaveError, match="a few devices, not of 5000: use another scheduler"):
         fw.simulate(fw.random_network(5000), name, rounds=2, instances=1)
@@ -172,9 +175,7 @@ def test_dp_ts_refuses_rates_beyond_counting():
 
 
 def test_a_device_that_hardly_gets_through_is_planned_for():
-    net = fw.Network(
-        [fw.Device(rate=1, distance_m=300), fw.Device(rate=1, distance_m=3000)], slots=1
-    )
+    net = fw.Network([fw.Device(rate=1, distance_m=300), fw.Device(rate=1, distance_m=3000)], slots=1)
     for name in ("dp", "dp-ts"):
         trace = fw.simulate(net, name, rounds=30, instances=3)
         assert trace.delivered[:, :, 0].mean() > 0.8

@@ -30,9 +30,7 @@ def single_count(family, theta, shape, size):
         ("zero-inflated-poisson", zero_inflated_sum, [0.0, 0.1, 0.9]),
     ],
 )
-def test_likelihood_of_a_sum_is_the_convolution_of_single_counts(
-    family, log_sum, shapes, theta, rounds
-):
+def test_likelihood_of_a_sum_is_the_convolution_of_single_counts(family, log_sum, shapes, theta, rounds):
     size = 60
     for shape in shapes:
         one = single_count(family, theta, shape, size)
@@ -60,15 +58,11 @@ def fed(posterior, evidence, shape=(ROWS, DEVICES)):
     return state
 
 
-@pytest.mark.parametrize(
-    "family, shape", [("negative-binomial", 2.0), ("zero-inflated-poisson", 0.4)]
-)
+@pytest.mark.parametrize("family, shape", [("negative-binomial", 2.0), ("zero-inflated-poisson", 0.4)])
 def test_samples_follow_prior_times_likelihood(family, shape):
     """With the shape known the posterior of the rate can be integrated directly."""
     prior = fw.priors.Gamma(1.5, 0.3)
-    posterior = fw.posterior.GridPosterior(
-        distribution=family, prior=prior, shapes=(shape,), points=600
-    )
+    posterior = fw.posterior.GridPosterior(distribution=family, prior=prior, shapes=(shape,), points=600)
     evidence = [(4, 1), (0, 2), (9, 3)]
     theta = posterior.sample(fed(posterior, evidence), np.arange(ROWS), Draws(0, range(ROWS)).at(1))
     x = np.geomspace(0.02, 60, 4000)
@@ -86,9 +80,7 @@ def test_samples_follow_prior_times_likelihood(family, shape):
 
 def test_the_unknown_shape_is_learnt_too():
     """Many silent rounds and some full ones: a long silence explains them, a low rate does not."""
-    posterior = fw.posterior.GridPosterior(
-        distribution="zero-inflated-poisson", prior=fw.priors.Gamma(1.0, 0.1)
-    )
+    posterior = fw.posterior.GridPosterior(distribution="zero-inflated-poisson", prior=fw.priors.Gamma(1.0, 0.1))
     state = fed(posterior, [(0, 1)] * 30 + [(12, 1)] * 10, (1, 1))
     weight = np.exp(state["log_likelihood"] - state["log_likelihood"].max())
     by_shape = weight.reshape(posterior.points, -1).sum(axis=0)

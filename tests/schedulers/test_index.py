@@ -42,9 +42,7 @@ def interval(values, level=0.999):
 
 @cache
 def paper_backlogs(text, first, last, instances=60):
-    trace = fw.simulate(
-        fw.paper_network(), fw.scheduler(text), last, instances, 3, record="summary"
-    )
+    trace = fw.simulate(fw.paper_network(), fw.scheduler(text), last, instances, 3, record="summary")
     return trace.backlog[first:].mean(axis=0)
 
 
@@ -99,7 +97,7 @@ def test_there_is_one_such_price():
 
 @pytest.mark.parametrize(
     "network", [fw.paper_network(), fw.random_network(60, 8), pair(fw.success.Soft())], ids=["paper", "many", "soft"]
-)  # fmt: skip
+)
 def test_tables_agree_with_exact_solutions(network):
     view = outlook(network.planning)
     made, rng = tables(view), np.random.default_rng(2)
@@ -220,9 +218,10 @@ def test_the_price_is_that_of_the_slots_there_are_on_average():
 
 
 def test_what_was_solved_is_found_again_by_content():
-    one, again, other = (outlook(fw.paper_network(success=p).planning) for p in (
-        fw.success.Threshold(0.685), fw.success.Threshold(0.685), fw.success.Threshold(0.7),
-    ))  # fmt: skip
+    one, again, other = (
+        outlook(fw.paper_network(success=p).planning)
+        for p in (fw.success.Threshold(0.685), fw.success.Threshold(0.685), fw.success.Threshold(0.7))
+    )
     assert one is not again
     assert tables(one) is tables(again)
     assert tables(one) is not tables(other)
@@ -254,9 +253,7 @@ def test_indices_from_tables_are_close_to_those_solved_for_each_device(slots):
 def test_of_many_kinds_idle_devices_rank_last_and_take_no_slots():
     busy = fw.random_network(2500, 500)
     rate, distance = (np.asarray(column) for column in (busy.table.rate, busy.table.distance_m))
-    both = fw.Network(
-        fw.DeviceTable(np.append(rate, 0 * rate), np.append(distance, distance)), slots=500
-    )
+    both = fw.Network(fw.DeviceTable(np.append(rate, 0 * rate), np.append(distance, distance)), slots=500)
     got = priority("lagrangian", both, success=1.0, waiting=3)
     assert (got[2500:] == 0).all()
     alone = priority("lagrangian", busy, success=1.0, waiting=3)
@@ -283,23 +280,18 @@ def test_the_levels_of_some_channels_are_those_of_all():
 
 def test_outlooks_of_many_channels_are_compared_by_content():
     one, again, other = (
-        outlook(fw.random_network(600, success=fw.success.Turbo(slope=s)).planning)
-        for s in (7.0, 7.0, 7.1)
+        outlook(fw.random_network(600, success=fw.success.Turbo(slope=s)).planning) for s in (7.0, 7.0, 7.1)
     )
     assert one == again
     assert one != other
 
 
 def test_average_must_be_true_or_false():
-    with pytest.raises(
-        fw.FedwaveError, match=r"average is 'yes', must be 1 .true. or 0 .false.: .*\.$"
-    ):
+    with pytest.raises(fw.FedwaveError, match=r"average is 'yes', must be 1 .true. or 0 .false.: .*\.$"):
         fw.scheduler("lagrangian-po", average="yes")
 
 
-@pytest.mark.parametrize(
-    "network", [fw.paper_network(), fw.random_network(300, slots=40)], ids=["25", "300"]
-)
+@pytest.mark.parametrize("network", [fw.paper_network(), fw.random_network(300, slots=40)], ids=["25", "300"])
 def test_the_price_of_an_instance_does_not_depend_on_the_others(network):
     view, rng = outlook(network.planning), np.random.default_rng(3)
     made = tables(view)

@@ -26,9 +26,7 @@ def priority(scheduler, state=None, **fields):
 
 @pytest.mark.parametrize("beta", [0, 0.001, 0.5, 1])
 def test_mass_is_the_chance_times_share_times_rate_times_expected_mass(beta):
-    expected = np.array(
-        [theta * sum(beta**j for j in range(d)) for theta, d in zip(THETA, D, strict=True)]
-    )
+    expected = np.array([theta * sum(beta**j for j in range(d)) for theta, d in zip(THETA, D, strict=True)])
     got = priority(fw.scheduler("mass", aggregation=Constant(beta)))
     np.testing.assert_allclose(got, P * V * expected, rtol=1e-12)
     got = priority(fw.scheduler("mass", aggregation=Lee(beta)))
@@ -48,9 +46,7 @@ def test_learning_forms_rank_by_the_sampled_rates():
     np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "rule, decay", [(Lee(0.6), 0.6), (Constant(0.001), 0.001), (Sync(), 1.0)], ids=str
-)
+@pytest.mark.parametrize("rule, decay", [(Lee(0.6), 0.6), (Constant(0.001), 0.001), (Sync(), 1.0)], ids=str)
 def test_mass_bayes_knows_the_mass_of_every_device(rule, decay):
     """From the backlogs that it observes; the trace says what arrived."""
     net = fw.paper_network(buffer_limit=6.0)
@@ -125,10 +121,7 @@ def test_in_an_experiment_they_follow_the_task():
 
 @pytest.mark.parametrize("name", ALL)
 def test_what_cannot_be_planned_for_is_refused_in_one_sentence(name):
-    refused = {
-        "aggregation 'fedbuff' does not weigh": FedBuff(),
-        "is 0.5, must be an Aggregation object": 0.5,
-    }
+    refused = {"aggregation 'fedbuff' does not weigh": FedBuff(), "is 0.5, must be an Aggregation object": 0.5}
     if "index" in name:
         refused |= {
             "the index vanishes: use `lagrangian`, which keeps delays short": Constant(1),
@@ -166,9 +159,7 @@ def test_shares_of_the_bound_are_those_of_the_specification(rule):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "rule, rate, least", [("lee", logarithmic, 0.96), ("constant:beta=0.9", constant, 0.98)]
-)
+@pytest.mark.parametrize("rule, rate, least", [("lee", logarithmic, 0.96), ("constant:beta=0.9", constant, 0.98)])
 def test_planning_comes_close_to_the_bound_also_where_rates_are_learnt(rule, rate, least):
     net, bound = fw.paper_network(), fw.mass_bound(fw.paper_network(), rule).value
     beta = float(rule.partition("=")[2] or 0.001)

@@ -46,7 +46,7 @@ def test_it_is_the_mass_now_less_what_waiting_brings_at_the_price_of_the_bound(r
 @pytest.mark.parametrize("rule", [Lee(0.001), Constant(0.9), Constant(0.99)], ids=str)
 @pytest.mark.parametrize(
     "network", [fw.paper_network(), fw.random_network(60, 8), pair(fw.success.Soft())], ids=["paper", "many", "soft"]
-)  # fmt: skip
+)
 def test_tables_agree_with_exact_solutions(network, rule):
     view, rng, reward = outlook(network.planning), np.random.default_rng(2), Reward(rule)
     made = mass_tables(view, reward)
@@ -127,9 +127,7 @@ def test_the_price_is_that_of_the_slots_there_are_on_average():
     assert not np.allclose(got, priority(scheduler, net.replace(slots=2), **fields))
 
 
-@pytest.mark.parametrize(
-    "network", [fw.paper_network(), fw.random_network(300, slots=40)], ids=["25", "300"]
-)
+@pytest.mark.parametrize("network", [fw.paper_network(), fw.random_network(300, slots=40)], ids=["25", "300"])
 def test_the_price_of_an_instance_does_not_depend_on_the_others(network):
     view, rng = outlook(network.planning), np.random.default_rng(3)
     made = mass_tables(view, Reward(Lee(0.001)))

@@ -92,17 +92,13 @@ def test_whole_numbers_and_infinities_can_be_priorities():
 
 
 def test_nan_is_refused():
-    with pytest.raises(
-        fw.FedwaveError, match=r"^mine returned NaN as a priority in round 8: every"
-    ):
+    with pytest.raises(fw.FedwaveError, match=r"^mine returned NaN as a priority in round 8: every"):
         pick([[1.0, np.nan]], 1, round_=8)
 
 
 def test_priorities_of_another_shape_are_refused():
     seen = observation(devices=3, instances=2, slots=1)
-    with pytest.raises(
-        fw.FedwaveError, match=r"mine returned priorities of shape \(3,\).*\(2, 3\)"
-    ):
+    with pytest.raises(fw.FedwaveError, match=r"mine returned priorities of shape \(3,\).*\(2, 3\)"):
         checked_priority(np.ones(3), seen, "mine")
 
 
@@ -137,9 +133,7 @@ def test_a_long_row_is_picked_from_as_a_short_one(kind, monkeypatch):
 
 def test_a_long_row_is_not_partitioned_as_a_whole(monkeypatch):
     sizes, partition = [], np.partition
-    monkeypatch.setattr(
-        np, "partition", lambda a, *more, **named: sizes.append(a.size) or partition(a, *more, **named)
-    )  # fmt: skip
+    monkeypatch.setattr(np, "partition", lambda a, *more, **named: sizes.append(a.size) or partition(a, *more, **named))
     for name in ("different", "whole numbers", "a tenth is equal"):
         for slots in (1, 20_000, 99_999):
             pick(rows_of_many(100_000)[name], slots)

@@ -31,11 +31,7 @@ def assert_within_noise(values, mean, sd):
 
 @pytest.mark.parametrize(
     "prior, shape, rate",
-    [
-        (fw.priors.Jeffreys(), 0.5, 0.0),
-        (fw.priors.Gamma(2.0, 0.25), 2.0, 0.25),
-        (fw.priors.Gamma(), 1.0, 1.0),
-    ],
+    [(fw.priors.Jeffreys(), 0.5, 0.0), (fw.priors.Gamma(2.0, 0.25), 2.0, 0.25), (fw.priors.Gamma(), 1.0, 1.0)],
 )
 @pytest.mark.parametrize("counted, covered", [(0, 1), (3, 4), (700, 70)])
 def test_moments_are_those_of_the_gamma_posterior(prior, shape, rate, counted, covered):
@@ -121,18 +117,9 @@ def test_an_interval_from_zero_is_allowed():
         (lambda: fw.priors.Gamma(rate=np.nan), "Gamma rate is nan"),
         (lambda: fw.priors.Truncated(3.0, 2.0), "low 3.0 and high 2.0, must be 0 <= low < high"),
         (lambda: fw.priors.Truncated(0.1, np.inf), "must be 0 <= low < high < inf"),
-        (
-            lambda: fw.posterior.GridPosterior(distribution="binomial"),
-            "no posterior for arrivals 'binomial'",
-        ),
-        (
-            lambda: fw.posterior.GridPosterior(low=0),
-            "must be 0 < low < high < inf and two or more points",
-        ),
-        (
-            lambda: fw.posterior.GridPosterior(prior=fw.priors.Truncated(2000, 3000)),
-            "holds no grid point",
-        ),
+        (lambda: fw.posterior.GridPosterior(distribution="binomial"), "no posterior for arrivals 'binomial'"),
+        (lambda: fw.posterior.GridPosterior(low=0), "must be 0 < low < high < inf and two or more points"),
+        (lambda: fw.posterior.GridPosterior(prior=fw.priors.Truncated(2000, 3000)), "holds no grid point"),
     ],
 )
 def test_priors_that_make_no_sense_are_refused(make, text):

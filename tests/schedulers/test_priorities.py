@@ -53,8 +53,7 @@ def test_alpha_fresh_takes_any_power_of_the_delay_also_a_whole_negative_one(alph
 
 def test_alpha_fresh_with_alpha_zero_is_fresh():
     assert np.array_equal(
-        priority(fw.scheduler("alpha-fresh", alpha=0), situation()),
-        priority(fw.scheduler("fresh"), situation()),
+        priority(fw.scheduler("alpha-fresh", alpha=0), situation()), priority(fw.scheduler("fresh"), situation())
     )
 
 
@@ -128,6 +127,4 @@ def test_proportional_fair_survives_a_device_left_alone_until_its_average_is_zer
 def test_schedulers_that_see_nothing_get_nothing():
     for name in ("round-robin", "random", "bench"):
         assert not fw.scheduler(name).needs
-        fw.scheduler(name).decide(
-            fw.scheduler(name).start(problem()), observation(), Draws(0, [0]).at(1)
-        )
+        fw.scheduler(name).decide(fw.scheduler(name).start(problem()), observation(), Draws(0, [0]).at(1))

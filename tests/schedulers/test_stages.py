@@ -10,9 +10,7 @@ import fedwave as fw
 from fedwave.schedulers import stages
 
 # Little data and one slot: the same few states come again and again.
-REPEATING = fw.Network(
-    devices=[fw.Device(rate=0.05, distance_m=300), fw.Device(rate=0.3, distance_m=450)], slots=1
-)
+REPEATING = fw.Network(devices=[fw.Device(rate=0.05, distance_m=300), fw.Device(rate=0.3, distance_m=450)], slots=1)
 
 
 def level(value, edges):
@@ -125,7 +123,5 @@ def test_rates_stay_the_same_within_a_stage():
 
 
 def test_an_unknown_rule_is_refused_with_the_nearest_known_one():
-    with pytest.raises(
-        fw.FedwaveError, match="stage_rule is 'per_device'; did you mean 'per-device'"
-    ):
+    with pytest.raises(fw.FedwaveError, match="stage_rule is 'per_device'; did you mean 'per-device'"):
         fw.scheduler("balsa", stage_rule="per_device")

@@ -45,9 +45,7 @@ def judge(
     expected = {0, *(_STATUS[one] for one in sent if one in _STATUS)}
     if process.killed_by_us or waited is None:
         expected.add(-signal.SIGKILL)
-    if (
-        "fedwave: stopped" in errors
-    ):  # a second signal met Python's end; a shell says 130 or 143 to both
+    if "fedwave: stopped" in errors:  # a second signal met Python's end; a shell says 130 or 143 to both
         expected |= {-one for one in sent}
     if early:  # Python's own answers
         expected |= {-one for one in sent} | {1, *_STATUS.values()}
@@ -74,9 +72,7 @@ def _is_one_of(errors: str, refusals: tuple[str, ...]) -> bool:
     return last.startswith("fedwave: ") and any(words in last for words in refusals)
 
 
-def check_folder(
-    folder: Path, wanted: Undisturbed, counts: Counts, log: Path, patience: float = 10.0
-) -> None:
+def check_folder(folder: Path, wanted: Undisturbed, counts: Counts, log: Path, patience: float = 10.0) -> None:
     """A finished folder is as if nobody had disturbed it, and nothing is left of those who did."""
     for name in left_over(patience):
         counts.fault("process left over", name)

@@ -20,21 +20,14 @@ VICTIMS = ("runner", "worker", "both")
 DEADLY = 4  # strikes in a cycle at most
 RESUMERS = 12  # at most
 MANY = 1_000_000  # changes of a folder: more than there are
-RAY_PATIENCE = (
-    60.0  # seconds that the processes of a Ray node may need to notice the end of their driver
-)
+RAY_PATIENCE = 60.0  # seconds that the processes of a Ray node may need to notice the end of their driver
 
 
 class Cycle:
     """A folder with a run of one kind, in a place of its own."""
 
     def __init__(
-        self,
-        experiments: Experiments,
-        place: Path,
-        luck: random.Random,
-        counts: Counts,
-        enough: Callable[[], bool],
+        self, experiments: Experiments, place: Path, luck: random.Random, counts: Counts, enough: Callable[[], bool]
     ) -> None:
         self.luck, self.counts, self._experiments = luck, counts, experiments
         self._enough = enough  # has what was asked for been done?
@@ -68,9 +61,7 @@ class Cycle:
         usual = self.wanted.seconds[self.workers] * (3 if self.engine else 1)
         moment = time.monotonic() + self.luck.uniform(0.02, 1.0) * usual
         changes = MANY
-        if (
-            self.luck.random() < 0.5
-        ):  # its first files are few: what is half-written there would hurt most
+        if self.luck.random() < 0.5:  # its first files are few: what is half-written there would hurt most
             moment = time.monotonic() + 2 * usual
             changes = self.luck.randint(1, self.luck.choice((8, 40)))
         before = names_in(self.folder)

@@ -71,9 +71,7 @@ class Undisturbed:
     sums: str  # the text of SHA256SUMS
     names: frozenset[str]  # of all files
     printed: str  # on standard output, with DIR for the folder
-    seconds: dict[
-        int, float
-    ]  # how long a run takes, by number of workers; changes with the machine's other work
+    seconds: dict[int, float]  # how long a run takes, by number of workers; changes with the machine's other work
 
     @property
     def size(self) -> int:

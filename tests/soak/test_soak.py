@@ -32,9 +32,8 @@ SMALL = "name: small\nschedulers: [age, balsa]\nrounds: 5\ninstances: 2\n"
 def test_a_minute_of_the_soak(tmp_path: Path) -> None:
     words = ["--minutes", "1", "--seed", "1", "--json", str(tmp_path / "soak.json")]
     soak = subprocess.run(
-        [sys.executable, "-m", "tests.soak", *words],
-        cwd=ROOT, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+        [sys.executable, "-m", "tests.soak", *words], cwd=ROOT, capture_output=True, text=True, timeout=600
+    )
     assert soak.returncode == 0, soak.stdout + soak.stderr
     found = json.loads((tmp_path / "soak.json").read_text())["soak"]["after"]
     assert found["cycles"] > 0
@@ -117,10 +116,7 @@ def test_death_by_a_signal_is_fine_only_after_the_sentence(
     undisturbed: Undisturbed, tmp_path: Path, stopped: bool
 ) -> None:
     """Before it, the run has not answered the first signal; after it, a second one met Python's own end."""
-    process, counts = (
-        Process(["compare", "paper", "-t", "200000", "-i", "2"], tmp_path / "log"),
-        Counts(),
-    )
+    process, counts = (Process(["compare", "paper", "-t", "200000", "-i", "2"], tmp_path / "log"), Counts())
     process.send(signal.SIGTERM, [process.pid])  # so early that fedwave cannot answer
     waited = process.wait()
     assert process.status == -signal.SIGTERM

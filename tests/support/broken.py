@@ -254,4 +254,4 @@ BROKEN = [
     (StateMixesInstances, "instances", "instance 2 runs differently alone"),
     (KeepsMoreThanArrays, "saving", "saved, loaded and continued differs"),
     (LovesTheFirst, "devices", "in another order it picks others .*`symmetric = False`"),
-]  # fmt: skip
+]

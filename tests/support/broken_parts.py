@@ -103,9 +103,7 @@ class SameGainsForAll(Rayleigh):
     """A fixed seed: every instance is the same."""
 
     def sample(self, block, carry):
-        return block.draw(
-            lambda rng, s: np.random.default_rng(block.first).exponential(size=s)
-        ), None
+        return block.draw(lambda rng, s: np.random.default_rng(block.first).exponential(size=s)), None
 
 
 @dataclass(frozen=True)
@@ -204,7 +202,7 @@ FADING = [
     (KeepsASet, "saving", "cannot be rebuilt .*fields are numbers, text"),
     (NotFrozen, "equality", r"cannot be hashed .*@dataclass\(frozen=True\)"),
     (NeverEqual, "equality", "same parameters are not equal"),
-]  # fmt: skip
+]
 
 
 # Success
@@ -310,7 +308,7 @@ SUCCESS = [
     (CountsCalls, "parameters", "changes its attribute 'calls'"),
     (LostSlope(2.0), "saving", "attribute 'slope' differs"),
     (UnhashableChance, "equality", "cannot be hashed"),
-]  # fmt: skip
+]
 
 
 # Arrivals
@@ -428,7 +426,7 @@ ARRIVALS = [
     (CountsSamples, "parameters", "changes its attribute 'samples'"),
     (LostScale(2.0), "saving", "attribute 'scale' differs"),
     (UnhashableArrivals, "equality", "cannot be hashed"),
-]  # fmt: skip
+]
 
 
 # Priors
@@ -517,7 +515,7 @@ PRIOR = [
     (CountsDensities, "parameters", "changes its attribute 'asked'"),
     (LostWidth(width=2.0), "saving", "attribute 'width' differs"),
     (UnhashablePrior, "equality", "cannot be hashed"),
-]  # fmt: skip
+]
 
 
 # Partitions
@@ -588,7 +586,7 @@ PARTITION = [
     (CountsDevices, "parameters", "changes its attribute 'asked'"),
     (LostSkew(skew=2.0), "saving", "attribute 'skew' differs"),
     (UnhashablePartition, "equality", "cannot be hashed"),
-]  # fmt: skip
+]
 
 
 # Datasets
@@ -624,7 +622,7 @@ DATASET = [
     (one_class, "labels", "two classes or more"),
     (random_dataset, "repetition", "test_images differ between two calls: .*fixed seed"),
     (renamed, "repetition", "its name changes from 'try-"),
-]  # fmt: skip
+]
 
 
 # Models, for images of 1 x 3 x 4 and three classes
@@ -882,7 +880,7 @@ MODEL = [
     (Unused, "gradients", "'spare.weight' does not enter the loss"),
     (Cusp, "gradients", "gradient of 'out.weight' is NaN"),
     (OwnFactor, "images", "computes something else when its weights are put into another module"),
-]  # fmt: skip
+]
 
 
 # Aggregation rules
@@ -943,11 +941,7 @@ class Overstretched(Equal):
     stretch: float | None = None
 
     def coefficients(self, uploads):
-        return (
-            replace(self, stretch=None).coefficients(uploads)
-            if self.stretch
-            else super().coefficients(uploads)
-        )
+        return replace(self, stretch=None).coefficients(uploads) if self.stretch else super().coefficients(uploads)
 
 
 @dataclass(frozen=True)
@@ -1059,7 +1053,7 @@ AGGREGATION = [
     (CountsWeights, "parameters", "changes its attribute 'asked'"),
     (LostPower(2.0), "saving", "attribute 'power' differs"),
     (UnhashableRule, "equality", "cannot be hashed"),
-]  # fmt: skip
+]
 
 
 # Metrics
@@ -1142,8 +1136,11 @@ METRIC = [
     (value_of(lambda r: r.score.mean()), "values", r"shape \(\) in round 1, must be numbers of shape \(3,\)"),
     (value_of(lambda r: r.score, per_device=True), "values", r"of shape \(3, 4\): one per instance and device"),
     (value_of(lambda r: [str(x) for x in r.score]), "values", "returns type <U"),
-    (value_of(lambda r: r.score if r.world.round > 1 else np.zeros(len(r.score), np.int64)), "values",
-     "int64 in round 1 but float64 in round 2: return one type"),
+    (
+        value_of(lambda r: r.score if r.world.round > 1 else np.zeros(len(r.score), np.int64)),
+        "values",
+        "int64 in round 1 but float64 in round 2: return one type",
+    ),
     (value_of(lambda r: np.where(r.accepted.any(axis=1), 1.0, np.nan)), "values", "NaN or infinity in round"),
     (MemoryOf([1]), "memory", "the memory is a list, must be a mapping"),
     (MemoryOf({"a": np.zeros(2)}), "memory", r"memory\['a'\] is of type float64 and shape \(2,\)"),
@@ -1154,9 +1151,16 @@ METRIC = [
     (MemoryMixesInstances, "instances", "keep the rows of every array apart"),
     (CountsRounds, "parameters", "changes its attribute 'rounds': keep what evolves in the memory"),
     (LostWeight(2.0), "saving", "attribute 'weight' differs"),
-]  # fmt: skip
+]
 
 BROKEN: dict[str, list[tuple[Any, str, str]]] = {
-    "fading": FADING, "success": SUCCESS, "arrivals": ARRIVALS, "prior": PRIOR, "partition": PARTITION,
-    "dataset": DATASET, "model": MODEL, "aggregation": AGGREGATION, "metric": METRIC,
-}  # fmt: skip
+    "fading": FADING,
+    "success": SUCCESS,
+    "arrivals": ARRIVALS,
+    "prior": PRIOR,
+    "partition": PARTITION,
+    "dataset": DATASET,
+    "model": MODEL,
+    "aggregation": AGGREGATION,
+    "metric": METRIC,
+}

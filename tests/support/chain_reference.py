@@ -25,10 +25,21 @@ def flat_models(
 
 
 def trained_alone(
-    model: nn.Module, layout: Layout, w: Tensor, start: Tensor, rest: Tensors, images: Tensor,
-    labels: Tensor, samples: Tensor, steps: list[int], eta: float, prox: float, l2: float,
-    keys: Tensor | None = None, autocast: torch.dtype | None = None,
-) -> tuple[Tensor, Tensors]:  # fmt: skip
+    model: nn.Module,
+    layout: Layout,
+    w: Tensor,
+    start: Tensor,
+    rest: Tensors,
+    images: Tensor,
+    labels: Tensor,
+    samples: Tensor,
+    steps: list[int],
+    eta: float,
+    prox: float,
+    l2: float,
+    keys: Tensor | None = None,
+    autocast: torch.dtype | None = None,
+) -> tuple[Tensor, Tensors]:
     """Copies of the state after ``steps`` steps of each lane; samples below zero are left out."""
     w, rest = w.clone(), {k: p.clone() for k, p in rest.items()}
     noise = key_dropout(model.train())
@@ -39,10 +50,7 @@ def trained_alone(
             chosen = chosen[chosen >= 0]
             trained = {k: p.detach().clone().requires_grad_() for k, p in own.items()}
             key = torch.tensor(0) if keys is None else step_keys(keys[lane], step)
-            with (
-                noise.draws_by(key),
-                torch.autocast(w.device.type, autocast, enabled=autocast is not None),
-            ):
+            with noise.draws_by(key), torch.autocast(w.device.type, autocast, enabled=autocast is not None):
                 state = trained, {k: p[lane] for k, p in rest.items()}
                 logits = functional_call(model, state, (images[chosen],))
             loss = F.cross_entropy(logits.float() if autocast else logits, labels[chosen])

@@ -59,9 +59,7 @@ PATHS = {
     "deep chain, missed broadcasts, short batches": Path(
         deep, (3, 8, 8), network={"miss_probability": 0.4}, numbers={"shard_size": 5, "eta": 0.02}
     ),
-    "deep chain, bfloat16": Path(
-        deep, (3, 8, 8), numbers={"eta": 0.02}, settings={"precision": "bfloat16"}, limit=0.3
-    ),
+    "deep chain, bfloat16": Path(deep, (3, 8, 8), numbers={"eta": 0.02}, settings={"precision": "bfloat16"}, limit=0.3),
     "a chain's own forward": Path(own_forward),
     "a chain that is its own forward": Path(lambda: Own(nn.Flatten(), nn.Linear(12, 3))),
     "short batches": Path(numbers={"shard_size": 5, "batch": 4}),
@@ -80,8 +78,11 @@ PATHS = {
     # Left out are gradients that weigh less than 1e-6 at their delivery.
     "skipping": Path(numbers={"aggregation": Lee(0.001)}, settings={"tolerance": 1e-6}, limit=1e-5),
     "skipping, missed broadcasts": Path(
-        with_batch_norm, network={"miss_probability": 0.4}, numbers={"aggregation": Lee(0.001)},
-        settings={"tolerance": 1e-6}, limit=1e-5,
+        with_batch_norm,
+        network={"miss_probability": 0.4},
+        numbers={"aggregation": Lee(0.001)},
+        settings={"tolerance": 1e-6},
+        limit=1e-5,
     ),
     "skipping what is one round late": Path(
         numbers={"aggregation": Lee(0.001)}, settings={"tolerance": 1e-3}, limit=1e-2
@@ -92,39 +93,26 @@ PATHS = {
         Cnn, (1, 28, 28), numbers={"eta": 0.02}, settings={"precision": "float32"}, limit=1e-4
     ),
     "bfloat16": Path(with_batch_norm, numbers={"eta": 0.02}, settings={"precision": "bfloat16"}, limit=0.3),
-}  # fmt: skip
+}
 
 for _name, _rule in RULES.items():
     _numbers = {"aggregation": _rule}
     PATHS |= {
         f"rule: {_name}": Path(numbers=_numbers),
         f"rule: {_name}; batch norm, missed broadcasts, few lanes": Path(
-            with_batch_norm,
-            network={"miss_probability": 0.4},
-            numbers=_numbers,
-            settings={"lanes": 3},
+            with_batch_norm, network={"miss_probability": 0.4}, numbers=_numbers, settings={"lanes": 3}
         ),
     }
     if _rule.beta >= 1 or _rule.waits:  # nothing that is delivered can be left out
         PATHS[f"rule: {_name}; skipping, missed broadcasts"] = Path(
             network={"miss_probability": 0.4}, numbers=_numbers, settings={"tolerance": 0.5}
-        )  # fmt: skip
+        )
 
 
 def runs_of_path(path: Path) -> tuple[list[Any], Task]:
     network = fw.random_network(4, 2, seed=3, rate=[0.4, 1.0, 2.0, 3.0], **path.network)
-    traces = {
-        name: fw.simulate(network, name, rounds=6, instances=2, seed=93)
-        for name in ("alsa-pi", "round-robin")
-    }
-    numbers = {
-        "shard_size": 4,
-        "batch": 4,
-        "epochs": 2,
-        "eta": 0.05,
-        "aggregation": Lee(0.3),
-        "prox": 0.1,
-    }
+    traces = {name: fw.simulate(network, name, rounds=6, instances=2, seed=93) for name in ("alsa-pi", "round-robin")}
+    numbers = {"shard_size": 4, "batch": 4, "epochs": 2, "eta": 0.05, "aggregation": Lee(0.3), "prox": 0.1}
     return labelled_runs(traces), Task(images(path.image), path.model, **(numbers | path.numbers))
 
 
@@ -153,9 +141,7 @@ def distances(path: Path, stop: int | None = None, **settings: Any) -> list[Dist
     # In double precision: in single precision the reference itself can take the other pixel of a pool.
     evaluator = Evaluator(task, SIZES, torch.device("cpu"), torch.float64)
     found = []
-    for start, state, run, fast in zip(
-        starts, states(replay), all_runs, replay.results, strict=True
-    ):
+    for start, state, run, fast in zip(starts, states(replay), all_runs, replay.results, strict=True):
         results, w = train_run(run, task, evaluator, torch.float64)
         losses = np.array([one.loss for one in results])
         mine = np.array([one.loss for one in fast])

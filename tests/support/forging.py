@@ -27,25 +27,57 @@ Arrays = dict[str, Any]
 Text = dict[str, Any]
 
 _STRANGE: list[Any] = [
-    None, True, False, 0, -1, 1, 3, 2**31, 2**63, 2**64, 10**400, -0.0, 0.5, 1e308, 5e-324, float("nan"),
-    float("inf"), -float("inf"), "", "score", "\ud800", "a\nb", "../../x", "{}", [], [[]], [0, 0], ["a", "b"], {},
-    {"a": 1}, {"array": "nowhere"}, {"array": []}, {"array": {}}, {"array": "network.devices.rate"},
-    {"class": "Popen", "fields": {"args": "ls"}}, {"class": [], "fields": {}}, {"class": "Network", "fields": []},
-    {"class": "DeviceTable", "fields": {}}, {"class": "Device", "fields": {"rate": 1, "distance_m": 1}},
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    3,
+    2**31,
+    2**63,
+    2**64,
+    10**400,
+    -0.0,
+    0.5,
+    1e308,
+    5e-324,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    "",
+    "score",
+    "\ud800",
+    "a\nb",
+    "../../x",
+    "{}",
+    [],
+    [[]],
+    [0, 0],
+    ["a", "b"],
+    {},
+    {"a": 1},
+    {"array": "nowhere"},
+    {"array": []},
+    {"array": {}},
+    {"array": "network.devices.rate"},
+    {"class": "Popen", "fields": {"args": "ls"}},
+    {"class": [], "fields": {}},
+    {"class": "Network", "fields": []},
+    {"class": "DeviceTable", "fields": {}},
+    {"class": "Device", "fields": {"rate": 1, "distance_m": 1}},
     {"family": "fading", "name": "rayleigh", "class": "Rayleigh", "fields": {}},
     {"family": [], "name": {}, "class": "Rayleigh", "fields": {}},
     {"family": "scheduler", "name": "age", "class": "Age", "fields": {}},
     {"family": "scheduler", "name": "balsa", "class": "Balsa", "fields": {"prior": 3}},
     {"family": "metric", "name": "mass", "class": "Mass", "fields": {"aggregation": "lee"}},
-]  # fmt: skip
-_KINDS = ["<i1", "<u8", "<f2", "<f4", "<c16", "<M8[s]", "<m8[s]", "<U3", "S2", "?", "V4", ">i8", "i4,f4"]  # fmt: skip
+]
+_KINDS = ["<i1", "<u8", "<f2", "<f4", "<c16", "<M8[s]", "<m8[s]", "<U3", "S2", "?", "V4", ">i8", "i4,f4"]
 
 
 def base_traces() -> list[fw.Trace]:
     """Small runs of several kinds: full and summary, with beliefs, names, a list of slots and a metric more."""
-    named = [
-        fw.Device(rate=r, distance_m=90 + 60 * r, name=f"d{r}", buffer_limit=6) for r in range(1, 6)
-    ]
+    named = [fw.Device(rate=r, distance_m=90 + 60 * r, name=f"d{r}", buffer_limit=6) for r in range(1, 6)]
     net = fw.Network(named, slots=2)
     fading = net.replace(fading="gauss-markov:correlation=0.5", miss_probability=0.3)
     return [
@@ -55,7 +87,7 @@ def base_traces() -> list[fw.Trace]:
         fw.simulate(net, "proportional-fair", 4, 2, metrics=["mass:aggregation=fedbuff:size=2"]),
         fw.simulate(net, "bench", 3, 2),
         fw.simulate(net, "mass-labels", 4, 2, labels=fw.partition.Labels("by-class", 3, 4)),
-    ]  # fmt: skip
+    ]
 
 
 def contents(trace: fw.Trace) -> tuple[Arrays, Text]:
@@ -95,9 +127,20 @@ def remove_array(rng: np.random.Generator, arrays: Arrays, text: Text) -> str:
 
 def add_array(rng: np.random.Generator, arrays: Arrays, text: Text) -> str:
     names = [
-        "series/more", "devices/more", "beliefs/round", "accumulated/more", "final/more", "state/more", "series/",
-        "memories/mass", "memories/jain.more", "constants/network", "elsewhere/x", "score", "beliefs/theta",
-    ]  # fmt: skip
+        "series/more",
+        "devices/more",
+        "beliefs/round",
+        "accumulated/more",
+        "final/more",
+        "state/more",
+        "series/",
+        "memories/mass",
+        "memories/jain.more",
+        "constants/network",
+        "elsewhere/x",
+        "score",
+        "beliefs/theta",
+    ]
     shape = [(), (2,), (4, 2), (4, 2, 5), (4, 2, 7), (0, 2)][int(rng.integers(6))]
     name = names[int(rng.integers(len(names)))]
     arrays[name] = np.zeros(shape)
@@ -109,9 +152,14 @@ def reshape(rng: np.random.Generator, arrays: Arrays, text: Text) -> str:
     array = np.asarray(arrays.get(name, 0))
     how = int(rng.integers(7))
     arrays[name] = [
-        array.ravel(), array[None], array[..., None], array[:1] if array.ndim else array, np.empty(0, array.dtype),
-        array.T, np.concatenate([array, array]) if array.ndim else array,
-    ][how]  # fmt: skip
+        array.ravel(),
+        array[None],
+        array[..., None],
+        array[:1] if array.ndim else array,
+        np.empty(0, array.dtype),
+        array.T,
+        np.concatenate([array, array]) if array.ndim else array,
+    ][how]
     return f"{name} {how}"
 
 
@@ -130,9 +178,7 @@ def recast(rng: np.random.Generator, arrays: Arrays, text: Text) -> str:
 def revalue(rng: np.random.Generator, arrays: Arrays, text: Text) -> str:
     name = _any(rng, arrays)
     array = np.array(arrays.get(name, 0))
-    value = [-1, 0, 1, 2**31 - 1, 2**62, -(2**63), np.nan, np.inf, -np.inf, 1e308, 7][
-        int(rng.integers(11))
-    ]
+    value = [-1, 0, 1, 2**31 - 1, 2**62, -(2**63), np.nan, np.inf, -np.inf, 1e308, 7][int(rng.integers(11))]
     if array.size and array.dtype.kind in "biuf":
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -206,9 +252,25 @@ def swap_texts(rng: np.random.Generator, arrays: Arrays, text: Text) -> str:
 
 
 _CHANGES: list[Callable[[np.random.Generator, Arrays, Text], str]] = [
-    remove_array, add_array, reshape, reshape, recast, recast, revalue, revalue, revalue, lie_about_deliveries,
-    replace_text, replace_text, replace_text, replace_text, remove_text, remove_text, nest_text, swap_texts,
-]  # fmt: skip
+    remove_array,
+    add_array,
+    reshape,
+    reshape,
+    recast,
+    recast,
+    revalue,
+    revalue,
+    revalue,
+    lie_about_deliveries,
+    replace_text,
+    replace_text,
+    replace_text,
+    replace_text,
+    remove_text,
+    remove_text,
+    nest_text,
+    swap_texts,
+]
 
 
 # --- the archive ----------------------------------------------------------------------------------
@@ -244,7 +306,7 @@ def with_a_member_twice(rng: np.random.Generator, arrays: Arrays, text: Text) ->
 def with_a_huge_member(rng: np.random.Generator, arrays: Arrays, text: Text) -> bytes:
     """A header that promises more than the member holds."""
     file = BytesIO(as_saved(rng, arrays, text))
-    head = str({"descr": "<f8", "fortran_order": False, "shape": (2**40,)}).encode().ljust(117) + b"\n"  # fmt: skip
+    head = str({"descr": "<f8", "fortran_order": False, "shape": (2**40,)}).encode().ljust(117) + b"\n"
     with zipfile.ZipFile(file, "a") as whole:
         whole.writestr("state/huge.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", 118) + head)
     return file.getvalue()

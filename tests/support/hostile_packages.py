@@ -28,9 +28,7 @@ ZEROS = bytes(20_000_000)  # far more than any of the tiny files
 # --- wheels ---------------------------------------------------------------------------------------
 
 
-def wheel(
-    files: Files, folder: str = "some/place/", compression: int = zipfile.ZIP_DEFLATED
-) -> bytes:
+def wheel(files: Files, folder: str = "some/place/", compression: int = zipfile.ZIP_DEFLATED) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", compression) as package:
         for name, content in files.items():
@@ -73,9 +71,7 @@ WHEELS: dict[str, Callable[[Files], bytes]] = {
     "bzip2": lambda f: wheel(f, compression=zipfile.ZIP_BZIP2),
     "broken deflate": lambda f: _patched(wheel(f, compression=0), 8, 10, struct.pack("<H", 8)),
     "too small a size": lambda f: _patched(wheel(f), 22, 24, struct.pack("<I", 3)),
-    "bomb of 4 GB": lambda f: _patched(
-        wheel(dict.fromkeys(f, ZEROS)), 22, 24, struct.pack("<I", 2**32 - 2)
-    ),
+    "bomb of 4 GB": lambda f: _patched(wheel(dict.fromkeys(f, ZEROS)), 22, 24, struct.pack("<I", 2**32 - 2)),
     "wrong crc": lambda f: _patched(wheel(f), 14, 16, b"abcd"),
     "bomb": lambda f: wheel(dict.fromkeys(f, ZEROS)),
     "truncated": lambda f: wheel(f)[:-30],
@@ -123,9 +119,7 @@ def _special(files: Files, kind: bytes, target: str) -> bytes:
 
 def _with(files: Files, **changes: bytes) -> bytes:
     """The package with some files changed; lables and png stand for all of that kind."""
-    changed = {
-        name: changes.get(name.rpartition(".")[2], content) for name, content in files.items()
-    }
+    changed = {name: changes.get(name.rpartition(".")[2], content) for name, content in files.items()}
     return archive(changed, "package")
 
 

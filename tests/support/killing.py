@@ -58,9 +58,14 @@ def started(words: list[str], **more: Any) -> subprocess.Popen[str]:
             signal.signal(number, signal.SIG_DFL)
 
     return subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True, preexec_fn=usual_signals, **more,
-    )  # fmt: skip
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=usual_signals,
+        **more,
+    )
 
 
 def begin(experiment: Experiment, folder: Path) -> None:
@@ -100,9 +105,7 @@ def half_finished(experiment: Experiment, folder: Path) -> None:
 
 def resume(folder: Path, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        command("resume", str(folder), "--workers", "2", *words),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        command("resume", str(folder), "--workers", "2", *words), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
 
 

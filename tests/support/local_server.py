@@ -11,9 +11,7 @@ from typing import Any
 Answer = bytes | Callable[[BaseHTTPRequestHandler], None]
 
 
-def send(
-    handler: BaseHTTPRequestHandler, content: bytes, status: int = 200, **headers: Any
-) -> None:
+def send(handler: BaseHTTPRequestHandler, content: bytes, status: int = 200, **headers: Any) -> None:
     """An ordinary answer; a header set to None is left out."""
     handler.send_response(status)
     for name, value in {"Content-Length": len(content), **headers}.items():

@@ -21,9 +21,7 @@ EDGES = {
     "correlated": pair(fading=fw.fading.GaussMarkov(0.9)),
     "shadowed": pair(fading=fw.fading.Shadowing(correlation=1.0)),
     "recorded-gains": pair(fading=fw.fading.RecordedGains(np.ones((6, 2)))),
-    "recorded-arrivals": pair(
-        arrivals=fw.arrivals.RecordedArrivals(np.ones((6, 2))), buffer_limit=3.0
-    ),
+    "recorded-arrivals": pair(arrivals=fw.arrivals.RecordedArrivals(np.ones((6, 2))), buffer_limit=3.0),
     "slots-vary": pair(slots=[0, 2, 1, 0, 1, 2]),
 }
 

@@ -29,10 +29,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Contents:
         for _ in ("train", "t10k")
         for array in (rng.integers(256, size=(2, 28, 28)).astype(np.uint8), labels)
     ]
-    cifar10 = [
-        np.c_[labels, rng.integers(256, size=(2, 3072))].astype(np.uint8).tobytes()
-        for _ in range(6)
-    ]
+    cifar10 = [np.c_[labels, rng.integers(256, size=(2, 3072))].astype(np.uint8).tobytes() for _ in range(6)]
     contents = {}
     for name, files in (("mnist", mnist), ("cifar10", cifar10)):
         contents[name] = dict(zip(originals.MD5[name], files, strict=True))

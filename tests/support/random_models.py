@@ -117,10 +117,17 @@ def _images(rng: Generator) -> list[nn.Module]:
         nn.Conv2d(1, 3, 3, padding=1, padding_mode="circular"),
     )
     norm: nn.Module = _pick(
-        rng, nn.Identity(), nn.BatchNorm2d(3), nn.BatchNorm2d(3, momentum=None), nn.GroupNorm(3, 3),
-        nn.InstanceNorm2d(3, affine=True), nn.BatchNorm2d(3, track_running_stats=False), nn.Dropout2d(0.3),
-        nn.BatchNorm2d(3, affine=False), nn.Dropout(0.2),
-    )  # fmt: skip
+        rng,
+        nn.Identity(),
+        nn.BatchNorm2d(3),
+        nn.BatchNorm2d(3, momentum=None),
+        nn.GroupNorm(3, 3),
+        nn.InstanceNorm2d(3, affine=True),
+        nn.BatchNorm2d(3, track_running_stats=False),
+        nn.Dropout2d(0.3),
+        nn.BatchNorm2d(3, affine=False),
+        nn.Dropout(0.2),
+    )
     again = nn.Conv2d(3, 3, 3, padding=1)
     middle = _pick(rng, [again], [again, nn.Tanh(), again], [nn.Conv2d(3, 3, 1, groups=3)])
     pool: nn.Module = _pick(rng, nn.MaxPool2d(3), nn.AvgPool2d(3))
@@ -144,9 +151,20 @@ def _features(rng: Generator, size: int) -> list[nn.Module]:
     elif choice == 4:
         square_and_tied = [parametrizations.spectral_norm(square)]
     more: nn.Module = _pick(
-        rng, nn.Identity(), nn.BatchNorm1d(8), nn.LayerNorm(8), nn.Dropout(0.4), nn.Dropout(0.4), PlainDrop(),
-        Counting(8), Branch(), nn.AlphaDropout(0.2), nn.RReLU(), nn.Dropout(0.0), nn.LazyLinear(8),
-    )  # fmt: skip
+        rng,
+        nn.Identity(),
+        nn.BatchNorm1d(8),
+        nn.LayerNorm(8),
+        nn.Dropout(0.4),
+        nn.Dropout(0.4),
+        PlainDrop(),
+        Counting(8),
+        Branch(),
+        nn.AlphaDropout(0.2),
+        nn.RReLU(),
+        nn.Dropout(0.0),
+        nn.LazyLinear(8),
+    )
     layers = [into, _activation(rng), *square_and_tied, more]
     return [Backwards(*layers)] if rng.random() < 0.15 else layers
 
@@ -215,19 +233,11 @@ def plain_chain(number: int) -> Make:
     def build() -> nn.Module:
         rng = np.random.default_rng([number, 2])
         act = _pick(rng, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU)()
-        layers: list[nn.Module] = [
-            nn.Conv2d(1, 3, _pick(rng, 1, 3), padding="same", bias=bool(rng.integers(2)))
-        ]
+        layers: list[nn.Module] = [nn.Conv2d(1, 3, _pick(rng, 1, 3), padding="same", bias=bool(rng.integers(2)))]
         layers += _pick(rng, [], [nn.BatchNorm2d(3)], [nn.Dropout(0.3)])
-        layers += [
-            act,
-            *_pick(rng, [], [nn.Conv2d(3, 3, 3, padding=1)]),
-            nn.MaxPool2d(_pick(rng, 2, 3)),
-        ]
+        layers += [act, *_pick(rng, [], [nn.Conv2d(3, 3, 3, padding=1)]), nn.MaxPool2d(_pick(rng, 2, 3))]
         layers += [act, nn.Flatten(), nn.LazyLinear(7, bias=bool(rng.integers(2)))]
-        layers += _pick(
-            rng, [act], [nn.Dropout(0.5)], [nn.Identity(), nn.Dropout(0.1), nn.Dropout(0.1)]
-        )
+        layers += _pick(rng, [act], [nn.Dropout(0.5)], [nn.Identity(), nn.Dropout(0.1), nn.Dropout(0.1)])
         layers.append(nn.Linear(7, CLASSES))
         model = nn.Sequential(nn.Sequential(*layers[:2]), *layers[2:])
         if rng.random() < 0.3:

@@ -7,16 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.aggregation import (
-    Aggregation,
-    Constant,
-    FedAsync,
-    FedBuff,
-    Lee,
-    Memory,
-    Sync,
-    Uploads,
-)
+from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, Memory, Sync, Uploads
 from fedwave.types import FloatArray
 
 

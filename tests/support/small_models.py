@@ -23,28 +23,51 @@ def linear() -> nn.Module:
 
 def with_batch_norm() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(1, 4, 2), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 3, 8), nn.BatchNorm1d(8),
-        nn.ReLU(), nn.Linear(8, 3),
-    )  # fmt: skip
+        nn.Conv2d(1, 4, 2),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(4 * 2 * 3, 8),
+        nn.BatchNorm1d(8),
+        nn.ReLU(),
+        nn.Linear(8, 3),
+    )
 
 
 def chain() -> nn.Module:
     """Layers that are computed for all lanes at once (side_by_side.py), each kind of them."""
     return nn.Sequential(
         nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU()),
-        nn.Conv2d(4, 6, 2, stride=(1, 2), bias=False), nn.BatchNorm2d(6), nn.Tanh(), nn.MaxPool2d((2, 1)),
-        nn.Flatten(), nn.Linear(12, 8, bias=False), nn.GELU(), nn.Linear(8, 3),
-    )  # fmt: skip
+        nn.Conv2d(4, 6, 2, stride=(1, 2), bias=False),
+        nn.BatchNorm2d(6),
+        nn.Tanh(),
+        nn.MaxPool2d((2, 1)),
+        nn.Flatten(),
+        nn.Linear(12, 8, bias=False),
+        nn.GELU(),
+        nn.Linear(8, 3),
+    )
 
 
 def deep() -> nn.Module:
     """A small VGG: on a GPU trained layer by layer by kernels of its own."""
     return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
-        nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3),
-    )  # fmt: skip
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, 16),
+        nn.ReLU(),
+        nn.Linear(16, 3),
+    )
 
 
 class Own(nn.Sequential):

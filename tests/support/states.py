@@ -39,9 +39,13 @@ def _state(replay: Replay, r: int) -> State:
         if row >= 0:
             own[u] = (_named(layout.views(replay.own.w), row), _named(replay.own.rest, row))
     return State(
-        _named(layout.views(replay.central.w), r), _named(replay.central.rest, r), psi, own,
-        dict(replay.server[r]), bool(replay.diverged[r]),
-    )  # fmt: skip
+        _named(layout.views(replay.central.w), r),
+        _named(replay.central.rest, r),
+        psi,
+        own,
+        dict(replay.server[r]),
+        bool(replay.diverged[r]),
+    )
 
 
 def _named(tensors: Tensors, row: int) -> Tensors:

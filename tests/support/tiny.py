@@ -12,9 +12,7 @@ from fedwave.learning.data.dataset import Dataset
 from fedwave.types import NetworkState
 
 
-def blobs(
-    shape: tuple[int, int, int] = (1, 2, 3), classes: int = 3, train: int = 120, test: int = 60
-) -> Dataset:
+def blobs(shape: tuple[int, int, int] = (1, 2, 3), classes: int = 3, train: int = 120, test: int = 60) -> Dataset:
     """Images scattered around one mean per class."""
     rng = np.random.default_rng(1)
     means = rng.normal(size=(classes, *shape))
@@ -58,9 +56,15 @@ def trace(
         delay[t] = np.where(came[t - 1], 1, delay[t - 1] + 1)
     learned = np.cumsum(np.where(came, waiting + m - gone, 0), axis=0)
     devices = {
-        "arrivals": m, "delivered": came, "lost": gone, "waiting": waiting, "delay": delay, "learned": learned,
-        "scheduled": whole(scheduled, np.bool_, came), "heard": whole(heard, np.bool_, np.ones_like(came)),
-    }  # fmt: skip
+        "arrivals": m,
+        "delivered": came,
+        "lost": gone,
+        "waiting": waiting,
+        "delay": delay,
+        "learned": learned,
+        "scheduled": whole(scheduled, np.bool_, came),
+        "heard": whole(heard, np.bool_, np.ones_like(came)),
+    }
     rounds, many, size = m.shape
     return fw.Trace(
         series={"score": np.zeros((rounds, many))},
@@ -70,9 +74,5 @@ def trace(
         accumulated={},
         scheduler_state={},
         memories={},
-        provenance={
-            "scheduler_name": "by hand",
-            "seed": seed,
-            "instances": instances or list(range(many)),
-        },
+        provenance={"scheduler_name": "by hand", "seed": seed, "instances": instances or list(range(many))},
     )

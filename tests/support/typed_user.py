@@ -63,16 +63,12 @@ class Silent(fw.Metric):
 
     name, label = "silent", "devices without new data"
 
-    def measure(
-        self, state: fw.State, played: fw.PlayedRound
-    ) -> tuple[fw.State, npt.NDArray[np.int64]]:
+    def measure(self, state: fw.State, played: fw.PlayedRound) -> tuple[fw.State, npt.NDArray[np.int64]]:
         return state, np.count_nonzero(played.world.arrivals == 0, axis=1)
 
 
 def study(folder: str) -> None:
-    net: fw.Network = fw.paper_network(
-        success=fw.success.Turbo(midpoint_db=-4.657), fading=fw.fading.Rician(6)
-    )
+    net: fw.Network = fw.paper_network(success=fw.success.Turbo(midpoint_db=-4.657), fading=fw.fading.Rician(6))
     hand = fw.Network([fw.Device(rate=1, distance_m=100)], slots=1, arrivals=fw.arrivals.Poisson())
     big: fw.Network = fw.random_network(50, 5)
     trace: fw.Trace = fw.simulate(net, "balsa:stage_rule=max1", rounds=4, instances=2, seed=0)
@@ -89,9 +85,7 @@ def study(folder: str) -> None:
     assert float(bound) == bound.value
     assert fw.score_bound(net) > 0
     assert float(fw.mass_bound(net, fw.aggregation.Constant(0.5))) > 0
-    skewed = fw.task(
-        "synthetic", epochs=1, partition=fw.partition.Dirichlet(0.2), aggregation=Equal()
-    )
+    skewed = fw.task("synthetic", epochs=1, partition=fw.partition.Dirichlet(0.2), aggregation=Equal())
     curves: fw.Curves = fw.train(trace, skewed, sizes=fw.EvaluationSizes(50, 50))
     assert len(curves.weights) == 2
     both: dict[str, fw.Curves] = fw.train({"a": trace}, skewed, sizes=fw.EvaluationSizes(50, 50))

@@ -60,9 +60,7 @@ def test_it_is_exact_where_devices_take_turns(count, slots):
     assert trace.backlog[200:].mean() == pytest.approx(count * (turns - 1) / 2, rel=0.03)
 
 
-@pytest.mark.parametrize(
-    "rates, optimum", [((1, 5), 5.708), ((1, 10), 9.269), ((1, 1), 2.198)]
-)  # fmt: skip
+@pytest.mark.parametrize("rates, optimum", [((1, 5), 5.708), ((1, 10), 9.269), ((1, 1), 2.198)])
 def test_it_lies_below_exact_optima(rates, optimum):
     """Optimal mean backlogs of two devices with W = 1 and p = 0.7, from the specification."""
     value = backlog_bound(alike(2, success=CONSTANT, rate=list(map(float, rates)))).value
@@ -72,10 +70,7 @@ def test_it_lies_below_exact_optima(rates, optimum):
 @pytest.mark.slow
 def test_no_scheduler_beats_it():
     """Long-run backlogs of every scheduler; none may lie below, and the best come close."""
-    devices = [
-        fw.Device(rate=r, distance_m=d)
-        for r, d in ((1, 100), (1, 450), (4, 300), (9, 420), (2, 500))
-    ]
+    devices = [fw.Device(rate=r, distance_m=d) for r, d in ((1, 100), (1, 450), (4, 300), (9, 420), (2, 500))]
     net = fw.Network(devices=devices, slots=1, success=fw.success.Soft())
     value = backlog_bound(net).value
     means = {}
@@ -86,25 +81,16 @@ def test_no_scheduler_beats_it():
             means[name] = backlog.mean()
             reach = stats.t.ppf(0.999, 39) * stats.sem(backlog)
             assert backlog.mean() + reach > value, name
-    assert min(means, key=means.get) in (
-        "lagrangian",
-        "whittle",
-        "lagrangian-bayes",
-        "whittle-bayes",
-    )
+    assert min(means, key=means.get) in ("lagrangian", "whittle", "lagrangian-bayes", "whittle-bayes")
     assert means["lagrangian"] < 1.1 * value
     assert means["alsa-pi"] > means["lagrangian"]
 
 
 @pytest.mark.parametrize(
-    "success",
-    [fw.success.Turbo(), fw.success.Soft(), fw.success.Uncoded(bits=8)],
-    ids=["turbo", "soft", "uncoded"],
+    "success", [fw.success.Turbo(), fw.success.Soft(), fw.success.Uncoded(bits=8)], ids=["turbo", "soft", "uncoded"]
 )
 def test_finer_steps_stay_within_the_error(success, monkeypatch):
-    net = fw.random_network(
-        12, 3, seed=4, success=success, arrivals=fw.arrivals.NegativeBinomial(1.0)
-    )
+    net = fw.random_network(12, 3, seed=4, success=success, arrivals=fw.arrivals.NegativeBinomial(1.0))
     monkeypatch.setattr(bounds, "_EVALUATIONS", 12 * 4096)
     rough = backlog_bound(net)
     monkeypatch.setattr(bounds, "_EVALUATIONS", 12 << 16)
@@ -182,7 +168,7 @@ def test_edges():
         ({"arrivals": fw.arrivals.RecordedArrivals(np.ones((3, 25)))}, "distribution of arrivals, which Recorded"),
         ({"buffer_limit": [np.inf, 7.0] + [np.inf] * 23}, "device 2 has a buffer limit of 7, with which no"),
     ],
-)  # fmt: skip
+)
 def test_what_it_cannot_bound_is_refused_in_one_sentence(changes, text):
     with pytest.raises(fw.FedwaveError, match=text) as error:
         backlog_bound(fw.paper_network(**changes))

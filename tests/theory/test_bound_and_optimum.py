@@ -17,18 +17,12 @@ def drawn(seed: int) -> fw.Network:
     rng = np.random.default_rng(seed)
     devices = 3 if seed % 10 == 0 else 2
     gains = tuple(rng.uniform(0.3, 2.0, int(rng.integers(1, 3))).tolist())
-    most = (
-        3.0 if devices == 2 else 0.6
-    )  # three devices with long backlogs would take minutes to solve
-    table = DeviceTable(
-        rate=rng.uniform(0.1, most, devices), distance_m=rng.uniform(150.0, 400.0, devices)
-    )
+    most = 3.0 if devices == 2 else 0.6  # three devices with long backlogs would take minutes to solve
+    table = DeviceTable(rate=rng.uniform(0.1, most, devices), distance_m=rng.uniform(150.0, 400.0, devices))
     families = (fw.arrivals.Poisson(), fw.arrivals.NegativeBinomial(dispersion=2.0))
     arrivals = families[int(rng.integers(2))] if devices == 2 else families[0]
     slots = int(rng.integers(1, devices))
-    return fw.Network(
-        table, slots, fading=LevelFading(gains), success=fw.success.Soft(), arrivals=arrivals
-    )
+    return fw.Network(table, slots, fading=LevelFading(gains), success=fw.success.Soft(), arrivals=arrivals)
 
 
 @pytest.mark.parametrize("seed", range(50))

@@ -54,10 +54,18 @@ def test_devices_share_their_minimiser(seed: int) -> None:
 
 
 SETTINGS = [
-    {}, {"seed": 1}, {"seed": 2, "beta": 0.5}, {"slots": 1}, {"slots": 4, "scheduler": "random"},
-    {"devices": 3, "slots": 2, "seed": 4}, {"scheduler": "w-max", "seed": 5}, {"eta": 6.0}, {"settle": 1},
-    {"common": False, "eta": 0.5}, {"common": False, "eta": 2.0, "beta": 0.5, "seed": 6},
-]  # fmt: skip
+    {},
+    {"seed": 1},
+    {"seed": 2, "beta": 0.5},
+    {"slots": 1},
+    {"slots": 4, "scheduler": "random"},
+    {"devices": 3, "slots": 2, "seed": 4},
+    {"scheduler": "w-max", "seed": 5},
+    {"eta": 6.0},
+    {"settle": 1},
+    {"common": False, "eta": 0.5},
+    {"common": False, "eta": 2.0, "beta": 0.5, "seed": 6},
+]
 
 
 @pytest.mark.parametrize("changes", SETTINGS, ids=str)
@@ -89,17 +97,13 @@ def test_the_printed_rate_is_never_positive(changes: dict[str, object]) -> None:
 @pytest.mark.parametrize("eps", [-0.5, 0.5, 1.0])
 @pytest.mark.parametrize("step", [0.01, 0.3, 1.0, 3.0])
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.1, 0.8), (0.6, 0.7)])
-def test_one_round_where_the_bound_is_tight(
-    eps: float, step: float, shares: tuple[float, float]
-) -> None:
+def test_one_round_where_the_bound_is_tight(eps: float, step: float, shares: tuple[float, float]) -> None:
     """l = a w^2 / 2 with a = xi or a = L and psi = eps g: the new gap is (1 - a eps sum of q)^2 of the old one."""
     both = np.ones((1, 1, 2), np.bool_)
     share, rate = np.array([[shares]]), np.array([[[1.0, 1.5]]])
     plan = Schedule(both, both, share, rate, share, share, chance=np.ones(2))
     low, high = 0.5, 2.0
-    known = Constants(
-        high, low, eps, abs(eps), 2.0, 2, min(shares), max(shares), max(shares), eta=step
-    )
+    known = Constants(high, low, eps, abs(eps), 2.0, 2, min(shares), max(shares), max(shares), eta=step)
     moved = eps * step * float((share * rate).sum())
     left = float(product(known, plan)[1, 0])
     for a in (low, high):
@@ -113,8 +117,7 @@ def test_one_round_where_the_bound_is_tight(
 def test_the_limit_is_where_the_corrected_power_stops_falling() -> None:
     known, plan = convergence(SHORT).constants, schedule_of(SHORT)
     falls = [
-        float(power(replace(known, eta=share * known.limit), plan)[-1])
-        for share in (0.25, 0.5, 0.75, 0.999, 1.001)
+        float(power(replace(known, eta=share * known.limit), plan)[-1]) for share in (0.25, 0.5, 0.75, 0.999, 1.001)
     ]
     assert falls[1] == min(falls)
     assert falls[3] < 1 < falls[4]

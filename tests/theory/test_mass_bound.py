@@ -103,9 +103,8 @@ def test_no_scheduler_that_does_not_see_the_arrivals_beats_it(rule, rounds, inst
 
 
 @pytest.mark.parametrize(
-    "success", [fw.success.Turbo(), fw.success.Soft(), fw.success.Uncoded(bits=8)],
-    ids=["turbo", "soft", "uncoded"],
-)  # fmt: skip
+    "success", [fw.success.Turbo(), fw.success.Soft(), fw.success.Uncoded(bits=8)], ids=["turbo", "soft", "uncoded"]
+)
 def test_finer_steps_stay_within_the_error(success, monkeypatch):
     net = fw.random_network(12, 3, seed=4, success=success)
     for rule in ("lee", "constant:beta=0.9"):
@@ -168,7 +167,7 @@ def test_with_beta_one_and_a_constant_rate_every_shard_counts_once():
         ({"fading": fw.fading.GaussMarkov()}, "lee", "from round to round, which GaussMarkov does not provide"),
         ({"arrivals": fw.arrivals.RecordedArrivals(np.ones((3, 25)))}, "lee", "which RecordedArrivals does not have"),
     ],
-)  # fmt: skip
+)
 def test_what_it_cannot_bound_is_refused_in_one_sentence(changes, rule, text):
     with pytest.raises(fw.FedwaveError, match=text) as error:
         fw.mass_bound(fw.paper_network(**changes), rule)

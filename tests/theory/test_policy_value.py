@@ -97,13 +97,7 @@ def brute_force(problem, most):
         ([0.7, 1.5], [[0.2, 0.9], [0.6, 0.6]], 1, fw.arrivals.Poisson(), 5),
         ([0.7, 1.5], [[0.2, 0.9], [0.6, 1.0]], 2, fw.arrivals.NegativeBinomial(1.0), 5),
         ([0.4, 1.0, 0.8], [[0.2, 0.9], [0.6, 0.8], [0.0, 1.0]], 2, fw.arrivals.Poisson(), 2),
-        (
-            [0.4, 1.0, 0.8],
-            [[0.2, 0.9], [0.6, 0.8], [0.0, 1.0]],
-            1,
-            fw.arrivals.ZeroInflatedPoisson(),
-            2,
-        ),
+        ([0.4, 1.0, 0.8], [[0.2, 0.9], [0.6, 0.8], [0.0, 1.0]], 1, fw.arrivals.ZeroInflatedPoisson(), 2),
         ([0.4, 0.0, 0.8], [[0.2, 0.9], [0.6, 0.8], [0.0, 1.0]], 3, fw.arrivals.Poisson(), 2),
     ],
 )
@@ -219,15 +213,9 @@ def small(**changes):
         ({"rates": [1, -1]}, "rates holds -1, must lie between 0 and inf"),
         ({"rates": [1, 2, 3]}, "success_levels has 2 rows but rates has 3 devices"),
         ({"rates": "many"}, "rates is 'many', must be numbers"),
-        (
-            {"success_levels": [0.7, 0.7]},
-            r"has shape \(2,\), must be one row of numbers per device",
-        ),
+        ({"success_levels": [0.7, 0.7]}, r"has shape \(2,\), must be one row of numbers per device"),
         ({"success_levels": [[0.7], [1.2]]}, "success_levels holds 1.2, must lie between 0 and 1"),
-        (
-            {"success_levels": [[0.7], [0]]},
-            "device 2 never succeeds, so its backlog has no finite mean",
-        ),
+        ({"success_levels": [[0.7], [0]]}, "device 2 never succeeds, so its backlog has no finite mean"),
         ({"slots": 3}, r"slots \(W\) is 3 but there are only 2 devices"),
         ({"truncation": [5]}, "truncation has 1 values for 2 devices"),
         ({"truncation": 2.5}, "truncation is 2.5, must be a whole number"),
@@ -243,8 +231,7 @@ def test_bad_problems_are_refused(wrong, text):
 def test_what_is_too_large_is_refused():
     many = ExactProblem([1] * 8, [[0.3, 0.9]] * 8, 2)
     with pytest.raises(
-        fw.FedwaveError,
-        match=r"8 devices exactly: .*e\+12 backlogs \(about .* MiB\) times 256 channel .*lower its",
+        fw.FedwaveError, match=r"8 devices exactly: .*e\+12 backlogs \(about .* MiB\) times 256 channel .*lower its"
     ):
         value_iteration(many)
     with pytest.raises(fw.FedwaveError, match="a few devices, not of 200"):

@@ -17,16 +17,7 @@ from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.priors import Gamma, Jeffreys, Truncated
 from fedwave.simulate import simulate
 from fedwave.theory.policy_value import Optimum, average_of, value_iteration
-from fedwave.theory.regret import (
-    InformedGreedy,
-    Regret,
-    RegretSetting,
-    gaps,
-    plain,
-    regret,
-    rest,
-    span,
-)
+from fedwave.theory.regret import InformedGreedy, Regret, RegretSetting, gaps, plain, regret, rest, span
 from fedwave.trace import Trace
 from fedwave.types import FloatArray, Observation, State
 
@@ -144,9 +135,7 @@ class Best(Scheduler):
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         rows = enumerate(self.optima)
-        gains = [
-            o.table.decision_gains(seen.success[i, None], seen.waiting[i, None]) for i, o in rows
-        ]
+        gains = [o.table.decision_gains(seen.success[i, None], seen.waiting[i, None]) for i, o in rows]
         return np.concatenate(gains)  # with W = 1 the decisions are the devices
 
 
@@ -164,9 +153,7 @@ def test_gaps_add_up_to_the_regret(name: str, optima: list[Optimum]) -> None:
     assert abs(luck.mean) < luck.half_width
     assert luck.half_width < 0.05
     # By the scores alone, too: arrivals that were taken at their mean are its only difference.
-    score = (
-        MANY.theta.sum(axis=1) - MANY.gamma * np.array([o.backlog for o in optima])
-    ) * MANY.rounds
+    score = (MANY.theta.sum(axis=1) - MANY.gamma * np.array([o.backlog for o in optima])) * MANY.rounds
     more = (MANY.theta * MANY.rounds - trace.arrivals.sum(axis=0)).sum(axis=1)
     by_score = (score - trace.score.sum(axis=0) - more) / MANY.scale
     np.testing.assert_allclose(plain(MANY, trace, optima), by_score, atol=1e-9)
@@ -175,10 +162,16 @@ def test_gaps_add_up_to_the_regret(name: str, optima: list[Optimum]) -> None:
 def test_regret_grows_by_what_greedy_gives_away(optima: list[Optimum]) -> None:
     """BALSA learns the rates and then plays greedy: its regret to the optimum grows by J* - J of greedy a round."""
     problems = [MANY.problem(i) for i in range(MANY.instances)]
-    exact = np.array([
-        average_of(problem, lambda p, n, theta=problem.theta: p * (n + theta)) - optimum.backlog
-        for problem, optimum in zip(problems, optima, strict=True)
-    ]) * MANY.gamma / MANY.scale  # fmt: skip
+    exact = (
+        np.array(
+            [
+                average_of(problem, lambda p, n, theta=problem.theta: p * (n + theta)) - optimum.backlog
+                for problem, optimum in zip(problems, optima, strict=True)
+            ]
+        )
+        * MANY.gamma
+        / MANY.scale
+    )
     late = slice(MANY.rounds // 2, None)
     slope = gaps(MANY, run(Balsa(MANY.prior)), optima)[late].mean(axis=0)
     grows, differs = estimate(slope, level=0.999), estimate(slope - exact, level=0.999)
@@ -239,9 +232,7 @@ def test_stages(quick: Regret) -> None:
     last = {rule: count[-1].mean() for rule, count in quick.stages.items()}
     assert last["literal"] > last["per-device"] > last["max1"] > np.sqrt(2 * 400)
     setting = quick.setting
-    trace = simulate(
-        setting.network, Balsa(setting.prior, "max1"), 400, 8, setting.seed, beliefs=True
-    )
+    trace = simulate(setting.network, Balsa(setting.prior, "max1"), 400, 8, setting.seed, beliefs=True)
     begun = [len(np.unique(column)) for column in trace.beliefs["stage_start"].T]
     np.testing.assert_array_equal(quick.stages["max1"][-1], begun)
 

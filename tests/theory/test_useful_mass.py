@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.aggregation import (
-    Aggregation,
-    Constant,
-    FedAsync,
-    FedBuff,
-    Lee,
-    Sync,
-    uploads_of_rounds,
-)
+from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, Sync, uploads_of_rounds
 from fedwave.learning.partition import Labels, Partition
 from fedwave.learning.schedule import runs_of
 from fedwave.theory.useful_mass import ScheduleMass
@@ -100,9 +92,7 @@ def test_useful_mass_of_classes_by_hand() -> None:
     """T is what was delivered of each class, 3 times that as each is a third of the data."""
     found = ScheduleMass.of(TRACE, Constant(1.0), Labels(Held(), classes=3))
     plain = ScheduleMass.of(TRACE, Constant(1.0))
-    uploads = uploads_of_rounds(
-        Constant(1.0), TRACE.delivered, TRACE.learned, TRACE.delay, TRACE.accepted
-    )
+    uploads = uploads_of_rounds(Constant(1.0), TRACE.delivered, TRACE.learned, TRACE.delay, TRACE.accepted)
     each = (uploads.shares * uploads.mass / np.maximum(plain.stretch, 1)[..., None]).sum(axis=0)
     of_all = each[:, 2:].sum(axis=1, keepdims=True) / 3
     total = np.concatenate([each[:, :2] + of_all, of_all], axis=1)
@@ -121,9 +111,7 @@ def test_the_same_classes_everywhere_change_nothing() -> None:
             return np.full(classes, 1 / classes)
 
     plain = ScheduleMass.of(TRACE, Lee()).useful
-    np.testing.assert_allclose(
-        ScheduleMass.of(TRACE, Lee(), Labels(Same(), 7)).useful, plain, rtol=1e-9, atol=1e-12
-    )
+    np.testing.assert_allclose(ScheduleMass.of(TRACE, Lee(), Labels(Same(), 7)).useful, plain, rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(ScheduleMass.of(TRACE, Lee(), Labels("iid")).useful, plain)
     # Classes that the whole training set has unequally often, and one that it lacks.
     unequal = Labels(Held(), 4, training=np.array([0, 0, 0, 1, 2, 2]))

@@ -40,9 +40,7 @@ _AHEAD = 2  # units submitted beyond the free CPUs, so that none is idle and an 
 _LOSSES = 10  # of nodes under the same unit before it is given up: not the unit's fault, so more than DEATHS
 
 
-def ray_engine(
-    address: str | None = None, cpus: int | None = None, timeout: float = TIMEOUT
-) -> Engine:
+def ray_engine(address: str | None = None, cpus: int | None = None, timeout: float = TIMEOUT) -> Engine:
     """An engine for run_experiment. ``address``: "auto" or host:port; None: starts Ray on this machine only.
 
     ``cpus`` is the largest number of units at work at once; None: as many as the cluster has room for. A unit that
@@ -52,9 +50,7 @@ def ray_engine(
     if cpus is not None:
         cpus = whole("cpus", cpus, 1)
 
-    def run(
-        units: list[Unit], checkpoint: PathOf, report: Report
-    ) -> Generator[Finished, None, None]:
+    def run(units: list[Unit], checkpoint: PathOf, report: Report) -> Generator[Finished, None, None]:
         if not units:
             return
         with connected(ray, address, cpus):
@@ -95,9 +91,7 @@ class _Driver:
         here = self.ray.get_runtime_context().get_node_id()
         place = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=False)
         # Ray restarts the mailbox if it dies; what it held is sent again.
-        actor = self.ray.remote(
-            num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=place
-        )
+        actor = self.ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=place)
         self.mailbox = actor(Mailbox).remote()
         self.task = self.ray.remote(max_retries=0)(do_unit)
         self.idle_since: float | None = time.monotonic()
@@ -175,9 +169,9 @@ class _Driver:
             self.attempts[unit.name] += 1
             number, path = self.attempts[unit.name], self.checkpoint(unit)
             start = path.read_bytes() if path is not None and path.is_file() else None
-            task = self.task.options(
-                num_cpus=1, num_gpus=1 if gpu else 0, runtime_env={"env_vars": ONE_THREAD}
-            ).remote(unit, number, start, path is not None, __version__, self.mailbox)
+            task = self.task.options(num_cpus=1, num_gpus=1 if gpu else 0, runtime_env={"env_vars": ONE_THREAD}).remote(
+                unit, number, start, path is not None, __version__, self.mailbox
+            )
             self.at_work[task] = _Attempt(unit, number)
 
     def _units(self) -> list[Unit]:
@@ -219,9 +213,7 @@ class _Driver:
         if isinstance(error, (known.WorkerCrashedError, known.OutOfMemoryError)):
             memory = isinstance(error, known.OutOfMemoryError)
             return self._lost(unit, f"its worker ended ({name})", memory=memory)
-        if not isinstance(
-            error, (known.NodeDiedError, known.ObjectLostError, known.RaySystemError)
-        ):
+        if not isinstance(error, (known.NodeDiedError, known.ObjectLostError, known.RaySystemError)):
             raise error
         self.losses[unit.name] += 1
         if self.losses[unit.name] < _LOSSES:
@@ -248,9 +240,7 @@ def _failure(error: Exception) -> FedwaveError:
         )
     *_, last = ["", *str(error).strip().splitlines()]
     reason = last.strip().split(". ")[0].rstrip(".")
-    return FedwaveError(
-        f"the Ray cluster failed ({type(error).__name__}: {reason}): repair it, and resume the run."
-    )
+    return FedwaveError(f"the Ray cluster failed ({type(error).__name__}: {reason}): repair it, and resume the run.")
 
 
 class Mailbox:
@@ -283,9 +273,7 @@ class Mailbox:
         return self._checkpoints.pop(sender, None)
 
 
-def do_unit(
-    unit: Unit, attempt: int, start: bytes | None, save: bool, version: str, mailbox: Any
-) -> bytes:
+def do_unit(unit: Unit, attempt: int, start: bytes | None, save: bool, version: str, mailbox: Any) -> bytes:
     """A Ray task: (kind, content, seconds) of the answer, pickled.
 
     Pickled here, because arrays that Ray unpickles are read-only and lie in its shared memory, which ends with Ray.
@@ -306,15 +294,16 @@ def do_unit(
     begun, reporter = time.monotonic(), Reporter(send)
     send("begun", None)
     if version != __version__:
-        kind, content = "refused", (
-            f"a node of the Ray cluster has fedwave {__version__}, but this is fedwave {version}: "
-            "install the same there."
-        )  # fmt: skip
+        kind, content = (
+            "refused",
+            (
+                f"a node of the Ray cluster has fedwave {__version__}, but this is fedwave {version}: "
+                "install the same there."
+            ),
+        )
     else:
         seconds = unit.experiment.checkpoint_seconds
-        checkpointer = (
-            _MailingCheckpointer(start, reporter, seconds, asked.is_set) if save else Checkpointer()
-        )
+        checkpointer = _MailingCheckpointer(start, reporter, seconds, asked.is_set) if save else Checkpointer()
         kind, content = answer(unit, checkpointer, reporter)
     with suppress(import_ray().exceptions.RayError, TimeoutError):  # the result does not need them
         reporter.flush().result(_CLOSE_SECONDS)
@@ -324,9 +313,7 @@ def do_unit(
 class _MailingCheckpointer(SendingCheckpointer):
     """Sends a checkpoint only when the last one has arrived: a slow network must not fill the memory."""
 
-    def __init__(
-        self, start: bytes | None, reporter: Reporter, seconds: float, asked: Asked
-    ) -> None:
+    def __init__(self, start: bytes | None, reporter: Reporter, seconds: float, asked: Asked) -> None:
         super().__init__(start, self._mail, seconds, asked)
         self._reporter = reporter
         self._sent: Future[bool] | None = None

@@ -119,9 +119,7 @@ def _check(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if address != "auto" and "://" not in address:
         if not (colon and host and port.isdecimal()):
-            raise FedwaveError(
-                f'the address of the Ray cluster is {address!r}, must be "auto" or host:port.'
-            )
+            raise FedwaveError(f'the address of the Ray cluster is {address!r}, must be "auto" or host:port.')
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
         except (OSError, OverflowError) as error:
@@ -129,7 +127,7 @@ def _check(address: str) -> None:
     try:
         tried = subprocess.run(
             [sys.executable, "-c", _TRY, address], capture_output=True, text=True, timeout=_TRY_SECONDS
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired as late:
         if b"Unauthenticated" in (late.stderr or b""):
             raise FedwaveError(

@@ -88,9 +88,14 @@ def _make(peer: Peer, folder: Path, python: Path, message: Callable[[str], None]
         message(f"{peer.name}: installing {what}")
         try:
             done = subprocess.run(
-                step, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                text=True, errors="replace", timeout=_LIMIT,
-            )  # fmt: skip
+                step,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                timeout=_LIMIT,
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise NoEnvironment(f"its environment cannot be made: {error}") from None
         if done.returncode:

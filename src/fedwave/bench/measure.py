@@ -56,8 +56,11 @@ class Played:
     def to_json(self, plain: Played, rounds: int) -> dict[str, Any]:
         """Plain values; ratios are taken repeat by repeat."""
         about: dict[str, Any] = {
-            "name": self.way.name, "label": self.way.label, "given": self.given, "available": self.why is None,
-        }  # fmt: skip
+            "name": self.way.name,
+            "label": self.way.label,
+            "given": self.given,
+            "available": self.why is None,
+        }
         if self.why is not None:
             return {**about, "why": self.why}
         runs = self.way.runs
@@ -66,13 +69,18 @@ class Played:
         plain_pace = [rounds / s for s in plain.seconds]
         plain_rate = [n / s for n, s in zip(plain.samples, plain.seconds, strict=True)]
         return {
-            **about, "versions": self.versions, "runs_side_by_side": runs,
+            **about,
+            "versions": self.versions,
+            "runs_side_by_side": runs,
             "times_plain": spread([a / b for a, b in zip(pace, plain_pace, strict=True)]),
             "rounds_per_second": spread(pace),
             "times_plain_per_sample": spread([a / b for a, b in zip(rate, plain_rate, strict=True)]),
-            "samples_per_second": spread(rate), "samples": self.samples, "seconds": self.seconds,
-            "memory_bytes": self.memory, "difference_after_one_round": self.difference,
-        }  # fmt: skip
+            "samples_per_second": spread(rate),
+            "samples": self.samples,
+            "seconds": self.seconds,
+            "memory_bytes": self.memory,
+            "difference_after_one_round": self.difference,
+        }
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -113,9 +121,10 @@ def measure(
     if plain.why is not None:
         raise PlayerFailed(plain.why)
     return {
-        "device": device, "threads": threads if device == "cpu" else None,
+        "device": device,
+        "threads": threads if device == "cpu" else None,
         "ways": [one.to_json(plain, plan.rounds) for one in found],
-    }  # fmt: skip
+    }
 
 
 def _play(one: Played, player: Player, work: Work, folder: Path, plan: Plan, repeat: int) -> None:
@@ -159,9 +168,7 @@ def _compare(found: Sequence[Played], work: Work, folder: Path) -> None:
     for one in there:
         one.difference = _distance(models[one.way.name], wanted) / change
         if not one.difference < _SAME:
-            one.why = (
-                f"its model after one round is another one ({one.difference:.1g} of the change)"
-            )
+            one.why = f"its model after one round is another one ({one.difference:.1g} of the change)"
 
 
 def _distance(a: Mapping[str, Array], b: Mapping[str, Array]) -> float:

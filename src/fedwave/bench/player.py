@@ -32,9 +32,14 @@ class Player:
         self._said: IO[str] = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         # A session of its own: Ctrl-C is for the bench, which ends its players itself.
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
-            text=True, env=dict(environment), start_new_session=True,
-        )  # fmt: skip
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            text=True,
+            env=dict(environment),
+            start_new_session=True,
+        )
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()

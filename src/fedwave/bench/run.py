@@ -21,11 +21,7 @@ from fedwave.learning.settings import available_device, gpu_name
 
 
 def benchmark(
-    setting: Setting,
-    plan: Plan,
-    threads: Sequence[int],
-    device: str,
-    message: Callable[[str], None],
+    setting: Setting, plan: Plan, threads: Sequence[int], device: str, message: Callable[[str], None]
 ) -> dict[str, Any]:
     """Measure all ways, once for each number of threads, and on the GPU if there is one, or only on the one or other.
 
@@ -44,28 +40,37 @@ def benchmark(
             try:
                 found.append(
                     measure(
-                        work, Path(folder), plan, count, device,
+                        work,
+                        Path(folder),
+                        plan,
+                        count,
+                        device,
                         lambda text, where=where: message(f"{where}, {text}"),  # type: ignore[misc]
                     )
-                )  # fmt: skip
+                )
             except PlayerFailed as error:
-                raise FedwaveError(
-                    f"plain PyTorch, which the others are compared with, failed: {error}."
-                ) from None
+                raise FedwaveError(f"plain PyTorch, which the others are compared with, failed: {error}.") from None
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {
-            "processor": processor(), "cores": os.cpu_count(), "memory_bytes": _memory(),
-            "system": platform.platform(), "gpu": gpu_name() if gpu else None,
+            "processor": processor(),
+            "cores": os.cpu_count(),
+            "memory_bytes": _memory(),
+            "system": platform.platform(),
+            "gpu": gpu_name() if gpu else None,
         },
-        "versions": installed_versions(), "commit": own_commit(),
+        "versions": installed_versions(),
+        "commit": own_commit(),
         "work": work.about(plan.rounds),
         "measurement": {
-            "rounds_a_repeat": plan.rounds, "repeats": plan.repeats, "warm_up_rounds": plan.rounds,
-            "evaluation": "none", "order": "interleaved, every second repeat backwards",
+            "rounds_a_repeat": plan.rounds,
+            "repeats": plan.repeats,
+            "warm_up_rounds": plan.rounds,
+            "evaluation": "none",
+            "order": "interleaved, every second repeat backwards",
         },
         "sections": found,
-    }  # fmt: skip
+    }
 
 
 def _memory() -> int | None:

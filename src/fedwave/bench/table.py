@@ -44,10 +44,14 @@ def _row(way: Mapping[str, Any]) -> list[str]:
     ratio, pace, rate = way["times_plain"], way["rounds_per_second"], way["samples_per_second"]
     memory = way["memory_bytes"]
     return [
-        way["label"], ratio_text(ratio["median"]), f"{ratio_text(ratio['least'])}-{ratio_text(ratio['most'])}",
-        ratio_text(pace["median"]), f"{rate['median']:,.0f}", ratio_text(way["times_plain_per_sample"]["median"]),
+        way["label"],
+        ratio_text(ratio["median"]),
+        f"{ratio_text(ratio['least'])}-{ratio_text(ratio['most'])}",
+        ratio_text(pace["median"]),
+        f"{rate['median']:,.0f}",
+        ratio_text(way["times_plain_per_sample"]["median"]),
         "-" if memory is None else f"{memory / 2**20:,.0f} MiB",
-    ]  # fmt: skip
+    ]
 
 
 def notes(section: Mapping[str, Any]) -> list[str]:

@@ -37,24 +37,24 @@ def _fedwave(name: str, label: str, tolerance: float, runs: int = 1) -> Way:
     return Way(name, label, "rounds_fedwave.py", settings, (f"{tolerance:g}", str(runs)), runs=runs)
 
 
-PLAIN = Way(
-    "plain", "plain PyTorch", "rounds_plain.py",
-    f"one thread, one client after another; {_DRAWN}",
-)  # fmt: skip
+PLAIN = Way("plain", "plain PyTorch", "rounds_plain.py", f"one thread, one client after another; {_DRAWN}")
 _PFL = Way(
-    "pfl", "pfl-research", "rounds_pfl.py", f"a worker process of one thread per core; {_DRAWN}",
+    "pfl",
+    "pfl-research",
+    "rounds_pfl.py",
+    f"a worker process of one thread per core; {_DRAWN}",
     peer=Peer("pfl", "pfl==0.6.0", "pfl.txt"),
-)  # fmt: skip
+)
 _FLOWER = Way(
-    "flower", "Flower", "rounds_flower.py",
+    "flower",
+    "Flower",
+    "rounds_flower.py",
     f"the simulation engine with a Ray actor of one thread per core, replies looked for every 2 ms; {_DRAWN}",
     peer=Peer("flower", "flwr[simulation]==1.41.0", "flower.txt"),
-)  # fmt: skip
+)
 _SKIPPING_OFF = _fedwave("fedwave-all", "fedwave, skipping off", 0.0)
 _SKIPPING_ON = _fedwave("fedwave", "fedwave, skipping on", TOLERANCE)
-_MANY = _fedwave(
-    "fedwave-many", f"fedwave, skipping on, {SIDE_BY_SIDE} runs", TOLERANCE, SIDE_BY_SIDE
-)
+_MANY = _fedwave("fedwave-many", f"fedwave, skipping on, {SIDE_BY_SIDE} runs", TOLERANCE, SIDE_BY_SIDE)
 
 
 def ways(device: str, peers: bool) -> list[Way]:
@@ -64,6 +64,6 @@ def ways(device: str, peers: bool) -> list[Way]:
     return [PLAIN, *([_PFL, _FLOWER] if peers else []), _SKIPPING_OFF, _SKIPPING_ON]
 
 
-def command(way: Way, python: Path, players: Path, work: Path, threads: int, device: str) -> list[str]:  # fmt: skip
+def command(way: Way, python: Path, players: Path, work: Path, threads: int, device: str) -> list[str]:
     """The command that plays."""
     return [str(python), str(players / way.script), str(work), str(threads), device, *way.words]

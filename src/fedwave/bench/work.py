@@ -38,9 +38,7 @@ class Setting:
 
     def trace(self, instances: int = 1) -> Trace:
         """Who gets how much data, who is scheduled, and what is delivered."""
-        return simulate(
-            paper_network(), self.scheduler, self.rounds + _BEHIND, instances, self.seed
-        )
+        return simulate(paper_network(), self.scheduler, self.rounds + _BEHIND, instances, self.seed)
 
 
 def read_setting(folder: str | Path) -> Setting:
@@ -82,8 +80,11 @@ class Work:
             np.save(folder / f"{name}.npy", array)
         np.savez(folder / "weights.npz", **self.weights)  # type: ignore[arg-type]
         about = {
-            "arrays": list(arrays), "eta": self.task.eta, "beta": self.task.aggregation.beta, "batch": self.task.batch,
-        }  # fmt: skip
+            "arrays": list(arrays),
+            "eta": self.task.eta,
+            "beta": self.task.aggregation.beta,
+            "batch": self.task.batch,
+        }
         (folder / "work.json").write_text(json.dumps(about))
         (folder / _SETTING).write_text(json.dumps(asdict(self.setting)))
 
@@ -92,15 +93,22 @@ class Work:
         measured, task, run = slice(warm_up, self.setting.rounds), self.task, self.run
         trained = run.shards[measured]
         return {
-            "dataset": task.dataset.name, "model": task.model_name,
+            "dataset": task.dataset.name,
+            "model": task.model_name,
             "parameters": sum(p.size for p in self.weights.values()),
-            "clients": trained.shape[1], "scheduler": self.setting.scheduler,
+            "clients": trained.shape[1],
+            "scheduler": self.setting.scheduler,
             "scheduled_per_round": float(run.scheduled[measured].sum(axis=1).mean()),
             "clients_that_train_per_round": float((trained > 0).sum(axis=1).mean()),
             "samples_per_round": float(trained.sum(axis=1).mean()) * task.shard_size * task.epochs,
-            "shard_size": task.shard_size, "batch": task.batch, "epochs": task.epochs, "eta": task.eta,
-            "prox": task.prox, "beta": task.aggregation.beta, "seed": self.setting.seed,
-        }  # fmt: skip
+            "shard_size": task.shard_size,
+            "batch": task.batch,
+            "epochs": task.epochs,
+            "eta": task.eta,
+            "prox": task.prox,
+            "beta": task.aggregation.beta,
+            "seed": self.setting.seed,
+        }
 
     def _samples(self) -> tuple[IntArray, IntArray]:
         """The samples of all steps of all clients, one after the other, and how many each has: ``[T, U]``."""

@@ -10,14 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedwave.aggregation import Aggregation, Uploads, uploads_of_rounds
-from fedwave.checks.common import (
-    Check,
-    equality,
-    network_with,
-    saving,
-    unaltered,
-    unchanged,
-)
+from fedwave.checks.common import Check, equality, network_with, saving, unaltered, unchanged
 from fedwave.errors import FedwaveError, is_number
 from fedwave.metrics import Mass
 from fedwave.network.dynamics import step
@@ -51,9 +44,7 @@ def _weights(rule: Aggregation) -> None:
         )
     if not (np.isfinite(weights).all() and weights.min() >= 0):
         wrong = weights[~(np.isfinite(weights) & (weights >= 0))][0]
-        raise FedwaveError(
-            f"a weight is {wrong}, must be a finite number >= 0, before anything was delivered too."
-        )
+        raise FedwaveError(f"a weight is {wrong}, must be a finite number >= 0, before anything was delivered too.")
     if weights[~uploads.delivered].any():
         raise FedwaveError(
             "a device whose upload did not arrive has a weight: it must be 0 where not uploads.delivered."
@@ -178,9 +169,7 @@ def _memory(rule: Aggregation) -> bool:
 
 def _shapes(memory: Any) -> dict[str, tuple[int, ...]]:
     if not isinstance(memory, Mapping):
-        raise FedwaveError(
-            f"the memory is a {type(memory).__name__}, must be a mapping of names to arrays."
-        )
+        raise FedwaveError(f"the memory is a {type(memory).__name__}, must be a mapping of names to arrays.")
     for name, value in memory.items():
         if np.asarray(value).dtype.kind not in "biuf":
             raise FedwaveError(
@@ -193,9 +182,7 @@ def _stopping(rule: Aggregation) -> bool:
     if not rule.has_server_step():
         return False
     for size in (1, 3):
-        with unchanged(
-            rule, "keep what evolves in the memory, which server_step is given and returns"
-        ):
+        with unchanged(rule, "keep what evolves in the memory, which server_step is given and returns"):
             through = _server_steps(rule, size)
         if not np.array_equal(through, _server_steps(rule, size, stop=_STOP)):
             raise FedwaveError(

@@ -67,9 +67,7 @@ def _repetition(arrivals: Arrivals) -> None:
 
 def _instances(arrivals: Arrivals) -> bool:
     rounds, devices, instances = extent(arrivals)
-    return alone(
-        lambda ids: _sample(arrivals, ids, min(rounds, 64), devices), instances, "arrivals"
-    )
+    return alone(lambda ids: _sample(arrivals, ids, min(rounds, 64), devices), instances, "arrivals")
 
 
 def _chances(arrivals: Arrivals) -> None:
@@ -81,9 +79,7 @@ def _chances(arrivals: Arrivals) -> None:
             f"chances of rates of shape (2, 2) up to 5 have shape {np.shape(few)}, must be [..., most + 1]: (2, 2, 6)."
         )
     if not (np.isfinite(many).all() and many.min() >= 0):
-        raise FedwaveError(
-            "chances hold NaN or negative values, must be probabilities, at rate 0 too."
-        )
+        raise FedwaveError("chances hold NaN or negative values, must be probabilities, at rate 0 too.")
     total = many.sum(axis=-1)
     if np.abs(total - 1).max() > 1e-6:
         raise FedwaveError(
@@ -152,9 +148,7 @@ def _silence(arrivals: Arrivals) -> bool:
         return False
     counts = arrivals.sample(block(range(50), 2, 8, purpose="arrivals"), np.zeros(2))
     if counts.any() or not np.array_equal(arrivals.chances(np.zeros(1), 2)[0], [1, 0, 0]):
-        raise FedwaveError(
-            "a device with rate 0 gets shards, or `chances` says that it may: it must get nothing."
-        )
+        raise FedwaveError("a device with rate 0 gets shards, or `chances` says that it may: it must get nothing.")
     return True
 
 

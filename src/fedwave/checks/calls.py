@@ -27,15 +27,10 @@ def inputs(scheduler: Scheduler, runs: Sequence[Run]) -> None:
     """It leaves the observation and the state it was given as they were."""
     for run in runs:
         if isinstance(run.error, ValueError) and "read-only" in str(run.error):
-            raise FedwaveError(
-                f"it writes into the observation in round {len(run.calls)}: change a copy instead."
-            )
+            raise FedwaveError(f"it writes into the observation in round {len(run.calls)}: change a copy instead.")
         for call in run.calls:
             for name in call.changed:
-                raise FedwaveError(
-                    f"it alters {name} in place in round {call.seen.round}: "
-                    "return a new array instead."
-                )
+                raise FedwaveError(f"it alters {name} in place in round {call.seen.round}: return a new array instead.")
 
 
 def priorities(scheduler: Scheduler, runs: Sequence[Run]) -> None:
@@ -46,9 +41,7 @@ def priorities(scheduler: Scheduler, runs: Sequence[Run]) -> None:
                 continue
             shape, wanted = np.shape(call.priority), call.seen.delay.shape
             if shape != wanted:
-                raise FedwaveError(
-                    f"priorities have shape {shape}, must be one per instance and device: {wanted}."
-                )
+                raise FedwaveError(f"priorities have shape {shape}, must be one per instance and device: {wanted}.")
             if np.isnan(np.asarray(call.priority, dtype=np.float64)).any():
                 raise FedwaveError(
                     f"a priority is NaN in round {call.seen.round} on {which_network(run)}: "
@@ -63,9 +56,7 @@ def decision(scheduler: Scheduler, runs: Sequence[Run]) -> None:
             if call.decision is None:
                 continue
             if not isinstance(call.decision, Decision):
-                raise FedwaveError(
-                    f"the decision is of type {type(call.decision).__name__}, must be a Decision."
-                )
+                raise FedwaveError(f"the decision is of type {type(call.decision).__name__}, must be a Decision.")
             got, wanted = call.decision.transmits, call.seen.delay.shape
             if not (isinstance(got, np.ndarray) and got.dtype == np.bool_ and got.shape == wanted):
                 kind = getattr(got, "dtype", type(got).__name__)
@@ -95,9 +86,7 @@ def completion(scheduler: Scheduler, runs: Sequence[Run]) -> None:
     """No other exception."""
     for run in runs:
         if run.error is not None:
-            raise FedwaveError(
-                f"round {len(run.calls)} on {which_network(run)} failed: {raised(run.error)}"
-            )
+            raise FedwaveError(f"round {len(run.calls)} on {which_network(run)} failed: {raised(run.error)}")
 
 
 def parameters(scheduler: Scheduler, runs: Sequence[Run]) -> None:

@@ -206,9 +206,7 @@ def continued(begun: Trace, rounds: int, known: bool, **own: Any) -> Trace:
 def named_arrays(state: Any, instances: int, what: str) -> None:
     """What evolves can be saved and cut by instance: named arrays of numbers, the instance axis first."""
     if not isinstance(state, Mapping):
-        raise FedwaveError(
-            f"the {what} is a {type(state).__name__}, must be a mapping of names to arrays."
-        )
+        raise FedwaveError(f"the {what} is a {type(state).__name__}, must be a mapping of names to arrays.")
     for name, value in state.items():
         numeric = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
         if not numeric or value.shape[:1] != (instances,):
@@ -226,9 +224,7 @@ def network_with(devices: int = 3, **parts: Any) -> Network:
     return Network(devices=chosen, slots=1, **({"success": Soft()} | parts))
 
 
-def block(
-    ids: Sequence[int], devices: int = 3, rounds: int = 8, number: int = 0, purpose: str = "gain"
-) -> Block:
+def block(ids: Sequence[int], devices: int = 3, rounds: int = 8, number: int = 0, purpose: str = "gain") -> Block:
     """A block of rounds as the World makes it."""
     generators = tuple(stream(0, purpose, i, number) for i in ids)
     return Block(1 + number * rounds, rounds, devices, np.array(ids), generators)

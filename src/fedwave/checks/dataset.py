@@ -61,8 +61,4 @@ def _repetition(subject: _Subject) -> None:
         raise FedwaveError(f"its name changes from {subject.made.name!r} to {again.name!r}.")
 
 
-CHECKS: dict[str, Check] = {
-    "declaration": _declaration,
-    "labels": _labels,
-    "repetition": _repetition,
-}
+CHECKS: dict[str, Check] = {"declaration": _declaration, "labels": _labels, "repetition": _repetition}

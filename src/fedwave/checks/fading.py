@@ -119,9 +119,7 @@ def _fresh(fading: Fading) -> bool:
     if np.shape(many) != (4, 5000):
         raise FedwaveError(f"fresh returns shape {np.shape(many)}, must be (4, 5000).")
     if not np.array_equal(many, fading.fresh(np.random.default_rng(1), (4, 5000))):
-        raise FedwaveError(
-            "fresh differs between calls with equal generators: draw only from `rng`."
-        )
+        raise FedwaveError("fresh differs between calls with equal generators: draw only from `rng`.")
     path = _paths(fading)
     allowed = statistics.limit(statistics.DRAWS, many.size)
     for row in (0, 7, 15):
@@ -137,9 +135,7 @@ def _fresh(fading: Fading) -> bool:
 def _quartiles(fading: Fading) -> bool:
     values = fading.quartiles()
     if len(values) != 3 or not np.all(np.diff(values) >= 0) or not np.isfinite(values).all():
-        raise FedwaveError(
-            f"quartiles are {values}, must be three finite numbers that do not decrease."
-        )
+        raise FedwaveError(f"quartiles are {values}, must be three finite numbers that do not decrease.")
     if is_record(fading, Fading):
         return False
     sample = _paths(fading)[0]
@@ -163,9 +159,7 @@ def _sums(fading: Fading) -> bool:
         quantiles = fading.sum_quantiles(tries, _SHARES)
         exceed = fading.sum_exceeds(tries, quantiles)
         if np.shape(quantiles) != _SHARES.shape or np.shape(exceed) != _SHARES.shape:
-            raise FedwaveError(
-                "sum_quantiles and sum_exceeds must keep the shape of their argument."
-            )
+            raise FedwaveError("sum_quantiles and sum_exceeds must keep the shape of their argument.")
         for q, share, above in zip(quantiles, _SHARES, exceed, strict=True):
             if statistics.misses(sums, q, share) > allowed:
                 raise FedwaveError(

@@ -6,15 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.checks.common import (
-    Check,
-    named_arrays,
-    network_with,
-    same,
-    saving,
-    unaltered,
-    unchanged,
-)
+from fedwave.checks.common import Check, named_arrays, network_with, same, saving, unaltered, unchanged
 from fedwave.errors import FedwaveError
 from fedwave.metrics import Metric
 from fedwave.network.network import Network
@@ -129,9 +121,7 @@ def _instances(metric: Metric) -> None:
 
 def _parameters(metric: Metric) -> None:
     for network in _networks():
-        with unchanged(
-            metric, "keep what evolves in the memory, which measure is given and returns"
-        ):
+        with unchanged(metric, "keep what evolves in the memory, which measure is given and returns"):
             _measure(metric, network)
 
 

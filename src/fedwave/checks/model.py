@@ -85,8 +85,4 @@ def _gradients(subject: _Subject) -> None:
             raise FedwaveError(f"the gradient of {name!r} is NaN or infinite in the first step.")
 
 
-CHECKS: dict[str, Check] = {
-    "declaration": _declaration,
-    "images": _images,
-    "gradients": _gradients,
-}
+CHECKS: dict[str, Check] = {"declaration": _declaration, "images": _images, "gradients": _gradients}

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedwave.checks.common import (
-    Check,
-    equality,
-    network_with,
-    saving,
-    unaltered,
-    unchanged,
-)
+from fedwave.checks.common import Check, equality, network_with, saving, unaltered, unchanged
 from fedwave.errors import FedwaveError, is_number
 from fedwave.rng import Draws
 from fedwave.schedulers.balsa import Balsa
@@ -25,9 +18,7 @@ _INSTANCES, _DEVICES = 50, 4
 def _interval(prior: Prior) -> None:
     if not (is_number(prior.low) and 0 <= prior.low < prior.high):
         raise FedwaveError(f"low is {prior.low} and high is {prior.high}, must be 0 <= low < high.")
-    if not (
-        is_number(prior.shape) and prior.shape > 0 and is_number(prior.rate) and prior.rate >= 0
-    ):
+    if not (is_number(prior.shape) and prior.shape > 0 and is_number(prior.rate) and prior.rate >= 0):
         raise FedwaveError(
             f"shape is {prior.shape} and rate is {prior.rate}, must be numbers, shape > 0 and rate >= 0."
         )

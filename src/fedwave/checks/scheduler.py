@@ -44,10 +44,7 @@ def check_scheduler(scheduler: str | Scheduler | type[Scheduler]) -> list[str]:
     ['declaration', 'information', 'inputs', 'priorities']
     """
     chosen: Scheduler = declared("scheduler", scheduler)
-    runs = [
-        watch(chosen, network.problem(_INSTANCES), partial(_play, network))
-        for network in _networks(chosen)
-    ]
+    runs = [watch(chosen, network.problem(_INSTANCES), partial(_play, network)) for network in _networks(chosen)]
     what = f"scheduler {chosen.name!r}"
     return ["declaration", *passed(what, _CHECKS, chosen, runs)]
 
@@ -69,28 +66,15 @@ def _networks(scheduler: Scheduler) -> tuple[Network, ...]:
 
 
 def _play(
-    network: Network,
-    scheduler: Scheduler,
-    instances: int | list[int] = _INSTANCES,
-    rounds: int = _ROUNDS,
+    network: Network, scheduler: Scheduler, instances: int | list[int] = _INSTANCES, rounds: int = _ROUNDS
 ) -> Trace:
-    return simulate(
-        network,
-        scheduler,
-        rounds,
-        instances,
-        _SEED,
-        labels=_LABELS,
-        learner=_learner_for(scheduler),
-    )
+    return simulate(network, scheduler, rounds, instances, _SEED, labels=_LABELS, learner=_learner_for(scheduler))
 
 
 class _StandIn:
     """A learner without models: its signals follow from the counts, so they repeat and have no ties."""
 
-    def train(
-        self, round_: int, shards: IntArray, heard: BoolArray | None, delay: IntArray
-    ) -> dict[str, FloatArray]:
+    def train(self, round_: int, shards: IntArray, heard: BoolArray | None, delay: IntArray) -> dict[str, FloatArray]:
         return {"update_norm": shards + np.sqrt(delay) / 10}
 
     def deliver(self, decision: Decision, after: NetworkState) -> None:

@@ -6,9 +6,7 @@ import numpy as np
 
 from fedwave.types import Array, FloatArray
 
-DRAWS = (
-    4000  # instances drawn for a test: differences of about 0.05 in a distribution function show
-)
+DRAWS = 4000  # instances drawn for a test: differences of about 0.05 in a distribution function show
 _FALSE_ALARM = 1e-9
 _SIGMAS = 7.0  # of a normal distribution: 2.6e-12
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedwave.checks import statistics
-from fedwave.checks.common import (
-    Check,
-    equality,
-    network_with,
-    saving,
-    unaltered,
-    unchanged,
-)
+from fedwave.checks.common import Check, equality, network_with, saving, unaltered, unchanged
 from fedwave.errors import FedwaveError
 from fedwave.network.fading import Fading, Rayleigh, Rician
 from fedwave.network.success import SuccessModel
@@ -83,9 +76,7 @@ def _expected(model: SuccessModel) -> None:
     for fading in _FADINGS:
         known = model.expected(snr, _MEAN_SNR, fading)
         if np.shape(known) != snr.shape:
-            raise FedwaveError(
-                f"expected returns shape {np.shape(known)} for SNRs of shape {snr.shape}, must keep it."
-            )
+            raise FedwaveError(f"expected returns shape {np.shape(known)} for SNRs of shape {snr.shape}, must keep it.")
         mean, allowed = model.probability(snr), 1e-9
         if tries:
             later = fading.fresh(np.random.default_rng(0), (size, tries, *snr.shape)).sum(axis=1)
@@ -104,9 +95,7 @@ def _expected(model: SuccessModel) -> None:
 def _repetition(model: SuccessModel) -> None:
     one, other = (model.expected(_grid(), _MEAN_SNR, Rayleigh()) for _ in range(2))
     if not np.array_equal(one, other):
-        raise FedwaveError(
-            "two calls with the same SNRs differ: p must not be random, the World draws the luck."
-        )
+        raise FedwaveError("two calls with the same SNRs differ: p must not be random, the World draws the luck.")
 
 
 def _parameters(model: SuccessModel) -> None:

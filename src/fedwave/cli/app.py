@@ -42,9 +42,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    run, compare, predict, train, reproduce, resume, merge, report, publish, verify, schedulers, presets, config, data,
+    run,
+    compare,
+    predict,
+    train,
+    reproduce,
+    resume,
+    merge,
+    report,
+    publish,
+    verify,
+    schedulers,
+    presets,
+    config,
+    data,
     bench,
-):  # fmt: skip
+):
     app.command()(command)
 
 
@@ -77,9 +90,7 @@ def main() -> None:
     except OutputClosed:
         status = _CLOSED
     except MemoryError as error:  # what no estimate has foreseen
-        _refuse(
-            f"there is too little memory ({reason_of(error)}): lower instances, block, rounds, devices or workers."
-        )
+        _refuse(f"there is too little memory ({reason_of(error)}): lower instances, block, rounds, devices or workers.")
     except OSError as error:  # of the file system, where nobody has foreseen it
         _refuse(f"{error.filename or 'a file'} cannot be used: {error.strerror or error}.")
     except KeyboardInterrupt:
@@ -125,7 +136,7 @@ def _plain_warnings() -> Iterator[None]:
 
     def show(
         message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         tell(f"{message} ({category.__name__}, {filename}:{lineno})")
 
     warnings.showwarning = show

@@ -27,8 +27,7 @@ def bench(
         int | None, typer.Option("--repeats", help="Repeats, after a warm-up.", show_default="5; quick: 2")
     ] = None,
     threads: Annotated[
-        list[int] | None,
-        typer.Option("--threads", help="Cores that each way gets. Can be repeated.", show_default="1"),
+        list[int] | None, typer.Option("--threads", help="Cores that each way gets. Can be repeated.", show_default="1")
     ] = None,
     device: Annotated[
         str, typer.Option("--device", help="auto (the CPU, and a GPU if there is one), cpu or cuda.")
@@ -44,24 +43,23 @@ def bench(
     environments: Annotated[
         Path | None,
         typer.Option(
-            "--environments", parser=opt.named, metavar="DIR", help="Folder of their environments.",
+            "--environments",
+            parser=opt.named,
+            metavar="DIR",
+            help="Folder of their environments.",
             show_default="a cache",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A glance: few rounds.")] = False,
-    dataset: Annotated[
-        str, typer.Option("--dataset", help="mnist, or synthetic, which needs no files.")
-    ] = "mnist",
+    dataset: Annotated[str, typer.Option("--dataset", help="mnist, or synthetic, which needs no files.")] = "mnist",
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", parser=opt.named, metavar="FILE", help="Write everything (.json)."),
+        Path | None, typer.Option("--out", "-o", parser=opt.named, metavar="FILE", help="Write everything (.json).")
     ] = None,
     figure: Annotated[
-        Path | None,
-        typer.Option("--figure", parser=opt.named, metavar="FILE", help="Draw it (.png, .svg, .pdf)."),
+        Path | None, typer.Option("--figure", parser=opt.named, metavar="FILE", help="Draw it (.png, .svg, .pdf).")
     ] = None,
     json: opt.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Play the paper's MNIST rounds with fedwave, plain PyTorch, pfl-research and Flower, and compare their speed.
 
     All play the same rounds in turns. Without --peers nothing is installed: other simulators are measured if their
@@ -87,8 +85,10 @@ def bench(
     plan = Plan(
         whole("--rounds", usual[0] if rounds is None else rounds, 1),
         whole("--repeats", usual[1] if repeats is None else repeats, 1),
-        peers is not False, peers is True, (default_folder() if environments is None else environments).absolute(),
-    )  # fmt: skip
+        peers is not False,
+        peers is True,
+        (default_folder() if environments is None else environments).absolute(),
+    )
     with steps() as message:
         content = benchmark(Setting(dataset), plan, _threads(threads), device, message)
     if out is not None:
@@ -102,7 +102,7 @@ def bench(
     if json:
         output.print_json(content)
         return
-    tables = [output.plain_rows(HEADS, rows(one), title_of(content, one)) for one in content["sections"]]  # fmt: skip
+    tables = [output.plain_rows(HEADS, rows(one), title_of(content, one)) for one in content["sections"]]
     tables[-1].caption = work_of(content)
     output.print_tables(tables)
     for what, place in (("Everything", out), ("Figure", figure)):

@@ -63,13 +63,15 @@ def compare(
     ] = None,
     traces: Annotated[
         Path | None,
-        typer.Option("--traces", parser=opt.named, metavar="DIR", help="Keep the trace of each scheduler as DIR/*.npz.")
+        typer.Option(
+            "--traces", parser=opt.named, metavar="DIR", help="Keep the trace of each scheduler as DIR/*.npz."
+        ),
     ] = None,
     beliefs: Annotated[
         bool, typer.Option("--beliefs", help="Keep what learning schedulers believed in the traces.")
     ] = False,
     json: opt.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Compare schedulers on the same worlds, without training: the quick form of `fedwave run`.
 
     Prints backlog, score, fairness and age with intervals, and paired differences of all.
@@ -91,11 +93,16 @@ def compare(
         data = _traced(how, traces, beliefs)
     comparison = Comparison.of(data, how.base, how.burn_in, how.metric)
     content: dict[str, Any] = {
-        "network": how.network.file or how.network.kind, "rounds": how.rounds, "instances": how.instances,
-        "first_instance": how.first_instance, "seed": how.seed, "burn_in": how.burn_in, "metric": how.metric,
+        "network": how.network.file or how.network.kind,
+        "rounds": how.rounds,
+        "instances": how.instances,
+        "first_instance": how.first_instance,
+        "seed": how.seed,
+        "burn_in": how.burn_in,
+        "metric": how.metric,
         **comparison.about(),
         "schedulers": comparison.to_json(),
-    }  # fmt: skip
+    }
     if half_width is not None:
         content["instances_needed"] = {
             label: _instances_needed(comparison, label, half_width)
@@ -135,9 +142,7 @@ def _needed_sentence(needed: dict[str, int | None], half_width: float) -> str:
 def _without_task(how: Experiment, metric: str | None) -> Experiment:
     """The same, only simulated; a metric of training that nobody asks for gives way to the default."""
     if how.sweep:
-        raise FedwaveError(
-            f"{how.name} varies {', '.join(how.sweep)}: use `fedwave run`, or drop it with sweep={{}}."
-        )
+        raise FedwaveError(f"{how.name} varies {', '.join(how.sweep)}: use `fedwave run`, or drop it with sweep={{}}.")
     learnt = set(metric_names(training=True)) - set(metric_names())
     if how.task is not None and metric is None and how.metric in learnt:
         how = replace(how, metric="backlog")
@@ -147,9 +152,13 @@ def _without_task(how: Experiment, metric: str | None) -> Experiment:
 
 
 def _check_options(
-    how: Experiment, folder: Path | None, half_width: float | None, traces: Path | None, beliefs: bool,
+    how: Experiment,
+    folder: Path | None,
+    half_width: float | None,
+    traces: Path | None,
+    beliefs: bool,
     execution: opt.Execution,
-) -> None:  # fmt: skip
+) -> None:
     """Refuse what cannot be done before the run, not after it."""
     for name, value in (("--half-width", half_width), ("--traces", traces)):
         if value is not None and folder is not None:
@@ -164,9 +173,7 @@ def _check_options(
         check_folder(traces)
         for path in _trace_files(how, traces).values():
             if path.exists() and not _is_trace(path):
-                raise FedwaveError(
-                    f"{path} is no trace, and would be replaced: name another folder with --traces."
-                )
+                raise FedwaveError(f"{path} is no trace, and would be replaced: name another folder with --traces.")
     elif beliefs:
         raise FedwaveError("--beliefs are kept in traces: name a folder for them with --traces.")
     if half_width is None:
@@ -174,9 +181,7 @@ def _check_options(
     if not (is_number(half_width) and half_width > 0):
         raise FedwaveError(f"half_width is {half_width}, must be a number above 0.")
     if how.instances < 2:
-        raise FedwaveError(
-            "instances is 1, must be 2 or more to show the spread that --half-width is about."
-        )
+        raise FedwaveError("instances is 1, must be 2 or more to show the spread that --half-width is about.")
     if len(how.schedulers) < 2:
         raise FedwaveError(
             f"--half-width is about a difference, but only {how.base} runs: name another scheduler beside it."
@@ -189,9 +194,15 @@ def _traced(how: Experiment, folder: Path, beliefs: bool) -> xr.Dataset:
     for label, scheduler in schedulers_of(how).items():
         with rounds_bar(label, how.rounds) as meter:
             trace = simulate(
-                network, scheduler, how.rounds, how.instance_numbers, how.seed, beliefs=beliefs,
-                metrics=metrics_of(how), meter=meter,
-            )  # fmt: skip
+                network,
+                scheduler,
+                how.rounds,
+                how.instance_numbers,
+                how.seed,
+                beliefs=beliefs,
+                metrics=metrics_of(how),
+                meter=meter,
+            )
         trace.save(paths[label])
         parts.append(unit_dataset({label: trace}))
     return joined(parts, how.labels, how.instance_numbers)

@@ -15,15 +15,9 @@ from fedwave.progress import steps
 
 
 def data(
-    dataset: Annotated[
-        str | None,
-        typer.Argument(help=f"One of {', '.join(MD5)}.", show_default="both"),
-    ] = None,
+    dataset: Annotated[str | None, typer.Argument(help=f"One of {', '.join(MD5)}.", show_default="both")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Folder to keep them in.", show_default="FEDWAVE_DATA or a cache"
-        ),
+        Path | None, typer.Option("--out", "-o", help="Folder to keep them in.", show_default="FEDWAVE_DATA or a cache")
     ] = None,
     json: opt.AsJson = False,
 ) -> None:

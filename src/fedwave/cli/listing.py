@@ -35,9 +35,7 @@ _CAPTION = (
 
 def schedulers(
     imports: opt.Imports = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the table to this .csv or .json file.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the table to this .csv or .json file.")] = None,
     json: opt.AsJson = False,
 ) -> None:
     """List the schedulers: what each must know, what it sees, how it ranks devices."""
@@ -75,12 +73,8 @@ def presets(json: opt.AsJson = False) -> None:
 def config(
     words: opt.Words = None,
     imports: opt.Imports = None,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema, for editors that complete.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write it to this file instead.")
-    ] = None,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema, for editors that complete.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write it to this file instead.")] = None,
 ) -> None:
     """Print an experiment as YAML: checked, with every field.
 

@@ -14,14 +14,12 @@ from fedwave.terminal import tell
 
 
 def merge(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR", help="Folders of finished runs.", show_default=False)
-    ],
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of finished runs.", show_default=False)],
     out: Annotated[
         Path, typer.Option("--out", "-o", parser=opt.named, metavar="PATH", help="New run folder.", show_default=False)
     ],
     json: opt.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Put runs of one experiment with different instances together, as if all had been run at once.
 
     A lot: fedwave run EXPERIMENT --first-instance 20 --instances 10. The folders are checked as `fedwave verify` does

@@ -42,11 +42,7 @@ Words = Annotated[
 ]
 Imports = Annotated[
     list[str] | None,
-    Option(
-        "--import",
-        metavar="FILE",
-        help="A .py file or a module with parts of your own. Can be repeated.",
-    ),
+    Option("--import", metavar="FILE", help="A .py file or a module with parts of your own. Can be repeated."),
 ]
 
 
@@ -57,9 +53,7 @@ def named(place: str | Path) -> Path:
     return Path(place)
 
 
-OutFolder = Annotated[
-    Path, Option("--out", "-o", parser=named, metavar="PATH", help="Folder for figures and data.")
-]
+OutFolder = Annotated[Path, Option("--out", "-o", parser=named, metavar="PATH", help="Folder for figures and data.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
 
 
@@ -152,9 +146,7 @@ class Execution:
 
 
 # What `run` takes as a field only.
-NETWORK_FIELDS = {
-    f"--{one.name}": f"{Radio.prefix}{one.name}" for one in fields(Radio) if one.name != "settings"
-}
+NETWORK_FIELDS = {f"--{one.name}": f"{Radio.prefix}{one.name}" for one in fields(Radio) if one.name != "settings"}
 Group = Size | Choice | Radio | Training
 
 
@@ -186,10 +178,13 @@ def _plain_experiment() -> dict[str, Any]:
     """Every field of an experiment that is a network alone; of a network, the numbers that it is built with."""
     network = paper_network()
     built = {
-        "slots": f"{network.slots}; of 'random' a fifth of the devices", "gamma": network.gamma,
+        "slots": f"{network.slots}; of 'random' a fifth of the devices",
+        "gamma": network.gamma,
         "devices": inspect.signature(random_network).parameters["devices"].default,
-        "fading": network.fading.name, "success": network.success.name, "arrivals": network.arrivals.name,
-    }  # fmt: skip
+        "fading": network.fading.name,
+        "success": network.success.name,
+        "arrivals": network.arrivals.name,
+    }
     return to_mapping(replace(Experiment(), task=TaskConfig())) | {"network": built}
 
 
@@ -259,9 +254,7 @@ def _refuse_run_folder(out: Path, name: str) -> None:
     place = Path(os.path.realpath(out)).parent
     for folder in (place, place.parent):  # beside its files, or in one of its own folders
         if is_run_folder(folder):
-            raise FedwaveError(
-                f"{name} {brief(out)} lies in the run folder {folder}: choose another place."
-            )
+            raise FedwaveError(f"{name} {brief(out)} lies in the run folder {folder}: choose another place.")
 
 
 def check_out(out: Path | None, *endings: str, name: str = "--out") -> None:

@@ -15,14 +15,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.labels import NARROW, axis_label, meanings, sentences
 from fedwave.experiments.report.learning import dataset_of, is_synthetic
-from fedwave.experiments.report.outputs import (
-    comparison_of,
-    interval_note,
-    note_of,
-    summary,
-    title_of,
-    write_results,
-)
+from fedwave.experiments.report.outputs import comparison_of, interval_note, note_of, summary, title_of, write_results
 from fedwave.experiments.report.tables import with_interval
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Results
@@ -80,9 +73,7 @@ def print_tables(tables: Sequence[Table]) -> None:
 
 def say_where(folder: Path, paths: Sequence[Path]) -> None:
     """The last line: the folder and its files."""
-    say(
-        f"Figures and data are in {folder}: {', '.join(str(path.relative_to(folder)) for path in paths)}"
-    )
+    say(f"Figures and data are in {folder}: {', '.join(str(path.relative_to(folder)) for path in paths)}")
 
 
 def print_wide(table: Table) -> None:
@@ -108,9 +99,7 @@ def plain_rows(names: Sequence[str], rows: Sequence[Sequence[str]], title: str) 
     """Any table of texts: the names of the first column on the left, the rest flush right."""
     out = plain_table(title)
     for place, name in enumerate(names):
-        out.add_column(
-            name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold"
-        )
+        out.add_column(name, justify="right" if place else "left", no_wrap=place > 0, overflow="fold")
     for row in rows:
         out.add_row(*row)
     return out
@@ -141,7 +130,7 @@ def sweep_tables(results: Results) -> list[Table]:
         for label in found.schedulers:
             means.append([found.name(label), *places, *_cells(found, label, names)])
             if label != found.base:
-                differences.append([found.name(label), *places, *_difference_cells(found, label, names)])  # fmt: skip
+                differences.append([found.name(label), *places, *_difference_cells(found, label, names)])
     heads = ["scheduler", *map(axis_label, how.sweep), *_headings(names)]
     first = plain_rows(heads, means, title_of(results))
     footer = sentences(interval_note(*compared, metrics=names), meanings(names), note_of(results))
@@ -162,14 +151,21 @@ def _with_differences(
 def plain_table(title: str, caption: str | None = None) -> Table:
     """Few lines and little padding: eight columns must fit into a terminal of 80."""
     return Table(
-        title=title, title_justify="left", title_style="bold", caption=caption, caption_justify="left",
-        box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False,
-    )  # fmt: skip
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        caption=caption,
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+        pad_edge=False,
+        show_edge=False,
+    )
 
 
 def _names(comparison: Comparison) -> list[str]:
     learnt = "loss" in comparison.values
-    return [m for m in comparison.brief if m == comparison.first or not (learnt and m in _NOT_LEARNT)]  # fmt: skip
+    return [m for m in comparison.brief if m == comparison.first or not (learnt and m in _NOT_LEARNT)]
 
 
 def _headings(names: Sequence[str]) -> list[str]:

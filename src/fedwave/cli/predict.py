@@ -48,12 +48,9 @@ def predict(
         ),
     ] = None,
     train: Annotated[
-        str | None,
-        typer.Option("--train", help="Train this scheduler for some rounds, to predict accuracies."),
+        str | None, typer.Option("--train", help="Train this scheduler for some rounds, to predict accuracies.")
     ] = None,
-    train_rounds: Annotated[
-        int, typer.Option("--train-rounds", help="Rounds of that training.")
-    ] = 20,
+    train_rounds: Annotated[int, typer.Option("--train-rounds", help="Rounds of that training.")] = 20,
     task: Annotated[
         str | None, typer.Option("--task", help="Dataset of that training.", show_default="the experiment's, or mnist")
     ] = None,
@@ -70,11 +67,10 @@ def predict(
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", parser=opt.named, metavar="PATH", help="Table (.csv, .json)."),
+        Path | None, typer.Option("--out", "-o", parser=opt.named, metavar="PATH", help="Table (.csv, .json).")
     ] = None,
     json: opt.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Rank schedulers by the accuracy that their schedules lead to, without training.
 
     Ranked by the useful mass: the shards' worth of local steps that reach the central model, as far as they are of
@@ -85,9 +81,7 @@ def predict(
         groups = [vars(group) for group in (choice, size, training, radio)]
         asked = [name for part in (*groups, own) for name in opt.given(part) if name != "imports"]
         if asked:
-            raise FedwaveError(
-                f"--check takes the experiment from {check_folder}: leave out {opt.spelled(asked[0])}."
-            )
+            raise FedwaveError(f"--check takes the experiment from {check_folder}: leave out {opt.spelled(asked[0])}.")
         for source in choice.imports or ():
             import_parts(source)
         _check(check_folder, words, out, figure, json)
@@ -99,7 +93,7 @@ def predict(
     how = _with_task(experiment_of(words, [choice, size, training, radio], _DEFAULTS, more))
     labels = list(how.labels)
     if train is not None and train not in labels:
-        raise FedwaveError(f"--train is {train!r}, which does not run; {did_you_mean(train, labels)}")  # fmt: skip
+        raise FedwaveError(f"--train is {train!r}, which does not run; {did_you_mean(train, labels)}")
     shown = _predicted(how, train, whole("--train-rounds", train_rounds, 1))
     if out is not None:
         _write(out, shown)
@@ -113,9 +107,7 @@ def predict(
         output.say(f"Table written to {out}")
 
 
-def _check(
-    folder: Path, words: list[str] | None, out: Path | None, figure: Path | None, json: bool
-) -> None:
+def _check(folder: Path, words: list[str] | None, out: Path | None, figure: Path | None, json: bool) -> None:
     """The prediction beside what a run has learnt."""
     from fedwave.experiments.report.figures.common import ENDINGS, write_figure
 
@@ -144,9 +136,7 @@ def _check(
 def _with_task(how: Experiment) -> Experiment:
     """The experiment with a task, which names the rule; nothing of it is loaded unless it is trained."""
     if how.sweep:
-        raise FedwaveError(
-            f"{how.name} varies {', '.join(how.sweep)}: drop it with sweep={{}}, and predict one point."
-        )
+        raise FedwaveError(f"{how.name} varies {', '.join(how.sweep)}: drop it with sweep={{}}, and predict one point.")
     how = how if how.task is not None else replace(how, task=TaskConfig())
     check(how)
     return how
@@ -163,9 +153,7 @@ def _predicted(how: Experiment, train: str | None, train_rounds: int) -> Predict
                 "leave it out."
             )
         with rounds_bar(label, how.rounds) as meter:
-            traces[label] = simulate(
-                network, scheduler, how.rounds, ids, how.seed, meter=meter, labels=labels
-            )
+            traces[label] = simulate(network, scheduler, how.rounds, ids, how.seed, meter=meter, labels=labels)
     rule = registry.build("aggregation", how.task.aggregation)
     found = predicted(traces, rule, labels=class_mix_of(how.task))
     if train is None:
@@ -176,9 +164,7 @@ def _predicted(how: Experiment, train: str | None, train_rounds: int) -> Predict
     short = simulate(network, schedulers[train], rounds, ids, how.seed, labels=labels)
     settings, sizes = settings_of(how.training)
     with rounds_bar(f"training {train}", rounds) as meter:
-        curves = trained(
-            {train: short}, task_of(how.task), sizes=sizes, meter=meter, **vars(settings)
-        )
+        curves = trained({train: short}, task_of(how.task), sizes=sizes, meter=meter, **vars(settings))
     return found.calibrated(curves[train])
 
 

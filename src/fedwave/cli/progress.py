@@ -71,9 +71,7 @@ def _opened(events: str) -> Iterator[Callable[[bytes], None]]:
         reason = getattr(error, "strerror", None) or error
         if getattr(error, "errno", None) == errno.ENXIO:
             reason = "it is a pipe that nobody reads"
-        raise FedwaveError(
-            f"--events {events} cannot be written: {reason}; choose another place."
-        ) from None
+        raise FedwaveError(f"--events {events} cannot be written: {reason}; choose another place.") from None
     try:
         yield partial(_write_all, file)
     finally:

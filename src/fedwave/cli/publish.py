@@ -21,7 +21,7 @@ def publish(
         Path, typer.Option("--out", "-o", parser=opt.named, metavar="PATH", help="New folder.", show_default=False)
     ],
     json: opt.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Write what a repository or an appendix can hold of a finished run: tidy tables, its figures, where it is from.
 
     A few megabytes at most. `fedwave reproduce --from` draws the figures from them again.

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING
 from fedwave.cli import output
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.report.published import (
-    Published,
-    published_in,
-    read_published,
-)
+from fedwave.experiments.report.published import Published, published_in, read_published
 from fedwave.experiments.results.folder import check_is_folder, is_published
 from fedwave.experiments.results.lock import locked
 from fedwave.experiments.results.own_files import CONFIG, with_endings
@@ -29,10 +25,7 @@ _PAGE = ("section-v.png", "section-v.pdf")
 
 
 def draw_published(
-    stored: Path,
-    out: Path | None,
-    json: bool,
-    check: Callable[[Experiment, Path], None] = lambda how, folder: None,
+    stored: Path, out: Path | None, json: bool, check: Callable[[Experiment, Path], None] = lambda how, folder: None
 ) -> None:
     """Draw what a folder holds: one published result, or a folder of its own for each of several.
 
@@ -67,11 +60,7 @@ def draw_published(
             tell(f"{_PAGE[0]} shows {several[0].name}, not {others}: one result of {kind} fits.")
     if json:
         about = {
-            one.name: {
-                "title": one.title,
-                "fedwave": one.fedwave,
-                "schedulers": list(one.experiment.labels),
-            }
+            one.name: {"title": one.title, "fedwave": one.fedwave, "schedulers": list(one.experiment.labels)}
             for one in found
         }
         output.print_json({"files": [str(path) for path in paths], "results": about})
@@ -86,9 +75,7 @@ def _can_be_drawn(folder: Path) -> bool:
     """One of several that was not published with its configuration is left out, and named."""
     if is_there(folder / CONFIG):
         return True
-    tell(
-        f"{folder} is left out: it has no {CONFIG}; `fedwave publish` writes one from the folder of a run."
-    )
+    tell(f"{folder} is left out: it has no {CONFIG}; `fedwave publish` writes one from the folder of a run.")
     return False
 
 

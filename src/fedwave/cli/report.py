@@ -44,7 +44,7 @@ def report(
         Path | None, typer.Option("--out", "-o", help="Write them here instead.", show_default="DIR")
     ] = None,
     json: opt.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Write the tables and figures of a finished run again, for example after an upgrade of fedwave.
 
     Only the folder is needed: neither the files that the run was made from, nor your own parts.
@@ -52,9 +52,7 @@ def report(
     show_again(folder, json, {"metric": metric, "against": against, "burn_in": burn_in}, out)
 
 
-def show_again(
-    folder: Path, json: bool, asked: Mapping[str, Any] | None = None, out: Path | None = None
-) -> None:
+def show_again(folder: Path, json: bool, asked: Mapping[str, Any] | None = None, out: Path | None = None) -> None:
     """Show what a folder holds, there or in a folder for figures and tables alone."""
     check_is_folder(folder)
     refuse_links(folder, RUN_FILES)
@@ -73,9 +71,7 @@ def show_again(
 
 
 def _say_versions(folder: Path) -> None:
-    with suppress(
-        Damaged
-    ):  # of provenance.json: no result depends on it, and `fedwave verify` says so
+    with suppress(Damaged):  # of provenance.json: no result depends on it, and `fedwave verify` says so
         said = other_versions(folder, "is shown with")
         if said is not None:
             tell(said)
@@ -84,10 +80,7 @@ def _say_versions(folder: Path) -> None:
 def _changed(results: Results, asked: Mapping[str, Any]) -> Results:
     """The same results, shown as asked for."""
     given = {name: value for name, value in asked.items() if value is not None}
-    known = {
-        "metric": metrics_of(results.points[0].data),
-        "against": list(results.experiment.labels),
-    }
+    known = {"metric": metrics_of(results.points[0].data), "against": list(results.experiment.labels)}
     for name, choices in known.items():
         if name in given and given[name] not in choices:
             raise FedwaveError(

@@ -33,7 +33,7 @@ _EXPERIMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "mnist": ("paper-mnist", "quick", ()),
     "cifar10": ("paper-cifar10", "paper-cifar10", ("rounds=3", "instances=1", "training.full_every=0")),
     "theory": ("paper-backlogs", "paper-backlogs", ("instances=50",)),
-}  # fmt: skip
+}
 
 
 @opt.flat(None)
@@ -44,36 +44,39 @@ def reproduce(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[score|mnist|cifar10|theory]", help="What to make again; with --from by default all.",
+            metavar="[score|mnist|cifar10|theory]",
+            help="What to make again; with --from by default all.",
             show_default=False,
         ),
     ] = None,
     words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Any field, such as network.slots=10."),
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Any field, such as network.slots=10.")
     ] = None,
     quick: Annotated[
         bool | None,
         typer.Option(
-            "--quick/--full", help="A size for a laptop in minutes, or the paper's.",
-            show_default="quick; score: full",
+            "--quick/--full", help="A size for a laptop in minutes, or the paper's.", show_default="quick; score: full"
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", parser=opt.named, metavar="PATH", help="Folder for figures and data.",
+            "--out",
+            "-o",
+            parser=opt.named,
+            metavar="PATH",
+            help="Folder for figures and data.",
             show_default="out/NAME; of published results out/published",
         ),
     ] = None,
     stored: Annotated[
         Path | None,
         typer.Option(
-            "--from", help="Draw again from a run folder or published results (docs/results); nothing is run.",
+            "--from", help="Draw again from a run folder or published results (docs/results); nothing is run."
         ),
     ] = None,
     json: opt.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Make the paper's figures again, with confidence bands.
 
     score: score and backlog of all schedulers (Fig. 2). mnist, cifar10: loss, accuracy and targets reached
@@ -107,17 +110,13 @@ def reproduce(
         execute_and_show(_with_data(how), folder, execution, json)
 
 
-def _refuse_sizes(
-    words: Sequence[str] | None, groups: Sequence[opt.Group], quick: bool | None
-) -> None:
+def _refuse_sizes(words: Sequence[str] | None, groups: Sequence[opt.Group], quick: bool | None) -> None:
     """What was run cannot be changed by drawing it."""
     asked = [opt.spelled(name) for group in groups for name in opt.given(vars(group))]
     asked += [] if quick is None else ["--quick" if quick else "--full"]
     asked += words or ()
     if asked:
-        raise FedwaveError(
-            f"{asked[0]} does not go with --from, which draws what was run: leave one of them out."
-        )
+        raise FedwaveError(f"{asked[0]} does not go with --from, which draws what was run: leave one of them out.")
 
 
 def _draw_again(name: str | None, stored: Path, out: Path | None, json: bool) -> None:
@@ -136,9 +135,7 @@ def _draw_again(name: str | None, stored: Path, out: Path | None, json: bool) ->
             return
     others = [one.name for one in published_in(stored)]
     if others and not is_there(stored / CONFIG):
-        raise FedwaveError(
-            f"{stored} has no published result {name!r}; it has {', '.join(others)}."
-        )
+        raise FedwaveError(f"{stored} has no published result {name!r}; it has {', '.join(others)}.")
     check(RunFolder(stored).stored(), stored)
     show_again(stored, json, out=folder)
 
@@ -147,14 +144,10 @@ def _check_is(name: str, how: Experiment, folder: Path) -> None:
     """Refuse what another name stands for: scores, or another of the two datasets."""
     found = "score" if how.task is None else dataset_of(how)
     if found != name and found in _EXPERIMENTS:
-        raise FedwaveError(
-            f"{folder} holds {found}, not {name}: `fedwave reproduce {found} --from {folder}`."
-        )
+        raise FedwaveError(f"{folder} holds {found}, not {name}: `fedwave reproduce {found} --from {folder}`.")
 
 
-def _theory(
-    how: Experiment, folder: Path, execution: opt.Execution, quick: bool, json: bool
-) -> None:
+def _theory(how: Experiment, folder: Path, execution: opt.Execution, quick: bool, json: bool) -> None:
     from fedwave.experiments.report.labels import title
     from fedwave.experiments.report.theory import FILES, backlog_lines, write_theory
 

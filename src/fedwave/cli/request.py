@@ -14,7 +14,7 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.request import requested_experiment
 
 # Windows keeps these for devices, with any ending.
-_RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(10))}  # fmt: skip
+_RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(10))}
 
 
 def experiment_of(
@@ -73,9 +73,7 @@ def scheduler_labels(texts: Sequence[str]) -> list[str]:
 def _split(words: Sequence[str]) -> tuple[str, list[str]]:
     sources = [word for word in words if "=" not in word]
     if len(sources) > 1:
-        raise FedwaveError(
-            f"{sources[1]!r} comes after {sources[0]!r}: name one experiment, then fields as key=value."
-        )
+        raise FedwaveError(f"{sources[1]!r} comes after {sources[0]!r}: name one experiment, then fields as key=value.")
     return (sources[0] if sources else "paper"), [word for word in words if "=" in word]
 
 
@@ -86,6 +84,4 @@ def _setting(text: str) -> str:
             raise ValueError
         return f"{key.strip()}={float(value)!r}"
     except ValueError:
-        raise FedwaveError(
-            f"--set {text!r} must read field=number, such as buffer_limit=20."
-        ) from None
+        raise FedwaveError(f"--set {text!r} must read field=number, such as buffer_limit=20.") from None

@@ -30,9 +30,14 @@ from fedwave.terminal import tell
 
 _TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
 TRAIN = {
-    "name": "train", "task": {"dataset": "mnist"}, "rounds": 25, "instances": 2,
-    "training": {"test_images": 2000}, "metric": "accuracy", "targets": _TARGETS,
-}  # fmt: skip
+    "name": "train",
+    "task": {"dataset": "mnist"},
+    "rounds": 25,
+    "instances": 2,
+    "training": {"test_images": 2000},
+    "metric": "accuracy",
+    "targets": _TARGETS,
+}
 
 
 def _of_task(field: str) -> str:
@@ -84,19 +89,18 @@ def train(
     aggregation: Annotated[
         str | None,
         typer.Option(
-            "--aggregation", help="Aggregation rule, such as lee:beta=0.5 or sync.",
+            "--aggregation",
+            help="Aggregation rule, such as lee:beta=0.5 or sync.",
             show_default=_of_task("aggregation"),
         ),
     ] = None,
     skew: Annotated[
         float | None,
-        typer.Option(
-            "--skew", help="Label skew: Dirichlet(alpha) per device.", show_default=_of_task("partition")
-        ),
+        typer.Option("--skew", help="Label skew: Dirichlet(alpha) per device.", show_default=_of_task("partition")),
     ] = None,
     out: opt.OutFolder = Path("out/train"),
     json: opt.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Train a task on the schedules of several schedulers: the quick form of `fedwave run`.
 
     On a network alone its defaults are small, for a first look; a file or a preset has its own.
@@ -109,9 +113,7 @@ def train(
         {"task.dataset": task, "task.partition": partition, "task.aggregation": aggregation},
     )
     if how.task is None:
-        raise FedwaveError(
-            f"{how.name} has no task to train: add one (task.dataset=mnist), or use `fedwave compare`."
-        )
+        raise FedwaveError(f"{how.name} has no task to train: add one (task.dataset=mnist), or use `fedwave compare`.")
     execute_and_show(how, out, execution, json)
 
 
@@ -120,11 +122,10 @@ def resume(
     execution: opt.Execution,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run that was stopped.")],
     imports: Annotated[
-        list[str] | None,
-        typer.Option("--import", metavar="FILE", help="A file or module that the run imports."),
+        list[str] | None, typer.Option("--import", metavar="FILE", help="A file or module that the run imports.")
     ] = None,
     json: opt.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Continue a run that was stopped: finished units are kept, others continue from their checkpoints.
 
     Of a finished run the tables and figures are written again, as `fedwave report` does.
@@ -139,9 +140,7 @@ def resume(
     execute_and_show(store.experiment(imports or ()), folder, execution, json)
 
 
-def execute_and_show(
-    experiment: Experiment, folder: Path, execution: opt.Execution, json: bool
-) -> None:
+def execute_and_show(experiment: Experiment, folder: Path, execution: opt.Execution, json: bool) -> None:
     """Run it into a folder, write its figures and tables, and print the table."""
     go_on = f"`{resume_command(folder, experiment.imports)}`"
     with stopping(folder, go_on), execute(experiment, folder, execution) as results:
@@ -175,9 +174,7 @@ def stopping(folder: Path | None, go_on: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def execute(
-    experiment: Experiment, folder: Path | None, execution: opt.Execution
-) -> Iterator[Results]:
+def execute(experiment: Experiment, folder: Path | None, execution: opt.Execution) -> Iterator[Results]:
     """Run it with a progress bar on the terminal; its folder stays locked until the end of the block."""
     workers = execution.workers
     if workers is not None:
@@ -191,9 +188,7 @@ def execute(
         check_place(folder, files)
     with ExitStack() as held:
         with watching(experiment.name, execution.events) as watch:
-            run = running(
-                experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout
-            )
+            run = running(experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout)
             results = held.enter_context(run)
         yield results
 

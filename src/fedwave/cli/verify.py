@@ -19,13 +19,7 @@ from fedwave.experiments.results.verify import Finding, sound
 from fedwave.experiments.results.verify import verify as look
 from fedwave.reading import is_there
 
-_STYLES = {
-    "ok": "green",
-    "note": "yellow",
-    "open": "yellow",
-    "wrong": "bold red",
-    "differs": "bold red",
-}
+_STYLES = {"ok": "green", "note": "yellow", "open": "yellow", "wrong": "bold red", "differs": "bold red"}
 
 
 def verify(
@@ -34,7 +28,7 @@ def verify(
         Path | None, typer.Argument(metavar="OTHER", help="A second one to compare it with.", show_default=False)
     ] = None,
     json: opt.AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Check a run folder (sums, units, inputs, versions), or say whether two runs are the same.
 
     The exit status is 0 if a folder is sound, or two runs are the same to the last bit, else 1. Nothing is imported
@@ -48,16 +42,11 @@ def verify(
     found = look(folder) if other is None else compare_runs(folder, other)
     good = sound(found)
     if json:
-        content = {
-            "sound" if other is None else "same": good,
-            "findings": [asdict(f) for f in found],
-        }
+        content = {"sound" if other is None else "same": good, "findings": [asdict(f) for f in found]}
         output.print_json(content)
     elif other is None:
         only_open = all(one.state in ("ok", "note", "open") for one in found)
-        verdict = (
-            "sound" if good else "not finished, and sound so far" if only_open else "NOT sound"
-        )
+        verdict = "sound" if good else "not finished, and sound so far" if only_open else "NOT sound"
         _print(f"{folder} is {verdict}.", found)
     else:
         verdict = "are the same run" if good else "are NOT the same"

@@ -132,20 +132,14 @@ def _check_memory(lots: Sequence[Lot], whole: Experiment) -> None:
     of_run = lots[0].store.data(unit).nbytes / (len(unit.schedulers) * len(unit.instances))
     runs = len(whole.schedulers) * whole.instances * len(points(whole))
     copies = 3 if whole.sweep else 2  # as needs.py counts them
-    check_memory(f"keeping the results of {runs:,} runs", copies * runs * of_run, "merge fewer lots")  # fmt: skip
+    check_memory(f"keeping the results of {runs:,} runs", copies * runs * of_run, "merge fewer lots")
 
 
-def _write(
-    out: Path, lots: Sequence[Lot], whole: Experiment, plan: Plan, units: Sequence[Unit]
-) -> None:
+def _write(out: Path, lots: Sequence[Lot], whole: Experiment, plan: Plan, units: Sequence[Unit]) -> None:
     store, cut = RunFolder(out), _by_point(lots)
     for unit in units:
         parts = _parts_of(unit, cut[unit.point])
-        data = joined(
-            (_selected(lot.store.data(part), unit) for lot, part in parts),
-            unit.schedulers,
-            unit.instances,
-        )
+        data = joined((_selected(lot.store.data(part), unit) for lot, part in parts), unit.schedulers, unit.instances)
         store.keep_merged(unit, data, _timing(unit, parts))
     _copy_inputs(lots[0].folder, out)
     records = [one for lot in lots for one in lot_records(lot.folder, lot.plan, lot.numbers)]
@@ -184,15 +178,11 @@ def _timing(unit: Unit, parts: Sequence[tuple[Lot, Unit]]) -> dict[str, Any] | N
         common = [
             len(set(mine) & set(theirs)) / len(theirs)
             for mine, theirs in ((unit.schedulers, part.schedulers), (unit.instances, part.instances))
-        ]  # fmt: skip
+        ]
         seconds += float(took["seconds"]) * math.prod(common)
         finished.append(str(took.get("finished")))
         machines.append(str(took.get("machine")))
-    return {
-        "seconds": round(seconds, 3),
-        "finished": max(finished),
-        "machine": ", ".join(dict.fromkeys(machines)),
-    }
+    return {"seconds": round(seconds, 3), "finished": max(finished), "machine": ", ".join(dict.fromkeys(machines))}
 
 
 def _copy_inputs(source: Path, out: Path) -> None:

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     Learnt = Task | Aggregation | str | Mapping[str, Any] | None
 
 _FEWEST_ROUNDS = 3  # of a training that accuracies are predicted from
-COLUMNS = (
-    "scheduler", "useful_mass", "half_width", "difference", "difference_half_width", "instances", "accuracy",
-)  # fmt: skip
+COLUMNS = ("scheduler", "useful_mass", "half_width", "difference", "difference_half_width", "instances", "accuracy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,16 +195,10 @@ class Prediction:
 def predict(traces: Trace, task: Learnt = ..., *, labels: Labels | None = ...) -> FloatArray: ...
 @overload
 def predict(
-    traces: Mapping[str, Trace] | Iterable[Trace],
-    task: Learnt = ...,
-    *,
-    labels: Labels | None = ...,
+    traces: Mapping[str, Trace] | Iterable[Trace], task: Learnt = ..., *, labels: Labels | None = ...
 ) -> Prediction: ...
 def predict(
-    traces: Trace | Mapping[str, Trace] | Iterable[Trace],
-    task: Learnt = None,
-    *,
-    labels: Labels | None = None,
+    traces: Trace | Mapping[str, Trace] | Iterable[Trace], task: Learnt = None, *, labels: Labels | None = None
 ) -> FloatArray | Prediction:
     """How much a schedule will teach, without training: larger is better.
 
@@ -254,9 +246,7 @@ def _rule_of(task: Any) -> Aggregation:
     if isinstance(rule, Aggregation):
         return rule
     if not isinstance(rule, (str, Mapping)):
-        raise FedwaveError(
-            f"task is {shown(task)}, must be a Task, an aggregation rule or the name of a dataset."
-        )
+        raise FedwaveError(f"task is {shown(task)}, must be a Task, an aggregation rule or the name of a dataset.")
     if registry.parse("aggregation", rule)["name"] in registry.names("dataset"):
         return Lee()
     made: Aggregation = registry.build("aggregation", rule)

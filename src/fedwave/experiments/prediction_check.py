@@ -75,7 +75,7 @@ class PredictionCheck:
         rows = [
             [place(dict(point.where)) or self.name, *(_cell(point.correlation(k)) for k in PREDICTORS)]
             for point in self.points
-        ]  # fmt: skip
+        ]
         if len(self.points) > 1:
             rows.append([f"all {len(self.points)}", *(_cell(self.overall(k)) for k in PREDICTORS)])
         return ["rank correlation with accuracy", *PREDICTORS], rows
@@ -93,7 +93,7 @@ class PredictionCheck:
                 for point in self.points
             ],
             "overall": {k: vars(self.overall(k)) for k in PREDICTORS},
-        }  # fmt: skip
+        }
 
 
 def check_prediction(folder: Path) -> PredictionCheck:

@@ -63,12 +63,10 @@ def compare(
         raise FedwaveError(f"metric is {shown(metric)}, must be a name, such as 'backlog'.")
     parts = [
         unit_dataset(
-            {label: simulate(
-                network, one, rounds, instances, seed, record="summary", metrics=watched, labels=labels
-            )}
+            {label: simulate(network, one, rounds, instances, seed, record="summary", metrics=watched, labels=labels)}
         )
         for label, one in chosen.items()
-    ]  # fmt: skip
+    ]
     ran = parts[0]["instance"].values.tolist()
     return Comparison.of(joined(parts, list(chosen), ran), base, burn_in, metric)
 
@@ -139,26 +137,18 @@ def _followed(name: str, progress: bool) -> Iterator[Watcher]:
         yield watch
 
 
-def _labelled(
-    schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike],
-) -> dict[str, Scheduler]:
+def _labelled(schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike]) -> dict[str, Scheduler]:
     if isinstance(schedulers, (str, Scheduler)):
         schedulers = [schedulers]
     if not (isinstance(schedulers, Mapping) or is_list(schedulers)):
         raise FedwaveError(
             f"schedulers is {shown(schedulers)}, must be names or schedulers, such as ['alsa-pi', 'age']."
         )
-    pairs = (
-        list(schedulers.items())
-        if isinstance(schedulers, Mapping)
-        else [(_label(one), one) for one in schedulers]
-    )
+    pairs = list(schedulers.items()) if isinstance(schedulers, Mapping) else [(_label(one), one) for one in schedulers]
     chosen: dict[str, Scheduler] = {}
     for label, one in ((str(given), one) for given, one in pairs):
         if label in chosen:
-            raise FedwaveError(
-                f"two schedulers are called {label!r}: give a mapping of labels to schedulers."
-            )
+            raise FedwaveError(f"two schedulers are called {label!r}: give a mapping of labels to schedulers.")
         chosen[label] = find_scheduler(one)
     if not chosen:
         raise FedwaveError("schedulers is empty: name at least one, such as 'alsa-pi'.")

@@ -16,10 +16,7 @@ _FILES = (".yaml", ".yml", ".json")
 
 
 def requested_experiment(
-    source: str,
-    overrides: Sequence[str] = (),
-    imports: Sequence[str] = (),
-    defaults: Mapping[str, Any] | None = None,
+    source: str, overrides: Sequence[str] = (), imports: Sequence[str] = (), defaults: Mapping[str, Any] | None = None
 ) -> Experiment:
     """An experiment from its file, its preset's name, or its network: paper, random, or a device table.
 

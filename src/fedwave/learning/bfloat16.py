@@ -53,8 +53,10 @@ def cpu_trains_in_bfloat16() -> bool:
             return True
     tried = subprocess.run(
         [sys.executable, "-P", "-c", _TRIAL],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     if tried.returncode == 0 and marker is not None:
         with suppress(OSError):  # read-only, or no home: the next process tries again
             for place in (marker.parent.parent, marker.parent):

@@ -71,9 +71,7 @@ def read(replay: Replay, raw: IO[bytes], name: str) -> None:
     except Exception as error:  # damage can be in the archive, an array or the text
         raise FedwaveError(f"{name} is not a checkpoint or is damaged ({brief(error)}).") from None
     if not ours:
-        raise FedwaveError(
-            f"{name} belongs to other runs, another task or other settings: remove it to start again."
-        )
+        raise FedwaveError(f"{name} belongs to other runs, another task or other settings: remove it to start again.")
     replay.settle()  # an evaluation under way is of no use any more
     replay.central, replay.own, replay.server, replay.results, psi = restored
     replay.diverged = np.array(about["diverged"], np.bool_)
@@ -90,15 +88,9 @@ def _restored(
 
     def models(prefix: str, rest: str, like: Models) -> Models:
         names = like.rest
-        return Models(
-            _tensor(arrays[prefix], like.w),
-            {k: _tensor(arrays[f"{rest}/{k}"], names[k]) for k in names},
-        )
+        return Models(_tensor(arrays[prefix], like.w), {k: _tensor(arrays[f"{rest}/{k}"], names[k]) for k in names})
 
-    server = [
-        {k: _tensor(arrays[f"server/{r}/{k}"], p) for k, p in one.items()}
-        for r, one in enumerate(replay.server)
-    ]
+    server = [{k: _tensor(arrays[f"server/{r}/{k}"], p) for k, p in one.items()} for r, one in enumerate(replay.server)]
     results: list[list[Evaluation]] = [[] for _ in replay.runs]
     for r in range(len(results) if about["round"] else 0):
         found = {f.name: arrays[f"found/{r}/{f.name}"] for f in fields(Evaluation)}
@@ -107,9 +99,12 @@ def _restored(
         results[r] = _rows(found)
     psi = replay.central.w[:1].expand(len(about["waiting"][0]), -1)
     return (
-        models("w", "rest", replay.central), models("own", "own-rest", replay.own), server, results,
+        models("w", "rest", replay.central),
+        models("own", "own-rest", replay.own),
+        server,
+        results,
         _tensor(arrays["psi"], psi),
-    )  # fmt: skip
+    )
 
 
 # A file may come from a stranger: what does not fit would fail, or count, only later in the training.

@@ -66,18 +66,10 @@ class Curves:
     class_accuracy: FloatArray  # [T, I, C]; NaN for a class without test images
     settings: Mapping[str, Any]  # how it was trained, for captions and reproduction
     accuracy_on_all: FloatArray  # [T, I] on all test images; NaN in rounds without
-    weights: tuple[
-        Mapping[str, Array], ...
-    ] = ()  # of the central model after the last round, by instance
+    weights: tuple[Mapping[str, Array], ...] = ()  # of the central model after the last round, by instance
 
     @classmethod
-    def of(
-        cls,
-        label: str,
-        runs: Sequence[Sequence[Evaluation]],
-        rounds: int,
-        settings: Mapping[str, Any],
-    ) -> Curves:
+    def of(cls, label: str, runs: Sequence[Sequence[Evaluation]], rounds: int, settings: Mapping[str, Any]) -> Curves:
         """From the evaluations after every round of every instance."""
         classes = next((len(run[0].right) for run in runs if run), 0)
         loss = np.full((rounds, len(runs)), np.nan)
@@ -106,11 +98,7 @@ class Curves:
     def __repr__(self) -> str:
         rounds, instances = self.loss.shape
         lost = np.count_nonzero(self.diverged)
-        last = {
-            name: values[-1][np.isfinite(values[-1])]
-            for name, values in self.series.items()
-            if rounds
-        }
+        last = {name: values[-1][np.isfinite(values[-1])] for name, values in self.series.items() if rounds}
         means = ", ".join(f"{k} {v.mean():.4g}" for k, v in last.items() if v.size)
         return (
             f"Curves {self.label!r}: {counted(rounds, 'round')}, {counted(instances, 'instance')}, {lost} diverged\n"
@@ -131,10 +119,8 @@ class Curves:
         arrays = {name: getattr(self, name) for name in _SAVED}
         for i, model in enumerate(self.weights):
             arrays |= {f"weights/{i}/{name}": values for name, values in model.items()}
-        about = np.array(json.dumps({"label": self.label, "settings": dict(self.settings)}, default=str))  # fmt: skip
-        return write_whole(
-            path, lambda file: np.savez(file, allow_pickle=False, about=about, **arrays)
-        )
+        about = np.array(json.dumps({"label": self.label, "settings": dict(self.settings)}, default=str))
+        return write_whole(path, lambda file: np.savez(file, allow_pickle=False, about=about, **arrays))
 
     @classmethod
     def load(cls, path: str | Path) -> Curves:
@@ -171,7 +157,7 @@ class Curves:
             if name != "loss" and ((array < 0) | (array > 1)).any():
                 raise ValueError(f"its {name} lies outside 0 to 1")
         if len(self.weights) not in (0, shape[1]):
-            raise ValueError(f"it has weights of {len(self.weights)} models for {shape[1]} instances")  # fmt: skip
+            raise ValueError(f"it has weights of {len(self.weights)} models for {shape[1]} instances")
 
     @property
     def diverged(self) -> IntArray:

@@ -89,9 +89,7 @@ class Evaluator:
         layout = Layout(model)
         return {k: ChainJudge(model, layout, x, autocast=autocast) for k, x in sets.items()}
 
-    def __call__(
-        self, model: nn.Module, parameters: Tensors, buffers: Tensors, *, full: bool
-    ) -> Evaluation:
+    def __call__(self, model: nn.Module, parameters: Tensors, buffers: Tensors, *, full: bool) -> Evaluation:
         """Evaluate one model; with ``full`` on all test images too.
 
         The usual test images are used in every round, so that a curve never mixes two sets of images.
@@ -105,9 +103,7 @@ class Evaluator:
         # Half precision is too coarse for a mean over thousands of images.
         wide = logits.float() if logits.element_size() < 4 else logits
         loss = F.cross_entropy(wide, self._loss_labels)
-        images, labels = (
-            (self._images, self._labels) if full else (self._usual_images, self._usual_labels)
-        )
+        images, labels = (self._images, self._labels) if full else (self._usual_images, self._usual_labels)
         guess = logits_of(images).argmax(dim=1)
         usual = self._usual if full else slice(None)
         of_all = self._counts(guess, labels) if full else (None, None)
@@ -122,12 +118,7 @@ class Evaluator:
             return lambda: found
         views = layout.views(models.w)
         each = [
-            self(
-                model,
-                {k: p[i] for k, p in views.items()},
-                {k: p[i] for k, p in models.rest.items()},
-                full=full,
-            )
+            self(model, {k: p[i] for k, p in views.items()}, {k: p[i] for k, p in models.rest.items()}, full=full)
             for i in range(len(models))
         ]
         return lambda: each
@@ -152,16 +143,14 @@ class Evaluator:
             return [
                 Evaluation(float(loss[i]), *(part for right, of_class in counts for part in (right[i], of_class)))
                 for i in range(len(models))
-            ]  # fmt: skip
+            ]
 
         return found
 
     def _judged_by_compiled(self, models: Models, row: int, full: bool) -> Evaluation:
         compiled = self._compiled
         assert compiled is not None
-        return self._judged(
-            lambda x: torch.as_tensor(compiled.logits(models, row, x.numpy())), full
-        )
+        return self._judged(lambda x: torch.as_tensor(compiled.logits(models, row, x.numpy())), full)
 
     def full_in(self, round_: int, last: int) -> bool:
         """Is this a round in which all test images are used?"""

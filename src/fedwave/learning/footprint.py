@@ -21,9 +21,7 @@ def sample_bytes(samples: float, epochs: int) -> float:
     return samples * epochs * _OF_SAMPLE
 
 
-def check_training(
-    task: Task, schedule: Schedule, settings: Settings, model: torch.nn.Module, kept: int
-) -> None:
+def check_training(task: Task, schedule: Schedule, settings: Settings, model: torch.nn.Module, kept: int) -> None:
     """Refuse training whose largest round does not fit: the samples of its lanes, and their models.
 
     ``kept`` is the largest number of gradients that wait, and of models that devices keep of their own.
@@ -33,8 +31,9 @@ def check_training(
     lower = "lower shard_size, epochs or the rates, or train fewer runs together (block, group)"
     check_memory(
         f"a round with {samples:.3g} samples and {task.epochs:,} epochs of training",
-        sample_bytes(samples, task.epochs), lower,
-    )  # fmt: skip
+        sample_bytes(samples, task.epochs),
+        lower,
+    )
     size = sum(p.numel() * p.element_size() for p in (*model.parameters(), *model.buffers()))
     # The central models, what devices keep, and the lanes at work.
     at_once = COPIES * min(settings.lanes or most, most)

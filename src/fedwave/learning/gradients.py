@@ -60,9 +60,7 @@ class Gradients:
                     module.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
         self._vectorised = vmap(grad(self._loss), randomness="error")
 
-    def __call__(
-        self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor
-    ) -> Tensors:
+    def __call__(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor) -> Tensors:
         """Gradients of every model's mean loss, ``[lane, ...]``; running statistics in ``rest`` change in place.
 
         ``keys`` are those of the step, one for each model.
@@ -74,9 +72,7 @@ class Gradients:
             return found
         return self._one_by_one(w, rest, images, labels, keys)
 
-    def _of_chain(
-        self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor
-    ) -> Tensors:
+    def _of_chain(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor) -> Tensors:
         assert self._forward is not None
         w = {k: p.detach().requires_grad_() for k, p in w.items()}
         with self._precision(), self._step.draws_by(keys):
@@ -87,32 +83,24 @@ class Gradients:
         loss = F.cross_entropy(logits, labels.flatten(), reduction="sum") / labels.shape[1]
         return _gradient(loss, w)
 
-    def _one_by_one(
-        self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor
-    ) -> Tensors:
+    def _one_by_one(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor) -> Tensors:
         found = []
         for lane, key in enumerate(keys.tolist() if self._draws else [0] * len(images)):
             mine = {k: p[lane].detach().requires_grad_() for k, p in w.items()}
-            carried = {
-                k: p[lane] for k, p in rest.items()
-            }  # views: what is written into them is kept
+            carried = {k: p[lane] for k, p in rest.items()}  # views: what is written into them is kept
             with seeded(key, self._device):
                 loss = self._loss(mine, carried, images[lane], labels[lane], keys[lane])
                 found.append(_gradient(loss, mine))
         return {k: torch.stack([one[k] for one in found]) for k in w}
 
-    def _loss(
-        self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, key: Tensor
-    ) -> Tensor:
+    def _loss(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, key: Tensor) -> Tensor:
         with self._precision(), self._step.draws_by(key):
             logits = functional_call(self._model, (w, rest), (images,))
         return F.cross_entropy(logits.float() if self._autocast else logits, labels)
 
     def _check_runs(self, images: Tensor) -> None:
         """Refuse a model that works in float32 on the CPU only: the task has tried just that."""
-        where = (
-            f"{self._device.type} in {str(self._autocast or images.dtype).removeprefix('torch.')}"
-        )
+        where = f"{self._device.type} in {str(self._autocast or images.dtype).removeprefix('torch.')}"
         try:
             with torch.no_grad(), self._precision(), seeded(0, self._device):
                 # A copy of the state, since batch norm would take these images into its running statistics.
@@ -128,12 +116,10 @@ class Gradients:
 
 def _gradient(loss: Tensor, w: Tensors) -> Tensors:
     found = torch.autograd.grad(loss, list(w.values()), allow_unused=True)
-    return {k: torch.zeros_like(p) if g is None else g for (k, p), g in zip(w.items(), found, strict=True)}  # fmt: skip
+    return {k: torch.zeros_like(p) if g is None else g for (k, p), g in zip(w.items(), found, strict=True)}
 
 
-def _way_of_other(
-    task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None
-) -> Way:
+def _way_of_other(task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None) -> Way:
     """Can torch vectorise this model? Tried with two models on the first batch, where they will be trained.
 
     Compared in double precision if the model can do that: there, a difference is no rounding error.
@@ -155,9 +141,7 @@ def _way_of_other(
     return "one by one"
 
 
-def _trial(
-    task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None, way: Way
-) -> Tensors:
+def _trial(task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None, way: Way) -> Tensors:
     """The gradients and the state after one step of two models."""
     models = [task.new_model(0, instance).to(device, dtype) for instance in range(2)]
     w, rest = (
@@ -169,9 +153,8 @@ def _trial(
     labels = torch.as_tensor(task.dataset.train_labels[:size]).to(device)
     gradients = Gradients(task, device, dtype, autocast, way=way)
     found = gradients(
-        w, rest, torch.stack([images] * 2), torch.stack([labels] * 2),
-        torch.tensor([1, 2], device=device),
-    )  # fmt: skip
+        w, rest, torch.stack([images] * 2), torch.stack([labels] * 2), torch.tensor([1, 2], device=device)
+    )
     states = {"w": w, "rest": rest, "gradient": found}
     return {f"{kind}/{k}": p for kind, state in states.items() for k, p in state.items()}
 

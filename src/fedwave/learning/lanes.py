@@ -95,9 +95,7 @@ class LaneTrainer:
                 self._step(models, first, rows, steps[step, :, :size], now)
         return models.rows(slice(count))
 
-    def _step(
-        self, models: Models, start: Tensor, rows: IntArray, samples: Tensor, keys: Tensor
-    ) -> None:
+    def _step(self, models: Models, start: Tensor, rows: IntArray, samples: Tensor, keys: Tensor) -> None:
         """One SGD step of the lanes in ``rows``, in place."""
         if len(rows) == rows[-1] + 1:
             self._step_prefix(models, start, samples[: len(rows)], keys)
@@ -116,18 +114,19 @@ class LaneTrainer:
         idle = {k: p[count:wide].clone() for k, p in models.rest.items()}
         along = torch.cat([samples, samples[:1].expand(wide - count, -1)])
         gradient = self._gradients(
-            self._layout.views(models.w[:wide]), {k: p[:wide] for k, p in models.rest.items()},
-            self._images[along], self._labels[along], keys[:wide],
-        )  # fmt: skip
+            self._layout.views(models.w[:wide]),
+            {k: p[:wide] for k, p in models.rest.items()},
+            self._images[along],
+            self._labels[along],
+            keys[:wide],
+        )
         for k, p in models.rest.items():
             p[count:wide] = idle[k]
         eta, prox, l2 = self._task.eta, self._task.prox, self._task.l2
         w = models.w[:count]
         # The gradients of the proximal and the l2 term are known in closed form. As a difference: w (1 - eta prox) +
         # start eta prox would move w even where it equals start, because the rounded factors do not sum to 1.
-        regular = (
-            (w - start[:count]).mul_(eta * prox).add_(w, alpha=eta * l2) if prox or l2 else None
-        )
+        regular = (w - start[:count]).mul_(eta * prox).add_(w, alpha=eta * l2) if prox or l2 else None
         for k, p in self._layout.views(w).items():
             p.sub_(gradient[k][:count], alpha=eta)
         if regular is not None:

@@ -35,9 +35,16 @@ class LockStep:
     """A Learner (types.py) that trains every instance of a run as the run is played."""
 
     def __init__(
-        self, network: Network, task: Task, rounds: int, instances: Sequence[int], seed: int, label: str,
-        settings: Settings, sizes: EvaluationSizes,
-    ) -> None:  # fmt: skip
+        self,
+        network: Network,
+        task: Task,
+        rounds: int,
+        instances: Sequence[int],
+        seed: int,
+        label: str,
+        settings: Settings,
+        sizes: EvaluationSizes,
+    ) -> None:
         misses = bool(np.any(np.asarray(network.table.miss_probability) > 0))
         runs = [_blank(label, seed, i, rounds, network.size, misses) for i in instances]
         # It is not known in advance which training matters, so none is left out.
@@ -53,9 +60,7 @@ class LockStep:
         for name in ("scheduled", "shards", "heard"):
             getattr(schedule, name)[: trace.rounds] = getattr(before, name)
         for field in fields(Uploads):
-            getattr(schedule.uploads, field.name)[: trace.rounds] = getattr(
-                before.uploads, field.name
-            )
+            getattr(schedule.uploads, field.name)[: trace.rounds] = getattr(before.uploads, field.name)
         last = before.uploads.at(trace.rounds - 1)
         self._mass = after_delivery(last.mass, last.delivered)
         self._trainings = after_delivery(last.trainings, last.delivered)
@@ -114,20 +119,11 @@ def train_in_lock_step(
     numbers = instance_numbers(instances).tolist()
     task = task if isinstance(task, Task) else make_task(task)
     learner = LockStep(
-        network,
-        task,
-        rounds,
-        numbers,
-        seed,
-        chosen.name,
-        Settings(**settings),
-        sizes or EvaluationSizes(),
+        network, task, rounds, numbers, seed, chosen.name, Settings(**settings), sizes or EvaluationSizes()
     )
     if learner.replay.advice:
         warnings.warn(learner.replay.advice, stacklevel=2)
-    trace = simulate(
-        network, chosen, rounds, numbers, seed, meter=meter, labels=task.labels(), learner=learner
-    )
+    trace = simulate(network, chosen, rounds, numbers, seed, meter=meter, labels=task.labels(), learner=learner)
     curves = learner.replay.curves()[0]
     return trace, replace(curves, weights=learner.replay.weights_of(chosen.name))
 
@@ -135,10 +131,15 @@ def train_in_lock_step(
 def _blank(label: str, seed: int, instance: int, rounds: int, devices: int, misses: bool) -> Run:
     """An empty run, filled while it is played."""
     shape = (rounds, devices)
-    heard = np.full(
-        shape, not misses
-    )  # False for now, so that Replay keeps where a device would start
+    heard = np.full(shape, not misses)  # False for now, so that Replay keeps where a device would start
     return Run(
-        label, seed, instance, np.zeros(shape, np.bool_), np.zeros(shape, np.bool_),
-        np.zeros(shape, np.int64), heard, np.ones(shape, np.int64), np.zeros(shape, np.int64),
-    )  # fmt: skip
+        label,
+        seed,
+        instance,
+        np.zeros(shape, np.bool_),
+        np.zeros(shape, np.bool_),
+        np.zeros(shape, np.int64),
+        heard,
+        np.ones(shape, np.int64),
+        np.zeros(shape, np.int64),
+    )

@@ -28,9 +28,7 @@ class Partition(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def class_shares(
-        self, seed: int, instance: int, device: int, classes: int
-    ) -> FloatArray | None:
+    def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
         """The probability of each class at a device, ``[classes]``; None: samples from the whole training set."""
 
 
@@ -40,9 +38,7 @@ class Iid(Partition):
 
     name = "iid"
 
-    def class_shares(
-        self, seed: int, instance: int, device: int, classes: int
-    ) -> FloatArray | None:
+    def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
         return None
 
 
@@ -56,13 +52,9 @@ class Dirichlet(Partition):
 
     def __post_init__(self) -> None:
         if not (is_number(self.alpha) and 0 < self.alpha <= 1e9):
-            raise FedwaveError(
-                f"Dirichlet alpha is {self.alpha}, must be a number > 0 and at most 1e9."
-            )
+            raise FedwaveError(f"Dirichlet alpha is {self.alpha}, must be a number > 0 and at most 1e9.")
 
-    def class_shares(
-        self, seed: int, instance: int, device: int, classes: int
-    ) -> FloatArray | None:
+    def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
         return stream(seed, "skew", instance, device).dirichlet(np.full(classes, self.alpha))
 
 
@@ -77,17 +69,11 @@ class ByClass(Partition):
     def __post_init__(self) -> None:
         object.__setattr__(self, "held", whole("ByClass held", self.held, 1))
 
-    def class_shares(
-        self, seed: int, instance: int, device: int, classes: int
-    ) -> FloatArray | None:
+    def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
         if self.held > classes:
-            raise FedwaveError(
-                f"ByClass held is {self.held}, but there are only {classes} classes."
-            )
+            raise FedwaveError(f"ByClass held is {self.held}, but there are only {classes} classes.")
         shares = np.zeros(classes)
-        shares[stream(seed, "skew", instance, device).permutation(classes)[: self.held]] = (
-            1 / self.held
-        )
+        shares[stream(seed, "skew", instance, device).permutation(classes)[: self.held]] = 1 / self.held
         return shares
 
 
@@ -124,9 +110,7 @@ class Labels:
             )
         object.__setattr__(self, "training", training)
 
-    def counts(
-        self, seed: int, instances: Sequence[int], round_: int, shards: IntArray
-    ) -> IntArray:
+    def counts(self, seed: int, instances: Sequence[int], round_: int, shards: IntArray) -> IntArray:
         """Samples of each class among the first ``shards`` (``[I, U]``) that arrive in a round, ``[I, U, C]``."""
         row, device = np.nonzero(shards)
         numbers_of = [int(instances[i]) for i in row.tolist()]
@@ -203,11 +187,7 @@ class Labels:
         if given is None:
             return None
         shares: FloatArray = np.asarray(given, dtype=np.float64)
-        if (
-            shares.shape != (self.classes,)
-            or not (shares >= 0).all()
-            or abs(shares.sum() - 1) > 1e-6
-        ):
+        if shares.shape != (self.classes,) or not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-6:
             raise FedwaveError(
                 f"the class shares of partition {self._rule.name!r} are {shown(shares.tolist())}, must be "
                 f"{self.classes} numbers >= 0 that sum to 1."
@@ -239,9 +219,7 @@ class Sampler:
         self._members = np.bincount(labels, minlength=self._labels.classes)
         self._first = np.cumsum(self._members) - self._members  # of each class in by_class
         if self._skewed and not self._members.all():
-            raise FedwaveError(
-                "a skewed partition needs training samples of every class up to the largest label."
-            )
+            raise FedwaveError("a skewed partition needs training samples of every class up to the largest label.")
 
     def shards(self, seed: int, instance: int, round_: int, device: int, count: int) -> IntArray:
         """Indices of the samples that arrive at a device in a round, with replacement."""
@@ -274,9 +252,7 @@ class Batches:
         return steps
 
 
-def cut_into_batches(
-    samples: IntArray, counts: IntArray, places: Places, batch: int, epochs: int
-) -> Batches:
+def cut_into_batches(samples: IntArray, counts: IntArray, places: Places, batch: int, epochs: int) -> Batches:
     """Every epoch's batches: reshuffled, the last one short, dropped if it holds a single sample.
 
     ``samples`` are those of all devices, one device after the other, ``counts`` of each.

@@ -33,9 +33,7 @@ def logits(task: Task, *batches: Array) -> list[Array]:
 def gradients(task: Task) -> dict[str, Array | None]:
     """Gradients of the loss over the first two training images; None for a parameter that is not used."""
     model = task.new_model(0, 0).train()
-    w = {
-        name: p.detach().requires_grad_() for name, p in model.named_parameters() if p.requires_grad
-    }
+    w = {name: p.detach().requires_grad_() for name, p in model.named_parameters() if p.requires_grad}
     images = torch.as_tensor(task.dataset.train_images[:2])
     labels = torch.as_tensor(task.dataset.train_labels[:2])
     loss = F.cross_entropy(functional_call(model, w, (images,)), labels)

@@ -49,9 +49,7 @@ def train_run(
             if len(samples) > 0:
                 order = batches(samples, task.batch, task.epochs, run.seed, run.instance, t + 1, u)
                 key = device_key(run.seed, run.instance, t + 1, u)
-                local, local_buffers = _train_locally(
-                    model, start, start_buffers, order, task, dtype, noise, key
-                )
+                local, local_buffers = _train_locally(model, start, start_buffers, order, task, dtype, noise, key)
                 gradient = {k: (start[k] - local[k]) / task.eta for k in w}
                 own[u] = (local, local_buffers)
                 trained_buffers[u] = local_buffers

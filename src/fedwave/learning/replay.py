@@ -82,9 +82,7 @@ class Trained:
 class Replay:
     """Trains runs side by side; ``advance`` plays one round of all of them."""
 
-    def __init__(
-        self, runs: list[Run], task: Task, settings: Settings, sizes: EvaluationSizes
-    ) -> None:
+    def __init__(self, runs: list[Run], task: Task, settings: Settings, sizes: EvaluationSizes) -> None:
         model = task.new_model(0, 0)
         settings = settings.for_model(model)
         self.runs, self.task, self.settings, self.sizes = runs, task, settings, sizes
@@ -100,9 +98,7 @@ class Replay:
         check_training(task, self.schedule, settings, self._model, kept)
         room = min(settings.lanes or 1, most_lanes(self.schedule))
         self._lanes = LaneTrainer(task, device, settings.dtype, autocast, room=room)
-        self._evaluator = Evaluator(
-            task, sizes, device, settings.dtype, autocast, self._lanes.compiled
-        )
+        self._evaluator = Evaluator(task, sizes, device, settings.dtype, autocast, self._lanes.compiled)
         self._sampler = task.sampler()
         self.central = self._first_models()
         self.waiting = Waiting(len(runs), runs[0].shards.shape[1], self.central.w, waiting)
@@ -126,8 +122,7 @@ class Replay:
         device, dtype = self.settings.device, self.settings.dtype
         models = [self.task.new_model(*start).to(device, dtype) for start in row]
         different = Models.stacked(
-            [self.layout.flat(trained_of(model)) for model in models],
-            [carried_of(model) for model in models],
+            [self.layout.flat(trained_of(model)) for model in models], [carried_of(model) for model in models]
         )
         return different.rows(np.array([row[start] for start in whose]))
 
@@ -148,9 +143,7 @@ class Replay:
         model = [(name, tuple(p.shape), name in trained) for name, p in state.items()]
         about = (self.settings, self.sizes, task.numbers, model, data.train_images.shape)
         digest = hashlib.sha256(repr(about).encode())
-        some = data.train_images[
-            :: len(data.train_images) // 500 + 1
-        ]  # enough to distinguish datasets
+        some = data.train_images[:: len(data.train_images) // 500 + 1]  # enough to distinguish datasets
         for part in (data.train_labels, data.test_labels, some):
             digest.update(np.ascontiguousarray(part).tobytes())
         for run in self.runs:
@@ -279,9 +272,7 @@ class Replay:
             return self.waiting.delivered(arrived, eta * weights)
         update = self.waiting.delivered(arrived, weights)
         for r in np.flatnonzero(~self.diverged).tolist():  # a rule sees one run at a time
-            self.server[r], step = server_steps.step(
-                rule, self.server[r], {"w": update[r]}, uploads.at(r)
-            )
+            self.server[r], step = server_steps.step(rule, self.server[r], {"w": update[r]}, uploads.at(r))
             update[r] = step["w"]
         return eta * update
 
@@ -301,7 +292,7 @@ class Replay:
         at = [
             tuple(on(device, x[mine]) for x in (runs, trained.row[runs, devices], shares[runs, devices]))
             for mine in ranks
-        ]  # fmt: skip
+        ]
         new: Tensors = {}
         for names in _alike(old):
             before, local = together(old, names), together(trained.rest, names)

@@ -22,10 +22,7 @@ class Models:
     @classmethod
     def stacked(cls, vectors: list[Tensor], rests: list[Tensors]) -> Models:
         """One row for each."""
-        return cls(
-            torch.stack(vectors),
-            {k: torch.stack([one[k] for one in rests]) for k in rests[0]},
-        )
+        return cls(torch.stack(vectors), {k: torch.stack([one[k] for one in rests]) for k in rests[0]})
 
     def __len__(self) -> int:
         return len(self.w)

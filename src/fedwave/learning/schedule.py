@@ -41,11 +41,18 @@ def runs_of(trace: Trace) -> list[Run]:
     shards = trace.accepted
     return [
         Run(
-            trace.label, trace.provenance["seed"], int(instance), trace.scheduled[:, i],
-            trace.delivered[:, i], shards[:, i], trace.heard[:, i], trace.delay[:, i], trace.learned[:, i],
+            trace.label,
+            trace.provenance["seed"],
+            int(instance),
+            trace.scheduled[:, i],
+            trace.delivered[:, i],
+            shards[:, i],
+            trace.heard[:, i],
+            trace.delay[:, i],
+            trace.learned[:, i],
         )
         for i, instance in enumerate(trace.provenance["instances"])
-    ]  # fmt: skip
+    ]
 
 
 def labelled_runs(traces: Mapping[str, Trace]) -> list[Run]:

@@ -16,9 +16,7 @@ def start(rule: Aggregation, w: Tensors) -> Tensors:
     return _tensors(rule.start(torch.zeros_like(_vector(w))), w)
 
 
-def step(
-    rule: Aggregation, memory: Tensors, update: Tensors, uploads: Uploads
-) -> tuple[Tensors, Tensors]:
+def step(rule: Aggregation, memory: Tensors, update: Tensors, uploads: Uploads) -> tuple[Tensors, Tensors]:
     """The memory after a round, and the step that w takes instead of the round's own ``update``."""
     if not rule.has_server_step():
         return memory, update

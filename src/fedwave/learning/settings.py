@@ -24,9 +24,7 @@ COPIES = 3  # of a lane's model while it is trained: where it started, as it is,
 class Settings:
     """How to train. The settings belong to the results: lanes and precision change the last digits."""
 
-    tolerance: float = (
-        1e-6  # leave out local training that weighs at most this; 0 trains everything
-    )
+    tolerance: float = 1e-6  # leave out local training that weighs at most this; 0 trains everything
     device: str = "cpu"  # or "cuda"; "auto" takes a GPU if there is one
     # "float64", or "bfloat16": float32 weights, bfloat16 layers; "auto": bfloat16 for large models on a GPU, else
     # float32.
@@ -35,16 +33,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.precision not in ("float32", "float64", "bfloat16", "auto"):
-            raise FedwaveError(
-                f"precision is {self.precision!r}, must be 'float32', 'float64', 'bfloat16' or 'auto'."
-            )
+            raise FedwaveError(f"precision is {self.precision!r}, must be 'float32', 'float64', 'bfloat16' or 'auto'.")
         object.__setattr__(self, "device", available_device(self.device))
         if (self.device, self.precision) == ("cpu", "bfloat16"):
             check_bfloat16()
         if not (is_number(self.tolerance) and 0 <= self.tolerance < 1):
-            raise FedwaveError(
-                f"tolerance is {self.tolerance}, must lie in [0, 1): 0 trains everything."
-            )
+            raise FedwaveError(f"tolerance is {self.tolerance}, must lie in [0, 1): 0 trains everything.")
         if self.lanes is not None:
             object.__setattr__(self, "lanes", whole("lanes", self.lanes, 1))
 
@@ -56,11 +50,7 @@ class Settings:
             half = chosen.device == "cuda" and numbers >= _LARGE
             chosen = replace(chosen, precision="bfloat16" if half else "float32")
         if chosen.lanes is None:
-            fit = (
-                _memory(chosen.device)
-                // _SHARE
-                // (COPIES * max(numbers, 1) * chosen.dtype.itemsize)
-            )
+            fit = _memory(chosen.device) // _SHARE // (COPIES * max(numbers, 1) * chosen.dtype.itemsize)
             chosen = replace(chosen, lanes=int(min(max(fit, 1), _MOST_LANES[chosen.device])))
         return chosen
 

@@ -9,9 +9,7 @@ Tensors = dict[str, Tensor]
 
 def trained_of(model: nn.Module) -> Tensors:
     """Copies of the parameters that are trained."""
-    return {
-        name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad
-    }  # fmt: skip
+    return {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
 
 
 def carried_of(model: nn.Module) -> Tensors:

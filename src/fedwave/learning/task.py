@@ -66,9 +66,7 @@ class Task:
         if self.eta == 0:
             raise FedwaveError("task eta is 0, must be a number > 0.")
         if self.batch == 1:
-            raise FedwaveError(
-                "task batch is 1, must be larger: a batch of one sample is never trained on."
-            )
+            raise FedwaveError("task batch is 1, must be larger: a batch of one sample is never trained on.")
         with one_thread():
             draws = usable_model.check(lambda instance: self.new_model(0, instance), self.dataset)
         object.__setattr__(self, "draws", draws)
@@ -129,9 +127,7 @@ class Task:
         """A model with the weights that training returned (``curves.weights[i]``), in eval mode."""
         model = self.new_model(0, 0)
         state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-        if state.keys() != weights.keys() or any(
-            p.shape != weights[k].shape for k, p in state.items()
-        ):
+        if state.keys() != weights.keys() or any(p.shape != weights[k].shape for k, p in state.items()):
             raise FedwaveError("these weights are not those of a model of this task.")
         with torch.no_grad():
             for name, tensor in state.items():
@@ -166,9 +162,7 @@ def task(
         settings = dict(PRESETS.get(registry.parse("dataset", given)["name"], {}))
         given = registry.build("dataset", given)
     if not isinstance(given, Dataset):
-        raise FedwaveError(
-            f"dataset is {shown(given)}, must be a Dataset or the name of one, such as 'mnist'."
-        )
+        raise FedwaveError(f"dataset is {shown(given)}, must be a Dataset or the name of one, such as 'mnist'.")
     if model is not None:
         settings["model"] = model
     if "model" not in settings:
@@ -181,9 +175,7 @@ def task(
     return Task(given, chosen, **(settings | numbers))
 
 
-def bare_model(
-    dataset: str | Mapping[str, Any], model: str | Mapping[str, Any] | None
-) -> nn.Module:
+def bare_model(dataset: str | Mapping[str, Any], model: str | Mapping[str, Any] | None) -> nn.Module:
     """A model of a task by its names, made without data: lazy layers have no sizes yet."""
     preset = PRESETS.get(registry.parse("dataset", dataset)["name"], {})
     chosen = model if model is not None else preset.get("model")

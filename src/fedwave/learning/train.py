@@ -57,9 +57,7 @@ def train(
     many = labelled_traces(traces)
     check_parameters("train", settings, [f.name for f in fields(Settings)])
     if not isinstance(sizes, EvaluationSizes | None):
-        raise FedwaveError(
-            f"sizes is {shown(sizes)}, must be fw.EvaluationSizes(...)."
-        )  # fmt: skip
+        raise FedwaveError(f"sizes is {shown(sizes)}, must be fw.EvaluationSizes(...).")
     chosen = task if isinstance(task, Task) else make_task(task)
     replay = Replay(labelled_runs(many), chosen, Settings(**settings), sizes or EvaluationSizes())
     if replay.advice:

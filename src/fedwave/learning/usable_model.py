@@ -134,17 +134,13 @@ class _Trial:
         trained = [p for p in self._model.parameters() if p.requires_grad]
         with _refusing(self._images):
             loss = F.cross_entropy(outputs, self._labels)
-            found = (
-                torch.autograd.grad(loss, trained, allow_unused=True) if loss.requires_grad else []
-            )
+            found = torch.autograd.grad(loss, trained, allow_unused=True) if loss.requires_grad else []
         if all(gradient is None for gradient in found):
             raise FedwaveError(
                 "no parameter of the model enters the loss: do not detach in forward, and leave it out of no_grad()."
             )
         if any(gradient is not None and gradient.is_sparse for gradient in found):
-            raise FedwaveError(
-                "the model has sparse gradients, must have dense ones: sparse=False."
-            )
+            raise FedwaveError("the model has sparse gradients, must have dense ones: sparse=False.")
 
     def _check_tensors(self) -> None:
         for name, buffer in self._model.named_buffers():
@@ -192,9 +188,7 @@ def _trained_names(model: nn.Module) -> list[str]:
 def _check_parameters(model: nn.Module) -> None:
     parameters = dict(model.named_parameters())
     if not any(p.requires_grad for p in parameters.values()):
-        raise FedwaveError(
-            "the model has no parameter to train: at least one must have requires_grad=True."
-        )
+        raise FedwaveError("the model has no parameter to train: at least one must have requires_grad=True.")
     for name, p in parameters.items():
         if p.is_complex():
             raise FedwaveError(
@@ -209,7 +203,7 @@ def _check_parameters(model: nn.Module) -> None:
 def _check_apart(one: nn.Module, again: nn.Module, other: nn.Module) -> None:
     """Refuse a function that does not make new models, or not the same ones under the same seed."""
     objects = {id(thing) for thing in (*one.modules(), *one.parameters(), *one.buffers())}
-    if any(id(thing) in objects for thing in (*other.modules(), *other.parameters(), *other.buffers())):  # fmt: skip
+    if any(id(thing) in objects for thing in (*other.modules(), *other.parameters(), *other.buffers())):
         raise FedwaveError(
             "the function model makes two models that share layers or weights: make new ones in every call, such as "
             "copy.deepcopy(backbone)."
@@ -275,7 +269,7 @@ def _trained_in_turns(
         with seeded(number, _CPU), step.draws_by(torch.tensor(number)):
             loss = F.cross_entropy(functional_call(trains, (w, rest), (images.clone(),)), labels)
             gradients = torch.autograd.grad(loss, list(w.values()), allow_unused=True)
-        w = {k: p if g is None else p - _RATE * g for (k, p), g in zip(w.items(), gradients, strict=True)}  # fmt: skip
+        w = {k: p if g is None else p - _RATE * g for (k, p), g in zip(w.items(), gradients, strict=True)}
         with torch.no_grad():
             judges.eval()
             found.append(functional_call(judges, (w, rest), (images.clone(),)))
@@ -291,6 +285,4 @@ def _refusing(images: Tensor) -> Iterator[None]:
         raise
     except Exception as error:
         shape = tuple(images.shape[1:])
-        raise FedwaveError(
-            f"the model cannot take images of shape {shape}: {said(error)}."
-        ) from error  # fmt: skip
+        raise FedwaveError(f"the model cannot take images of shape {shape}: {said(error)}.") from error

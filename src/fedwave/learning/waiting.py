@@ -78,9 +78,7 @@ class Waiting:
         """The Euclidean norm of each, ``[R, U]``."""
         runs, devices = np.nonzero(self.held)
         found = np.zeros(self.slots.shape)
-        found[runs, devices] = torch.linalg.vector_norm(
-            self.rows(runs, devices).double(), dim=1
-        ).cpu()
+        found[runs, devices] = torch.linalg.vector_norm(self.rows(runs, devices).double(), dim=1).cpu()
         return found
 
     def _take(self, count: int) -> IntArray:

@@ -117,9 +117,7 @@ class ZeroInflatedPoisson(Arrivals):
 
     def __post_init__(self) -> None:
         if not (is_number(self.silence) and 0 <= self.silence < 1):
-            raise FedwaveError(
-                f"ZeroInflatedPoisson silence is {self.silence}, must lie in [0, 1)."
-            )
+            raise FedwaveError(f"ZeroInflatedPoisson silence is {self.silence}, must lie in [0, 1).")
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         busy_rate = rates / (1 - self.silence)

@@ -116,12 +116,9 @@ class DeviceTable:
         for d in devices:
             if not isinstance(d, (Device, Mapping)):
                 raise FedwaveError(
-                    f"a device is {d!r}, must be a Device or a mapping such as "
-                    '{"rate": 1, "distance_m": 100}.'
+                    f'a device is {d!r}, must be a Device or a mapping such as {{"rate": 1, "distance_m": 100}}.'
                 )
-            rows.append(
-                {name: getattr(d, name) for name in (*COLUMNS, "name")} if isinstance(d, Device) else dict(d)
-            )  # fmt: skip
+            rows.append({name: getattr(d, name) for name in (*COLUMNS, "name")} if isinstance(d, Device) else dict(d))
         return _from_rows(rows, "the device table")
 
 
@@ -142,10 +139,7 @@ def read_devices(path: str | Path) -> DeviceTable:
 
 def _csv_rows(path: Path, what: str) -> list[dict[str, Any]]:
     heading, lines = read_table(path, what, "device line")
-    return [
-        {name: field for name, field in zip(heading, fields, strict=True) if field.strip()}
-        for fields in lines
-    ]
+    return [{name: field for name, field in zip(heading, fields, strict=True) if field.strip()} for fields in lines]
 
 
 def _yaml_rows(path: Path, what: str) -> list[dict[str, Any]]:
@@ -157,9 +151,7 @@ def _yaml_rows(path: Path, what: str) -> list[dict[str, Any]]:
     if content is None:
         content = []
     if not isinstance(content, list) or not all(isinstance(row, dict) for row in content):
-        raise FedwaveError(
-            f"{what} must be a list of devices, such as `- {{rate: 1, distance_m: 100}}`."
-        )
+        raise FedwaveError(f"{what} must be a list of devices, such as `- {{rate: 1, distance_m: 100}}`.")
     return content
 
 
@@ -170,9 +162,7 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
         for name in row:
             if name not in (*COLUMNS, "name", "count"):
                 known = (*COLUMNS, "name", "count")
-                raise FedwaveError(
-                    f"{what} has an unknown column {shown(name)}; {did_you_mean(str(name)[:60], known)}"
-                )
+                raise FedwaveError(f"{what} has an unknown column {shown(name)}; {did_you_mean(str(name)[:60], known)}")
     counts = [_number(row.get("count", 1), "count", what, i) for i, row in enumerate(rows, 1)]
     for i, count in enumerate(counts, 1):
         if not (is_whole(count) and 0 <= count <= _MOST_DEVICES):
@@ -212,9 +202,7 @@ def _checked_names(names: Any, size: int) -> tuple[str, ...]:
         raise FedwaveError(f"device names are {names!r}, must be a list with one for each device.")
     texts = tuple(str(name).strip() for name in names)
     if texts and len(texts) != size:
-        raise FedwaveError(
-            f"there are {len(texts)} device names for {size} devices: give each one."
-        )
+        raise FedwaveError(f"there are {len(texts)} device names for {size} devices: give each one.")
     seen: set[str] = set()
     for name in texts:
         if not name or not name.isprintable():
@@ -242,10 +230,7 @@ def _numbers(name: str, values: Any) -> FloatArray:
 
 def _check_column(name: str, column: FloatArray) -> None:
     rules = {
-        "rate": (
-            (column >= 0) & (column <= 1e9),
-            "a number >= 0 and at most 1e9 (shards per round)",
-        ),
+        "rate": ((column >= 0) & (column <= 1e9), "a number >= 0 and at most 1e9 (shards per round)"),
         "distance_m": (np.isfinite(column) & (column > 0), "a number > 0 (metres)"),
         "tx_power_dbm": (np.isfinite(column), "a number (dBm)"),
         "interference_dbm": (column < np.inf, "a number (dBm), or -inf for none"),

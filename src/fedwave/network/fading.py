@@ -137,9 +137,7 @@ class Rician(Fading):
 
     def __post_init__(self) -> None:
         if not (is_number(self.k_factor) and self.k_factor >= 0):
-            raise FedwaveError(
-                f"Rician k_factor is {self.k_factor}, must be a number >= 0 (0 is Rayleigh)."
-            )
+            raise FedwaveError(f"Rician k_factor is {self.k_factor}, must be a number >= 0 (0 is Rayleigh).")
 
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
         return block.draw(self.fresh), None
@@ -200,9 +198,7 @@ class Shadowing(Fading):
         if not (is_number(self.sigma_db) and self.sigma_db >= 0):
             raise FedwaveError(f"Shadowing sigma_db is {self.sigma_db}, must be a number >= 0.")
         _check_correlation("Shadowing", self.correlation)
-        if not isinstance(self.fading, Fading) or isinstance(
-            self.fading, (Shadowing, RecordedGains)
-        ):
+        if not isinstance(self.fading, Fading) or isinstance(self.fading, (Shadowing, RecordedGains)):
             raise FedwaveError(
                 f"Shadowing fading is a {type(self.fading).__name__}, must be a fading model "
                 "without shadowing of its own, such as Rayleigh()."
@@ -252,8 +248,7 @@ class RecordedGains(Fading):
         if not np.all(np.isfinite(gains)) or np.any(gains < 0):
             where = tuple(int(i) for i in np.argwhere(~(np.isfinite(gains) & (gains >= 0)))[0])
             raise FedwaveError(
-                f"recorded gain at {list(where)} is {gains[where]}, must be a number >= 0: "
-                "clean the record first."
+                f"recorded gain at {list(where)} is {gains[where]}, must be a number >= 0: clean the record first."
             )
         object.__setattr__(self, "gains", gains)
 
@@ -285,9 +280,7 @@ def as_record(values: Any, kind: type, what: str) -> Array:
     """A read-only copy of a record."""
     try:
         given = np.asarray(values)
-        if (
-            given.dtype.kind not in "biufO"
-        ):  # complex numbers, dates and texts would be converted without a word
+        if given.dtype.kind not in "biufO":  # complex numbers, dates and texts would be converted without a word
             raise TypeError
         record: Array = np.array(given, dtype=kind)
     except (TypeError, ValueError, OverflowError):
@@ -295,9 +288,7 @@ def as_record(values: Any, kind: type, what: str) -> Array:
             f"{what} hold something that is not a number, or rows of different lengths: clean the record first."
         ) from None
     if record.ndim not in (2, 3):
-        raise FedwaveError(
-            f"{what} have {record.ndim} axes, must be [round, device] or [round, instance, device]."
-        )
+        raise FedwaveError(f"{what} have {record.ndim} axes, must be [round, device] or [round, instance, device].")
     if record.size == 0:
         raise FedwaveError(f"{what} have shape {record.shape}, must not be empty.")
     record.flags.writeable = False
@@ -319,9 +310,7 @@ def check_record(what: str, record: Array, rounds: int, devices: int, last_insta
             "record more, or run fewer rounds."
         )
     if record.shape[-1] != devices:
-        raise FedwaveError(
-            f"the recorded {what} are of {record.shape[-1]} devices but the network has {devices}."
-        )
+        raise FedwaveError(f"the recorded {what} are of {record.shape[-1]} devices but the network has {devices}.")
     if record.ndim == 3 and record.shape[1] <= last_instance:
         raise FedwaveError(
             f"the recorded {what} cover {record.shape[1]} instances but the run needs {last_instance + 1}."

@@ -12,16 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedwave import registry
-from fedwave.errors import (
-    FedwaveError,
-    counted,
-    did_you_mean,
-    is_list,
-    is_number,
-    length_of,
-    shown,
-    whole,
-)
+from fedwave.errors import FedwaveError, counted, did_you_mean, is_list, is_number, length_of, shown, whole
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.devices import COLUMNS, Device, DeviceTable
@@ -73,9 +64,7 @@ class Network:
     # W, or one W per round; unless given: 5, or all devices if there are fewer.
     slots: int | Sequence[int] = _UNLESS_GIVEN
     gamma: float = 0.01  # the cost of a shard that waits
-    fading: Fading = field(
-        default_factory=Rayleigh
-    )  # or a name with parameters: "rician:k_factor=6"
+    fading: Fading = field(default_factory=Rayleigh)  # or a name with parameters: "rician:k_factor=6"
     success: SuccessModel = field(default_factory=Turbo)
     arrivals: Arrivals = field(default_factory=Poisson)
     noise_dbm: float = -96.0
@@ -126,9 +115,13 @@ class Network:
         """Mean linear SNR (SINR), ``[U]``."""
         t = self.table
         return mean_snr(
-            np.asarray(t.distance_m), np.asarray(t.tx_power_dbm), self.noise_dbm,
-            np.asarray(t.interference_dbm), self.pathloss_intercept_db, self.pathloss_slope_db,
-        )  # fmt: skip
+            np.asarray(t.distance_m),
+            np.asarray(t.tx_power_dbm),
+            self.noise_dbm,
+            np.asarray(t.interference_dbm),
+            self.pathloss_intercept_db,
+            self.pathloss_slope_db,
+        )
 
     @property
     def chance(self) -> tuple[str, ...]:
@@ -183,9 +176,7 @@ class Network:
         own = {f.name for f in fields(self)}
         for name in changes:
             if name not in own and name not in COLUMNS:
-                raise FedwaveError(
-                    f"a network has no field {name!r}; {did_you_mean(name, own | set(COLUMNS))}"
-                )
+                raise FedwaveError(f"a network has no field {name!r}; {did_you_mean(name, own | set(COLUMNS))}")
         values = {name: getattr(self, name) for name in own}
         values |= {k: v for k, v in changes.items() if k in own}
         columns = {k: v for k, v in changes.items() if k in COLUMNS}
@@ -243,9 +234,7 @@ def random_network(
 def check_network(network: Any) -> None:
     """Refuse what is no network, before an attribute of it is missing."""
     if not isinstance(network, Network):
-        raise FedwaveError(
-            f"network is {shown(network)}, must be a Network, such as paper_network()."
-        )
+        raise FedwaveError(f"network is {shown(network)}, must be a Network, such as paper_network().")
 
 
 def checked_slots(slots: Any, devices: int) -> int | tuple[int, ...]:
@@ -263,7 +252,5 @@ def checked_slots(slots: Any, devices: int) -> int | tuple[int, ...]:
     least = 1 if single else 0  # a single round may have no slot, a network may not
     for w in per_round:
         if whole("slots (W)", w, least) > devices:
-            raise FedwaveError(
-                f"slots (W) is {w} but there are only {devices} devices: W must not exceed them."
-            )
+            raise FedwaveError(f"slots (W) is {w} but there are only {devices} devices: W must not exceed them.")
     return int(slots) if single else tuple(int(w) for w in per_round)

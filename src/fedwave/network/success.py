@@ -46,9 +46,7 @@ class SuccessModel(ABC):
         """P[upload arrives] as the access point knows it: given this round's gain only."""
         return self.probability(snr)
 
-    def mean_over_tries(
-        self, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int
-    ) -> FloatArray:
+    def mean_over_tries(self, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int) -> FloatArray:
         """E[probability(snr + mean_snr * (sum of the gains of ``tries`` new tries))]."""
         sums = fading.sum_quantiles(tries, (np.arange(_NODES) + 0.5) / _NODES)
         total = np.zeros(np.shape(snr))
@@ -94,9 +92,7 @@ class Turbo(SuccessModel):
             one: FloatArray = 1 / odds
         return one if self.blocks == 1 else one**self.blocks
 
-    def mean_over_tries(
-        self, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int
-    ) -> FloatArray:
+    def mean_over_tries(self, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int) -> FloatArray:
         # p is a distribution function: an upload arrives once the SNR exceeds a random level. The mean
         # over quantiles of that level is far smoother than one over gains, where p is nearly a step.
         node, weight = np.polynomial.legendre.leggauss(_LEVELS)
@@ -127,9 +123,7 @@ class Threshold(SuccessModel):
     def probability(self, snr: FloatArray) -> FloatArray:
         return (snr >= self.w0).astype(np.float64)
 
-    def mean_over_tries(
-        self, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int
-    ) -> FloatArray:
+    def mean_over_tries(self, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int) -> FloatArray:
         return _chance_to_reach(self.w0, snr, mean_snr, fading, tries)
 
 
@@ -162,9 +156,7 @@ class Uncoded(SuccessModel):
     def __post_init__(self) -> None:
         _positive_count("Uncoded bits", self.bits)
         if self.modulation not in ("bpsk", "qpsk"):
-            raise FedwaveError(
-                f"Uncoded modulation is {self.modulation!r}, must be 'bpsk' or 'qpsk'."
-            )
+            raise FedwaveError(f"Uncoded modulation is {self.modulation!r}, must be 'bpsk' or 'qpsk'.")
 
     def probability(self, snr: FloatArray) -> FloatArray:
         from scipy import special  # slow to import, and rarely needed
@@ -196,9 +188,7 @@ class Table(SuccessModel):
         if not (np.all(np.isfinite(x)) and np.all(np.diff(x) > 0)):
             raise FedwaveError("Table snr_db must be finite and increasing: sort the points.")
         if not np.all((y >= 0) & (y <= 1)):
-            raise FedwaveError(
-                f"Table error_rate holds {y[~((y >= 0) & (y <= 1))][0]}, must lie between 0 and 1."
-            )
+            raise FedwaveError(f"Table error_rate holds {y[~((y >= 0) & (y <= 1))][0]}, must lie between 0 and 1.")
         object.__setattr__(self, "snr_db", tuple(x.tolist()))
         object.__setattr__(self, "error_rate", tuple(y.tolist()))
 
@@ -208,15 +198,10 @@ class Table(SuccessModel):
         what = f"error-rate table {path}"
         heading, fields = read_table(path, what)
         if lacking := {"snr_db", "error_rate"} - set(heading):
-            raise FedwaveError(
-                f"{what} has no column {min(lacking)!r}: it must have the headings snr_db,error_rate."
-            )
+            raise FedwaveError(f"{what} has no column {min(lacking)!r}: it must have the headings snr_db,error_rate.")
         x, y = heading.index("snr_db"), heading.index("error_rate")
         rows = [
-            (
-                as_number(row[x], f"{what}, line {i}: snr_db"),
-                as_number(row[y], f"{what}, line {i}: error_rate"),
-            )
+            (as_number(row[x], f"{what}, line {i}: snr_db"), as_number(row[y], f"{what}, line {i}: error_rate"))
             for i, row in enumerate(fields, 1)
         ]
         rows.sort()
@@ -286,9 +271,7 @@ class Harq(SuccessModel):
         return self.model.mean_over_tries(snr, mean_snr, fading, self.tries - 1)
 
 
-def _chance_to_reach(
-    level: float, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int
-) -> FloatArray:
+def _chance_to_reach(level: float, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int) -> FloatArray:
     """P[snr + mean_snr * (sum of the gains of ``tries`` new tries) >= level]."""
     missing = (level - snr) / mean_snr
     return np.where(missing <= 0, 1.0, fading.sum_exceeds(tries, missing))
@@ -308,10 +291,6 @@ def _positive_count(what: str, value: int, most: int = 10**9) -> None:
 
 def _single_try(what: str, model: SuccessModel) -> None:
     if not isinstance(model, SuccessModel):
-        raise FedwaveError(
-            f"{what} model is {model!r}, must be a SuccessModel object, such as Turbo()."
-        )
+        raise FedwaveError(f"{what} model is {model!r}, must be a SuccessModel object, such as Turbo().")
     if isinstance(model, (Arq, Harq)):
-        raise FedwaveError(
-            f"{what} cannot repeat {type(model).__name__}: give it a model of a single try."
-        )
+        raise FedwaveError(f"{what} cannot repeat {type(model).__name__}: give it a model of a single try.")

@@ -38,9 +38,7 @@ def block_bytes(instances: int, devices: int) -> float:
 class World:
     """Every round of the world, for some instances of a network."""
 
-    def __init__(
-        self, network: Network, seed: int, ids: IntArray, labels: LabelSource | None = None
-    ) -> None:
+    def __init__(self, network: Network, seed: int, ids: IntArray, labels: LabelSource | None = None) -> None:
         self.network, self.seed, self.ids = network, seed, ids
         self._labels = labels
         self.block_rounds = block_rounds(network.size)
@@ -87,9 +85,7 @@ class World:
         fading = self.network.fading
         gain, after = fading.sample(self._block(number, "gain"), carry)
         if not gain.min() >= 0:
-            raise FedwaveError(
-                f"fading {fading!r} drew a gain of {gain.min():g}, must be >= 0: run fw.check on it."
-            )
+            raise FedwaveError(f"fading {fading!r} drew a gain of {gain.min():g}, must be >= 0: run fw.check on it.")
         return gain, after
 
     def _block(self, number: int, purpose: str) -> Block:
@@ -112,9 +108,15 @@ class World:
         for t in wanted:
             k = t - first
             yield WorldRound(
-                t, gain[k], snr[k], success[k], luck[k], None if later is None else later[k], arrivals[k],
+                t,
+                gain[k],
+                snr[k],
+                success[k],
+                luck[k],
+                None if later is None else later[k],
+                arrivals[k],
                 None if heard is None else heard[k],
-            )  # fmt: skip
+            )
 
     def _later_gains(self, number: int) -> FloatArray:
         """The gains of HARQ's later tries, added up."""

@@ -21,9 +21,7 @@ class Levels:
 
     value: FloatArray  # [S, L]
     share: FloatArray  # [S, L + 1] probability that p is at this level or above
-    gain: (
-        FloatArray  # [S, L + 1] sum of p over that share: probability of such a level and a success
-    )
+    gain: FloatArray  # [S, L + 1] sum of p over that share: probability of such a level and a success
     top: FloatArray  # [S] the largest p
     cells: int
 
@@ -33,9 +31,7 @@ class Levels:
 
     def select(self, rows: IntArray) -> Levels:
         """Some of the channels."""
-        return Levels(
-            self.value[rows], self.share[rows], self.gain[rows], self.top[rows], self.cells
-        )
+        return Levels(self.value[rows], self.share[rows], self.gain[rows], self.top[rows], self.cells)
 
     def above(self, row: IntArray, price: FloatArray, worth: FloatArray) -> tuple[FloatArray, ...]:
         """(share, gain) of the levels with p * worth > price; ``row`` are channels."""

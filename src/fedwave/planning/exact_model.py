@@ -97,10 +97,7 @@ class ExactRound:
 
 
 def _best_of(
-    gains: Sequence[FloatArray],
-    weights: FloatArray,
-    within: list[list[int]],
-    work: list[FloatArray],
+    gains: Sequence[FloatArray], weights: FloatArray, within: list[list[int]], work: list[FloatArray]
 ) -> FloatArray:
     """The largest gain over all decisions; computed in place, because most of the time is spent here."""
     best, value, term = work
@@ -161,9 +158,7 @@ def check_devices(name: str, devices: int) -> None:
         )
 
 
-def check_size(
-    name: str, truncation: Sequence[int], levels: Sequence[int], slots: int, more: int = 0
-) -> None:
+def check_size(name: str, truncation: Sequence[int], levels: Sequence[int], slots: int, more: int = 0) -> None:
     """Refuse problems that take too long or too much memory; ``more`` is the number of additional arrays."""
     devices = len(truncation)
     states, channels = math.prod(n + 1 for n in truncation), math.prod(levels)
@@ -200,9 +195,7 @@ def arrival_matrix(chances: FloatArray, points: int, step: float) -> FloatArray:
     return matrix
 
 
-def sufficient_truncation(
-    rates: FloatArray, mean_p: FloatArray, slots: int, rare: float
-) -> IntArray:
+def sufficient_truncation(rates: FloatArray, mean_p: FloatArray, slots: int, rare: float) -> IntArray:
     """A backlog that the optimum exceeds with probability about ``rare``, for rates ``[..., U]``.
 
     The optimum delivers backlogs near sqrt(theta_u) * sum of sqrt(theta) / (W p), or theta_u / p if that is larger.

@@ -36,9 +36,7 @@ _PLAIN_SWEEPS = 200
 _MOST_BYTES = 1 << 28  # of cached tables
 _MOST_TOGETHER = 1_000_000  # states of all networks that are solved in one batch
 _MOST_SHARDS = 1_000_000
-_PATIENCE = (
-    100  # a truncation is at most this many rounds of arrivals, for devices that hardly succeed
-)
+_PATIENCE = 100  # a truncation is at most this many rounds of arrivals, for devices that hardly succeed
 _SAMPLE_RATES, _SAMPLE_COUNTS = np.array([0.5, 8.0]), 32  # distinguish arrival distributions
 
 

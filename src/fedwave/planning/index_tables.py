@@ -46,9 +46,7 @@ class Tables:
     worth: FloatArray  # [R, rates, prices, loads] log of C / k
     service: FloatArray  # [R * rates, prices] transmissions per round at _PRICES (not divided by k)
 
-    def worth_at(
-        self, row: IntArray, theta: FloatArray, price: FloatArray, load: Array
-    ) -> FloatArray:
+    def worth_at(self, row: IntArray, theta: FloatArray, price: FloatArray, load: Array) -> FloatArray:
         """C of devices in these rows, ``[U]``, at rates ``[I, U]``, prices ``[I]`` and n / k = ``load``."""
         scale = scale_of(theta)
         logs = read(
@@ -146,16 +144,19 @@ def tables(view: Outlook, hidden: bool = False) -> Tables:
 
 
 def _solved(
-    levels: Levels, channel: IntArray, theta: FloatArray, chances: ArrivalChances | None,
-    effort: Effort = COARSE, prices: Axis = _PRICES, loads: Axis = _LOADS,
-) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    levels: Levels,
+    channel: IntArray,
+    theta: FloatArray,
+    chances: ArrivalChances | None,
+    effort: Effort = COARSE,
+    prices: Axis = _PRICES,
+    loads: Axis = _LOADS,
+) -> tuple[FloatArray, FloatArray]:
     """Logarithms of C / k, ``[B, prices, loads]``, and of the service rates, ``[B, prices]``."""
     shape = (theta.size, prices.count)
     scale = scale_of(theta)
     price = (scale[:, None] * prices.points).ravel()
-    solutions = solve(
-        levels, np.repeat(channel, prices.count), np.repeat(theta, prices.count), price, chances, effort
-    )  # fmt: skip
+    solutions = solve(levels, np.repeat(channel, prices.count), np.repeat(theta, prices.count), price, chances, effort)
     load = np.repeat(scale, prices.count)[:, None] * loads.points
     worth = solutions.worth_at(np.arange(price.size)[:, None], load)
     worth = worth.reshape(*shape, -1) / scale[:, None, None]
@@ -199,9 +200,7 @@ class WhittleTables:
     log_index: FloatArray
     loads: Axis
 
-    def index_at(
-        self, row: IntArray, theta: FloatArray, success: FloatArray, backlog: Array
-    ) -> FloatArray:
+    def index_at(self, row: IntArray, theta: FloatArray, success: FloatArray, backlog: Array) -> FloatArray:
         """The index of each device, ``[I, U]``; ``row`` is ``[U]``."""
         scale = scale_of(theta)
         load = backlog / scale
@@ -231,9 +230,7 @@ def known_whittle_tables(view: Outlook, devices: bytes) -> tuple[IntArray, Whitt
     if kinds.theta.size > _FEW_KINDS:
         worth, _ = _solved(levels, kinds.row, kinds.theta, view.chances)
         return kinds.of, WhittleTables(_log_index(worth, _PRICES), _LOADS)
-    worth, _ = _solved(
-        levels, kinds.row, kinds.theta, view.chances, MEDIUM, _FINE_PRICES, _FINE_LOADS
-    )
+    worth, _ = _solved(levels, kinds.row, kinds.theta, view.chances, MEDIUM, _FINE_PRICES, _FINE_LOADS)
     return kinds.of, WhittleTables(_log_index(worth, _FINE_PRICES), _FINE_LOADS)
 
 

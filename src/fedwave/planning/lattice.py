@@ -32,7 +32,7 @@ COARSE = Effort(tail=1e-5, points=96, error=np.inf, saving=1e-3)
 
 def lattice(
     mean: FloatArray, theta: FloatArray, price: FloatArray, most: IntArray, steady: bool, effort: Effort
-) -> tuple[FloatArray, IntArray]:  # fmt: skip
+) -> tuple[FloatArray, IntArray]:
     """Unit and number of points of each lattice.
 
     A lattice reaches the backlog at which sending pays, and leaves room for failed uploads after that.

@@ -69,9 +69,7 @@ class MassSolutions:
         return np.where(self.served[which], seen, self.reward.at(delay))
 
 
-def solve(
-    levels: Levels, row: IntArray, price: FloatArray, reward: Reward, effort: MassEffort = FINE
-) -> MassSolutions:
+def solve(levels: Levels, row: IntArray, price: FloatArray, reward: Reward, effort: MassEffort = FINE) -> MassSolutions:
     """Solve problems with channels ``row`` and prices (divided by k), each ``[B]``."""
     size, parts = effort.first, []
     # No policy brings more, because an upload that succeeds costs price / p at least.
@@ -81,9 +79,7 @@ def solve(
         again = []
         pieces = min(-(-unsolved.size * size // _AT_ONCE), unsolved.size)
         for batch in np.array_split(unsolved, pieces):
-            found = _improve(
-                levels, row[batch], price[batch], reward, size, most[batch], effort.saving
-            )
+            found = _improve(levels, row[batch], price[batch], reward, size, most[batch], effort.saving)
             poor = found.error > effort.error * np.maximum(found.mass, 0.1)
             poor &= 4 * size <= effort.largest
             parts.append((batch[~poor], _select(found, ~poor)))
@@ -93,9 +89,8 @@ def solve(
 
 
 def _improve(
-    levels: Levels, row: IntArray, price: FloatArray, reward: Reward,
-    size: int, most: FloatArray, saving: float,
-) -> MassSolutions:  # fmt: skip
+    levels: Levels, row: IntArray, price: FloatArray, reward: Reward, size: int, most: FloatArray, saving: float
+) -> MassSolutions:
     """Policy iteration over delays 1 to ``size``, from the policy that transmits wherever an upload can succeed."""
     rho, slope = reward.at(np.arange(1, size + 1))[:, None], reward.steepest_after(size)
     share, gain = levels.above(row, np.zeros(row.size), np.ones((size, row.size)))
@@ -116,15 +111,18 @@ def _improve(
     high = np.where(stuck, most, np.minimum(mass + left, most))
     served = low > 0
     return MassSolutions(
-        mass=np.maximum(high, low), service=np.where(served, sums[0, 1] / sums[0, 2], 0.0),
-        error=np.maximum(high - low, 0.0), served=served, last=np.full(row.size, size),
-        start=np.arange(row.size) * size, worth=worth.T.ravel(), reward=reward,
-    )  # fmt: skip
+        mass=np.maximum(high, low),
+        service=np.where(served, sums[0, 1] / sums[0, 2], 0.0),
+        error=np.maximum(high - low, 0.0),
+        served=served,
+        last=np.full(row.size, size),
+        start=np.arange(row.size) * size,
+        worth=worth.T.ravel(),
+        reward=reward,
+    )
 
 
-def _at_the_end(
-    share: FloatArray, gain: FloatArray, share_before: FloatArray, gain_before: FloatArray
-) -> BoolArray:
+def _at_the_end(share: FloatArray, gain: FloatArray, share_before: FloatArray, gain_before: FloatArray) -> BoolArray:
     """Which problems are stuck: they do not transmit at the largest delay, ``[B]``.
 
     There they keep, in place, what they did before, so that every cycle ends.
@@ -155,9 +153,15 @@ def _select(found: MassSolutions, which: BoolArray) -> MassSolutions:
     size = int(found.last[0])
     worth = found.worth.reshape(-1, size)[which]
     return MassSolutions(
-        found.mass[which], found.service[which], found.error[which], found.served[which],
-        found.last[which], np.arange(len(worth)) * size, worth.ravel(), found.reward,
-    )  # fmt: skip
+        found.mass[which],
+        found.service[which],
+        found.error[which],
+        found.served[which],
+        found.last[which],
+        np.arange(len(worth)) * size,
+        worth.ravel(),
+        found.reward,
+    )
 
 
 def _joined(parts: list[tuple[IntArray, MassSolutions]], reward: Reward) -> MassSolutions:
@@ -171,6 +175,12 @@ def _joined(parts: list[tuple[IntArray, MassSolutions]], reward: Reward) -> Mass
 
     worth = np.concatenate([found.worth for _, found in parts])
     return MassSolutions(
-        all_of("mass"), all_of("service"), all_of("error"), all_of("served"), all_of("last"),
-        np.concatenate(starts)[back], worth, reward,
-    )  # fmt: skip
+        all_of("mass"),
+        all_of("service"),
+        all_of("error"),
+        all_of("served"),
+        all_of("last"),
+        np.concatenate(starts)[back],
+        worth,
+        reward,
+    )

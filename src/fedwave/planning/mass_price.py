@@ -37,7 +37,7 @@ def mass_of_one(kinds: Kinds) -> FloatArray:
 
 def at_mass_price(
     kinds: Kinds, slots: float, levels: Levels, reward: Reward, price: float, effort: MassEffort = FINE
-) -> MassPriced:  # fmt: skip
+) -> MassPriced:
     """The problem of each kind at one price."""
     k = mass_of_one(kinds)
     solutions = solve(levels, kinds.row, price / k, reward, effort)
@@ -55,6 +55,4 @@ def best_mass_price(
     order = np.argsort(-kinds.theta)
     among = np.searchsorted(np.cumsum(kinds.count[order]), slots)
     guess = float(mass_of_one(kinds)[order][min(int(among), order.size - 1)])
-    return highest(
-        lambda price: at_mass_price(kinds, slots, levels, reward, price, effort), guess, 2.0
-    )
+    return highest(lambda price: at_mass_price(kinds, slots, levels, reward, price, effort), guess, 2.0)

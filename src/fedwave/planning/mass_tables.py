@@ -26,9 +26,7 @@ _RATIO = 1.125
 _LEAST_K, _MOST_K = 1e-8, 1e8  # rates from 1e-4 to 1e4
 _LAST_DELAY = 4096
 _KS = int(np.ceil(np.log(_MOST_K / _LEAST_K) / np.log(_RATIO))) + 1
-_DELAYS = np.unique(
-    np.concatenate([np.arange(1, 17), np.round(np.geomspace(16, _LAST_DELAY, 48))])
-).astype(np.int64)
+_DELAYS = np.unique(np.concatenate([np.arange(1, 17), np.round(np.geomspace(16, _LAST_DELAY, 48))])).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +67,7 @@ class MassTables:
             more = self._wanted(weight, middle) > slots
             low, high = np.where(more, middle, low), np.where(more, high, middle)
         above, below = self._wanted(weight, low), self._wanted(weight, high)
-        part = np.where(
-            above > below, (above - slots) / np.where(above > below, above - below, 1), 1
-        )
+        part = np.where(above > below, (above - slots) / np.where(above > below, above - below, 1), 1)
         found = self.least * _LEAST_K * np.exp((low + np.clip(part, 0, 1)) * np.log(_RATIO))
         # Where even free transmissions leave slots unused, they are free.
         return np.where(low < 0, 0.0, found)

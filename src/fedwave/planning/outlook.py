@@ -104,8 +104,4 @@ def _raised_levels(success: FloatArray) -> Levels:
     missing = np.clip(_LEAST_SUCCESS - success.mean(axis=1), 0.0, None)[:, None]
     certain = np.ones((success.shape[0], 1))
     weights = np.repeat((1 - missing) / success.shape[1], success.shape[1], axis=1)
-    return spread(
-        np.concatenate([success, certain], axis=1),
-        _CELLS,
-        np.concatenate([weights, missing], axis=1),
-    )
+    return spread(np.concatenate([success, certain], axis=1), _CELLS, np.concatenate([weights, missing], axis=1))

@@ -56,9 +56,7 @@ class Kinds:
         """About ``size`` of the kinds, weighted to represent all of them."""
         step = -(-self.theta.size // size)
         some = slice(step // 2, None, step)
-        return Kinds(
-            self.mean_snr, self.row[some], self.theta[some], self.count[some] * step, self.of
-        )
+        return Kinds(self.mean_snr, self.row[some], self.theta[some], self.count[some] * step, self.of)
 
     def even_price(self, slots: float) -> float:
         """The best price where arrivals are constant and uploads never fail."""
@@ -94,9 +92,8 @@ P = TypeVar("P", bound=AtPrice)
 
 
 def best_price(
-    kinds: Kinds, slots: float, levels: Levels,
-    chances: ArrivalChances | None, effort: Effort = FINE,
-) -> Priced:  # fmt: skip
+    kinds: Kinds, slots: float, levels: Levels, chances: ArrivalChances | None, effort: Effort = FINE
+) -> Priced:
     """The price with the largest bound, to a relative loss of 1e-6."""
 
     def at(price: float) -> Priced:
@@ -118,9 +115,7 @@ def highest(at: Callable[[float], P], guess: float, factor: float) -> P:
     best = max(low, high, key=lambda one: one.value)
     for _ in range(_MOST_STEPS):
         # A concave function lies below its tangents, so their intersection bounds it and is close to its maximum.
-        price = (high.value - low.value + low.slope * low.price - high.slope * high.price) / (
-            low.slope - high.slope
-        )
+        price = (high.value - low.value + low.slope * low.price - high.slope * high.price) / (low.slope - high.slope)
         ceiling = low.value + low.slope * (price - low.price)
         if ceiling - best.value <= _CLOSE * abs(best.value) or not low.price < price < high.price:
             break

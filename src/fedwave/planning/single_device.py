@@ -71,15 +71,26 @@ class DeviceSolutions:
         start = np.cumsum(length) - length
         points = np.repeat(self.start[chosen] - start, length) + np.arange(length.sum())
         return DeviceSolutions(
-            self.cost[chosen], self.service[chosen], self.error[chosen], self.unit[chosen],
-            self.slope[chosen], self.last[chosen], start, self.worth[points], self.value[points],
-        )  # fmt: skip
+            self.cost[chosen],
+            self.service[chosen],
+            self.error[chosen],
+            self.unit[chosen],
+            self.slope[chosen],
+            self.last[chosen],
+            start,
+            self.worth[points],
+            self.value[points],
+        )
 
 
 def solve(
-    levels: Levels, row: IntArray, theta: FloatArray, price: FloatArray,
-    chances: ArrivalChances | None, effort: Effort = FINE,
-) -> DeviceSolutions:  # fmt: skip
+    levels: Levels,
+    row: IntArray,
+    theta: FloatArray,
+    price: FloatArray,
+    chances: ArrivalChances | None,
+    effort: Effort = FINE,
+) -> DeviceSolutions:
     """Solve problems with channels ``row``, rates ``theta`` > 0 and prices, each ``[B]``.
 
     With ``chances`` None exactly theta shards arrive in every round: the mean backlog that an access point computes
@@ -94,9 +105,7 @@ def solve(
         for batch in batches(unsolved, points, most / unit):
             size = int(points[batch].max())
             steps = arrival_steps(chances, theta[batch], unit[batch], most[batch])
-            found = _improve(
-                levels, row[batch], theta[batch], price[batch], steps, size, effort.saving
-            )
+            found = _improve(levels, row[batch], theta[batch], price[batch], steps, size, effort.saving)
             allowed = effort.error * np.maximum(found.cost, 1e-9)
             poor = (found.error > allowed) & (2 * size <= _LARGEST)
             out.append((batch[~poor], found.select(~poor)))
@@ -115,20 +124,24 @@ def _joined(parts: list[tuple[IntArray, DeviceSolutions]]) -> DeviceSolutions:
     def end_to_end(name: str) -> Array:
         return np.concatenate([getattr(solutions, name) for _, solutions in parts])
 
-    start = np.concatenate(
-        [s.start + offset for (_, s), offset in zip(parts, offsets, strict=True)]
-    )
+    start = np.concatenate([s.start + offset for (_, s), offset in zip(parts, offsets, strict=True)])
     whole = DeviceSolutions(
-        end_to_end("cost"), end_to_end("service"), end_to_end("error"), end_to_end("unit"),
-        end_to_end("slope"), end_to_end("last"), start, end_to_end("worth"), end_to_end("value"),
-    )  # fmt: skip
+        end_to_end("cost"),
+        end_to_end("service"),
+        end_to_end("error"),
+        end_to_end("unit"),
+        end_to_end("slope"),
+        end_to_end("last"),
+        start,
+        end_to_end("worth"),
+        end_to_end("value"),
+    )
     return whole.select(np.argsort(places))
 
 
 def _improve(
-    levels: Levels, row: IntArray, theta: FloatArray, price: FloatArray,
-    steps: Steps, size: int, saving: float,
-) -> DeviceSolutions:  # fmt: skip
+    levels: Levels, row: IntArray, theta: FloatArray, price: FloatArray, steps: Steps, size: int, saving: float
+) -> DeviceSolutions:
     """Policy iteration from a policy that transmits at about the right backlog."""
     backlog = np.arange(size + 1)[:, None] * steps.unit
     mean = levels.mean[row]
@@ -151,11 +164,16 @@ def _improve(
     steepest = (value[early] - value[early - 1]) / steps.unit - (1 - mean) / mean
     error = left + np.maximum(steepest, 0.0) * parts[0, 3] / parts[0, 2]
     return DeviceSolutions(
-        cost=cost - left, service=parts[0, 1] / parts[0, 2], error=np.where(stuck, np.inf, error),
-        unit=steps.unit, slope=1 / mean, last=np.full(theta.size, size),
+        cost=cost - left,
+        service=parts[0, 1] / parts[0, 2],
+        error=np.where(stuck, np.inf, error),
+        unit=steps.unit,
+        slope=1 / mean,
+        last=np.full(theta.size, size),
         start=np.arange(theta.size) * (size + 1),
-        worth=worth.T.ravel(), value=value[: size + 1].T.ravel(),
-    )  # fmt: skip
+        worth=worth.T.ravel(),
+        value=value[: size + 1].T.ravel(),
+    )
 
 
 def _policy(
@@ -174,9 +192,7 @@ def _policy(
     return share, gain, stuck
 
 
-def _evaluate(
-    share: FloatArray, gain: FloatArray, held: FloatArray, slope: FloatArray, steps: Steps
-) -> FloatArray:
+def _evaluate(share: FloatArray, gain: FloatArray, held: FloatArray, slope: FloatArray, steps: Steps) -> FloatArray:
     """Expected sums from backlog n to the next successful upload, under a policy: ``[N + M + 1, 4, B]``.
 
     The four sums are over the backlog, transmissions, rounds, and shards beyond the last n. The fourth gives the
@@ -234,9 +250,10 @@ def arrivals_at_most(chances: ArrivalChances | None, theta: FloatArray, tail: fl
     for k, rate in enumerate(rates):
         most = int(2 * rate + 16)
         check_memory(
-            f"planning for {rate:.3g} shards a round", 5 * 8.0 * most,
+            f"planning for {rate:.3g} shards a round",
+            5 * 8.0 * most,
             "use larger shards, so that fewer arrive, or a scheduler that does not plan",
-        )  # fmt: skip
+        )
         while True:
             below = np.cumsum(chances(rates[k : k + 1], most)[0])
             enough = int(np.searchsorted(below, 1 - tail))
@@ -247,9 +264,7 @@ def arrivals_at_most(chances: ArrivalChances | None, theta: FloatArray, tail: fl
     return out[which.reshape(-1)]
 
 
-def arrival_steps(
-    chances: ArrivalChances | None, theta: FloatArray, unit: FloatArray, most: IntArray
-) -> Steps:
+def arrival_steps(chances: ArrivalChances | None, theta: FloatArray, unit: FloatArray, most: IntArray) -> Steps:
     """Arrivals at rates ``theta`` on lattices with these units (whole numbers), up to ``most`` shards.
 
     A count between two lattice points is divided between them, and its mean is kept. v is concave in the backlog, so

@@ -75,9 +75,7 @@ class BayesianScheduler(Scheduler):
         """The load of each device: the backlog n, or the delay d if n is hidden."""
 
     @abstractmethod
-    def evidence(
-        self, state: State, seen: Observation
-    ) -> tuple[IntArray, IntArray | int, BoolArray]:
+    def evidence(self, state: State, seen: Observation) -> tuple[IntArray, IntArray | int, BoolArray]:
         """(shards, the rounds that they cover, where known) as observed in the last round."""
 
     def _posterior(self, problem: Problem) -> Posterior:
@@ -98,9 +96,7 @@ class Balsa(BayesianScheduler):
     def load(self, seen: Observation) -> IntArray:
         return seen.waiting
 
-    def evidence(
-        self, state: State, seen: Observation
-    ) -> tuple[IntArray, IntArray | int, BoolArray]:
+    def evidence(self, state: State, seen: Observation) -> tuple[IntArray, IntArray | int, BoolArray]:
         held_at_the_end = seen.reported + seen.waiting  # delivered or waiting: one of them is 0
         everywhere = np.ones(seen.delivered.shape, dtype=np.bool_)
         return held_at_the_end - state["load_before"], 1, everywhere
@@ -124,7 +120,5 @@ class BalsaPo(BayesianScheduler):
     def load(self, seen: Observation) -> IntArray:
         return seen.delay
 
-    def evidence(
-        self, state: State, seen: Observation
-    ) -> tuple[IntArray, IntArray | int, BoolArray]:
+    def evidence(self, state: State, seen: Observation) -> tuple[IntArray, IntArray | int, BoolArray]:
         return seen.reported, state["load_before"], seen.delivered

@@ -30,14 +30,10 @@ class Scheduler(ABC):
     name: ClassVar[str]
     needs: ClassVar[frozenset[str] | set[str]] = frozenset()
     formula: ClassVar[str] = ""  # the priority, for the table of schedulers
-    ideal: ClassVar[bool] = (
-        False  # all devices transmit and no upload fails: a reference, not a real scheduler
-    )
+    ideal: ClassVar[bool] = False  # all devices transmit and no upload fails: a reference, not a real scheduler
     small_only: ClassVar[bool] = False  # refuses networks of more than a few devices
     symmetric: ClassVar[bool] = True  # False: a device's number matters, as in round-robin
-    random: ClassVar[bool] = (
-        False  # True: decisions depend on its own draws, beyond the order of equal priorities
-    )
+    random: ClassVar[bool] = False  # True: decisions depend on its own draws, beyond the order of equal priorities
 
     @classmethod
     def check_declaration(cls) -> None:
@@ -49,8 +45,7 @@ class Scheduler(ABC):
         for need in cls.needs:
             if need not in INFORMATION:
                 raise FedwaveError(
-                    f"scheduler {cls.name!r} needs {need!r}, which is not known here; "
-                    f"{did_you_mean(need, INFORMATION)}"
+                    f"scheduler {cls.name!r} needs {need!r}, which is not known here; {did_you_mean(need, INFORMATION)}"
                 )
 
     def start(self, problem: Problem) -> State:
@@ -88,9 +83,7 @@ class Scheduler(ABC):
 PAPER_SCHEDULERS = ("bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max")
 
 
-def scheduler(
-    which: str | Mapping[str, Any] | Scheduler | type[Scheduler], **parameters: Any
-) -> Scheduler:
+def scheduler(which: str | Mapping[str, Any] | Scheduler | type[Scheduler], **parameters: Any) -> Scheduler:
     """A scheduler from its name and hyper-parameters; a Scheduler passes through.
 
     >>> scheduler("alpha-fresh", alpha=0.25)
@@ -111,11 +104,7 @@ def scheduler_names(learner: bool = True) -> tuple[str, ...]:
     if learner:
         return every
     kinds = {name: registry.find("scheduler", name) for name in every}
-    return tuple(
-        n
-        for n, kind in kinds.items()
-        if not ({"learner", "labels"} & kind.needs or kind.small_only)
-    )
+    return tuple(n for n, kind in kinds.items() if not ({"learner", "labels"} & kind.needs or kind.small_only))
 
 
 def checked_priority(priority: FloatArray, seen: Observation, name: str) -> FloatArray:
@@ -131,9 +120,7 @@ def checked_priority(priority: FloatArray, seen: Observation, name: str) -> Floa
             f"{(instances, devices)}."
         )
     if np.isnan(priority).any():
-        raise FedwaveError(
-            f"{name} returned NaN as a priority in round {seen.round}: every device needs a number."
-        )
+        raise FedwaveError(f"{name} returned NaN as a priority in round {seen.round}: every device needs a number.")
     return priority
 
 
@@ -142,7 +129,7 @@ def checked_decision(decision: Decision, seen: Observation, scheduler: Scheduler
     who: Any = getattr(decision, "transmits", None)
     bools = isinstance(who, np.ndarray) and who.dtype == np.bool_ and who.shape == seen.delay.shape
     if not isinstance(decision, Decision) or not bools:
-        found = f"{who.dtype} of shape {who.shape}" if isinstance(who, np.ndarray) else shown(decision)  # fmt: skip
+        found = f"{who.dtype} of shape {who.shape}" if isinstance(who, np.ndarray) else shown(decision)
         raise FedwaveError(
             f"{scheduler.name} decided {found}, must be a Decision with one True or False per instance and device: "
             f"{seen.delay.shape}."

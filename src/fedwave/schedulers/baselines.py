@@ -83,9 +83,7 @@ class ProportionalFair(Scheduler):
 
     def __post_init__(self) -> None:
         if not (is_number(self.memory) and 0 < self.memory < 1):
-            raise FedwaveError(
-                f"proportional-fair memory is {self.memory}, must lie strictly between 0 and 1."
-            )
+            raise FedwaveError(f"proportional-fair memory is {self.memory}, must lie strictly between 0 and 1.")
 
     def start(self, problem: Problem) -> State:
         return {"granted": np.full((problem.instances, problem.devices), 1e-6)}

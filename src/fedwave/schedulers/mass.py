@@ -41,9 +41,7 @@ class ForRule(Scheduler):
         if hasattr(others, "__post_init__"):  # of a learning scheduler
             others.__post_init__()
         if not (self.aggregation is None or isinstance(self.aggregation, Aggregation)):
-            raise FedwaveError(
-                f"{self.name} aggregation is {self.aggregation!r}, must be an Aggregation object."
-            )
+            raise FedwaveError(f"{self.name} aggregation is {self.aggregation!r}, must be an Aggregation object.")
         try:
             self.check_reward(self.reward)
         except FedwaveError as error:

@@ -41,9 +41,7 @@ class _ByLabels(ForRule):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (is_number(self.fairness) and 0 <= self.fairness <= 10):
-            raise FedwaveError(
-                f"{self.name} fairness is {self.fairness}, must be a number from 0 to 10."
-            )
+            raise FedwaveError(f"{self.name} fairness is {self.fairness}, must be a number from 0 to 10.")
         if not (is_number(self.memory) and self.memory >= 1):
             raise FedwaveError(f"{self.name} memory is {self.memory}, must be a number >= 1.")
 
@@ -61,9 +59,7 @@ class _ByLabels(ForRule):
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         one_round = shared_mass(self.theta(state, seen)).sum(axis=-1, keepdims=True)
-        weight = lack(
-            label_shares(seen.label_counts), state["taught"], one_round, fairness=self.fairness
-        )
+        weight = lack(label_shares(seen.label_counts), state["taught"], one_round, fairness=self.fairness)
         mass = seen.success * shared_mass(self.theta(state, seen)) * self.reward.at(seen.delay)
         return mass * weight
 
@@ -107,9 +103,7 @@ def label_shares(counts: IntArray) -> FloatArray:
     return out
 
 
-def lack(
-    shares: FloatArray, taught: FloatArray, one_round: FloatArray, *, fairness: float
-) -> FloatArray:
+def lack(shares: FloatArray, taught: FloatArray, one_round: FloatArray, *, fairness: float) -> FloatArray:
     """w: how much the labels of each device are those that the model lacks, ``[I, U]``.
 
     ``taught`` is the mass that each device has delivered, ``[I, U]``, ``one_round`` the mass that all classes begin

@@ -15,11 +15,7 @@ def start(problem: Problem) -> State:
 
 def count(state: State, seen: Observation) -> State:
     """Add the slots of this round."""
-    return {
-        **state,
-        "slots_so_far": state["slots_so_far"] + seen.slots,
-        "rounds_so_far": state["rounds_so_far"] + 1,
-    }
+    return {**state, "slots_so_far": state["slots_so_far"] + seen.slots, "rounds_so_far": state["rounds_so_far"] + 1}
 
 
 def mean(state: State, seen: Observation) -> FloatArray:

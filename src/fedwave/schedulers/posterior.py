@@ -32,15 +32,9 @@ class Posterior(ABC):
         zero = np.zeros((problem.instances, problem.devices), dtype=np.int64)
         return {"counted": zero, "covered": zero}
 
-    def update(
-        self, state: State, total: IntArray, rounds: IntArray | int, known: BoolArray
-    ) -> State:
+    def update(self, state: State, total: IntArray, rounds: IntArray | int, known: BoolArray) -> State:
         """Where ``known``, ``total`` shards arrived over ``rounds`` rounds; all ``[I, U]``."""
-        return {
-            **state,
-            "counted": state["counted"] + known * total,
-            "covered": state["covered"] + known * rounds,
-        }
+        return {**state, "counted": state["counted"] + known * total, "covered": state["covered"] + known * rounds}
 
     @abstractmethod
     def sample(self, state: State, rows: IntArray, draws: Draws) -> FloatArray:
@@ -63,9 +57,7 @@ class ConjugatePosterior(Posterior):
         theta[unseen] = 1.0
         return theta
 
-    def _sample_between(
-        self, shape: FloatArray, rate: FloatArray, rows: IntArray, draws: Draws
-    ) -> FloatArray:
+    def _sample_between(self, shape: FloatArray, rate: FloatArray, rows: IntArray, draws: Draws) -> FloatArray:
         """By inversion: rejection could take forever if the data lie outside the interval."""
         from scipy import special  # slow to import, and rarely needed
 
@@ -76,9 +68,7 @@ class ConjugatePosterior(Posterior):
             right = special.gammainc(shape, rate * low) > 0.5
 
             def tail(x: FloatArray) -> FloatArray:
-                out: FloatArray = np.where(
-                    right, special.gammaincc(shape, x), special.gammainc(shape, x)
-                )
+                out: FloatArray = np.where(right, special.gammaincc(shape, x), special.gammainc(shape, x))
                 return out
 
             at_low, at_high = tail(rate * low), tail(rate * high)
@@ -96,9 +86,7 @@ class ConjugatePosterior(Posterior):
         return np.clip(theta, low, high)
 
 
-def negative_binomial_sum(
-    total: int, rounds: int, theta: FloatArray, dispersion: FloatArray
-) -> FloatArray:
+def negative_binomial_sum(total: int, rounds: int, theta: FloatArray, dispersion: FloatArray) -> FloatArray:
     """log P[sum of ``rounds`` counts = total]: again negative binomial, with dispersion * rounds."""
     from scipy import special  # slow to import, and needed only for non-Poisson arrivals
 
@@ -109,21 +97,18 @@ def negative_binomial_sum(
     return out
 
 
-def zero_inflated_sum(
-    total: int, rounds: int, theta: FloatArray, silence: FloatArray
-) -> FloatArray:
+def zero_inflated_sum(total: int, rounds: int, theta: FloatArray, silence: FloatArray) -> FloatArray:
     """log P[sum = total]: a mixture over the number of rounds that were not silent."""
     from scipy import special  # slow to import, and needed only for non-Poisson arrivals
 
     check_memory(
-        f"the posterior after {rounds:,} rounds without an upload", 4 * 8.0 * (rounds + 1) * theta.size,
+        f"the posterior after {rounds:,} rounds without an upload",
+        4 * 8.0 * (rounds + 1) * theta.size,
         "use Poisson or negative binomial arrivals, or fewer rounds",
-    )  # fmt: skip
+    )
     busy = np.arange(rounds + 1).reshape(-1, *([1] * theta.ndim))
     mean = busy * (theta / (1 - silence))
-    choose = (
-        special.gammaln(rounds + 1) - special.gammaln(busy + 1) - special.gammaln(rounds - busy + 1)
-    )
+    choose = special.gammaln(rounds + 1) - special.gammaln(busy + 1) - special.gammaln(rounds - busy + 1)
     weight = choose + special.xlogy(busy, 1 - silence) + special.xlogy(rounds - busy, silence)
     poisson = special.xlogy(total, mean) - mean - special.gammaln(total + 1)
     out: FloatArray = special.logsumexp(weight + poisson, axis=0)
@@ -138,9 +123,7 @@ class _Family:
 
 _FAMILIES = {
     "negative-binomial": _Family(negative_binomial_sum, (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0)),
-    "zero-inflated-poisson": _Family(
-        zero_inflated_sum, (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-    ),
+    "zero-inflated-poisson": _Family(zero_inflated_sum, (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)),
 }
 
 
@@ -191,9 +174,7 @@ class GridPosterior(Posterior):
         likelihood = np.zeros((problem.instances, problem.devices, size))
         return {**super().start(problem), "log_likelihood": likelihood}
 
-    def update(
-        self, state: State, total: IntArray, rounds: IntArray | int, known: BoolArray
-    ) -> State:
+    def update(self, state: State, total: IntArray, rounds: IntArray | int, known: BoolArray) -> State:
         rounds = np.broadcast_to(rounds, total.shape)
         seen = np.stack([total[known], rounds[known]], axis=1)
         different, which = np.unique(seen, axis=0, return_inverse=True)
@@ -201,10 +182,7 @@ class GridPosterior(Posterior):
         if different.size:
             terms = np.stack([_log_terms(self, int(s), int(r)) for s, r in different])
             log_likelihood[known] += terms[which.reshape(-1)]
-        return {
-            **super().update(state, total, rounds, known),
-            "log_likelihood": log_likelihood,
-        }
+        return {**super().update(state, total, rounds, known), "log_likelihood": log_likelihood}
 
     def sample(self, state: State, rows: IntArray, draws: Draws) -> FloatArray:
         log_weight = state["log_likelihood"][rows] + _log_prior(self)

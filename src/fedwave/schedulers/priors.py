@@ -59,9 +59,7 @@ class Gamma(Prior):
         for name in ("shape", "rate"):
             value = getattr(self, name)
             if not (is_number(value) and 0 < value <= _MOST):
-                raise FedwaveError(
-                    f"Gamma {name} is {value}, must be a number > 0 and at most {_MOST:g}."
-                )
+                raise FedwaveError(f"Gamma {name} is {value}, must be a number > 0 and at most {_MOST:g}.")
 
 
 @dataclass(frozen=True)
@@ -76,9 +74,7 @@ class Truncated(Prior):
 
     def __post_init__(self) -> None:
         if not (is_number(self.low) and is_number(self.high) and 0 <= self.low < self.high):
-            raise FedwaveError(
-                f"Truncated has low {self.low} and high {self.high}, must be 0 <= low < high < inf."
-            )
+            raise FedwaveError(f"Truncated has low {self.low} and high {self.high}, must be 0 <= low < high < inf.")
         if self.high > _MOST:
             raise FedwaveError(f"Truncated has high {self.high}, must be at most {_MOST:g}.")
 

@@ -71,15 +71,11 @@ def begin(rule: str, state: State, new: BoolArray, round_: int) -> State:
         "stage_length_before": np.where(new, length, state["stage_length_before"]),
     }
     if rule == "per-device":
-        changed["visits_at_start"] = np.where(
-            new[:, None, None], state["visits"], state["visits_at_start"]
-        )
+        changed["visits_at_start"] = np.where(new[:, None, None], state["visits"], state["visits_at_start"])
     return {**state, **changed}
 
 
-def visit(
-    rule: str, state: State, seen: Observation, load: IntArray, scheduled: BoolArray
-) -> State:
+def visit(rule: str, state: State, seen: Observation, load: IntArray, scheduled: BoolArray) -> State:
     """Count the state-action pair of this round; ``load`` is n, or d where n is hidden, ``[I, U]``."""
     code = _code(seen, load, scheduled)
     if rule == "per-device":

@@ -82,9 +82,12 @@ def backlog_bound(network: Network, *, hidden: bool = False) -> Bound:
     chances = None if hidden else network.planning.arrival_chances
     best = best_price(kinds, slots, below, chances)
     return Bound(
-        best.value, _error(kinds, slots, best, above, chances), best.price,
-        kinds.per_device(best.solutions.service), kinds.per_device(best.solutions.cost),
-    )  # fmt: skip
+        best.value,
+        _error(kinds, slots, best, above, chances),
+        best.price,
+        kinds.per_device(best.solutions.service),
+        kinds.per_device(best.solutions.cost),
+    )
 
 
 def score_bound(network: Network, *, hidden: bool = False) -> float:
@@ -152,9 +155,7 @@ def _counts(network: Network, mean_snr: FloatArray) -> IntArray:
     return out
 
 
-def _error(
-    kinds: Kinds, slots: float, best: Priced, above: Levels, chances: ArrivalChances | None
-) -> float:
+def _error(kinds: Kinds, slots: float, best: Priced, above: Levels, chances: ArrivalChances | None) -> float:
     if np.any(above.mean[kinds.row] < 1e-9):  # some device may never succeed
         return float(np.inf)
     high = kinds.solve(above, best.price, chances)

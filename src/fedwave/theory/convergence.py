@@ -37,14 +37,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.theory.convergence_bounds import (
-    Constants,
-    constants_of,
-    power,
-    printed_power,
-    printed_product,
-    product,
-)
+from fedwave.theory.convergence_bounds import Constants, constants_of, power, printed_power, printed_product, product
 from fedwave.theory.convergence_setting import LogisticLoss, Schedule, Setting, schedule_of
 from fedwave.types import BoolArray, FloatArray
 
@@ -69,11 +62,15 @@ class Convergence:
         """Heading and one line per round, over all instances."""
         columns = {
             "round": np.arange(self.setting.rounds + 1),
-            "gap": self.gap.mean(axis=1), "gap_most": self.gap.max(axis=1),
-            "product": self.product.mean(axis=1), "power": self.power,
-            "printed_product": self.printed_product.mean(axis=1), "printed_power": self.printed_power,
-            "eps": np.append(self.alignment, np.nan), "v": np.append(self.dissimilarity, np.nan),
-        }  # fmt: skip
+            "gap": self.gap.mean(axis=1),
+            "gap_most": self.gap.max(axis=1),
+            "product": self.product.mean(axis=1),
+            "power": self.power,
+            "printed_product": self.printed_product.mean(axis=1),
+            "printed_power": self.printed_power,
+            "eps": np.append(self.alignment, np.nan),
+            "v": np.append(self.dissimilarity, np.nan),
+        }
         return list(columns), np.stack(list(columns.values()), axis=1).tolist()
 
 
@@ -91,9 +88,16 @@ def convergence(setting: Setting | None = None) -> Convergence:
     known = constants_of(loss, plan, setting.slots, float(np.nanmin(eps)), float(np.nanmax(v)), eta)
     gap = np.maximum(loss.value(path) - loss.value(loss.minimiser), 0.0)
     return Convergence(
-        setting, known, gap, gap[0, 0] * product(known, plan), gap[0, 0] * power(known, plan),
-        gap[0, 0] * printed_product(known, plan), gap[0, 0] * printed_power(known, plan), eps, v,
-    )  # fmt: skip
+        setting,
+        known,
+        gap,
+        gap[0, 0] * product(known, plan),
+        gap[0, 0] * power(known, plan),
+        gap[0, 0] * printed_product(known, plan),
+        gap[0, 0] * printed_power(known, plan),
+        eps,
+        v,
+    )
 
 
 def apart(tried: Convergence) -> Convergence:
@@ -113,9 +117,7 @@ def _good_step(setting: Setting, loss: LogisticLoss, plan: Schedule) -> float:
     return constants_of(loss, plan, setting.slots, eps, delayed, eta=1.0).limit / 2
 
 
-def descend(
-    loss: LogisticLoss, plan: Schedule, eta: float, beta: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def descend(loss: LogisticLoss, plan: Schedule, eta: float, beta: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Train from 0: the models ``[T + 1, I, F]``, and the eps and V that each round would need ``[T]``."""
     w = np.zeros((plan.share.shape[1], loss.features.shape[2]))
     psi, path, sides = np.zeros((*plan.share.shape[1:], w.shape[1])), [w], []

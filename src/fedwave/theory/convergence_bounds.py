@@ -49,18 +49,21 @@ class Constants:
         return 1 - 2 * np.where(gain >= 0, self.convexity, self.smoothness) * gain
 
 
-def constants_of(
-    loss: LogisticLoss, plan: Schedule, slots: int, eps: float, v: float, eta: float
-) -> Constants:
+def constants_of(loss: LogisticLoss, plan: Schedule, slots: int, eps: float, v: float, eta: float) -> Constants:
     """Everything at once; ``eps`` and ``v`` are those found on the way."""
     sent = plan.scheduled
     return Constants(
-        smoothness=loss.smoothness, convexity=loss.convexity, alignment=eps, dissimilarity=v,
-        uploads=float((sent * plan.chance).sum(axis=2).min()), slots=slots,
+        smoothness=loss.smoothness,
+        convexity=loss.convexity,
+        alignment=eps,
+        dissimilarity=v,
+        uploads=float((sent * plan.chance).sum(axis=2).min()),
+        slots=slots,
         share_low=float((plan.least * plan.rate)[sent].min()),
         share_high=float((plan.most * plan.rate)[sent].max()),
-        largest_share=float(plan.share.max()), eta=eta,
-    )  # fmt: skip
+        largest_share=float(plan.share.max()),
+        eta=eta,
+    )
 
 
 def product(known: Constants, plan: Schedule) -> FloatArray:

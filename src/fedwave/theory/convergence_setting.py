@@ -175,9 +175,7 @@ class Schedule:
 def schedule_of(setting: Setting) -> Schedule:
     """Run the network of a setting."""
     network = setting.network()
-    run = simulate(
-        network, setting.scheduler, setting.settle + setting.rounds, setting.instances, setting.seed
-    )
+    run = simulate(network, setting.scheduler, setting.settle + setting.rounds, setting.instances, setting.seed)
     held = run.waiting + run.arrivals
     reported = np.where(run.delivered, held, 0)
     learned = run.learned
@@ -190,11 +188,14 @@ def schedule_of(setting: Setting) -> Schedule:
         return Uploads(delivered, learned, run.delay, nothing, nothing).shares[after]
 
     return Schedule(
-        scheduled=run.scheduled[after], delivered=run.delivered[after],
-        share=shares(run.delivered, learned), rate=setting.aggregation.rate(run.delay)[after],
-        least=shares(run.scheduled, all_arrive), most=((before + held) / alone)[after],
+        scheduled=run.scheduled[after],
+        delivered=run.delivered[after],
+        share=shares(run.delivered, learned),
+        rate=setting.aggregation.rate(run.delay)[after],
+        least=shares(run.scheduled, all_arrive),
+        most=((before + held) / alone)[after],
         chance=network.success.probability(network.mean_snr),
-    )  # fmt: skip
+    )
 
 
 def _chance(score: FloatArray) -> FloatArray:

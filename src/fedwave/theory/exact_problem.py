@@ -99,23 +99,14 @@ class ExactProblem:
         levels, points = distinct_levels(self.levels), [int(n) + 1 for n in cuts]
         different = [p.size for p, _ in levels]
         check_size("value iteration", cuts.tolist(), different, self.slots, SOLVER_ARRAYS)
-        arrivals = [
-            arrival_matrix(self.chances(u, size - 1), size, 1.0)[None]
-            for u, size in enumerate(points)
-        ]
-        return ExactRound(
-            levels, self.slots, tuple(arrivals), backlogs(points, np.ones((1, self.size)))
-        )
+        arrivals = [arrival_matrix(self.chances(u, size - 1), size, 1.0)[None] for u, size in enumerate(points)]
+        return ExactRound(levels, self.slots, tuple(arrivals), backlogs(points, np.ones((1, self.size))))
 
 
-def exact_problem(
-    network: Network, levels: int = 8, truncation: int | Sequence[int] | None = None
-) -> ExactProblem:
+def exact_problem(network: Network, levels: int = 8, truncation: int | Sequence[int] | None = None) -> ExactProblem:
     """A network with its channels reduced to ``levels`` different p per device with the same mean."""
     if not isinstance(network.slots, int):
-        raise FedwaveError(
-            "slots change from round to round, so there is no fixed optimum: give one W."
-        )
+        raise FedwaveError("slots change from round to round, so there is no fixed optimum: give one W.")
     if np.isfinite(network.table.buffer_limit).any():
         raise FedwaveError(
             "buffer limits are not part of the exact optimum: remove buffer_limit, or describe the network "
@@ -130,17 +121,13 @@ def _checked(what: str, values: object, axes: int, low: float, high: float) -> F
     try:
         out = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise FedwaveError(
-            f"{what} is {values!r}, must be numbers in rows of one length."
-        ) from None
+        raise FedwaveError(f"{what} is {values!r}, must be numbers in rows of one length.") from None
     if out.ndim != axes or out.size == 0:
         wanted = "one number per device" if axes == 1 else "one row of numbers per device"
         raise FedwaveError(f"{what} has shape {out.shape}, must be {wanted}.")
     fine = (out >= low) & (out <= high) & np.isfinite(out)
     if not fine.all():
-        raise FedwaveError(
-            f"{what} holds {out[~fine][0]:g}, must lie between {low:g} and {high:g}."
-        )
+        raise FedwaveError(f"{what} holds {out[~fine][0]:g}, must lie between {low:g} and {high:g}.")
     out.flags.writeable = False
     return out
 

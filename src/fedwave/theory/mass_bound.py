@@ -50,9 +50,7 @@ class MassBound:
         return f"MassBound(value={self.value:.6g}, error={self.error:.2g}, price={self.price:.4g})"
 
 
-def mass_bound(
-    network: Network, aggregation: registry.Spec | Aggregation | None = None
-) -> MassBound:
+def mass_bound(network: Network, aggregation: registry.Spec | Aggregation | None = None) -> MassBound:
     """An upper bound on the long-run mean of the v-weighted delivered mass on this network.
 
     ``aggregation`` is the rule that weighs uploads, a name or an object; None is ``lee``. It must weigh an upload by
@@ -87,6 +85,5 @@ def mass_bound(
     cut_off = float((kinds.count * mass_of_one(kinds)) @ low.solutions.error)
     error = max(low.value + cut_off - best.value, 0.0)
     return MassBound(
-        -best.value, error, best.price,
-        kinds.per_device(best.solutions.service), kinds.per_device(best.mass),
-    )  # fmt: skip
+        -best.value, error, best.price, kinds.per_device(best.solutions.service), kinds.per_device(best.mass)
+    )

@@ -11,14 +11,7 @@ import numpy as np
 
 from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import Arrivals
-from fedwave.planning.exact_model import (
-    Devices,
-    ExactRound,
-    along,
-    decisions,
-    incidence,
-    products,
-)
+from fedwave.planning.exact_model import Devices, ExactRound, along, decisions, incidence, products
 from fedwave.planning.exact_solver import Table, best_tables
 from fedwave.schedulers.base import Scheduler
 from fedwave.theory.exact_problem import SOLVER_ARRAYS, ExactProblem
@@ -81,9 +74,7 @@ def value_iteration(problem: ExactProblem, tolerance: float = 1e-9) -> Optimum:
     return Optimum(problem, found.average, error, cuts, found.table)
 
 
-def average_of(
-    problem: ExactProblem, policy: Scheduler | Priority | Optimum, tolerance: float = 1e-9
-) -> float:
+def average_of(problem: ExactProblem, policy: Scheduler | Priority | Optimum, tolerance: float = 1e-9) -> float:
     """The exact mean backlog of a policy that depends only on p and n.
 
     ``policy`` is a function of p and n, both ``[rows, U]``, that returns priorities of the same shape (the W largest
@@ -290,21 +281,17 @@ class FixedPolicy:
         # The transpose of the equations above; its solution adds up to 1.
         return self._solve(lambda x: x - self._after(x) + empty * x.sum(), empty, 1e-10)
 
-    def _solve(
-        self, left: Callable[[FloatArray], FloatArray], right: FloatArray, tolerance: float
-    ) -> FloatArray:
+    def _solve(self, left: Callable[[FloatArray], FloatArray], right: FloatArray, tolerance: float) -> FloatArray:
         # GMRES, since iterating over rounds would take as many steps as the mixing time of the network.
         from scipy.sparse.linalg import LinearOperator, gmres
 
         shape, size = right.shape, right.size
-        operator = LinearOperator(
-            (size, size), lambda x: left(x.reshape(shape)).reshape(-1), dtype=np.float64
-        )
+        operator = LinearOperator((size, size), lambda x: left(x.reshape(shape)).reshape(-1), dtype=np.float64)
         # With more arrays in memory it takes fewer steps.
         held = int(np.clip(_ROOM // size, SOLVER_ARRAYS, _MOST_HELD))
         found, failed = gmres(
             operator, right.reshape(-1), rtol=tolerance, atol=0.0, restart=held, maxiter=_STEPS // held
-        )  # fmt: skip
+        )
         if failed:
             raise FedwaveError(
                 "the mean backlog of this policy was not found within the allowed steps: it may never serve some "
@@ -325,9 +312,7 @@ class FixedPolicy:
         share = np.maximum(self.occupation(), 0.0)
         out = np.zeros(self.round.devices)
         for u in range(out.size):
-            kept = sum(
-                share * p for delivered, p in self.probabilities.items() if u not in delivered
-            )
+            kept = sum(share * p for delivered, p in self.probabilities.items() if u not in delivered)
             others = tuple(v for v in range(share.ndim) if v != u + 1)
             of_backlog = np.asarray(kept).sum(axis=others)
             out[u] = of_backlog @ _overshoot(problem, u, of_backlog.size - 1)

@@ -147,18 +147,14 @@ class RegretSetting:
         nothing = np.zeros((self.instances, len(self.distances)), dtype=np.int64)
         # Simulations start with round 1, so no other draws come from round 0.
         draws = Draws(self.seed, rows).at(0)
-        return ConjugatePosterior(self.prior).sample(
-            {"counted": nothing, "covered": nothing}, rows, draws
-        )
+        return ConjugatePosterior(self.prior).sample({"counted": nothing, "covered": nothing}, rows, draws)
 
     @cached_property
     def network(self) -> Network:
         """One network for all instances; only their arrivals differ."""
         middle = np.full(len(self.distances), (self.prior.low + self.prior.high) / 2)
         table = DeviceTable(rate=middle, distance_m=np.array(self.distances))
-        return Network(
-            table, self.slots, self.gamma, LevelFading(self.gains), Soft(), DrawnPoisson(self.theta)
-        )
+        return Network(table, self.slots, self.gamma, LevelFading(self.gains), Soft(), DrawnPoisson(self.theta))
 
     def problem(self, instance: int) -> ExactProblem:
         """The exact problem of one instance with known rates."""
@@ -271,7 +267,8 @@ def regret(setting: RegretSetting | None = None) -> Regret:
             stages[rule] = stages_begun(_run(setting, policy))
     arrivals, g = setting.theta.sum(axis=1), np.array([one.backlog for one in best])
     return Regret(
-        setting=setting, states=setting.states,
+        setting=setting,
+        states=setting.states,
         actions=len(decisions(len(setting.distances), setting.slots)),
         span=max(span(setting, one) for one in best),
         optimum=(arrivals - setting.gamma * g) / setting.scale,
@@ -281,7 +278,7 @@ def regret(setting: RegretSetting | None = None) -> Regret:
         plain={k: plain(setting, trace, best) for k, trace in traces.items()},
         rest={k: rest(setting, trace, best) for k, trace in traces.items()},
         stages=stages,
-    )  # fmt: skip
+    )
 
 
 def policies(setting: RegretSetting) -> dict[str, Scheduler]:
@@ -309,9 +306,7 @@ def _run(setting: RegretSetting, policy: Scheduler) -> Trace:
 def stages_begun(trace: Trace) -> IntArray:
     """The number of stages that have begun by every round, ``[T, I]``."""
     if "stage_start" not in trace.beliefs:
-        raise FedwaveError(
-            "this trace has no stages: simulate a learning scheduler, with beliefs=True."
-        )
+        raise FedwaveError("this trace has no stages: simulate a learning scheduler, with beliefs=True.")
     begun = trace.beliefs["stage_start"] == np.arange(1, trace.rounds + 1)[:, None]
     return np.cumsum(begun, axis=0)
 

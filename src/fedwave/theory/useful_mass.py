@@ -23,14 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.aggregation import (
-    Aggregation,
-    Uploads,
-    delivered_mass,
-    entered,
-    step_stretch,
-    uploads_of_rounds,
-)
+from fedwave.aggregation import Aggregation, Uploads, delivered_mass, entered, step_stretch, uploads_of_rounds
 from fedwave.learning.partition import Labels
 from fedwave.trace import Trace
 from fedwave.types import FloatArray
@@ -44,17 +37,13 @@ class ScheduleMass:
 
     delivered: FloatArray  # M_t, [T, I]
     stretch: FloatArray  # E_t, [T, I]; 0 where nothing is delivered
-    by_class: FloatArray | None = (
-        None  # M_t of each class, [T, I, C], if devices hold different ones
-    )
+    by_class: FloatArray | None = None  # M_t of each class, [T, I, C], if devices hold different ones
     overall: FloatArray | None = None  # pi, [C]
 
     @classmethod
     def of(cls, trace: Trace, rule: Aggregation, labels: Labels | None = None) -> ScheduleMass:
         """That of a trace under an aggregation rule; its limits are in all of it."""
-        uploads = uploads_of_rounds(
-            rule, trace.delivered, trace.learned, trace.delay, trace.accepted
-        )
+        uploads = uploads_of_rounds(rule, trace.delivered, trace.learned, trace.delay, trace.accepted)
         delivered, stretch = delivered_mass(rule, uploads), step_stretch(rule, uploads)
         if labels is None or labels.same_everywhere:
             return cls(delivered, stretch)

@@ -9,14 +9,7 @@ from half_precision import needs_bfloat16
 import fedwave as fw
 from fedwave import registry
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build import (
-    CLASSES,
-    check,
-    network_of,
-    schedulers_of,
-    settings_of,
-    task_of,
-)
+from fedwave.experiments.config.build import CLASSES, check, network_of, schedulers_of, settings_of, task_of
 from fedwave.experiments.config.experiment import (
     DATASETS,
     MODELS,
@@ -35,10 +28,15 @@ def test_the_papers_network_with_changes() -> None:
     assert np.array_equal(net.rates, fw.paper_network().rates)
     net = network_of(
         NetworkConfig(
-            slots=3, gamma=0.5, fading="rician:k_factor=6", success="harq:tries=3",
-            arrivals="negative-binomial:dispersion=2", rate=4.0, set={"buffer_limit": 20.0, "noise_dbm": -90.0},
+            slots=3,
+            gamma=0.5,
+            fading="rician:k_factor=6",
+            success="harq:tries=3",
+            arrivals="negative-binomial:dispersion=2",
+            rate=4.0,
+            set={"buffer_limit": 20.0, "noise_dbm": -90.0},
         )
-    )  # fmt: skip
+    )
     assert (net.slots, net.gamma, net.noise_dbm) == (3, 0.5, -90)
     assert net.fading == fw.fading.Rician(k_factor=6)
     assert net.success == fw.success.Harq(tries=3)
@@ -150,21 +148,10 @@ def test_a_task_with_its_own_numbers() -> None:
     assert (made.shard_size, made.batch, made.epochs) == (10, 10, 10)
     assert made.partition == Iid()
     assert made.dataset.classes == CLASSES
-    numbers = {
-        "shard_size": 5,
-        "batch": 4,
-        "epochs": 2,
-        "eta": 0.1,
-        "prox": 0.0,
-        "l2": 0.2,
-    }
+    numbers = {"shard_size": 5, "batch": 4, "epochs": 2, "eta": 0.1, "prox": 0.0, "l2": 0.2}
     made = task_of(
         TaskConfig(
-            "synthetic",
-            model="logistic",
-            partition="dirichlet:alpha=0.3",
-            aggregation="lee:beta=0.5",
-            **numbers,
+            "synthetic", model="logistic", partition="dirichlet:alpha=0.3", aggregation="lee:beta=0.5", **numbers
         )
     )
     assert {name: getattr(made, name) for name in numbers} == numbers
@@ -179,9 +166,7 @@ def test_settings_of_a_cpu() -> None:
     from fedwave.learning.evaluation import EvaluationSizes
     from fedwave.learning.settings import Settings
 
-    config = TrainingConfig(
-        tolerance=0.1, device="cpu", precision="auto", loss_images=5, test_images=6, full_every=7,
-    )  # fmt: skip
+    config = TrainingConfig(tolerance=0.1, device="cpu", precision="auto", loss_images=5, test_images=6, full_every=7)
     settings, sizes = settings_of(config)
     assert settings == Settings(tolerance=0.1, device="cpu", precision="auto", lanes=None)
     assert sizes == EvaluationSizes(5, 6, 7)

@@ -10,12 +10,7 @@ import pytest
 
 import fedwave as fw
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.experiment import (
-    Experiment,
-    NetworkConfig,
-    TaskConfig,
-    TrainingConfig,
-)
+from fedwave.experiments.config.experiment import Experiment, NetworkConfig, TaskConfig, TrainingConfig
 from fedwave.experiments.config.read import (
     experiment_from,
     load_experiment,
@@ -29,9 +24,15 @@ from fedwave.experiments.config.schema import json_schema
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 
 PRESETS = (
-    "label-skew", "million-devices", "paper-backlogs", "paper-cifar10", "paper-mnist", "paper-score", "quick",
+    "label-skew",
+    "million-devices",
+    "paper-backlogs",
+    "paper-cifar10",
+    "paper-mnist",
+    "paper-score",
+    "quick",
     "recommended",
-)  # fmt: skip
+)
 
 
 # What is asked, and the sentence that answers.
@@ -161,7 +162,7 @@ REFUSALS = {
     ("sweep.imports=[[a.py]]",): "sweep.imports: there is no field 'imports'",
     ("name=" + "[" * 500,): "override 'name': the value is nested too deeply",
     ('network.fading="rician:k_factor=a\\nb"',): "network.fading: Rician k_factor is a b, must be a number",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("asked", REFUSALS, ids=lambda asked: " ".join(asked)[:60])
@@ -218,28 +219,29 @@ def test_presets_have_the_numbers_of_the_paper() -> None:
     assert quick.task == mnist.task == TaskConfig()
     assert cifar.task == TaskConfig(dataset="cifar10")
     skew = load_experiment("label-skew")
-    assert (skew.rounds, skew.instances, skew.task) == (
-        100,
-        6,
-        TaskConfig(partition="dirichlet:alpha=0.2"),
-    )
+    assert (skew.rounds, skew.instances, skew.task) == (100, 6, TaskConfig(partition="dirichlet:alpha=0.2"))
     assert skew.labels[:4] == ("bench", "fresh", "alpha-fresh:alpha=0.5", "alsa-pi")
     assert load_experiment("million-devices").network.devices == 1_000_000
 
 
 def test_overrides() -> None:
     asked = [
-        "network.slots=10", "network.set.rate=2", "network.set.buffer_limit=.inf", "task.partition=dirichlet",
+        "network.slots=10",
+        "network.set.rate=2",
+        "network.set.buffer_limit=.inf",
+        "task.partition=dirichlet",
         "task.partition.alpha=5e-1",
-        "training.tolerance=1e-3", "schedulers=[alsa-pi, {name: balsa, stage_rule: max1}]",
-        "against=balsa:stage_rule=max1", "sweep.network.gamma=[0, 0.5]", "targets=[1]", "name=a=b",
-    ]  # fmt: skip
+        "training.tolerance=1e-3",
+        "schedulers=[alsa-pi, {name: balsa, stage_rule: max1}]",
+        "against=balsa:stage_rule=max1",
+        "sweep.network.gamma=[0, 0.5]",
+        "targets=[1]",
+        "name=a=b",
+    ]
     made = experiment_from({"task": None, "network": {"set": {"noise_dbm": -100}}}, asked)
     assert made == Experiment(
         name="a=b",
-        network=NetworkConfig(
-            slots=10, set={"noise_dbm": -100.0, "rate": 2.0, "buffer_limit": float("inf")}
-        ),
+        network=NetworkConfig(slots=10, set={"noise_dbm": -100.0, "rate": 2.0, "buffer_limit": float("inf")}),
         task=TaskConfig(partition={"name": "dirichlet", "alpha": 0.5}),
         training=TrainingConfig(tolerance=0.001),
         schedulers=("alsa-pi", "balsa:stage_rule=max1"),
@@ -249,9 +251,9 @@ def test_overrides() -> None:
     )
     assert isinstance(made.targets[0], float)
     assert isinstance(made.network.set["rate"], float)
-    assert experiment_from(
-        to_mapping(made), ["task=null", "metric=backlog", "sweep={}", "network={}"]
-    ) == replace(made, task=None, metric="backlog", sweep={}, network=NetworkConfig())
+    assert experiment_from(to_mapping(made), ["task=null", "metric=backlog", "sweep={}", "network={}"]) == replace(
+        made, task=None, metric="backlog", sweep={}, network=NetworkConfig()
+    )
 
 
 def test_overrides_leave_the_mapping_as_it_was() -> None:
@@ -284,11 +286,7 @@ def test_points_are_the_product_of_the_axes_in_order() -> None:
 
 
 def test_an_axis_of_whole_schedulers_and_of_slots_per_round(tmp_path: Path) -> None:
-    asked = [
-        "rounds=2",
-        "sweep.schedulers=[[age], [{name: balsa}]]",
-        "sweep.network.slots=[[1,2],3]",
-    ]
+    asked = ["rounds=2", "sweep.schedulers=[[age], [{name: balsa}]]", "sweep.network.slots=[[1,2],3]"]
     experiment = experiment_from({}, asked)
     assert [at.labels for _, at in points(experiment)[::2]] == [("age",), ("balsa",)]
     assert [at.network.slots for _, at in points(experiment)[:2]] == [(1, 2), 3]
@@ -313,7 +311,7 @@ FILES: dict[tuple[str, bytes], str] = {
     ("a.json", b'{"rounds": 1' + b"0" * 5000 + b"}"): "a.json holds a number of too many digits",
     ("a.json", b"3"): "a.json must be a mapping of fields",
     ("a.txt", b"rounds: 5"): "A file must end in .yaml, .yml or .json.",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name, content", FILES, ids=lambda x: str(x)[:30])
@@ -350,9 +348,7 @@ def test_a_billion_laughs_end_early(tmp_path: Path) -> None:
 
 
 def test_anchors_merge(tmp_path: Path) -> None:
-    text = (
-        "network: &a {kind: random, devices: 50}\nsweep:\n  network: [{<<: *a, devices: 60}, *a]\n"
-    )
+    text = "network: &a {kind: random, devices: 50}\nsweep:\n  network: [{<<: *a, devices: 60}, *a]\n"
     (tmp_path / "a.yaml").write_text(text)
     sizes = [at.network.devices for _, at in points(load_experiment(tmp_path / "a.yaml"))]
     assert sizes == [60, 50]
@@ -371,15 +367,12 @@ def test_the_schema_describes_every_field() -> None:
     assert schema["title"] == "fedwave experiment"
     mapping = to_mapping(Experiment(task=TaskConfig()))
     parts = {"network": "NetworkConfig", "task": "TaskConfig", "training": "TrainingConfig"}
-    for part, fields in {
-        None: schema,
-        **{k: schema["$defs"][v] for k, v in parts.items()},
-    }.items():
+    for part, fields in {None: schema, **{k: schema["$defs"][v] for k, v in parts.items()}}.items():
         assert fields["additionalProperties"] is False
         assert set(fields["properties"]) == set(mapping[part] if part else mapping)
         for name, field in fields["properties"].items():
             assert field["description"].endswith("."), name
-    assert schema["$defs"]["NetworkConfig"]["properties"]["kind"]["enum"] == ["paper", "random", "table"]  # fmt: skip
+    assert schema["$defs"]["NetworkConfig"]["properties"]["kind"]["enum"] == ["paper", "random", "table"]
     assert "float64" in schema["$defs"]["TrainingConfig"]["properties"]["precision"]["enum"]
     texts = json.dumps(schema["properties"]["schedulers"]["items"])
     assert all(name in texts for name in fw.scheduler_names())
@@ -392,9 +385,7 @@ def test_configurations_are_made_without_torch_and_without_pydantic() -> None:
         "from fedwave.experiments.config.read import load_experiment; load_experiment('quick');"
         "print('pydantic' in sys.modules, 'torch' in sys.modules)"
     )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["False", "False", "True", "False"]
 
 

@@ -9,29 +9,19 @@ from hypothesis import strategies as st
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
-from fedwave.experiments.config.read import (
-    experiment_from,
-    load_experiment,
-    points,
-    to_mapping,
-    to_yaml,
-)
+from fedwave.experiments.config.read import experiment_from, load_experiment, points, to_mapping, to_yaml
 from fedwave.experiments.config.schema import field_names
 from fedwave.yaml_text import read_yaml
 
 PROFILE = settings(
-    max_examples=500,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    max_examples=500, derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 BASES = {
     "default": to_mapping(Experiment(task=TaskConfig())),
     "cifar": to_mapping(load_experiment("paper-cifar10")),
     "million": to_mapping(load_experiment("million-devices")),
     "sweep": to_mapping(load_experiment("quick", ["sweep.network.slots=[2, 5]", "sweep.seed=[1, 2]"])),
-}  # fmt: skip
+}
 
 scalars = (
     st.none()
@@ -47,20 +37,33 @@ junk = st.recursive(
     scalars,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3),
     max_leaves=8,
-)  # fmt: skip
-numbers = st.sampled_from(
-    ["0", "1", "-1", "0.5", "nan", "inf", "1e308", "1e-308", "9" * 30, "x", ""]
 )
+numbers = st.sampled_from(["0", "1", "-1", "0.5", "nan", "inf", "1e308", "1e-308", "9" * 30, "x", ""])
 PARTS = [
-    "rician:k_factor", "gauss-markov:correlation", "shadowing:sigma_db", "recorded:path", "turbo:slope",
-    "turbo:blocks", "threshold:w0", "uncoded:bits", "arq:tries", "harq:tries", "harq:model",
-    "negative-binomial:dispersion", "zero-inflated-poisson:silence", "balsa:prior", "balsa:stage_rule",
-    "alpha-fresh:alpha", "update-aware:breadth", "balsa-po:prior=gamma:shape", "harq:tries=2,model=turbo:slope",
-]  # fmt: skip
+    "rician:k_factor",
+    "gauss-markov:correlation",
+    "shadowing:sigma_db",
+    "recorded:path",
+    "turbo:slope",
+    "turbo:blocks",
+    "threshold:w0",
+    "uncoded:bits",
+    "arq:tries",
+    "harq:tries",
+    "harq:model",
+    "negative-binomial:dispersion",
+    "zero-inflated-poisson:silence",
+    "balsa:prior",
+    "balsa:stage_rule",
+    "alpha-fresh:alpha",
+    "update-aware:breadth",
+    "balsa-po:prior=gamma:shape",
+    "harq:tries=2,model=turbo:slope",
+]
 # Texts that come near to what a field takes.
 texts = st.builds("{}={}".format, st.sampled_from(PARTS), numbers) | st.sampled_from(
     ["paper", "random", "table", "mnist", "cifar10", "vgg19", "sync", "bfloat16", "accuracy", "balsa", "age"]
-)  # fmt: skip
+)
 values = junk | texts | st.lists(texts | st.integers(0, 9), max_size=3)
 columns = ["rate", "distance_m", "tx_power_dbm", "buffer_limit", "noise_dbm", "slots", "seed", "x"]
 words = st.text("abcdefgh_", min_size=1, max_size=8)
@@ -79,7 +82,7 @@ def broken(base: dict[str, Any], field: str, value: Any) -> dict[str, Any]:
     if not rest:
         return {**base, first: value}
     inside = inside if isinstance(inside, dict) else {}
-    return {**base, first: {**inside, rest: value} if first == "sweep" else broken(inside, rest, value)}  # fmt: skip
+    return {**base, first: {**inside, rest: value} if first == "sweep" else broken(inside, rest, value)}
 
 
 def answer(mapping: Any, overrides: list[str]) -> Experiment | str:
@@ -106,9 +109,7 @@ def test_a_broken_field_is_named(base: str, field: str, value: Any) -> None:
 
 
 @PROFILE
-@given(
-    base=st.sampled_from(sorted(BASES)), field=fields, value=st.text(max_size=12) | texts | numbers
-)
+@given(base=st.sampled_from(sorted(BASES)), field=fields, value=st.text(max_size=12) | texts | numbers)
 def test_a_broken_override_is_named(base: str, field: str, value: str) -> None:
     assert_named(field, answer(BASES[base], [f"{field}={value}"]))
 

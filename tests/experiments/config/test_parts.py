@@ -30,15 +30,21 @@ from fedwave.experiments.run.runner import run_experiment
 
 ALIKE = [
     ("network.fading", "rician:k_factor=6", {"name": "rician", "k_factor": 6}),
-    ("network.success", "harq:tries=3,model=turbo:blocks=2;slope=7",
-     {"name": "harq", "tries": 3, "model": {"name": "turbo", "blocks": 2, "slope": 7}}),
-    ("network.success", {"name": "harq", "model": "turbo:slope=7"},
-     {"name": "harq", "model": {"name": "turbo", "slope": 7}}),
+    (
+        "network.success",
+        "harq:tries=3,model=turbo:blocks=2;slope=7",
+        {"name": "harq", "tries": 3, "model": {"name": "turbo", "blocks": 2, "slope": 7}},
+    ),
+    (
+        "network.success",
+        {"name": "harq", "model": "turbo:slope=7"},
+        {"name": "harq", "model": {"name": "turbo", "slope": 7}},
+    ),
     ("network.arrivals", " poisson ", {"name": "poisson"}),
     ("task.partition", "dirichlet:alpha=0.2", {"name": "dirichlet", "alpha": 0.2}),
     ("task.dataset", "synthetic", {"name": "synthetic"}),
     ("task.model", "logistic:inputs=784", {"name": "logistic", "inputs": 784}),
-]  # fmt: skip
+]
 
 
 def content(field: str, value: Any) -> dict[str, Any]:
@@ -59,16 +65,13 @@ def test_a_text_and_a_mapping_are_the_same_part(field: str, one: Any, other: Any
 
 def test_labels_are_the_texts_of_the_parts() -> None:
     given = [
-        "age", {"name": "balsa", "prior": {"name": "gamma", "shape": 2, "rate": 0.5}}, "alpha-fresh: alpha=0.50",
-        {"name": "balsa", "stage_rule": "max1"},
-    ]  # fmt: skip
-    made = experiment_from({"schedulers": given, "against": "alpha-fresh:alpha=0.500"})
-    wanted = (
         "age",
-        "balsa:prior=gamma:shape=2;rate=0.5",
-        "alpha-fresh:alpha=0.5",
-        "balsa:stage_rule=max1",
-    )
+        {"name": "balsa", "prior": {"name": "gamma", "shape": 2, "rate": 0.5}},
+        "alpha-fresh: alpha=0.50",
+        {"name": "balsa", "stage_rule": "max1"},
+    ]
+    made = experiment_from({"schedulers": given, "against": "alpha-fresh:alpha=0.500"})
+    wanted = ("age", "balsa:prior=gamma:shape=2;rate=0.5", "alpha-fresh:alpha=0.5", "balsa:stage_rule=max1")
     assert made.labels == wanted
     assert made.base == "alpha-fresh:alpha=0.5"
     assert tuple(schedulers_of(made)) == wanted
@@ -80,9 +83,7 @@ def test_a_part_is_a_value() -> None:
     again = pickle.loads(pickle.dumps(part))
     assert again == part
     assert hash(again) == hash(part)
-    assert hash(TaskConfig(partition="dirichlet:alpha=1")) == hash(
-        TaskConfig(partition="dirichlet:alpha=1.0")
-    )
+    assert hash(TaskConfig(partition="dirichlet:alpha=1")) == hash(TaskConfig(partition="dirichlet:alpha=1.0"))
     with pytest.raises(TypeError, match="does not support item assignment"):
         part["prior"] = 3  # type: ignore[index]
 
@@ -103,19 +104,16 @@ def test_a_part_is_not_built_from_its_text() -> None:
 
 
 def test_overrides_reach_into_parts() -> None:
-    base = {
-        "network": {"success": "harq:tries=3,model=turbo:slope=6", "fading": {"name": "rician"}}
-    }
+    base = {"network": {"success": "harq:tries=3,model=turbo:slope=6", "fading": {"name": "rician"}}}
     asked = [
-        "network.success.tries=4", "network.success.model.slope=7", "network.fading.k_factor=1e1",
-        "task.partition.name=dirichlet", "task.partition.alpha=0.5",
-    ]  # fmt: skip
+        "network.success.tries=4",
+        "network.success.model.slope=7",
+        "network.fading.k_factor=1e1",
+        "task.partition.name=dirichlet",
+        "task.partition.alpha=0.5",
+    ]
     made = experiment_from(base, asked)
-    assert made.network.success == {
-        "name": "harq",
-        "tries": 4,
-        "model": {"name": "turbo", "slope": 7},
-    }
+    assert made.network.success == {"name": "harq", "tries": 4, "model": {"name": "turbo", "slope": 7}}
     assert made.network.fading == {"name": "rician", "k_factor": 10.0}
     assert made.task == TaskConfig(partition={"name": "dirichlet", "alpha": 0.5})
 
@@ -128,9 +126,12 @@ def test_a_parameter_of_the_default_rule() -> None:
 
 def test_sweeps_reach_into_parts(tmp_path: Path) -> None:
     asked = [
-        "network.fading=rician", "sweep.network.fading.k_factor=[1, 4]",
-        "sweep.network.success=[turbo, {name: harq, tries: 2}]", "sweep.task.partition=[iid, dirichlet]", "rounds=5",
-    ]  # fmt: skip
+        "network.fading=rician",
+        "sweep.network.fading.k_factor=[1, 4]",
+        "sweep.network.success=[turbo, {name: harq, tries: 2}]",
+        "sweep.task.partition=[iid, dirichlet]",
+        "rounds=5",
+    ]
     made = experiment_from({}, asked)
     found = points(made)
     assert len(found) == 8
@@ -145,9 +146,7 @@ def test_sweeps_reach_into_parts(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_short() -> None:
-    made = experiment_from(
-        {"schedulers": ["age", "balsa:stage_rule=max1"], "network": {"fading": "rician"}}
-    )
+    made = experiment_from({"schedulers": ["age", "balsa:stage_rule=max1"], "network": {"fading": "rician"}})
     lines = to_yaml(made).splitlines()
     assert "schedulers: [age, {name: balsa, stage_rule: max1}]" in lines
     assert "  fading: rician" in lines
@@ -200,9 +199,7 @@ def test_an_experiment_imports_parts_of_its_own(own: Path) -> None:
 def test_the_command_line_adds_to_the_imports(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(own)
     more = own / "more.py"
-    more.write_text(
-        "import fedwave as fw\n@fw.register('more-test', family='model')\ndef f(): ...\n"
-    )
+    more.write_text("import fedwave as fw\n@fw.register('more-test', family='model')\ndef f(): ...\n")
     made = load_experiment("mine.yaml", ["task.model=more-test"], ["more.py", "parts.py"])
     assert made.imports == (str(own / "parts.py"), str(more))
     asked = experiment_from({}, ["task.model=more-test", "imports=[more.py]"])
@@ -218,14 +215,10 @@ def test_without_the_import_the_name_is_unknown(own: Path) -> None:
 
 def test_a_broken_import_is_told(own: Path) -> None:
     (own / "parts.py").write_text("\n1 / 0\n")
-    with pytest.raises(
-        FedwaveError, match=r"^imports: .*parts\.py cannot be imported: ZeroDivisionError in line 2"
-    ):
+    with pytest.raises(FedwaveError, match=r"^imports: .*parts\.py cannot be imported: ZeroDivisionError in line 2"):
         load_experiment(own / "mine.yaml")
     (own / "parts.py").unlink()
-    with pytest.raises(
-        FedwaveError, match=r"^imports: parts file .*parts\.py cannot be read: No such file"
-    ):
+    with pytest.raises(FedwaveError, match=r"^imports: parts file .*parts\.py cannot be read: No such file"):
         load_experiment(own / "mine.yaml")
 
 
@@ -255,9 +248,7 @@ def test_another_process_prepares_itself(own: Path) -> None:
         "made = pickle.loads(sys.stdin.buffer.read())\n"
         "prepare(made, {}); print(network_of(made.network).fading)"
     )
-    told = subprocess.run(
-        [sys.executable, "-c", code], input=pickle.dumps(made), capture_output=True, check=True
-    )
+    told = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(made), capture_output=True, check=True)
     assert told.stdout.decode() == "Louder(base=Rician(k_factor=2))\n"
 
 
@@ -314,21 +305,40 @@ def test_recorded_parts_differ_by_their_files(tmp_path: Path) -> None:
 
 # As somebody may write a part by mistake.
 ODD: dict[str, Any] = {
-    "null": None, "number": 2.5, "true": True, "infinite": float("inf"), "empty text": "", "a colon": ":",
-    "an empty list": [], "a list": ["age"], "a list in a list": [["age"]], "an empty mapping": {},
-    "no name": {"x": 1}, "name null": {"name": None}, "name a number": {"name": 5}, "name a list": {"name": ["age"]},
-    "name a part": {"name": {"name": "age"}}, "name empty": {"name": " "}, "an empty key": {"name": "age", "": {"": 1}},
-    "mappings in mappings": {"x": {"y": {"z": 1}}}, "mappings in a list": {"x": [{"y": [{"z": {}}]}]},
+    "null": None,
+    "number": 2.5,
+    "true": True,
+    "infinite": float("inf"),
+    "empty text": "",
+    "a colon": ":",
+    "an empty list": [],
+    "a list": ["age"],
+    "a list in a list": [["age"]],
+    "an empty mapping": {},
+    "no name": {"x": 1},
+    "name null": {"name": None},
+    "name a number": {"name": 5},
+    "name a list": {"name": ["age"]},
+    "name a part": {"name": {"name": "age"}},
+    "name empty": {"name": " "},
+    "an empty key": {"name": "age", "": {"": 1}},
+    "mappings in mappings": {"x": {"y": {"z": 1}}},
+    "mappings in a list": {"x": [{"y": [{"z": {}}]}]},
     "a part in a part": {"x": {"name": "age", "x": {"name": 5, "x": {}}}},
     "very deep": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": 1}}}}}}}}}}}},
-}  # fmt: skip
+}
 # A part of each field, and a parameter of it, which is a part too where there is one.
 FIELDS = {
-    "schedulers": ("balsa", "prior"), "metrics": ("mass", "aggregation"), "network.fading": ("shadowing", "fading"),
-    "network.success": ("harq", "model"), "network.arrivals": ("negative-binomial", "dispersion"),
-    "task.dataset": ("synthetic", "train"), "task.model": ("logistic", "bias"),
-    "task.partition": ("dirichlet", "alpha"), "task.aggregation": ("lee", "beta"),
-}  # fmt: skip
+    "schedulers": ("balsa", "prior"),
+    "metrics": ("mass", "aggregation"),
+    "network.fading": ("shadowing", "fading"),
+    "network.success": ("harq", "model"),
+    "network.arrivals": ("negative-binomial", "dispersion"),
+    "task.dataset": ("synthetic", "train"),
+    "task.model": ("logistic", "bias"),
+    "task.partition": ("dirichlet", "alpha"),
+    "task.aggregation": ("lee", "beta"),
+}
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -352,9 +362,7 @@ def test_odd_parts_are_read_or_refused_in_a_sentence(field: str, odd: str) -> No
 
 
 def test_a_parameter_that_is_a_mapping_is_refused_by_the_part_that_does_not_have_it() -> None:
-    with pytest.raises(
-        FedwaveError, match=r"schedulers\[0\]: scheduler 'balsa' has no parameter 'x'"
-    ):
+    with pytest.raises(FedwaveError, match=r"schedulers\[0\]: scheduler 'balsa' has no parameter 'x'"):
         experiment_from({"schedulers": [{"name": "balsa", "x": {"y": {"z": 1}}}]})
 
 

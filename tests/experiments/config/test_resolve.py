@@ -40,12 +40,9 @@ def test_a_simulation(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "numbers"),
-    [("synthetic", (10, 10, 10)), ("mnist", (10, 10, 10)), ("cifar10", (50, 50, 5))],
+    ("dataset", "numbers"), [("synthetic", (10, 10, 10)), ("mnist", (10, 10, 10)), ("cifar10", (50, 50, 5))]
 )
-def test_a_task(
-    dataset: str, numbers: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task(dataset: str, numbers: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedwave.learning.settings.limit", lambda: 10e9)
     found = resolved(experiment_from({**SMALL, "task": {"dataset": dataset}}))
     assert nulls(to_mapping(found)) == NONE
@@ -83,7 +80,7 @@ def test_what_differs_between_points_is_known_at_each(tmp_path: Path) -> None:
 
 
 def test_a_sweep_that_its_base_could_not_run(tmp_path: Path) -> None:
-    asked = {**SMALL, "network": {"kind": "random", "devices": 3}, "sweep": {"network.devices": [50]}}  # fmt: skip
+    asked = {**SMALL, "network": {"kind": "random", "devices": 3}, "sweep": {"network.devices": [50]}}
     run_experiment(experiment_from(asked), tmp_path / "run", workers=1)
     assert stored(tmp_path / "run").network.slots is None  # 10 would not fit 3 devices
     assert fw.load(tmp_path / "run").sizes["device"] == 50
@@ -109,4 +106,4 @@ def test_the_configuration_runs_again_from_a_folder_that_was_moved(
     again = load_experiment(Path("moved/config.yaml"))
     run_experiment(again, tmp_path / "again", workers=1)
     assert fw.load(tmp_path / "again").identical(fw.load(tmp_path / "moved"))
-    assert (tmp_path / "again/config.yaml").read_bytes() == (tmp_path / "moved/config.yaml").read_bytes()  # fmt: skip
+    assert (tmp_path / "again/config.yaml").read_bytes() == (tmp_path / "moved/config.yaml").read_bytes()

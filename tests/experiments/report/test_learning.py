@@ -31,25 +31,24 @@ ASKED = experiment_from(
     {
         "network": {"kind": "random", "devices": 5, "slots": 2, "rate": 1},
         "schedulers": list(NAMES),
-        "task": {
-            "dataset": "synthetic", "model": "logistic", "shard_size": 4, "batch": 4, "epochs": 1, "eta": 0.02,
-        },
-        "training": {
-            "precision": "float64", "device": "cpu", "loss_images": 100, "test_images": 100, "full_every": 5,
-        },
-        "rounds": 12, "instances": 3, "seed": SEED, "targets": [0.1, 0.3, 0.9],
+        "task": {"dataset": "synthetic", "model": "logistic", "shard_size": 4, "batch": 4, "epochs": 1, "eta": 0.02},
+        "training": {"precision": "float64", "device": "cpu", "loss_images": 100, "test_images": 100, "full_every": 5},
+        "rounds": 12,
+        "instances": 3,
+        "seed": SEED,
+        "targets": [0.1, 0.3, 0.9],
         # All that can be is trained together: one unit, so that it is known when it stops.
-        "block": 3, "group": 4, "checkpoint_seconds": 0,
+        "block": 3,
+        "group": 4,
+        "checkpoint_seconds": 0,
     }
-)  # fmt: skip
+)
 FIGURES = ("learning-curves", "one-instance", "targets")
 FILES = {f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")}
 FILES |= {"curves.csv", "targets.csv"}
 
 
-def run(
-    *names: str, folder: Path | None = None, watch: Callable[[Event], None] | None = None, **changes: Any
-) -> Point:  # fmt: skip
+def run(*names: str, folder: Path | None = None, watch: Callable[[Event], None] | None = None, **changes: Any) -> Point:
     asked = replace(ASKED, schedulers=names or NAMES, **changes)
     return run_experiment(asked, folder, workers=1, watch=watch).only
 
@@ -101,9 +100,7 @@ def test_curves_are_those_of_training_alone(learned: Point) -> None:
     task = task_of(ASKED.task)
     for label in NAMES:
         if label == "update-aware":
-            trace, alone = fw.train_in_lock_step(
-                network, label, task, 12, 3, SEED, sizes=sizes, precision="float64"
-            )
+            trace, alone = fw.train_in_lock_step(network, label, task, 12, 3, SEED, sizes=sizes, precision="float64")
         else:
             trace = fw.simulate(network, label, 12, 3, SEED)
             alone = fw.train(trace, task, sizes=sizes, tolerance=1e-6, precision="float64")
@@ -149,19 +146,13 @@ def test_summary_is_json(learned: Point) -> None:
     assert (found["synthetic"], found["fedwave"]) == (False, fw.__version__)
     assert list(found["schedulers"]) == list(NAMES)
     wanted = curves_of(learned.data, "w-max")
-    assert found["schedulers"]["w-max"]["accuracy"]["mean"] == pytest.approx(
-        wanted.accuracy[-1].mean()
-    )
-    assert found["class_accuracy"]["w-max"] == pytest.approx(
-        wanted.class_accuracy[-1].mean(axis=0), abs=1e-6
-    )
+    assert found["schedulers"]["w-max"]["accuracy"]["mean"] == pytest.approx(wanted.accuracy[-1].mean())
+    assert found["class_accuracy"]["w-max"] == pytest.approx(wanted.class_accuracy[-1].mean(axis=0), abs=1e-6)
     assert found["uploads_per_device"]["bench"] == [12.0] * 5
 
 
 def test_comparison_by_hand(learned: Point) -> None:
-    changed = with_accuracy(
-        learned, bench=[0.5, 0.7, 0.9], alsa_pi=[0.5, 0.6, 0.7], w_max=[0.4, 0.6, 0.5]
-    )
+    changed = with_accuracy(learned, bench=[0.5, 0.7, 0.9], alsa_pi=[0.5, 0.6, 0.7], w_max=[0.4, 0.6, 0.5])
     found = comparison_of(changed)
     assert found.base == "alsa-pi"
     assert found.brief[:2] == ("accuracy", "loss")
@@ -182,9 +173,7 @@ def test_comparison_by_hand(learned: Point) -> None:
     assert found.estimate("w-max", "spikes").mean == curves.spikes().mean()
     brought = trace.final.learned.sum(axis=1) / trace.arrivals.sum(axis=(0, 2))
     assert found.estimate("w-max", "delivered_share").mean == pytest.approx(brought.mean())
-    of_bench = [
-        found.estimate("bench", name).mean for name in ("delivered_share", "jain", "backlog")
-    ]
+    of_bench = [found.estimate("bench", name).mean for name in ("delivered_share", "jain", "backlog")]
     assert of_bench == [1, 1, 0]
 
 
@@ -213,12 +202,7 @@ def test_a_diverged_instance_is_marked_and_left_out(learned: Point) -> None:
     assert table.loc[("w-max", "accuracy"), "instances"] == 2
     assert table.loc[("w-max", "backlog"), "instances"] == 3
     for draw in (curves_figure, single_figure, targets_figure):
-        assert [name.startswith("W-max (1 diverged)") for name in legend(draw(changed))] == [
-            False,
-            False,
-            False,
-            True,
-        ]
+        assert [name.startswith("W-max (1 diverged)") for name in legend(draw(changed))] == [False, False, False, True]
         assert not any("diverged" in name for name in legend(draw(learned)))
 
 
@@ -260,9 +244,7 @@ def test_targets_in_the_table(learned: Point, tmp_path: Path) -> None:
     assert (row["instances"], row["never"]) == ("3", "0")
     shares = [float(rows["w-max", target]["share_reached_at_the_end"]) for target in ("0.1", "0.3")]
     assert shares == pytest.approx([2 / 3, 1 / 3])
-    never = rows[
-        "bench", "0.9"
-    ]  # nobody beats it: all count as the last round, and nothing is known of others
+    never = rows["bench", "0.9"]  # nobody beats it: all count as the last round, and nothing is known of others
     assert (never["never"], never["rounds_never_counted_as_last"]) == ("3", "12")
     assert (never["rounds_of_those_that_did"], never["low"], never["high"]) == ("", "", "")
 
@@ -314,7 +296,7 @@ def test_the_checkpoint_of_another_experiment_is_left_alone(tmp_path: Path) -> N
 
 def test_no_checkpoint_within_the_first_minute(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run("w-max", folder=tmp_path, watch=Stop(3), checkpoint_seconds=Experiment().checkpoint_seconds)  # fmt: skip
+        run("w-max", folder=tmp_path, watch=Stop(3), checkpoint_seconds=Experiment().checkpoint_seconds)
     assert not (tmp_path / "checkpoints").exists()
 
 
@@ -346,9 +328,7 @@ def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
 
 def test_where_nothing_was_learnt_there_are_no_figures(tmp_path: Path) -> None:
     point = run("w-max", task=None, metric="backlog")
-    with pytest.raises(
-        fw.FedwaveError, match="nothing was learnt in this experiment: it has no task"
-    ):
+    with pytest.raises(fw.FedwaveError, match="nothing was learnt in this experiment: it has no task"):
         write_learning(point, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -376,9 +356,7 @@ def test_captions_state_the_images_that_were_used(learned: Point) -> None:
     assert "accuracy on at most 5,000 test images" in caption_of(older)
 
 
-def test_figures_of_learning_say_what_was_run_and_explain_only_what_is_drawn(
-    learned: Point,
-) -> None:
+def test_figures_of_learning_say_what_was_run_and_explain_only_what_is_drawn(learned: Point) -> None:
     for draw in (curves_figure, single_figure, targets_figure):
         title = draw(learned).legends[0].get_title().get_text()
         assert title == "U = 5, W = 2, γ = 0.01, 12 rounds, 3 instances, seed 4"
@@ -393,9 +371,7 @@ def test_figures_of_learning_say_what_was_run_and_explain_only_what_is_drawn(
     assert "No point" not in caption
 
 
-def test_a_count_of_those_that_never_get_there_stands_where_no_curve_goes_on(
-    learned: Point,
-) -> None:
+def test_a_count_of_those_that_never_get_there_stands_where_no_curve_goes_on(learned: Point) -> None:
     data = learned.data.copy(deep=True)
     for place, label in enumerate(NAMES):  # constant, two of three instances between the targets
         for instance, accuracy in enumerate((0.1, 0.25, 0.35 + 0.2 * (place == 0))):

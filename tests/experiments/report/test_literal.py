@@ -18,9 +18,19 @@ from fedwave.experiments.report.figures.sweep import bands_figure
 from fedwave.experiments.report.tables import escape_latex, escape_markdown, latex, markdown
 
 HOSTILE = [
-    "$x_$", r"$\frac{1}{0}$", r"\frac", "a_b^c", "$$", "\\$", "tab\tbell\x07\x00", "\ud800", "\u202eevil", "漢字😀",
-    "_hidden", "x" * 5000,
-]  # fmt: skip
+    "$x_$",
+    r"$\frac{1}{0}$",
+    r"\frac",
+    "a_b^c",
+    "$$",
+    "\\$",
+    "tab\tbell\x07\x00",
+    "\ud800",
+    "\u202eevil",
+    "漢字😀",
+    "_hidden",
+    "x" * 5000,
+]
 
 
 def drawn(figure, ending: str) -> bytes:
@@ -38,13 +48,9 @@ def test_any_name_can_be_drawn_anywhere(name: str) -> None:
     drawn(figure, "png")
     ElementTree.fromstring(drawn(figure, "svg"))
     shown = [text.get_text() for text in figure.findobj(Text)]
-    assert all(
-        "\x07" not in text and "\ud800" not in text and "\u202e" not in text for text in shown
-    )
+    assert all("\x07" not in text and "\ud800" not in text and "\u202e" not in text for text in shown)
     if name in ("$x_$", r"$\frac{1}{0}$", "$$", "\\$", "_hidden"):
-        assert (
-            sum(text.strip() == name for text in shown) >= 5
-        )  # axes, tick, legend, title, caption
+        assert sum(text.strip() == name for text in shown) >= 5  # axes, tick, legend, title, caption
 
 
 def test_a_dollar_costs_as_much_room_as_a_letter() -> None:

@@ -25,16 +25,17 @@ TITLE = "U = 6, W = 2, γ = 0.5, 8 rounds, 2 instances, seed 3"
 
 
 def looks(schedulers: Sequence[str]) -> list[tuple[Any, ...]]:
-    return [
-        (s["color"], str(s["linestyle"]), s["marker"]) for s in common.styles(schedulers).values()
-    ]
+    return [(s["color"], str(s["linestyle"]), s["marker"]) for s in common.styles(schedulers).values()]
 
 
 def run(**more: Any) -> Results:
     asked = {
         "network": {"kind": "random", "devices": 6, "slots": 2, "gamma": 0.5},
-        "schedulers": ["alsa-pi", "alpha-fresh:alpha=0.3", "bench"], "rounds": 8, "instances": 2, "seed": 3,
-    }  # fmt: skip
+        "schedulers": ["alsa-pi", "alpha-fresh:alpha=0.3", "bench"],
+        "rounds": 8,
+        "instances": 2,
+        "seed": 3,
+    }
     return run_experiment(experiment_from(asked | more), workers=1)
 
 
@@ -69,10 +70,7 @@ def test_every_scheduler_is_in_the_first_figure_in_its_look(point: Point) -> Non
         drawn = {str(line.get_label()): line for line in axis.get_lines()}
         assert set(names) <= set(drawn)
         for name, look in names.items():
-            assert (drawn[name].get_color(), drawn[name].get_marker()) == (
-                look["color"],
-                look["marker"],
-            )
+            assert (drawn[name].get_color(), drawn[name].get_marker()) == (look["color"], look["marker"])
     paper = score_figure(scores_of(point.data, "alsa-pi"), "", shown=["alsa-pi"])
     (line,) = [x for x in paper.axes[1].get_lines() if x.get_label() == "ALSA-PI"]
     assert line.get_color() == wanted["alsa-pi"]["color"]
@@ -80,8 +78,10 @@ def test_every_scheduler_is_in_the_first_figure_in_its_look(point: Point) -> Non
 
 def test_every_figure_says_what_was_run(point: Point) -> None:
     drawn = [
-        score_figure(scores_of(point.data, "alsa-pi"), ""), rounds_figure(point, ["jain"]), devices_figure(point.data),
-    ]  # fmt: skip
+        score_figure(scores_of(point.data, "alsa-pi"), ""),
+        rounds_figure(point, ["jain"]),
+        devices_figure(point.data),
+    ]
     assert [figure.legends[0].get_title().get_text() for figure in drawn] == [TITLE] * 3
     found = fw.compare(fw.paper_network(), ["age"], rounds=5, instances=1)
     heads = found.plot().get_suptitle().replace("\n", " ")
@@ -100,10 +100,7 @@ def test_a_sweep_states_what_is_not_varied() -> None:
 
 
 def test_legends_hide_nothing(point: Point) -> None:
-    for figure in (
-        score_figure(scores_of(point.data, "alsa-pi"), "A caption."),
-        devices_figure(point.data),
-    ):
+    for figure in (score_figure(scores_of(point.data, "alsa-pi"), "A caption."), devices_figure(point.data)):
         figure.draw_without_rendering()
         (legend,) = figure.legends
         box = legend.get_window_extent()
@@ -153,11 +150,11 @@ def test_bands_of_counts_end_at_zero(point: Point) -> None:
 
 def test_axes_have_words_for_people() -> None:
     names = {
-        "network.slots": "Slots W", "network.set.buffer_limit": "Buffer limit (shards)", "task.eta": "Learning rate η",
-        "network.fading.k_factor": "Fading: k factor", "checkpoint_seconds": "Checkpoint seconds",
-    }  # fmt: skip
+        "network.slots": "Slots W",
+        "network.set.buffer_limit": "Buffer limit (shards)",
+        "task.eta": "Learning rate η",
+        "network.fading.k_factor": "Fading: k factor",
+        "checkpoint_seconds": "Checkpoint seconds",
+    }
     assert {axis: axis_label(axis) for axis in names} == names
-    assert (
-        fw.simulate(fw.paper_network(), "age", 2, 1).metrics["uploads"]["label"]
-        == "Uploads delivered per round"
-    )
+    assert fw.simulate(fw.paper_network(), "age", 2, 1).metrics["uploads"]["label"] == "Uploads delivered per round"

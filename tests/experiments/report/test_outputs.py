@@ -18,12 +18,7 @@ from fedwave.cli.output import result_tables, sweep_tables
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.figures import sweep as sweep_figures
-from fedwave.experiments.report.outputs import (  # fmt: skip
-    comparison_of,
-    differences_table,
-    means_table,
-    write_results,
-)
+from fedwave.experiments.report.outputs import comparison_of, differences_table, means_table, write_results
 from fedwave.experiments.results.container import Point, Results, metrics_of
 from fedwave.experiments.results.dataset import to_dataset
 from fedwave.experiments.run.runner import run_experiment
@@ -34,10 +29,12 @@ SWEEP = experiment_from(
         "name": "two_axes",
         "network": {"kind": "random", "devices": 6, "slots": 2},
         "schedulers": NAMES,
-        "rounds": 12, "instances": 4, "burn_in": 3,
+        "rounds": 12,
+        "instances": 4,
+        "burn_in": 3,
         "sweep": {"network.slots": [1, 3], "seed": [5, 6, 7]},
     }
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -89,10 +86,7 @@ def test_the_summary_holds_every_number_and_paired_differences(
 ) -> None:
     write_results(results, tmp_path)
     with open(tmp_path / "summary.csv", newline="") as file:
-        rows = {
-            (r["network.slots"], r["seed"], r["scheduler"], r["metric"]): r
-            for r in csv.DictReader(file)
-        }
+        rows = {(r["network.slots"], r["seed"], r["scheduler"], r["metric"]): r for r in csv.DictReader(file)}
     assert len(rows) == 6 * 3 * len(metrics_of(results.points[0].data))
     age, base = backlog("age", 3, 7), backlog("alsa-pi", 3, 7)  # alsa-pi is the base, not the first
     assert float(rows["3", "7", "age", "backlog"]["mean"]) == pytest.approx(age.mean())
@@ -115,16 +109,7 @@ def test_tables_have_a_row_for_every_point_and_scheduler(
     assert heading == ["Scheduler", "Slots W", "Seed", *named]
     for table in sweep_tables(results):
         brief = [column.header for column in table.columns]
-        assert brief[1:] == [
-            "Slots W",
-            "Seed",
-            "backlog",
-            "score",
-            "age",
-            "worst",
-            "delivered",
-            "Jain",
-        ]
+        assert brief[1:] == ["Slots W", "Seed", "backlog", "score", "age", "worst", "delivered", "Jain"]
     assert [row[:3] for row in rows] == [
         [name, slots, seed] for slots in ("1", "3") for seed in ("5", "6", "7") for name in NAMES
     ]
@@ -154,9 +139,7 @@ def test_tables_of_means_and_differences_are_written_for_pages_and_papers(
     assert cells[2 + len(rows) :] == apart
     assert "±: half-width" in page[-1]
     latex = (tmp_path / "table.tex").read_text()
-    assert (
-        r"\caption{two\_axes: U = 6, $\gamma$ = 0.01, 12 rounds, 4 instances. Means over" in latex
-    )
+    assert r"\caption{two\_axes: U = 6, $\gamma$ = 0.01, 12 rounds, 4 instances. Means over" in latex
     assert latex.count(r"\\") == 2 + len(rows) + len(apart)
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["metric"] == "backlog"
@@ -167,22 +150,14 @@ def test_tables_of_means_and_differences_are_written_for_pages_and_papers(
         assert point["schedulers"]["age"][f"{metric}_difference"] == vars(wanted)
 
 
-def test_sums_are_of_what_fedwave_wrote(
-    results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
-) -> None:
+def test_sums_are_of_what_fedwave_wrote(results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path) -> None:
     for name in (".lock", "lock.json", "checkpoints/a.npz", "rounds/a.parquet", "notes.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     write_results(results, tmp_path)
     lines = (tmp_path / "SHA256SUMS").read_text().splitlines()
     sums = {name: sum_ for sum_, name in (line.split("  ") for line in lines)}
-    assert set(sums) == {
-        "summary.json",
-        "table.md",
-        "table.tex",
-        "summary.csv",
-        "results.nc",
-    }
+    assert set(sums) == {"summary.json", "table.md", "table.tex", "summary.csv", "results.nc"}
     for name, sum_ in sums.items():
         assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == sum_
 
@@ -208,9 +183,7 @@ def test_what_was_learnt_is_measured_after_the_last_round(results: Results) -> N
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_a_mean_that_leaves_instances_out_says_so_everywhere(
-    tmp_path: Path, drawn: list[tuple[Any, ...]]
-) -> None:
+def test_a_mean_that_leaves_instances_out_says_so_everywhere(tmp_path: Path, drawn: list[tuple[Any, ...]]) -> None:
     how = experiment_from({"schedulers": ["age", "alsa-pi"], "rounds": 4, "instances": 4})
     by_instance = np.array([[np.inf, np.nan, 3.0, 4.0], [np.inf, 1.0, 1.0, 2.0]])
     ratio = np.repeat(by_instance[:, :, None], 4, axis=2)
@@ -246,9 +219,7 @@ def test_a_metric_of_the_users_own_is_everywhere(results: Results, tmp_path: Pat
         for point, values in zip(results.points, drawn, strict=True)
     ]
     asked = replace(SWEEP)
-    object.__setattr__(
-        asked, "metric", "surprise"
-    )  # its name is checked where metrics are declared
+    object.__setattr__(asked, "metric", "surprise")  # its name is checked where metrics are declared
     own = Results(asked, points)
     paths = write_results(own, tmp_path)
     assert "surprise-network-slots-1.png" in [path.name for path in paths]
@@ -280,6 +251,14 @@ def test_a_single_point_has_no_figure_of_a_sweep(
     paths = write_results(single, tmp_path)
     assert not drawn
     assert [path.name for path in paths] == [
-        "score", "rounds.csv", "instances.csv", "devices.csv", "devices", "summary.json", "table.md", "table.tex",
-        "summary.csv", "results.nc",
-    ]  # fmt: skip
+        "score",
+        "rounds.csv",
+        "instances.csv",
+        "devices.csv",
+        "devices",
+        "summary.json",
+        "table.md",
+        "table.tex",
+        "summary.csv",
+        "results.nc",
+    ]

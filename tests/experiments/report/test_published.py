@@ -23,15 +23,11 @@ from fedwave.experiments.results.sums import write_sums
 from fedwave.experiments.run.runner import stored_results
 
 SIZE = {"rounds": 12, "instances": 3, "first_instance": 4, "seed": 2}
-TASK = {
-    "dataset": "synthetic:train=400,test=100",
-    "model": "logistic",
-    "instead_of": "mnist",
-}
+TASK = {"dataset": "synthetic:train=400,test=100", "model": "logistic", "instead_of": "mnist"}
 RUNS: dict[str, dict[str, Any]] = {
     "score": {"schedulers": ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max", "age"]},
     "mnist": {"schedulers": ["bench", "alsa-pi", "w-max"], "task": TASK, "targets": [0.3, 0.5]},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -130,11 +126,7 @@ def test_the_page_shows_every_figure_of_section_v(place: Path) -> None:
     names = [text.get_text() for text in legend.get_texts()]
     assert names == ["Bench", "ALSA-PI", "BALSA", "BALSA-PO", "RR", "W-max"]
     for axis in figure.axes:  # told apart without colour too
-        looks = [
-            (x.get_marker(), str(x.get_linestyle()))
-            for x in axis.get_lines()
-            if x.get_marker() != "None"
-        ]
+        looks = [(x.get_marker(), str(x.get_linestyle())) for x in axis.get_lines() if x.get_marker() != "None"]
         assert len(set(looks)) == len(looks)
 
 
@@ -177,16 +169,8 @@ def emptied(text: str) -> str:
 
 
 BAD: dict[str, tuple[str, Callable[[Path], object], str]] = {
-    "no config": (
-        "mnist",
-        lambda f: (f / "config.yaml").unlink(),
-        r"it has no config.yaml; `fedwave publish` writes",
-    ),
-    "no provenance": (
-        "mnist",
-        lambda f: (f / "provenance.json").unlink(),
-        r"it has no provenance.json",
-    ),
+    "no config": ("mnist", lambda f: (f / "config.yaml").unlink(), r"it has no config.yaml; `fedwave publish` writes"),
+    "no provenance": ("mnist", lambda f: (f / "provenance.json").unlink(), r"it has no provenance.json"),
     "no summary": ("score", lambda f: (f / "summary.json").unlink(), r"it has no summary.json"),
     "no curves": ("mnist", lambda f: (f / "curves.csv").unlink(), r"it has no curves.csv"),
     "no instances": ("score", lambda f: (f / "instances.csv").unlink(), r"it has no instances.csv"),
@@ -217,9 +201,7 @@ BAD: dict[str, tuple[str, Callable[[Path], object], str]] = {
     ),
     "infinite": (
         "mnist",
-        lambda f: changed(
-            f / "curves.csv", lambda t: re.sub(r"bench,4,2,[^,]*", "bench,4,2,1e999", t)
-        ),
+        lambda f: changed(f / "curves.csv", lambda t: re.sub(r"bench,4,2,[^,]*", "bench,4,2,1e999", t)),
         r"line 2: loss is infinite",
     ),
     "share": (
@@ -242,26 +224,10 @@ BAD: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda f: replaced(f / "curves.csv", "bench,4,1,", "bench,5,1,"),
         r"does not have the lines",
     ),
-    "no json": (
-        "mnist",
-        lambda f: (f / "summary.json").write_text("{"),
-        r"summary.json is not valid JSON",
-    ),
-    "a list": (
-        "mnist",
-        lambda f: (f / "summary.json").write_text("[]"),
-        r"summary.json is no summary of a run",
-    ),
-    "made with": (
-        "mnist",
-        lambda f: with_summary(f, slots=[1]),
-        r"made_with.slots is \[1\], which no run writes",
-    ),
-    "draws": (
-        "score",
-        lambda f: with_summary(f, own_draws="[1]"),
-        r"own_draws is no list of schedulers",
-    ),
+    "no json": ("mnist", lambda f: (f / "summary.json").write_text("{"), r"summary.json is not valid JSON"),
+    "a list": ("mnist", lambda f: (f / "summary.json").write_text("[]"), r"summary.json is no summary of a run"),
+    "made with": ("mnist", lambda f: with_summary(f, slots=[1]), r"made_with.slots is \[1\], which no run writes"),
+    "draws": ("score", lambda f: with_summary(f, own_draws="[1]"), r"own_draws is no list of schedulers"),
     "devices": ("score", lambda f: with_summary(f, devices=0), r"made_with.devices is 0"),
     "an empty mean": (
         "score",
@@ -290,14 +256,17 @@ def with_new_sums(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [("mnist", "curves.csv"), ("mnist", "targets.csv"), ("mnist", "summary.json"), ("score", "rounds.csv"),
-     ("score", "instances.csv")],
-)  # fmt: skip
+    [
+        ("mnist", "curves.csv"),
+        ("mnist", "targets.csv"),
+        ("mnist", "summary.json"),
+        ("score", "rounds.csv"),
+        ("score", "instances.csv"),
+    ],
+)
 def test_an_edited_table_is_refused(copy: Path, name: str, file: str) -> None:
     changed(copy / name / file, lambda text: text.replace("1", "2", 1))
-    with pytest.raises(
-        fw.FedwaveError, match=rf"{file} is not the one that SHA256SUMS beside it has"
-    ):
+    with pytest.raises(fw.FedwaveError, match=rf"{file} is not the one that SHA256SUMS beside it has"):
         read_published(copy / name)
 
 
@@ -308,9 +277,7 @@ def test_of_two_results_the_page_shows_the_first(copy: Path) -> None:
     other = replace(first, name="other", point=replace(first.point, data=halved))
 
     def lines(found: list[Published]) -> list[list[float]]:
-        return [
-            list(x.get_ydata()) for axis in section_figure(found).axes for x in axis.get_lines()
-        ]
+        return [list(x.get_ydata()) for axis in section_figure(found).axes for x in axis.get_lines()]
 
     assert lines([first, other]) == lines([first]) != lines([other])
     assert on_page([first, other]) == {"mnist": [first, other]}

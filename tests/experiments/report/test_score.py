@@ -36,14 +36,7 @@ def folder(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_all_schedulers_run_those_of_the_paper_first(point: Point) -> None:
-    assert labels(point.data)[:6] == [
-        "bench",
-        "alsa-pi",
-        "balsa",
-        "balsa-po",
-        "round-robin",
-        "w-max",
-    ]
+    assert labels(point.data)[:6] == ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max"]
     for_large = [n for n in fw.scheduler_names(learner=False) if not fw.scheduler(n).small_only]
     assert set(labels(point.data)) == set(for_large)
 
@@ -90,9 +83,7 @@ def test_csv_holds_the_bands(folder: Path, point: Point) -> None:
         rows = list(csv.DictReader(file))
     assert len(rows) == 40 * len(labels(point.data))
     mine = [row for row in rows if row["scheduler"] == "w-max"]
-    assert float(mine[9]["backlog_mean"]) == pytest.approx(
-        series(point.data, "w-max", "backlog")[9].mean(), rel=1e-5
-    )
+    assert float(mine[9]["backlog_mean"]) == pytest.approx(series(point.data, "w-max", "backlog")[9].mean(), rel=1e-5)
     with open(folder / "instances.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     scores = [float(row["score"]) for row in rows if row["scheduler"] == "balsa"]
@@ -102,9 +93,7 @@ def test_csv_holds_the_bands(folder: Path, point: Point) -> None:
 def test_summary_is_json(folder: Path, point: Point) -> None:
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["seed"], summary["rounds"], summary["instances"]) == (2, 40, 4)
-    assert summary["schedulers"]["age"]["score"]["mean"] == pytest.approx(
-        series(point.data, "age", "score").mean()
-    )
+    assert summary["schedulers"]["age"]["score"]["mean"] == pytest.approx(series(point.data, "age", "score").mean())
 
 
 def test_same_results_give_the_same_figure(folder: Path, point: Point, tmp_path: Path) -> None:

@@ -113,9 +113,7 @@ def test_wide_positive_axes_are_logarithmic(values: list[float], scale: str) -> 
         assert [t.get_text() for t in axes.get_xticklabels()] == [f"{v:g}" for v in values]
 
 
-@pytest.mark.parametrize(
-    "values", [["rayleigh", "rician"], [None, 20], ["1", "100"], [True, False], [1, float("inf")]]
-)
+@pytest.mark.parametrize("values", [["rayleigh", "rician"], [None, 20], ["1", "100"], [True, False], [1, float("inf")]])
 def test_what_is_not_a_number_is_a_category(values: list[Any]) -> None:
     _, axes = draw(values, {"age": ([1.0, 2.0], [0.5, 0.25]), "fresh": [3.0, 4.0]})
     assert [t.get_text() for t in axes.get_xticklabels()] == [str(v) for v in values]

@@ -28,8 +28,12 @@ def test_the_map_has_the_exact_values() -> None:
 def test_times_are_those_of_decisions_and_end_where_a_scheduler_refuses() -> None:
     times = decision_times(["dp", "alsa-pi", "balsa"], [2, 40], rounds=4, instances=2)
     assert [(t.scheduler, t.devices) for t in times] == [
-        ("dp", 2), ("alsa-pi", 2), ("balsa", 2), ("alsa-pi", 40), ("balsa", 40),
-    ]  # fmt: skip
+        ("dp", 2),
+        ("alsa-pi", 2),
+        ("balsa", 2),
+        ("alsa-pi", 40),
+        ("balsa", 40),
+    ]
     assert all(t.first > 0 and t.later > 0 for t in times)
     assert times_ratio(times, "balsa", "alsa-pi", 40) > 0
     assert len(times_figure(times).axes[0].lines) == 3

@@ -143,15 +143,11 @@ def test_a_run_folder_says_it_in_every_file(tmp_path: Path) -> None:
     np.save(tmp_path / "gains.npy", GAINS.gains)
     np.save(tmp_path / "arrivals.npy", ARRIVALS.counts)
     network = {
-        "fading": f"recorded:path={tmp_path}/gains.npy", "arrivals": f"recorded:path={tmp_path}/arrivals.npy",
+        "fading": f"recorded:path={tmp_path}/gains.npy",
+        "arrivals": f"recorded:path={tmp_path}/arrivals.npy",
         "success": "threshold",
-    }  # fmt: skip
-    asked = {
-        "network": network,
-        "schedulers": ["alsa-pi", "round-robin"],
-        "rounds": 10,
-        "instances": 2,
     }
+    asked = {"network": network, "schedulers": ["alsa-pi", "round-robin"], "rounds": 10, "instances": 2}
     out = tmp_path / "out"
     fw.run(asked, out)
     summary = json.loads((out / "summary.json").read_text())

@@ -23,9 +23,7 @@ def script(path: Path, touched: Path) -> Path:
     return path
 
 
-def test_nothing_runs_from_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_runs_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A .git that somebody else made names programs; and git itself is not started at all."""
     touched, here, programs = tmp_path / "touched", tmp_path / "received", tmp_path / "programs"
     here.mkdir()

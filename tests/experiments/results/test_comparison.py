@@ -33,9 +33,7 @@ def traces() -> dict[str, fw.Trace]:
     return {name: fw.simulate(fw.paper_network(), name, 60, 8, 3) for name in NAMES}
 
 
-def test_every_scheduler_meets_the_same_worlds(
-    data: xr.Dataset, traces: dict[str, fw.Trace]
-) -> None:
+def test_every_scheduler_meets_the_same_worlds(data: xr.Dataset, traces: dict[str, fw.Trace]) -> None:
     assert data.identical(unit_dataset(traces))
     for name in NAMES:
         assert np.array_equal(traces[name].gain, traces["bench"].gain)
@@ -48,9 +46,7 @@ def test_metrics_follow_from_the_trace(data: xr.Dataset, traces: dict[str, fw.Tr
     values = {name: found.of_instances("alsa-pi", name) for name in found.metrics}
     held = trace.waiting + trace.arrivals
     learned = np.where(trace.delivered, held, 0)
-    assert np.allclose(
-        values["delivered_share"], learned.sum(axis=(0, 2)) / trace.arrivals.sum(axis=(0, 2))
-    )
+    assert np.allclose(values["delivered_share"], learned.sum(axis=(0, 2)) / trace.arrivals.sum(axis=(0, 2)))
     assert np.array_equal(values["score"], trace.score.mean(axis=0))  # to the last digit
     assert np.allclose(values["jain"], jain(trace.delivered.sum(axis=0)))
     assert np.allclose(values["mean_age"], trace.delay.mean(axis=(0, 2)))
@@ -63,9 +59,7 @@ def test_metrics_follow_from_the_trace(data: xr.Dataset, traces: dict[str, fw.Tr
         assert np.array_equal(late.values[whole], found.values[whole])
 
 
-@pytest.mark.parametrize(
-    "how, wanted", [("mean", [3.5, 1.5]), ("last", [4, 1]), ("max", [4, 2]), ("sum", [7, 2])]
-)
+@pytest.mark.parametrize("how, wanted", [("mean", [3.5, 1.5]), ("last", [4, 1]), ("max", [4, 2]), ("sum", [7, 2])])
 def test_rounds_become_one_number_as_the_metric_says(how: str, wanted: list[float]) -> None:
     values = np.array([[[0, 3, 4], [-1, 2, 1]]])  # [scheduler, instance, round]
     dims = ("scheduler", "instance", "round")
@@ -91,9 +85,7 @@ def test_differences_are_paired(data: xr.Dataset, traces: dict[str, fw.Trace]) -
     assert found.estimate("bench", "delivered_share").mean == 1
 
 
-def test_the_tidy_table_equals_an_independent_computation(
-    data: xr.Dataset, traces: dict[str, fw.Trace]
-) -> None:
+def test_the_tidy_table_equals_an_independent_computation(data: xr.Dataset, traces: dict[str, fw.Trace]) -> None:
     found = Comparison.of(data, "alsa-pi").to_pandas()
     assert tuple(found.columns) == COLUMNS
     assert len(found) == len(NAMES) * len(set(found.metric))
@@ -148,11 +140,7 @@ def test_it_shows_itself_in_a_few_lines(data: xr.Dataset) -> None:
     figure = found.plot()
     assert [axis.get_xlabel() for axis in figure.axes] == [found.labels[k] for k in found.brief]
     (axis,) = found.plot("backlog").axes
-    assert [text.get_text() for text in axis.get_yticklabels()] == [
-        "ALSA-PI",
-        "max-weight",
-        "Bench",
-    ]
+    assert [text.get_text() for text in axis.get_yticklabels()] == ["ALSA-PI", "max-weight", "Bench"]
     assert axis.get_xlabel() == "Backlog (shards)"
     shown = [container.lines[0].get_xdata()[0] for container in axis.containers]
     assert shown == [found.estimate(name, "backlog").mean for name in NAMES]
@@ -162,17 +150,13 @@ def test_bad_requests_are_refused_in_a_sentence(data: xr.Dataset) -> None:
     with pytest.raises(fw.FedwaveError, match="schedulers is empty: name at least one"):
         Experiment(schedulers=())
     for wrong in (60, -1):
-        with pytest.raises(
-            fw.FedwaveError, match=f"burn_in is {wrong}, must lie between 0 and the 60 rounds"
-        ):
+        with pytest.raises(fw.FedwaveError, match=f"burn_in is {wrong}, must lie between 0 and the 60 rounds"):
             Comparison.of(data, "bench", burn_in=wrong)
     with pytest.raises(fw.FedwaveError, match="'age', which is not among the schedulers"):
         Comparison.of(data, "age")
     with pytest.raises(fw.FedwaveError, match=r"no metric 'backlogs' .* did you mean 'backlog'"):
         Comparison.of(data, "bench").plot("backlogs")
-    with pytest.raises(
-        fw.FedwaveError, match=r"given 'c.png', must be names of metrics, .*savefig"
-    ):
+    with pytest.raises(fw.FedwaveError, match=r"given 'c.png', must be names of metrics, .*savefig"):
         Comparison.of(data, "bench").plot("c.png")
     with pytest.raises(fw.FedwaveError, match="no metric 'jane' in these results; did you mean"):
         Comparison.of(data, "bench", first="jane")

@@ -65,8 +65,10 @@ def test_everything_of_the_traces_is_there(data: xr.Dataset, traces: dict[str, f
     assert data.device_uploads.dims == ("scheduler", "instance", "device")
     assert data.class_accuracy.dims == ("scheduler", "instance", "round", "class")
     assert [data[k].values.tolist() for k in ("round", "device", "class")] == [
-        list(range(1, 8)), list(range(1, 5)), list(range(10)),
-    ]  # fmt: skip
+        list(range(1, 8)),
+        list(range(1, 5)),
+        list(range(10)),
+    ]
     for name, trace in traces.items():
         for metric, values in trace.series.items():
             np.testing.assert_array_equal(series(data, name, metric), values)
@@ -116,17 +118,18 @@ def test_there_and_back_through_parquet(data: xr.Dataset) -> None:
     for part in (
         data,
         data.isel(scheduler=[1], instance=[0, 2]),
-        data[
-            [
-                "score", "backlog", "loss", "accuracy", "surprise", "device_uploads", "device_shards", "device_share",
-            ]
-        ],
-    ):  # fmt: skip
+        data[["score", "backlog", "loss", "accuracy", "surprise", "device_uploads", "device_shards", "device_share"]],
+    ):
         where = {"network.slots": 2, "seed": "x"}
         wanted = Wanted(
-            where, list(part["scheduler"].values), part["instance"].values.tolist(), 7,
-            NetworkConfig(kind="random", devices=4), ["surprise"], trained=True,
-        )  # fmt: skip
+            where,
+            list(part["scheduler"].values),
+            part["instance"].values.tolist(),
+            7,
+            NetworkConfig(kind="random", devices=4),
+            ["surprise"],
+            trained=True,
+        )
         found = dataset_from(*tables(where, part).values(), wanted)
         assert found.identical(part[list(found)])  # values, NaN, coordinates and attributes
         assert set(found) == set(part)
@@ -143,9 +146,7 @@ def test_netcdf_keeps_the_description(data: xr.Dataset, tmp_path: Path) -> None:
             assert plain[name].attrs == data[name].attrs
 
 
-@pytest.mark.parametrize(
-    "seeds", [[2**53, 2**53 + 1], [2**62 - 1, 2**62], [-(2**63), 0], [0, 2**31], [2**40, 5]]
-)
+@pytest.mark.parametrize("seeds", [[2**53, 2**53 + 1], [2**62 - 1, 2**62], [-(2**63), 0], [0, 2**31], [2**40, 5]])
 def test_netcdf_keeps_labels_apart(seeds: list[int], data: xr.Dataset, tmp_path: Path) -> None:
     """A whole number that a float would round is kept as text."""
     whole = assembled({"seed": seeds}, [data, data])
@@ -162,9 +163,7 @@ def test_units_of_different_forms_are_not_joined() -> None:
 
 
 def test_a_sweep_is_assembled_with_its_axes_in_front() -> None:
-    sizes = {
-        (slots, devices): trace_of("age", 2, 4, devices) for slots in (5, 1) for devices in (3, 4)
-    }
+    sizes = {(slots, devices): trace_of("age", 2, 4, devices) for slots in (5, 1) for devices in (3, 4)}
     points = [unit_dataset({"age": trace}) for trace in sizes.values()]
     found = assembled({"slots": [5, 1], "devices": [3, 4]}, points)
     assert found.score.dims == ("slots", "devices", "scheduler", "instance", "round")

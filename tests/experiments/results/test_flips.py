@@ -33,9 +33,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     experiment = experiment_from(
         {
             "network": {"kind": "table", "file": str(place / "devices.csv"), "slots": 2},
-            "schedulers": ["alsa-pi", "random"], "rounds": 6, "instances": 2, "checkpoint_seconds": 0,
+            "schedulers": ["alsa-pi", "random"],
+            "rounds": 6,
+            "instances": 2,
+            "checkpoint_seconds": 0,
         }
-    )  # fmt: skip
+    )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(work, "_PIECE", 1)
         write_results(run_experiment(experiment, place / "finished"), place / "finished")
@@ -107,28 +110,20 @@ def check_flips(place: Path, which: str, per_file: int, tmp_path: Path) -> None:
             assert fw.load(folder).identical(whole)
         if name.startswith(RESUMED) and (events := refused(resume, folder, name)) is not None:
             warned = any(Path(name).name in str(event.get("message", "")) for event in events)
-            beside = name.startswith("timings/") or (which == "finished" and not name.startswith(READ))  # fmt: skip
+            beside = name.startswith("timings/") or (which == "finished" and not name.startswith(READ))
             assert warned or beside, name
             assert tables(folder) == wanted, name
         shutil.rmtree(folder)
     assert len(names) > 60
-    assert {name.partition("/")[0] + "/" * ("/" in name) for name in names} >= {
-        *READ,
-        *BESIDE,
-        "inputs/",
-    }
+    assert {name.partition("/")[0] + "/" * ("/" in name) for name in names} >= {*READ, *BESIDE, "inputs/"}
 
 
 @pytest.mark.parametrize(("which", "per_file"), [("finished", 3), ("half", 6)])
-def test_no_flipped_bit_goes_unnoticed(
-    which: str, per_file: int, place: Path, tmp_path: Path
-) -> None:
+def test_no_flipped_bit_goes_unnoticed(which: str, per_file: int, place: Path, tmp_path: Path) -> None:
     check_flips(place, which, per_file, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("which", "per_file"), [("finished", 60), ("half", 130)])
-def test_no_flipped_bit_goes_unnoticed_among_thousands(
-    which: str, per_file: int, place: Path, tmp_path: Path
-) -> None:
+def test_no_flipped_bit_goes_unnoticed_among_thousands(which: str, per_file: int, place: Path, tmp_path: Path) -> None:
     check_flips(place, which, per_file, tmp_path)

@@ -78,7 +78,7 @@ OF_BOTH: dict[str, Change] = {
     "another place in the sweep": lambda t: constant(t, "network.gamma", 5.0),
     "a column that is no metric": lambda t: t.append_column("wheels", pa.array([1.0] * len(t))),
     "a column twice": lambda t: t.append_column("scheduler", t["scheduler"]),
-}  # fmt: skip
+}
 OF_ROUNDS: dict[str, Change] = {
     "no score": lambda t: t.drop_columns(["score"]),
     "score as text": lambda t: constant(t, "score", "much"),
@@ -94,7 +94,7 @@ OF_ROUNDS: dict[str, Change] = {
     "made with a list": lambda t: made_with(t, [1]),
     "made with nothing known": lambda t: made_with(t, {"gamma": "x", "seed": 5}),
     "own draws are no list": lambda t: made_with(t, {"own_draws": "5"}),
-}  # fmt: skip
+}
 OF_DEVICES: dict[str, Change] = {
     "no shares": lambda t: t.drop_columns(["device_share"]),
     "a device twice": lambda t: constant(t, "device", 1),

@@ -128,9 +128,7 @@ def test_resume_takes_the_file_from_where_it_is_named(own: Path, tmp_path: Path)
     assert f"you name it: `fedwave resume {folder} --import {own}`.\n" in resumed(folder)
     moved = own.rename(tmp_path / "moved.py")
     told = resumed(folder)
-    assert (
-        f"`fedwave resume {folder} --import mine.py`, with the place of mine.py (a copy is" in told
-    )
+    assert f"`fedwave resume {folder} --import mine.py`, with the place of mine.py (a copy is" in told
     assert resumed(folder, "--import", str(moved)) == ""
     assert results(folder) == results(whole)
 

@@ -80,16 +80,31 @@ def test_only_what_a_killed_run_left_is_removed(place: Path) -> None:
     run, unit = place / "run", "0000_age_0-1"
     checkpoint = next(RunFolder(run).checkpoint(u).name for u in RunFolder(run).units())
     kept = {
-        "table.md", "config.yaml", "lock.json", "score.png", f"rounds/{unit}.parquet", f"devices/{unit}.parquet",
-        f"units/{unit}.json", f"timings/{unit}.json", f"checkpoints/{checkpoint}",
-        "inputs/devices.csv", "inputs/inputs.json",
-    }  # fmt: skip
+        "table.md",
+        "config.yaml",
+        "lock.json",
+        "score.png",
+        f"rounds/{unit}.parquet",
+        f"devices/{unit}.parquet",
+        f"units/{unit}.json",
+        f"timings/{unit}.json",
+        f"checkpoints/{checkpoint}",
+        "inputs/devices.csv",
+        "inputs/inputs.json",
+    }
     own = {str(Path(name).with_name(f".{Path(name).name}.{TOKEN}.part")) for name in kept}
     others = {
-        ".x.part", f".notes.txt.{TOKEN}.part", ".table.md.1234.part", f"table.md.{TOKEN}.part", f".rounds.{TOKEN}.part",
-        f"rounds/.mine.parquet.{TOKEN}.part", f"rounds/deeper/.{unit}.parquet.{TOKEN}.part",
-        f"mine/.table.md.{TOKEN}.part", f"inputs/.mine.csv.{TOKEN}.part", f"rounds/.{unit}.json.{TOKEN}.part",
-    }  # fmt: skip
+        ".x.part",
+        f".notes.txt.{TOKEN}.part",
+        ".table.md.1234.part",
+        f"table.md.{TOKEN}.part",
+        f".rounds.{TOKEN}.part",
+        f"rounds/.mine.parquet.{TOKEN}.part",
+        f"rounds/deeper/.{unit}.parquet.{TOKEN}.part",
+        f"mine/.table.md.{TOKEN}.part",
+        f"inputs/.mine.csv.{TOKEN}.part",
+        f"rounds/.{unit}.json.{TOKEN}.part",
+    }
     shutil.copytree(run, run / "nested")  # a run folder in it, whose run may be at work
     others |= {f"nested/rounds/.{unit}.parquet.{TOKEN}.part", f"nested/.table.md.{TOKEN}.part"}
     for name in own | others:
@@ -102,13 +117,27 @@ def test_only_what_a_killed_run_left_is_removed(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["rounds", "devices", "units", "timings", "checkpoints", "inputs", ".lock", ".fedwave", "lock.json",
-        "config.yaml", "plan.json", "provenance.json", "table.md", "SHA256SUMS", "score.png"],
-)  # fmt: skip
+    "name",
+    [
+        "rounds",
+        "devices",
+        "units",
+        "timings",
+        "checkpoints",
+        "inputs",
+        ".lock",
+        ".fedwave",
+        "lock.json",
+        "config.yaml",
+        "plan.json",
+        "provenance.json",
+        "table.md",
+        "SHA256SUMS",
+        "score.png",
+    ],
+)
 @pytest.mark.parametrize("begun", [False, True])
-def test_links_are_refused_before_anything_is_written(
-    name: str, begun: bool, place: Path, tmp_path: Path
-) -> None:
+def test_links_are_refused_before_anything_is_written(name: str, begun: bool, place: Path, tmp_path: Path) -> None:
     run, outside = place / "run" if begun else tmp_path / "new", tmp_path / "outside"
     run.mkdir(exist_ok=True)
     if (run / name).exists():
@@ -126,14 +155,12 @@ def test_links_are_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("name", ["lock.json", ".lock", "config.yaml", "rounds", "rounds/pipe"])
-def test_pipes_are_refused_before_anything_is_written(
-    name: str, place: Path, tmp_path: Path
-) -> None:
+def test_pipes_are_refused_before_anything_is_written(name: str, place: Path, tmp_path: Path) -> None:
     run = tmp_path / "new"
     (run / name).parent.mkdir(parents=True)
     os.mkfifo(run / name)
     before = tree(run)
-    with pytest.raises(fw.FedwaveError, match=r"is no plain (file|folder), but fedwave writes only"):  # fmt: skip
+    with pytest.raises(fw.FedwaveError, match=r"is no plain (file|folder), but fedwave writes only"):
         run_experiment(asked(place), run, workers=1)
     assert tree(run) == before
 
@@ -146,11 +173,34 @@ def test_a_link_to_a_folder_may_be_named(place: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["table.md", "table.tex", "summary.csv", "summary.json", "SHA256SUMS", "score.png", "score.svg",
-        "results.nc", "learning-curves.png", "targets.csv", "devices.csv", "metrics.svg", "config.yaml", "plan.json",
-        "lock.json", ".lock", ".fedwave", "provenance.json", "rounds/mine", "devices/mine", "units/mine", "inputs/mine",
-        "checkpoints/mine", "backlog-network-slots-2.png"],
-)  # fmt: skip
+    "name",
+    [
+        "table.md",
+        "table.tex",
+        "summary.csv",
+        "summary.json",
+        "SHA256SUMS",
+        "score.png",
+        "score.svg",
+        "results.nc",
+        "learning-curves.png",
+        "targets.csv",
+        "devices.csv",
+        "metrics.svg",
+        "config.yaml",
+        "plan.json",
+        "lock.json",
+        ".lock",
+        ".fedwave",
+        "provenance.json",
+        "rounds/mine",
+        "devices/mine",
+        "units/mine",
+        "inputs/mine",
+        "checkpoints/mine",
+        "backlog-network-slots-2.png",
+    ],
+)
 def test_files_of_other_people_are_not_overwritten(name: str, place: Path, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     (folder / name).parent.mkdir(parents=True)
@@ -174,7 +224,7 @@ def test_other_files_may_be_there_and_stay_out_of_the_sums(place: Path, tmp_path
     fw.run(asked(place), folder, workers=1)
     assert mine.items() <= tree(folder).items()
     listed = {line.split("  ")[1] for line in (folder / "SHA256SUMS").read_text().splitlines()}
-    assert {"config.yaml", "table.md", "inputs/devices.csv", "rounds/0000_age_0-1.parquet"} <= listed  # fmt: skip
+    assert {"config.yaml", "table.md", "inputs/devices.csv", "rounds/0000_age_0-1.parquet"} <= listed
     assert not listed & {*mine, "rounds/mine.parquet"}
     # It stays, but whoever reads all tables of the folder would mix it in.
     assert [f.text for f in verify(folder) if f.state == "wrong"] == [
@@ -254,7 +304,7 @@ def test_a_run_that_died_at_any_of_its_first_files_goes_on(place: Path, tmp_path
         run_experiment(experiment, folder, workers=1)
         for path in wanted:
             assert (folder / "rounds" / path.name).read_bytes() == path.read_bytes()
-        assert not [name for name in tree(folder) if name.endswith((".part", ".fedwave", "lock.json"))]  # fmt: skip
+        assert not [name for name in tree(folder) if name.endswith((".part", ".fedwave", "lock.json"))]
 
 
 def test_marks_that_are_none(place: Path, tmp_path: Path) -> None:

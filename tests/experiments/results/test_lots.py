@@ -78,7 +78,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no config": (lambda f: (f / "config.yaml").unlink(), "second is no run folder: it has no config.yaml."),
     "a pipe as a table": (lambda f: _piped(f / "devices/0000_age_2-3.parquet"), "second is not sound: devices/0000"),
     "no folder": (lambda f: shutil.rmtree(f), "there is no run folder at second."),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -98,12 +98,8 @@ def test_instances_twice_and_instances_missing(here: Path) -> None:
     assert refused("late", "second", "first").startswith(
         "instance 4 is missing between second and late: run the same experiment with first_instance=4 instances=1,"
     )
-    assert refused("over", "first", "second").startswith(
-        "instance 1 is in first and in over: every"
-    )
-    assert refused("second", "first", "second").startswith(
-        "instances 2 to 3 are in second and in second"
-    )
+    assert refused("over", "first", "second").startswith("instance 1 is in first and in over: every")
+    assert refused("second", "first", "second").startswith("instances 2 to 3 are in second and in second")
 
 
 OTHERS: dict[str, tuple[tuple[str, ...], str]] = {
@@ -114,16 +110,14 @@ OTHERS: dict[str, tuple[tuple[str, ...], str]] = {
     "order": (("schedulers=[random,age]",), 'its schedulers is ["random", "age"], not ["age", "random"];'),
     "metrics": (("metrics=[worst_age]",), 'its metrics is ["worst_age"], not [];'),
     "a sweep": (("sweep.seed=[0,1]",), "its sweep.seed is [0, 1], not null;"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_another_experiment_is_refused_with_the_field(other: str, here: Path) -> None:
     overrides, words = OTHERS[other]
     lot(Path("other"), 2, 1, SMALL, *overrides)
-    assert refused("first", "other").startswith(
-        f"other holds another experiment than first: {words}"
-    )
+    assert refused("first", "other").startswith(f"other holds another experiment than first: {words}")
 
 
 def test_the_same_instances_with_other_schedulers(here: Path) -> None:
@@ -135,7 +129,7 @@ def test_the_order_of_the_axes_of_a_sweep(here: Path) -> None:
     axes: dict[str, list[Any]] = {"seed": [0, 1], "network.slots": [1, 2]}
     lot(Path("a"), 0, 1, {**SMALL, "sweep": axes})
     lot(Path("b"), 1, 1, {**SMALL, "sweep": dict(reversed(axes.items()))})
-    assert 'its sweep is ["network.slots", "seed"], not ["seed", "network.slots"];' in refused("a", "b")  # fmt: skip
+    assert 'its sweep is ["network.slots", "seed"], not ["seed", "network.slots"];' in refused("a", "b")
 
 
 def test_a_sweep_over_the_number_of_instances(here: Path) -> None:

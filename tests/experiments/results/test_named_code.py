@@ -33,9 +33,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def asked(*imports: str) -> Any:
-    return experiment_from(
-        {"imports": list(imports), "schedulers": ["heavy-test", "age"], "rounds": 3, "instances": 1}
-    )
+    return experiment_from({"imports": list(imports), "schedulers": ["heavy-test", "age"], "rounds": 3, "instances": 1})
 
 
 def open_run(tmp_path: Path, *imports: str) -> Path:
@@ -58,16 +56,11 @@ def fedwave(*words: object, **more: Any) -> tuple[int, str]:
     "place",
     [
         "beside.py",
-        *(
-            pytest.param(p, marks=pytest.mark.slow)
-            for p in ("{tmp}/unpacked/beside.py", "unpacked/beside.py")
-        ),
+        *(pytest.param(p, marks=pytest.mark.slow) for p in ("{tmp}/unpacked/beside.py", "unpacked/beside.py")),
     ],
 )
 @pytest.mark.parametrize("words", [("resume", "run"), ("run", "run/config.yaml", "--out", "run")])
-def test_places_of_somebody_else_are_not_executed(
-    place: str, words: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_places_of_somebody_else_are_not_executed(place: str, words: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(text())
     folder = open_run(tmp_path, "mine.py")
     for record in (folder / "units").iterdir():  # they would give it away
@@ -95,9 +88,7 @@ def _replace_all(content: Any, values: dict[str, str]) -> None:
 
 def test_what_the_named_file_imports_is_not_taken_from_an_old_place(tmp_path: Path) -> None:
     """The old place is a folder of somebody else's, with a module that the user's file names."""
-    (tmp_path / "mine.py").write_text(
-        text() + "\ntry:\n    import beside_mine\nexcept ImportError:\n    pass\n"
-    )
+    (tmp_path / "mine.py").write_text(text() + "\ntry:\n    import beside_mine\nexcept ImportError:\n    pass\n")
     folder = open_run(tmp_path, "mine.py")
     (folder.parent / "beside_mine.py").write_text(EVIL)
     place = str(folder.parent / "mine.py")
@@ -132,7 +123,7 @@ def test_code_that_this_process_has_imported_is_named(tmp_path: Path) -> None:
 
 def test_an_experiment_that_the_user_wrote_names_its_code(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(text())
-    Path("e.yaml").write_text("{imports: [mine.py], schedulers: [heavy-test], rounds: 2, instances: 1}")  # fmt: skip
+    Path("e.yaml").write_text("{imports: [mine.py], schedulers: [heavy-test], rounds: 2, instances: 1}")
     assert fedwave("run", "e.yaml", "--out", "run") == (0, "")
     min(Path("run/units").glob("*")).unlink()
     assert fedwave("run", "e.yaml", "--out", "run") == (0, "")
@@ -154,26 +145,18 @@ def test_modules_are_named_too_and_not_taken_from_the_current_folder(
     (lib / "heavy_module.py").write_text(text())
     monkeypatch.syspath_prepend(str(lib))
     folder = open_run(tmp_path, "heavy_module")
-    there = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(lib)]),
-    }
+    there = {**os.environ, "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(lib)])}
     status, told = fedwave("resume", folder, env=there)
     assert status == 2
     assert f"only if you name it: `fedwave resume {folder} --import heavy_module`." in told
     (folder.parent / "heavy_module.py").write_text(EVIL)
     named = ("resume", "run", "--import", "heavy_module")
-    status, told = fedwave(
-        *named, cwd=folder.parent
-    )  # as `python -m fedwave`, which searches there
+    status, told = fedwave(*named, cwd=folder.parent)  # as `python -m fedwave`, which searches there
     assert status == 2
     assert "module heavy_module is found only because of the current folder" in told
     (folder / "heavy_module.py").write_text(EVIL)
-    inside = {
-        **there,
-        "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(folder)]),
-    }
-    assert "lies in the run folder, from which no" in fedwave("resume", folder, *named[2:], env=inside)[1]  # fmt: skip
+    inside = {**there, "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(folder)])}
+    assert "lies in the run folder, from which no" in fedwave("resume", folder, *named[2:], env=inside)[1]
     assert not list(tmp_path.rglob("pwned"))
     assert fedwave("resume", folder, "--import", "heavy_module", env=there) == (0, "")
 
@@ -191,9 +174,7 @@ def test_a_run_of_a_program_goes_on_by_that_program(tmp_path: Path) -> None:
     status, told = fedwave("resume", "run")
     assert status == 2
     place = tmp_path / "script.py"
-    assert (
-        f"the code of scheduler heavy-test, which a program of yours registered ({place})" in told
-    )
+    assert f"the code of scheduler heavy-test, which a program of yours registered ({place})" in told
     subprocess.run([python, "script.py"], check=True)
     assert fedwave("resume", "run") == (0, "")
 
@@ -234,7 +215,7 @@ def test_names_that_no_file_can_have_are_refused_in_a_sentence(spoil: Any, tmp_p
 @pytest.mark.parametrize("name", ["provenance.json", "plan.json"])
 def test_a_deep_file_is_damaged(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "unpacked/run"
-    run_experiment(experiment_from({"schedulers": ["age", "random"], "rounds": 3, "instances": 1}), folder)  # fmt: skip
+    run_experiment(experiment_from({"schedulers": ["age", "random"], "rounds": 3, "instances": 1}), folder)
     min((folder / "units").glob("*")).unlink()
     deep: list[Any] = []
     for _ in range(800):
@@ -242,9 +223,7 @@ def test_a_deep_file_is_damaged(name: str, tmp_path: Path) -> None:
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(5000)  # whoever wrote it had one
     try:
-        forge(
-            folder / name, lambda all_: all_.update(runs=[{"packages": {}, "x": deep}], points=deep)
-        )
+        forge(folder / name, lambda all_: all_.update(runs=[{"packages": {}, "x": deep}], points=deep))
     finally:
         sys.setrecursionlimit(before)
     status, told = fedwave("resume", folder)

@@ -66,7 +66,7 @@ def asked() -> Experiment:
             "instances": 4,
             "block": 2,
         }
-    )  # fmt: skip
+    )
 
 
 def learning(tmp_path: Path, helper: str, seed: bool = True) -> Experiment:
@@ -84,7 +84,7 @@ def learning(tmp_path: Path, helper: str, seed: bool = True) -> Experiment:
             "rounds": 3,
             "instances": 1,
         }
-    )  # fmt: skip
+    )
 
 
 def stopped(experiment: Experiment, folder: Path, then: Callable[[], object] | None = None) -> None:
@@ -170,13 +170,11 @@ def test_an_edit_during_the_run_changes_nothing(tmp_path: Path) -> None:
     assert tables(folder) == tables(whole)
 
 
-def test_a_large_file_is_pinned_and_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_a_large_file_is_pinned_and_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "MOST_BYTES", 500)
     folder = tmp_path / "run"
     stopped(asked(), folder)
-    assert {path.name for path in (folder / "inputs").iterdir()} == {
-        "devices.csv", "inputs.json", "places.json",
-    }  # fmt: skip
+    assert {path.name for path in (folder / "inputs").iterdir()} == {"devices.csv", "inputs.json", "places.json"}
     gains = (tmp_path / "gains.npy").read_bytes()
     other_gains(tmp_path)
     with pytest.raises(fw.FedwaveError, match=r"gains\.npy has changed since .*: restore it, or"):
@@ -253,23 +251,17 @@ def asked_resolved() -> Experiment:
     return resolved(asked())
 
 
-def test_another_version_of_the_numerics_does_not_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_of_the_numerics_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, done = tmp_path / "run", tmp_path / "done"
     stopped(asked(), folder)
     run_experiment(asked(), done, workers=1)
     monkeypatch.setattr(folder_module, "NUMERICS", NUMERICS + 1)
-    with pytest.raises(
-        fw.FedwaveError, match=f"begun with version {NUMERICS} of the numerics, but fedwave"
-    ):
+    with pytest.raises(fw.FedwaveError, match=f"begun with version {NUMERICS} of the numerics, but fedwave"):
         resume(folder)
     assert fw.load(done).sizes["round"] == 8  # reading is another thing
 
 
-def test_files_are_seen_from_the_folder_of_the_experiment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_seen_from_the_folder_of_the_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.yaml").write_text(
         "network: {kind: table, file: devices.csv, slots: 2, fading: 'recorded:path=gains.npy'}\n"
         "sweep: {network.fading.path: [gains.npy]}\nschedulers: [age]\nrounds: 8\ninstances: 2\n"
@@ -368,7 +360,7 @@ def test_parts_of_the_script_that_calls_for_the_run_are_pinned(tmp_path: Path) -
     assert copies == {"script.py", "beside_script.py"}
     next((tmp_path / "run/units").glob("*own-test*")).unlink()  # as if the run had been stopped
     script.write_text(SCRIPT.replace("SIGN * seen", "-SIGN * seen"))
-    assert "script.py has changed since the run in run was started" in ran(tmp_path, "script.py", "1")  # fmt: skip
+    assert "script.py has changed since the run in run was started" in ran(tmp_path, "script.py", "1")
     script.write_text(SCRIPT)
     beside.write_text("SIGN = -1\n")
     assert "beside_script.py has changed since the run in" in ran(tmp_path, "script.py", "1")
@@ -417,7 +409,7 @@ def test_files_in_lists_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     asked = {"imports": ["mine.py"], "schedulers": [part, "age"], "rounds": 3, "instances": 2}
     folder = tmp_path / "run"
     stopped(experiment_from(asked), folder)
-    assert {path.name for path in (folder / "inputs").glob("*.json")} >= {"w1.json", "w2.json", "w3.json"}  # fmt: skip
+    assert {path.name for path in (folder / "inputs").glob("*.json")} >= {"w1.json", "w2.json", "w3.json"}
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     (tmp_path / "w2.json").write_text("-1")

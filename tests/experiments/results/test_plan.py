@@ -30,10 +30,15 @@ from fedwave.version import NUMERICS
 
 EXPERIMENT = experiment_from(
     {
-        "network": {"kind": "random", "devices": 4, "slots": 2}, "schedulers": ["age", "random"], "rounds": 8,
-        "instances": 2, "block": 1, "checkpoint_seconds": 0, "targets": [0.5],
+        "network": {"kind": "random", "devices": 4, "slots": 2},
+        "schedulers": ["age", "random"],
+        "rounds": 8,
+        "instances": 2,
+        "block": 1,
+        "checkpoint_seconds": 0,
+        "targets": [0.5],
     }
-)  # fmt: skip
+)
 AGE, RANDOM = ("0000_age_0-0", "0000_age_1-1"), ("0000_random_0-0", "0000_random_1-1")
 
 
@@ -217,7 +222,7 @@ def swap(a: Path, b: Path) -> None:
     b.write_bytes(first)
 
 
-def test_swapped_records_are_noticed_and_their_units_done_again(finished: Path, made: Path) -> None:  # fmt: skip
+def test_swapped_records_are_noticed_and_their_units_done_again(finished: Path, made: Path) -> None:
     swap(*(finished / f"units/{name}.json" for name in AGE))
     sentence = rf"units/{AGE[0]}\.json is damaged: it is the record of another unit"
     with pytest.raises(fw.FedwaveError, match=sentence):
@@ -278,9 +283,7 @@ def _mapping() -> dict[str, Any]:
     return to_mapping(EXPERIMENT)
 
 
-def test_a_checkpoint_that_is_sent_has_the_same_envelope(
-    half: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_that_is_sent_has_the_same_envelope(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the Ray adapter sends them: from the driver's disk to a worker, and back."""
     monkeypatch.setattr(work, "_PIECE", 1)
     *_, before, unit = RunFolder(half).begin(RunFolder(half).experiment())
@@ -322,7 +325,7 @@ def test_a_checkpoint_that_is_a_pipe_or_a_link(thing: str, half: Path, made: Pat
 @pytest.mark.usefixtures("_no_figures")
 def test_other_versions_are_said(
     half: Path, finished: Path, made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:  # fmt: skip
+) -> None:
     def older(content: dict[str, Any]) -> None:
         content["runs"][0]["fedwave"] = "0.0.8"
         content["runs"][0]["packages"]["numpy"] = "1.9"
@@ -355,9 +358,7 @@ def test_a_version_is_printed_only_if_it_is_one(version: Any, half: Path) -> Non
 
 @pytest.mark.usefixtures("_no_figures")
 @pytest.mark.parametrize("runs", [5, [5], [{}], "x", [{"packages": []}]])
-def test_a_forged_provenance_disturbs_nothing(
-    runs: Any, finished: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_forged_provenance_disturbs_nothing(runs: Any, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     forge(finished / "provenance.json", lambda content: content.update(runs=runs))
     assert fw.load(finished).sizes["round"] == 8
     status, told = fedwave(capsys, "report", finished, "--out", finished.parent / "shown")

@@ -90,18 +90,14 @@ def install(version: str, k: int) -> None:
         about.rmdir()
     about = place / f"parts_test-{version}.dist-info"
     about.mkdir(parents=True)
-    (about / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: parts-test\nVersion: {version}\n"
-    )
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: parts-test\nVersion: {version}\n")
     (about / "entry_points.txt").write_text("[fedwave.parts]\nany = installed_parts_test\n")
     (about / "top_level.txt").write_text("installed_parts_test\n")
     (place / "installed_parts_test.py").write_text(PARTIAL.format(k=k))
 
 
 def fedwave(*words: str) -> tuple[int, str]:
-    paths = os.pathsep.join(
-        [os.environ.get("PYTHONPATH", ""), str(Path("lib/site-packages").absolute())]
-    )
+    paths = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(Path("lib/site-packages").absolute())])
     there = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     run = subprocess.run(command(*words), capture_output=True, text=True, env=there)
     return run.returncode, run.stderr + run.stdout * (words[0] == "verify")

@@ -39,9 +39,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
     """A sweep over two axes, stored."""
     folder = tmp_path_factory.mktemp("swept")
     with pytest.MonkeyPatch.context() as patch:  # figures take the longest, and are not looked at
-        patch.setattr(
-            "fedwave.experiments.report.figures.common.save_figure", lambda figure, stem: []
-        )
+        patch.setattr("fedwave.experiments.report.figures.common.save_figure", lambda figure, stem: [])
         results = run_experiment(experiment_from(SMALL, AXES), folder, workers=1)
         write_results(results, folder)
     return folder, results
@@ -57,15 +55,18 @@ def test_two_axes_are_two_dimensions(swept: tuple[Path, Results]) -> None:
     folder, results = swept
     found = fw.load(folder)
     assert dict(found.sizes) == {
-        "network.gamma": 3, "network.slots": 2, "scheduler": 2, "instance": 3, "round": 6, "device": 5,
-    }  # fmt: skip
+        "network.gamma": 3,
+        "network.slots": 2,
+        "scheduler": 2,
+        "instance": 3,
+        "round": 6,
+        "device": 5,
+    }
     assert found["network.gamma"].values.tolist() == [0, 0.5, 2]
     assert found["scheduler"].values.tolist() == ["alsa-pi", "age"]
     assert found["round"].values.tolist() == [1, 2, 3, 4, 5, 6]
     assert found["device"].values.tolist() == [1, 2, 3, 4, 5]
-    assert found.score.dims == (
-        "network.gamma", "network.slots", "scheduler", "instance", "round",
-    )  # fmt: skip
+    assert found.score.dims == ("network.gamma", "network.slots", "scheduler", "instance", "round")
     assert len(results.points) == 6
     for point in results.points:
         here = found.sel(point.where, drop=True).drop_attrs(deep=False)
@@ -78,10 +79,19 @@ def test_two_axes_are_two_dimensions(swept: tuple[Path, Results]) -> None:
 def test_counts_are_whole_numbers_and_the_rest_is_not(swept: tuple[Path, Results]) -> None:
     kinds = {name: array.dtype.kind for name, array in fw.load(swept[0]).items()}
     wanted = {
-        "score": "f", "backlog": "i", "arrived": "i", "lost": "i", "uploads": "i", "mean_age": "f",
-        "worst_age": "i", "delivered_share": "f", "jain": "f", "device_uploads": "i", "device_shards": "i",
+        "score": "f",
+        "backlog": "i",
+        "arrived": "i",
+        "lost": "i",
+        "uploads": "i",
+        "mean_age": "f",
+        "worst_age": "i",
+        "delivered_share": "f",
+        "jain": "f",
+        "device_uploads": "i",
+        "device_shards": "i",
         "device_share": "f",
-    }  # fmt: skip
+    }
     assert wanted.items() <= kinds.items()
 
 
@@ -126,9 +136,7 @@ def test_what_was_learnt(learnt: tuple[Path, Results], tmp_path: Path) -> None:
                 np.testing.assert_array_equal(here.loss, curves.loss.T)
                 np.testing.assert_array_equal(here.accuracy, curves.accuracy.T)
                 np.testing.assert_array_equal(here.accuracy_on_all, curves.accuracy_on_all.T)
-                np.testing.assert_array_equal(
-                    here.class_accuracy, curves.class_accuracy.transpose(1, 0, 2)
-                )
+                np.testing.assert_array_equal(here.class_accuracy, curves.class_accuracy.transpose(1, 0, 2))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +168,7 @@ def test_parquet_opens_with_plain_pandas(swept: tuple[Path, Results]) -> None:
     folder, results = swept
     point = results.points[3]  # gamma 0.5, slots 2
     one = pd.read_parquet(folder / "rounds" / "0003_age_0-1.parquet")
-    assert list(one.columns[:5]) == ["network.gamma", "network.slots", "scheduler", "instance", "round"]  # fmt: skip
+    assert list(one.columns[:5]) == ["network.gamma", "network.slots", "scheduler", "instance", "round"]
     assert len(one) == 2 * 6
     run = one[one.instance == 1].sort_values("round")
     np.testing.assert_array_equal(run.score, series(point.data, "age", "score")[:, 1])

@@ -30,12 +30,7 @@ def skewed_pairs(rng: np.random.Generator, count: int) -> Pair:
 
 @pytest.mark.parametrize(
     ("draw", "count", "level"),
-    [
-        (normal_pairs, 20, 0.95),
-        (normal_pairs, 20, 0.8),
-        (normal_pairs, 50, 0.95),
-        (skewed_pairs, 50, 0.9),
-    ],
+    [(normal_pairs, 20, 0.95), (normal_pairs, 20, 0.8), (normal_pairs, 50, 0.95), (skewed_pairs, 50, 0.9)],
 )
 def test_the_ratio_is_covered_as_often_as_it_says(
     draw: Callable[[np.random.Generator, int], Pair], count: int, level: float
@@ -55,9 +50,7 @@ def test_pairing_cancels_common_luck() -> None:
     above, below = 1.1 * luck + rng.normal(size=40), luck + rng.normal(size=40)
     paired = bootstrap_ratio(above, below)
     shuffled = bootstrap_ratio(above, rng.permutation(below))
-    assert (
-        paired.value == pytest.approx(shuffled.value) == pytest.approx(above.mean() / below.mean())
-    )
+    assert paired.value == pytest.approx(shuffled.value) == pytest.approx(above.mean() / below.mean())
     assert paired.low < 1.1 < paired.high
     assert paired.high - paired.low < 0.1 * (shuffled.high - shuffled.low)
 
@@ -98,12 +91,7 @@ def test_a_denominator_that_may_be_zero_opens_the_interval() -> None:
     ("above", "below", "options", "sentence"),
     [
         ([1.0, 2.0], [1.0], {}, "2 instances stand over 1: use the same ones"),
-        (
-            [1.0, math.nan],
-            [1.0, 1.0],
-            {},
-            "the numerator is not finite in 1 of 2 instances: leave those out",
-        ),
+        ([1.0, math.nan], [1.0, 1.0], {}, "the numerator is not finite in 1 of 2 instances: leave those out"),
         ([1.0, 1.0], [math.inf, math.nan], {}, "the denominator is not finite in 2 of 2"),
         ([1.0, 1.0], [1.0, -1.0], {}, "no mean other than 0: there is no ratio"),
         ([], [], {}, "no mean other than 0: there is no ratio"),
@@ -132,8 +120,7 @@ def test_those_that_never_get_there_are_counted_and_said() -> None:
 def test_curves_say_who_never_got_there() -> None:
     """Two of three reach 0.5, in rounds 2 and 4; the third diverges after one good round."""
     accuracy = np.array(
-        [[0.1, 0.1, 0.6], [0.6, 0.1, np.nan], [0.6, 0.1, np.nan], [0.6, 0.7, np.nan]]
-        + [[0.6, 0.7, np.nan]] * 2
+        [[0.1, 0.1, 0.6], [0.6, 0.1, np.nan], [0.6, 0.1, np.nan], [0.6, 0.7, np.nan]] + [[0.6, 0.7, np.nan]] * 2
     )
     curves = Curves("x", 1 - accuracy, accuracy, accuracy[..., None], {}, accuracy)
     found = bootstrap_rounds(curves.rounds_to(0.5), horizon=6)

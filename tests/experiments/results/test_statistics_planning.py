@@ -93,8 +93,6 @@ def test_a_tiny_half_width_is_still_answered_at_once() -> None:
         ([[5.0, 6.0]], 1.0, 0.95, r"a pilot has the shape \(1, 2\)"),
     ],
 )
-def test_bad_pilots_are_refused(
-    values: list[float], half_width: float, level: float, sentence: str
-) -> None:
+def test_bad_pilots_are_refused(values: list[float], half_width: float, level: float, sentence: str) -> None:
     with pytest.raises(fw.FedwaveError, match=sentence):
         instances_needed(np.array(values), half_width, level)

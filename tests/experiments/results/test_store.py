@@ -61,12 +61,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize(
-    "name", ["rounds/0000_random_0-1.parquet", "devices/0000_alsa-pi_2-3.parquet"]
-)
-def test_a_damaged_result_is_named_and_only_it_is_done_again(
-    damage: str, name: str, folder: Path
-) -> None:
+@pytest.mark.parametrize("name", ["rounds/0000_random_0-1.parquet", "devices/0000_alsa-pi_2-3.parquet"])
+def test_a_damaged_result_is_named_and_only_it_is_done_again(damage: str, name: str, folder: Path) -> None:
     before = results(folder)
     DAMAGES[damage](folder / name)
     with pytest.raises(fw.FedwaveError, match=name):
@@ -139,7 +135,7 @@ with RunFolder(Path(sys.argv[1])).locked():
 
 
 def test_the_second_process_is_told_and_a_dead_one_does_not_matter(folder: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE) as holder:  # fmt: skip
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         before = results(folder)

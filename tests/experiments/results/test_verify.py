@@ -42,14 +42,15 @@ def make(place: Path, *overrides: str, gains: float = 1.0) -> Path:
     network = {"kind": "table", "file": str(place / "devices.csv"), "slots": 2}
     network["fading"] = {"name": "recorded", "path": str(place / "gains.npy")}
     asked = {
-        "imports": [str(place / "mine.py")], "network": network, "schedulers": ["heavy-test", "random"],
-        "rounds": 6, "instances": 2, "block": 1,
-    }  # fmt: skip
+        "imports": [str(place / "mine.py")],
+        "network": network,
+        "schedulers": ["heavy-test", "random"],
+        "rounds": 6,
+        "instances": 2,
+        "block": 1,
+    }
     with forgotten():
-        write_results(
-            run_experiment(experiment_from(asked, overrides), place / "run", workers=1),
-            place / "run",
-        )
+        write_results(run_experiment(experiment_from(asked, overrides), place / "run", workers=1), place / "run")
     return place / "run"
 
 
@@ -76,8 +77,13 @@ def test_a_sound_folder(folder: Path) -> None:
         "inputs: files that your own code opens by itself are not covered: only those that the experiment names"
     )
     told = said(found, "ok")
-    for words in ("files as written", "4 units of one run", "inputs/devices.csv is kept; the original is unchanged",
-                  "inputs/mine.py is kept", "versions: those installed: fedwave"):  # fmt: skip
+    for words in (
+        "files as written",
+        "4 units of one run",
+        "inputs/devices.csv is kept; the original is unchanged",
+        "inputs/mine.py is kept",
+        "versions: those installed: fedwave",
+    ):
         assert words in told
 
 
@@ -103,7 +109,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "another seed": (lambda f: _edit(f / "config.yaml", "seed: 0", "seed: 7"), "(its seed is 7, was 0)"),
     "other sums of inputs": (lambda f: _edit(f / "inputs/inputs.json", '"sha256": "', '"sha256": "0'), "is damaged"),
     "no plan": (lambda f: (f / "plan.json").write_text("{"), "plan.json"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("damage", WRONG)
@@ -203,7 +209,7 @@ def test_a_single_bit_is_found(made: Path, folder: Path) -> None:
     score = table["score"].to_numpy().copy()
     score[2] = np.nextafter(score[2], np.inf)
     place = table.column_names.index("score")
-    pq.write_table(table.set_column(place, table.schema.field("score"), pa.array(score)), folder / name)  # fmt: skip
+    pq.write_table(table.set_column(place, table.schema.field("score"), pa.array(score)), folder / name)
     sum_ = inputs.file_sum(str(folder / name))
     forge(folder / "units/0000_random_1-1.json", lambda unit: unit["sha256"].update({name: sum_}))
     told = said(compare_runs(made, folder), "differs")
@@ -239,9 +245,12 @@ def test_how_the_work_was_cut_is_no_difference(made: Path, tmp_path: Path) -> No
 def test_numbers_of_single_points_belong_to_the_fingerprint(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     asked = {
-        "network": {"kind": "random"}, "sweep": {"network.devices": [5, 10]}, "schedulers": ["age"],
-        "rounds": 4, "instances": 2,
-    }  # fmt: skip
+        "network": {"kind": "random"},
+        "sweep": {"network.devices": [5, 10]},
+        "schedulers": ["age"],
+        "rounds": 4,
+        "instances": 2,
+    }
     write_results(run_experiment(experiment_from(asked), folder, workers=1), folder)
     forge(folder / "plan.json", lambda plan: plan["points"][0].update({"network.slots": 3}))
     write_sums(folder, read_sums(folder))
@@ -315,9 +324,7 @@ def test_names_too_long_for_a_file(folder: Path) -> None:
         fw.load("x" * 300)
 
 
-def test_a_finished_run_mends_what_no_result_needs(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_finished_run_mends_what_no_result_needs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The damaged copy does not get a sum of its own."""
     before = (folder / "SHA256SUMS").read_bytes()
     (folder / "inputs" / "devices.csv").write_text("count,rate,distance_m\n4,3,300\n")
@@ -331,9 +338,7 @@ def test_a_finished_run_mends_what_no_result_needs(
     assert sound(verify(folder))
 
 
-def test_a_damaged_copy_whose_original_is_gone(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_copy_whose_original_is_gone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     places = folder / "inputs" / "places.json"
     before = (folder / "SHA256SUMS").read_bytes()
     (folder / "inputs" / "devices.csv").write_text("count,rate,distance_m\n4,3,300\n")

@@ -93,9 +93,7 @@ def test_a_unit_that_fails_does_not_end_the_others(does: str, workers: str, here
     events = [json.loads(line) for line in (here / "events").read_text().splitlines()]
     begun = {e["unit"] for e in events if e["event"] == "unit-begun"}
     tried = [unit for unit in begun if "bad" in unit]
-    assert waiting.ALIKE <= len(tried) <= waiting.ALIKE + int(workers) - 1, (
-        "the rest would fail alike"
-    )
+    assert waiting.ALIKE <= len(tried) <= waiting.ALIKE + int(workers) - 1, "the rest would fail alike"
     assert len([e for e in events if e["event"] == "unit-given-up"]) == 5
 
 
@@ -131,8 +129,9 @@ def test_from_python_the_error_has_its_cause(here: Path) -> None:
     with forgotten(), pytest.raises(fw.FedwaveError, match=given_up) as error:
         fw.run(
             {"schedulers": ["bad:does=raiser", "age"], "rounds": 4, "instances": 2, "imports": [str(here / "bad.py")]},
-            here / "run", workers=1,
-        )  # fmt: skip
+            here / "run",
+            workers=1,
+        )
     assert error.value.__cause__ is not None
     assert isinstance(error.value.__cause__.__cause__, ValueError)
 
@@ -155,9 +154,7 @@ def stopped(given: list[str], numbers: list[signal.Signals]) -> tuple[int, str]:
     return run.returncode, errors
 
 
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_second_signal_ends_a_scheduler_that_catches_everything(
     number: signal.Signals, status: int, here: Path
 ) -> None:

@@ -111,7 +111,7 @@ def forged(rng: np.random.Generator, content: bytes, text: str) -> tuple[str, by
     elif what == 1:
         arrays[name] = array[None]
     elif what == 2:
-        arrays[name] = array.astype([np.complex128, "<U3", np.float16, "M8[s]"][int(rng.integers(4))])  # fmt: skip
+        arrays[name] = array.astype([np.complex128, "<U3", np.float16, "M8[s]"][int(rng.integers(4))])
     elif what == 3:
         arrays[name] = array.ravel()[: array.size // 2]
     elif what == 4:
@@ -168,9 +168,7 @@ def test_a_folder_in_the_place_of_a_checkpoint(kind: str, tmp_path: Path) -> Non
     place.mkdir()
     (place / "letter").write_text("mine")
     warnings: list[str] = []
-    data: xr.Dataset = run_unit(
-        unit_of(kind), FileCheckpointer(place, 0), lambda rounds: None, warnings.append
-    )
+    data: xr.Dataset = run_unit(unit_of(kind), FileCheckpointer(place, 0), lambda rounds: None, warnings.append)
     assert "cannot be used, so the unit starts anew" in warnings[0]
     assert data.identical(run_unit(unit_of(kind), Checkpointer(), lambda rounds: None, pytest.fail))
     assert (place / "letter").read_text() == "mine"

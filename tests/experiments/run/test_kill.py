@@ -7,23 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from killing import (
-    SIMULATION,
-    TRAINING,
-    Undisturbed,
-    begin,
-    finish,
-    finished_units,
-    kill_at_random,
-    leftovers,
-    results,
-)
+from killing import SIMULATION, TRAINING, Undisturbed, begin, finish, finished_units, kill_at_random, leftovers, results
 
 from fedwave.experiments.config.experiment import Experiment
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="looks for processes in /proc"
-)
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
 KINDS = {"training": TRAINING, "simulation": SIMULATION}
 
 
@@ -58,8 +46,6 @@ def test_killed_twice(kind: str, undisturbed: dict[str, dict[str, str]], tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(4))
-def test_killed_often(
-    kind: str, seed: int, undisturbed: dict[str, dict[str, str]], tmp_path: Path
-) -> None:
+def test_killed_often(kind: str, seed: int, undisturbed: dict[str, dict[str, str]], tmp_path: Path) -> None:
     whom = ["runner", "worker", "runner", "worker"]
     kills_change_nothing(KINDS[kind], undisturbed[kind], tmp_path / "run", 10 + seed, whom)

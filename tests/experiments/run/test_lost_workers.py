@@ -25,9 +25,7 @@ from fedwave.experiments.run.time_limit import NoRound, limited
 from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.worker import Message
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="looks for processes in /proc"
-)
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
 # What a scheduler does while the file "trouble" is there: outside of the run folder, so that resume can be without it.
 TROUBLE = {
     "computes for ever": "while True: pass",
@@ -68,16 +66,29 @@ def write(folder: Path, what: str) -> Path:
 
 
 def fedwave(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*words), cwd=folder, capture_output=True, text=True, timeout=120, check=False
-    )
+    return subprocess.run(command(*words), cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
 def run(folder: Path, out: str, *words: str) -> subprocess.CompletedProcess[str]:
     return fedwave(
-        folder, "run", "paper", "--import", "mine.py", "-s", "age,troubled,max-weight", "-t", "5", "-i", "4",
-        "block=2", "--out", out, "--events", f"{out}.events", *words,
-    )  # fmt: skip
+        folder,
+        "run",
+        "paper",
+        "--import",
+        "mine.py",
+        "-s",
+        "age,troubled,max-weight",
+        "-t",
+        "5",
+        "-i",
+        "4",
+        "block=2",
+        "--out",
+        out,
+        "--events",
+        f"{out}.events",
+        *words,
+    )
 
 
 def events(folder: Path, out: str = "run") -> list[dict[str, Any]]:
@@ -108,12 +119,8 @@ def test_a_scheduler_that_never_returns(what: str, workers: str, tmp_path: Path)
     assert results(tmp_path / "run") == results(tmp_path / "whole")
 
 
-@pytest.mark.parametrize(
-    "what", [pytest.param("runs out of memory", marks=pytest.mark.slow), "is killed"]
-)
-def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(
-    what: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("what", [pytest.param("runs out of memory", marks=pytest.mark.slow), "is killed"])
+def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(what: str, tmp_path: Path) -> None:
     trouble = write(tmp_path, what)
     made = run(tmp_path, "run", "--workers", "2")
     assert (made.returncode, made.stdout) == (2, ""), made.stderr
@@ -157,9 +164,20 @@ def test_without_memory_in_this_process_the_others_go_on(tmp_path: Path) -> None
 def test_without_a_folder_nothing_else_is_done(tmp_path: Path) -> None:
     write(tmp_path, "sleeps for ever")
     made = fedwave(
-        tmp_path, "compare", "paper", "--import", "mine.py", "-s", "troubled,age", "-t", "5", "-i", "2",
-        "--timeout", "5",
-    )  # fmt: skip
+        tmp_path,
+        "compare",
+        "paper",
+        "--import",
+        "mine.py",
+        "-s",
+        "troubled,age",
+        "-t",
+        "5",
+        "-i",
+        "2",
+        "--timeout",
+        "5",
+    )
     assert (made.returncode, made.stdout) == (2, "")
     assert made.stderr.endswith(
         "fedwave: unit 0000_troubled_0-1 is given up: no round of troubled was finished in 5 s: raise --timeout if "
@@ -210,7 +228,7 @@ def within(seconds: float, do: Callable[[], None]) -> None:
 
 
 def my_workers() -> list[int]:
-    return [c for c in children(os.getpid()) if b"spawn_main" in Path(f"/proc/{c}/cmdline").read_bytes()]  # fmt: skip
+    return [c for c in children(os.getpid()) if b"spawn_main" in Path(f"/proc/{c}/cmdline").read_bytes()]
 
 
 def test_a_worker_that_is_stopped_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,9 +278,7 @@ def _stops_in_the_middle_of_a_message(pipe: Any) -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def test_a_worker_that_is_stopped_in_the_middle_of_a_message(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_worker_that_is_stopped_in_the_middle_of_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "STOPPED_SECONDS", 0.5)
     monkeypatch.setattr(processes, "_serve", _stops_in_the_middle_of_a_message)
     messages: list[Message] = []
@@ -290,11 +306,14 @@ def test_simulating_before_training_counts_as_work(tmp_path: Path) -> None:
         "        time.sleep(0.3)\n        return seen.waiting\n"
     )
     units = some_units(
-        schedulers=["slow-work"], rounds=4, instances=1, imports=[str(tmp_path / "slow.py")],
+        schedulers=["slow-work"],
+        rounds=4,
+        instances=1,
+        imports=[str(tmp_path / "slow.py")],
         network={"kind": "random", "devices": 4, "slots": 2},
         task={"dataset": "synthetic", "model": "logistic", "epochs": 1, "shard_size": 5},
         training={"loss_images": 50, "test_images": 50},
-    )  # fmt: skip
+    )
     counts: list[int] = []
 
     from fedwave.experiments.run.checkpoints import Checkpointer

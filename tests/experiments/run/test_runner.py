@@ -58,7 +58,7 @@ def test_the_number_of_workers_changes_nothing(
 
 def test_it_is_what_simulate_gives(alone: dict[str, Results]) -> None:
     for point in alone["simulation"].points:
-        network = fw.random_network(6, point.where["network.slots"], rate=point.where["network.set.rate"])  # fmt: skip
+        network = fw.random_network(6, point.where["network.slots"], rate=point.where["network.set.rate"])
         assert point.data.instance.values.tolist() == [0, 1, 2, 3, 4]
         for label in point.experiment.labels:
             trace = fw.simulate(network, label, rounds=12, instances=5, seed=0)
@@ -67,9 +67,7 @@ def test_it_is_what_simulate_gives(alone: dict[str, Results]) -> None:
             assert found.drop_attrs(deep=False).identical(expected.drop_attrs(deep=False))
 
 
-def test_the_stored_configuration_runs_to_the_same_results(
-    alone: dict[str, Results], tmp_path: Path
-) -> None:
+def test_the_stored_configuration_runs_to_the_same_results(alone: dict[str, Results], tmp_path: Path) -> None:
     run_experiment(SMALL, tmp_path / "first", workers=1)
     again = load_experiment(tmp_path / "first" / "config.yaml")
     assert same(run_experiment(again, tmp_path / "second", workers=1), alone["training"])
@@ -81,9 +79,7 @@ class Stop(Exception):
     pass
 
 
-def test_finished_units_are_kept_and_not_done_again(
-    alone: dict[str, Results], tmp_path: Path
-) -> None:
+def test_finished_units_are_kept_and_not_done_again(alone: dict[str, Results], tmp_path: Path) -> None:
     begun: list[str] = []
 
     def first_two(units: Any, checkpoint: Any, report: Any) -> Iterator[Any]:
@@ -170,7 +166,5 @@ def test_units_do_not_depend_on_workers_but_on_the_experiment() -> None:
     names = [unit.name for unit in units_of(resolved(SIMULATION))]
     assert len(names) == len(set(names)) == 4 * 3 * 3
     assert names[0] == "0000_alsa-pi_0-1"
-    grouped = units_of(
-        resolved(replace(SMALL, schedulers=("age", "bench", "update-aware"), group=2))
-    )
+    grouped = units_of(resolved(replace(SMALL, schedulers=("age", "bench", "update-aware"), group=2)))
     assert [unit.schedulers for unit in grouped] == [("age", "bench")] * 2 + [("update-aware",)] * 2

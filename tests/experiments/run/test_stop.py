@@ -34,9 +34,7 @@ from fedwave.experiments.run.stopping import Stopped
 from fedwave.experiments.run.units import resolved, units_of
 from fedwave.experiments.run.work import run_unit
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="looks for processes in /proc"
-)
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
 # Hours between checkpoints: only the signal can have written one.
 SELDOM = {"checkpoint_seconds": 10_000.0}
 KINDS = {
@@ -67,23 +65,19 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str,
     return Undisturbed(KINDS, tmp_path_factory.mktemp("undisturbed"))
 
 
-SLOW = [
-    ("training", 2, signal.SIGINT),
-    ("training", 1, signal.SIGTERM),
-    ("simulation", 1, signal.SIGINT),
-]
+SLOW = [("training", 2, signal.SIGINT), ("training", 1, signal.SIGTERM), ("simulation", 1, signal.SIGINT)]
 
 
 @pytest.mark.parametrize(
     ("kind", "workers", "number"),
     [("simulation", 2, signal.SIGTERM), *(pytest.param(*one, marks=pytest.mark.slow) for one in SLOW)],
-)  # fmt: skip
+)
 def test_a_signal_is_answered_by_checkpoints_and_the_line_that_resumes(
     kind: str, workers: int, number: signal.Signals, undisturbed: dict[str, dict[str, str]], tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     folder, events = tmp_path / "a run", tmp_path / "events"
     begin(KINDS[kind], folder)
-    run = started(command("resume", str(folder), "--workers", str(workers), "--events", str(events)))  # fmt: skip
+    run = started(command("resume", str(folder), "--workers", str(workers), "--events", str(events)))
     wait_for(some_rounds(events), run)
     helpers = children(run.pid)
     os.killpg(run.pid, number)  # to the workers too, as the terminal and many job systems do
@@ -102,9 +96,7 @@ def test_a_signal_is_answered_by_checkpoints_and_the_line_that_resumes(
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
-def test_units_on_ray_stop_with_checkpoints_too(
-    undisturbed: dict[str, dict[str, str]], tmp_path: Path
-) -> None:
+def test_units_on_ray_stop_with_checkpoints_too(undisturbed: dict[str, dict[str, str]], tmp_path: Path) -> None:
     folder, events = tmp_path / "run", tmp_path / "events"
     begin(KINDS["training"], folder)
     on_ray = ("--engine", "ray", "--workers", "2")
@@ -114,9 +106,7 @@ def test_units_on_ray_stop_with_checkpoints_too(
     _, errors = run.communicate(timeout=120)
     assert run.returncode == 130, errors
     assert "Traceback" not in errors
-    assert (
-        errors.splitlines()[-1] == f"fedwave: stopped; `fedwave resume {folder}` goes on from here."
-    )
+    assert errors.splitlines()[-1] == f"fedwave: stopped; `fedwave resume {folder}` goes on from here."
     assert list(folder.glob("checkpoints/*.npz"))
     finish(folder)
     assert results(folder) == undisturbed["training"]
@@ -127,9 +117,26 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     (tmp_path / "mine.py").write_text(ENDLESS)
     run = started(
-        command("run", "paper", "--import", "mine.py", "-s", "endless", "-t", "3", "-i", "2", "--workers", "2",
-                "network.slots=1", "block=1", "--out", str(folder)), cwd=tmp_path,
-    )  # fmt: skip
+        command(
+            "run",
+            "paper",
+            "--import",
+            "mine.py",
+            "-s",
+            "endless",
+            "-t",
+            "3",
+            "-i",
+            "2",
+            "--workers",
+            "2",
+            "network.slots=1",
+            "block=1",
+            "--out",
+            str(folder),
+        ),
+        cwd=tmp_path,
+    )
     wait_for((tmp_path / "begun").exists, run)
     helpers = children(run.pid)
     run.send_signal(signal.SIGINT)
@@ -190,13 +197,13 @@ def test_from_python_it_is_keyboard_interrupt_and_no_worker_is_left(
     begin(KINDS["training"], folder)
     (tmp_path / "script.py").write_text(SCRIPT)
     config = str(folder / "config.yaml")
-    run = started([sys.executable, "script.py", config, str(folder)], cwd=tmp_path, stdin=subprocess.PIPE)  # fmt: skip
+    run = started([sys.executable, "script.py", config, str(folder)], cwd=tmp_path, stdin=subprocess.PIPE)
     wait_for(lambda: len(children(run.pid)) > 2, run)  # two workers and multiprocessing's own
     time.sleep(5)
     run.send_signal(signal.SIGINT)
     assert run.stdout is not None
     assert run.stdout.readline() == "interrupted\n"
-    workers = [c for c in children(run.pid) if b"spawn_main" in Path(f"/proc/{c}/cmdline").read_bytes()]  # fmt: skip
+    workers = [c for c in children(run.pid) if b"spawn_main" in Path(f"/proc/{c}/cmdline").read_bytes()]
     assert workers == [], "the script goes on, its workers do not"
     _, errors = run.communicate("\n", timeout=60)
     assert run.returncode == 0
@@ -242,9 +249,7 @@ def test_the_newest_checkpoint_is_never_older_than_asked(monkeypatch: pytest.Mon
     assert saved == [50, 100, 150, 200]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"), [(60.0, [59, 553]), (0.0, [1 + 46 * k for k in range(22)])]
-)
+@pytest.mark.parametrize(("seconds", "expected"), [(60.0, [59, 553]), (0.0, [1 + 46 * k for k in range(22)])])
 def test_checkpoints_that_take_long_to_write_are_few(
     monkeypatch: pytest.MonkeyPatch, seconds: float, expected: list[int]
 ) -> None:

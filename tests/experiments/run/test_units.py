@@ -29,15 +29,8 @@ def cut(mapping: dict[str, Any], *overrides: str) -> list[Any]:
 def test_every_point_scheduler_and_instance_is_in_exactly_one_unit() -> None:
     asked = experiment_from(SMALL, ["block=2", "sweep.network.slots=[1,2]", "sweep.seed=[0,7]"])
     units = units_of(resolved(asked))
-    done = [
-        (unit.point, label, instance)
-        for unit in units
-        for label in unit.schedulers
-        for instance in unit.instances
-    ]
-    assert sorted(done) == sorted(
-        (p, s, i) for p in range(4) for s in ("alsa-pi", "age") for i in range(3)
-    )
+    done = [(unit.point, label, instance) for unit in units for label in unit.schedulers for instance in unit.instances]
+    assert sorted(done) == sorted((p, s, i) for p in range(4) for s in ("alsa-pi", "age") for i in range(3))
     assert sum(unit.rounds for unit in units) == 4 * 2 * 3 * 6
     at = [(unit.where["network.slots"], unit.where["seed"]) for unit in units]
     for unit, (slots, seed) in zip(units, at, strict=True):

@@ -28,12 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
         **LEARNING,
         "schedulers": ["balsa", "age"],
         "group": 2,
-        "task": {
-            "dataset": "synthetic",
-            "model": "logistic",
-            "epochs": 1,
-            "aggregation": "fedbuff:size=3",
-        },
+        "task": {"dataset": "synthetic", "model": "logistic", "epochs": 1, "aggregation": "fedbuff:size=3"},
     },
     "lock step": {**LEARNING, "schedulers": ["update-aware"]},
     "lock step, sync": {
@@ -60,9 +55,7 @@ class Stopped(Exception):
     pass
 
 
-def play(
-    unit: Unit, path: Path, stop: int | None = None
-) -> tuple[xr.Dataset, list[int], list[str]]:
+def play(unit: Unit, path: Path, stop: int | None = None) -> tuple[xr.Dataset, list[int], list[str]]:
     """Results, rounds reported, warnings; stopped (by an exception) after ``stop`` rounds."""
     played: list[int] = []
     warnings: list[str] = []
@@ -94,7 +87,7 @@ def test_it_goes_on_where_it_stopped(kind: str, share: float, tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", ["cut off", "rubbish", "empty"])
-def test_a_damaged_checkpoint_is_reported_and_not_used(kind: str, damage: str, tmp_path: Path) -> None:  # fmt: skip
+def test_a_damaged_checkpoint_is_reported_and_not_used(kind: str, damage: str, tmp_path: Path) -> None:
     unit, path = unit_of(kind), tmp_path / "checkpoint.npz"
     with pytest.raises(Stopped):
         play(unit, path, stop=unit.rounds // 2)
@@ -112,10 +105,7 @@ def test_a_flipped_bit_is_noticed(kind: str, tmp_path: Path) -> None:
     unit, path = unit_of(kind), tmp_path / "checkpoint.npz"
     with pytest.raises(Stopped):
         play(unit, path, stop=unit.rounds // 2)
-    whole, content = (
-        run_unit(unit, Checkpointer(), lambda rounds: None, pytest.fail),
-        path.read_bytes(),
-    )
+    whole, content = (run_unit(unit, Checkpointer(), lambda rounds: None, pytest.fail), path.read_bytes())
     places = [place * len(content) // 6 for place in range(6)]
     for place in (*places, len(content) - 100, len(content) - 40, len(content) - 1):
         damaged = bytearray(content)
@@ -130,9 +120,7 @@ def test_a_flipped_bit_is_noticed(kind: str, tmp_path: Path) -> None:
 def test_checkpoints_that_are_sent_are_as_good(kind: str) -> None:
     unit = unit_of(kind)
     sent: list[bytes] = []
-    whole = run_unit(
-        unit, SendingCheckpointer(None, sent.append, 0), lambda rounds: None, pytest.fail
-    )
+    whole = run_unit(unit, SendingCheckpointer(None, sent.append, 0), lambda rounds: None, pytest.fail)
     assert len(sent) == unit.experiment.rounds - 1
     again: list[int] = []
     checkpointer = SendingCheckpointer(sent[4], sent.append, 1e9)

@@ -89,10 +89,7 @@ def test_two_processes_fetch_into_the_same_folder(contents, tmp_path: Path) -> N
 
     facts = (json.dumps(originals.MD5["mnist"]), json.dumps(originals.SIZES["mnist"]))
     with serving({file: slowly(content) for file, content in contents["mnist"].items()}) as server:
-        both = [
-            subprocess.Popen([sys.executable, "-c", FETCH, server, str(tmp_path), *facts])
-            for _ in range(2)
-        ]
+        both = [subprocess.Popen([sys.executable, "-c", FETCH, server, str(tmp_path), *facts]) for _ in range(2)]
         try:
             assert [one.wait(timeout=60) for one in both] == [0, 0]
         finally:

@@ -39,9 +39,7 @@ def test_published_files_become_normalised_arrays(contents: Contents, tmp_path: 
     assert cifar10.train_labels.tolist() == [3, 9] * 5
     sample = np.frombuffer(contents["cifar10"]["data_batch_2.bin"], np.uint8)[:3073]
     blue = sample[1 + 2048 :].reshape(32, 32)
-    np.testing.assert_allclose(
-        cifar10.train_images[2, 2], (blue / 255 - 0.4465) / 0.2616, atol=1e-6
-    )
+    np.testing.assert_allclose(cifar10.train_images[2, 2], (blue / 255 - 0.4465) / 0.2616, atol=1e-6)
 
 
 def test_a_folder_that_cannot_be_written_to_is_read(contents: Contents, tmp_path: Path) -> None:
@@ -89,11 +87,7 @@ def test_where_files_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     for name in ("FEDWAVE_DATA", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    places = {
-        "linux": ".cache/fedwave",
-        "darwin": "Library/Caches/fedwave",
-        "win32": "AppData/Local/fedwave/cache",
-    }
+    places = {"linux": ".cache/fedwave", "darwin": "Library/Caches/fedwave", "win32": "AppData/Local/fedwave/cache"}
     for platform, place in places.items():
         monkeypatch.setattr(sys, "platform", platform)
         assert data_folder() == tmp_path / place

@@ -27,9 +27,7 @@ def test_a_dataset_of_ones_own_arrays() -> None:
     assert mine.classes == 5
     assert {mine.train_images.dtype, mine.test_images.dtype} == {np.dtype(np.float32)}
     assert {mine.train_labels.dtype, mine.test_labels.dtype} == {np.dtype(np.int64)}
-    assert mine != Dataset(
-        "mine", **arrays()
-    )  # compared by identity: arrays have no one truth value
+    assert mine != Dataset("mine", **arrays())  # compared by identity: arrays have no one truth value
 
 
 @pytest.mark.parametrize(
@@ -52,10 +50,7 @@ def test_a_dataset_of_ones_own_arrays() -> None:
         ({"test_labels": [0, -1]}, "test_labels holds -1, must be whole numbers from 0 to 99999"),
         ({"test_labels": [0, 0.5]}, "test_labels holds 0.5"),
         ({"test_labels": [0, np.nan]}, "test_labels holds nan"),
-        (
-            {"test_labels": [0, 2_000_000_000]},
-            "test_labels holds 2000000000, must be whole numbers",
-        ),
+        ({"test_labels": [0, 2_000_000_000]}, "test_labels holds 2000000000, must be whole numbers"),
         ({"test_labels": [0, 1e30]}, r"test_labels holds 1e\+30"),
         ({"test_labels": ["cat", "dog"]}, "must be numbers"),
         ({"test_labels": None}, "must be numbers"),

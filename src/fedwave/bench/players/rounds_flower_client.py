@@ -29,8 +29,5 @@ def train(message: Message, context: Context) -> Message:
     model.load_state_dict(message.content["model"].to_torch_state_dict())
     client = int(context.node_config["partition-id"])
     samples = train_client(model, work, int(asked["round"]), client)
-    found = {
-        "model": ArrayRecord(model.state_dict()),
-        "found": MetricRecord({"client": client, "samples": samples}),
-    }
+    found = {"model": ArrayRecord(model.state_dict()), "found": MetricRecord({"client": client, "samples": samples})}
     return Message(content=RecordDict(found), reply_to=message)

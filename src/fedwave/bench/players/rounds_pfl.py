@@ -59,11 +59,14 @@ def _other_workers(count: int) -> list[subprocess.Popen[str]]:
     os.environ[_ADDRESSES] = ",".join(f"localhost:{port + k}" for k in range(count))
     found = [
         subprocess.Popen(
-            [sys.executable, *sys.argv], env={**os.environ, _RANK: str(rank)},
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+            [sys.executable, *sys.argv],
+            env={**os.environ, _RANK: str(rank)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
         )
         for rank in range(1, count)
-    ]  # fmt: skip
+    ]
     os.environ[_RANK] = "0"
     return found
 
@@ -128,9 +131,7 @@ class _Rounds:
                         stats[name].zero_()
                 return stats, Metrics()
 
-            def postprocess_server(
-                self, *, stats: Any, central_context: Any, aggregate_metrics: Any
-            ) -> Any:
+            def postprocess_server(self, *, stats: Any, central_context: Any, aggregate_metrics: Any) -> Any:
                 self.round += 1
                 return stats, Metrics()
 
@@ -168,12 +169,12 @@ class _Rounds:
     def play(self, first: int, last: int) -> None:
         """Go on up to a round; nothing is evaluated after the first."""
         params = self._params(
-            central_num_iterations=last, evaluation_frequency=10**9,
-            train_cohort_size=len(self.work.counts[0]), val_cohort_size=None,
-        )  # fmt: skip
-        self._algorithm.run(
-            params, self._backend, self._model, self._training, send_metrics_to_platform=False
+            central_num_iterations=last,
+            evaluation_frequency=10**9,
+            train_cohort_size=len(self.work.counts[0]),
+            val_cohort_size=None,
         )
+        self._algorithm.run(params, self._backend, self._model, self._training, send_metrics_to_platform=False)
 
     def trained(self) -> int:
         """Samples that were trained on since the last call."""

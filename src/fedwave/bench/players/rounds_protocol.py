@@ -35,13 +35,8 @@ class Work:
         arrays = {name: np.load(place / f"{name}.npy") for name in about["arrays"]}
         self.images = torch.from_numpy(arrays["images"])  # [sample, 1, 28, 28]
         self.labels = torch.from_numpy(arrays["labels"])
-        self.samples = torch.from_numpy(
-            arrays["samples"]
-        )  # of all epochs, in the order of the steps
-        self.first, self.counts = (
-            arrays["first"],
-            arrays["counts"],
-        )  # [round, client]: places in samples
+        self.samples = torch.from_numpy(arrays["samples"])  # of all epochs, in the order of the steps
+        self.first, self.counts = (arrays["first"], arrays["counts"])  # [round, client]: places in samples
         self.delivered, self.coefficients = arrays["delivered"], arrays["coefficients"]
         with np.load(place / "weights.npz") as weights:
             self.weights = {name: torch.from_numpy(weights[name]) for name in weights.files}
@@ -66,10 +61,17 @@ class Work:
 def new_model(weights: Mapping[str, Tensor]) -> nn.Sequential:
     """The paper's CNN with these weights."""
     layers: list[tuple[str, nn.Module]] = [
-        ("conv1", nn.Conv2d(1, 10, 5)), ("pool1", nn.MaxPool2d(2)), ("relu1", nn.ReLU()),
-        ("conv2", nn.Conv2d(10, 20, 5)), ("pool2", nn.MaxPool2d(2)), ("relu2", nn.ReLU()),
-        ("flatten", nn.Flatten()), ("hidden", nn.Linear(320, 50)), ("relu3", nn.ReLU()), ("out", nn.Linear(50, 10)),
-    ]  # fmt: skip
+        ("conv1", nn.Conv2d(1, 10, 5)),
+        ("pool1", nn.MaxPool2d(2)),
+        ("relu1", nn.ReLU()),
+        ("conv2", nn.Conv2d(10, 20, 5)),
+        ("pool2", nn.MaxPool2d(2)),
+        ("relu2", nn.ReLU()),
+        ("flatten", nn.Flatten()),
+        ("hidden", nn.Linear(320, 50)),
+        ("relu3", nn.ReLU()),
+        ("out", nn.Linear(50, 10)),
+    ]
     model = nn.Sequential(OrderedDict(layers))
     model.load_state_dict(dict(weights))
     return model

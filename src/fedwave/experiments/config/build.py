@@ -94,9 +94,7 @@ def task_of(config: TaskConfig) -> Task:
 
     given = {name: getattr(config, name) for name in ("model", *_NUMBERS)}
     given = {name: value for name, value in given.items() if value is not None}
-    return task(
-        dataset=config.dataset, partition=config.partition, aggregation=config.aggregation, **given
-    )
+    return task(dataset=config.dataset, partition=config.partition, aggregation=config.aggregation, **given)
 
 
 def labels_of(experiment: Experiment, schedulers: Iterable[Scheduler]) -> Labels | None:
@@ -236,9 +234,7 @@ def _smaller(config: NetworkConfig) -> NetworkConfig:
     most, slots, numbers = config.devices, config.slots, dict(config.set)
     for w in (*(slots if isinstance(slots, tuple) else [slots or 0]), numbers.get("slots", 0)):
         if w > most:
-            raise FedwaveError(
-                f"network.slots is {w}, but there are only {most} devices: W must not exceed them."
-            )
+            raise FedwaveError(f"network.slots is {w}, but there are only {most} devices: W must not exceed them.")
     if isinstance(slots, tuple):
         slots = tuple(min(w, _LARGE) for w in slots)
     elif slots is not None:

@@ -27,11 +27,7 @@ MOST_POINTS = 10_000
 MOST_FIRST_INSTANCE = 1_000_000_000  # a netCDF file holds labels of 32 bits
 BASE = "alsa-pi"  # the paper's own: differences are taken from it unless another is named
 # Which built-in models take the images of a built-in dataset; learning/ could tell, but needs torch.
-DATASETS = {
-    "mnist": ("cnn", "logistic"),
-    "cifar10": ("vgg19", "vgg19-plain"),
-    "synthetic": ("cnn", "logistic"),
-}
+DATASETS = {"mnist": ("cnn", "logistic"), "cifar10": ("vgg19", "vgg19-plain"), "synthetic": ("cnn", "logistic")}
 MODELS = tuple(dict.fromkeys(model for models in DATASETS.values() for model in models))
 _MNIST, _IID, _LEE = Part("mnist"), Part("iid"), Part("lee")
 
@@ -80,9 +76,7 @@ class NetworkConfig:
                     f"leave it out here, and give network.{name}."
                 )
             if vars(self).get(name) is not None:
-                raise FedwaveError(
-                    f"network.set.{name} is {shown(value)}, but network.{name} is given too: keep one."
-                )
+                raise FedwaveError(f"network.set.{name} is {shown(value)}, but network.{name} is given too: keep one.")
 
     def _check_kind(self) -> None:
         for name, kind in (("devices", "random"), ("file", "table")):
@@ -92,9 +86,7 @@ class NetworkConfig:
                     f"network.{name} is {shown(value)}, but goes with network.kind {kind}, not {self.kind}."
                 )
         if self.devices is not None and self.devices > MOST_DEVICES:
-            raise FedwaveError(
-                f"network.devices is {shown(self.devices)}, must be at most {MOST_DEVICES}."
-            )
+            raise FedwaveError(f"network.devices is {shown(self.devices)}, must be at most {MOST_DEVICES}.")
         if self.kind == "table" and (not self.file or "\0" in self.file):
             raise FedwaveError(
                 f"network.file is {shown(self.file)}, must be a device table (.csv, .yaml) for kind table."
@@ -136,8 +128,7 @@ class TaskConfig:
         fitting = DATASETS.get(dataset)
         if fitting is not None and model in MODELS and model not in fitting:
             raise FedwaveError(
-                f"task.model is {model}, which cannot take the images of {dataset}: "
-                f"choose {' or '.join(fitting)}."
+                f"task.model is {model}, which cannot take the images of {dataset}: choose {' or '.join(fitting)}."
             )
         check_wholes(self, "task.", 1, "shard_size", "epochs")
         check_wholes(self, "task.", 2, "batch")  # one sample has no batch statistics
@@ -173,9 +164,7 @@ class TrainingConfig:
         check_wholes(self, "training.", 0, "full_every")
         check_numbers(self, "training.", "tolerance")
         if self.tolerance >= 1:
-            raise FedwaveError(
-                f"training.tolerance is {self.tolerance}, must lie in [0, 1): 0 trains everything."
-            )
+            raise FedwaveError(f"training.tolerance is {self.tolerance}, must lie in [0, 1): 0 trains everything.")
 
 
 @dataclass(frozen=True)
@@ -232,13 +221,9 @@ class Experiment:
         check_wholes(self, "", 0, "first_instance", "seed", "burn_in")
         check_numbers(self, "", "checkpoint_seconds")
         if self.first_instance > MOST_FIRST_INSTANCE:
-            raise FedwaveError(
-                f"first_instance is {self.first_instance}, must be at most {MOST_FIRST_INSTANCE}."
-            )
+            raise FedwaveError(f"first_instance is {self.first_instance}, must be at most {MOST_FIRST_INSTANCE}.")
         if self.burn_in >= self.rounds:
-            raise FedwaveError(
-                f"burn_in is {self.burn_in}, must lie between 0 and the {self.rounds} rounds less one."
-            )
+            raise FedwaveError(f"burn_in is {self.burn_in}, must lie between 0 and the {self.rounds} rounds less one.")
         object.__setattr__(self, "imports", tuple(self.imports))
         if not self.metric:
             object.__setattr__(self, "metric", "backlog" if self.task is None else "accuracy")
@@ -266,9 +251,7 @@ class Experiment:
     def _check_schedulers(self) -> None:
         labels = self.labels
         if not labels:
-            raise FedwaveError(
-                "schedulers is empty: name at least one, as `fedwave schedulers` lists them."
-            )
+            raise FedwaveError("schedulers is empty: name at least one, as `fedwave schedulers` lists them.")
         for i, label in enumerate(labels):
             if label in labels[:i]:
                 raise FedwaveError(f"schedulers[{i}] is {shown(label)} once more: name each once.")
@@ -277,8 +260,7 @@ class Experiment:
         against = str(Part.of("scheduler", self.against, "against"))
         if against not in labels:
             raise FedwaveError(
-                f"against is {shown(self.against)}, which is not among the schedulers; "
-                f"{did_you_mean(against, labels)}"
+                f"against is {shown(self.against)}, which is not among the schedulers; {did_you_mean(against, labels)}"
             )
         object.__setattr__(self, "against", against)
 
@@ -296,17 +278,11 @@ class Experiment:
         points, swept = 1, {}
         for axis, values in self.sweep.items():
             if not values:
-                raise FedwaveError(
-                    f"sweep.{axis} is empty: give at least one value, or leave it out."
-                )
+                raise FedwaveError(f"sweep.{axis} is empty: give at least one value, or leave it out.")
             points *= len(values)
             if points > MOST_POINTS:
-                raise FedwaveError(
-                    f"sweep.{axis} makes {points} points or more, must be at most {MOST_POINTS}."
-                )
-            swept[axis] = tuple(
-                _as_part(axis, v, f"sweep.{axis}[{i}]") for i, v in enumerate(values)
-            )
+                raise FedwaveError(f"sweep.{axis} makes {points} points or more, must be at most {MOST_POINTS}.")
+            swept[axis] = tuple(_as_part(axis, v, f"sweep.{axis}[{i}]") for i, v in enumerate(values))
             seen = set()
             for value in swept[axis]:
                 if _key(value) in seen:

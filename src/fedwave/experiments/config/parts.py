@@ -95,8 +95,7 @@ class Part(Mapping[str, Any]):
         from pydantic_core import core_schema
 
         return core_schema.union_schema(
-            [core_schema.str_schema(), core_schema.dict_schema()],
-            serialization=core_schema.to_string_ser_schema(),
+            [core_schema.str_schema(), core_schema.dict_schema()], serialization=core_schema.to_string_ser_schema()
         )
 
 

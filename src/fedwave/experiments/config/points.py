@@ -31,17 +31,11 @@ def with_override(content: Mapping[str, Any], text: str) -> dict[str, Any]:
 
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise FedwaveError(
-            f"override {shown(text)} must read field=value, such as network.slots=10."
-        )
-    return _with(
-        content, key.strip(), read_yaml(value, f"override {shown(key.strip())}: the value")
-    )
+        raise FedwaveError(f"override {shown(text)} must read field=value, such as network.slots=10.")
+    return _with(content, key.strip(), read_yaml(value, f"override {shown(key.strip())}: the value"))
 
 
-def points(
-    experiment: Experiment, check: Check = lambda at: None
-) -> list[tuple[Point, Experiment]]:
+def points(experiment: Experiment, check: Check = lambda at: None) -> list[tuple[Point, Experiment]]:
     """Every point of the sweep: the values of its axes, and the experiment there. One where nothing is swept."""
     for axis in experiment.sweep:
         _check_axis(axis)

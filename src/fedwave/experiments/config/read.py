@@ -14,29 +14,30 @@ from fedwave.errors import FedwaveError, did_you_mean, is_list, shown
 from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import rooted
-from fedwave.experiments.config.points import (
-    check_points,
-    points,
-    to_mapping,
-    with_override,
-)
+from fedwave.experiments.config.points import check_points, points, to_mapping, with_override
 from fedwave.experiments.config.schema import typed
 from fedwave.parts_import import absolute, import_parts
 from fedwave.reading import as_path, read_json, read_text
 
 __all__ = [
-    "experiment_from", "load_experiment", "points", "preset_about", "preset_names", "stored_content",
-    "stored_experiment", "texts", "to_mapping", "to_yaml",
-]  # fmt: skip
+    "experiment_from",
+    "load_experiment",
+    "points",
+    "preset_about",
+    "preset_names",
+    "stored_content",
+    "stored_experiment",
+    "texts",
+    "to_mapping",
+    "to_yaml",
+]
 
 _PRESETS = "fedwave.experiments.presets"
 _DEEPEST = 10
 _LONGEST = 1500  # characters of a refusal
 
 
-def load_experiment(
-    source: str | Path, overrides: Sequence[str] = (), imports: Sequence[str] = ()
-) -> Experiment:
+def load_experiment(source: str | Path, overrides: Sequence[str] = (), imports: Sequence[str] = ()) -> Experiment:
     """An experiment from a preset's name or a .yaml, .yml or .json file; overrides read ``field=value``.
 
     Files that it names are seen from its folder, those in overrides from the current folder. ``imports`` are files or
@@ -62,19 +63,14 @@ def load_experiment(
 
 
 def _is_of_file(
-    error: FedwaveError,
-    content: Mapping[str, Any],
-    overrides: Sequence[str],
-    imports: Sequence[str],
+    error: FedwaveError, content: Mapping[str, Any], overrides: Sequence[str], imports: Sequence[str]
 ) -> bool:
     """Is a file refused for what it has itself, and not for what the words and options have changed?"""
     if str(error).startswith("imports: "):  # it names a file
         return False
     if not overrides:
         return True
-    if any(
-        text.startswith("imports") for text in overrides
-    ):  # what it imports must not be executed
+    if any(text.startswith("imports") for text in overrides):  # what it imports must not be executed
         return False
     try:
         experiment_from(content, (), imports)
@@ -146,8 +142,7 @@ def _preset_text(name: str) -> str:
     known = preset_names()
     if name not in known:
         raise FedwaveError(
-            f"there is no experiment {name!r}; {did_you_mean(name, known)} "
-            "A file must end in .yaml, .yml or .json."
+            f"there is no experiment {name!r}; {did_you_mean(name, known)} A file must end in .yaml, .yml or .json."
         )
     return resources.files(_PRESETS).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
 
@@ -192,9 +187,7 @@ def _imported(content: Mapping[str, Any], more: Sequence[str]) -> Mapping[str, A
 def _plain_copy(content: Any) -> dict[str, Any]:
     """A copy that holds nothing but what JSON can."""
     if not isinstance(content, Mapping):
-        raise FedwaveError(
-            f"an experiment is {shown(content)}, must be a mapping of fields, such as `rounds: 100`."
-        )
+        raise FedwaveError(f"an experiment is {shown(content)}, must be a mapping of fields, such as `rounds: 100`.")
     copy: dict[str, Any] = _copy(content, "", 0)
     return copy
 
@@ -218,9 +211,7 @@ def _copy(value: Any, where: str, depth: int) -> Any:
     if isinstance(value, str):
         return _encodable(value, where)
     if value is not None and not isinstance(value, (bool, int, float)):
-        raise FedwaveError(
-            f"{where} is {shown(value)}, must be a number or text: put text in quotes."
-        )
+        raise FedwaveError(f"{where} is {shown(value)}, must be a number or text: put text in quotes.")
     return value
 
 

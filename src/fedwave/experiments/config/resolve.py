@@ -8,12 +8,7 @@ from typing import Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import network_of, settings_for_model
-from fedwave.experiments.config.experiment import (
-    Experiment,
-    NetworkConfig,
-    TaskConfig,
-    TrainingConfig,
-)
+from fedwave.experiments.config.experiment import Experiment, NetworkConfig, TaskConfig, TrainingConfig
 from fedwave.experiments.config.parts import Part
 from fedwave.experiments.config.points import points, to_mapping
 
@@ -94,11 +89,7 @@ def _of_network(config: NetworkConfig) -> Values:
     own |= {name: Part(getattr(network, name).name) for name in ("fading", "success", "arrivals")}
     if config.kind == "random":
         own["devices"] = network.size
-    return {
-        name: value
-        for name, value in own.items()
-        if getattr(config, name) is None and name not in config.set
-    }
+    return {name: value for name, value in own.items() if getattr(config, name) is None and name not in config.set}
 
 
 def _of_task(config: TaskConfig) -> Values:

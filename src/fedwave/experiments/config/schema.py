@@ -12,20 +12,19 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fedwave import registry
 from fedwave.errors import FedwaveError, did_you_mean, is_whole, shown
-from fedwave.experiments.config.experiment import (
-    PLACES,
-    PRECISIONS,
-    Experiment,
-    choice_of,
-)
+from fedwave.experiments.config.experiment import PLACES, PRECISIONS, Experiment, choice_of
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
 from fedwave.metrics import metric_names
 from fedwave.network.devices import Device
 
 _WORDS: dict[Any, tuple[str, str]] = {
-    int: ("a whole number", "whole numbers"), float: ("a number", "numbers"), str: ("text", "texts"),
-    NoneType: ("null", "nulls"), Any: ("anything", "values"), Part: ("a name or a mapping", "names or mappings"),
-}  # fmt: skip
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    str: ("text", "texts"),
+    NoneType: ("null", "nulls"),
+    Any: ("anything", "values"),
+    Part: ("a name or a mapping", "names or mappings"),
+}
 
 # buffer_limit: inf, interference_dbm: -inf.
 _INFINITE = {f.name: f.default for f in fields(Device) if f.default in (inf, -inf)}
@@ -92,8 +91,7 @@ def json_schema() -> dict[str, Any]:
     schema: dict[str, Any] = _adapter().json_schema()
     own = schema["properties"]
     network, task, training = (
-        schema["$defs"][name]["properties"]
-        for name in ("NetworkConfig", "TaskConfig", "TrainingConfig")
+        schema["$defs"][name]["properties"] for name in ("NetworkConfig", "TaskConfig", "TrainingConfig")
     )
     training["device"]["enum"], training["precision"]["enum"] = list(PLACES), list(PRECISIONS)
     own["metric"]["anyOf"] = [{"enum": list(metric_names(training=True))}, {"type": "string"}]
@@ -105,10 +103,7 @@ def json_schema() -> dict[str, Any]:
         else:
             null = [option for option in place.get("anyOf", ()) if option.get("type") == "null"]
             place["anyOf"] = [*_part(family), *null]
-    heading = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "fedwave experiment",
-    }
+    heading = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "fedwave experiment"}
     return {**heading, **{key: value for key, value in schema.items() if key not in heading}}
 
 
@@ -131,12 +126,8 @@ def _refusal(error: Mapping[str, Any]) -> FedwaveError:
         kind = hints[0] if hints else kind  # else the step says which option of a union was tried
     if error["type"] == "unexpected_keyword_argument":
         return no_field(where)
-    if (
-        error["type"] == "json_invalid"
-    ):  # the one thing that json.dumps writes and pydantic does not read
-        return FedwaveError(
-            "a path is not valid UTF-8: rename the file or folder, or choose another."
-        )
+    if error["type"] == "json_invalid":  # the one thing that json.dumps writes and pydantic does not read
+        return FedwaveError("a path is not valid UTF-8: rename the file or folder, or choose another.")
     value, options = error["input"], _options(kind)
     if get_origin(options[0]) is Literal:
         wanted = choice_of(get_args(options[0]), value)

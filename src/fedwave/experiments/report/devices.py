@@ -65,7 +65,7 @@ def _write_table(data: xr.Dataset, path: Path) -> Path:
         bands = [
             chance.band(data[name].sel(scheduler=label).transpose("device", "instance").values, name, label)
             for name in names
-        ]  # fmt: skip
+        ]
         for place, device in enumerate(data["device"].values):
             numbers = (f"{part[place]:.6g}" for band in bands for part in band)
             rows.append([label, device, *numbers])

@@ -11,28 +11,40 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _AXES = {
-    "network.slots": "Slots W", "network.devices": "Devices U", "network.gamma": "Cost of a waiting shard γ",
-    "network.rate": "Arrivals per device and round (shards)", "network.fading": "Fading",
-    "network.success": "Success model", "network.arrivals": "Arrivals", "network.file": "Device table",
-    "network.kind": "Network", "task.dataset": "Dataset", "task.model": "Model",
-    "task.partition": "Partition of the classes", "task.aggregation": "Aggregation rule",
-    "task.shard_size": "Samples in a shard", "task.batch": "Samples in a batch",
-    "task.epochs": "Epochs of local training", "task.eta": "Learning rate η",
-    "task.prox": "Weight of the proximal term", "task.l2": "Weight of the squared norm",
-    "training.tolerance": "Tolerance of skipped training", "rounds": "Rounds", "instances": "Instances",
-    "seed": "Seed", "burn_in": "Rounds left out",
-    "network.set.rate": "Arrivals per device and round (shards)", "network.set.distance_m": "Distance (m)",
-    "network.set.tx_power_dbm": "Transmit power (dBm)", "network.set.interference_dbm": "Interference (dBm)",
+    "network.slots": "Slots W",
+    "network.devices": "Devices U",
+    "network.gamma": "Cost of a waiting shard γ",
+    "network.rate": "Arrivals per device and round (shards)",
+    "network.fading": "Fading",
+    "network.success": "Success model",
+    "network.arrivals": "Arrivals",
+    "network.file": "Device table",
+    "network.kind": "Network",
+    "task.dataset": "Dataset",
+    "task.model": "Model",
+    "task.partition": "Partition of the classes",
+    "task.aggregation": "Aggregation rule",
+    "task.shard_size": "Samples in a shard",
+    "task.batch": "Samples in a batch",
+    "task.epochs": "Epochs of local training",
+    "task.eta": "Learning rate η",
+    "task.prox": "Weight of the proximal term",
+    "task.l2": "Weight of the squared norm",
+    "training.tolerance": "Tolerance of skipped training",
+    "rounds": "Rounds",
+    "instances": "Instances",
+    "seed": "Seed",
+    "burn_in": "Rounds left out",
+    "network.set.rate": "Arrivals per device and round (shards)",
+    "network.set.distance_m": "Distance (m)",
+    "network.set.tx_power_dbm": "Transmit power (dBm)",
+    "network.set.interference_dbm": "Interference (dBm)",
     "network.set.miss_probability": "Probability to miss a broadcast",
-    "network.set.buffer_limit": "Buffer limit (shards)", "network.set.noise_dbm": "Noise (dBm)",
-}  # fmt: skip
-_STATED = ("network.slots", "network.devices", "network.gamma", "rounds", "instances", "seed")
-_ROOMS = {
-    "fading": "Fading",
-    "success": "Success model",
-    "arrivals": "Arrivals",
-    "aggregation": "Aggregation",
+    "network.set.buffer_limit": "Buffer limit (shards)",
+    "network.set.noise_dbm": "Noise (dBm)",
 }
+_STATED = ("network.slots", "network.devices", "network.gamma", "rounds", "instances", "seed")
+_ROOMS = {"fading": "Fading", "success": "Success model", "arrivals": "Arrivals", "aggregation": "Aggregation"}
 
 
 def axis_label(axis: str) -> str:
@@ -69,7 +81,7 @@ def _instances(numbers: Sequence[int]) -> str:
     count = counted(len(numbers), "instance")
     if numbers[0] == 0 or list(numbers) != list(range(numbers[0], numbers[0] + len(numbers))):
         return count
-    return f"{count} ({numbers[0]} to {numbers[-1]})" if len(numbers) > 1 else f"instance {numbers[0]}"  # fmt: skip
+    return f"{count} ({numbers[0]} to {numbers[-1]})" if len(numbers) > 1 else f"instance {numbers[0]}"
 
 
 def title(*points: xr.Dataset) -> str:
@@ -96,9 +108,7 @@ def burn_in_note(rounds: int) -> str:
 
 def left_out_note(some: bool) -> str:
     """A sentence for means that leave instances out."""
-    return (
-        "(n of N): the mean of n of N instances, the others have no finite number." if some else ""
-    )
+    return "(n of N): the mean of n of N instances, the others have no finite number." if some else ""
 
 
 def sentences(*texts: str) -> str:

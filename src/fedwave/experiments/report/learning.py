@@ -57,11 +57,7 @@ def write_learning(point: Point, folder: Path) -> list[Path]:
     """Learning curves, a single instance, and the rounds to every target if there are any."""
     from fedwave.experiments.report.figures.common import save_figure
 
-    paths = [
-        path
-        for stem, figure in learning_figures(point).items()
-        for path in save_figure(figure, folder / stem)
-    ]
+    paths = [path for stem, figure in learning_figures(point).items() for path in save_figure(figure, folder / stem)]
     return [*paths, *write_learning_tables(point, folder)]
 
 
@@ -70,10 +66,7 @@ def learning_figures(point: Point) -> dict[str, Figure]:
     from fedwave.experiments.report.figures import learning as figures
 
     task_of(point.experiment)  # or there is nothing to draw
-    found = {
-        "learning-curves": figures.curves_figure(point),
-        "one-instance": figures.single_figure(point),
-    }
+    found = {"learning-curves": figures.curves_figure(point), "one-instance": figures.single_figure(point)}
     if point.experiment.targets:
         found["targets"] = figures.targets_figure(point)
     return found
@@ -105,8 +98,7 @@ def learnt_json(point: Point) -> dict[str, Any]:
     uploads = data["device_uploads"].mean("instance")
     names = data["device"].values if data["device"].dtype.kind in "UO" else None
     per_device = [
-        means if names is None else dict(zip(names.tolist(), means, strict=True))
-        for means in uploads.values.tolist()
+        means if names is None else dict(zip(names.tolist(), means, strict=True)) for means in uploads.values.tolist()
     ]
     return {
         "synthetic": is_synthetic(point.experiment),
@@ -133,9 +125,18 @@ def _write_curves(points: Sequence[Point], path: Path) -> Path:
 def _write_targets(point: Point, path: Path) -> Path:
     """Rounds until three in a row beat a target, with bootstrap intervals and those that never got there."""
     heading = [
-        "scheduler", "target", "share_reached_at_the_end", "instances", "never",
-        "rounds_never_counted_as_last", "low", "high", "rounds_of_those_that_did", "low_of_those", "high_of_those",
-    ]  # fmt: skip
+        "scheduler",
+        "target",
+        "share_reached_at_the_end",
+        "instances",
+        "never",
+        "rounds_never_counted_as_last",
+        "low",
+        "high",
+        "rounds_of_those_that_did",
+        "low_of_those",
+        "high_of_those",
+    ]
     lines: list[list[Any]] = []
     for label in labels(point.data):
         curves = curves_of(point.data, label)

@@ -48,7 +48,7 @@ def _write_own_metrics(point: Point, folder: Path) -> list[Path]:
     how = point.experiment
     drawn = ("score", "backlog") if how.task is None else ("accuracy", "loss")
     asked = [how.metric, *(part.name for part in how.metrics)]
-    own = [name for name in dict.fromkeys(asked) if name in metrics_of(point.data) and name not in drawn]  # fmt: skip
+    own = [name for name in dict.fromkeys(asked) if name in metrics_of(point.data) and name not in drawn]
     if not own:
         return []
     from fedwave.experiments.report.figures.common import save_figure
@@ -67,9 +67,15 @@ def summary(results: Results) -> dict[str, Any]:
     """The numbers of an experiment for machines; those of a sweep under ``points``, each with its place."""
     how = results.experiment
     about = {
-        "fedwave": __version__, "name": how.name, "rounds": how.rounds, "instances": how.instances,
-        "first_instance": how.first_instance, "seed": how.seed, "metric": how.metric, "experiment": to_mapping(how),
-    }  # fmt: skip
+        "fedwave": __version__,
+        "name": how.name,
+        "rounds": how.rounds,
+        "instances": how.instances,
+        "first_instance": how.first_instance,
+        "seed": how.seed,
+        "metric": how.metric,
+        "experiment": to_mapping(how),
+    }
     if not how.sweep:
         return about | _numbers(results.only)
     points = [{"where": _plain(point.where), **_numbers(point)} for point in results.points]
@@ -107,7 +113,7 @@ def differences_table(results: Results) -> Table:
         for point, found in _compared(results)
         for label in found.schedulers
         if label != found.base
-    ]  # fmt: skip
+    ]
     return _heading(results, f"vs {results.experiment.base}"), rows
 
 
@@ -154,7 +160,7 @@ def _write_sweep(results: Results, folder: Path) -> list[Path]:
             rest = str({name: value for name, value in point.where.items() if name != axis})
             others.setdefault(rest, []).append(point)
         alone, *numbered = sweep_stems(results.experiment, axis)
-        for stem, points in zip(numbered if len(others) > 1 else [alone], others.values(), strict=False):  # fmt: skip
+        for stem, points in zip(numbered if len(others) > 1 else [alone], others.values(), strict=False):
             paths += save_figure(sweep_figure(points, axis, metric), folder / stem)
     if results.experiment.task is not None:
         paths += write_learning_sweep(results, folder)
@@ -172,11 +178,7 @@ def _write_tables(results: Results, folder: Path) -> list[Path]:
         parts.append((text, differences_table(results)))
     page = "\n".join(f"**{_for_page(text)}**\n\n{markdown(*table)}" for text, table in parts)
     paper = "\n".join(latex(*table, f"{text} {footer}") for text, table in parts)
-    lines = [
-        [*point.where.values(), *line]
-        for point, found in _compared(results)
-        for line in found.lines()
-    ]
+    lines = [[*point.where.values(), *line] for point, found in _compared(results) for line in found.lines()]
     return [
         write_text(folder / "table.md", f"{page}\n{_for_page(footer)}\n"),
         write_text(folder / "table.tex", paper),

@@ -43,12 +43,7 @@ from fedwave.experiments.results.container import Point, Results
 from fedwave.experiments.results.folder import is_published
 from fedwave.experiments.results.lock import refuse_filled
 from fedwave.experiments.results.own_files import CONFIG, PROVENANCE, SUMMARY
-from fedwave.experiments.results.provenance import (
-    belongs_to_config,
-    lost_origin,
-    runs_of,
-    versions_of,
-)
+from fedwave.experiments.results.provenance import belongs_to_config, lost_origin, runs_of, versions_of
 from fedwave.experiments.results.sealed import plain_bytes
 from fedwave.experiments.results.sums import SUMS, read_sums, sum_of, write_sums
 from fedwave.files import write_json, write_whole
@@ -65,9 +60,15 @@ CURVES, TARGETS, ROUNDS, INSTANCES = "curves.csv", "targets.csv", "rounds.csv", 
 _ORDER = ("score", "mnist", "cifar10")  # of section V; others come after them
 # What may stand under made_with in summary.json.
 _MADE_WITH: dict[str, type] = {
-    "slots": str, "gamma": float, "seed": str, "chance": str, "own_draws": str, "test_images": int,
-    "loss_images": int, "devices": int,
-}  # fmt: skip
+    "slots": str,
+    "gamma": float,
+    "seed": str,
+    "chance": str,
+    "own_draws": str,
+    "test_images": int,
+    "loss_images": int,
+    "devices": int,
+}
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,7 @@ def publish(results: Results, run: Path, out: Path) -> list[Path]:
         raise FedwaveError(f"{run} is a sweep: publish its summary.csv, which is small as it is.")
     refuse_filled(out)
     if lost := lost_origin(run):
-        raise FedwaveError(
-            f"{lost} A published result needs it: `fedwave report {run}` begins it anew."
-        )
+        raise FedwaveError(f"{lost} A published result needs it: `fedwave report {run}` begins it anew.")
     point = results.only
     if how.task is None:
         scores = scores_of(point.data, how.base)
@@ -186,15 +185,11 @@ def _made_with(path: Path) -> dict[str, Any]:
     if not isinstance(drawing, list) or not all(isinstance(one, str) for one in drawing):
         raise FedwaveError(f"{path}: made_with.own_draws is no list of schedulers.")
     if not 1 <= found.get("devices", 1) <= MOST_DEVICES:
-        raise FedwaveError(
-            f"{path}: made_with.devices is {found['devices']}, must lie between 1 and {MOST_DEVICES:,}."
-        )
+        raise FedwaveError(f"{path}: made_with.devices is {found['devices']}, must lie between 1 and {MOST_DEVICES:,}.")
     return found
 
 
-def _dataset(
-    how: Experiment, made_with: dict[str, Any], series: Mapping[str, FloatArray]
-) -> xr.Dataset:
+def _dataset(how: Experiment, made_with: dict[str, Any], series: Mapping[str, FloatArray]) -> xr.Dataset:
     """A Dataset as a run has it, of the series that were published, ``[scheduler, instance, round]``."""
     import xarray as xr
 
@@ -203,8 +198,10 @@ def _dataset(
         name: (dims, values, {"long_name": describe(name).label}) for name, values in series.items()
     }
     coordinates: dict[str, Any] = {
-        "scheduler": list(how.labels), "instance": list(how.instance_numbers), "round": range(1, how.rounds + 1),
-    }  # fmt: skip
+        "scheduler": list(how.labels),
+        "instance": list(how.instance_numbers),
+        "round": range(1, how.rounds + 1),
+    }
     attrs = {name: value for name, value in made_with.items() if name != "devices"}
     if "devices" in made_with:  # only their number is stated
         coordinates["device"] = range(made_with["devices"])
@@ -242,7 +239,7 @@ def _curves(folder: Path, how: Experiment, made_with: dict[str, Any]) -> xr.Data
 
 def _columns(
     path: Path, how: Experiment, keys: Sequence[str], needed: Sequence[str], others: Sequence[str] = ()
-) -> dict[str, FloatArray]:  # fmt: skip
+) -> dict[str, FloatArray]:
     """Columns of numbers of a table that has a line for every scheduler and value of the keys, in their order.
 
     An empty field is NaN; ``others`` may be missing, and are then NaN.
@@ -254,17 +251,17 @@ def _columns(
             raise FedwaveError(
                 f"{path} has no column {name}: it is of another version of fedwave, publish the run again."
             )
-    axes: dict[str, Sequence[Any]] = {"instance": how.instance_numbers, "round": range(1, how.rounds + 1)}  # fmt: skip
+    axes: dict[str, Sequence[Any]] = {"instance": how.instance_numbers, "round": range(1, how.rounds + 1)}
     wanted = [how.labels, *(axes[key] for key in keys)]
     in_order = len(rows) == prod(map(len, wanted))
     if in_order:
         places = [heading.index(name) for name in ("scheduler", *keys)]
         given = ([row[place] for place in places] for row in rows)
-        in_order = all(one == [*map(str, at)] for one, at in zip(given, product(*wanted), strict=True))  # fmt: skip
+        in_order = all(one == [*map(str, at)] for one, at in zip(given, product(*wanted), strict=True))
     if not in_order:
         sizes = zip(("scheduler", *keys), wanted, strict=True)
         asked = " x ".join(counted(len(values), name) for name, values in sizes)
-        raise FedwaveError(f"{path} does not have the lines of {asked}, as {CONFIG} says, in this order.")  # fmt: skip
+        raise FedwaveError(f"{path} does not have the lines of {asked}, as {CONFIG} says, in this order.")
     return {
         name: _numbers(rows, heading.index(name), f"{path}, line", name)
         if name in heading
@@ -279,5 +276,5 @@ def _numbers(rows: Sequence[Sequence[str]], place: int, where: str, name: str) -
         if row[place].strip():
             found[line] = as_number(row[place], f"{where} {line + 1}: {name}")
             if np.isinf(found[line]):
-                raise FedwaveError(f"{where} {line + 1}: {name} is infinite, must be a number or empty.")  # fmt: skip
+                raise FedwaveError(f"{where} {line + 1}: {name} is infinite, must be a number or empty.")
     return found

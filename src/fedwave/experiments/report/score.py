@@ -106,20 +106,13 @@ def write_score(point: Point, out: Path) -> list[Path]:
     from fedwave.experiments.report.figures.common import save_figure
 
     scores = scores_of(point.data, point.experiment.base)
-    paths = [
-        path
-        for stem, figure in score_figures(scores).items()
-        for path in save_figure(figure, out / stem)
-    ]
+    paths = [path for stem, figure in score_figures(scores).items() for path in save_figure(figure, out / stem)]
     return [*paths, *write_score_tables(point, scores, out)]
 
 
 def write_score_tables(point: Point, scores: Scores, out: Path) -> list[Path]:
     """The numbers of the figures by round, and every metric by instance."""
-    return [
-        _write_rounds(scores, out / "rounds.csv"),
-        _write_instances(point.data, scores.base, out / "instances.csv"),
-    ]
+    return [_write_rounds(scores, out / "rounds.csv"), _write_instances(point.data, scores.base, out / "instances.csv")]
 
 
 def _write_rounds(scores: Scores, path: Path) -> Path:

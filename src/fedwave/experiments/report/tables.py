@@ -10,11 +10,24 @@ from fedwave.errors import FedwaveError
 from fedwave.plain_text import visible
 
 _LATEX = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "%": r"\%", "&": r"\&",
-    "#": r"\#", "$": r"\$", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "γ": r"$\gamma$", "η": r"$\eta$",
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "_": r"\_",
+    "%": r"\%",
+    "&": r"\&",
+    "#": r"\#",
+    "$": r"\$",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "γ": r"$\gamma$",
+    "η": r"$\eta$",
     "`": r"\textasciigrave{}",
-}  # fmt: skip
+}
 # What Markdown, or a site that shows it, takes for emphasis, code, links, HTML, entities, formulas or emoji. An
 # underscore within a word is none of these, nor is a colon before a space.
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|&~$]|(?<![^\W_])_|_(?![^\W_])|:(?=\w+:)")
@@ -39,11 +52,7 @@ def with_interval(mean: float, half_width: float, sign: str = "", most: int = 3)
         digits = min(most, max(0, 1 - math.floor(math.log10(half_width))))
         if round(mean, digits) == 0 and abs(mean) > half_width:
             digits = math.ceil(-math.log10(abs(mean)))
-        half_width = (
-            math.ceil(half_width * 10**digits) / 10**digits
-            if half_width < 10.0**-digits
-            else half_width
-        )
+        half_width = math.ceil(half_width * 10**digits) / 10**digits if half_width < 10.0**-digits else half_width
     shown = round(mean, digits)
     text = f"{shown + 0.0:{sign if shown else ''},.{digits}f}"  # + 0.0: no minus before a zero
     return text if not math.isfinite(half_width) else f"{text}±{half_width:,.{digits}f}"
@@ -109,16 +118,12 @@ def escape_latex(text: str) -> str:
     return re.sub(r"-(?=-)", "-{}", escaped)  # two hyphens would become a dash
 
 
-def _cells(
-    heading: Sequence[str], rows: Sequence[Sequence[str]], escape: Callable[[str], str]
-) -> list[list[str]]:
+def _cells(heading: Sequence[str], rows: Sequence[Sequence[str]], escape: Callable[[str], str]) -> list[list[str]]:
     if not heading:
         raise FedwaveError("a table without columns cannot be written: name at least one.")
     for row in rows:
         if len(row) != len(heading):
-            raise FedwaveError(
-                f"the row {list(row)} has {len(row)} cells, must have {len(heading)} as the heading."
-            )
+            raise FedwaveError(f"the row {list(row)} has {len(row)} cells, must have {len(heading)} as the heading.")
     return [[escape(one_line(cell)) for cell in row] for row in (heading, *rows)]
 
 

@@ -37,15 +37,21 @@ from fedwave.types import Decision, FloatArray, Observation, State
 _TOLERANCE = 1e-5  # of a backlog in the map, which shows a tenth of a percent
 # Rates of the second device, and equally likely success probabilities.
 _FEW = ((1.0, 3.0, 10.0), ((0.3,), (0.7,), (1.0,), (0.3, 0.9)))
-_MANY = (
-    (1.0, 2.0, 3.0, 5.0, 10.0, 20.0),
-    ((0.3,), (0.5,), (0.7,), (1.0,), (0.3, 0.9), (0.0, 1.0)),
-)
+_MANY = ((1.0, 2.0, 3.0, 5.0, 10.0, 20.0), ((0.3,), (0.5,), (0.7,), (1.0,), (0.3, 0.9), (0.0, 1.0)))
 TIMED = ("dp", "alsa-pi", "balsa", "lagrangian", "whittle", "lagrangian-bayes", "whittle-bayes")
 FILES = with_endings(("gap", "times", "regret", "convergence")) | {
-    "backlogs.md", "backlogs.tex", "backlogs.json", "gap.csv", "times.csv", "times.json", "regret.csv", "regret.json",
-    "convergence.csv", "backlogs/", SUMS,
-}  # fmt: skip
+    "backlogs.md",
+    "backlogs.tex",
+    "backlogs.json",
+    "gap.csv",
+    "times.csv",
+    "times.json",
+    "regret.csv",
+    "regret.json",
+    "convergence.csv",
+    "backlogs/",
+    SUMS,
+}
 Say = Callable[[str], None]  # gets the name of the part that comes next
 
 
@@ -61,9 +67,7 @@ class GapMap:
     @property
     def gap(self) -> FloatArray:
         """``[level, rate]``."""
-        return np.maximum(
-            self.greedy / self.optimal - 1, 0.0
-        )  # 0 to rounding where both are the same
+        return np.maximum(self.greedy / self.optimal - 1, 0.0)  # 0 to rounding where both are the same
 
 
 def gap_map(rates: Sequence[float], levels: Sequence[Sequence[float]]) -> GapMap:
@@ -117,14 +121,7 @@ def decision_times(
         for name in names:
             seconds: list[float] = []
             try:
-                simulate(
-                    network,
-                    _timed(scheduler(name), seconds),
-                    rounds,
-                    instances,
-                    seed=0,
-                    record="summary",
-                )
+                simulate(network, _timed(scheduler(name), seconds), rounds, instances, seed=0, record="summary")
             except FedwaveError:
                 continue  # too large for it: that is the result
             later = float(np.median(seconds[1:])) / instances
@@ -163,9 +160,7 @@ def times_ratio(times: Sequence[DecisionTime], over: str, under: str, devices: i
     return later[over, devices] / later[under, devices]
 
 
-def write_theory(
-    results: Results, folder: Path, quick: bool, say: Say
-) -> tuple[list[BacklogRow], list[Path]]:
+def write_theory(results: Results, folder: Path, quick: bool, say: Say) -> tuple[list[BacklogRow], list[Path]]:
     """The five parts; ``results`` are those of the preset paper-backlogs."""
     say("the bound")
     rows, paths = _write_backlogs(results, folder)
@@ -208,7 +203,7 @@ def backlog_lines(rows: list[BacklogRow]) -> tuple[list[str], list[list[str]]]:
     for row in rows:
         gap = "-" if row.gap is None else f"{100 * row.gap:+.2f} %"
         score = with_interval(row.score.mean, row.score.half_width, most=4)
-        lines.append([row.label, with_interval(row.backlog.mean, row.backlog.half_width), gap, score])  # fmt: skip
+        lines.append([row.label, with_interval(row.backlog.mean, row.backlog.half_width), gap, score])
     return heading, lines
 
 
@@ -220,9 +215,9 @@ def _write_gaps(folder: Path, quick: bool) -> list[Path]:
         [rate, " or ".join(map(str, chances)), found.optimal[i, j], found.greedy[i, j], found.gap[i, j]]
         for i, chances in enumerate(found.levels)
         for j, rate in enumerate(found.rates)
-    ]  # fmt: skip
+    ]
     heading = ["rate_of_the_second", "success", "optimal_backlog", "greedy_backlog", "gap"]
-    return [*save_figure(gap_figure(found), folder / "gap"), write_csv(folder / "gap.csv", heading, lines)]  # fmt: skip
+    return [*save_figure(gap_figure(found), folder / "gap"), write_csv(folder / "gap.csv", heading, lines)]
 
 
 def _write_times(folder: Path, quick: bool) -> list[Path]:
@@ -237,7 +232,7 @@ def _write_times(folder: Path, quick: bool) -> list[Path]:
         *save_figure(times_figure(times), folder / "times"),
         write_csv(folder / "times.csv", ["scheduler", "devices", "first_seconds", "later_seconds"], lines),
         write_json(folder / "times.json", about),
-    ]  # fmt: skip
+    ]
 
 
 def _write_regret(folder: Path, quick: bool) -> list[Path]:

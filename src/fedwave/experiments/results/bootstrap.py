@@ -60,11 +60,7 @@ class CensoredEstimate:
 
 
 def bootstrap_ratio(
-    numerator: Array,
-    denominator: Array,
-    level: float = 0.95,
-    resamples: int = 9999,
-    seed: int = 0,
+    numerator: Array, denominator: Array, level: float = 0.95, resamples: int = 9999, seed: int = 0
 ) -> Interval:
     """Ratio of two means over the same instances, ``[I]`` each, resampled in pairs: common luck cancels.
 
@@ -99,9 +95,7 @@ def bootstrap_rounds(
     if taken.ndim != 1 or not taken.size:
         raise FedwaveError(f"rounds has the shape {taken.shape}, must hold one value per instance.")
     if np.isnan(taken).any() or (taken < 0).any():
-        raise FedwaveError(
-            "rounds must be counts from 0 on, or infinite for an instance that never got there."
-        )
+        raise FedwaveError("rounds must be counts from 0 on, or infinite for an instance that never got there.")
     if not is_number(horizon) or horizon <= 0:
         raise FedwaveError(f"horizon is {horizon!r}, must be the number of rounds run, above 0.")
     arrived = taken[taken <= horizon]
@@ -118,11 +112,7 @@ def bootstrap_rounds(
 
 
 def _interval(
-    columns: FloatArray,
-    of: Callable[[FloatArray], FloatArray],
-    level: float,
-    resamples: int,
-    seed: int,
+    columns: FloatArray, of: Callable[[FloatArray], FloatArray], level: float, resamples: int, seed: int
 ) -> Interval:
     """``of`` the means of the columns ``[k, I]``, and where it lies when instances are drawn anew."""
     from scipy import special  # slow to import, and needed only when a run has ended
@@ -142,9 +132,7 @@ def _interval(
 def _resampled_means(columns: FloatArray, resamples: int, seed: int) -> FloatArray:
     rng = np.random.default_rng(whole("seed", seed, 0))
     kinds, count = columns.shape
-    check_memory(
-        f"a bootstrap of {resamples:,} resamples", 8.0 * (kinds + 2) * resamples, "lower resamples"
-    )
+    check_memory(f"a bootstrap of {resamples:,} resamples", 8.0 * (kinds + 2) * resamples, "lower resamples")
     out = np.empty((kinds, resamples))
     step = max(1, _AT_ONCE // count)
     for first in range(0, resamples, step):

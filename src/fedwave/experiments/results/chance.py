@@ -98,6 +98,4 @@ def notes(found: Sequence[str], places: Sequence[str]) -> str:
     """A sentence about each of several points of a sweep: once if it is the same for all, else each with its place."""
     if len(set(found)) == 1:
         return found[0]
-    return " ".join(
-        f"At {place}: {note}" for place, note in zip(places, found, strict=True) if note
-    )
+    return " ".join(f"At {place}: {note}" for place, note in zip(places, found, strict=True) if note)

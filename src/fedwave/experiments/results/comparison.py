@@ -25,13 +25,18 @@ if TYPE_CHECKING:
     from fedwave.experiments.report.figures.common import Figure
 
 COLUMNS = (
-    "scheduler", "metric", "mean", "half_width", "standard_error", "difference", "difference_half_width", "instances",
+    "scheduler",
+    "metric",
+    "mean",
+    "half_width",
+    "standard_error",
+    "difference",
+    "difference_half_width",
+    "instances",
     "difference_instances",
-)  # fmt: skip
+)
 # A table for a terminal has no room for these; one in a file has them all.
-_LEFT_OUT = {
-    "arrived", "lost", "uploads", "lost_share", "worst_device", "mass", "accuracy_on_all", "worst_class",
-}  # fmt: skip
+_LEFT_OUT = {"arrived", "lost", "uploads", "lost_share", "worst_device", "mass", "accuracy_on_all", "worst_class"}
 _FILES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".eps")
 Table = tuple[list[str], list[list[str]]]  # heading and rows
 
@@ -58,13 +63,9 @@ class Comparison:
         """Every metric of ``data``, ``first`` in front; ``burn_in`` rounds are left out of means over rounds."""
         schedulers, names = tuple(labels(data)), metrics_of(data)
         if base not in schedulers:
-            raise FedwaveError(
-                f"differences are wanted from {base!r}, which is not among the schedulers run."
-            )
+            raise FedwaveError(f"differences are wanted from {base!r}, which is not among the schedulers run.")
         if first and first not in names:
-            raise FedwaveError(
-                f"there is no metric {first!r} in these results; {did_you_mean(first, names)}"
-            )
+            raise FedwaveError(f"there is no metric {first!r} in these results; {did_you_mean(first, names)}")
         if "accuracy_on_all" in names and not np.isfinite(data["accuracy_on_all"].values).any():
             names.remove("accuracy_on_all")  # it was never measured
         values = {name: per_instance(data, name, burn_in) for name in names}
@@ -98,9 +99,7 @@ class Comparison:
     def has_intervals(self) -> bool:
         """Is there more than one instance, and do they differ?"""
         return self.instances > 1 and any(
-            self.chance.covers(scheduler, metric)
-            for scheduler in self.schedulers
-            for metric in self.metrics
+            self.chance.covers(scheduler, metric) for scheduler in self.schedulers for metric in self.metrics
         )
 
     def of_instances(self, scheduler: str, metric: str) -> FloatArray:
@@ -128,9 +127,7 @@ class Comparison:
 
     def difference(self, scheduler: str, metric: str) -> Estimate:
         """Mean of the paired differences from the base, and its interval."""
-        return self.chance.estimate(
-            self.differences(scheduler, metric), metric, scheduler, self.base
-        )
+        return self.chance.estimate(self.differences(scheduler, metric), metric, scheduler, self.base)
 
     def backlog_ratio(self, scheduler: str) -> Interval | None:
         """Backlog as a share of the base's; None where that never has any."""
@@ -154,13 +151,7 @@ class Comparison:
         for scheduler in self.schedulers:
             for metric in self.metrics:
                 own, apart = self.estimate(scheduler, metric), self.difference(scheduler, metric)
-                numbers = (
-                    own.mean,
-                    own.half_width,
-                    own.standard_error,
-                    apart.mean,
-                    apart.half_width,
-                )
+                numbers = (own.mean, own.half_width, own.standard_error, apart.mean, apart.half_width)
                 found.append([scheduler, metric, *numbers, own.instances, apart.instances])
         return found
 
@@ -185,11 +176,7 @@ class Comparison:
 
     def about(self) -> dict[str, Any]:
         """What must be known to read the numbers, for machines: the base, and what the intervals cover."""
-        return {
-            "against": self.base,
-            "intervals_cover": list(self.chance.covered),
-            "note": self.note,
-        }
+        return {"against": self.base, "intervals_cover": list(self.chance.covered), "note": self.note}
 
     def cells(self, scheduler: str, metrics: Sequence[str]) -> list[str]:
         """Means with the half-widths of their intervals, as texts."""
@@ -218,11 +205,7 @@ class Comparison:
 
     def difference_table(self) -> Table:
         """The same of the paired differences from the base; no row for the base."""
-        rows = [
-            [self.name(k), *self.difference_cells(k, self.brief)]
-            for k in self.schedulers
-            if k != self.base
-        ]
+        rows = [[self.name(k), *self.difference_cells(k, self.brief)] for k in self.schedulers if k != self.base]
         return [f"vs {self.base}", *self.brief], rows
 
     def name(self, scheduler: str) -> str:
@@ -247,7 +230,7 @@ class Comparison:
         about += " (± 95 % interval)" if self.has_intervals else ""
         tables = [markdown(*self.table())]
         if len(self.schedulers) > 1:
-            tables.append(f"paired differences from {self.base}:\n{markdown(*self.difference_table())}")  # fmt: skip
+            tables.append(f"paired differences from {self.base}:\n{markdown(*self.difference_table())}")
         note = sentences(self.left_out(*self.brief), self.note)
         return "\n".join(filter(None, (about, "".join(tables), note)))
 

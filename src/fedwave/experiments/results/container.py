@@ -35,16 +35,8 @@ if TYPE_CHECKING:
     from fedwave.learning.curves import Curves
 
 _Variables = dict[str, tuple[tuple[str, ...], Array]]  # dimensions after (scheduler, instance)
-_BY_DEVICE = {
-    "long_name": "Share of its shards delivered",
-    "over_rounds": "last",
-    "better": "higher",
-}
-_BY_CLASS = {
-    "long_name": "Accuracy on test images of the class",
-    "over_rounds": "last",
-    "better": "higher",
-}
+_BY_DEVICE = {"long_name": "Share of its shards delivered", "over_rounds": "last", "better": "higher"}
+_BY_CLASS = {"long_name": "Accuracy on test images of the class", "over_rounds": "last", "better": "higher"}
 
 
 @dataclass(frozen=True)
@@ -67,15 +59,11 @@ class Results:
     def only(self) -> Point:
         """The single point of an experiment that sweeps nothing."""
         if len(self.points) != 1:
-            raise FedwaveError(
-                f"this experiment has {len(self.points)} points, not one: look at each of `points`."
-            )
+            raise FedwaveError(f"this experiment has {len(self.points)} points, not one: look at each of `points`.")
         return self.points[0]
 
 
-def unit_dataset(
-    traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None = None
-) -> xr.Dataset:
+def unit_dataset(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None = None) -> xr.Dataset:
     """What schedulers, by their labels, brought on the same instances, and what was learnt."""
     import xarray as xr
 
@@ -84,11 +72,8 @@ def unit_dataset(
     data = {
         name: (("scheduler", "instance", *dims), np.stack([p[name][1] for p in parts]), _about(name, first))
         for name, (dims, _) in parts[0].items()
-    }  # fmt: skip
-    coordinates: dict[str, Any] = {
-        "scheduler": list(traces),
-        "instance": list(first.instance_numbers),
     }
+    coordinates: dict[str, Any] = {"scheduler": list(traces), "instance": list(first.instance_numbers)}
     if first.device_names:
         coordinates["device"] = list(first.device_names)
     return with_counts(xr.Dataset(data, coords=coordinates, attrs=_made_with(traces, curves)))
@@ -139,9 +124,7 @@ def _about(name: str, trace: Trace) -> dict[str, str]:
     return {key: stored[field] for key, field in about.items() if stored[field]}
 
 
-def joined(
-    parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: Iterable[int]
-) -> xr.Dataset:
+def joined(parts: Iterable[xr.Dataset], schedulers: Sequence[str], instances: Iterable[int]) -> xr.Dataset:
     """Blocks of schedulers and instances, given in any order, as a whole: schedulers in the given order.
 
     The parts are taken one by one, so that those which come from a generator are never in memory together.
@@ -199,11 +182,7 @@ def assembled(axes: Mapping[str, Sequence[Any]], points: Sequence[xr.Dataset]) -
                 place[tuple(map(slice, values.shape))] = values
         whole = whole.reshape(*(len(values) for values in axes.values()), *shape)
         data[name] = ((*axes, *variable.dims), whole, variable.attrs)
-    same = {
-        key: value
-        for key, value in first.attrs.items()
-        if all(point.attrs.get(key) == value for point in points)
-    }
+    same = {key: value for key, value in first.attrs.items() if all(point.attrs.get(key) == value for point in points)}
     return xr.Dataset(data, coords={**axes, **places}, attrs=same)
 
 

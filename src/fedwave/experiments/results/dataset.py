@@ -53,7 +53,7 @@ def write_netcdf(dataset: xr.Dataset, file: BinaryIO) -> None:
 
 def _exact(stored: Any, given: Any) -> Any:
     """A label of an axis, such as a seed, must not become another: large whole numbers are kept as text."""
-    if given.dtype.kind in "iu" and (stored.values.astype(object) != given.values.astype(object)).any():  # fmt: skip
+    if given.dtype.kind in "iu" and (stored.values.astype(object) != given.values.astype(object)).any():
         return given.astype(str)
     return stored
 

@@ -19,10 +19,7 @@ NOT_NUMBERS = ("name", "against", "burn_in", "targets", "checkpoint_seconds")
 
 
 def fingerprint(
-    experiment: Mapping[str, Any],
-    at_points: Sequence[Mapping[str, Any]],
-    sums: Mapping[str, str],
-    numerics: int,
+    experiment: Mapping[str, Any], at_points: Sequence[Mapping[str, Any]], sums: Mapping[str, str], numerics: int
 ) -> str:
     """Of a run: the content of its config.yaml, the numbers of its points, the sums of its inputs."""
     fields = {k: v for k, v in experiment.items() if k not in NOT_NUMBERS}

@@ -30,13 +30,7 @@ from typing import TYPE_CHECKING, Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
-from fedwave.experiments.config.read import (
-    points,
-    stored_content,
-    stored_experiment,
-    to_mapping,
-    to_yaml,
-)
+from fedwave.experiments.config.read import points, stored_content, stored_experiment, to_mapping, to_yaml
 from fedwave.experiments.config.resolve import added
 from fedwave.experiments.results import inputs
 from fedwave.experiments.results.lock import locked
@@ -112,9 +106,7 @@ class RunFolder:
         found += _datasets(units)
         if begun:
             inputs.check_inputs(self.path, found)
-        sums = {name: one.sha256 for name, one in known.items()} or {
-            f.name: f.sha256 for f in found
-        }
+        sums = {name: one.sha256 for name, one in known.items()} or {f.name: f.sha256 for f in found}
         at = {unit.point: unit.experiment for unit in units}
         at_points = [added(before, at[k]) for k, (_, before) in enumerate(points(stored))]
         config = self.config() if begun else to_yaml(stored)
@@ -262,9 +254,7 @@ class RunFolder:
         for name, (sum_, size) in zip(names, wanted, strict=True):
             table = plain_bytes(self.path / name, size)  # no more is read than was written
             if _sum(table) != sum_:
-                raise Damaged(
-                    f"{self.path / name} is damaged: its checksum is not the one it was stored with."
-                )
+                raise Damaged(f"{self.path / name} is damaged: its checksum is not the one it was stored with.")
             contents.append(table)
         return contents
 
@@ -345,9 +335,7 @@ def _wanted(unit: Unit) -> Wanted:
     """What the tables of a unit must hold."""
     how = unit.experiment
     more = [part.name for part in how.metrics]
-    return Wanted(
-        unit.where, unit.schedulers, unit.instances, how.rounds, how.network, more, how.task is not None
-    )  # fmt: skip
+    return Wanted(unit.where, unit.schedulers, unit.instances, how.rounds, how.network, more, how.task is not None)
 
 
 def _sum(content: bytes) -> str:

@@ -200,7 +200,7 @@ def data_for(folder: Path) -> dict[str, str]:
             )
         whole = has_copy(folder, old)
         if old.copy is not None and not (whole or there):
-            raise FedwaveError(f"{folder / old.copy} is damaged, and {place} is missing: put it back.")  # fmt: skip
+            raise FedwaveError(f"{folder / old.copy} is damaged, and {place} is missing: put it back.")
         # A damaged copy is made again when the run goes on.
         found[name] = os.path.abspath(folder / str(old.copy)) if whole else str(place)
     return found
@@ -212,9 +212,7 @@ def known_inputs(folder: Path) -> dict[str, Input]:
     try:
         known = {str(name): Input(**entry) for name, entry in content.items()}
         for name, one in known.items():
-            own = one.copy is None or (
-                one.copy == _FOLDER + Path(one.copy).name and _can_be_a_path(one.copy)
-            )
+            own = one.copy is None or (one.copy == _FOLDER + Path(one.copy).name and _can_be_a_path(one.copy))
             if not (own and isinstance(one.kind, str) and isinstance(one.sha256, str)):
                 raise ValueError(f"at {name}")
     except (ValueError, TypeError, AttributeError) as error:
@@ -227,9 +225,7 @@ def known_places(folder: Path) -> dict[str, str]:
     try:
         content = _read_sealed(folder / PLACES)
     except Damaged as damage:
-        raise Damaged(
-            f"{damage} Remove it, and name the files that the run imports with --import."
-        ) from None
+        raise Damaged(f"{damage} Remove it, and name the files that the run imports with --import.") from None
     for name, place in content.items():
         if not isinstance(place, str) or not _can_be_a_path(place):
             raise Damaged(f"{folder / PLACES} is damaged (at {name}).")
@@ -264,9 +260,7 @@ def check_pins(pins: Mapping[str, str], places: Mapping[str, str], experiment: E
     code = {one.name: one.file for one in own_parts(experiment) if one.file is not None}
     for name, path in {**places, **code, **_modules(pins)}.items():
         if name in pins and file_sum(path) != pins[name]:
-            raise FedwaveError(
-                f"{path} has changed since the run was begun: restore it, and resume."
-            )
+            raise FedwaveError(f"{path} has changed since the run was begun: restore it, and resume.")
 
 
 def check_dataset(name: str, dataset: Any, pinned: str) -> None:
@@ -345,11 +339,7 @@ def _package_names(experiment: Experiment) -> list[str]:
 
 def _other_package(folder: Path, here: str, known: Mapping[str, Input]) -> FedwaveError:
     stem = here.rpartition(" ")[0]
-    begun = [
-        name
-        for name, one in known.items()
-        if one.kind == "package" and name.rpartition(" ")[0] == stem
-    ]
+    begun = [name for name, one in known.items() if one.kind == "package" and name.rpartition(" ")[0] == stem]
     with_ = begun[0] if begun else f"no {stem}"
     return FedwaveError(
         f"{here} is installed, but the run in {folder} was begun with {with_}: install that version, or start a new "

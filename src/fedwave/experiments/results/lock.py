@@ -44,17 +44,12 @@ def locked(folder: Path, files: Iterable[str]) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise FedwaveError(
-            f"{folder} is in use by {_named(holder)}: wait for it, or choose another place."
-        ) from None
+        raise FedwaveError(f"{folder} is in use by {_named(holder)}: wait for it, or choose another place.") from None
     except OSError as error:
         raise FedwaveError(f"{folder / _LOCK} cannot be locked: {error.strerror}.") from None
     try:
         _refuse_foreign(folder, files)  # again: now nobody else is at work here
-        with (
-            _still_held(folder) as held,
-            guarded(folder, lambda path: _check_held(folder, held, path)),
-        ):
+        with _still_held(folder) as held, guarded(folder, lambda path: _check_held(folder, held, path)):
             write_json(folder / _MARK, _WRITING)
             try:
                 write_json(holder, {"process": os.getpid(), "machine": platform.node()})
@@ -95,9 +90,7 @@ def _check_held(folder: Path, held: Callable[[], bool], path: Path) -> None:
         raise FedwaveError(
             f"{path} is not written: its folder was removed or replaced while fedwave was at work there."
         )
-    if (
-        path.parent.is_symlink() and path.parent != folder
-    ):  # the folder itself may be named by a link
+    if path.parent.is_symlink() and path.parent != folder:  # the folder itself may be named by a link
         raise _no_plain(path.parent, "folder")
 
 
@@ -118,9 +111,7 @@ def refuse_filled(folder: Path) -> None:
         raise FedwaveError(f"{folder} is a file: choose a new folder.")
     others = [e.name for e in _entries(folder) if e.name not in (_LOCK, _HOLDER, _MARK)]
     if others:
-        raise FedwaveError(
-            f"{folder} is not empty ({visible(min(others))} is there): choose a new folder."
-        )
+        raise FedwaveError(f"{folder} is not empty ({visible(min(others))} is there): choose a new folder.")
 
 
 def remove_unfinished(folder: Path, files: Iterable[str]) -> None:
@@ -162,9 +153,7 @@ def refuse_own_file(path: Path, folder: Path, files: Iterable[str]) -> None:
         return
     top = real.relative_to(inside).parts[:1]
     if top and top[0] in {*_tops(files), _LOCK, _HOLDER, _MARK}:
-        raise FedwaveError(
-            f"{path} is a file that fedwave itself writes into {folder}: choose another place."
-        )
+        raise FedwaveError(f"{path} is a file that fedwave itself writes into {folder}: choose another place.")
 
 
 def _refuse_own_folder_of_a_run(folder: Path) -> None:
@@ -173,9 +162,7 @@ def _refuse_own_folder_of_a_run(folder: Path) -> None:
     places = {place.rstrip("/") for place in PLACES}
     for inner, outer in pairwise((real, *real.parents)):
         if inner.name in places and is_run_folder(outer):
-            raise FedwaveError(
-                f"{folder} lies in {inner.name}/ of the run folder {outer}: choose another folder."
-            )
+            raise FedwaveError(f"{folder} lies in {inner.name}/ of the run folder {outer}: choose another folder.")
 
 
 def _no_plain(path: Path, kind: str) -> FedwaveError:

@@ -91,9 +91,7 @@ def _read(folder: Path) -> Lot:
         raise FedwaveError(f"{folder} is not sound: {wrong[0].text.rstrip('.')}.{more}")
     unfinished = [one for one in found if one.state == "open"]
     if unfinished:
-        raise FedwaveError(
-            f"{folder} is not finished ({unfinished[-1].text}): only finished runs can be merged."
-        )
+        raise FedwaveError(f"{folder} is not finished ({unfinished[-1].text}): only finished runs can be merged.")
     plan, store = Plan.read(folder), RunFolder(folder)
     return Lot(folder, plan, store.stored(), plan.units(folder))
 

@@ -31,7 +31,7 @@ def _mend_copies(folder: Path) -> list[str]:
         if one.copy is not None and not inputs.has_copy(folder, one):
             was = places.get(name)
             original = f"its original is not at {was}" if was else "its original is not known"
-            said.append(f"{folder / one.copy} is damaged or missing, and {original}; no result needs it.")  # fmt: skip
+            said.append(f"{folder / one.copy} is damaged or missing, and {original}; no result needs it.")
     return said
 
 

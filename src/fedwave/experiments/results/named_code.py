@@ -72,9 +72,7 @@ class _Named:
         return [one for one in self.given if one not in self.used]
 
 
-def code_for(
-    folder: Path, imports: Sequence[str], given: Iterable[str]
-) -> dict[str, tuple[str, str]]:
+def code_for(folder: Path, imports: Sequence[str], given: Iterable[str]) -> dict[str, tuple[str, str]]:
     """The user's files to resume with, by name: where each is now, and its text. Executes nothing."""
     known, named = inputs.known_inputs(folder), _Named.of(folder, given)
     found: dict[str, tuple[str, str]] = {}
@@ -89,10 +87,7 @@ def code_for(
             found[name] = (path, named.files[path])
     _refuse_others(named)
     if named.missing:
-        words = [
-            found[name][0] if name in found else _place(folder, name, known.get(name))
-            for name in imports
-        ]
+        words = [found[name][0] if name in found else _place(folder, name, known.get(name)) for name in imports]
         raise FedwaveError(
             f"{folder} goes on with code of yours, which is executed only if you name it: "
             f"`{resume_command(folder, words)}`{_where(named)}."
@@ -176,7 +171,7 @@ def _place(folder: Path, name: str, old: inputs.Input | None) -> str:
 def _where(named: _Named) -> str:
     """What to do about files that are not where they were."""
     lost = {name: old for name, old in named.missing.items() if old is not None}
-    lost = {name: old for name, old in lost.items() if not os.path.isabs(_place(named.folder, name, old))}  # fmt: skip
+    lost = {name: old for name, old in lost.items() if not os.path.isabs(_place(named.folder, name, old))}
     if not lost:
         return ""
     files = ", ".join(Path(name).name for name in lost)

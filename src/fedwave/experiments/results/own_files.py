@@ -22,13 +22,20 @@ SUMMARY = "summary.json"
 PLACES = ("rounds/", "devices/", "units/", "timings/", "checkpoints/", "inputs/")
 RUN_FILES = frozenset({CONFIG, PLAN, PROVENANCE, inputs.LIST, inputs.PLACES, *PLACES})
 _OF_A_UNIT = {"rounds": "parquet", "devices": "parquet", "units": "json", "timings": "json"}
-_FIGURES = (
-    "score", "score-paper", "learning-curves", "one-instance", "targets", "devices", "metrics",
-)  # fmt: skip
+_FIGURES = ("score", "score-paper", "learning-curves", "one-instance", "targets", "devices", "metrics")
 _TABLES = (
-    "rounds.csv", "instances.csv", "curves.csv", "targets.csv", "devices.csv", "summary.json", "summary.csv",
-    "table.md", "table.tex", "results.nc", SUMS,
-)  # fmt: skip
+    "rounds.csv",
+    "instances.csv",
+    "curves.csv",
+    "targets.csv",
+    "devices.csv",
+    "summary.json",
+    "summary.csv",
+    "table.md",
+    "table.tex",
+    "results.nc",
+    SUMS,
+)
 
 # What every finished run has, whatever the experiment.
 ALWAYS_WRITTEN = frozenset({"summary.json", "summary.csv", "table.md", "table.tex", "results.nc"})
@@ -47,10 +54,7 @@ def files_of_run(store: RunFolder, units: Iterable[Unit]) -> set[str]:
 
 def output_files(experiment: Experiment) -> set[str]:
     """The figures and tables that an experiment can end in, simulated or trained."""
-    stems = {
-        *_FIGURES,
-        *(stem for axis in experiment.sweep for stem in sweep_stems(experiment, axis)),
-    }
+    stems = {*_FIGURES, *(stem for axis in experiment.sweep for stem in sweep_stems(experiment, axis))}
     if experiment.sweep:
         points = prod(len(values) for values in experiment.sweep.values())
         stems |= {f"learning-curves-{number}" for number in range(1, points + 1)}

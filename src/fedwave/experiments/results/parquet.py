@@ -44,10 +44,7 @@ def dataset_from(rounds: bytes, devices: bytes, wanted: Wanted) -> xr.Dataset:
     """The Dataset that a pair of tables was made from, which must be those of a unit; else WrongTable."""
     import xarray as xr
 
-    coordinates: dict[str, Any] = {
-        "scheduler": list(wanted.schedulers),
-        "instance": list(wanted.instances),
-    }
+    coordinates: dict[str, Any] = {"scheduler": list(wanted.schedulers), "instance": list(wanted.instances)}
     by_round, about, _ = _read(rounds, "round", wanted)
     by_device, _, names = _read(devices, "device", wanted)
     check_metrics(list(by_round), list(by_device), wanted)
@@ -74,7 +71,7 @@ def _columns(data: xr.Dataset, last: str) -> _Columns:
         if variable.dims[-1] == last:
             found[str(name)] = (array.ravel(), about)
         elif variable.dims[-1] == "class" and last == "round":
-            found |= {f"{CLASS}{k}": (array[..., k].ravel(), about) for k in range(array.shape[-1])}  # fmt: skip
+            found |= {f"{CLASS}{k}": (array[..., k].ravel(), about) for k in range(array.shape[-1])}
     return found
 
 
@@ -97,7 +94,7 @@ def _parquet(where: Mapping[str, Any], data: xr.Dataset, last: str, columns: _Co
 
 def _keys(
     where: Mapping[str, Any], schedulers: Sequence[str], instances: Sequence[int], places: Any, last: str
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """The columns that say what a row is of; ``places`` are the labels along the last axis."""
     import pyarrow as pa
 

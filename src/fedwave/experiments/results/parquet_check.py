@@ -23,9 +23,14 @@ _OF_TRAINING = ("loss", "accuracy", "accuracy_on_all", "worst_class")
 _MOST_BYTES = 2**35  # of a table in memory
 _ABOUT = {"long_name": None, "over_rounds": OVER_ROUNDS, "better": ("higher", "lower")}
 _MADE_WITH = {
-    "slots": str, "gamma": (int, float), "seed": str, "own_draws": str, "chance": str, "test_images": int,
+    "slots": str,
+    "gamma": (int, float),
+    "seed": str,
+    "own_draws": str,
+    "chance": str,
+    "test_images": int,
     "loss_images": int,
-}  # fmt: skip
+}
 
 
 class WrongTable(Exception):
@@ -63,15 +68,13 @@ def open_table(content: bytes, last: str, wanted: Wanted) -> tuple[Any, int]:
         raise WrongTable(f"{last}s", f"it has {rows} rows, must have {wish}")
     columns = file.schema_arrow.names
     if rows * len(columns) * 8 > _MOST_BYTES:
-        raise WrongTable(f"{last}s", f"{rows} rows of {len(columns)} columns would not fit into memory")  # fmt: skip
+        raise WrongTable(f"{last}s", f"{rows} rows of {len(columns)} columns would not fit into memory")
     if len(set(columns)) < len(columns):
         raise WrongTable(f"{last}s", "a column occurs twice")
     return file, size
 
 
-def check_table(
-    table: Any, last: str, keys: Mapping[str, Any], labels: Sequence[Any], wanted: Wanted
-) -> None:
+def check_table(table: Any, last: str, keys: Mapping[str, Any], labels: Sequence[Any], wanted: Wanted) -> None:
     """Refuse other rows than the unit's, and columns that are no metrics or no numbers."""
     import pyarrow.types as kinds
 
@@ -79,7 +82,7 @@ def check_table(
     if table.column_names[: len(keys)] != list(keys):
         raise WrongTable(kind, f"its first columns are not {', '.join(keys)}")
     named = all(isinstance(one, str) and one.isprintable() for one in labels)
-    if len(set(labels)) < len(labels) or not (named or list(labels) == list(range(1, len(labels) + 1))):  # fmt: skip
+    if len(set(labels)) < len(labels) or not (named or list(labels) == list(range(1, len(labels) + 1))):
         raise WrongTable(kind, f"its {last}s have no names, or one twice")
     for name, rows in keys.items():
         found = table[name]
@@ -88,9 +91,7 @@ def check_table(
     values = table.column_names[len(keys) :]
     for name in values:
         column = table[name]
-        number = any(
-            is_(column.type) for is_ in (kinds.is_integer, kinds.is_floating, kinds.is_boolean)
-        )
+        number = any(is_(column.type) for is_ in (kinds.is_integer, kinds.is_floating, kinds.is_boolean))
         if not number or column.null_count:
             raise WrongTable(kind, f"its column {name!r} holds {column.type}, must be all numbers")
         _check_name(name, last, wanted)

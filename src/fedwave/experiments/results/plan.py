@@ -24,13 +24,7 @@ from fedwave.experiments.config.read import stored_content, stored_experiment
 from fedwave.experiments.config.resolve import Values, with_added
 from fedwave.experiments.results.fingerprint import fingerprint, unit_fingerprint
 from fedwave.experiments.results.own_files import CONFIG, PLAN
-from fedwave.experiments.results.sealed import (
-    Damaged,
-    plain_bytes,
-    read_sealed,
-    sealed_text,
-    write_sealed,
-)
+from fedwave.experiments.results.sealed import Damaged, plain_bytes, read_sealed, sealed_text, write_sealed
 from fedwave.experiments.run.units import Unit
 
 FORMAT = 2  # of a run folder; raised when this fedwave cannot go on with folders of before
@@ -51,12 +45,7 @@ class Plan:
 
     @classmethod
     def of(
-        cls,
-        config: str,
-        numerics: int,
-        inputs: Mapping[str, str],
-        at_points: Sequence[Values],
-        units: Sequence[Unit],
+        cls, config: str, numerics: int, inputs: Mapping[str, str], at_points: Sequence[Values], units: Sequence[Unit]
     ) -> Plan:
         """The plan of a run that begins."""
         parts = [{field: getattr(unit, field) for field in _UNIT} for unit in units]
@@ -116,9 +105,7 @@ class Plan:
             return self.marked(units)
         except (FedwaveError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             reason = " ".join(str(error).split())
-            raise Damaged(
-                f"{folder / PLAN} is damaged ({reason}): resume the run to repair it."
-            ) from None
+            raise Damaged(f"{folder / PLAN} is damaged ({reason}): resume the run to repair it.") from None
 
     def _content(self) -> dict[str, Any]:
         return {
@@ -159,9 +146,7 @@ def _unit(part: Mapping[str, Any], at: Sequence[Experiment]) -> Unit:
         raise ValueError(f"{name[:80]!r} is no name of a unit")
     if not all(type(number) is int and number >= 0 for number in (point, *instances)):
         raise ValueError(f"at unit {name}")
-    return Unit(
-        name, point, dict(part["where"]), tuple(part["schedulers"]), instances, at[point]
-    )  # fmt: skip
+    return Unit(name, point, dict(part["where"]), tuple(part["schedulers"]), instances, at[point])
 
 
 def _check_whole(units: Sequence[Unit], at: Sequence[Experiment]) -> None:

@@ -88,9 +88,7 @@ def _sum_of(folder: Path) -> str:
     return sum_of(folder / SUMS)
 
 
-def _write(
-    folder: Path, experiment: Experiment, config: str, runs: Sequence[Run], merged: Run | None
-) -> None:
+def _write(folder: Path, experiment: Experiment, config: str, runs: Sequence[Run], merged: Run | None) -> None:
     sum_ = hashlib.sha256(config.encode()).hexdigest()
     content = {"fedwave": __version__, "seed": experiment.seed, "config_sha256": sum_}
     more = {} if merged is None else {"merged": merged}
@@ -181,7 +179,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def _shown(versions: Mapping[str, str], names: list[str]) -> str:
-    return ", ".join(f"{name} {versions[name]}" if name in versions else f"no {name}" for name in names)  # fmt: skip
+    return ", ".join(f"{name} {versions[name]}" if name in versions else f"no {name}" for name in names)
 
 
 def _machine(experiment: Experiment) -> dict[str, Any]:
@@ -208,9 +206,7 @@ def processor() -> str:
     """The name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(
-            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
-        )
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor()
 

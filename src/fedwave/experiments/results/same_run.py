@@ -20,13 +20,7 @@ from fedwave.experiments.results.plan import Plan
 from fedwave.experiments.results.provenance import last_versions
 from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.results.sums import read_sums, sum_of
-from fedwave.experiments.results.verify import (
-    Finding,
-    listed_names,
-    sound,
-    versions_apart,
-    versions_shown,
-)
+from fedwave.experiments.results.verify import Finding, listed_names, sound, versions_apart, versions_shown
 from fedwave.experiments.run.runner import stored_results
 from fedwave.types import Array
 
@@ -99,9 +93,7 @@ def _results(a: Path, b: Path) -> Iterator[Finding]:
     if len(lacking) > _MOST_NAMES:
         yield Finding("results", "differs", f"and {len(lacking) - _MOST_NAMES} more like these")
     if apart:
-        yield Finding(
-            "results", "differs", f"{apart:,} of {numbers:,} numbers differ, first {first}"
-        )
+        yield Finding("results", "differs", f"{apart:,} of {numbers:,} numbers differ, first {first}")
     elif numbers:
         common = " that both have" if lacking else ""
         yield Finding("results", "ok", f"{numbers:,} numbers{common} are the same to the last bit")

@@ -40,9 +40,7 @@ def per_instance(data: xr.Dataset, metric: str, burn_in: int = 0) -> FloatArray:
     array = data[metric].transpose("round", "scheduler", "instance")
     rounds = array.sizes["round"]
     if not 0 <= burn_in < rounds:
-        raise FedwaveError(
-            f"burn_in is {burn_in}, must lie between 0 and the {rounds} rounds of the run less one."
-        )
+        raise FedwaveError(f"burn_in is {burn_in}, must lie between 0 and the {rounds} rounds of the run less one.")
     # In this order in memory: numpy's sums depend on it in the last digits.
     values = np.ascontiguousarray(array.values, dtype=np.float64)
     how = array.attrs.get("over_rounds", "mean")
@@ -60,9 +58,7 @@ def estimate(values: Array, level: float = 0.95) -> Estimate:
     return Estimate(float(mean[0]), float(half[0]), float(error), len(values))
 
 
-def band(
-    values: Array, level: float = 0.95, *, skip_nan: bool = False
-) -> tuple[FloatArray, FloatArray]:
+def band(values: Array, level: float = 0.95, *, skip_nan: bool = False) -> tuple[FloatArray, FloatArray]:
     """Mean and half-width over the last axis (instances): ``[T, I]`` to ``[T]`` and ``[T]``.
 
     A NaN makes its mean NaN, so that nothing goes missing unseen; ``skip_nan`` leaves it out instead, as
@@ -140,9 +136,7 @@ def sample(what: str, values: Array) -> FloatArray:
         raise FedwaveError(f"{what} has the shape {out.shape}, must hold one value per instance.")
     bad = int(np.count_nonzero(~np.isfinite(out)))
     if bad:
-        raise FedwaveError(
-            f"{what} is not finite in {bad} of {out.size} instances: leave those out, and say so."
-        )
+        raise FedwaveError(f"{what} is not finite in {bad} of {out.size} instances: leave those out, and say so.")
     return out
 
 

@@ -18,9 +18,7 @@ _PLACES = ("", "rounds", "devices", "units", "inputs")
 _LEFT_OUT = (".", "lock.json", "checkpoints/", "timings/", "provenance.json", "inputs/places.json")
 
 
-def write_sums(
-    folder: Path, written: Iterable[str], pinned: Mapping[str, str] | None = None
-) -> Path:
+def write_sums(folder: Path, written: Iterable[str], pinned: Mapping[str, str] | None = None) -> Path:
     """Write the sums of these files, as `sha256sum -c SHA256SUMS` checks them; a damaged file keeps its pinned sum.
 
     Files that fedwave wrote earlier stay in the list if they are unchanged; files of other people never enter it.
@@ -30,9 +28,7 @@ def write_sums(
     except FedwaveError:
         earlier = {}  # there is none, or it is damaged and written anew
     sums = {
-        name: sum_
-        for name, sum_ in earlier.items()
-        if os.path.isfile(folder / name) and sum_of(folder / name) == sum_
+        name: sum_ for name, sum_ in earlier.items() if os.path.isfile(folder / name) and sum_of(folder / name) == sum_
     }
     for name in written:
         if os.path.isfile(folder / name) and name not in sums:
@@ -70,9 +66,7 @@ def read_sums(folder: Path) -> dict[str, str]:
         raise FedwaveError(f"{path} cannot be read: {error}.") from None
     for name in sums:
         parts = PurePosixPath(name)
-        if (
-            parts.is_absolute() or ".." in parts.parts
-        ):  # a list from a stranger must not point outside
+        if parts.is_absolute() or ".." in parts.parts:  # a list from a stranger must not point outside
             raise FedwaveError(f"{path} is damaged: it names {name}, which is not in the folder.")
     return sums
 

@@ -13,20 +13,9 @@ from fedwave.errors import FedwaveError, counted
 from fedwave.experiments.config.experiment import DATASETS
 from fedwave.experiments.results import inputs
 from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.own_files import (
-    ALWAYS_WRITTEN,
-    CONFIG,
-    PROVENANCE,
-    files_of_run,
-    output_files,
-)
+from fedwave.experiments.results.own_files import ALWAYS_WRITTEN, CONFIG, PROVENANCE, files_of_run, output_files
 from fedwave.experiments.results.plan import Plan
-from fedwave.experiments.results.provenance import (
-    PACKAGES,
-    installed_versions,
-    own_runs,
-    versions_of,
-)
+from fedwave.experiments.results.provenance import PACKAGES, installed_versions, own_runs, versions_of
 from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.results.sums import SUMS, changed_files, read_sums
 from fedwave.experiments.run.envelope import check_enclosed
@@ -98,9 +87,7 @@ def _sums(folder: Path) -> Iterator[Finding]:
         yield Finding("sums", "ok", f"{counted(len(known), 'file')} as written")
     links = [name for name in known if os.path.islink(folder / name)]
     if links:
-        yield Finding(
-            "sums", "note", f"{listed_names(links)}: a link, so that the file lies elsewhere"
-        )
+        yield Finding("sums", "note", f"{listed_names(links)}: a link, so that the file lies elsewhere")
 
 
 def _own_files(folder: Path) -> set[str]:
@@ -134,9 +121,7 @@ def _units(folder: Path) -> Iterator[Finding]:
         yield Finding("units", "open", text)
     elif whole:
         print_ = store.fingerprint()[:12]
-        yield Finding(
-            "units", "ok", f"{counted(len(units), 'unit')} of one run, fingerprint {print_}"
-        )
+        yield Finding("units", "ok", f"{counted(len(units), 'unit')} of one run, fingerprint {print_}")
     yield from _checkpoints(store, units)
 
 
@@ -150,9 +135,7 @@ def _checkpoints(store: RunFolder, units: Sequence[Unit]) -> Iterator[Finding]:
             with opened(path, "it") as (file, _):
                 check_enclosed(file, own[path].fingerprint)
         except FedwaveError as error:
-            text = (
-                f"the checkpoint {path.name} cannot be used, so its unit would start anew ({error})"
-            )
+            text = f"the checkpoint {path.name} cannot be used, so its unit would start anew ({error})"
             yield Finding("units", "wrong", text)
     others = [path.name for path in found if path not in own]
     if others:
@@ -271,11 +254,9 @@ def listed_names(names: Sequence[str]) -> str:
 def versions_apart(a: Mapping[str, str], b: Mapping[str, str], made: str, here: str) -> str:
     """The versions that differ; a package that only one has counts where it is part of the numerics."""
     names = [name for name in {**a, **b} if a.get(name) != b.get(name)]
-    return "; ".join(
-        f"{made} {name} {a.get(name, 'none')}, {here} {b.get(name, 'none')}" for name in names
-    )
+    return "; ".join(f"{made} {name} {a.get(name, 'none')}, {here} {b.get(name, 'none')}" for name in names)
 
 
 def versions_shown(versions: Mapping[str, str]) -> str:
     """Those of fedwave, Python and the most important packages."""
-    return ", ".join(f"{k} {v}" for k, v in versions.items() if k in ("fedwave", "python", *PACKAGES[:3]))  # fmt: skip
+    return ", ".join(f"{k} {v}" for k, v in versions.items() if k in ("fedwave", "python", *PACKAGES[:3]))

@@ -93,7 +93,7 @@ class SendingCheckpointer(Checkpointer):
 
     def __init__(
         self, start: bytes | None, send: Callable[[bytes], None], seconds: float, asked: Asked = never
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(seconds, asked)
         self._start, self._send = start, send
 

@@ -34,7 +34,7 @@ def check_results(experiment: Experiment) -> None:
         f"keeping the results of {experiment.name} ({runs:,.0f} runs of {counted(experiment.rounds, 'round')})",
         (copies * runs + of_unit) * _run_bytes(experiment),
         "lower instances or rounds, or sweep fewer values",
-    )  # fmt: skip
+    )
 
 
 def workers_that_fit(at_points: Iterable[Experiment], workers: int) -> int:

@@ -53,19 +53,14 @@ def run_here(
             cause = out_of_memory(error)
             if cause is None:
                 raise
-            report(
-                Message("given-up", unit, f"{cause}: lower block, or make the experiment smaller")
-            )
+            report(Message("given-up", unit, f"{cause}: lower block, or make the experiment smaller"))
         else:
             waiting.succeeded(unit)
             yield unit, data, time.monotonic() - start
 
 
 def _here(unit: Unit, path: Path | None, report: Report, timeout: float) -> xr.Dataset:
-    with (
-        at_work_here(),
-        limited(timeout, partial(_never_comes_back, unit, timeout)) as finished_a_round,
-    ):
+    with at_work_here(), limited(timeout, partial(_never_comes_back, unit, timeout)) as finished_a_round:
 
         def count(rounds: int) -> None:
             finished_a_round()
@@ -84,12 +79,7 @@ def _never_comes_back(unit: Unit, timeout: float) -> None:
 
 
 def run_in_pool(
-    units: list[Unit],
-    checkpoint: PathOf,
-    report: Report,
-    workers: int,
-    gpus: int = 0,
-    timeout: float = TIMEOUT,
+    units: list[Unit], checkpoint: PathOf, report: Report, workers: int, gpus: int = 0, timeout: float = TIMEOUT
 ) -> Generator[Finished, None, None]:
     """Units spread over ``workers`` processes; with GPUs, worker k has GPU k to itself."""
     check_script()
@@ -104,9 +94,7 @@ def run_in_pool(
 class _Pool:
     """The workers and the units that wait for one."""
 
-    def __init__(
-        self, waiting: Waiting, checkpoint: PathOf, report: Report, on_gpus: bool, timeout: float
-    ) -> None:
+    def __init__(self, waiting: Waiting, checkpoint: PathOf, report: Report, on_gpus: bool, timeout: float) -> None:
         self._waiting, self._checkpoint, self._report = waiting, checkpoint, report
         self._on_gpus, self._timeout = on_gpus, timeout
         self._news: SimpleQueue[News] = SimpleQueue()

@@ -51,9 +51,7 @@ class Engine(Protocol):
     When a stop is requested (stopping.py) it stops with checkpoints and raises Stopped.
     """
 
-    def __call__(
-        self, units: list[Unit], checkpoint: PathOf, report: Report
-    ) -> Generator[Finished, None, None]: ...
+    def __call__(self, units: list[Unit], checkpoint: PathOf, report: Report) -> Generator[Finished, None, None]: ...
 
 
 @dataclass
@@ -78,10 +76,15 @@ class _Progress:
     def event(self, name: str, **more: Any) -> None:
         self.watch(
             {
-                "event": name, "seconds": round(time.monotonic() - self.start, 3), "units": self.units,
-                "finished": self.finished, "rounds": sum(self.played.values()), "of": self.total, **more,
+                "event": name,
+                "seconds": round(time.monotonic() - self.start, 3),
+                "units": self.units,
+                "finished": self.finished,
+                "rounds": sum(self.played.values()),
+                "of": self.total,
+                **more,
             }
-        )  # fmt: skip
+        )
 
     def report(self, message: Message) -> None:
         unit, content = message.unit.name, message.content
@@ -127,9 +130,7 @@ def run_experiment(
     Ctrl-C and SIGTERM are raised (KeyboardInterrupt, Terminated) after all units at work have written a checkpoint.
     A unit that finishes no round in ``timeout`` seconds is given up; an ``engine`` has a time-out of its own.
     """
-    with running(
-        experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout
-    ) as results:
+    with running(experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout) as results:
         return results
 
 
@@ -223,15 +224,10 @@ def _in_memory(units: list[Unit], run: Engine, progress: _Progress) -> dict[str,
     def report(message: Message) -> None:
         progress.report(message)
         if message.kind == "given-up":  # nothing is kept, so the others need not go on
-            raise FedwaveError(
-                f"unit {message.unit.name} is given up: {message.content}."
-            ) from message.cause
+            raise FedwaveError(f"unit {message.unit.name} is given up: {message.content}.") from message.cause
 
     # Closed here and not when a traceback is forgotten: workers must be gone before anything else goes on.
-    with (
-        stoppable(at_once=True),
-        closing(run(units, lambda unit: None, report)) as finished,
-    ):
+    with stoppable(at_once=True), closing(run(units, lambda unit: None, report)) as finished:
         for unit, data, seconds in finished:
             found[unit.name] = data
             progress.done(unit, took=round(seconds, 3))
@@ -285,9 +281,7 @@ def _some(texts: list[str], between: str) -> str:
     return between.join([*texts[:_NAMED], *([f"and {more:,} more"] if more > 0 else [])])
 
 
-def _results(
-    experiment: Experiment, units: list[Unit], data_of: Callable[[Unit], xr.Dataset]
-) -> Results:
+def _results(experiment: Experiment, units: list[Unit], data_of: Callable[[Unit], xr.Dataset]) -> Results:
     """Units put together again: for every point, every scheduler in its order with all its instances."""
     by_point: dict[int, list[Unit]] = {}
     for unit in units:

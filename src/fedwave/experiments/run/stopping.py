@@ -18,9 +18,7 @@ from fedwave.plain_text import visible
 
 # A closed terminal (SIGHUP, not on Windows) is answered as SIGTERM is.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
-_NOTICE = (
-    "\nfedwave: stopping at the end of the round, with a checkpoint; once more stops at once.\n"
-)
+_NOTICE = "\nfedwave: stopping at the end of the round, with a checkpoint; once more stops at once.\n"
 _SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
 _asked: int | None = None  # the first signal
 _last_words: Callable[[], str] | None = None  # of a command; None: a program calls fedwave

@@ -16,9 +16,7 @@ from types import FrameType
 
 from fedwave.errors import FedwaveError, is_number
 
-TIMEOUT = (
-    3600.0  # seconds without a finished round: one round of a large model can take many minutes
-)
+TIMEOUT = 3600.0  # seconds without a finished round: one round of a large model can take many minutes
 SHORTEST = 0.1  # seconds
 _TRIES = 4  # interrupts that the code may catch
 _PARTS = 4  # the alarm rings so often in a time-out, so that a machine that slept rings once, not at the end
@@ -32,16 +30,12 @@ class NoRound(BaseException):
 def checked_timeout(value: float) -> float:
     """Seconds, or inf for no time-out. Alarms in quick succession would leave no time for anything else."""
     if not (is_number(value) or value == math.inf) or value < SHORTEST:
-        raise FedwaveError(
-            f"timeout is {value!r}, must be {SHORTEST:g} or more seconds (inf: no time-out)."
-        )
+        raise FedwaveError(f"timeout is {value!r}, must be {SHORTEST:g} or more seconds (inf: no time-out).")
     return float(value)
 
 
 @contextmanager
-def limited(
-    timeout: float, give_up: Callable[[], None] = lambda: None
-) -> Iterator[Callable[[], None]]:
+def limited(timeout: float, give_up: Callable[[], None] = lambda: None) -> Iterator[Callable[[], None]]:
     """NoRound is raised in the block if what it yields is not called for so many seconds.
 
     It is raised again and again as long as the block goes on; from the fifth time on ``give_up`` is called before.

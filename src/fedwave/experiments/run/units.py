@@ -17,12 +17,7 @@ from fedwave.experiments.config.build import schedulers_of, settings_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed, with_absolute_paths
 from fedwave.experiments.config.read import points
-from fedwave.experiments.config.resolve import (
-    added,
-    filled,
-    filled_alike,
-    with_added,
-)
+from fedwave.experiments.config.resolve import added, filled, filled_alike, with_added
 from fedwave.parts_import import imported_sources
 
 _INSTANCES_AT_ONCE = 50  # of a simulation; more use more memory and are not faster
@@ -38,12 +33,8 @@ class Unit:
     schedulers: tuple[str, ...]  # labels
     instances: tuple[int, ...]
     experiment: Experiment  # of the point, with all its numbers
-    sources: Mapping[str, str] = field(
-        default_factory=dict
-    )  # the text of the user's files, by path
-    places: Mapping[str, str] = field(
-        default_factory=dict
-    )  # of the files that the experiment names
+    sources: Mapping[str, str] = field(default_factory=dict)  # the text of the user's files, by path
+    places: Mapping[str, str] = field(default_factory=dict)  # of the files that the experiment names
     pins: Mapping[str, str] = field(default_factory=dict)  # the sums of what it reads, by name
     fingerprint: str = ""  # of its run
 
@@ -100,9 +91,7 @@ def units_of_point(
 ) -> list[Unit]:
     """The units of one point of a sweep, whose schedulers are grouped so."""
     return [
-        Unit(
-            f"{number:04d}_{word}_{block[0]}-{block[-1]}", number, where, group, tuple(block), point
-        )
+        Unit(f"{number:04d}_{word}_{block[0]}-{block[-1]}", number, where, group, tuple(block), point)
         for group, word in zip(groups, file_words(groups), strict=True)
         for block in blocks_of(point)
     ]

@@ -13,14 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from fedwave.array_archive import check_stored
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build import (
-    metrics_of,
-    network_of,
-    prepare,
-    schedulers_of,
-    settings_of,
-    task_of,
-)
+from fedwave.experiments.config.build import metrics_of, network_of, prepare, schedulers_of, settings_of, task_of
 from fedwave.experiments.config.experiment import TaskConfig
 from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.results.inputs import check_dataset, check_pins
@@ -127,19 +120,17 @@ def _task(config: TaskConfig, sources: tuple[str, ...], pinned: str | None) -> T
 
 def _simulate(
     unit: Unit, network: Network, scheduler: Scheduler, checkpointer: Checkpointer, meter: Meter, warn: Warn
-) -> Trace:  # fmt: skip
+) -> Trace:
     how, runs = unit.experiment, len(unit.instances)
     metrics = metrics_of(how)
 
     fresh = Simulation.begin(
         network, scheduler, how.rounds, unit.instances, how.seed, record="summary", metrics=metrics
-    )  # fmt: skip
+    )
 
     def resumed(raw: IO[bytes]) -> Simulation:
         begun = _beginning_of(fresh, Trace.read(raw, "its checkpoint"))
-        run = Simulation.resume(
-            begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics
-        )
+        run = Simulation.resume(begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics)
         run.play(1)  # a state that does not fit fails here
         meter(begun.rounds * runs)
         meter(runs)
@@ -163,9 +154,14 @@ def _play_piece(run: Simulation, rounds: int, tick: Callable[[], None]) -> None:
 
 
 def _replay(
-    unit: Unit, network: Network, chosen: Mapping[str, Scheduler], task: Task, checkpointer: Checkpointer,
-    meter: Meter, warn: Warn,
-) -> xr.Dataset:  # fmt: skip
+    unit: Unit,
+    network: Network,
+    chosen: Mapping[str, Scheduler],
+    task: Task,
+    checkpointer: Checkpointer,
+    meter: Meter,
+    warn: Warn,
+) -> xr.Dataset:
     """Simulate, then train on the traces: the schedule does not depend on the models."""
     from fedwave.learning import checkpoint
     from fedwave.learning.replay import Replay
@@ -180,11 +176,9 @@ def _replay(
 
     labels = task.labels()
     traces = {
-        label: simulate(
-            network, one, how.rounds, unit.instances, how.seed, metrics=metrics, meter=tick, labels=labels
-        )
+        label: simulate(network, one, how.rounds, unit.instances, how.seed, metrics=metrics, meter=tick, labels=labels)
         for label, one in chosen.items()
-    }  # fmt: skip
+    }
     settings, sizes = settings_of(how.training)
     replay = Replay(labelled_runs(traces), task, settings, sizes)
     _advise(replay, warn)
@@ -196,16 +190,20 @@ def _replay(
             replay.advance()
         meter(runs)
         if replay.round < replay.rounds:
-            checkpointer.between_rounds(
-                _enclosed(unit, lambda file: checkpoint.write(replay, file))
-            )
+            checkpointer.between_rounds(_enclosed(unit, lambda file: checkpoint.write(replay, file)))
     return unit_dataset(traces, {curves.label: curves for curves in replay.curves()})
 
 
 def _in_lock_step(
-    unit: Unit, network: Network, label: str, scheduler: Scheduler, task: Task, checkpointer: Checkpointer,
-    meter: Meter, warn: Warn,
-) -> xr.Dataset:  # fmt: skip
+    unit: Unit,
+    network: Network,
+    label: str,
+    scheduler: Scheduler,
+    task: Task,
+    checkpointer: Checkpointer,
+    meter: Meter,
+    warn: Warn,
+) -> xr.Dataset:
     """Simulate and train together, for a scheduler that looks at the models."""
     from fedwave.learning.lockstep import LockStep
 
@@ -220,18 +218,29 @@ def _in_lock_step(
     def begun() -> tuple[LockStep, Simulation]:
         learner = fresh()
         run = Simulation.begin(
-            network, scheduler, how.rounds, unit.instances, how.seed, metrics=metrics, labels=task.labels(),
+            network,
+            scheduler,
+            how.rounds,
+            unit.instances,
+            how.seed,
+            metrics=metrics,
+            labels=task.labels(),
             learner=learner,
-        )  # fmt: skip
+        )
         return learner, run
 
     def resumed(raw: IO[bytes]) -> tuple[LockStep, Simulation]:
         learner, run = begun()
         trace = _resume_lock_step(learner, run, raw)
         run = Simulation.resume(
-            trace, how.rounds, network=network, scheduler=scheduler, metrics=metrics, labels=task.labels(),
+            trace,
+            how.rounds,
+            network=network,
+            scheduler=scheduler,
+            metrics=metrics,
+            labels=task.labels(),
             learner=learner,
-        )  # fmt: skip
+        )
         run.play(1)  # a state that does not fit fails here
         meter(trace.rounds * runs)
         meter(runs)
@@ -283,10 +292,7 @@ def _resume_lock_step(learner: LockStep, run: Simulation, raw: IO[bytes]) -> Tra
 
 def _beginning_of(run: Simulation, trace: Trace) -> Trace:
     """The trace of a checkpoint, if it is the beginning of this run: what it says of it goes into the results."""
-    there, here = (
-        json.dumps({**made, "fedwave": None}, sort_keys=True)
-        for made in (trace.provenance, run.provenance)
-    )
+    there, here = (json.dumps({**made, "fedwave": None}, sort_keys=True) for made in (trace.provenance, run.provenance))
     if there != here or trace.rounds >= run.rounds:
         raise FedwaveError("it is of another unit")
     return trace
@@ -296,9 +302,7 @@ def _enclosed(unit: Unit, write: Write) -> Write:
     return lambda file: write_enclosed(file, unit.fingerprint, write)
 
 
-def _read(
-    unit: Unit, checkpointer: Checkpointer, read: Callable[[IO[bytes]], Any], warn: Warn
-) -> Any:
+def _read(unit: Unit, checkpointer: Checkpointer, read: Callable[[IO[bytes]], Any], warn: Warn) -> Any:
     """The checkpoint, read by ``read``; None if there is none, or it is damaged or of another unit."""
     try:
         raw = checkpointer.load()

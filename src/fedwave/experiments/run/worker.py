@@ -20,9 +20,7 @@ from fedwave.experiments.run.units import Unit
 from fedwave.experiments.run.work import UnitFailed, run_unit
 
 # Without these, each of several numerical libraries starts a thread per core in every worker.
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-)
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
 _SECONDS = 0.2  # between two messages about rounds
 
 

@@ -110,14 +110,7 @@ class CpuChain:
         self._pixels = min((shape[1] * shape[2] for shape in norms), default=0)
         self._free: queue.SimpleQueue[dict[int, _Bench]] = queue.SimpleQueue()
 
-    def train(
-        self,
-        w: Array,
-        start: Array,
-        rest: dict[str, Array],
-        steps: Sequence[IntArray],
-        key: int = 0,
-    ) -> None:
+    def train(self, w: Array, start: Array, rest: dict[str, Array], steps: Sequence[IntArray], key: int = 0) -> None:
         """Train one model ``w [P]`` in place: ``steps`` are the samples of each step, ``key`` is of its dropout masks.
 
         Running statistics in ``rest`` change in place. The loss is the mean cross-entropy, plus prox/2 |w - start|^2,
@@ -201,16 +194,23 @@ class CpuChain:
         self._free.put(benches)
         return np.concatenate(found)
 
-    def _run(
-        self, bench: _Bench, state: Array, start: Array, samples: IntArray, done: int, key: int
-    ) -> None:
+    def _run(self, bench: _Bench, state: Array, start: Array, samples: IntArray, done: int, key: int) -> None:
         plan, memory = bench.plan, bench.memory
         memory[: self._size] = state
         memory[plan.start : plan.start + self._trained] = start
         self._steps.run_steps(
-            memory, plan.table, plan.ops, plan.numbers, self._steps.sizes_of(plan, self._trained),
-            self._images, self._labels, samples, done, np.uint64(key), *self._rates,
-        )  # fmt: skip
+            memory,
+            plan.table,
+            plan.ops,
+            plan.numbers,
+            self._steps.sizes_of(plan, self._trained),
+            self._images,
+            self._labels,
+            samples,
+            done,
+            np.uint64(key),
+            *self._rates,
+        )
         state[:] = memory[: self._size]
 
     def _benches(self) -> dict[int, _Bench]:

@@ -13,15 +13,7 @@ import math
 import numpy as np
 
 from fedwave.learning.cpu import plan as plan
-from fedwave.learning.cpu.products import (
-    dot_products,
-    fill,
-    inlined,
-    kernel,
-    product,
-    row_sums,
-    summing,
-)
+from fedwave.learning.cpu.products import dot_products, fill, inlined, kernel, product, row_sums, summing
 from fedwave.learning.cpu.vectors import lanes_of, larger, read, splat, where_equal, write
 
 
@@ -36,9 +28,21 @@ def conv_forward(m, t, op, n):
     begin = 1 if op[plan.B] >= 0 else 0
     for y in range(op[plan.HO]):
         product(
-            m, t, op[plan.O], op[plan.W], depth, np.int64(1), op[plan.P] + y * line, op[plan.T_IN], depth,
-            op[plan.Y] + y * run, op[plan.T_OUT], run, begin, op[plan.B],
-        )  # fmt: skip
+            m,
+            t,
+            op[plan.O],
+            op[plan.W],
+            depth,
+            np.int64(1),
+            op[plan.P] + y * line,
+            op[plan.T_IN],
+            depth,
+            op[plan.Y] + y * run,
+            op[plan.T_OUT],
+            run,
+            begin,
+            op[plan.B],
+        )
 
 
 @kernel
@@ -77,9 +81,20 @@ def conv_backward(m, t, op, n, g):
     run = op[plan.WO] * n
     line = op[plan.SY] * op[plan.SX] * op[plan.WQ] * n
     dot_products(
-        m, t, op[plan.O], depth, op[plan.GY], op[plan.T_OUT], run, op[plan.P], op[plan.T_IN], line,
-        op[plan.HO], run, op[plan.W] + g,
-    )  # fmt: skip
+        m,
+        t,
+        op[plan.O],
+        depth,
+        op[plan.GY],
+        op[plan.T_OUT],
+        run,
+        op[plan.P],
+        op[plan.T_IN],
+        line,
+        op[plan.HO],
+        run,
+        op[plan.W] + g,
+    )
     if op[plan.B] >= 0:
         row_sums(m, op[plan.O], op[plan.HO] * run, op[plan.GY], op[plan.B] + g)
     if op[plan.GX] < 0:
@@ -88,9 +103,21 @@ def conv_backward(m, t, op, n, g):
     fill(m, op[plan.GP], size)
     for y in range(op[plan.HO]):
         product(
-            m, t, depth, op[plan.W], np.int64(1), depth, op[plan.GY] + y * run, op[plan.T_OUT], op[plan.O],
-            op[plan.GP] + y * line, op[plan.T_IN], run, np.int64(2), np.int64(0),
-        )  # fmt: skip
+            m,
+            t,
+            depth,
+            op[plan.W],
+            np.int64(1),
+            depth,
+            op[plan.GY] + y * run,
+            op[plan.T_OUT],
+            op[plan.O],
+            op[plan.GP] + y * line,
+            op[plan.T_IN],
+            run,
+            np.int64(2),
+            np.int64(0),
+        )
     if op[plan.PACKED]:
         _unpack_gradient(m, op, n)
 
@@ -162,7 +189,7 @@ def _tiling_pool_backward(m, op, n):
                         value = read(m, op[plan.GY] + i)
                         if relu:
                             value = larger(read(m, op[plan.Y] + i), zero, value, zero)
-                        write(m, to + i - at, where_equal(read(m, op[plan.ARGMAX] + i), here, value, zero))  # fmt: skip
+                        write(m, to + i - at, where_equal(read(m, op[plan.ARGMAX] + i), here, value, zero))
                     to += n
                 at += n
 
@@ -182,7 +209,7 @@ def _any_pool_backward(m, op, n):
                         which = np.int64(m[op[plan.ARGMAX] + at])
                         y = top + which // op[plan.KW] * op[plan.DY]
                         x = left + which % op[plan.KW] * op[plan.DX]
-                        m[op[plan.GX] + ((c * height + y) * width + x) * n + i] += m[op[plan.GY] + at]  # fmt: skip
+                        m[op[plan.GX] + ((c * height + y) * width + x) * n + i] += m[op[plan.GY] + at]
                     at += 1
 
 
@@ -191,9 +218,21 @@ def linear_forward(m, t, op, n):
     """Weights times features."""
     begin = 1 if op[plan.B] >= 0 else 0
     product(
-        m, t, op[plan.O], op[plan.W], op[plan.C], np.int64(1), op[plan.X], op[plan.T_IN], op[plan.C],
-        op[plan.Y], op[plan.T_OUT], n, begin, op[plan.B],
-    )  # fmt: skip
+        m,
+        t,
+        op[plan.O],
+        op[plan.W],
+        op[plan.C],
+        np.int64(1),
+        op[plan.X],
+        op[plan.T_IN],
+        op[plan.C],
+        op[plan.Y],
+        op[plan.T_OUT],
+        n,
+        begin,
+        op[plan.B],
+    )
 
 
 @inlined
@@ -205,16 +244,40 @@ def linear_backward(m, t, op, n, g):
         for i in range(n):
             m[turned + i * features + f] = m[x + f * n + i]
     product(
-        m, t, outputs, op[plan.GY], n, np.int64(1), turned, op[plan.T_TURNED], n, op[plan.W] + g,
-        op[plan.T_WEIGHTS], features, np.int64(0), np.int64(0),
-    )  # fmt: skip
+        m,
+        t,
+        outputs,
+        op[plan.GY],
+        n,
+        np.int64(1),
+        turned,
+        op[plan.T_TURNED],
+        n,
+        op[plan.W] + g,
+        op[plan.T_WEIGHTS],
+        features,
+        np.int64(0),
+        np.int64(0),
+    )
     if op[plan.B] >= 0:
         row_sums(m, outputs, n, op[plan.GY], op[plan.B] + g)
     if op[plan.GX] >= 0:
         product(
-            m, t, features, op[plan.W], np.int64(1), features, op[plan.GY], op[plan.T_OUT], outputs,
-            op[plan.GX], op[plan.T_IN], n, np.int64(0), np.int64(0),
-        )  # fmt: skip
+            m,
+            t,
+            features,
+            op[plan.W],
+            np.int64(1),
+            features,
+            op[plan.GY],
+            op[plan.T_OUT],
+            outputs,
+            op[plan.GX],
+            op[plan.T_IN],
+            n,
+            np.int64(0),
+            np.int64(0),
+        )
 
 
 @summing
@@ -236,7 +299,7 @@ def norm_forward(m, op, n, momentum, eps, training):
             variance = squares / size
             unbiased = squares / (size - 1)
             m[op[plan.MEAN] + c] = (1 - momentum) * m[op[plan.MEAN] + c] + momentum * mean
-            m[op[plan.VARIANCE] + c] = (1 - momentum) * m[op[plan.VARIANCE] + c] + momentum * unbiased  # fmt: skip
+            m[op[plan.VARIANCE] + c] = (1 - momentum) * m[op[plan.VARIANCE] + c] + momentum * unbiased
         scale = 1 / math.sqrt(variance + eps)
         m[op[plan.SAVED] + c] = mean
         m[op[plan.SAVED] + op[plan.C] + c] = scale
@@ -253,10 +316,7 @@ def norm_backward(m, op, n, g):
     size = op[plan.H] * op[plan.WD] * n
     for c in range(op[plan.C]):
         x, gy = op[plan.X] + c * size, op[plan.GY] + c * size
-        mean, scale = (
-            np.float64(m[op[plan.SAVED] + c]),
-            np.float64(m[op[plan.SAVED] + op[plan.C] + c]),
-        )
+        mean, scale = (np.float64(m[op[plan.SAVED] + c]), np.float64(m[op[plan.SAVED] + op[plan.C] + c]))
         total, along = 0.0, 0.0
         for i in range(size):
             total += m[gy + i]

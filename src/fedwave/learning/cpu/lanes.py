@@ -27,9 +27,15 @@ class CpuLanes:
         model = _new_model(task, dtype)
         with one_thread():
             chain = CpuChain.of(
-                model, Layout(model), task.dataset.train_images, task.dataset.train_labels, eta=task.eta,
-                prox=task.prox, l2=task.l2, dtype=_TYPES[dtype],
-            )  # fmt: skip
+                model,
+                Layout(model),
+                task.dataset.train_images,
+                task.dataset.train_labels,
+                eta=task.eta,
+                prox=task.prox,
+                l2=task.l2,
+                dtype=_TYPES[dtype],
+            )
         return None if chain is None else CpuLanes(chain)
 
     @staticmethod
@@ -56,9 +62,7 @@ class CpuLanes:
         ]
         rest = {k: p.numpy() for k, p in models.rest.items()}
         threads = torch.get_num_threads()
-        self._chain.train_many(
-            models.w.numpy(), start.w.numpy(), rest, steps, keys.tolist(), threads
-        )
+        self._chain.train_many(models.w.numpy(), start.w.numpy(), rest, steps, keys.tolist(), threads)
         return models
 
     def logits(self, models: Models, row: int, images: Array) -> Array:

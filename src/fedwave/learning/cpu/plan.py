@@ -31,9 +31,7 @@ T_IN, T_OUT = range(27, 29)  # tables: where rows of the input and of the output
 ARGMAX, SAVED = range(29, 31)
 RELU, TILES = range(31, 33)  # does a max-pool also do ReLU; does each pixel lie in one window?
 MEAN, VARIANCE = range(33, 35)  # the running statistics
-T_TURNED, T_WEIGHTS = range(
-    35, 37
-)  # tables of a linear layer: rows of its input by samples, rows of weights
+T_TURNED, T_WEIGHTS = range(35, 37)  # tables of a linear layer: rows of its input by samples, rows of weights
 COLUMNS = 37
 
 _OWN = {"weight": W, "bias": B, "running_mean": MEAN, "running_var": VARIANCE}
@@ -107,9 +105,7 @@ def reduced(chain: list[Place]) -> list[tuple[Place, bool]]:
     found: list[tuple[Place, bool]] = []
     for place in chain:
         layer = place.layer
-        if isinstance(layer, nn.Flatten | nn.Identity) or (
-            isinstance(layer, KeyedDropout) and layer.p == 0
-        ):
+        if isinstance(layer, nn.Flatten | nn.Identity) or (isinstance(layer, KeyedDropout) and layer.p == 0):
             continue
         if found and isinstance(layer, nn.ReLU) and isinstance(found[-1][0].layer, nn.MaxPool2d):
             found[-1] = (found[-1][0], True)
@@ -120,9 +116,7 @@ def reduced(chain: list[Place]) -> list[tuple[Place, bool]]:
     return found
 
 
-def plan_of(
-    chain: list[Place], positions: Mapping[str, int], trained: set[str], size: int, batch: int
-) -> Plan:
+def plan_of(chain: list[Place], positions: Mapping[str, int], trained: set[str], size: int, batch: int) -> Plan:
     """The plan of a chain; ``positions`` of parameters and statistics, ``size`` numbers in all."""
     memory, table = _Memory(), _Table()
     state = memory.take(size)
@@ -165,9 +159,8 @@ def plan_of(
     assert state == 0
     classes = layers[-1][0].behind[0]
     return Plan(
-        batch, ops, numbers, table.done(), memory.size, start, gradients, first, features, classes, at,
-        gradient,
-    )  # fmt: skip
+        batch, ops, numbers, table.done(), memory.size, start, gradients, first, features, classes, at, gradient
+    )
 
 
 def _pointwise(layer: nn.Module) -> int:
@@ -187,9 +180,7 @@ def _pair(value: Any) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))
 
 
-def _convolution(
-    op: IntArray, layer: nn.Conv2d, place: Place, batch: int, memory: _Memory, table: _Table
-) -> None:
+def _convolution(op: IntArray, layer: nn.Conv2d, place: Place, batch: int, memory: _Memory, table: _Table) -> None:
     _sizes(op, CONV, place)
     op[KH], op[KW] = layer.kernel_size
     op[SY], op[SX] = layer.stride
@@ -216,9 +207,7 @@ def _convolution(
     op[T_OUT] = table.rows(int(op[O]), int(op[HO] * op[WO]) * batch)
 
 
-def _pool(
-    op: IntArray, layer: nn.MaxPool2d, place: Place, batch: int, memory: _Memory, with_relu: bool
-) -> None:
+def _pool(op: IntArray, layer: nn.MaxPool2d, place: Place, batch: int, memory: _Memory, with_relu: bool) -> None:
     _sizes(op, POOL, place)
     op[KH], op[KW] = _pair(layer.kernel_size)
     op[SY], op[SX] = _pair(layer.stride)

@@ -9,12 +9,7 @@ from numba import njit
 from fedwave.learning.cpu.vectors import DOTS, MOST_VECTORS, ROWS, TILES, lanes_of
 
 # These are called from compiled code only, and need nothing that calls from Python need: compiling takes half the time.
-_INNER = {
-    "nogil": True,
-    "error_model": "numpy",
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-}
+_INNER = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 # Sums may be contracted to fused multiply-adds; infinities and not-a-number stay what they are.
 kernel = njit(**_INNER, fastmath={"contract", "nsz"})
 # A literal number as an argument makes numba compile the function once more for it: hence np.int64(1) in calls.
@@ -37,16 +32,10 @@ def _rows_of(vectors: int) -> Any:
     def rows(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, last, begin, bias):
         r = 0
         while r + ROWS <= count:
-            many(
-                m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last,
-                begin, bias + r,
-            )  # fmt: skip
+            many(m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last, begin, bias + r)
             r += ROWS
         while r < count:
-            one(
-                m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last,
-                begin, bias + r,
-            )  # fmt: skip
+            one(m, t, a + r * a_row, a_row, a_step, b, b_rows, depth, out, out_rows + r, last, begin, bias + r)
             r += 1
 
     return rows
@@ -70,30 +59,15 @@ def product(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, widt
             how = begin if k == 0 else 2
             a_, b_, out_ = a + k * a_step, b + v * lanes, out + v * lanes
             if n == 1:
-                _rows1(
-                    m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last,
-                    how, bias,
-                )  # fmt: skip
+                _rows1(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)
             elif n == 2:
-                _rows2(
-                    m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last,
-                    how, bias,
-                )  # fmt: skip
+                _rows2(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)
             elif n == 3:
-                _rows3(
-                    m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last,
-                    how, bias,
-                )  # fmt: skip
+                _rows3(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)
             elif n == 4:
-                _rows4(
-                    m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last,
-                    how, bias,
-                )  # fmt: skip
+                _rows4(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)
             else:
-                _rows5(
-                    m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last,
-                    how, bias,
-                )  # fmt: skip
+                _rows5(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)
         v += n
 
 
@@ -122,22 +96,13 @@ def dot_products(m, t, rows, columns, a, a_rows, a_line, b, b_rows, b_line, line
     """out[r, c]: scalar products, as those of vectors."""
     r = 0
     while r + ROWS <= rows:
-        _columns4(
-            m, t, columns, a, a_rows + r, a_line, b, b_rows, b_line, lines, length,
-            out + r * columns, columns,
-        )  # fmt: skip
+        _columns4(m, t, columns, a, a_rows + r, a_line, b, b_rows, b_line, lines, length, out + r * columns, columns)
         r += ROWS
     if r + 2 <= rows:
-        _columns2(
-            m, t, columns, a, a_rows + r, a_line, b, b_rows, b_line, lines, length,
-            out + r * columns, columns,
-        )  # fmt: skip
+        _columns2(m, t, columns, a, a_rows + r, a_line, b, b_rows, b_line, lines, length, out + r * columns, columns)
         r += 2
     while r < rows:
-        _columns1(
-            m, t, columns, a, a_rows + r, a_line, b, b_rows, b_line, lines, length,
-            out + r * columns, columns,
-        )  # fmt: skip
+        _columns1(m, t, columns, a, a_rows + r, a_line, b, b_rows, b_line, lines, length, out + r * columns, columns)
         r += 1
 
 

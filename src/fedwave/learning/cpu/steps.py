@@ -18,9 +18,7 @@ from fedwave.learning.cpu import plan as plan
 from fedwave.learning.cpu.products import kernel
 
 _FILES = ("steps.py", "kernels.py", "products.py", "plan.py", "vectors.py")
-_SOURCES = hashlib.sha256(
-    b"".join(Path(__file__).with_name(name).read_bytes() for name in _FILES)
-).hexdigest()
+_SOURCES = hashlib.sha256(b"".join(Path(__file__).with_name(name).read_bytes() for name in _FILES)).hexdigest()
 
 
 _EVALUATES, _TRAINS, _BACK = range(3)
@@ -128,7 +126,4 @@ run_steps, run_forward, run_layer = _compiled(_SOURCES)
 
 def sizes_of(found: plan.Plan, trained: int) -> tuple[int, ...]:
     """The numbers of a plan that the steps need."""
-    return (
-        trained, found.start, found.gradients, found.first, found.classes, found.output,
-        found.output_gradient,
-    )  # fmt: skip
+    return (trained, found.start, found.gradients, found.first, found.classes, found.output, found.output_gradient)

@@ -126,9 +126,7 @@ class _Code:
         """A mask of the first ``count`` lanes."""
         kind = ir.VectorType(self.index, self.lanes)
         numbers = ir.Constant(kind, list(range(self.lanes)))
-        counts = self.builder.insert_element(
-            ir.Constant(kind, ir.Undefined), count, ir.Constant(ir.IntType(32), 0)
-        )
+        counts = self.builder.insert_element(ir.Constant(kind, ir.Undefined), count, ir.Constant(ir.IntType(32), 0))
         zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
         counts = self.builder.shuffle_vector(counts, counts, zeros)
         return self.builder.icmp_signed("<", numbers, counts)
@@ -142,11 +140,7 @@ def _function(name: str, memory: Any, table: Any, body: Any) -> Any:
 
     def call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         outside = _Code(context, builder, memory.dtype)
-        given = [
-            outside.data(memory, arguments[0]),
-            outside.data(table, arguments[1]),
-            *arguments[2:],
-        ]
+        given = [outside.data(memory, arguments[0]), outside.data(table, arguments[1]), *arguments[2:]]
         full = f"fedwave_{name}_{memory.dtype}"
         function = builder.module.globals.get(full)
         if function is None:
@@ -233,9 +227,21 @@ def where_equal(_: Any, a: Any, b: Any, if_equal: Any, if_not: Any) -> Any:
 def _tile_product(rows: int, vectors: int) -> Any:
     @intrinsic
     def product(
-        _: Any, memory: Any, table: Any, a: Any, a_row: Any, a_step: Any, b: Any, b_rows: Any,
-        depth: Any, out: Any, out_rows: Any, last: Any, begin: Any, bias: Any,
-    ) -> Any:  # fmt: skip
+        _: Any,
+        memory: Any,
+        table: Any,
+        a: Any,
+        a_row: Any,
+        a_step: Any,
+        b: Any,
+        b_rows: Any,
+        depth: Any,
+        out: Any,
+        out_rows: Any,
+        last: Any,
+        begin: Any,
+        bias: Any,
+    ) -> Any:
         """A tile of a matrix product, ``rows`` x ``vectors``, all sums in registers.
 
         out[table[out_rows + r] + v] = sum over k < depth of a[r * a_row + k * a_step] * b[table[b_rows + k] + v].
@@ -248,14 +254,8 @@ def _tile_product(rows: int, vectors: int) -> Any:
             a, a_row, a_step, b, b_rows, depth, out, out_rows, last, begin, bias = arguments
             shifts = [code.number(v * code.lanes) for v in range(vectors)]
             a_at = [builder.add(a, builder.mul(a_row, code.number(r))) for r in range(rows)]
-            out_at = [
-                builder.add(out, code.entry(positions, out_rows, code.number(r)))
-                for r in range(rows)
-            ]
-            sums = [
-                [cgutils.alloca_once_value(builder, code.zero()) for _ in range(vectors)]
-                for _ in range(rows)
-            ]
+            out_at = [builder.add(out, code.entry(positions, out_rows, code.number(r))) for r in range(rows)]
+            sums = [[cgutils.alloca_once_value(builder, code.zero()) for _ in range(vectors)] for _ in range(rows)]
             with builder.if_then(builder.icmp_signed("==", begin, code.number(1))):
                 for r in range(rows):
                     first = code.splat(code.entry(data, bias, code.number(r)))
@@ -291,9 +291,20 @@ def _tile_product(rows: int, vectors: int) -> Any:
 def _dot_products(rows: int, columns: int) -> Any:
     @intrinsic
     def products(
-        _: Any, memory: Any, table: Any, a: Any, a_rows: Any, a_line: Any, b: Any, b_rows: Any,
-        b_line: Any, lines: Any, length: Any, out: Any, out_row: Any,
-    ) -> Any:  # fmt: skip
+        _: Any,
+        memory: Any,
+        table: Any,
+        a: Any,
+        a_rows: Any,
+        a_line: Any,
+        b: Any,
+        b_rows: Any,
+        b_line: Any,
+        lines: Any,
+        length: Any,
+        out: Any,
+        out_row: Any,
+    ) -> Any:
         """Scalar products of ``rows`` with ``columns`` long vectors, each of ``lines`` pieces of ``length`` numbers.
 
         out[r * out_row + c] = sum over y and q of
@@ -303,17 +314,9 @@ def _dot_products(rows: int, columns: int) -> Any:
         def body(code: _Code, data: Any, positions: Any, *arguments: Any) -> None:
             builder = code.builder
             a, a_rows, a_line, b, b_rows, b_line, lines, length, out, out_row = arguments
-            a_at = [
-                builder.add(a, code.entry(positions, a_rows, code.number(r))) for r in range(rows)
-            ]
-            b_at = [
-                builder.add(b, code.entry(positions, b_rows, code.number(c)))
-                for c in range(columns)
-            ]
-            sums = [
-                [cgutils.alloca_once_value(builder, code.zero()) for _ in range(columns)]
-                for _ in range(rows)
-            ]
+            a_at = [builder.add(a, code.entry(positions, a_rows, code.number(r))) for r in range(rows)]
+            b_at = [builder.add(b, code.entry(positions, b_rows, code.number(c))) for c in range(columns)]
+            sums = [[cgutils.alloca_once_value(builder, code.zero()) for _ in range(columns)] for _ in range(rows)]
             lanes = code.number(code.lanes)
             whole = builder.sdiv(length, lanes)
             behind = builder.mul(whole, lanes)

@@ -126,20 +126,16 @@ def synthetic(train: int = 6000, test: int = 2000, seed: int = 0) -> Dataset:
     (50, 1, 28, 28)
     """
     arrays = patterns(
-        whole("synthetic train", train, 1),
-        whole("synthetic test", test, 1),
-        whole("synthetic seed", seed, 0),
+        whole("synthetic train", train, 1), whole("synthetic test", test, 1), whole("synthetic seed", seed, 0)
     )
     return Dataset("synthetic", *arrays)
 
 
 # How each is read, and the usual mean and standard deviation of its channels on a scale from 0 to 1.
-_PUBLISHED: dict[
-    str, tuple[Callable[[Path], Pixels], tuple[float, ...], tuple[float, ...]]
-] = {
+_PUBLISHED: dict[str, tuple[Callable[[Path], Pixels], tuple[float, ...], tuple[float, ...]]] = {
     "mnist": (read_mnist, (0.1307,), (0.3081,)),
     "cifar10": (read_cifar10, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
-}  # fmt: skip
+}
 
 
 def _normalised(pixels: Bytes, mean: tuple[float, ...], std: tuple[float, ...]) -> Images:
@@ -157,9 +153,7 @@ def _images(what: str, given: Any) -> Images:
         raise FedwaveError(
             f"{what} has shape {array.shape}, must be [images, channels, height, width], none of them 0{hint}."
         )
-    with np.errstate(
-        over="ignore"
-    ):  # values that are too large become infinite and are refused below
+    with np.errstate(over="ignore"):  # values that are too large become infinite and are refused below
         out = np.ascontiguousarray(array, dtype=np.float32)
     # The smallest and the largest tell, for NaN is both; a truth value for every pixel would take memory and time.
     if not (np.isfinite(out.min()) and np.isfinite(out.max())):
@@ -173,9 +167,7 @@ def _labels(what: str, given: Any) -> IntArray:
         raise FedwaveError(f"{what} has shape {array.shape}, must be one whole number per image.")
     wrong = ~((array >= 0) & (array < _MOST_CLASSES) & (array == np.floor(array)))
     if wrong.any():
-        raise FedwaveError(
-            f"{what} holds {array[wrong][0]}, must be whole numbers from 0 to {_MOST_CLASSES - 1}."
-        )
+        raise FedwaveError(f"{what} holds {array[wrong][0]}, must be whole numbers from 0 to {_MOST_CLASSES - 1}.")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 

@@ -69,8 +69,6 @@ def _write(content: bytes, out: io.BufferedIOBase) -> None:
 def _reason(error: Exception) -> str:
     """Why a source failed, in a few words."""
     inner = getattr(error, "reason", error)  # what urllib wraps
-    text = " ".join(
-        (getattr(inner, "strerror", None) or str(inner) or type(error).__name__).split()
-    )
+    text = " ".join((getattr(inner, "strerror", None) or str(inner) or type(error).__name__).split())
     # A server's own words may hold what a terminal obeys.
     return "".join(c if c.isprintable() else "?" for c in text.rstrip(".")[:160])

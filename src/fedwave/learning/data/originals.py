@@ -98,9 +98,7 @@ def read_original(name: str, file: str, folder: Path) -> bytes:
         raise FedwaveError(f"{str(error).rstrip('.')}; {again}.") from None
     found, published = md5_of(content), MD5[name][file]
     if found != published:
-        raise FedwaveError(
-            f"{path} is damaged: its md5 sum is {found}, must be {published}; {again}."
-        )
+        raise FedwaveError(f"{path} is damaged: its md5 sum is {found}, must be {published}; {again}.")
     return content
 
 
@@ -127,9 +125,4 @@ def read_cifar10(folder: Path) -> Pixels:
         for file in MD5["cifar10"]
     ]
     train, test = np.concatenate(batches[:-1]), batches[-1]
-    return (
-        train[:, 1:].reshape(-1, 3, 32, 32),
-        train[:, 0],
-        test[:, 1:].reshape(-1, 3, 32, 32),
-        test[:, 0],
-    )
+    return (train[:, 1:].reshape(-1, 3, 32, 32), train[:, 0], test[:, 1:].reshape(-1, 3, 32, 32), test[:, 0])

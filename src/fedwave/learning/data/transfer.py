@@ -89,8 +89,13 @@ def _opener(task: _Task) -> OpenerDirector:
     """Only http and https: a server that redirects to file:, ftp: or data: is refused."""
     opener = OpenerDirector()
     for handler in (
-        ProxyHandler(), _Http(task), HTTPDefaultErrorHandler(), _Redirects(), HTTPErrorProcessor(), UnknownHandler(),
-    ):  # fmt: skip
+        ProxyHandler(),
+        _Http(task),
+        HTTPDefaultErrorHandler(),
+        _Redirects(),
+        HTTPErrorProcessor(),
+        UnknownHandler(),
+    ):
         opener.add_handler(handler)
     return opener
 
@@ -112,9 +117,7 @@ class _Http(AbstractHTTPHandler):
 class _Redirects(HTTPRedirectHandler):
     """Follows a redirect without the content that comes with it, which urllib would read to its end."""
 
-    def http_error_302(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage
-    ) -> Any:
+    def http_error_302(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage) -> Any:
         fp.close()
         return super().http_error_302(req, fp, code, msg, headers)
 

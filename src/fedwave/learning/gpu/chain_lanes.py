@@ -21,19 +21,21 @@ class ChainLanes:
     """
 
     def __init__(
-        self,
-        task: Task,
-        images: torch.Tensor,
-        labels: torch.Tensor,
-        autocast: torch.dtype | None,
-        room: int = 0,
+        self, task: Task, images: torch.Tensor, labels: torch.Tensor, autocast: torch.dtype | None, room: int = 0
     ) -> None:
         self._task, self._room = task, room
         model = task.new_model(0, 0).to(images)  # the device and the type of the training images
         self._steps = ChainSteps(
-            model, Layout(model), images, labels, batch=task.batch, eta=task.eta, prox=task.prox, l2=task.l2,
+            model,
+            Layout(model),
+            images,
+            labels,
+            batch=task.batch,
+            eta=task.eta,
+            prox=task.prox,
+            l2=task.l2,
             autocast=autocast,
-        )  # fmt: skip
+        )
         self._rows: Models | None = None
         self._start: torch.Tensor | None = None
 

@@ -68,9 +68,18 @@ class ChainSteps:
         if wide is not None:
             on_gpu = _own_kernels(images, autocast)
             self._wide = WideChain(
-                wide, layout, self._images, labels, batch=batch, rule=self._rule, half=autocast, width=places,
-                ops=CudaOps(autocast is not None) if on_gpu else WideOps(), group_wide_maps=on_gpu, record=on_gpu,
-            )  # fmt: skip
+                wide,
+                layout,
+                self._images,
+                labels,
+                batch=batch,
+                rule=self._rule,
+                half=autocast,
+                width=places,
+                ops=CudaOps(autocast is not None) if on_gpu else WideOps(),
+                group_wide_maps=on_gpu,
+                record=on_gpu,
+            )
         self.way: ChainWay = "fused" if self._fused else "wide" if self._wide else "general"
         if way not in (None, self.way):
             raise FedwaveError(f"this chain cannot be trained the way {way!r}.")
@@ -78,9 +87,7 @@ class ChainSteps:
     @property
     def needs_full_batches(self) -> bool:
         """Must every batch be full? Torch's batch norm would count the absent samples."""
-        return self.way == "general" and any(
-            isinstance(m, nn.BatchNorm2d) for m in self._model.modules()
-        )
+        return self.way == "general" and any(isinstance(m, nn.BatchNorm2d) for m in self._model.modules())
 
     @property
     def bytes_per_place(self) -> int | None:
@@ -90,13 +97,7 @@ class ChainSteps:
         return None if self._wide is None else self._wide.bytes_per_place
 
     def __call__(
-        self,
-        w: Tensor,
-        start: Tensor,
-        rest: Tensors,
-        samples: Tensor,
-        at_work: list[int],
-        keys: Tensor | None = None,
+        self, w: Tensor, start: Tensor, rest: Tensors, samples: Tensor, at_work: list[int], keys: Tensor | None = None
     ) -> None:
         """All steps, in place: ``w`` and ``start`` are ``[lane, P]``, ``rest`` has the rest of the state by name.
 
@@ -107,9 +108,7 @@ class ChainSteps:
             steps = _steps_of(at_work).astype(np.int32)
             on_device = torch.as_tensor(steps).to(w.device, non_blocking=True)
             rule = (self._rule.eta, self._rule.decay, self._rule.pull)
-            self._fused.train(
-                w, start, self._images, self._labels, samples.int().contiguous(), on_device, rule
-            )
+            self._fused.train(w, start, self._images, self._labels, samples.int().contiguous(), on_device, rule)
         elif self._wide is not None:
             self._wide(w, start, rest, samples, _steps_of(at_work).tolist())
         else:
@@ -118,9 +117,7 @@ class ChainSteps:
                 some = {k: p[:count] for k, p in rest.items()}
                 self._general(w[:count], start[:count], some, samples[step, :count], now)
 
-    def _general(
-        self, w: Tensor, start: Tensor, rest: Tensors, samples: Tensor, keys: Tensor | None
-    ) -> None:
+    def _general(self, w: Tensor, start: Tensor, rest: Tensors, samples: Tensor, keys: Tensor | None) -> None:
         assert self._forward is not None
         samples = samples.long()
         absent = samples < 0
@@ -147,13 +144,7 @@ class ChainJudge:
     """What many models, rows of one tensor, say about the same images in evaluation mode."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        layout: Layout,
-        images: Tensor,
-        *,
-        autocast: torch.dtype | None = None,
-        places: int = 32,
+        self, model: nn.Module, layout: Layout, images: Tensor, *, autocast: torch.dtype | None = None, places: int = 32
     ) -> None:
         self._model, self._layout, self._autocast = model, layout, autocast
         self._images = images.contiguous()
@@ -164,13 +155,20 @@ class ChainJudge:
         if parts is not None and _own_kernels(images, autocast):
             nothing = torch.zeros(0, dtype=torch.int64, device=images.device)
             self._wide = WideChain(
-                parts, layout, self._images, nothing, batch=100, rule=Rule(0.0, 1.0, 0.0), half=autocast,
-                width=places, ops=CudaOps(autocast is not None), group_wide_maps=True, record=False,
-            )  # fmt: skip
+                parts,
+                layout,
+                self._images,
+                nothing,
+                batch=100,
+                rule=Rule(0.0, 1.0, 0.0),
+                half=autocast,
+                width=places,
+                ops=CudaOps(autocast is not None),
+                group_wide_maps=True,
+                record=False,
+            )
 
-    def __call__(
-        self, w: Tensor, rest: Tensors, labels: Tensor, classes: int
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, w: Tensor, rest: Tensors, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
         """Mean loss ``[model]`` and right answers ``[model, class]``, on the device."""
         each = max(1, _LOGITS_AT_ONCE // (len(labels) * classes))
         of_class = F.one_hot(labels, classes).to(torch.float32)
@@ -200,10 +198,7 @@ class ChainJudge:
         with torch.autocast(w.device.type, self._autocast, enabled=self._autocast is not None):
             for row in range(len(w)):
                 state = {k: p[row] for k, p in (views | rest).items()}
-                pieces = [
-                    functional_call(self._model, state, (x,))
-                    for x in torch.split(self._images, 1000)
-                ]
+                pieces = [functional_call(self._model, state, (x,)) for x in torch.split(self._images, 1000)]
                 found.append(torch.cat(pieces))
         return torch.stack(found)
 
@@ -220,12 +215,7 @@ def _channels_last(images: Tensor, autocast: torch.dtype | None) -> bool:
 
 
 def _fused(
-    model: nn.Module,
-    layout: Layout,
-    images: Tensor,
-    batch: int,
-    autocast: torch.dtype | None,
-    way: ChainWay | None,
+    model: nn.Module, layout: Layout, images: Tensor, batch: int, autocast: torch.dtype | None, way: ChainWay | None
 ) -> FusedChain | None:
     if not images.is_cuda or images.dtype != torch.float32 or autocast is not None:
         return None
@@ -246,11 +236,7 @@ def _own_kernels(images: Tensor, autocast: torch.dtype | None) -> bool:
 
 
 def _wide_parts(
-    model: nn.Module,
-    image: tuple[int, ...],
-    images: Tensor,
-    autocast: torch.dtype | None,
-    way: ChainWay | None,
+    model: nn.Module, image: tuple[int, ...], images: Tensor, autocast: torch.dtype | None, way: ChainWay | None
 ) -> tuple[list[Block], list[Linear]] | None:
     if way not in (None, "wide"):
         return None

@@ -46,12 +46,7 @@ class Kernels:
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), binary))
 
     def launch(
-        self,
-        name: str,
-        grid: tuple[int, int],
-        threads: int,
-        *arguments: Tensor | int | float | None,
-        shared: int = 0,
+        self, name: str, grid: tuple[int, int], threads: int, *arguments: Tensor | int | float | None, shared: int = 0
     ) -> None:
         """Run a kernel on torch's stream. Tensors are given as pointers, ints as int, floats as float.
 
@@ -64,18 +59,14 @@ class Kernels:
             self._driver.cuLaunchKernel(
                 self._function(name, shared), *grid, 1, threads, 1, 1, shared, stream, pointers, None
             )
-        )  # fmt: skip
+        )
 
     def _function(self, name: str, shared: int) -> ctypes.c_void_p:
         if name not in self._functions:
             found = ctypes.c_void_p()
-            self._check(
-                self._driver.cuModuleGetFunction(ctypes.byref(found), self._module, name.encode())
-            )
+            self._check(self._driver.cuModuleGetFunction(ctypes.byref(found), self._module, name.encode()))
             if shared > _USUAL_SHARED_MEMORY:
-                self._check(
-                    self._driver.cuFuncSetAttribute(found, _ALLOW_MORE_SHARED_MEMORY, shared)
-                )
+                self._check(self._driver.cuFuncSetAttribute(found, _ALLOW_MORE_SHARED_MEMORY, shared))
             self._functions[name] = found
         return self._functions[name]
 
@@ -90,9 +81,7 @@ def compiled(source: str) -> bytes:
     """The machine code of a source text for the present GPU."""
     compiler = _compiler()
     program = ctypes.c_void_p()
-    compiler.nvrtcCreateProgram(
-        ctypes.byref(program), source.encode(), b"fedwave.cu", 0, None, None
-    )
+    compiler.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"fedwave.cu", 0, None, None)
     major, minor = torch.cuda.get_device_capability()
     options = [f"--gpu-architecture=sm_{major}{minor}".encode(), b"--std=c++17"]
     listed = (ctypes.c_char_p * len(options))(*options)

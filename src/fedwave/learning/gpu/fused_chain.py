@@ -23,9 +23,7 @@ _SOURCE = Path(__file__).with_name("fused_chain.cu")
 _THREADS = 640  # of a block; a multiple of 32
 _LARGEST_BATCH = 32  # a thread holds one number of every sample
 _LARGEST_PATCH = 64  # a thread holds the pixels that one window depends on
-_LARGEST_SCRATCH = (
-    2**20
-)  # bytes of a block outside of the shared memory: more would leave the cache
+_LARGEST_SCRATCH = 2**20  # bytes of a block outside of the shared memory: more would leave the cache
 _JUDGING_BLOCKS = 1500
 _PLACES = "  // places"
 
@@ -97,9 +95,7 @@ def _parts(model: nn.Module, image: tuple[int, ...]) -> list[_Convolution | _Lin
         elif isinstance(layer, nn.Flatten) and not flat:
             flat = True
         elif isinstance(layer, nn.Linear) and trained:
-            parts.append(
-                _Linear(name, layer.in_features, layer.out_features, layer.bias is not None)
-            )
+            parts.append(_Linear(name, layer.in_features, layer.out_features, layer.bias is not None))
         else:
             return None
     if not parts or not isinstance(parts[-1], _Linear) or parts[-1].relu:
@@ -123,12 +119,7 @@ class FusedChain:
     """The kernels of one model and batch size; ``of`` says whether there are any."""
 
     def __init__(
-        self,
-        parts: list[_Convolution | _Linear],
-        layout: Layout,
-        pixels: int,
-        batch: int,
-        memory: int,
+        self, parts: list[_Convolution | _Linear], layout: Layout, pixels: int, batch: int, memory: int
     ) -> None:
         self._parts, self._layout, self._pixels, self._batch = parts, layout, pixels, batch
         self._arrays: dict[str, tuple[int, str]] = {}  # numbers, and their type
@@ -137,9 +128,7 @@ class FusedChain:
         self.source = body.replace(_PLACES, places)
 
     @classmethod
-    def of(
-        cls, model: nn.Module, layout: Layout, image: tuple[int, ...], batch: int, memory: int
-    ) -> FusedChain | None:
+    def of(cls, model: nn.Module, layout: Layout, image: tuple[int, ...], batch: int, memory: int) -> FusedChain | None:
         """The kernels, if the model's layers are known and small.
 
         ``memory`` is what a block has of the shared memory, in bytes. What does not fit goes through the cache.
@@ -171,9 +160,20 @@ class FusedChain:
         """All steps of all lanes, in place. ``steps`` has the number of steps of every lane."""
         lanes = len(steps)
         self._kernels.launch(
-            "train", (lanes, 1), _THREADS, self._scratch(lanes, w), w, start, images, labels, samples,
-            steps, samples.shape[1], *rule, shared=self.shared_bytes,
-        )  # fmt: skip
+            "train",
+            (lanes, 1),
+            _THREADS,
+            self._scratch(lanes, w),
+            w,
+            start,
+            images,
+            labels,
+            samples,
+            steps,
+            samples.shape[1],
+            *rule,
+            shared=self.shared_bytes,
+        )
 
     def logits(self, w: Tensor, images: Tensor) -> Tensor:
         """The logits ``[model, image, class]`` of every model on every image."""
@@ -183,9 +183,17 @@ class FusedChain:
         each = -(-len(images) // most // self._batch) * self._batch + self._batch
         blocks = -(-len(images) // each)
         self._kernels.launch(
-            "judge", (len(w), blocks), _THREADS, self._scratch(len(w) * blocks, w), w, images,
-            len(images), each, out, shared=self.shared_bytes,
-        )  # fmt: skip
+            "judge",
+            (len(w), blocks),
+            _THREADS,
+            self._scratch(len(w) * blocks, w),
+            w,
+            images,
+            len(images),
+            each,
+            out,
+            shared=self.shared_bytes,
+        )
         return out
 
     def _scratch(self, blocks: int, like: Tensor) -> Tensor:
@@ -238,9 +246,7 @@ class FusedChain:
             x = f"f{j}"
         classes = linears[-1].outputs
         top = len(linears) - 1
-        backward.append(
-            f"loss_gradient<{batch}, {padded}, {classes}>(f{top}, chosen, labels, df{top});"
-        )
+        backward.append(f"loss_gradient<{batch}, {padded}, {classes}>(f{top}, chosen, labels, df{top});")
         for j, p in reversed(list(enumerate(linears))):
             before = f"f{j - 1}" if j else (f"y{len(convs) - 1}" if convs else "images")
             to = f"df{j - 1}" if j else (before if convs else "nullptr")
@@ -256,9 +262,7 @@ class FusedChain:
             )
         for i, c in reversed(list(enumerate(convs))):
             before = f"y{i - 1}" if i else "images"
-            backward.append(
-                f"conv_weight_gradient<Conv{i}>({before}, y{i}, places{i}, of_weights, of_bias);"
-            )
+            backward.append(f"conv_weight_gradient<Conv{i}>({before}, y{i}, places{i}, of_weights, of_bias);")
             if i:
                 cut = convs[i - 1].pool ** 2
                 backward.append(
@@ -343,9 +347,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) judge(
         return shared * 4, scratch * 4, "\n".join(lines)
 
     def _at(self, part: _Convolution | _Linear, which: str) -> int:
-        return (
-            self._layout.first(f"{part.name}.{which}") if which == "weight" or part.has_bias else 0
-        )
+        return self._layout.first(f"{part.name}.{which}") if which == "weight" or part.has_bias else 0
 
     def _in_place(self, part: _Linear) -> tuple[str, str]:
         bias = f"w + {self._at(part, 'bias')}" if part.has_bias else "(float*)nullptr"
@@ -364,10 +366,7 @@ def _group(channels: int) -> int:
 
 def _weight_group(c: _Convolution) -> int:
     """How many kernels' gradients a thread computes at once; fewer if there would be too few threads."""
-    fits = [
-        n for n in (5, 4, 3, 2)
-        if c.outputs % n == 0 and c.outputs // n * c.inputs * c.kernel >= _THREADS // 4
-    ]  # fmt: skip
+    fits = [n for n in (5, 4, 3, 2) if c.outputs % n == 0 and c.outputs // n * c.inputs * c.kernel >= _THREADS // 4]
     return fits[0] if fits else 1
 
 

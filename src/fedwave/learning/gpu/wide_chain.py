@@ -23,12 +23,7 @@ from fedwave.learning.gpu.wide_ops import Block, Map, Rows, Rule, WideOps
 from fedwave.learning.layout import Layout
 from fedwave.learning.state import Tensors
 
-_GROUPED = (
-    4,
-    8,
-    16,
-    32,
-)  # lanes of a grouped convolution: few numbers, since cuDNN searches a kernel for each
+_GROUPED = (4, 8, 16, 32)  # lanes of a grouped convolution: few numbers, since cuDNN searches a kernel for each
 _RECORDED = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)  # places of a recorded step
 
 
@@ -58,11 +53,7 @@ def parts_of(model: nn.Module, image: tuple[int, ...]) -> tuple[list[Block], lis
             if made is None:
                 return None
             blocks.append(made)
-        elif (
-            isinstance(layer, nn.BatchNorm2d)
-            and last
-            and not (last.norm or last.relu or last.pool > 1)
-        ):
+        elif isinstance(layer, nn.BatchNorm2d) and last and not (last.norm or last.relu or last.pool > 1):
             blocks[-1] = last.changed(norm=name, momentum=layer.momentum, eps=layer.eps)
         elif isinstance(layer, nn.ReLU) and linears:
             linears[-1] = Linear(**{**vars(linears[-1]), "relu": True})
@@ -72,9 +63,7 @@ def parts_of(model: nn.Module, image: tuple[int, ...]) -> tuple[list[Block], lis
         elif isinstance(layer, nn.MaxPool2d) and last and last.pool == 1 and _halves(layer):
             blocks[-1] = last.changed(pool=2)
         elif isinstance(layer, nn.Linear):
-            linears.append(
-                Linear(name, layer.in_features, layer.out_features, layer.bias is not None)
-            )
+            linears.append(Linear(name, layer.in_features, layer.out_features, layer.bias is not None))
         elif not isinstance(layer, nn.Flatten):
             return None
         if blocks:
@@ -85,9 +74,12 @@ def parts_of(model: nn.Module, image: tuple[int, ...]) -> tuple[list[Block], lis
 
 def _halves(layer: nn.MaxPool2d) -> bool:
     return (
-        layer.kernel_size in (2, (2, 2)) and layer.stride in (2, (2, 2))
-        and layer.padding in (0, (0, 0)) and layer.dilation in (1, (1, 1)) and not layer.ceil_mode
-    )  # fmt: skip
+        layer.kernel_size in (2, (2, 2))
+        and layer.stride in (2, (2, 2))
+        and layer.padding in (0, (0, 0))
+        and layer.dilation in (1, (1, 1))
+        and not layer.ceil_mode
+    )
 
 
 class WideChain:
@@ -129,9 +121,7 @@ class WideChain:
             weights += block.outputs * block.wide
         return (kept + passing + weights) * torch.empty(0, dtype=self._dtype).element_size()
 
-    def __call__(
-        self, w: Tensor, start: Tensor, rest: Tensors, samples: Tensor, steps: list[int]
-    ) -> None:
+    def __call__(self, w: Tensor, start: Tensor, rest: Tensors, samples: Tensor, steps: list[int]) -> None:
         """All steps of all lanes in place; lanes are sorted longest first."""
         plan = segments(steps, self._width)
         if not plan:
@@ -160,9 +150,7 @@ class WideChain:
                     self._recorder(size, batches[step], models[i], record)
                 step += 1
 
-    def _on_device(
-        self, plan: list[Segment], widest: int, samples: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _on_device(self, plan: list[Segment], widest: int, samples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The samples ``[step, place, sample]``; the lane in each place, and where it is new, of every segment."""
         chosen, models, changed = [], [], []
         held = [-1] * widest
@@ -265,27 +253,15 @@ class WideChain:
             return 1
         return self._padded(count) if self._blocks[i].wants_groups else 1
 
-    def _convolved(
-        self, i: int, block: Block, x: Any, images: Tensor, chosen: Tensor
-    ) -> tuple[Map, Tensor | None]:
+    def _convolved(self, i: int, block: Block, x: Any, images: Tensor, chosen: Tensor) -> tuple[Map, Tensor | None]:
         copy = self._copies[i]
         shape = (len(chosen), chosen.shape[1], *block.convolved)
         if i and x.group > 1:
             y = F.conv2d(
-                x.side_by_side(),
-                _kernels(copy[: x.group], block),
-                None,
-                block.stride,
-                block.padding,
-                1,
-                x.group,
+                x.side_by_side(), _kernels(copy[: x.group], block), None, block.stride, block.padding, 1, x.group
             )
             return Map.of_side_by_side(y, shape, x.group), None
-        columns = (
-            self._ops.columns(x, block)
-            if i
-            else self._ops.image_columns(images, chosen, block, self._dtype)
-        )
+        columns = self._ops.columns(x, block) if i else self._ops.image_columns(images, chosen, block, self._dtype)
         y = torch.bmm(columns, copy[: len(chosen)].transpose(1, 2))
         return Map(y, shape, 1), columns
 
@@ -297,9 +273,18 @@ class WideChain:
         before = None
         if columns is None:
             out = torch.ops.aten.convolution_backward(
-                grad.side_by_side(), x.side_by_side(), _kernels(copy[: x.group], block), None,
-                [block.stride] * 2, [block.padding] * 2, [1, 1], False, [0, 0], x.group, [True, True, False],
-            )  # fmt: skip
+                grad.side_by_side(),
+                x.side_by_side(),
+                _kernels(copy[: x.group], block),
+                None,
+                [block.stride] * 2,
+                [block.padding] * 2,
+                [1, 1],
+                False,
+                [0, 0],
+                x.group,
+                [True, True, False],
+            )
             before = Map.of_side_by_side(out[0], x.shape, x.group)
             of_weights = out[1].permute(0, 2, 3, 1).reshape(x.group, block.outputs, block.wide)
         else:

@@ -20,9 +20,7 @@ class CudaOps(WideOps):
     """By kernels, in bfloat16 or float32."""
 
     def __init__(self, half: bool) -> None:
-        self._source = ("#define HALF\n" if half else "") + Path(__file__).with_name(
-            "wide_chain.cu"
-        ).read_text()
+        self._source = ("#define HALF\n" if half else "") + Path(__file__).with_name("wide_chain.cu").read_text()
 
     @cached_property
     def _kernels(self) -> Kernels:
@@ -40,14 +38,10 @@ class CudaOps(WideOps):
         self._each("columns", threads, x.data, x.group, out, lanes, *_sizes(block, samples))
         return out
 
-    def image_columns(
-        self, images: Tensor, chosen: Tensor, block: Block, dtype: torch.dtype
-    ) -> Tensor:
+    def image_columns(self, images: Tensor, chosen: Tensor, block: Block, dtype: torch.dtype) -> Tensor:
         lanes, samples = chosen.shape
         rows, columns, _ = block.convolved
-        out = torch.empty(
-            lanes, samples * rows * columns, block.wide, dtype=dtype, device=images.device
-        )
+        out = torch.empty(lanes, samples * rows * columns, block.wide, dtype=dtype, device=images.device)
         threads = out.numel() // 8
         sizes = _sizes(block, samples)
         self._each("image_columns", threads, images, chosen, out, lanes, block.wide, *sizes)
@@ -69,9 +63,7 @@ class CudaOps(WideOps):
         rest: list[Any] = [stats, stats, stats]
         if block.norm:
             at = f"{block.norm}."
-            rest = [
-                rows.rest[at + n] for n in ("running_mean", "running_var", "num_batches_tracked")
-            ]
+            rest = [rows.rest[at + n] for n in ("running_mean", "running_var", "num_batches_tracked")]
             shares, each = _shares(count, channels)
             parts = torch.empty(lanes, shares, 2, channels, device=y.data.device)
             self._kernels.launch(
@@ -88,10 +80,26 @@ class CudaOps(WideOps):
                 each,
             )
         self._kernels.launch(
-            "finish_moments", (-(-channels // 128), lanes), 128, parts, shares, y.data, y.group, rows.present,
-            count, height * width, channels, rows.lane_of, rows.w, rows.layout.size, *names, *rest,
-            block.momentum, block.eps, stats,
-        )  # fmt: skip
+            "finish_moments",
+            (-(-channels // 128), lanes),
+            128,
+            parts,
+            shares,
+            y.data,
+            y.group,
+            rows.present,
+            count,
+            height * width,
+            channels,
+            rows.lane_of,
+            rows.w,
+            rows.layout.size,
+            *names,
+            *rest,
+            block.momentum,
+            block.eps,
+            stats,
+        )
         return stats
 
     def activate(self, y: Map, block: Block, stats: Tensor, group: int) -> Map:
@@ -100,9 +108,21 @@ class CudaOps(WideOps):
         out = Map.empty((lanes, samples, rows, columns, channels), group, y.data)
         shares, each = _shares(samples * rows * columns, channels)
         self._kernels.launch(
-            f"activate{block.pool}", (shares, lanes), 256, y.data, y.group, out.data, group, stats,
-            int(block.relu), samples, height, width, channels, each,
-        )  # fmt: skip
+            f"activate{block.pool}",
+            (shares, lanes),
+            256,
+            y.data,
+            y.group,
+            out.data,
+            group,
+            stats,
+            int(block.relu),
+            samples,
+            height,
+            width,
+            channels,
+            each,
+        )
         return out
 
     def gradient_sums(self, grad: Map, y: Map, block: Block, stats: Tensor, rows: Rows) -> None:
@@ -111,15 +131,43 @@ class CudaOps(WideOps):
         shares, each = _shares(windows, channels)
         parts = torch.empty(lanes, shares, 2, channels, device=y.data.device)
         self._kernels.launch(
-            f"gradient_sums{block.pool}", (shares, lanes), 256, grad.data, grad.group, y.data, y.group, stats,
-            int(block.relu), parts, rows.present, samples, height, width, channels, each,
-        )  # fmt: skip
+            f"gradient_sums{block.pool}",
+            (shares, lanes),
+            256,
+            grad.data,
+            grad.group,
+            y.data,
+            y.group,
+            stats,
+            int(block.relu),
+            parts,
+            rows.present,
+            samples,
+            height,
+            width,
+            channels,
+            each,
+        )
         rule = rows.rule
         self._kernels.launch(
-            "finish_gradient_sums", (-(-channels // 128), lanes), 128, parts, shares, rows.present,
-            height * width, channels, rows.lane_of, rows.w, rows.start, rows.layout.size, *self._places(block, rows),
-            rule.eta, rule.decay, rule.pull, stats,
-        )  # fmt: skip
+            "finish_gradient_sums",
+            (-(-channels // 128), lanes),
+            128,
+            parts,
+            shares,
+            rows.present,
+            height * width,
+            channels,
+            rows.lane_of,
+            rows.w,
+            rows.start,
+            rows.layout.size,
+            *self._places(block, rows),
+            rule.eta,
+            rule.decay,
+            rule.pull,
+            stats,
+        )
 
     def before_activation(self, grad: Map, y: Map, block: Block, stats: Tensor, rows: Rows) -> Map:
         lanes, samples, height, width, channels = y.shape
@@ -127,9 +175,23 @@ class CudaOps(WideOps):
         windows = samples * -(-height // block.pool) * -(-width // block.pool)
         shares, each = _shares(windows, channels)
         self._kernels.launch(
-            f"before_activation{block.pool}", (shares, lanes), 256, grad.data, grad.group, y.data, y.group,
-            stats, int(block.relu), out.data, rows.present, samples, height, width, channels, each,
-        )  # fmt: skip
+            f"before_activation{block.pool}",
+            (shares, lanes),
+            256,
+            grad.data,
+            grad.group,
+            y.data,
+            y.group,
+            stats,
+            int(block.relu),
+            out.data,
+            rows.present,
+            samples,
+            height,
+            width,
+            channels,
+            each,
+        )
         return out
 
     def step_weights(self, rows: Rows, name: str, grad: Tensor | None, copy: Tensor) -> None:
@@ -137,17 +199,44 @@ class CudaOps(WideOps):
         taps = kernel[0] * kernel[1] if kernel else 1
         rule, tile = rows.rule, max(8, 4608 // taps // 8 * 8)
         self._kernels.launch(
-            "step_weights", (-(-outputs * inputs // tile), rows.count), 256, rows.w, rows.start,
-            rows.layout.size, rows.layout.first(f"{name}.weight"), rows.lane_of, grad, copy, outputs,
-            inputs, taps, copy.shape[2], tile, rule.eta, rule.decay, rule.pull, shared=4 * tile * taps,
-        )  # fmt: skip
+            "step_weights",
+            (-(-outputs * inputs // tile), rows.count),
+            256,
+            rows.w,
+            rows.start,
+            rows.layout.size,
+            rows.layout.first(f"{name}.weight"),
+            rows.lane_of,
+            grad,
+            copy,
+            outputs,
+            inputs,
+            taps,
+            copy.shape[2],
+            tile,
+            rule.eta,
+            rule.decay,
+            rule.pull,
+            shared=4 * tile * taps,
+        )
 
     def step_vector(self, rows: Rows, name: str, grad: Tensor) -> None:
         count, rule = grad.shape[1], rows.rule
         self._each(
-            "step_vector", rows.count * count, rows.w, rows.start, rows.layout.size, rows.layout.first(name),
-            rows.lane_of, grad.contiguous(), rows.count, count, rule.eta, rule.decay, rule.pull,
-        )  # fmt: skip
+            "step_vector",
+            rows.count * count,
+            rows.w,
+            rows.start,
+            rows.layout.size,
+            rows.layout.first(name),
+            rows.lane_of,
+            grad.contiguous(),
+            rows.count,
+            count,
+            rule.eta,
+            rule.decay,
+            rule.pull,
+        )
 
     @staticmethod
     def _places(block: Block, rows: Rows) -> list[int]:
@@ -159,10 +248,7 @@ class CudaOps(WideOps):
 
 def _sizes(block: Block, samples: int) -> tuple[int, ...]:
     rows, columns, _ = block.convolved
-    return (
-        samples, block.height, block.width, block.inputs, rows, columns,
-        block.kernel, block.padding, block.stride,
-    )  # fmt: skip
+    return (samples, block.height, block.width, block.inputs, rows, columns, block.kernel, block.padding, block.stride)
 
 
 def _shares(rows: int, channels: int) -> tuple[int, int]:

@@ -54,9 +54,7 @@ class Rows:
     count: int
     layout: Layout
     rule: Rule
-    present: Tensor | None = (
-        None  # how many samples of each lane are there: the first ones of its batch
-    )
+    present: Tensor | None = None  # how many samples of each lane are there: the first ones of its batch
 
     @property
     def index(self) -> Tensor:
@@ -96,9 +94,8 @@ class Block:
             return None
         channels, height, width = shape
         return cls(
-            name, channels, height, width, layer.out_channels, kernel, padding[0], stride,
-            layer.bias is not None,
-        )  # fmt: skip
+            name, channels, height, width, layer.out_channels, kernel, padding[0], stride, layer.bias is not None
+        )
 
     def changed(self, **fields: Any) -> Block:
         return replace(self, **fields)
@@ -106,9 +103,7 @@ class Block:
     @cached_property
     def convolved(self) -> tuple[int, int, int]:
         """Rows, columns and channels after the convolution."""
-        rows, columns = (
-            (n + 2 * self.padding - self.kernel) // self.stride + 1 for n in (self.height, self.width)
-        )  # fmt: skip
+        rows, columns = ((n + 2 * self.padding - self.kernel) // self.stride + 1 for n in (self.height, self.width))
         return rows, columns, self.outputs
 
     @property
@@ -180,13 +175,8 @@ class WideOps:
     def columns(self, x: Map, block: Block) -> Tensor:
         return self._columns_of(x.lanes().permute(0, 1, 4, 2, 3), block)
 
-    def image_columns(
-        self, images: Tensor, chosen: Tensor, block: Block, dtype: torch.dtype
-    ) -> Tensor:
-        return F.pad(
-            self._columns_of(images[chosen.clamp(min=0).long()].to(dtype), block),
-            (0, block.padded_columns()),
-        )
+    def image_columns(self, images: Tensor, chosen: Tensor, block: Block, dtype: torch.dtype) -> Tensor:
+        return F.pad(self._columns_of(images[chosen.clamp(min=0).long()].to(dtype), block), (0, block.padded_columns()))
 
     @staticmethod
     def _columns_of(x: Tensor, block: Block) -> Tensor:
@@ -196,11 +186,7 @@ class WideOps:
 
     def from_columns(self, grad: Tensor, block: Block, shape: tuple[int, ...], group: int) -> Map:
         lanes, samples = shape[:2]
-        g = (
-            grad.view(lanes * samples, -1, block.kernel**2, block.inputs)
-            .permute(0, 3, 2, 1)
-            .flatten(1, 2)
-        )
+        g = grad.view(lanes * samples, -1, block.kernel**2, block.inputs).permute(0, 3, 2, 1).flatten(1, 2)
         size = (block.height, block.width)
         x = F.fold(g, size, block.kernel, 1, block.padding, block.stride)
         x = x.view(lanes, samples, block.inputs, *size).permute(0, 1, 3, 4, 2)
@@ -218,10 +204,7 @@ class WideOps:
         var = ((x - mean[:, None, None, None]) ** 2 * there).sum((1, 2, 3)) / counted
         index = rows.index
         at = f"{block.norm}."
-        for name, new in (
-            ("running_mean", mean + bias),
-            ("running_var", var * counted / (counted - 1)),
-        ):
+        for name, new in (("running_mean", mean + bias), ("running_var", var * counted / (counted - 1))):
             kept = rows.rest[at + name]
             kept[index] += block.momentum * (new - kept[index])
         rows.rest[at + "num_batches_tracked"][index] += 1

@@ -26,19 +26,17 @@ Look = dict[str, Any]  # colour, dashes and marker
 _COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _DASHES: tuple[Any, ...] = ("-", "--", ":", (0, (6, 1.5, 1, 1.5)))
 _MARKERS = "os^DvPX<>*phd"
-_LOOKS = (
-    len(_COLOURS) * len(_DASHES) * len(_MARKERS)
-)  # the numbers have no common factor: all differ
+_LOOKS = len(_COLOURS) * len(_DASHES) * len(_MARKERS)  # the numbers have no common factor: all differ
 _NAMES = {
-    "bench": "Bench", "alsa-pi": "ALSA-PI", "balsa": "BALSA", "balsa-po": "BALSA-PO", "round-robin": "RR",
+    "bench": "Bench",
+    "alsa-pi": "ALSA-PI",
+    "balsa": "BALSA",
+    "balsa-po": "BALSA-PO",
+    "round-robin": "RR",
     "w-max": "W-max",
-}  # fmt: skip
-# What a figure may be written as, and what keeps the date out of the file.
-ENDINGS: dict[str, dict[str, Any]] = {
-    ".png": {},
-    ".svg": {"Date": None},
-    ".pdf": {"CreationDate": None},
 }
+# What a figure may be written as, and what keeps the date out of the file.
+ENDINGS: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 _MARKS = 8  # on a line of many rounds
 _IN_A_ROW = 6  # names in a row of a legend
 _LONGEST_NAME = 60  # letters of a name in a legend or beside an axis
@@ -117,7 +115,7 @@ def draw_line(axis: Axes, values: FloatArray, look: Look, first: int = 1, **more
 
 def draw_band(
     axis: Axes, band: Band, scheduler: str, look: Look, beside: int = 1, first: int = 1, floor: float | None = None
-) -> None:  # fmt: skip
+) -> None:
     """Mean and 95 % interval by round, from round ``first`` on; the band ends at ``floor``.
 
     ``beside`` is the number of bands in the panel: of many, each is fainter.
@@ -184,15 +182,22 @@ def plain_numbers(axis: Axis) -> None:
 
 def finish(
     figure: Figure, axis: Axes, title: str, caption: str, columns: int = _IN_A_ROW, colour: str = "0.35"
-) -> Figure:  # fmt: skip
+) -> Figure:
     """Put title and legend of ``axis`` above the panels, where they hide nothing, and the caption below them."""
     handles, texts = axis.get_legend_handles_labels()
     longest = max(map(len, texts), default=1)
     room = int(figure.get_figwidth() * 13 / (longest + 6))  # letters of this size on an inch
     legend = figure.legend(
-        handles, texts, loc="outside upper center", ncols=max(1, min(columns, room, len(texts))), frameon=False,
-        fontsize=9, handlelength=3, title=title, title_fontsize=10,
-    )  # fmt: skip
+        handles,
+        texts,
+        loc="outside upper center",
+        ncols=max(1, min(columns, room, len(texts))),
+        frameon=False,
+        fontsize=9,
+        handlelength=3,
+        title=title,
+        title_fontsize=10,
+    )
     legend.get_title().set_fontweight("bold")
     # Constrained layout knows nothing of a caption's width: break long lines.
     figure.supxlabel(wrapped(caption, figure.get_figwidth()), fontsize=8, color=colour)

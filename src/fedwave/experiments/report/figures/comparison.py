@@ -41,9 +41,7 @@ def comparison_figure(comparison: Comparison, metrics: Sequence[str]) -> Figure:
             mark = {"marker": look["marker"], "color": look["color"], "linestyle": "none"}
             axis.errorbar([found.mean], [place], xerr=ends, ms=5, capsize=2, **mark)
         axis.set_ylim(len(schedulers) - 0.5, -0.5)  # the first on top
-        names = [
-            common.name_of(s) + comparison.share(comparison.estimate(s, metric)) for s in schedulers
-        ]
+        names = [common.name_of(s) + comparison.share(comparison.estimate(s, metric)) for s in schedulers]
         common.name_ticks(axis.yaxis, names)
         common.label_panel(axis, "", comparison.labels[metric], "")
     width = figure.get_figwidth()
@@ -67,8 +65,8 @@ def rounds_figure(point: Point, metrics: Sequence[str]) -> Figure:
     for axis, metric in zip(axes, metrics, strict=False):
         common.label_panel(axis, "", "Round", label_of(point.data, metric))
         for scheduler in labels(point.data):
-            values = chance.band(series(point.data, scheduler, metric), metric, scheduler, skip_nan=True)  # fmt: skip
-            common.draw_band(axis, values, scheduler, looks[scheduler], len(looks), floor=floors[metric])  # fmt: skip
+            values = chance.band(series(point.data, scheduler, metric), metric, scheduler, skip_nan=True)
+            common.draw_band(axis, values, scheduler, looks[scheduler], len(looks), floor=floors[metric])
     some_missing = any(not np.isfinite(point.data[metric].values).all() for metric in metrics)
     left_out = "Instances without a number in a round are left out of it." if some_missing else ""
     text = sentences(caption("Bands", point.data), left_out, chance.note)

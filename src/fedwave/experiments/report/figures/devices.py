@@ -31,9 +31,7 @@ def devices_figure(data: xr.Dataset, metric: str = "device_uploads") -> Figure:
         look |= {"ms": 3.5, "elinewidth": 0.8, "label": common.name_of(label)}
         axis.errorbar(places + shift, mean, ends, **look)
     numbered = data["device"].dtype.kind in "iu"
-    common.label_panel(
-        axis, "", "Device" if numbered else "", f"{label_of(data, metric)} per instance"
-    )
+    common.label_panel(axis, "", "Device" if numbered else "", f"{label_of(data, metric)} per instance")
     common.name_ticks(axis.xaxis, names)
     if not numbered:
         axis.tick_params(axis="x", labelrotation=35)

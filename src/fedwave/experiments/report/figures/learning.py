@@ -171,9 +171,7 @@ def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
     return sentences(counts, missing)
 
 
-def _meets_a_curve(
-    places: list[float], targets: FloatArray, means: FloatArray, target: float, gap: float
-) -> bool:
+def _meets_a_curve(places: list[float], targets: FloatArray, means: FloatArray, target: float, gap: float) -> bool:
     """Does a curve, of ``means[curve, target]``, pass one of the places on its way to the next target?"""
     later = targets[targets > target]
     if not later.size:

@@ -32,9 +32,7 @@ def prediction_figure(check: PredictionCheck) -> Figure:
             axis.plot(mass, accuracy, lw=1.2, label=common.name_of(label), **look)
         found = point.correlation("useful mass")
         text = f"rank correlation {with_interval(found.mean, found.half_width, most=2)}"
-        axis.text(
-            0.97, 0.04, text, transform=axis.transAxes, ha="right", fontsize=8.5, color="0.25"
-        )
+        axis.text(0.97, 0.04, text, transform=axis.transAxes, ha="right", fontsize=8.5, color="0.25")
         where = ", ".join(str(value) for value in point.where.values())  # titles have little room
         common.label_panel(axis, common.shortened(where), "Useful mass so far", "Test accuracy")
     for axis in axes[len(check.points) :]:

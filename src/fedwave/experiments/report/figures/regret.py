@@ -82,9 +82,7 @@ def _draw_to_greedy(axis: Axes, result: Regret) -> None:
         _draw(axis, result.rounds, result.to_greedy(label), label)
     axis.axhline(0, color="0.6", lw=0.6, zorder=0)
     axis.set_xlim(0, result.setting.rounds)
-    common.label_panel(
-        axis, "(b) Regret to greedy with known rates", "Round", "Sum of J of greedy - r"
-    )
+    common.label_panel(axis, "(b) Regret to greedy with known rates", "Round", "Sum of J of greedy - r")
 
 
 def _draw_bound(axis: Axes, result: Regret) -> None:

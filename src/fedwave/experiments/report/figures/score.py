@@ -46,16 +46,12 @@ def score_figure(scores: Scores, caption: str, shown: Sequence[str] | None = Non
     return common.finish(figure, axes[1], scores.title, sentences(caption, note))
 
 
-def draw_recent(
-    axis: Axes, found: Mapping[str, Mapping[str, Band]], looks: Mapping[str, common.Look]
-) -> None:
+def draw_recent(axis: Axes, found: Mapping[str, Mapping[str, Band]], looks: Mapping[str, common.Look]) -> None:
     """The mean score of the last rounds, from the first round that has so many before it."""
     for label, bands in found.items():
         mean, half = bands["recent"]
         first = window_of(len(mean))
-        common.draw_band(
-            axis, (mean[first - 1 :], half[first - 1 :]), label, looks[label], len(found), first=first
-        )  # fmt: skip
+        common.draw_band(axis, (mean[first - 1 :], half[first - 1 :]), label, looks[label], len(found), first=first)
 
 
 def scale_differences(axis: Axes) -> None:

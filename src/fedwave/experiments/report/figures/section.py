@@ -26,9 +26,7 @@ _A4 = (8.27, 11.69)  # inches
 _SMALL, _MIDDLE, _LARGE = 7.0, 7.5, 9.0  # points: nothing on the page is smaller
 _DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}  # one column each
 # In print without colour dashes and markers tell lines apart: more kinds than the other figures have.
-_DASHES: tuple[Any, ...] = (
-    "-", (0, (5, 1)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)),
-)  # fmt: skip
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
 
 
 def section_figure(found: Sequence[Published]) -> Figure:
@@ -108,10 +106,7 @@ def _draw_scores(left: Axes, right: Axes, scores: Scores | None) -> None:
 def _draw_learning(axes: Sequence[Axes], point: Point, name: str) -> None:
     """Six panels below each other."""
     number = int(point.data["instance"].values[0])
-    rows = (
-        ("Fig. 3", name, learning.draw_means),
-        ("Fig. 4", f"{name}, instance {number} alone", learning.draw_single),
-    )
+    rows = (("Fig. 3", name, learning.draw_means), ("Fig. 4", f"{name}, instance {number} alone", learning.draw_single))
     for place, (figure, what, draw) in enumerate(rows):
         loss, accuracy = axes[2 * place : 2 * place + 2]
         common.label_panel(loss, f"{figure}  {what}: training loss", "Round", "Loss")
@@ -134,7 +129,7 @@ def _draw_learning(axes: Sequence[Axes], point: Point, name: str) -> None:
 
 def _frame_loss(axis: Axes, point: Point) -> None:
     """Logarithmic: late in a run, where losses are small, is where schedulers differ."""
-    found = np.concatenate([series(point.data, label, "loss").ravel() for label in labels(point.data)])  # fmt: skip
+    found = np.concatenate([series(point.data, label, "loss").ravel() for label in labels(point.data)])
     found = found[np.isfinite(found) & (found > 0)]
     if not found.size:
         return
@@ -170,9 +165,7 @@ def _restyle(axes: Sequence[Axes]) -> None:
     """Letters and lines for a page of fourteen panels, and dashes by scheduler."""
     named = [line for axis in axes for line in axis.get_lines() if not _is_unnamed(line)]
     order = [_plain_name(line) for line in named]
-    order = sorted(
-        dict.fromkeys(order), key=lambda name: name != "Bench"
-    )  # which has the plain line
+    order = sorted(dict.fromkeys(order), key=lambda name: name != "Bench")  # which has the plain line
     for line in named:
         line.set_linestyle(_DASHES[order.index(_plain_name(line)) % len(_DASHES)])
         line.set_markerfacecolor("white")
@@ -202,7 +195,14 @@ def _add_legend(figure: Figure, axes: Sequence[Axes]) -> None:
     found = {_plain_name(line): line for line in lines}
     names = sorted(found, key=lambda name: name != "Bench")
     legend = figure.legend(
-        [found[name] for name in names], names, loc="outside upper center", ncols=6, frameon=False, fontsize=_MIDDLE,
-        handlelength=4.5, title="Section V of Lee & Lee, made again", title_fontsize=_LARGE,
-    )  # fmt: skip
+        [found[name] for name in names],
+        names,
+        loc="outside upper center",
+        ncols=6,
+        frameon=False,
+        fontsize=_MIDDLE,
+        handlelength=4.5,
+        title="Section V of Lee & Lee, made again",
+        title_fontsize=_LARGE,
+    )
     legend.get_title().set_fontweight("bold")

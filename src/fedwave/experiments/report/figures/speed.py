@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 _WIDE = 50  # times as fast: from here on the axis is logarithmic
 Ways = Sequence[Mapping[str, Any]]  # as in the JSON of `fedwave bench`
 _OURS, _PLAIN, _OTHERS = "#0072B2", "#555555", "#B8B8B8"
-_WIDTH, _BAR, _AROUND = (
-    8.0,
-    0.42,
-    0.75,
-)  # inches: of the figure, for a bar, and around the bars of a panel
+_WIDTH, _BAR, _AROUND = (8.0, 0.42, 0.75)  # inches: of the figure, for a bar, and around the bars of a panel
 
 
 def write_speeds(panels: Mapping[str, Ways], caption: str, path: Path) -> Path:
@@ -65,11 +61,7 @@ def _panel(axis: Axes, title: str, ways: Ways, longest: float) -> None:
 
 def _bar(axis: Axes, place: int, way: Mapping[str, Any], longest: float) -> None:
     """The median with whiskers from the smallest to the largest repeat, and its numbers behind them."""
-    ratio, rate, plain = (
-        way["times_plain"],
-        way["samples_per_second"]["median"],
-        way["name"] == "plain",
-    )
+    ratio, rate, plain = (way["times_plain"], way["samples_per_second"]["median"], way["name"] == "plain")
     colour = _OURS if way["name"].startswith("fedwave") else _PLAIN if plain else _OTHERS
     axis.barh(place, ratio["median"], height=0.68, color=colour)
     if not plain:
@@ -77,11 +69,7 @@ def _bar(axis: Axes, place: int, way: Mapping[str, Any], longest: float) -> None
         axis.errorbar(ratio["median"], place, xerr=reach, color="black", lw=0.9, capsize=2.5)
     right = ratio["most"] + 0.015 * longest if longest < _WIDE else 1.1 * ratio["most"]
     at = (right, place)
-    number = axis.text(
-        *at, f"{ratio_text(ratio['median'])} \u00d7", va="center", fontsize=10, weight="bold"
-    )
+    number = axis.text(*at, f"{ratio_text(ratio['median'])} \u00d7", va="center", fontsize=10, weight="bold")
     number.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1})  # over the line at 1
     # Behind the number, however long it is.
-    axis.annotate(
-        f"  {rate:,.0f} samples/s", (1, 0.5), xycoords=number, va="center", fontsize=8.5, color="0.35"
-    )  # fmt: skip
+    axis.annotate(f"  {rate:,.0f} samples/s", (1, 0.5), xycoords=number, va="center", fontsize=8.5, color="0.35")

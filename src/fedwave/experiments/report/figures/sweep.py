@@ -9,13 +9,7 @@ import numpy as np
 
 from fedwave.errors import FedwaveError, is_number
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.report.labels import (
-    axis_label,
-    burn_in_note,
-    place,
-    sentences,
-    title_at,
-)
+from fedwave.experiments.report.labels import axis_label, burn_in_note, place, sentences, title_at
 from fedwave.experiments.results import chance
 from fedwave.experiments.results.container import Point, label_of, labels
 from fedwave.experiments.results.statistics import Band, per_instance
@@ -38,9 +32,7 @@ def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
     for number, label in enumerate(labels(points[0].data)):
         found = [
             # An instance that diverged is left out.
-            chance.Chance.of(point.data).estimate(
-                own[number][np.isfinite(own[number])], metric, label
-            )
+            chance.Chance.of(point.data).estimate(own[number][np.isfinite(own[number])], metric, label)
             for point, own in zip(points, values, strict=True)
         ]
         bands[label] = np.array([e.mean for e in found]), np.array([e.half_width for e in found])
@@ -55,9 +47,14 @@ def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
         chance.notes([chance.Chance.of(point.data).note for point in points], at),
     )
     return bands_figure(
-        axis_label(axis), places, bands, label_of(points[0].data, metric), text, heads,
+        axis_label(axis),
+        places,
+        bands,
+        label_of(points[0].data, metric),
+        text,
+        heads,
         common.floor_of(np.concatenate([v.ravel() for v in values])),
-    )  # fmt: skip
+    )
 
 
 def _some_missing(values: Sequence[FloatArray]) -> bool:
@@ -136,7 +133,7 @@ def _is_plain_number(value: Any) -> bool:
 
 def _draw_line(
     axes: Axes, places: FloatArray, band: Band, look: Mapping[str, Any], floor: float | None, alpha: float
-) -> None:  # fmt: skip
+) -> None:
     order = np.argsort(places, kind="stable")
     places, mean, half = places[order], band[0][order], band[1][order]
     low = mean - half if floor is None else np.maximum(mean - half, floor)
@@ -144,9 +141,7 @@ def _draw_line(
     axes.plot(places, mean, lw=1.3, **look)
 
 
-def _draw_points(
-    axes: Axes, places: FloatArray, band: Band, look: Mapping[str, Any], floor: float | None
-) -> None:
+def _draw_points(axes: Axes, places: FloatArray, band: Band, look: Mapping[str, Any], floor: float | None) -> None:
     plain = {**look, "linestyle": "none"}
     ends = common.errors(*band, floor)
     axes.errorbar(places, band[0], ends, elinewidth=1, capsize=2, **plain)
@@ -196,11 +191,7 @@ def _frame(axes: Axes, bands: Mapping[str, Band], floor: float | None) -> str:
     near = [label for label, mean in means.items() if ((mean >= low) & (mean <= high)).all()]
     if 2 * len(near) <= len(means) or len(near) == len(means):
         return ""  # where half of them go far, that is what the figure is about
-    ends = [
-        mean + side * np.nan_to_num(half)
-        for mean, half in (bands[k] for k in near)
-        for side in (-1, 1)
-    ]
+    ends = [mean + side * np.nan_to_num(half) for mean, half in (bands[k] for k in near) for side in (-1, 1)]
     kept = np.clip(np.concatenate(ends), low, high)
     margin = 0.05 * (np.nanmax(kept) - np.nanmin(kept)) or 1.0
     bottom = np.nanmin(kept) if floor is None else max(np.nanmin(kept), floor)
