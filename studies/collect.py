@@ -19,7 +19,7 @@ from fedwave.experiments.report.figures.prediction import prediction_figure
 from fedwave.experiments.results.container import Point
 from fedwave.experiments.results.statistics import paired_difference
 from fedwave.experiments.run.runner import stored_results
-from fedwave.files import write_csv, write_json
+from fedwave.files.writing import write_csv, write_json
 from fedwave.types import FloatArray
 
 STUDIES = Path(__file__).parent

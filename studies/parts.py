@@ -8,8 +8,8 @@ import numpy as np
 from torch import nn
 
 import fedwave as fw
-from fedwave import registry
 from fedwave.learning.data.dataset import Dataset
+from fedwave.parts import registry
 
 # What standardising subtracts from and divides the pixels of MNIST by.
 _MEAN, _DEVIATION = 0.1307, 0.3081

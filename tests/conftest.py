@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fedwave import registry
+from fedwave.parts import registry
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules import RULES, Momentum
 
-from fedwave import registry
 from fedwave.aggregation import (
     STALENESS,
     Aggregation,
@@ -29,6 +28,7 @@ from fedwave.aggregation import (
     uploads_of_rounds,
 )
 from fedwave.errors import FedwaveError
+from fedwave.parts import registry
 
 # Three devices, of which the second has not got through; c = (6, 2, 4) / 12 where delivered.
 ROUND = Uploads(

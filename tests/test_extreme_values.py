@@ -13,7 +13,7 @@ import pytest
 from tiny import blobs, linear
 
 import fedwave as fw
-from fedwave import registry
+from fedwave.parts import registry
 
 VALUES: list[Any] = [1e308, 1e154, 5e-324, -0.0, 2**63, 2**64, 10**400, True, float("nan"), float("inf"), -1e308]
 DEVICES = [fw.Device(rate=r, distance_m=90 + 60 * r) for r in range(1, 6)]

@@ -16,8 +16,8 @@ from time_limit import time_limit
 import fedwave as fw
 from fedwave.errors import FedwaveError
 from fedwave.experiments.request import requested_experiment
-from fedwave.files import json_text
-from fedwave.yaml_text import read_yaml
+from fedwave.files.writing import json_text
+from fedwave.files.yaml_text import read_yaml
 
 LONGEST_S = 20
 PRESETS = resources.files("fedwave.experiments.presets")

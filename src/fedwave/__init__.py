@@ -19,8 +19,8 @@ from fedwave.metrics import Metric
 from fedwave.network import arrivals, fading, success
 from fedwave.network.devices import Device, DeviceTable, read_devices
 from fedwave.network.network import Network, paper_network, random_network
+from fedwave.parts.registry import register
 from fedwave.recalled import network_of
-from fedwave.registry import register
 from fedwave.rng import Draws
 from fedwave.schedulers import posterior, priors
 from fedwave.schedulers.base import Scheduler, scheduler, scheduler_names

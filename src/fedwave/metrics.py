@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedwave import registry
 from fedwave.aggregation import Aggregation, Lee, Uploads, after_delivery
 from fedwave.errors import FedwaveError, did_you_mean, is_list, shown
+from fedwave.parts import registry
 from fedwave.types import Array, FloatArray, PlayedRound, Problem, State
 
 Memories = Mapping[str, State]  # by the metric's name

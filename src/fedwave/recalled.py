@@ -9,9 +9,9 @@ import numpy as np
 from fedwave.errors import FedwaveError, shown
 from fedwave.metrics import Metric
 from fedwave.network.network import Network
+from fedwave.parts.serialize import pack, unpack
 from fedwave.plain_text import brief
 from fedwave.schedulers.base import Scheduler
-from fedwave.serialize import pack, unpack
 from fedwave.trace import Trace
 from fedwave.types import Array, LabelSource
 

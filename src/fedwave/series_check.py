@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave import registry
-from fedwave.built_in import BUILT_IN
 from fedwave.metrics import describe, jain
+from fedwave.parts import registry
+from fedwave.parts.built_in import BUILT_IN
 from fedwave.types import Array
 
 if TYPE_CHECKING:

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from fedwave import registry
 from fedwave.errors import FedwaveError, counted, is_list, is_whole, length_of, shown, whole
 from fedwave.memory import check_memory
 from fedwave.metrics import Metric, Watch
 from fedwave.network.dynamics import accept, step, step_labels
 from fedwave.network.network import Network, check_network
 from fedwave.network.world import World, arriving, block_bytes
+from fedwave.parts import registry
+from fedwave.parts.serialize import pack
 from fedwave.recalled import recalled
 from fedwave.recording import Recorder, record_bytes
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler, checked_decision
 from fedwave.schedulers.base import scheduler as find_scheduler
-from fedwave.serialize import pack
 from fedwave.trace import Trace
 from fedwave.trace_check import check_continues
 from fedwave.types import (

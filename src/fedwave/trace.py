@@ -18,13 +18,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.array_archive import is_plain, read_archive
-from fedwave.content_sum import SUM, content_sum
 from fedwave.errors import FedwaveError, counted, is_list, shown
-from fedwave.files import write_whole
+from fedwave.files.archive import is_plain, read_archive
+from fedwave.files.content_sum import SUM, content_sum
+from fedwave.files.reading import as_path, opened
+from fedwave.files.writing import write_whole
 from fedwave.metrics import over_rounds
 from fedwave.plain_text import brief
-from fedwave.reading import as_path, opened
 from fedwave.trace_check import check_trace
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, NetworkState, State
 

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave import registry
-from fedwave.array_archive import is_plain
 from fedwave.errors import FedwaveError, is_number
+from fedwave.files.archive import is_plain
 from fedwave.metrics import Description, Watch, check_column
 from fedwave.network.carry import unpacked_carry
 from fedwave.network.devices import DeviceTable
 from fedwave.network.network import checked_slots
+from fedwave.parts import registry
+from fedwave.parts.serialize import unpack
 from fedwave.schedulers.base import Scheduler
-from fedwave.serialize import unpack
 from fedwave.series_check import check_series, is_ours
 from fedwave.types import Array, Problem, State
 

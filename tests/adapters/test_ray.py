@@ -31,7 +31,7 @@ from fedwave.experiments.run.stopping import Terminated
 from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.waiting import Waiting
 from fedwave.experiments.run.worker import Message, environment, result_of
-from fedwave.files import write_csv
+from fedwave.files.writing import write_csv
 from fedwave.learning.settings import use_threads
 
 if find_spec("ray") is None:

@@ -91,7 +91,7 @@ def _write(path: Path, arrays: Arrays, about: Any) -> None:
     text = about if isinstance(about, str) else json.dumps(about)
     members = {"provenance": np.array(text), **arrays}
     with suppress(ImportError, TypeError):  # versions before had no sum; objects have no bytes
-        from fedwave.content_sum import SUM, content_sum
+        from fedwave.files.content_sum import SUM, content_sum
 
         members[SUM] = np.array(content_sum(members))
     np.savez(path, **members)

@@ -8,8 +8,8 @@ import pytest
 from broken import BROKEN, LovesTheFirst, Sound
 
 import fedwave as fw
-from fedwave import registry
 from fedwave.checks.scheduler import check_scheduler
+from fedwave.parts import registry
 
 ALL = [
     "declaration",

@@ -15,11 +15,11 @@ from published import idx, put
 from small_models import chain, images, own_forward, with_batch_norm
 
 import fedwave as fw
-from fedwave import registry
 from fedwave.aggregation import FedAsync, Lee
 from fedwave.checks import check
 from fedwave.learning.data import originals, sources
 from fedwave.metrics import Mass
+from fedwave.parts import registry
 
 rng = np.random.default_rng(0)
 # Parts that cannot be built from their name alone.

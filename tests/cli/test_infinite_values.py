@@ -18,7 +18,7 @@ import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.results.sealed import read_sealed
 from fedwave.experiments.results.verify import sound, verify
-from fedwave.files import json_text
+from fedwave.files.writing import json_text
 
 SWEPT: dict[str, list[float]] = {
     "network.set.buffer_limit": [2, math.inf],

@@ -15,13 +15,13 @@ import torch
 from rich.table import Table
 
 import fedwave as fw
-from fedwave import registry
 from fedwave.cli import output
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.run import work
 from fedwave.learning.data.dataset import Dataset, NoData, synthetic
 from fedwave.learning.evaluation import EvaluationSizes
+from fedwave.parts import registry
 
 NETWORK = ("random", "--devices", 4, "--slots", 2, "--set", "rate=1")
 SMALL = ("task.model=logistic", "task.epochs=1", "training.loss_images=100", "training.test_images=60")

@@ -180,7 +180,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_run(fedwave, tmp_pat
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_keeps_what_was_there(tmp_path: Path) -> None:
     from fedwave.errors import FedwaveError
-    from fedwave.files import write_whole
+    from fedwave.files.writing import write_whole
 
     kept = tmp_path / "kept.txt"
     kept.write_text("old")

@@ -13,12 +13,12 @@ from user_file import forgotten
 from user_file import text as user_text
 
 import fedwave as fw
-from fedwave import registry
 from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.report import theory
 from fedwave.experiments.results.statistics import Estimate
 from fedwave.experiments.run import work
 from fedwave.learning.data.dataset import synthetic
+from fedwave.parts import registry
 
 SMALL = ("-t", 6, "-i", 2, "--workers", 1)
 TASK = """

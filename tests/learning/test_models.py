@@ -11,11 +11,11 @@ from tiny import blobs, linear
 from torch import Tensor, nn
 
 import fedwave as fw
-from fedwave import registry
 from fedwave.aggregation import FedBuff, Lee, Sync
 from fedwave.learning.data.dataset import Dataset, synthetic
 from fedwave.learning.models import Cnn, Logistic, Vgg19
 from fedwave.learning.task import Task
+from fedwave.parts import registry
 
 
 def parameters(model: nn.Module) -> int:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fedwave as fw
+from fedwave.files.yaml_text import write_yaml
 from fedwave.network.devices import COLUMNS, Device, DeviceTable
-from fedwave.yaml_text import write_yaml
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.content_sum import SUM, content_sum
+from fedwave.files.content_sum import SUM, content_sum
 
 
 def with_sum(members: dict[str, Any]) -> dict[str, Any]:

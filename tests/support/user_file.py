@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fedwave import parts_import, registry
+from fedwave.parts import registry
+from fedwave.parts import user_code as parts_import
 
 TEXT = """
 from dataclasses import dataclass

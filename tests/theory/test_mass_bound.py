@@ -6,7 +6,7 @@ from scipy import stats
 from weighted_mass import constant, logarithmic, weighted_mass
 
 import fedwave as fw
-from fedwave import registry
+from fedwave.parts import registry
 from fedwave.theory import bound as bounds
 
 CERTAIN = fw.success.Table((0.0, 1.0), (0.0, 0.0))  # every upload arrives

@@ -29,7 +29,7 @@ from fedwave.experiments.run.time_limit import TIMEOUT
 from fedwave.experiments.run.units import Unit
 from fedwave.experiments.run.waiting import Waiting, no_round_in
 from fedwave.experiments.run.worker import ONE_THREAD, Message, Report, Reporter, answer, result_of
-from fedwave.files import write_whole
+from fedwave.files.writing import write_whole
 from fedwave.version import __version__
 
 Sender = tuple[str, int]  # the unit's name and the number of the attempt

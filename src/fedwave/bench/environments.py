@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from fedwave.errors import FedwaveError
-from fedwave.files import check_folder
+from fedwave.files.writing import check_folder
 from fedwave.learning.data.originals import cache_folder
 
 PLAYERS = Path(__file__).with_name("players")

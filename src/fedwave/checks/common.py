@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.metrics import Metric
 from fedwave.network.devices import Device
 from fedwave.network.network import Network
 from fedwave.network.success import Soft
+from fedwave.parts import registry
+from fedwave.parts.serialize import pack, unpack
 from fedwave.rng import Block, stream
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
-from fedwave.serialize import pack, unpack
 from fedwave.simulate import extend, simulate
 from fedwave.trace import Trace
 from fedwave.types import Array

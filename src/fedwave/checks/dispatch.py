@@ -7,10 +7,10 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from fedwave import registry
 from fedwave.checks.common import declared, passed
 from fedwave.checks.scheduler import check_scheduler
 from fedwave.errors import FedwaveError, did_you_mean, extra_for
+from fedwave.parts import registry
 
 _FUNCTIONS = ("dataset", "model")  # families of functions that make something
 

@@ -11,7 +11,6 @@ from functools import partial
 
 import numpy as np
 
-from fedwave import registry
 from fedwave.checks import calls
 from fedwave.checks.calls import which_network
 from fedwave.checks.common import Check, continued, declared, passed
@@ -22,6 +21,7 @@ from fedwave.network.arrivals import NegativeBinomial
 from fedwave.network.devices import Device
 from fedwave.network.network import Network, paper_network
 from fedwave.network.success import Soft
+from fedwave.parts import registry
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
 from fedwave.simulate import simulate

@@ -11,7 +11,7 @@ import typer
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.errors import FedwaveError, extra_for, shown, whole
-from fedwave.files import write_json
+from fedwave.files.writing import write_json
 from fedwave.progress import steps
 from fedwave.terminal import tell
 

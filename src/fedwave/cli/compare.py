@@ -23,7 +23,7 @@ from fedwave.experiments.results.comparison import COLUMNS, Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
 from fedwave.experiments.results.statistics import instances_needed
 from fedwave.experiments.run.units import file_words
-from fedwave.files import check_folder, write_csv, write_json
+from fedwave.files.writing import check_folder, write_csv, write_json
 from fedwave.metrics import metric_names
 from fedwave.progress import rounds_bar
 from fedwave.simulate import simulate

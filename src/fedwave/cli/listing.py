@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from fedwave import registry
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.request import experiment_of
 from fedwave.experiments.config.read import preset_about, preset_names, to_yaml
 from fedwave.experiments.config.schema import json_schema
-from fedwave.files import write_csv, write_json, write_text
-from fedwave.parts_import import import_parts
+from fedwave.files.writing import write_csv, write_json, write_text
+from fedwave.parts import registry
+from fedwave.parts.user_code import import_parts
 from fedwave.plain_text import in_encoding
 
 # What a scheduler may need (types.INFORMATION): before the first round, and in every round.

@@ -14,13 +14,13 @@ from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 from typer import Argument, Option
 
-from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.config.points import to_mapping
 from fedwave.experiments.run.time_limit import TIMEOUT
-from fedwave.files import check_folder
+from fedwave.files.writing import check_folder
 from fedwave.network.network import paper_network, random_network
+from fedwave.parts import registry
 from fedwave.plain_text import brief
 
 _OWN = "the experiment's"

@@ -20,7 +20,7 @@ from fedwave.experiments.report.tables import with_interval
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.statistics import Estimate
-from fedwave.files import json_text
+from fedwave.files.writing import json_text
 from fedwave.terminal import OutputFailed, PlainConsole
 
 _FINER = ("score", "mean_age", "jain", "loss")  # small differences of these matter

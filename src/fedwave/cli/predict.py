@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from fedwave import registry
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.request import experiment_of
@@ -26,8 +25,9 @@ from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.prediction import COLUMNS, Prediction
 from fedwave.experiments.prediction import predict as predicted
 from fedwave.experiments.prediction_check import check_prediction
-from fedwave.files import write_csv, write_json
-from fedwave.parts_import import import_parts
+from fedwave.files.writing import write_csv, write_json
+from fedwave.parts import registry
+from fedwave.parts.user_code import import_parts
 from fedwave.progress import rounds_bar
 from fedwave.simulate import simulate
 

@@ -14,8 +14,8 @@ from fedwave.experiments.results.folder import check_is_folder, is_published
 from fedwave.experiments.results.lock import locked
 from fedwave.experiments.results.own_files import CONFIG, with_endings
 from fedwave.experiments.results.sums import SUMS, write_sums
+from fedwave.files.reading import is_there
 from fedwave.progress import steps
-from fedwave.reading import is_there
 from fedwave.terminal import tell
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from fedwave.experiments.report.published import published_in
 from fedwave.experiments.results.folder import RunFolder, check_is_folder, is_published
 from fedwave.experiments.results.lock import check_place, locked
 from fedwave.experiments.results.own_files import CONFIG, RUN_FILES, output_files
+from fedwave.files.reading import is_there
 from fedwave.progress import steps
-from fedwave.reading import is_there
 from fedwave.terminal import tell
 
 # The paper's experiment, the quick one, and what the quick one changes.

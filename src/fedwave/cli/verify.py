@@ -17,7 +17,7 @@ from fedwave.experiments.results.folder import refuse_published
 from fedwave.experiments.results.same_run import compare_runs
 from fedwave.experiments.results.verify import Finding, sound
 from fedwave.experiments.results.verify import verify as look
-from fedwave.reading import is_there
+from fedwave.files.reading import is_there
 
 _STYLES = {"ok": "green", "note": "yellow", "open": "yellow", "wrong": "bold red", "differs": "bold red"}
 

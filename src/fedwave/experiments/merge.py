@@ -30,9 +30,9 @@ from fedwave.experiments.results.provenance import lot_records, write_merged_pro
 from fedwave.experiments.results.sealed import Damaged, plain_bytes, write_sealed
 from fedwave.experiments.run.runner import stored_results
 from fedwave.experiments.run.units import Unit, simulated_block, units_of_point
-from fedwave.files import write_text, write_whole
+from fedwave.files.reading import as_path
+from fedwave.files.writing import write_text, write_whole
 from fedwave.memory import check_memory
-from fedwave.reading import as_path
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from fedwave import registry
 from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError, counted, shown
 from fedwave.experiments.report.tables import markdown, with_interval
 from fedwave.experiments.results.statistics import Estimate, estimate, paired_difference
+from fedwave.parts import registry
 from fedwave.theory.useful_mass import ScheduleMass
 from fedwave.trace import Trace, labelled_traces
 from fedwave.types import FloatArray

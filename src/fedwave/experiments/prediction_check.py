@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import class_mix_of, labels_of, network_of, schedulers_of
 from fedwave.experiments.report.labels import place
@@ -22,6 +21,7 @@ from fedwave.experiments.report.tables import with_interval
 from fedwave.experiments.results.container import Point, labels
 from fedwave.experiments.results.statistics import Estimate, estimate
 from fedwave.experiments.run.runner import stored_results
+from fedwave.parts import registry
 from fedwave.simulate import simulate
 from fedwave.theory.useful_mass import ScheduleMass
 from fedwave.trace import Trace

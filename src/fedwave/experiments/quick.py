@@ -8,15 +8,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedwave import registry
 from fedwave.errors import FedwaveError, is_list, shown, whole
 from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
 from fedwave.experiments.run.time_limit import TIMEOUT, checked_timeout
+from fedwave.files.reading import as_path
 from fedwave.metrics import Watch
 from fedwave.network.network import Network
-from fedwave.reading import as_path
+from fedwave.parts import registry
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulate import simulate

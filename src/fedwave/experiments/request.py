@@ -9,7 +9,7 @@ from typing import Any
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, load_experiment, preset_names
-from fedwave.reading import read_text
+from fedwave.files.reading import read_text
 
 _NETWORKS = ("paper", "random")
 _FILES = (".yaml", ".yml", ".json")
@@ -44,7 +44,7 @@ def _network(source: str) -> dict[str, Any] | None:
 
 def _is_device_table(path: Path) -> bool:
     """A device table in YAML is a list, an experiment is a mapping."""
-    from fedwave.yaml_text import is_list
+    from fedwave.files.yaml_text import is_list
 
     ending = path.suffix.lower()
     if ending not in (".yaml", ".yml") or not path.is_file():

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedwave.array_archive import read_archive
 from fedwave.errors import FedwaveError
-from fedwave.files import write_whole
+from fedwave.files.archive import read_archive
+from fedwave.files.reading import opened
+from fedwave.files.writing import write_whole
 from fedwave.learning.curves import Evaluation
 from fedwave.learning.replay import Replay
 from fedwave.learning.rows import Models
 from fedwave.learning.state import Tensors
 from fedwave.plain_text import brief
-from fedwave.reading import opened
 from fedwave.types import Array
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.array_archive import read_archive
 from fedwave.errors import FedwaveError, counted
-from fedwave.files import write_whole
+from fedwave.files.archive import read_archive
+from fedwave.files.reading import as_path, opened
+from fedwave.files.writing import write_whole
 from fedwave.plain_text import brief
-from fedwave.reading import as_path, opened
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
 _SAVED = ("loss", "accuracy", "class_accuracy", "accuracy_on_all")

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedwave import registry
 from fedwave.errors import FedwaveError, is_number, shown, whole
 from fedwave.learning.draws import Places, numbers, shuffled, uniform
+from fedwave.parts import registry
 from fedwave.rng import stream
 from fedwave.types import FloatArray, IntArray
 

@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from fedwave.array_files import read_array
 from fedwave.errors import FedwaveError, is_number
+from fedwave.files.arrays import read_array
 from fedwave.network.fading import as_record, check_record, recorded_block, same_in_all
 from fedwave.network.poisson import poisson_counts
 from fedwave.rng import Block as Block  # given to models of a user's own

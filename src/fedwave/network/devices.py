@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.csv_text import as_number, read_table
 from fedwave.errors import FedwaveError, did_you_mean, is_list, is_whole, shown
-from fedwave.reading import as_path, read_text
+from fedwave.files.reading import as_path, read_text
+from fedwave.files.tables import as_number, read_table
 from fedwave.types import Array, FloatArray
 
 
@@ -143,7 +143,7 @@ def _csv_rows(path: Path, what: str) -> list[dict[str, Any]]:
 
 
 def _yaml_rows(path: Path, what: str) -> list[dict[str, Any]]:
-    from fedwave.yaml_text import read_yaml
+    from fedwave.files.yaml_text import read_yaml
 
     content = read_yaml(read_text(path, what), what)
     if isinstance(content, dict):

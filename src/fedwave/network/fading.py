@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from fedwave.array_files import read_array
 from fedwave.errors import FedwaveError, is_number
+from fedwave.files.arrays import read_array
 from fedwave.rng import Block as Block  # given to models of a user's own
 from fedwave.types import Array, FloatArray
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from fedwave import registry
 from fedwave.errors import FedwaveError, counted, did_you_mean, is_list, is_number, length_of, shown, whole
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.devices import COLUMNS, Device, DeviceTable
 from fedwave.network.fading import Fading, Rayleigh, mean_snr
 from fedwave.network.success import SuccessModel, Turbo
+from fedwave.parts import registry
 from fedwave.types import Array, FloatArray, Problem
 
 _UNLESS_GIVEN: Any = object()

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedwave.csv_text import as_number, read_table
 from fedwave.errors import FedwaveError, is_number, shown
+from fedwave.files.tables import as_number, read_table
 from fedwave.network.fading import Fading
 from fedwave.types import FloatArray
 

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedwave import registry
 from fedwave.aggregation import Aggregation
 from fedwave.errors import FedwaveError, did_you_mean, shown
+from fedwave.parts import registry
 from fedwave.rng import Draws
 from fedwave.schedulers.picking import pick_largest
 from fedwave.types import INFORMATION, Decision, FloatArray, Observation, Problem, State

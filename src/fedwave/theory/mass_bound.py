@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave import registry
 from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError
 from fedwave.network.network import Network, check_network
+from fedwave.parts import registry
 from fedwave.planning.mass_price import at_mass_price, best_mass_price, mass_of_one
 from fedwave.planning.mass_reward import Reward
 from fedwave.planning.price import Kinds

@@ -7,7 +7,6 @@ import pytest
 from half_precision import needs_bfloat16
 
 import fedwave as fw
-from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import CLASSES, check, network_of, schedulers_of, settings_of, task_of
 from fedwave.experiments.config.experiment import (
@@ -20,6 +19,7 @@ from fedwave.experiments.config.experiment import (
 )
 from fedwave.experiments.config.read import experiment_from
 from fedwave.network.network import random_network
+from fedwave.parts import registry
 
 
 def test_the_papers_network_with_changes() -> None:

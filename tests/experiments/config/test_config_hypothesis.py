@@ -11,7 +11,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.config.read import experiment_from, load_experiment, points, to_mapping, to_yaml
 from fedwave.experiments.config.schema import field_names
-from fedwave.yaml_text import read_yaml
+from fedwave.files.yaml_text import read_yaml
 
 PROFILE = settings(
     max_examples=500, derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import fedwave as fw
-from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import check, network_of, schedulers_of
 from fedwave.experiments.config.experiment import Experiment, NetworkConfig, TaskConfig
@@ -27,6 +26,7 @@ from fedwave.experiments.config.read import (
     to_yaml,
 )
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.parts import registry
 
 ALIKE = [
     ("network.fading", "rician:k_factor=6", {"name": "rician", "k_factor": 6}),
@@ -174,7 +174,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with an experiment that uses parts of its own, which are forgotten afterwards."""
     for family in registry.FAMILIES:
         monkeypatch.setitem(registry._own, family, dict(registry._own[family]))
-    monkeypatch.setattr("fedwave.parts_import._done", {})
+    monkeypatch.setattr("fedwave.parts.user_code._done", {})
     (tmp_path / "parts.py").write_text(OWN)
     (tmp_path / "mine.yaml").write_text(
         "imports: [parts.py]\nschedulers: [age]\nnetwork: {fading: 'louder-test:base=rician:k_factor=2'}\n"

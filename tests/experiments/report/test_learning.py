@@ -22,7 +22,7 @@ from fedwave.experiments.report.learning import caption_of, is_synthetic, write_
 from fedwave.experiments.report.outputs import comparison_of, summary
 from fedwave.experiments.results.container import Point, Results, curves_of, labels, unit_dataset
 from fedwave.experiments.run.runner import Event, run_experiment, stored_results
-from fedwave.files import json_text
+from fedwave.files.writing import json_text
 from fedwave.learning.evaluation import EvaluationSizes
 
 NAMES = ("bench", "update-aware", "alsa-pi", "w-max")

@@ -15,7 +15,7 @@ from fedwave.experiments.results.comparison import COLUMNS, Comparison
 from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.results.statistics import per_instance
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.files import json_text
+from fedwave.files.writing import json_text
 from fedwave.metrics import jain
 
 NAMES = ("alsa-pi", "max-weight", "bench")

@@ -20,7 +20,7 @@ from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.results.sealed import read_sealed, write_sealed
 from fedwave.experiments.run.pool import run_here
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.parts_import import checksum
+from fedwave.parts.user_code import checksum
 
 
 class Stop(Exception):
@@ -111,7 +111,7 @@ def test_results_are_read_without_the_parts(own: Path, tmp_path: Path) -> None:
     run_experiment(asked(own), tmp_path / "run", workers=1)
     own.write_text("raise SystemExit('imported')")
     code = (
-        "import sys, fedwave as fw; from fedwave import registry\n"
+        "import sys, fedwave as fw; from fedwave.parts import registry\n"
         f"print(fw.load({str(tmp_path / 'run')!r}).backlog.shape)\n"
         "assert not any(registry.own().values())\n"
         "assert not any('fedwave_parts' in name for name in sys.modules)\n"

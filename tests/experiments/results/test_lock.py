@@ -24,7 +24,7 @@ from fedwave.experiments.results.lock import locked
 from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, output_files
 from fedwave.experiments.results.verify import sound, verify
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.files import write_text
+from fedwave.files.writing import write_text
 
 TOKEN = "0123456789abcdef"
 AXES = ("sweep.network.slots=[1,2]", "sweep.network.gamma=[0,1]")

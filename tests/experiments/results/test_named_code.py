@@ -20,7 +20,7 @@ from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.results.sealed import write_sealed
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.parts_import import checksum
+from fedwave.parts.user_code import checksum
 
 EVIL = "open('pwned', 'w').close()\n"
 

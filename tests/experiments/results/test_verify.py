@@ -226,7 +226,7 @@ def test_a_damaged_run_is_not_compared(made: Path, folder: Path) -> None:
 
 def test_nothing_of_the_user_is_imported(folder: Path, made: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from fedwave import registry\n"
+        "import sys; from pathlib import Path; from fedwave.parts import registry\n"
         "from fedwave.experiments.results.same_run import compare_runs\n"
         "from fedwave.experiments.results.verify import verify\n"
         f"verify(Path({str(folder)!r})); compare_runs(Path({str(folder)!r}), Path({str(made)!r}))\n"

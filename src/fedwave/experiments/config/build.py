@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave import registry
 from fedwave.aggregation import Aggregation
 from fedwave.errors import FedwaveError, extra_for
 from fedwave.experiments.config.experiment import (
@@ -23,7 +22,8 @@ from fedwave.experiments.config.parts import PARTS, check_part
 from fedwave.metrics import Mass, Metric, Watch, metric_names
 from fedwave.network.devices import read_devices
 from fedwave.network.network import Network, paper_network, random_network
-from fedwave.parts_import import import_parts, import_source
+from fedwave.parts import registry
+from fedwave.parts.user_code import import_parts, import_source
 from fedwave.schedulers.base import Scheduler, scheduler
 
 if TYPE_CHECKING:

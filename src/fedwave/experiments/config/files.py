@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.parts import PART_LISTS, PARTS
 from fedwave.experiments.config.points import to_mapping
 from fedwave.experiments.config.schema import typed
-from fedwave.parts_import import is_module
+from fedwave.parts import registry
+from fedwave.parts.user_code import is_module
 
 # Called with a text that can be a file, and whether its field says that it is one; returns what replaces it.
 Change = Callable[[str, bool], str]

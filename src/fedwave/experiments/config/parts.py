@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedwave import registry
 from fedwave.errors import FedwaveError, shown
+from fedwave.parts import registry
 
 # The fields of an experiment that are parts, and their families.
 PARTS = {

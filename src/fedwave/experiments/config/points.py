@@ -8,11 +8,11 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from fedwave import registry
 from fedwave.errors import FedwaveError, MissingExtra, shown
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
 from fedwave.experiments.config.schema import field_names, no_field, typed
+from fedwave.parts import registry
 
 Point = dict[str, Any]  # the value of every axis
 Check = Callable[[Experiment], None]  # refuses an experiment that cannot be built
@@ -27,7 +27,7 @@ def to_mapping(experiment: Experiment) -> dict[str, Any]:
 
 def with_override(content: Mapping[str, Any], text: str) -> dict[str, Any]:
     """The mapping with one field changed, as ``network.slots=10`` asks; the value is read as YAML."""
-    from fedwave.yaml_text import read_yaml
+    from fedwave.files.yaml_text import read_yaml
 
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
@@ -75,7 +75,7 @@ def _identity(experiment: Experiment, parts: Sequence[str]) -> Any:
             several = place[name] if dotted in PART_LISTS else [place[name]]
             with suppress(MissingExtra):  # without torch a model is what is written
                 place[name] = [registry.identity(PARTS[dotted], part) for part in several]
-    return registry.frozen(content)
+    return registry.hashable(content)
 
 
 def _at(base: Mapping[str, Any], point: Point, check: Check) -> Experiment:

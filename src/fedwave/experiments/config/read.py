@@ -16,8 +16,8 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import rooted
 from fedwave.experiments.config.points import check_points, points, to_mapping, with_override
 from fedwave.experiments.config.schema import typed
-from fedwave.parts_import import absolute, import_parts
-from fedwave.reading import as_path, read_json, read_text
+from fedwave.files.reading import as_path, read_json, read_text
+from fedwave.parts.user_code import absolute, import_parts
 
 __all__ = [
     "experiment_from",
@@ -114,7 +114,7 @@ def stored_experiment(source: Path | Mapping[str, Any]) -> Experiment:
 
 def stored_content(text: str, what: str) -> dict[str, Any]:
     """The fields that the text of a run folder's file has, before they are given their types."""
-    from fedwave.yaml_text import read_yaml
+    from fedwave.files.yaml_text import read_yaml
 
     with _one_line():
         return _plain_copy(read_yaml(text, what))
@@ -122,7 +122,7 @@ def stored_content(text: str, what: str) -> dict[str, Any]:
 
 def to_yaml(experiment: Experiment, only_ascii: bool = False) -> str:
     """The file that gives this experiment, with every field."""
-    from fedwave.yaml_text import write_yaml
+    from fedwave.files.yaml_text import write_yaml
 
     return write_yaml(to_mapping(experiment), only_ascii)
 
@@ -148,7 +148,7 @@ def _preset_text(name: str) -> str:
 
 
 def _content(source: str | Path) -> Mapping[str, Any]:
-    from fedwave.yaml_text import read_yaml
+    from fedwave.files.yaml_text import read_yaml
 
     ending, what = Path(source).suffix.lower(), f"experiment {source}"
     is_file = ending in (".yaml", ".yml", ".json")

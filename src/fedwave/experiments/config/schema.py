@@ -10,12 +10,12 @@ from math import inf
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from fedwave import registry
 from fedwave.errors import FedwaveError, did_you_mean, is_whole, shown
 from fedwave.experiments.config.experiment import PLACES, PRECISIONS, Experiment, choice_of
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
 from fedwave.metrics import metric_names
 from fedwave.network.devices import Device
+from fedwave.parts import registry
 
 _WORDS: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "whole numbers"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedwave.experiments.results.chance import Chance
 from fedwave.experiments.results.container import Point, labels
-from fedwave.files import write_csv
+from fedwave.files.writing import write_csv
 
 if TYPE_CHECKING:
     import xarray as xr

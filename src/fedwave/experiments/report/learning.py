@@ -12,7 +12,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.results.bootstrap import bootstrap_rounds
 from fedwave.experiments.results.container import Point, Results, curves_of, labels
-from fedwave.files import write_csv
+from fedwave.files.writing import write_csv
 
 if TYPE_CHECKING:
     from fedwave.experiments.report.figures.common import Figure

@@ -19,7 +19,7 @@ from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.results.inputs import pinned_copies
 from fedwave.experiments.results.own_files import files_of_run, sweep_stems
 from fedwave.experiments.results.sums import write_sums
-from fedwave.files import write_csv, write_json, write_text, write_whole
+from fedwave.files.writing import write_csv, write_json, write_text, write_whole
 from fedwave.version import __version__
 
 _HALF_WIDTH = "±: half-width of the 95 % interval over instances."

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.csv_text import as_number, read_table
 from fedwave.errors import FedwaveError, counted, shown
 from fedwave.experiments.config.experiment import MOST_DEVICES, Experiment
 from fedwave.experiments.config.read import stored_content, stored_experiment
@@ -46,9 +45,10 @@ from fedwave.experiments.results.own_files import CONFIG, PROVENANCE, SUMMARY
 from fedwave.experiments.results.provenance import belongs_to_config, lost_origin, runs_of, versions_of
 from fedwave.experiments.results.sealed import plain_bytes
 from fedwave.experiments.results.sums import SUMS, read_sums, sum_of, write_sums
-from fedwave.files import write_json, write_whole
+from fedwave.files.reading import is_there, read_json_file, read_text
+from fedwave.files.tables import as_number, read_table
+from fedwave.files.writing import write_json, write_whole
 from fedwave.metrics import describe
-from fedwave.reading import is_there, read_json_file, read_text
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from fedwave.experiments.results.chance import Chance, caption
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Point, label_of, labels, series
 from fedwave.experiments.results.statistics import Band, moving_mean, running_mean
-from fedwave.files import write_csv
+from fedwave.files.writing import write_csv
 from fedwave.metrics import describe
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 

@@ -26,7 +26,7 @@ from fedwave.experiments.results.inputs import data_for
 from fedwave.experiments.results.own_files import with_endings
 from fedwave.experiments.results.statistics import Estimate, estimate
 from fedwave.experiments.results.sums import SUMS, write_sums
-from fedwave.files import write_csv, write_json, write_text
+from fedwave.files.writing import write_csv, write_json, write_text
 from fedwave.network.network import random_network
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler, scheduler

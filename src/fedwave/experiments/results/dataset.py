@@ -13,7 +13,7 @@ from fedwave.experiments.results.container import Results, assembled
 from fedwave.experiments.results.folder import check_is_folder
 from fedwave.experiments.run.runner import stored_results
 from fedwave.experiments.run.units import axis_values
-from fedwave.reading import as_path
+from fedwave.files.reading import as_path
 from fedwave.version import __version__
 
 if TYPE_CHECKING:

@@ -42,9 +42,9 @@ from fedwave.experiments.results.plan import Plan
 from fedwave.experiments.results.provenance import config_sum, other_versions
 from fedwave.experiments.results.sealed import Damaged, plain_bytes, read_sealed, write_sealed
 from fedwave.experiments.run.units import Unit, units_of
-from fedwave.files import write_text, write_whole
-from fedwave.parts_import import import_source, imported_sources
-from fedwave.reading import is_there
+from fedwave.files.reading import is_there
+from fedwave.files.writing import write_text, write_whole
+from fedwave.parts.user_code import import_source, imported_sources
 from fedwave.version import NUMERICS, __version__
 
 if TYPE_CHECKING:

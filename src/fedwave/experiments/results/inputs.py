@@ -19,7 +19,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import data_files
@@ -27,8 +26,9 @@ from fedwave.experiments.config.parts import Part
 from fedwave.experiments.results.own_parts import own_packages, own_parts
 from fedwave.experiments.results.sealed import Damaged, read_sealed, write_sealed
 from fedwave.experiments.results.sums import sum_of
-from fedwave.files import write_whole
-from fedwave.parts_import import checksum, helper_modules, module_file
+from fedwave.files.writing import write_whole
+from fedwave.parts import registry
+from fedwave.parts.user_code import checksum, helper_modules, module_file
 
 LIST, PLACES = "inputs/inputs.json", "inputs/places.json"
 _FOLDER, _MODULE, _PACKAGE = "inputs/", "module ", "package "

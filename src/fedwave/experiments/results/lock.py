@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 from fedwave.errors import FedwaveError
 from fedwave.experiments.results.own_files import CONFIG, PLACES, PLAN, PROVENANCE
 from fedwave.experiments.results.sums import SUMS, read_sums, sum_of
-from fedwave.files import check_folder, guarded, kept_name, kept_of, write_json
+from fedwave.files.writing import check_folder, guarded, kept_name, kept_of, write_json
 from fedwave.plain_text import visible
 
 _LOCK, _HOLDER, _MARK = ".lock", "lock.json", ".fedwave"

@@ -17,14 +17,14 @@ from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
-from fedwave import registry
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.files import replaced
 from fedwave.experiments.results import inputs
 from fedwave.experiments.results.own_files import CONFIG, PLAN, PROVENANCE
 from fedwave.experiments.results.own_parts import code_name
 from fedwave.experiments.results.sealed import Damaged
-from fedwave.parts_import import checksum, is_module, read_source, texts_imported
+from fedwave.parts import registry
+from fedwave.parts.user_code import checksum, is_module, read_source, texts_imported
 
 
 @dataclass

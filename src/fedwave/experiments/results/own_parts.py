@@ -14,12 +14,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fedwave import registry
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.parts import PARTS, Part
 from fedwave.experiments.config.points import points
-from fedwave.parts_import import is_package_file, own_source
-from fedwave.registering import callers
+from fedwave.parts import registry
+from fedwave.parts.registering import callers
+from fedwave.parts.user_code import is_package_file, own_source
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedwave import registry
 from fedwave.errors import shown
 from fedwave.experiments.config.experiment import MOST_DEVICES, NetworkConfig
 from fedwave.metrics import OVER_ROUNDS, describe
+from fedwave.parts import registry
 from fedwave.plain_text import brief
 
 CLASS = "accuracy_class_"

@@ -19,7 +19,7 @@ from fedwave.experiments.results.own_files import CONFIG, PROVENANCE
 from fedwave.experiments.results.own_parts import own_packages
 from fedwave.experiments.results.sealed import Damaged, read_sealed, write_sealed
 from fedwave.experiments.results.sums import SUMS, sum_of
-from fedwave.reading import is_there
+from fedwave.files.reading import is_there
 from fedwave.version import __version__
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fedwave.errors import FedwaveError
-from fedwave.files import write_text
-from fedwave.reading import read_bytes
+from fedwave.files.reading import read_bytes
+from fedwave.files.writing import write_text
 
 _DEEPEST = 50  # levels; ours have some ten
 _END = "\n}"  # of the text without its seal

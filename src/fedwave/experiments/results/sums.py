@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from fedwave.errors import FedwaveError
-from fedwave.files import write_text
-from fedwave.reading import opened, read_bytes
+from fedwave.files.reading import opened, read_bytes
+from fedwave.files.writing import write_text
 
 SUMS = "SHA256SUMS"
 _MOST_BYTES = 100_000_000  # of a million files

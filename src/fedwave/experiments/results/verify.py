@@ -20,7 +20,7 @@ from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.results.sums import SUMS, changed_files, read_sums
 from fedwave.experiments.run.envelope import check_enclosed
 from fedwave.experiments.run.units import Unit
-from fedwave.reading import is_there, opened
+from fedwave.files.reading import is_there, opened
 
 _MOST_NAMES = 5
 _OF_UNITS = ("rounds/", "devices/", "units/")

@@ -11,7 +11,7 @@ from typing import IO
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.run.stopping import Stopped
-from fedwave.files import write_whole
+from fedwave.files.writing import write_whole
 
 Write = Callable[[IO[bytes]], None]
 Asked = Callable[[], bool]  # is the unit to stop?

@@ -33,7 +33,7 @@ from fedwave.experiments.run.stopping import stoppable
 from fedwave.experiments.run.time_limit import TIMEOUT
 from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.worker import Message, Report
-from fedwave.parts_import import imported_sources
+from fedwave.parts.user_code import imported_sources
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -18,7 +18,7 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed, with_absolute_paths
 from fedwave.experiments.config.read import points
 from fedwave.experiments.config.resolve import added, filled, filled_alike, with_added
-from fedwave.parts_import import imported_sources
+from fedwave.parts.user_code import imported_sources
 
 _INSTANCES_AT_ONCE = 50  # of a simulation; more use more memory and are not faster
 

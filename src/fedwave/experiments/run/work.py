@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from fedwave.array_archive import check_stored
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import metrics_of, network_of, prepare, schedulers_of, settings_of, task_of
 from fedwave.experiments.config.experiment import TaskConfig
@@ -23,8 +22,9 @@ from fedwave.experiments.run.envelope import check_enclosed, write_enclosed
 from fedwave.experiments.run.stopping import Stopped, is_interrupt
 from fedwave.experiments.run.time_limit import NoRound
 from fedwave.experiments.run.units import Unit
+from fedwave.files.archive import check_stored
 from fedwave.network.network import Network
-from fedwave.parts_import import failure_in
+from fedwave.parts.user_code import failure_in
 from fedwave.schedulers.base import Scheduler
 from fedwave.simulate import simulate
 from fedwave.simulation import Simulation

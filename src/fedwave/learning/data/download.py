@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from fedwave.errors import FedwaveError
-from fedwave.files import check_folder, write_whole
+from fedwave.files.writing import check_folder, write_whole
 from fedwave.learning.data.originals import MD5, NoData, command, md5_of, missing
 from fedwave.learning.data.sources import SOURCES, Source
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedwave.errors import FedwaveError
-from fedwave.reading import read_bytes
+from fedwave.files.reading import read_bytes
 
 Bytes = npt.NDArray[np.uint8]
 Pixels = tuple[Bytes, Bytes, Bytes, Bytes]  # train images, train labels, test images, test labels

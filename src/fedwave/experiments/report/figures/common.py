@@ -9,9 +9,9 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.experiments.results.statistics import Band
-from fedwave.files import write_whole
+from fedwave.files.writing import write_whole
+from fedwave.parts.registry import built_in
 from fedwave.plain_text import visible
-from fedwave.registry import built_in
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 from fedwave.types import Array, FloatArray
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fedwave as fw
-from fedwave.files import kept_name, kept_of, write_text, write_whole
+from fedwave.files.writing import kept_name, kept_of, write_text, write_whole
 
 LONG = {"ascii": "a" * 251 + ".csv", "emoji": "🙂" * 62 + ".csv", "limit": "b" * 232, "above": "b" * 233}
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave import registry
-from fedwave.serialize import pack, unpack
+from fedwave.parts import registry
+from fedwave.parts.serialize import pack, unpack
 
 PARTS = [
     fw.success.Turbo(blocks=3),

@@ -15,8 +15,8 @@ from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.representer import SafeRepresenter
 
 from fedwave.errors import FedwaveError, shown
+from fedwave.files.reading import check_encodable
 from fedwave.plain_text import is_unseen, visible
-from fedwave.reading import check_encodable
 
 _MOST_CHARACTERS = 1_000_000
 _MOST_VALUES = 100_000  # seconds of work; a larger device table is better kept as CSV

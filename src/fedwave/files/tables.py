@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, shown
-from fedwave.reading import opened, read_text
+from fedwave.files.reading import opened, read_text
 from fedwave.types import FloatArray
 
 _MOST_TABLE = 64_000_000  # bytes

@@ -19,9 +19,9 @@ from typing import Any, TypeVar, get_args, get_type_hints, overload
 
 import numpy as np
 
-from fedwave.built_in import BUILT_IN
 from fedwave.errors import FedwaveError, check_parameters, did_you_mean, extra_for, shown
-from fedwave.registering import note_callers
+from fedwave.parts.built_in import BUILT_IN
+from fedwave.parts.registering import note_callers
 
 Spec = str | Mapping[str, Any]  # a part as text or as a mapping with its name
 P = TypeVar("P")
@@ -202,11 +202,11 @@ def identity(family: str, part: Any) -> Any:
     True
     """
     if not isinstance(part, (str, Mapping)):
-        return frozen(part)
+        return hashable(part)
     given = parse(family, part)
     kind = find(family, given.pop("name"))
     inner, given = _families_of(kind), {**_defaults(kind), **given}
-    values = {k: identity(inner[k], v) if k in inner and v is not None else frozen(v) for k, v in given.items()}
+    values = {k: identity(inner[k], v) if k in inner and v is not None else hashable(v) for k, v in given.items()}
     return kind, frozenset(values.items())
 
 
@@ -219,14 +219,14 @@ def check_different(what: str, identities: Iterable[tuple[str, Any]], fix: str) 
             raise FedwaveError(f"{what}: {shown(label)} is the same as {shown(first)}: {fix}.")
 
 
-def frozen(value: Any) -> Any:
+def hashable(value: Any) -> Any:
     """The value, hashable: equal for equal content. What cannot be looked into is equal to itself only."""
     if is_dataclass(value) and not isinstance(value, type):
-        return type(value), frozenset((f.name, frozen(getattr(value, f.name))) for f in fields(value))
+        return type(value), frozenset((f.name, hashable(getattr(value, f.name))) for f in fields(value))
     if isinstance(value, Mapping):
-        return frozenset((key, frozen(one)) for key, one in value.items())
+        return frozenset((key, hashable(one)) for key, one in value.items())
     if isinstance(value, (list, tuple)):
-        return tuple(map(frozen, value))
+        return tuple(map(hashable, value))
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype.str, value.tobytes()
     return value if isinstance(value, Hashable) else id(value)
@@ -249,7 +249,7 @@ def inner_families(family: str, name: str) -> dict[str, str]:
 
 
 def own() -> dict[str, dict[str, Any]]:
-    """The parts that users have registered, by family and name; parts_import.py replaces those of a changed file."""
+    """The parts that users have registered, by family and name; user_code.py replaces those of a changed file."""
     return _own
 
 
@@ -383,7 +383,7 @@ def _load_entry_points() -> None:
     """Installed packages can register parts: each entry point of the group is a module that does."""
     from importlib.metadata import entry_points
 
-    from fedwave.parts_import import import_parts
+    from fedwave.parts.user_code import import_parts
 
     for entry in entry_points(group="fedwave.parts"):
         try:

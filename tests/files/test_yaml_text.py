@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fedwave import yaml_text
 from fedwave.errors import FedwaveError
-from fedwave.yaml_text import is_list, read_yaml, write_yaml
+from fedwave.files import yaml_text
+from fedwave.files.yaml_text import is_list, read_yaml, write_yaml
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 import fedwave as fw
-from fedwave import registry
+from fedwave.parts import registry
 from fedwave.schedulers.baselines import Random
 
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fedwave import registry
 from fedwave.errors import FedwaveError
-from fedwave.reading import read_bytes
+from fedwave.files.reading import read_bytes
+from fedwave.parts import registry
 
 # Files that this process has imported, by absolute path: the text, and the parts that it registered.
 _done: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from user_file import forgotten, text
 
-from fedwave import registry
 from fedwave.errors import FedwaveError
-from fedwave.parts_import import import_parts, import_source, imported_sources
+from fedwave.parts import registry
+from fedwave.parts.user_code import import_parts, import_source, imported_sources
 
 
 @pytest.fixture(autouse=True)

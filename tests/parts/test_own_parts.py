@@ -22,9 +22,9 @@ from killing import command, finish, leftovers, results
 from user_file import forgotten
 
 import fedwave as fw
-from fedwave.parts_import import import_parts
+from fedwave.parts.user_code import import_parts
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = ("nakagami", "buffered", "starving")
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.csv_text import read_numbers
 from fedwave.errors import FedwaveError, shown
+from fedwave.files.reading import as_path, opened
+from fedwave.files.tables import read_numbers
 from fedwave.memory import check_memory
-from fedwave.reading import as_path, opened
 from fedwave.types import Array
 
 _MOST_BYTES = 2**31

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fedwave import registry
 from fedwave.errors import FedwaveError
+from fedwave.parts import registry
 from fedwave.types import Array
 
 # Records that are not registered parts.

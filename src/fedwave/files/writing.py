@@ -1,4 +1,4 @@
-"""Files are written whole or not at all. reading.py reads them."""
+"""Files are written whole or not at all. ``files.reading`` reads them."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fedwave import registry
 from fedwave.errors import FedwaveError
-from fedwave.parts_import import absolute, import_parts
+from fedwave.parts import registry
+from fedwave.parts.user_code import absolute, import_parts
 
 FADING = """
 from dataclasses import dataclass

@@ -16,11 +16,11 @@ from odd_files import device, enormous, pipe
 from time_limit import time_limit
 
 import fedwave as fw
-from fedwave import csv_text
-from fedwave.array_files import read_array
 from fedwave.errors import FedwaveError
 from fedwave.experiments.request import requested_experiment
-from fedwave.reading import read_bytes, read_json, read_json_file, read_text
+from fedwave.files import tables as csv_text
+from fedwave.files.arrays import read_array
+from fedwave.files.reading import read_bytes, read_json, read_json_file, read_text
 
 
 @pytest.fixture(autouse=True)
