@@ -16,6 +16,7 @@ test: $(STAMP)  ## lint, types, tests; prints how long each took
 	@scripts/timed tests $(MAKE) --no-print-directory unit
 
 test-slow: export OMP_NUM_THREADS = 1
+test-slow: export PYTHONUTF8 = 1
 test-slow: $(STAMP)  ## runs killed at random moments, attacks, again and again: minutes
 	@scripts/timed "slow tests" $(BIN)/python -m pytest -n auto --dist load -m slow -o faulthandler_timeout=1800 tests
 
@@ -44,8 +45,10 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-# One thread for each of the processes: threads that share every small step would be many times slower.
+# One thread for each of the processes: threads that share every small step would be many times slower. Tests read and
+# print UTF-8, whatever the locale.
 unit: export OMP_NUM_THREADS = 1
+unit: export PYTHONUTF8 = 1
 unit: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
