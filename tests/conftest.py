@@ -2,9 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import matplotlib
 import pytest
 
 from fedwave.parts import registry
+
+# Where the home is read-only, it finds another folder and leaves it in the environment: the commands that tests start
+# would otherwise say so on standard error.
+matplotlib.get_configdir()
 
 
 @pytest.fixture

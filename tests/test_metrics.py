@@ -174,12 +174,11 @@ class Small(Metric):
 class ChangesItsArray(Metric):
     name, over_rounds, per_device = "changed", "sum", True
 
-    def start(self, problem):
-        return {"own": np.zeros((problem.instances, problem.devices))}
+    own = np.zeros((3, 25))
 
     def measure(self, state, played):
-        state["own"][:] = played.world.round
-        return state, state["own"]
+        self.own[:] = played.world.round
+        return state, self.own
 
 
 def test_fractions_after_whole_numbers_are_not_cut():

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from types import EllipsisType
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean, is_number, whole
-from fedwave.types import BoolArray, FloatArray, IntArray
+from fedwave.types import BoolArray, FloatArray, IntArray, checked, freeze
 
 # What a server step remembers: named arrays, or tensors in training.
 Memory = Mapping[str, Any]
@@ -48,9 +49,11 @@ class Uploads:
         out: FloatArray = self.delivered * (self.learned / np.maximum(total, 1))
         return out
 
-    def at(self, index: int | tuple[int, ...]) -> Uploads:
-        """Those of one round, or of one round and instance."""
-        return Uploads(*(getattr(self, field.name)[index] for field in fields(self)))
+    def at(self, index: int | tuple[int, ...] | EllipsisType) -> Uploads:
+        """Those of one round, of one round and instance, or all (``...``), as read-only views."""
+        views = [array[index] for array in vars(self).values()]
+        freeze(*views)
+        return Uploads(*views)
 
 
 class Aggregation(ABC):
@@ -86,6 +89,7 @@ class Aggregation(ABC):
     def coefficients(self, uploads: Uploads) -> FloatArray:
         """a as it is used: scaled down in a round whose M_t exceeds the cap, or E_t the stretch."""
         weights = self.weights(uploads)
+        weights = checked(self, "weights", weights, uploads.delivered.shape)
         if self.cap is None and self.stretch is None:
             return weights
         scale: FloatArray | float = 1.0
@@ -297,7 +301,7 @@ def step_stretch(rule: Aggregation, uploads: Uploads) -> FloatArray:
 
 def entered(rule: Aggregation, uploads: Uploads, amounts: FloatArray) -> FloatArray:
     """What enters w in every round if every upload holds so much of something, ``[T, ...]``."""
-    brought: FloatArray = (rule.coefficients(uploads) * amounts).sum(axis=-1)
+    brought: FloatArray = (rule.coefficients(uploads.at(...)) * amounts).sum(axis=-1)
     if not rule.has_server_step():
         return brought
     found = np.zeros(brought.shape)
@@ -305,6 +309,7 @@ def entered(rule: Aggregation, uploads: Uploads, amounts: FloatArray) -> FloatAr
         memory = rule.start(np.zeros(1))
         for t in range(len(brought)):
             at = (t, *run)
+            freeze(memory)
             memory, step = rule.server_step(memory, brought[at].reshape(1), uploads.at(at))
             found[at] = step[0]
     return found

@@ -49,6 +49,11 @@ def shown(value: Any) -> str:
     return re.sub(r"\s*\n\s*", " ", _SHORT.repr(value))  # of an array it has lines
 
 
+def writes_into_input(error: BaseException) -> bool:
+    """Did code write into an array that it may only read? NumPy has no error class for that."""
+    return isinstance(error, ValueError) and "read-only" in str(error)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """End a sentence about an unknown name with the nearest known one, or with all of them.
 

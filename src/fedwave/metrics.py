@@ -17,14 +17,14 @@ import numpy as np
 from fedwave.aggregation import Aggregation, Lee, Uploads, after_delivery
 from fedwave.errors import FedwaveError, did_you_mean, is_list, shown
 from fedwave.parts import registry
-from fedwave.types import Array, FloatArray, PlayedRound, Problem, State
+from fedwave.types import Array, FloatArray, PlayedRound, Problem, State, freeze
 
 Memories = Mapping[str, State]  # by the metric's name
 OVER_ROUNDS = ("mean", "last", "max", "sum")
 
 
 class Metric(ABC):
-    """Base class of round metrics."""
+    """Base class of round metrics. The arrays of ``state`` and ``played`` are read-only: change a copy."""
 
     family: ClassVar[str] = "metric"
     name: ClassVar[str]  # in files, tables and YAML
@@ -156,7 +156,11 @@ class Watch:
         after: dict[str, State] = {}
         values: dict[str, Array] = {}
         for metric in self.metrics:
-            after[metric.name], value = metric.measure(memories[metric.name], played)
+            before = memories[metric.name]
+            state, value = metric.measure(before, played)
+            if state is not before:
+                freeze(state)
+            after[metric.name] = state
             values[metric.name] = _checked(metric, np.asarray(value), played)
         return after, values
 
@@ -303,6 +307,7 @@ class Mass(Metric):
         rule, after = self.aggregation, played.after
         mass = rule.age(state["waiting"], played.accepted)
         trainings = rule.age_trainings(state["trainings"], played.accepted)
+        freeze(mass, trainings)
         uploads = Uploads(after.delivered, after.learned, played.before.delay, mass, trainings)
         brought: FloatArray = (rule.coefficients(uploads) * mass).sum(axis=1)
         server = {k.removeprefix("server."): v for k, v in state.items() if k.startswith("server.")}

@@ -35,6 +35,7 @@ from fedwave.types import (
     PlayedRound,
     State,
     WorldRound,
+    freeze,
 )
 from fedwave.version import __version__
 
@@ -92,6 +93,7 @@ class Simulation:
             self._memories = {m.name: begun.memory_of(m.name) for m in watch.metrics}
             self._recorder.restore(begun.groups())
             self._labels = None if labels is None else LabelState(**begun.labels)
+        freeze(self._state, self._memories)
         self._draws = Draws(provenance["seed"], ids)
         self._world = World(network, provenance["seed"], ids, labels)
         if begun is not None:
@@ -225,11 +227,13 @@ class Simulation:
     def _play_round(self, world: WorldRound) -> None:
         counts, learner = self._counts, self._learner
         accepted = accept(counts, world.arrivals, self._buffer_limit)
+        freeze(accepted)
         signals: Mapping[str, FloatArray] = {}
         if learner is not None:
             signals = learner.train(world.round, accepted, world.heard, counts.delay)
         seen = self._observe(world, signals)
         decision, self._state = self.scheduler.decide(self._state, seen, self._draws.at(world.round))
+        freeze(self._state)
         decision = checked_decision(decision, seen, self.scheduler)
         ideal = self.scheduler.ideal
         delivered = decision.transmits if ideal else arriving(self.network, world, decision)
@@ -239,6 +243,7 @@ class Simulation:
             self._labels = step_labels(self._labels, delivered, arrived)
         if learner is not None:
             learner.deliver(decision, after)
+        freeze(score)
         played = PlayedRound(world, decision, counts, after, accepted, score)
         self._memories, values = self._watch.measure(self._memories, played)
         beliefs = self.scheduler.beliefs(self._state) if self.provenance["keep_beliefs"] else {}

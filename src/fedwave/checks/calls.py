@@ -11,7 +11,7 @@ import numpy as np
 
 from fedwave.checks.common import named_arrays, raised
 from fedwave.checks.witness import Run
-from fedwave.errors import FedwaveError, HiddenInformation
+from fedwave.errors import FedwaveError, HiddenInformation, writes_into_input
 from fedwave.schedulers.base import Scheduler
 from fedwave.types import Decision
 
@@ -26,8 +26,10 @@ def information(scheduler: Scheduler, runs: Sequence[Run]) -> None:
 def inputs(scheduler: Scheduler, runs: Sequence[Run]) -> None:
     """It leaves the observation and the state it was given as they were."""
     for run in runs:
-        if isinstance(run.error, ValueError) and "read-only" in str(run.error):
-            raise FedwaveError(f"it writes into the observation in round {len(run.calls)}: change a copy instead.")
+        if run.error is not None and writes_into_input(run.error):
+            raise FedwaveError(
+                f"it writes into an array that it was given in round {len(run.calls)}: change a copy instead."
+            )
         for call in run.calls:
             for name in call.changed:
                 raise FedwaveError(f"it alters {name} in place in round {call.seen.round}: return a new array instead.")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, writes_into_input
 from fedwave.metrics import Metric
 from fedwave.network.devices import Device
 from fedwave.network.network import Network
@@ -41,6 +41,9 @@ def passed(what: str, checks: Mapping[str, Check], *given: Any) -> list[str]:
         except FedwaveError as error:
             raise failure(what, name, str(error)) from None
         except Exception as error:
+            if writes_into_input(error):
+                why = "it writes into an array that it was given: change a copy instead."
+                raise failure(what, "inputs", why) from error
             raise failure(what, name, raised(error)) from error
         if applies is not False:
             names.append(name)

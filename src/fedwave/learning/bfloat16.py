@@ -51,18 +51,20 @@ def cpu_trains_in_bfloat16() -> bool:
         marker = folder / f"bfloat16-{hashlib.sha256(_machine().encode()).hexdigest()[:16]}"
         if os.path.exists(marker):
             return True
-    tried = subprocess.run(
-        [sys.executable, "-P", "-c", _TRIAL],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    if tried.returncode == 0 and marker is not None:
+    status = 1
+    with suppress(OSError):  # no process can be started
+        status = subprocess.run(
+            [sys.executable, "-P", "-c", _TRIAL],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ).returncode
+    if status == 0 and marker is not None:
         with suppress(OSError):  # read-only, or no home: the next process tries again
             for place in (marker.parent.parent, marker.parent):
                 place.mkdir(exist_ok=True)
             marker.touch()
-    return tried.returncode in (0, 1)  # 1: an exception, which training would raise too
+    return status in (0, 1)  # 1: an exception, which training would raise too
 
 
 def _machine() -> str:

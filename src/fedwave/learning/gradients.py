@@ -105,7 +105,7 @@ class Gradients:
             with torch.no_grad(), self._precision(), seeded(0, self._device):
                 # A copy of the state, since batch norm would take these images into its running statistics.
                 copies = trained_of(self._model), carried_of(self._model)
-                functional_call(self._model, copies, (images,))
+                functional_call(self._model, copies, (images.clone(),))
         except Exception as error:  # forward is the user's
             raise FedwaveError(f"the model cannot run on {where}: {said(error)}.") from error
 

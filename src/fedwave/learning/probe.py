@@ -27,14 +27,14 @@ def logits(task: Task, *batches: Array) -> list[Array]:
     """The outputs of a new model for some batches of images, one after the other."""
     model = task.new_model(0, 0).eval()
     with torch.no_grad():
-        return [model(torch.as_tensor(images)).numpy() for images in batches]
+        return [model(torch.tensor(images)).numpy() for images in batches]
 
 
 def gradients(task: Task) -> dict[str, Array | None]:
     """Gradients of the loss over the first two training images; None for a parameter that is not used."""
     model = task.new_model(0, 0).train()
     w = {name: p.detach().requires_grad_() for name, p in model.named_parameters() if p.requires_grad}
-    images = torch.as_tensor(task.dataset.train_images[:2])
+    images = torch.tensor(task.dataset.train_images[:2])
     labels = torch.as_tensor(task.dataset.train_labels[:2])
     loss = F.cross_entropy(functional_call(model, w, (images,)), labels)
     found = torch.autograd.grad(loss, list(w.values()), allow_unused=True)

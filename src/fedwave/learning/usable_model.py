@@ -53,7 +53,7 @@ def made(make: Callable[[], nn.Module], images: Tensor | None) -> nn.Module:
         raise FedwaveError(f"the function model makes a {kind}, must make an nn.Module.")
     if images is not None and any(is_lazy(p) for p in [*model.parameters(), *model.buffers()]):
         with _refusing(images), torch.no_grad():
-            model.eval()(images)
+            model.eval()(images.clone())  # a model may write into its images
         model.train()
     return model
 

@@ -18,7 +18,7 @@ from fedwave.network.devices import COLUMNS, Device, DeviceTable
 from fedwave.network.fading import Fading, Rayleigh, mean_snr
 from fedwave.network.success import SuccessModel, Turbo
 from fedwave.parts import registry
-from fedwave.types import Array, FloatArray, Problem
+from fedwave.types import Array, FloatArray, Problem, checked, freeze
 
 _UNLESS_GIVEN: Any = object()
 _OF_ROUND = 16  # bytes: its W in a list and in a tuple
@@ -108,13 +108,16 @@ class Network:
     @cached_property
     def rates(self) -> FloatArray:
         """theta: true mean arrivals per round, ``[U]``."""
-        return self.arrivals.mean_rates(np.asarray(self.table.rate))
+        rates = self.arrivals.mean_rates(np.asarray(self.table.rate))
+        rates = checked(self.arrivals, "mean rates", rates, (self.size,))
+        freeze(rates)
+        return rates
 
     @cached_property
     def mean_snr(self) -> FloatArray:
         """Mean linear SNR (SINR), ``[U]``."""
         t = self.table
-        return mean_snr(
+        out = mean_snr(
             np.asarray(t.distance_m),
             np.asarray(t.tx_power_dbm),
             self.noise_dbm,
@@ -122,6 +125,8 @@ class Network:
             self.pathloss_intercept_db,
             self.pathloss_slope_db,
         )
+        freeze(out)
+        return out
 
     @property
     def chance(self) -> tuple[str, ...]:

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from fedwave.errors import FedwaveError
 from fedwave.network.carry import packed_carry, unpacked_carry
 from fedwave.network.network import Network
 from fedwave.rng import Block, stream
-from fedwave.types import BoolArray, Decision, FloatArray, IntArray, LabelSource, State, WorldRound
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, LabelSource, State, WorldRound, checked, freeze
 
 # A block is the same length whatever the number of instances: it enters the random keys.
 _BLOCK_ROUNDS = 64
@@ -40,15 +39,19 @@ class World:
 
     def __init__(self, network: Network, seed: int, ids: IntArray, labels: LabelSource | None = None) -> None:
         self.network, self.seed, self.ids = network, seed, ids
+        freeze(ids)
         self._labels = labels
         self.block_rounds = block_rounds(network.size)
+        self._shape = (self.block_rounds, ids.size, network.size)
         # Of the last block that was drawn and the next one, by the block's number.
         self._carries: dict[int, Any] = {0: None}
 
     def remember(self, round_: int, channel: State) -> None:
         """Go on after this round with what ``channel_after`` gave; without arrays, from round 1."""
         if channel:
-            self._carries = {round_ // self.block_rounds: unpacked_carry(channel)}
+            carry = unpacked_carry(channel)
+            freeze(carry)
+            self._carries = {round_ // self.block_rounds: carry}
 
     def channel_after(self, round_: int) -> State:
         """What a channel with memory needs to go on after the round that was played last, as a Trace keeps it."""
@@ -79,13 +82,15 @@ class World:
         They depend on nothing else: a shard has the same labels whether or not those after it find a full buffer.
         """
         assert self._labels is not None
-        return self._labels.counts(self.seed, self.ids.tolist(), round_, shards)
+        counts = self._labels.counts(self.seed, self.ids.tolist(), round_, shards)
+        shape = (*shards.shape, self._labels.classes)
+        return checked(self._labels, "label counts", counts, shape, whole=True)
 
     def _gains(self, number: int, carry: Any) -> tuple[FloatArray, Any]:
         fading = self.network.fading
         gain, after = fading.sample(self._block(number, "gain"), carry)
-        if not gain.min() >= 0:
-            raise FedwaveError(f"fading {fading!r} drew a gain of {gain.min():g}, must be >= 0: run fw.check on it.")
+        gain = checked(fading, "gains", gain, self._shape)
+        freeze(gain, after)
         return gain, after
 
     def _block(self, number: int, purpose: str) -> Block:
@@ -96,14 +101,18 @@ class World:
     def _play(self, number: int, gain: FloatArray, wanted: range) -> Iterator[WorldRound]:
         net = self.network
         snr = net.mean_snr * gain
+        freeze(snr)
         success = net.success.expected(snr, net.mean_snr, net.fading)
+        success = checked(net.success, "probabilities", success, self._shape, most=1)
         luck = self._block(number, "luck").draw(lambda rng, shape: rng.random(shape))
         later = net.mean_snr * self._later_gains(number) if net.success.later_tries else None
         arrivals = net.arrivals.sample(self._block(number, "arrivals"), np.asarray(net.table.rate))
+        arrivals = checked(net.arrivals, "counts", arrivals, self._shape, whole=True)
         missing = np.asarray(net.table.miss_probability)
         heard = None
         if missing.any():
             heard = self._block(number, "broadcast").draw(lambda rng, s: rng.random(s) >= missing)
+        freeze(success, luck, later, arrivals, heard)
         first = 1 + number * self.block_rounds
         for t in wanted:
             k = t - first
@@ -126,7 +135,8 @@ class World:
             out: FloatArray = fading.fresh(rng, (tries, *shape)).sum(axis=0)
             return out
 
-        return self._block(number, "retries").draw(one)
+        gains = self._block(number, "retries").draw(one)
+        return checked(fading, "gains of new tries", gains, self._shape)
 
 
 def arriving(network: Network, world: WorldRound, decision: Decision) -> BoolArray:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, writes_into_input
 from fedwave.files.reading import read_bytes
 from fedwave.parts import registry
 
@@ -249,10 +249,12 @@ def _execute(path: str, text: str) -> None:
 
 def failure_in(sources: Iterable[str], error: BaseException) -> FedwaveError | None:
     """The sentence about an error that one of the users' files raised; None if none of them did."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if frame.filename in sources:
-            where = f"{frame.filename}, line {frame.lineno}, in {frame.name}"
-            return FedwaveError(f"{where}: {_told(error)}.")
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        code = frame.f_code
+        if code.co_filename in sources:
+            hint = "; change a copy of it" if writes_into_input(error) else ""
+            where = f"{code.co_filename}, line {line}, in {code.co_qualname}"
+            return FedwaveError(f"{where}: {_told(error)}{hint}.")
     return None
 
 

@@ -17,13 +17,14 @@ from fedwave.errors import FedwaveError, did_you_mean, shown
 from fedwave.parts import registry
 from fedwave.rng import Draws
 from fedwave.schedulers.picking import pick_largest
-from fedwave.types import INFORMATION, Decision, FloatArray, Observation, Problem, State
+from fedwave.types import INFORMATION, Decision, FloatArray, Observation, Problem, State, freeze
 
 
 class Scheduler(ABC):
     """Base class. ``needs`` names what the Observation must hold.
 
     Possible are "channel", "backlog", "rates", "learner", "statistics" and "labels" (``types.INFORMATION``).
+    The arrays that a method is given are read-only, also those of the state: return new ones.
     """
 
     family: ClassVar[str] = "scheduler"
@@ -75,6 +76,7 @@ class Scheduler(ABC):
     def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[Decision, State]:
         """The round's decision, in which ``seen.slots`` devices of each instance transmit, and the new state."""
         state = self.learn(state, seen, draws)
+        freeze(state)
         priority = checked_priority(self.priority(state, seen, draws), seen, self.name)
         decision = Decision(pick_largest(priority, seen.slots, draws))
         return decision, self.remember(state, seen, decision)
@@ -119,7 +121,7 @@ def checked_priority(priority: FloatArray, seen: Observation, name: str) -> Floa
             f"{name} returned priorities of shape {priority.shape}, must be one per instance and device: "
             f"{(instances, devices)}."
         )
-    if np.isnan(priority).any():
+    if np.isnan(priority.item(priority.argmin())):  # NaN is the smallest to argmin
         raise FedwaveError(f"{name} returned NaN as a priority in round {seen.round}: every device needs a number.")
     return priority
 
@@ -134,7 +136,7 @@ def checked_decision(decision: Decision, seen: Observation, scheduler: Scheduler
             f"{scheduler.name} decided {found}, must be a Decision with one True or False per instance and device: "
             f"{seen.delay.shape}."
         )
-    most = int(np.count_nonzero(who, axis=1).max())
+    most = int(who.sum(axis=1).max())
     if most > seen.slots and not scheduler.ideal:
         raise FedwaveError(
             f"{scheduler.name} picked {most} devices in round {seen.round}, must pick at most W = {seen.slots}."
