@@ -281,14 +281,13 @@ NETWORKS: dict[str, tuple[dict[str, Any], str]] = {
     "NaN as p": ({"success": ChanceOf(lambda snr: snr * np.nan)}, "value nan"),
     "p of one round": ({"success": ChanceOf(lambda snr: 0 * snr[0])}, r"shape \(2, 25\)"),
 }
-WORDS = {"fading": "fading", "arrivals": "arrivals", "success": "success"}
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
 def test_a_part_of_the_network_that_breaks_its_contract_is_named(name: str) -> None:
     parts, text = NETWORKS[name]
-    word = WORDS[next(iter(parts))]
+    word = next(iter(parts))
     with pytest.raises(fw.FedwaveError, match=f"{word} '.*' returned .*{text}.*run fw.check on it"):
         play(NETWORK.replace(**parts), "alsa-pi")
 
@@ -318,7 +317,7 @@ def test_numbers_of_another_type_are_converted(parts: Any) -> None:
 )
 @pytest.mark.parametrize("cap", [None, 2.0])
 def test_a_rule_that_breaks_its_contract_is_named(form: Any, text: str, cap: float | None) -> None:
-    rule, text = WeightsOf(cap, lambda a, _: form(a)), f"rule 'equal' returned weights .*{text}"
+    rule, text = WeightsOf(cap, lambda a, _: form(a)), f"aggregation 'equal' returned weights .*{text}"
     with pytest.raises(fw.FedwaveError, match=text):
         play(NETWORK, "age", Mass(rule))
     with pytest.raises(fw.FedwaveError, match=text):
