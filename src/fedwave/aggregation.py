@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean, is_number, whole
-from fedwave.types import BoolArray, FloatArray, IntArray, checked, freeze
+from fedwave.types import Array, BoolArray, FloatArray, IntArray, checked, freeze
 
 # What a server step remembers: named arrays, or tensors in training.
 Memory = Mapping[str, Any]
@@ -106,9 +106,15 @@ class Aggregation(ABC):
         upload = Uploads(alone > 0, alone, np.asarray(delay)[..., None], nothing, nothing)
         return self.weights(upload)[..., 0]
 
-    def age(self, mass: FloatArray, shards: IntArray) -> FloatArray:
-        """x after the arrivals of a round."""
-        return shards + (1.0 if self.waits else self.beta) * mass
+    @property
+    def decay(self) -> float:
+        """What is left of x after a round without a delivery."""
+        return 1.0 if self.waits else float(self.beta)
+
+    def age(self, mass: FloatArray, shards: Array) -> FloatArray:
+        """x after the arrivals of a round: m + decay * x."""
+        out: FloatArray = shards + self.decay * mass
+        return out
 
     def age_trainings(self, trainings: FloatArray, shards: IntArray) -> FloatArray:
         """y after the arrivals of a round."""

@@ -90,7 +90,7 @@ def test_what_each_may_see():
 def test_the_rule_is_given_in_text_and_lee_without_one():
     made = fw.scheduler("mass:aggregation=constant:beta=0.5")
     assert made.aggregation == Constant(0.5)
-    assert fw.scheduler("mass").reward.rule == Lee()
+    assert fw.scheduler("mass").ranking.reward.rule == Lee()
     trace = fw.simulate(fw.paper_network(), made, 3, 1)
     assert trace.label == "mass:aggregation=constant:beta=0.5"
     assert fw.extend(trace, 5).rounds == 5
@@ -99,7 +99,7 @@ def test_the_rule_is_given_in_text_and_lee_without_one():
 @pytest.mark.parametrize("name", ALL)
 def test_a_rule_that_was_not_given_follows_the_task(name):
     open_, given = fw.scheduler(name), fw.scheduler(name, aggregation=Lee(0.1))
-    assert open_.with_aggregation(Constant(0.5)).reward.rule == Constant(0.5)
+    assert open_.with_aggregation(Constant(0.5)).ranking.reward.rule == Constant(0.5)
     assert given.with_aggregation(Constant(0.5)) is given
     assert fw.scheduler("age").with_aggregation(Constant(0.5)) == fw.scheduler("age")
 
@@ -108,8 +108,8 @@ def test_in_an_experiment_they_follow_the_task():
     asked = {"schedulers": [*ALL, "mass:aggregation=lee:beta=0.1", "alsa-pi"]}
     for task, rule in ((None, Lee()), ({"aggregation": "constant:beta=0.7"}, Constant(0.7))):
         made = schedulers_of(experiment_from(asked | {"task": task}))
-        assert {made[name].reward.rule for name in ALL} == {rule}
-        assert made["mass:aggregation=lee:beta=0.1"].reward.rule == Lee(0.1)
+        assert {made[name].ranking.reward.rule for name in ALL} == {rule}
+        assert made["mass:aggregation=lee:beta=0.1"].ranking.reward.rule == Lee(0.1)
     for rule, text in (
         ("fedbuff", r"schedulers\[0\]: scheduler 'mass': aggregation 'fedbuff' does not weigh"),
         ("sync", r"schedulers\[3\]: scheduler 'mass-index': .* use `lagrangian`"),

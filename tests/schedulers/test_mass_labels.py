@@ -8,7 +8,7 @@ from scipy.stats import entropy
 import fedwave as fw
 from fedwave.aggregation import Constant, Lee
 from fedwave.rng import Draws
-from fedwave.schedulers.mass_labels import label_shares, lack
+from fedwave.schedulers.mass_labels import label_shares, label_weight
 
 P = np.array([0.9, 0.25, 1.0, 0.0])
 D = np.array([1, 4, 2, 90])
@@ -35,7 +35,7 @@ def test_the_weight_by_hand():
     learnt = np.array([4 + 1 + 1, 1 + 1])  # of each class, with half of a round to begin with
     for fairness in (0, 0.5, 1, 2):
         lacks = (learnt.mean() / learnt) ** fairness
-        got = lack(shares, taught, one_round, fairness=fairness)[0]
+        got = label_weight(shares, taught, one_round, fairness=fairness)[0]
         np.testing.assert_allclose(got, shares[0] @ lacks, rtol=1e-12)
     assert (np.diff(got) > 0).all()  # the second class is the one that is lacking
 
@@ -44,7 +44,7 @@ def test_the_priority_is_that_of_mass_times_the_weight():
     rule, taught = Lee(0.5), np.array([[3.0, 0.0, 0.0, 1.0]])
     mass = priority(fw.scheduler("mass", aggregation=rule))
     one_round = (THETA**2).sum() / THETA.sum()
-    weight = lack(label_shares(COUNTS), taught, np.array([[one_round]]), fairness=2)[0]
+    weight = label_weight(label_shares(COUNTS), taught, np.array([[one_round]]), fairness=2)[0]
     made = fw.scheduler("mass-labels", aggregation=rule, fairness=2)
     np.testing.assert_allclose(priority(made, taught=taught), mass * weight, rtol=1e-12)
     plain = fw.scheduler("mass-labels", aggregation=rule, fairness=0)
@@ -89,7 +89,7 @@ def test_what_is_delivered_holds_the_classes_more_equally(name):
 @pytest.mark.parametrize("name", BOTH)
 def test_they_follow_the_rule_of_the_task(name):
     made = fw.scheduler(name).with_aggregation(Constant(0.5))
-    assert made.reward.rule == Constant(0.5)
+    assert made.ranking.reward.rule == Constant(0.5)
     assert fw.scheduler(name).with_aggregation(Lee()).memory == made.memory
     text = fw.scheduler(f"{name}:aggregation=constant:beta=0.5,memory=7")
     assert (text.aggregation, text.memory) == (Constant(0.5), 7)

@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
+from fedwave.schedulers.balsa import AlsaPi
 from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.greedy import AlsaPi
 from fedwave.types import Decision
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.schedulers.greedy import AlsaPi, Fresh, MaxWeight, SqrtRule
+from fedwave.schedulers.balsa import AlsaPi
+from fedwave.schedulers.greedy import Fresh, MaxWeight, SqrtRule
 from fedwave.theory.exact_problem import ExactProblem, exact_problem
 from fedwave.theory.policy_value import average_of, value_iteration
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 _SCHEDULERS = "fedwave.schedulers."
 BUILT_IN: dict[str, dict[str, str]] = {
     "scheduler": {
-        "alsa-pi": _SCHEDULERS + "greedy:AlsaPi",
+        "alsa-pi": _SCHEDULERS + "balsa:AlsaPi",
         "balsa": _SCHEDULERS + "balsa:Balsa",
         "balsa-po": _SCHEDULERS + "balsa:BalsaPo",
         "bench": _SCHEDULERS + "baselines:Bench",

@@ -41,22 +41,17 @@ class Reward:
                 "cannot be planned for: use a rule such as lee or constant."
             )
 
-    @property
-    def decay(self) -> float:
-        """What is left of the mass after a round without a delivery."""
-        return 1.0 if self.rule.waits else float(self.rule.beta)
-
     def rate(self, delay: Array) -> FloatArray:
         """r."""
         return np.asarray(self.rule.rate(delay), dtype=np.float64)
 
     def steps(self, delay: Array) -> FloatArray:
         """Expected mass of an update at this delay, for a device with rate 1."""
-        if self.decay == 1:
+        if self.rule.decay == 1:
             return np.asarray(delay, dtype=np.float64)
-        if self.decay == 0:
+        if self.rule.decay == 0:
             return np.ones(np.shape(delay))
-        out: FloatArray = np.expm1(delay * np.log(self.decay)) / np.expm1(np.log(self.decay))
+        out: FloatArray = np.expm1(delay * np.log(self.rule.decay)) / np.expm1(np.log(self.rule.decay))
         return out
 
     def at(self, delay: Array) -> FloatArray:
@@ -105,7 +100,7 @@ class Reward:
         first, last = np.maximum(first[last >= delay], delay), last[last >= delay]
         rises = np.maximum(*(self.rate(d + 1) - self.rate(d) for d in (first, last)))
         rate = np.maximum(self.rate(first), self.rate(last))
-        kept = np.ones(first.shape) if self.decay == 1 else self.decay ** first.astype(np.float64)
+        kept = np.ones(first.shape) if self.rule.decay == 1 else self.rule.decay ** first.astype(np.float64)
         held = np.where(rises > 0, self.steps(last + 1), self.steps(first + 1))
         return float(np.max(rate * kept + rises * held, initial=0.0))
 
@@ -113,13 +108,13 @@ class Reward:
     def nothing_is_lost(self) -> bool:
         """Does every shard that arrived count in full whenever it is delivered? Then the mass cannot be planned."""
         far = 2 ** np.arange(41)
-        return self.decay == 1 and bool(np.all(self.rate(far) == self.rate(far[:1])))
+        return self.rule.decay == 1 and bool(np.all(self.rate(far) == self.rate(far[:1])))
 
     @property
     def has_no_bound(self) -> bool:
         """Does waiting always bring more per round? Then no policy is best."""
         far = self.rate(2 ** np.array([20, 40]))
-        return self.decay == 1 and bool(far[1] > far[0] * (1 + 1e-9))
+        return self.rule.decay == 1 and bool(far[1] > far[0] * (1 + 1e-9))
 
 
 def _weighs_by_share(rule: Aggregation) -> bool:

@@ -86,7 +86,7 @@ def mass_tables(view: Outlook, reward: Reward) -> MassTables:
     """Tables for the channels of an outlook."""
     nodes, row, mix = channel_nodes(view.mean_snr)
     # From a price that hardly matters to one that no delay is worth.
-    least = 0.01 * max(1 - reward.decay, 1e-4)
+    least = 0.01 * max(1 - reward.rule.decay, 1e-4)
     most = 4 * float(reward.at(np.array([_LAST_DELAY]))[0])
     count = max(int(np.ceil(np.log(most / least) / np.log(_RATIO))), 1) + 1
     price = least * _RATIO ** np.arange(count)

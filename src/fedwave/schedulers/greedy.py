@@ -13,18 +13,6 @@ from fedwave.types import FloatArray, Observation, State
 
 
 @dataclass(frozen=True)
-class AlsaPi(Scheduler):
-    """The paper's greedy policy with known rates: ranks by the shards expected to be delivered now."""
-
-    name = "alsa-pi"
-    needs = frozenset({"channel", "backlog", "rates"})
-    formula = "p (n + theta)"
-
-    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        return seen.success * (seen.waiting + seen.rates)
-
-
-@dataclass(frozen=True)
 class MaxWeight(Scheduler):
     """Waiting shards times the probability to deliver them; needs no rate."""
 

@@ -5,10 +5,10 @@ use exactly the available slots. ``whittle`` ranks by the price at which a devic
 waiting. Both follow from the single-device problem (planning/single_device.py).
 
 Planning assumes channels that are independent from round to round and buffers without limit; the schedulers also
-run on other networks. If W changes from round to round, the price is that of its mean so far.
+run on other networks.
 
-``lagrangian-bayes``, ``whittle-bayes`` and ``lagrangian-po`` learn the rates as BALSA does. A new stage draws new
-rates and so needs a new price; both are looked up in tables (planning/index_tables.py).
+With learned rates a new stage draws new rates and so needs a new price; price and C are looked up in tables
+(planning/index_tables.py).
 """
 
 from __future__ import annotations
@@ -33,40 +33,55 @@ from fedwave.planning.lattice import MEDIUM
 from fedwave.planning.outlook import Outlook, outlook
 from fedwave.planning.price import best_price
 from fedwave.planning.single_device import DeviceSolutions
-from fedwave.rng import Draws
-from fedwave.schedulers import mean_slots
-from fedwave.schedulers.balsa import Balsa, BalsaPo, BayesianScheduler
-from fedwave.schedulers.base import Scheduler
-from fedwave.types import Array, FloatArray, IntArray, Observation, Problem, State
+from fedwave.schedulers.priced import PricedIndex, mean_slots
+from fedwave.schedulers.rates import Index, KnownRates, RatesFromBacklogs, RatesFromDeliveries
+from fedwave.types import Array, FloatArray, IntArray, Observation, State
 
 
 @dataclass(frozen=True)
-class Lagrangian(Scheduler):
-    """What an upload now saves in all rounds to come, at the best price of a transmission.
+class SavedWaiting(PricedIndex):
+    """p C(n; price): the waiting that an upload now saves in all rounds to come.
 
-    Each different device (rate and mean SNR) is solved for. With more than 2,000 of them and no rate above 58, price
-    and C are read from the tables for any rates. Mean backlogs then differed by less than .1 %, and by up to 1.3 %
-    where W is at most a thousandth of the devices.
+    Known rates: each different device (rate and mean SNR) is solved for. Hidden backlogs: with ``average``, C is
+    averaged over the possible backlogs; without, the backlog is replaced by its mean, and C is that of the problem
+    with exactly theta shards per round.
     """
 
-    name = "lagrangian"
-    needs = frozenset({"channel", "backlog", "rates", "statistics"})
-    formula = "p C(n; price*)"
+    average: bool = True
 
-    def start(self, problem: Problem) -> State:
-        return mean_slots.start(problem)
+    needs = frozenset({"backlog", "statistics"})
 
-    def learn(self, state: State, seen: Observation, draws: Draws) -> State:
-        return mean_slots.count(state, seen)
+    def __post_init__(self) -> None:
+        if self.average not in (0, 1):
+            raise FedwaveError(
+                f"average is {self.average!r}, must be 1 (true) or 0 (false): whether the index is averaged over the "
+                "possible backlogs."
+            )
 
-    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        slots = mean_slots.mean(state, seen)[0]  # the same in all instances
+    def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
+        return _read(tables(outlook(seen.planning)), rates, state, seen, seen.waiting / scale_of(rates))
+
+    def priority_known(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
+        slots = mean_slots(state, seen)[0]  # the same in all instances
         view = outlook(seen.planning)
-        kind, solutions = _at_best_price(view, view.devices(seen.rates), float(slots))
+        kind, solutions = _at_best_price(view, view.devices(rates), float(slots))
         if solutions is None:
             return np.zeros(seen.success.shape)
         worth = solutions.worth_at(np.maximum(kind, 0), seen.waiting)
         return seen.success * np.where(kind >= 0, worth, 0.0)
+
+    def priority_hidden(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
+        view, rounds = outlook(seen.planning), seen.delay - 1
+        if self.average:
+            return _read(averaged_tables(view), rates, state, seen, rounds)
+        return _read(tables(view, hidden=True), rates, state, seen, rounds * rates / scale_of(rates))
+
+
+def _read(made: Tables, rates: FloatArray, state: State, seen: Observation, load: Array) -> FloatArray:
+    """p C at the price that fits the rates ``[I, U]``; ``load`` is the last axis of the tables."""
+    row = made.row[outlook(seen.planning).channel]
+    price = made.price(row, rates, mean_slots(state, seen))
+    return seen.success * made.worth_at(row, rates, price, load)
 
 
 @lru_cache(maxsize=32)
@@ -83,67 +98,46 @@ def _at_best_price(
     return kinds.of, best_price(kinds, slots, levels, view.chances, MEDIUM).solutions
 
 
-@dataclass(frozen=True)
-class Whittle(Scheduler):
-    """Whittle's index: the price at which sending and waiting cost the same."""
+class IndifferencePrice(Index):
+    """Whittle's index: the price at which sending and waiting cost the same, x with p C(n; x) = x."""
 
-    name = "whittle"
-    needs = frozenset({"channel", "backlog", "rates", "statistics"})
-    formula = "x with p C(n; x) = x"
+    needs = frozenset({"backlog", "statistics"})
 
-    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+    def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
         view = outlook(seen.planning)
-        row, made = known_whittle_tables(view, view.devices(seen.rates))
-        index = made.index_at(np.maximum(row, 0), seen.rates, seen.success, seen.waiting)
+        row = tables(view).row[view.channel]
+        return whittle_tables(view).index_at(row, rates, seen.success, seen.waiting)
+
+    def priority_known(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
+        view = outlook(seen.planning)
+        row, made = known_whittle_tables(view, view.devices(rates))
+        index = made.index_at(np.maximum(row, 0), rates, seen.success, seen.waiting)
         return np.where(row >= 0, index, 0.0)
 
 
-@dataclass(frozen=True)
-class _PricedBayes(BayesianScheduler):
-    """Learning schedulers with a price: they count the slots."""
+class Lagrangian(KnownRates):
+    """What an upload now saves in all rounds to come, at the best price of a transmission.
 
-    def start(self, problem: Problem) -> State:
-        return {**super().start(problem), **mean_slots.start(problem)}
+    Each different device (rate and mean SNR) is solved for. With more than 2,000 of them and no rate above 58, price
+    and C are read from the tables for any rates. Mean backlogs then differed by less than .1 %, and by up to 1.3 %
+    where W is at most a thousandth of the devices.
+    """
 
-    def learn(self, state: State, seen: Observation, draws: Draws) -> State:
-        return mean_slots.count(super().learn(state, seen, draws), seen)
-
-    def worth(self, made: Tables, state: State, seen: Observation, load: Array) -> FloatArray:
-        """C at the price that fits the sampled rates; ``load`` is the last axis of the tables."""
-        row, theta = made.row[outlook(seen.planning).channel], state["theta"]
-        price = made.price(row, theta, mean_slots.mean(state, seen))
-        return made.worth_at(row, theta, price, load)
+    name = "lagrangian"
+    formula = "p C(n; price*)"
+    index = SavedWaiting
 
 
-@dataclass(frozen=True)
-class LagrangianBayes(_PricedBayes, Balsa):
+class LagrangianBayes(RatesFromBacklogs):
     """`lagrangian` on rates drawn from the posterior."""
 
     name = "lagrangian-bayes"
-    needs = frozenset({"channel", "backlog", "statistics"})
     formula = "p C(n; price*, theta_k)"
-
-    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        load = seen.waiting / scale_of(state["theta"])
-        return seen.success * self.worth(tables(outlook(seen.planning)), state, seen, load)
+    index = SavedWaiting
 
 
 @dataclass(frozen=True)
-class WhittleBayes(Balsa):
-    """`whittle` on rates drawn from the posterior."""
-
-    name = "whittle-bayes"
-    needs = frozenset({"channel", "backlog", "statistics"})
-    formula = "x with p C(n; x, theta_k) = x"
-
-    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        view = outlook(seen.planning)
-        row = tables(view).row[view.channel]
-        return whittle_tables(view).index_at(row, state["theta"], seen.success, seen.waiting)
-
-
-@dataclass(frozen=True)
-class LagrangianPo(_PricedBayes, BalsaPo):
+class LagrangianPo(RatesFromDeliveries):
     """`lagrangian` for hidden backlogs: it knows only the delay of each device.
 
     With ``average`` it averages the index of `lagrangian-bayes` over the possible backlogs. Without, it replaces the
@@ -154,20 +148,21 @@ class LagrangianPo(_PricedBayes, BalsaPo):
     average: bool = True
 
     name = "lagrangian-po"
-    needs = frozenset({"channel", "statistics"})
     formula = "p E[C(n; price*, theta_k) | d]"
+    index = SavedWaiting
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.average not in (0, 1):
-            raise FedwaveError(
-                f"lagrangian-po average is {self.average!r}, must be 1 (true) or 0 (false): whether the index is "
-                "averaged over the possible backlogs."
-            )
 
-    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        view, theta, rounds = outlook(seen.planning), state["theta"], seen.delay - 1
-        if self.average:
-            return seen.success * self.worth(averaged_tables(view), state, seen, rounds)
-        mean = rounds * theta / scale_of(theta)
-        return seen.success * self.worth(tables(view, hidden=True), state, seen, mean)
+class Whittle(KnownRates):
+    """Whittle's index: the price at which sending and waiting cost the same."""
+
+    name = "whittle"
+    formula = "x with p C(n; x) = x"
+    index = IndifferencePrice
+
+
+class WhittleBayes(RatesFromBacklogs):
+    """`whittle` on rates drawn from the posterior."""
+
+    name = "whittle-bayes"
+    formula = "x with p C(n; x, theta_k) = x"
+    index = IndifferencePrice

@@ -1,14 +1,12 @@
 """Index schedulers for the delivered mass, which plan for the rounds to come.
 
 `mass-index` ranks devices by p (R(d) - h(d+1)): the mass of an upload now, less what waiting would have brought, at
-the price at which all devices together use exactly the available slots (planning/mass_device.py). It knows the rates,
-the channels and the delays; nothing here observes x.
+the price at which all devices together use exactly the available slots (planning/mass_device.py). None of these
+schedulers observes x; `mass-index-bayes` uses the backlogs only to learn the rates.
 
-`mass-index-bayes` and `mass-index-po` learn the rates as BALSA and BALSA-PO do; the former uses the backlogs only for
-that. A new stage draws new rates and so needs a new price; both are looked up in tables (planning/mass_tables.py).
-
-Planning assumes channels that are independent from round to round; the schedulers also run on other networks. If W
-changes from round to round, the price is that of its mean so far.
+With learned rates a new stage draws new rates and so needs a new price; both are looked up in tables
+(planning/mass_tables.py). Planning assumes channels that are independent from round to round; the schedulers also run
+on other networks.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from fedwave.aggregation import Aggregation
 from fedwave.errors import FedwaveError
 from fedwave.planning.mass_device import MEDIUM, MassSolutions
 from fedwave.planning.mass_price import best_mass_price
@@ -25,60 +24,43 @@ from fedwave.planning.mass_reward import Reward
 from fedwave.planning.mass_tables import mass_tables
 from fedwave.planning.outlook import Outlook, outlook
 from fedwave.planning.price import MANY_KINDS
-from fedwave.rng import Draws
-from fedwave.schedulers import mean_slots
-from fedwave.schedulers.balsa import Balsa, BalsaPo
-from fedwave.schedulers.mass import ForRule, hopeful, shared_mass
-from fedwave.types import FloatArray, IntArray, Observation, Problem, State
+from fedwave.schedulers.mass import ExpectedMass, shared_mass
+from fedwave.schedulers.priced import PricedIndex, mean_slots
+from fedwave.schedulers.rates import KnownRates, RatesFromBacklogs, RatesFromDeliveries
+from fedwave.types import FloatArray, IntArray, Observation, State
 
 
-@dataclass(frozen=True)
-class _Indexed(ForRule):
-    """Schedulers with a price: they count the slots."""
+class PlannedMass(PricedIndex, ExpectedMass):
+    """p (R(d) - value of waiting)."""
 
-    def check_reward(self, reward: Reward) -> None:
-        if reward.nothing_is_lost:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.reward.nothing_is_lost:
             raise FedwaveError(
                 "with beta = 1 and a constant rate all policies that keep backlogs finite deliver the same mass, and "
                 "the index vanishes: use `lagrangian`, which keeps delays short."
             )
-        if reward.has_no_bound:
+        if self.reward.has_no_bound:
             raise FedwaveError(
                 "with beta = 1 and a growing rate waiting always brings more mass, so there is no index: use beta < 1, "
                 "or a rule with a constant rate."
             )
 
-    def start(self, problem: Problem) -> State:
-        return {**super().start(problem), **mean_slots.start(problem)}
-
-    def learn(self, state: State, seen: Observation, draws: Draws) -> State:
-        return mean_slots.count(super().learn(state, seen, draws), seen)
-
-    def looked_up(self, theta: FloatArray, state: State, seen: Observation) -> FloatArray:
-        """The index at these rates, ``[I, U]``, from the tables."""
+    def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
         view = outlook(seen.planning)
-        made, k = mass_tables(view, self.reward), theta * theta
+        made, k = mass_tables(view, self.reward), rates * rates
         row = made.row[view.channel]
-        price = made.price(row, k, mean_slots.mean(state, seen))
+        price = made.price(row, k, mean_slots(state, seen))
         return seen.success * made.worth_at(row, k, price, seen.delay)
 
-
-@dataclass(frozen=True)
-class MassIndex(_Indexed):
-    """The mass of an upload now, less what waiting would bring, at the best price of a transmission."""
-
-    name = "mass-index"
-    needs = frozenset({"channel", "rates", "statistics"})
-    formula = "p (R(d) - value of waiting)"
-
-    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+    def priority_known(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
         view = outlook(seen.planning)
-        slots = float(mean_slots.mean(state, seen)[0])  # the same in all instances
-        kind, solutions = _at_best_price(view, view.devices(seen.rates), slots, self.reward)
+        slots = float(mean_slots(state, seen)[0])  # the same in all instances
+        kind, solutions = _at_best_price(view, view.devices(rates), slots, self.reward)
         if solutions is None:
-            theta = np.broadcast_to(seen.rates, seen.delay.shape)
-            return np.where(theta > 0, self.looked_up(theta, state, seen), 0.0)
-        worth = shared_mass(seen.rates) * solutions.worth_at(np.maximum(kind, 0), seen.delay)
+            theta = np.broadcast_to(rates, seen.delay.shape)
+            return np.where(theta > 0, self.priority(theta, state, seen), 0.0)
+        worth = shared_mass(rates) * solutions.worth_at(np.maximum(kind, 0), seen.delay)
         return seen.success * np.where(kind >= 0, worth, 0.0)
 
 
@@ -95,24 +77,33 @@ def _at_best_price(
 
 
 @dataclass(frozen=True)
-class MassIndexBayes(_Indexed, Balsa):
-    """`mass-index` on rates drawn from the posterior; it observes every backlog."""
+class MassIndex(KnownRates):
+    """The mass of an upload now, less what waiting would bring, at the best price of a transmission."""
 
-    name = "mass-index-bayes"
-    needs = frozenset({"channel", "backlog", "statistics"})
-    formula = "p (R_k(d) - value of waiting)"
+    aggregation: Aggregation | None = None
 
-    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        return self.looked_up(state["theta"], state, seen)
+    name = "mass-index"
+    formula = "p (R(d) - value of waiting)"
+    index = PlannedMass
 
 
 @dataclass(frozen=True)
-class MassIndexPo(_Indexed, BalsaPo):
+class MassIndexBayes(RatesFromBacklogs):
+    """`mass-index` on rates drawn from the posterior; it observes every backlog."""
+
+    aggregation: Aggregation | None = None
+
+    name = "mass-index-bayes"
+    formula = "p (R_k(d) - value of waiting)"
+    index = PlannedMass
+
+
+@dataclass(frozen=True)
+class MassIndexPo(RatesFromDeliveries):
     """`mass-index` on rates drawn from the posterior of what was delivered; it observes no backlog."""
 
-    name = "mass-index-po"
-    needs = frozenset({"channel", "statistics"})
-    formula = "p (R_k(d) - value of waiting)"
+    aggregation: Aggregation | None = None
 
-    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        return self.looked_up(hopeful(state), state, seen)
+    name = "mass-index-po"
+    formula = "p (R_k(d) - value of waiting)"
+    index = PlannedMass

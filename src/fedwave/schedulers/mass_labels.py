@@ -17,83 +17,76 @@ all devices deliver, divided by the number of classes: a class that nobody has r
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 
+from fedwave.aggregation import Aggregation
 from fedwave.errors import FedwaveError, is_number
-from fedwave.rng import Draws
-from fedwave.schedulers.balsa import BalsaPo
-from fedwave.schedulers.mass import ForRule, hopeful, shared_mass
-from fedwave.types import Decision, FloatArray, IntArray, Observation, Problem, State
+from fedwave.schedulers.mass import ExpectedMass, shared_mass
+from fedwave.schedulers.rates import KnownRates, RatesFromDeliveries
+from fedwave.types import FloatArray, IntArray, Observation, Problem, State
 
 _PRIOR = 1.0  # samples, spread evenly over the classes, that every report is mixed with
 
 
 @dataclass(frozen=True)
-class _ByLabels(ForRule):
-    """What both schedulers share: how much each device has taught, and the weight of its labels."""
+class LabelledMass(ExpectedMass):
+    """p R(d) w: the expected mass, weighted by the labels that the model still lacks."""
 
     fairness: float = 2.0  # 0: only the mass counts
     memory: float = 30.0  # rounds after which what was delivered is forgotten
 
+    needs = frozenset({"labels"})
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (is_number(self.fairness) and 0 <= self.fairness <= 10):
-            raise FedwaveError(f"{self.name} fairness is {self.fairness}, must be a number from 0 to 10.")
+            raise FedwaveError(f"fairness is {self.fairness}, must be a number from 0 to 10.")
         if not (is_number(self.memory) and self.memory >= 1):
-            raise FedwaveError(f"{self.name} memory is {self.memory}, must be a number >= 1.")
+            raise FedwaveError(f"memory is {self.memory}, must be a number >= 1.")
 
     def start(self, problem: Problem) -> State:
         zero = np.zeros((problem.instances, problem.devices))
-        return {**super().start(problem), "taught": zero, "sent": zero}
+        return {"taught": zero, "sent": zero}
 
-    def learn(self, state: State, seen: Observation, draws: Draws) -> State:
+    def learn(self, state: State, seen: Observation) -> State:
         taught = (1 - 1 / self.memory) * state["taught"] + state["sent"] * seen.delivered
-        return super().learn({**state, "taught": taught}, seen, draws)
+        return {**state, "taught": taught}
 
-    def remember(self, state: State, seen: Observation, decision: Decision) -> State:
-        state = super().remember(state, seen, decision)
-        return {**state, "sent": self._mass(state, seen)}
+    def remember(self, rates: FloatArray, state: State, seen: Observation) -> State:
+        return {**state, "sent": shared_mass(rates) * self.reward.at(seen.delay)}
 
-    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        one_round = shared_mass(self.theta(state, seen)).sum(axis=-1, keepdims=True)
-        weight = lack(label_shares(seen.label_counts), state["taught"], one_round, fairness=self.fairness)
-        mass = seen.success * shared_mass(self.theta(state, seen)) * self.reward.at(seen.delay)
-        return mass * weight
-
-    def _mass(self, state: State, seen: Observation) -> FloatArray:
-        """R(d): the mass that an upload of each device brings now."""
-        return shared_mass(self.theta(state, seen)) * self.reward.at(seen.delay)
-
-    @abstractmethod
-    def theta(self, state: State, seen: Observation) -> FloatArray:
-        """The arrival rates, ``[U]`` or ``[I, U]``."""
+    def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
+        one_round = shared_mass(rates).sum(axis=-1, keepdims=True)
+        weight = label_weight(label_shares(seen.label_counts), state["taught"], one_round, fairness=self.fairness)
+        return super().priority(rates, state, seen) * weight
 
 
 @dataclass(frozen=True)
-class MassLabels(_ByLabels):
-    """`mass`, weighed by the labels that the model still lacks, as devices report them."""
+class MassLabels(KnownRates):
+    """`mass`, weighted by the labels that the model still lacks, as devices report them."""
+
+    aggregation: Aggregation | None = None
+    fairness: float = LabelledMass.fairness
+    memory: float = LabelledMass.memory
 
     name = "mass-labels"
-    needs = frozenset({"channel", "rates", "labels"})
     formula = "p R(d) w"
-
-    def theta(self, state: State, seen: Observation) -> FloatArray:
-        return seen.rates
+    index = LabelledMass
 
 
 @dataclass(frozen=True)
-class MassLabelsPo(_ByLabels, BalsaPo):
+class MassLabelsPo(RatesFromDeliveries):
     """`mass-labels` on rates drawn from the posterior of what was delivered; it observes no backlog."""
 
-    name = "mass-labels-po"
-    needs = frozenset({"channel", "labels"})
-    formula = "p R_k(d) w"
+    aggregation: Aggregation | None = None
+    fairness: float = LabelledMass.fairness
+    memory: float = LabelledMass.memory
 
-    def theta(self, state: State, seen: Observation) -> FloatArray:
-        return hopeful(state)
+    name = "mass-labels-po"
+    formula = "p R_k(d) w"
+    index = LabelledMass
 
 
 def label_shares(counts: IntArray) -> FloatArray:
@@ -103,7 +96,7 @@ def label_shares(counts: IntArray) -> FloatArray:
     return out
 
 
-def lack(shares: FloatArray, taught: FloatArray, one_round: FloatArray, *, fairness: float) -> FloatArray:
+def label_weight(shares: FloatArray, taught: FloatArray, one_round: FloatArray, *, fairness: float) -> FloatArray:
     """w: how much the labels of each device are those that the model lacks, ``[I, U]``.
 
     ``taught`` is the mass that each device has delivered, ``[I, U]``, ``one_round`` the mass that all classes begin

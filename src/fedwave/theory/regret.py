@@ -40,8 +40,8 @@ from fedwave.network.network import Network
 from fedwave.network.success import Soft
 from fedwave.planning.exact_model import decisions
 from fedwave.rng import Block, Draws
+from fedwave.schedulers.balsa import AlsaPi
 from fedwave.schedulers.base import Scheduler, scheduler
-from fedwave.schedulers.greedy import AlsaPi
 from fedwave.schedulers.posterior import ConjugatePosterior
 from fedwave.schedulers.priors import Truncated
 from fedwave.schedulers.stages import STAGE_RULES

@@ -1,0 +1,273 @@
+"""Index schedulers by composition: an index ranks the devices by their arrival rates, a source provides the rates.
+
+A scheduler is one of three sources with an index: `KnownRates` reads the true rates, `RatesFromBacklogs` and
+`RatesFromDeliveries` learn them (BALSA and BALSA-PO). Any index works with any source.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from fedwave.aggregation import Aggregation
+from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.rng import Draws
+from fedwave.schedulers import stages
+from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.posterior import Posterior, posterior_for
+from fedwave.schedulers.priors import Jeffreys, Prior
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, Observation, Problem, State
+
+S = TypeVar("S", bound="IndexScheduler")
+
+
+@dataclass(frozen=True)
+class Index(ABC):
+    """A number for each device that follows from its arrival rate; with a source of rates it makes a scheduler.
+
+    ``rates`` is ``[U]`` if the rates are known and ``[I, U]`` if they are sampled. ``needs`` names what the formula
+    reads beside the channel and the rates. Parameters are fields of the index and, under the same names, of the
+    schedulers that have them. An index with a memory keeps it in the scheduler's state.
+
+    >>> class Urgency(Index):
+    ...     def priority(self, rates, state, seen):
+    ...         return seen.success * rates * seen.delay**2
+    >>> class UrgencyKnown(KnownRates):
+    ...     name, index = "urgency", Urgency
+    >>> class UrgencyBayes(RatesFromBacklogs):
+    ...     name, index = "urgency-bayes", Urgency
+    >>> class UrgencyPo(RatesFromDeliveries):
+    ...     name, index = "urgency-po", Urgency
+    >>> UrgencyPo(stage_rule="max1")
+    UrgencyPo(prior=Jeffreys(), stage_rule='max1', posterior=None)
+    >>> sorted(UrgencyBayes.needs)
+    ['backlog', 'channel']
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+    optimistic: ClassVar[bool] = False  # a device that was never heard counts as the fastest one
+
+    @abstractmethod
+    def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
+        """One number per device, ``[I, U]``; the largest transmit."""
+
+    def priority_known(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
+        """The same at the true rates, which stay as they are and can be planned for."""
+        return self.priority(rates, state, seen)
+
+    def priority_hidden(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
+        """The same without the backlogs: an index that reads them replaces this."""
+        return self.priority(rates, state, seen)
+
+    def start(self, problem: Problem) -> State:
+        """The memory before round 1."""
+        return {}
+
+    def learn(self, state: State, seen: Observation) -> State:
+        """Update the memory before the decision."""
+        return state
+
+    def remember(self, rates: FloatArray, state: State, seen: Observation) -> State:
+        """Update the memory after the decision."""
+        return state
+
+
+@dataclass(frozen=True)
+class IndexScheduler(Scheduler):
+    """A source of rates with an index: what the three sources share."""
+
+    index: ClassVar[type[Index]]
+
+    def __init_subclass__(cls) -> None:
+        if "index" in cls.__dict__ and "needs" not in cls.__dict__:
+            cls.needs = cls.observed(cls.index.needs)
+
+    @classmethod
+    def check_declaration(cls) -> None:
+        super().check_declaration()
+        if not issubclass(getattr(cls, "index", object), Index):
+            raise FedwaveError(f"scheduler {cls.name!r} has no index: add index = ..., a class derived from Index.")
+
+    def __post_init__(self) -> None:
+        _ = self.ranking  # built at once, so that bad parameters are refused here
+
+    @cached_property
+    def ranking(self) -> Index:
+        """The index with the parameters of this scheduler."""
+        own = {one.name for one in fields(self)}
+        shared = {one.name: getattr(self, one.name) for one in fields(self.index) if one.name in own}
+        try:
+            return self.index(**shared)
+        except FedwaveError as error:
+            raise FedwaveError(f"scheduler {self.name!r}: {error}") from None
+
+    @classmethod
+    @abstractmethod
+    def observed(cls, needs: frozenset[str]) -> frozenset[str]:
+        """What a scheduler with this source observes if its index needs ``needs``."""
+
+    @abstractmethod
+    def rates(self, state: State, seen: Observation) -> FloatArray:
+        """The arrival rates, ``[U]`` or ``[I, U]``."""
+
+    def with_aggregation(self: S, rule: Aggregation) -> S:
+        follows = {"aggregation": rule} if getattr(self, "aggregation", rule) is None else {}
+        return replace(self, **follows) if follows else self
+
+    def start(self, problem: Problem) -> State:
+        return self.ranking.start(problem)
+
+    def learn(self, state: State, seen: Observation, draws: Draws) -> State:
+        return self.ranking.learn(state, seen)
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        return self.ranking.priority(self.rates(state, seen), state, seen)
+
+    def remember(self, state: State, seen: Observation, decision: Decision) -> State:
+        return self.ranking.remember(self.rates(state, seen), state, seen)
+
+
+class KnownRates(IndexScheduler):
+    """An index at the true rates."""
+
+    @classmethod
+    def observed(cls, needs: frozenset[str]) -> frozenset[str]:
+        return needs | {"channel", "rates"}
+
+    def rates(self, state: State, seen: Observation) -> FloatArray:
+        return seen.rates
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        return self.ranking.priority_known(seen.rates, state, seen)
+
+
+@dataclass(frozen=True)
+class LearnedRates(IndexScheduler):
+    """An index at rates ``theta`` that are drawn from a posterior in stages (Thompson sampling).
+
+    The posterior is updated every round; stages.py says when new rates are drawn. ``posterior`` None is the one that
+    fits the distribution of the arrivals.
+    """
+
+    random = True  # rates are drawn from the posterior
+
+    prior: Prior = field(default_factory=Jeffreys)
+    stage_rule: str = "literal"
+    posterior: Posterior | None = None
+
+    def __post_init__(self) -> None:
+        for what, kind, optional in (("prior", Prior, False), ("posterior", Posterior, True)):
+            value = getattr(self, what)
+            if not (isinstance(value, kind) or (optional and value is None)):
+                raise FedwaveError(f"{what} is {value!r}, must be a {kind.__name__} object.")
+        if self.stage_rule not in stages.STAGE_RULES:
+            raise FedwaveError(
+                f"stage_rule is {self.stage_rule!r}; {did_you_mean(self.stage_rule, stages.STAGE_RULES)}"
+            )
+        super().__post_init__()
+
+    def start(self, problem: Problem) -> State:
+        shape = (problem.instances, problem.devices)
+        return {
+            "theta": np.ones(shape),
+            "load_before": np.zeros(shape, dtype=np.int64),
+            **self._posterior(problem).start(problem),
+            **stages.start(self.stage_rule, problem),
+            **super().start(problem),
+        }
+
+    def learn(self, state: State, seen: Observation, draws: Draws) -> State:
+        state = super().learn(state, seen, draws)
+        posterior = self._posterior(seen.problem)
+        if seen.round > 1:
+            state = posterior.update(state, *self.evidence(state, seen))
+        new = stages.ended(self.stage_rule, state, seen.round)
+        if not new.any():
+            return state
+        rows = np.flatnonzero(new)
+        theta = posterior.sample(state, rows, draws)
+        if rows.size < new.size:
+            sampled, theta = theta, state["theta"].copy()
+            theta[rows] = sampled
+        return {**stages.begin(self.stage_rule, state, new, seen.round), "theta": theta}
+
+    def remember(self, state: State, seen: Observation, decision: Decision) -> State:
+        load = self.load(seen)
+        state = stages.visit(self.stage_rule, super().remember(state, seen, decision), seen, load, decision.transmits)
+        return {**state, "load_before": load}
+
+    def beliefs(self, state: State) -> State:
+        return {name: state[name] for name in ("theta", "counted", "covered", "stage_start")}
+
+    def rates(self, state: State, seen: Observation) -> FloatArray:
+        return state["theta"]
+
+    @abstractmethod
+    def load(self, seen: Observation) -> IntArray:
+        """The load of each device: the backlog n, or the delay d if n is hidden."""
+
+    @abstractmethod
+    def evidence(self, state: State, seen: Observation) -> tuple[IntArray, IntArray | int, BoolArray]:
+        """(shards, the rounds that they cover, where known) as observed in the last round."""
+
+    def _posterior(self, problem: Problem) -> Posterior:
+        return self.posterior or posterior_for(problem.arrival_distribution, self.prior)
+
+
+class RatesFromBacklogs(LearnedRates):
+    """Observes every backlog and so learns every arrival, by subtraction."""
+
+    @classmethod
+    def observed(cls, needs: frozenset[str]) -> frozenset[str]:
+        return needs | {"channel", "backlog"}
+
+    def load(self, seen: Observation) -> IntArray:
+        return seen.waiting
+
+    def evidence(self, state: State, seen: Observation) -> tuple[IntArray, IntArray | int, BoolArray]:
+        everywhere = np.ones(seen.delivered.shape, dtype=np.bool_)
+        return arrivals_of_last_round(state, seen), 1, everywhere
+
+
+class RatesFromDeliveries(LearnedRates):
+    """Observes no backlog and learns only from uploads that arrive: n + m shards over the d rounds since the last one.
+
+    (The paper's printed posterior counts all t - 1 rounds, also those that were not observed; that starves devices.)
+    """
+
+    @classmethod
+    def observed(cls, needs: frozenset[str]) -> frozenset[str]:
+        return (needs | {"channel"}) - {"backlog"}
+
+    def rates(self, state: State, seen: Observation) -> FloatArray:
+        return optimistic_rates(state) if self.index.optimistic else state["theta"]
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        return self.ranking.priority_hidden(self.rates(state, seen), state, seen)
+
+    def load(self, seen: Observation) -> IntArray:
+        return seen.delay
+
+    def evidence(self, state: State, seen: Observation) -> tuple[IntArray, IntArray | int, BoolArray]:
+        return seen.reported, state["load_before"], seen.delivered
+
+
+def arrivals_of_last_round(state: State, seen: Observation) -> IntArray:
+    """m of the round before, where backlogs are observed: a device has delivered n + m or still holds it."""
+    held_at_the_end = seen.reported + seen.waiting  # one of them is 0
+    return held_at_the_end - state["load_before"]
+
+
+def optimistic_rates(state: State) -> FloatArray:
+    """The sampled rates, where a device that was never heard counts as the fastest one.
+
+    Greedy on the delay alone would hear everybody in the end. Greedy on the mass would not: a device that is taken
+    for a slow one could stay unheard, and so unknown, forever.
+    """
+    theta, unheard = state["theta"], state["covered"] == 0
+    out: FloatArray = np.where(unheard, theta.max(axis=1, keepdims=True), theta)
+    return out
