@@ -14,11 +14,11 @@ M^t(s, a) > 2 M^{t_k}(s, a). Only the pair of the last round can newly pass that
 For counting, a state is the level of h (four, cut at its quartiles) and a bin of the backlog or delay
 (0, 1-2, 3-5, 6 or more).
 
-Visits are remembered as one 64-bit number per round. ``recent_pairs`` holds the last rounds in their order: at
-least sqrt(2 t) + 2 of them, and so all of the current stage. Older numbers are sorted in ``older_pairs_0`` and
-further levels, each up to 256 times as long as the one before it. A round copies the recent numbers only; a block of
-them is merged into the first level, and a full level into the next. All sizes depend on the round alone, so an instance
-has the same state whatever instances run beside it.
+For `literal` and `max1` the pairs of all devices in a round are one 64-bit number. ``recent_pairs`` holds the numbers
+of the last rounds in their order: at least sqrt(2 t) + 2 of them, and so all of the current stage. ``older_pairs``
+holds the others, sorted. A round copies the recent numbers only; every sqrt(2 t) rounds or more they are merged into
+the older ones, so T rounds take a time that grows as T^1.5. All sizes depend on the round alone, so an instance has
+the same state whatever instances run beside it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ from fedwave.types import Array, BoolArray, IntArray, Observation, Problem, Stat
 
 STAGE_RULES = ("literal", "max1", "per-device")
 _CODES = 32  # 4 channel levels x 4 backlog bins x scheduled or not
-_BLOCK = 256  # recent pairs that are merged into the first level at a time
-_GROWTH = 256  # blocks in a full first level; full first levels in a full second one
-_OLDER = tuple(f"older_pairs_{k}" for k in range(3))  # the last is full after 4e9 rounds
+_BLOCK = 64  # at least this many recent pairs are merged at a time
 _PROBES = np.arange(1, 16)  # a search divides the range that is left by 16
 
 
@@ -49,7 +47,7 @@ def start(rule: str, problem: Problem) -> State:
         last = np.zeros((problem.instances, problem.devices), dtype=np.uint8)
         return state | {"visits": counts, "visits_at_start": counts, "last_pair": last}
     none = np.zeros((problem.instances, 0), dtype=np.uint64)
-    return state | dict.fromkeys(("recent_pairs", *_OLDER), none)
+    return state | {"recent_pairs": none, "older_pairs": none}
 
 
 def ended(rule: str, state: State, round_: int) -> BoolArray:
@@ -59,8 +57,11 @@ def ended(rule: str, state: State, round_: int) -> BoolArray:
         return np.ones(begun.shape, dtype=np.bool_)
     over_long: BoolArray = round_ > begun + state["stage_length_before"]
     if rule == "per-device":
-        return over_long | _doubled_by_device(state)
-    return over_long | _doubled(state, round_, over_long, least=1 if rule == "max1" else 0)
+        pair = state["last_pair"][:, :, None]
+        now, at_start = (np.take_along_axis(state[name], pair, axis=2) for name in ("visits", "visits_at_start"))
+        doubled: BoolArray = np.any(now > 2 * at_start, axis=(1, 2))
+        return over_long | doubled
+    return over_long | _doubled(state, round_, least=1 if rule == "max1" else 0)
 
 
 def begin(rule: str, state: State, new: BoolArray, round_: int) -> State:
@@ -89,71 +90,45 @@ def visit(rule: str, state: State, seen: Observation, load: IntArray, scheduled:
     pair = np.minimum(pair, np.uint64(2**64 - 2))
     recent = np.concatenate([state["recent_pairs"], pair[:, None]], axis=1)
     # A stage of l rounds follows stages of at least l - 1, ..., 2 rounds: l <= sqrt(2 t) + 1.
-    if recent.shape[1] < _BLOCK + isqrt(2 * seen.round) + 2:
+    kept = isqrt(2 * seen.round) + 2
+    if recent.shape[1] < _BLOCK + 2 * kept:
         return {**state, "recent_pairs": recent}
-    block = np.sort(recent[:, :_BLOCK], axis=1)
-    return {**state, "recent_pairs": recent[:, _BLOCK:].copy(), **_merged(state, block)}
+    older = np.concatenate([state["older_pairs"], np.sort(recent[:, :-kept], axis=1)], axis=1)
+    # A stable sort merges two sorted runs in linear time.
+    older = np.sort(older, axis=1, kind="stable")
+    return {**state, "recent_pairs": recent[:, -kept:].copy(), "older_pairs": older}
 
 
-def _merged(state: State, pairs: Array) -> State:
-    """The levels that change when sorted ``pairs`` come to the first of them."""
-    changed: dict[str, Array] = {}
-    most = _BLOCK
-    for name in _OLDER:
-        most *= _GROWTH
-        # A stable sort merges two sorted runs in linear time.
-        pairs = np.sort(np.concatenate([state[name], pairs], axis=1), axis=1, kind="stable")
-        if pairs.shape[1] < most or name == _OLDER[-1]:
-            return {**changed, name: pairs}
-        changed[name] = pairs[:, :0]
-    raise AssertionError("the last level takes any number of pairs")
-
-
-def _doubled(state: State, round_: int, over_long: BoolArray, least: int) -> BoolArray:
-    """M^t > 2 max{least, M^{t_k}} for the pair of the last round; not looked up where the stage is over anyway."""
+def _doubled(state: State, round_: int, least: int) -> BoolArray:
+    """M^t > 2 max{least, M^{t_k}} for the pair of the last round, ``[I]``."""
     recent = state["recent_pairs"]
     pair = recent[:, -1]
     same: BoolArray = recent == pair[:, None]
     rounds = np.arange(round_ - recent.shape[1], round_)
     in_stage = np.count_nonzero(same & (rounds >= state["stage_start"][:, None]), axis=1)
-    # With in_stage <= least the test fails, whatever M^{t_k} is.
-    row = np.flatnonzero((in_stage > least) & ~over_long)
     doubled = np.zeros(pair.shape, dtype=np.bool_)
+    row = np.flatnonzero(in_stage > least)  # elsewhere the test fails, whatever M^{t_k} is
     if row.size:
-        visits = np.count_nonzero(same[row], axis=1)
-        for name in _OLDER:
-            visits = visits + _visits(state[name], row, pair[row])
+        visits = np.count_nonzero(same[row], axis=1) + _visits(state["older_pairs"], row, pair[row])
         doubled[row] = visits > 2 * np.maximum(visits - in_stage[row], least)
     return doubled
 
 
-def _visits(level: Array, row: IntArray, pair: Array) -> IntArray:
-    """How often each pair lies in its row of a sorted level, ``[R]``."""
-    size = level.shape[1]
-    if size == 0:
-        return np.zeros(row.size, dtype=np.int64)
-    flat, first = level.reshape(-1), np.tile(row * size, 2)[:, None]
+def _visits(older: Array, row: IntArray, pair: Array) -> IntArray:
+    """How often each pair lies in its row of ``older``, ``[R]``."""
+    size = older.shape[1]
+    flat, first = older.reshape(-1), np.tile(row * size, 2)[:, None]
     key = np.concatenate([pair, pair + np.uint64(1)])[:, None]
     below = np.zeros(key.shape, dtype=np.int64)  # numbers of the row that lie below the key
     span = size + 1
     while span > 1:
-        step = -(-span // 16)
-        at = below + (step * _PROBES - 1)
+        span = -(-span // 16)
+        at = below + (span * _PROBES - 1)
         smaller = (flat.take(first + np.minimum(at, size - 1)) < key) & (at < size)
-        below += step * np.count_nonzero(smaller, axis=1, keepdims=True)
-        span = step
+        below += span * np.count_nonzero(smaller, axis=1, keepdims=True)
     low, high = below[:, 0].reshape(2, -1)
     out: IntArray = high - low
     return out
-
-
-def _doubled_by_device(state: State) -> BoolArray:
-    """M^t > 2 M^{t_k} for the last pair of any device."""
-    pair = state["last_pair"][:, :, None]
-    now = np.take_along_axis(state["visits"], pair, axis=2)
-    at_start = np.take_along_axis(state["visits_at_start"], pair, axis=2)
-    doubled: BoolArray = np.any(now > 2 * at_start, axis=(1, 2))
-    return doubled
 
 
 def _code(seen: Observation, load: IntArray, scheduled: BoolArray) -> Array:
