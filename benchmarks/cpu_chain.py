@@ -26,8 +26,8 @@ from fedwave.learning.data.dataset import synthetic
 from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn
-from fedwave.learning.partition import Batches
 from fedwave.learning.rows import Models
+from fedwave.learning.sampling import Batches
 from fedwave.learning.state import carried_of, trained_of
 from fedwave.learning.task import Task
 from fedwave.types import IntArray

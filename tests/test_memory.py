@@ -125,7 +125,7 @@ CASES = {
     ),
     "samples": TRAINED
     + (
-        "from fedwave.learning.partition import batches\n"
+        "from fedwave.learning.sampling import batches\n"
         "told_now = footprint.sample_bytes(100_000, 60)\n"
         "def do():\n    told.append(told_now)\n    return batches(np.arange(100_000), 10, 60, 0, 0, 1, 0)\n"
         "measure(do)"

@@ -16,7 +16,7 @@ from fedwave.checks import check, check_scheduler
 from fedwave.errors import FedwaveError
 from fedwave.errors import extra_for as _extra_for
 from fedwave.metrics import Metric
-from fedwave.network import arrivals, fading, success
+from fedwave.network import arrivals, fading, partition, success
 from fedwave.network.devices import Device, DeviceTable, read_devices
 from fedwave.network.network import Network, paper_network, random_network
 from fedwave.parts.registry import register
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from fedwave.experiments.quick import compare, run
     from fedwave.experiments.results.comparison import Comparison
     from fedwave.experiments.results.dataset import load
-    from fedwave.learning import partition
     from fedwave.learning.curves import Curves
     from fedwave.learning.data.dataset import Dataset
     from fedwave.learning.evaluation import EvaluationSizes
@@ -61,7 +60,6 @@ _ON_DEMAND = {
     "load_experiment": "fedwave.experiments.config.read",
     "mass_bound": "fedwave.theory.mass_bound",
     "merge": "fedwave.experiments.merge",
-    "partition": "fedwave.learning.partition",
     "predict": "fedwave.experiments.prediction",
     "Prediction": "fedwave.experiments.prediction",
     "run": "fedwave.experiments.quick",
@@ -70,7 +68,6 @@ _ON_DEMAND = {
     "train": "fedwave.learning.train",
     "train_in_lock_step": "fedwave.learning.lockstep",
 }
-_NAMESPACES = ("partition",)
 
 __all__ = [
     # a network and what happens on it
@@ -139,7 +136,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'fedwave' has no attribute {name!r}")
     with _extra_for(f"fw.{name}"):
         module = _import_module(_ON_DEMAND[name])
-    return module if name in _NAMESPACES else getattr(module, name)
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -9,11 +9,12 @@ import numpy as np
 from fedwave.errors import FedwaveError, shown
 from fedwave.metrics import Metric
 from fedwave.network.network import Network
+from fedwave.network.partition import Labels
 from fedwave.parts.serialize import pack, unpack
 from fedwave.plain_text import brief
 from fedwave.schedulers.base import Scheduler
 from fedwave.trace import Trace
-from fedwave.types import Array, LabelSource
+from fedwave.types import Array
 
 
 def network_of(trace: Trace) -> Network:
@@ -35,7 +36,7 @@ def unpacked(trace: Trace, what: str) -> Any:
         made = unpack(trace.provenance[what], trace.constants)
     except FedwaveError as error:  # it may quote what the file holds
         raise FedwaveError(brief(error)) from None
-    kinds = {"network": Network, "scheduler": Scheduler, "labels": LabelSource}
+    kinds = {"network": Network, "scheduler": Scheduler, "labels": Labels}
     kind: Any = kinds.get(what, Metric)
     if not all(isinstance(one, kind) for one in (made if what == "more_metrics" else [made])):
         raise FedwaveError(f"the {what} in the file is {shown(made)}, which is none.")

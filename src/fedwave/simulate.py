@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from fedwave.errors import FedwaveError, whole
 from fedwave.metrics import Metric
 from fedwave.network.network import Network
+from fedwave.network.partition import Labels
 from fedwave.recalled import check_trace, network_of, unpacked
 from fedwave.schedulers.base import Scheduler
 from fedwave.simulation import Meter, MetricLike, SchedulerLike, Simulation
 from fedwave.trace import Trace
-from fedwave.types import LabelSource, Learner
+from fedwave.types import Learner
 
 
 def simulate(
@@ -25,7 +26,7 @@ def simulate(
     beliefs: bool = False,
     metrics: Iterable[MetricLike] = (),
     meter: Meter | None = None,
-    labels: LabelSource | None = None,
+    labels: Labels | None = None,
     learner: Learner | None = None,
 ) -> Trace:
     """Run one scheduler on a network.
@@ -68,7 +69,7 @@ def extend(
     scheduler: Scheduler | None = None,
     metrics: Iterable[Metric] | None = None,
     meter: Meter | None = None,
-    labels: LabelSource | None = None,
+    labels: Labels | None = None,
     learner: Learner | None = None,
 ) -> Trace:
     """Continue a trace until it has ``rounds`` rounds, as if it had never stopped.
@@ -104,7 +105,7 @@ def remake(
     *,
     network: Network | None = None,
     scheduler: Scheduler | None = None,
-    labels: LabelSource | None = None,
+    labels: Labels | None = None,
     learner: Learner | None = None,
 ) -> Trace:
     """Run the simulation of this trace again."""

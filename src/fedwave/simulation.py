@@ -12,6 +12,7 @@ from fedwave.memory import check_memory
 from fedwave.metrics import Metric, Watch
 from fedwave.network.dynamics import accept, step, step_labels
 from fedwave.network.network import Network, check_network
+from fedwave.network.partition import Labels
 from fedwave.network.world import World, arriving, block_bytes
 from fedwave.parts import registry
 from fedwave.parts.serialize import pack
@@ -27,7 +28,6 @@ from fedwave.types import (
     Array,
     FloatArray,
     IntArray,
-    LabelSource,
     LabelState,
     Learner,
     NetworkState,
@@ -68,7 +68,7 @@ class Simulation:
         constants: Mapping[str, Array],
         watch: Watch,
         *,
-        labels: LabelSource | None = None,
+        labels: Labels | None = None,
         learner: Learner | None = None,
         meter: Meter | None = None,
         begun: Trace | None = None,
@@ -114,7 +114,7 @@ class Simulation:
         record: str = "full",
         beliefs: bool = False,
         metrics: Iterable[MetricLike] = (),
-        labels: LabelSource | None = None,
+        labels: Labels | None = None,
         learner: Learner | None = None,
         meter: Meter | None = None,
     ) -> Simulation:
@@ -161,7 +161,7 @@ class Simulation:
         network: Network | None = None,
         scheduler: Scheduler | None = None,
         metrics: Iterable[Metric] | None = None,
-        labels: LabelSource | None = None,
+        labels: Labels | None = None,
         learner: Learner | None = None,
         meter: Meter | None = None,
     ) -> Simulation:
@@ -295,7 +295,7 @@ def _check_memory(
     watch: Watch,
     record: str,
     beliefs: int = 0,
-    labels: LabelSource | None = None,
+    labels: Labels | None = None,
 ) -> None:
     """``beliefs`` are the bytes that are kept of them each round, which are known after the first one."""
     full, devices = record == "full", network.size
@@ -310,7 +310,7 @@ def _check_memory(
     check_memory(what, need + float(rounds) * beliefs, lower)
 
 
-def _labels_for(scheduler: Scheduler, labels: LabelSource | None) -> LabelSource | None:
+def _labels_for(scheduler: Scheduler, labels: Labels | None) -> Labels | None:
     """The labels, where the scheduler sees them: other runs are the same with and without."""
     if "labels" not in scheduler.needs:
         return None
@@ -319,7 +319,7 @@ def _labels_for(scheduler: Scheduler, labels: LabelSource | None) -> LabelSource
             f"scheduler {scheduler.name!r} sees the labels that devices report: give them by "
             "labels=fw.partition.Labels('dirichlet:alpha=0.2') or labels=task.labels(), or name a task."
         )
-    if not isinstance(labels, LabelSource):
+    if not isinstance(labels, Labels):
         raise FedwaveError(f"labels is {shown(labels)}, must be fw.partition.Labels(...) or task.labels().")
     return labels
 

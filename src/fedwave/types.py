@@ -12,10 +12,10 @@ Rounds are counted from 1, as in the paper.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -275,22 +275,6 @@ class PlayedRound:
         each = arrived, lost, *(n.sum(axis=1) for n in (after.waiting, after.learned, after.lost))
         freeze(*each)
         return Sums(*each)
-
-
-@runtime_checkable
-class LabelSource(Protocol):
-    """The classes of the samples that arrive, which no decision can change (learning/partition.py has one)."""
-
-    @property
-    def classes(self) -> int:
-        """How many there are."""
-
-    @property
-    def shard_size(self) -> int:
-        """Samples of a shard."""
-
-    def counts(self, seed: int, instances: Sequence[int], round_: int, shards: IntArray) -> IntArray:
-        """Samples of each class among the first ``shards`` (``[I, U]``) that arrive in a round, ``[I, U, C]``."""
 
 
 class Learner(Protocol):

@@ -51,12 +51,12 @@ import fedwave as fw
 from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, Sync
 from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Tensors
-from fedwave.learning.partition import Partition
 from fedwave.learning.reference import train_run
 from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import Run, runs_of
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
+from fedwave.network.partition import Partition
 
 V = 21 / 8 - 81 / 128 * log(5)
 R = 17 / 32 * V - 15 / 4

@@ -14,7 +14,8 @@ from small_models import images
 from torch import nn
 
 import fedwave as fw
-from fedwave.learning.partition import Iid, Sampler, batches
+from fedwave.learning.sampling import Sampler, batches
+from fedwave.network.partition import Iid
 
 SEED = 5
 

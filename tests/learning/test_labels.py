@@ -16,11 +16,11 @@ from tiny import blobs, linear
 import fedwave as fw
 from fedwave.aggregation import Constant
 from fedwave.learning.evaluation import EvaluationSizes
-from fedwave.learning.partition import Iid, Labels, Partition
 from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import labelled_runs
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
+from fedwave.network.partition import Iid, Labels, Partition
 from fedwave.network.world import World
 
 NET = fw.random_network(6, 2, seed=1, rate=1.5)
@@ -141,13 +141,11 @@ def test_a_comparison_takes_labels() -> None:
 
 
 def test_others_run_as_without_labels() -> None:
-    class Never:
-        classes, shard_size = 4, 3
-
+    class Never(Labels):
         def counts(self, *arguments: Any) -> Any:
             raise AssertionError("labels were drawn for nobody")
 
-    with_, without = (fw.simulate(NET, "mass", 10, 2, labels=labels) for labels in (Never(), None))
+    with_, without = (fw.simulate(NET, "mass", 10, 2, labels=labels) for labels in (Never("iid", 4, 3), None))
     assert with_.same_as(without)
     assert with_.provenance == without.provenance
     assert not with_.labels

@@ -15,8 +15,8 @@ from fedwave.learning.gpu.chain_lanes import ChainLanes
 from fedwave.learning.gradients import Gradients
 from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.layout import Layout
-from fedwave.learning.partition import Batches
 from fedwave.learning.rows import Models
+from fedwave.learning.sampling import Batches
 from fedwave.learning.state import carried_of, trained_of
 from fedwave.learning.task import Task
 

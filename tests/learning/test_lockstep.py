@@ -21,9 +21,9 @@ from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, S
 from fedwave.errors import HiddenInformation
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.lockstep import LockStep
-from fedwave.learning.partition import batches
 from fedwave.learning.reference import train_run
 from fedwave.learning.replay import Replay
+from fedwave.learning.sampling import batches
 from fedwave.learning.schedule import Run, runs_of
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task

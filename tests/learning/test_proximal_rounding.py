@@ -10,8 +10,8 @@ from fedwave.learning.cpu.lanes import CpuLanes
 from fedwave.learning.gpu.chain_steps import ChainSteps
 from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.layout import Layout
-from fedwave.learning.partition import Batches
 from fedwave.learning.rows import Models
+from fedwave.learning.sampling import Batches
 from fedwave.learning.state import trained_of
 from fedwave.learning.task import Task
 

@@ -24,9 +24,9 @@ from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.gradients import Way
 from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.noise import device_key, key_dropout, seeded, step_keys
-from fedwave.learning.partition import batches
 from fedwave.learning.reference import train_run
 from fedwave.learning.replay import Replay
+from fedwave.learning.sampling import batches
 from fedwave.learning.schedule import Run, labelled_runs
 from fedwave.learning.settings import Settings
 from fedwave.learning.state import Tensors, trained_of

@@ -14,10 +14,10 @@ from torch import nn
 
 from fedwave.aggregation import Aggregation, FedBuff, Lee
 from fedwave.learning.data.dataset import Dataset, synthetic
-from fedwave.learning.partition import Dirichlet
 from fedwave.metrics import Jain, Metric
 from fedwave.network.arrivals import Poisson
 from fedwave.network.fading import Fading, GaussMarkov, Rayleigh
+from fedwave.network.partition import Dirichlet
 from fedwave.network.success import Harq, Soft, SuccessModel
 from fedwave.schedulers.priors import Gamma, Truncated
 

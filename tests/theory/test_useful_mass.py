@@ -8,8 +8,8 @@ import pytest
 
 import fedwave as fw
 from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, Sync, uploads_of_rounds
-from fedwave.learning.partition import Labels, Partition
 from fedwave.learning.schedule import runs_of
+from fedwave.network.partition import Labels, Partition
 from fedwave.theory.useful_mass import ScheduleMass
 
 NETWORK = fw.random_network(6, 2, seed=1, rate=[0.2, 0.5, 1, 1, 3, 5], miss_probability=0.2)

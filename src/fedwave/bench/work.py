@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.learning.partition import batches
+from fedwave.learning.sampling import batches
 from fedwave.learning.schedule import Run, runs_of
 from fedwave.learning.task import Task
 from fedwave.learning.task import task as make_task

@@ -6,7 +6,8 @@ import numpy as np
 
 from fedwave.checks.common import Check, equality, kept_in_files, same, unchanged
 from fedwave.errors import FedwaveError
-from fedwave.learning.partition import Partition, Sampler
+from fedwave.learning.sampling import Sampler
+from fedwave.network.partition import Partition
 from fedwave.types import FloatArray
 
 _CLASSES = 10

@@ -16,10 +16,10 @@ from fedwave.checks.calls import which_network
 from fedwave.checks.common import Check, continued, declared, passed
 from fedwave.checks.witness import ReorderedDraws, Run, reordered, watch
 from fedwave.errors import FedwaveError
-from fedwave.learning.partition import Dirichlet, Labels
 from fedwave.network.arrivals import NegativeBinomial
 from fedwave.network.devices import Device
 from fedwave.network.network import Network, paper_network
+from fedwave.network.partition import Dirichlet, Labels
 from fedwave.network.success import Soft
 from fedwave.parts import registry
 from fedwave.rng import Draws

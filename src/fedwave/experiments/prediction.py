@@ -17,6 +17,7 @@ from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError, counted, shown
 from fedwave.experiments.report.tables import markdown, with_interval
 from fedwave.experiments.results.statistics import Estimate, estimate, paired_difference
+from fedwave.network.partition import Labels
 from fedwave.parts import registry
 from fedwave.theory.useful_mass import ScheduleMass
 from fedwave.trace import Trace, labelled_traces
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedwave.learning.curves import Curves
-    from fedwave.learning.partition import Labels
     from fedwave.learning.task import Task
 
     Learnt = Task | Aggregation | str | Mapping[str, Any] | None
@@ -219,7 +219,7 @@ def predict(
     if labels is None:
         of_task: Callable[[], Labels] | None = getattr(task, "labels", None)
         labels = None if of_task is None else of_task()
-    if not (labels is None or hasattr(labels, "same_everywhere")):
+    if not (labels is None or isinstance(labels, Labels)):
         raise FedwaveError(f"labels is {shown(labels)}, must be fw.partition.Labels(...).")
     if isinstance(traces, Trace):
         total: FloatArray = ScheduleMass.of(traces, rule, labels).useful.sum(axis=0)

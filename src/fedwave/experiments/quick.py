@@ -16,12 +16,12 @@ from fedwave.experiments.run.time_limit import TIMEOUT, checked_timeout
 from fedwave.files.reading import as_path
 from fedwave.metrics import Watch
 from fedwave.network.network import Network
+from fedwave.network.partition import Labels
 from fedwave.parts import registry
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulate import simulate
 from fedwave.simulation import MetricLike, SchedulerLike
-from fedwave.types import LabelSource
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,7 +40,7 @@ def compare(
     burn_in: int = 0,
     metric: str = "backlog",
     metrics: Iterable[MetricLike] = (),
-    labels: LabelSource | None = None,
+    labels: Labels | None = None,
 ) -> Comparison:
     """Run schedulers on the same worlds: every metric with its interval and its paired difference.
 

@@ -16,8 +16,8 @@ from fedwave.learning.gpu.chain_lanes import ChainLanes
 from fedwave.learning.gradients import Gradients, Way
 from fedwave.learning.layout import Layout
 from fedwave.learning.noise import step_keys
-from fedwave.learning.partition import Batches
 from fedwave.learning.rows import Models, on
+from fedwave.learning.sampling import Batches
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
 

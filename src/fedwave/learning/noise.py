@@ -15,21 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedwave.learning.draws import Places
+from fedwave.counter_rng import TrainingKeys
 from fedwave.types import IntArray
 
 _LARGEST = 2**63 - 1
 _CALL = 2**40  # positions between two calls of a dropout layer in one step
 
 
-def device_keys(places: Places) -> IntArray:
+def device_keys(keys: TrainingKeys) -> IntArray:
     """The keys of devices' local training in a round, ``[N]``."""
-    return (places.keys("noise") >> np.uint64(1)).astype(np.int64)  # torch has no unsigned ones
+    return (keys.keys("noise") >> np.uint64(1)).astype(np.int64)  # torch has no unsigned ones
 
 
 def device_key(seed: int, instance: int, round_: int, device: int) -> int:
     """The key of one device."""
-    return int(device_keys(Places.of(seed, instance, round_, device))[0])
+    return int(device_keys(TrainingKeys.of(seed, instance, round_, device))[0])
 
 
 def step_keys(keys: Tensor, step: int) -> Tensor:

@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 
 from fedwave.aggregation import Uploads
+from fedwave.counter_rng import TrainingKeys, within
 from fedwave.learning import server_steps
 from fedwave.learning.cpu.chain import NO_NUMBA
 from fedwave.learning.curves import Curves, Evaluation
-from fedwave.learning.draws import Places, within
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Found
 from fedwave.learning.footprint import check_training, most_lanes, most_waiting
 from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.layout import Layout
 from fedwave.learning.noise import device_keys
-from fedwave.learning.partition import Batches, cut_into_batches
 from fedwave.learning.rows import Models, apart, joined, on, together
+from fedwave.learning.sampling import Batches, cut_into_batches
 from fedwave.learning.schedule import Run, Schedule
 from fedwave.learning.settings import Settings
 from fedwave.learning.state import Tensors, carried_of, trained_of
@@ -252,9 +252,9 @@ class Replay:
         total = np.bincount(owner, weights=counts, minlength=len(runs)).astype(np.int64)
         return samples, total * self.task.shard_size
 
-    def _places(self, runs: IntArray, rounds: IntArray, devices: IntArray) -> Places:
+    def _places(self, runs: IntArray, rounds: IntArray, devices: IntArray) -> TrainingKeys:
         seeds = [self.runs[r].seed for r in runs.tolist()]
-        return Places(seeds, [self.runs[r].instance for r in runs.tolist()], rounds, devices)
+        return TrainingKeys(seeds, [self.runs[r].instance for r in runs.tolist()], rounds, devices)
 
     def _starts(self, jobs: Jobs) -> Models:
         """The models that lanes start from: the central one, or a device's own if it missed the broadcast."""

@@ -15,8 +15,9 @@ from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError, check_parameters, did_you_mean, is_number, shown, whole
 from fedwave.learning import usable_model
 from fedwave.learning.data.dataset import Dataset
-from fedwave.learning.partition import ByClass, Dirichlet, Iid, Labels, Partition, Sampler
+from fedwave.learning.sampling import Sampler
 from fedwave.learning.settings import one_thread
+from fedwave.network.partition import ByClass, Dirichlet, Iid, Labels, Partition
 from fedwave.parts import registry
 from fedwave.rng import stream
 from fedwave.types import Array

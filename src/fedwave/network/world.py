@@ -16,8 +16,9 @@ from numpy.random import Generator
 
 from fedwave.network.carry import packed_carry, unpacked_carry
 from fedwave.network.network import Network
+from fedwave.network.partition import Labels
 from fedwave.rng import Block, stream
-from fedwave.types import BoolArray, Decision, FloatArray, IntArray, LabelSource, State, WorldRound, checked, freeze
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, State, WorldRound, checked, freeze
 
 # A block is the same length whatever the number of instances: it enters the random keys.
 _BLOCK_ROUNDS = 64
@@ -37,7 +38,7 @@ def block_bytes(instances: int, devices: int) -> float:
 class World:
     """Every round of the world, for some instances of a network."""
 
-    def __init__(self, network: Network, seed: int, ids: IntArray, labels: LabelSource | None = None) -> None:
+    def __init__(self, network: Network, seed: int, ids: IntArray, labels: Labels | None = None) -> None:
         self.network, self.seed, self.ids = network, seed, ids
         freeze(ids)
         self._labels = labels

@@ -66,9 +66,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "truncated": _SCHEDULERS + "priors:Truncated",
     },
     "partition": {
-        "iid": "fedwave.learning.partition:Iid",
-        "dirichlet": "fedwave.learning.partition:Dirichlet",
-        "by-class": "fedwave.learning.partition:ByClass",
+        "iid": "fedwave.network.partition:Iid",
+        "dirichlet": "fedwave.network.partition:Dirichlet",
+        "by-class": "fedwave.network.partition:ByClass",
     },
     "aggregation": {
         "lee": "fedwave.aggregation:Lee",

@@ -25,7 +25,7 @@ _RECORDS = {
     "DeviceTable": "fedwave.network.devices",
     "ConjugatePosterior": "fedwave.schedulers.posterior",
     "GridPosterior": "fedwave.schedulers.posterior",
-    "Labels": "fedwave.learning.partition",
+    "Labels": "fedwave.network.partition",
 }
 _PLAIN = (bool, int, float, str, np.generic, np.ndarray)
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedwave.aggregation import Aggregation, Uploads, delivered_mass, entered, step_stretch, uploads_of_rounds
-from fedwave.learning.partition import Labels
+from fedwave.network.partition import Labels
 from fedwave.trace import Trace
 from fedwave.types import FloatArray
 

@@ -142,7 +142,7 @@ def test_models_take_the_images_that_they_are_said_to_take() -> None:
 
 def test_a_task_with_its_own_numbers() -> None:
     from fedwave.aggregation import Lee
-    from fedwave.learning.partition import ByClass, Dirichlet, Iid
+    from fedwave.network.partition import ByClass, Dirichlet, Iid
 
     made = task_of(TaskConfig(dataset="synthetic"))
     assert (made.shard_size, made.batch, made.epochs) == (10, 10, 10)

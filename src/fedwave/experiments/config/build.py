@@ -22,13 +22,13 @@ from fedwave.experiments.config.parts import PARTS, check_part
 from fedwave.metrics import Mass, Metric, Watch, metric_names
 from fedwave.network.devices import read_devices
 from fedwave.network.network import Network, paper_network, random_network
+from fedwave.network.partition import ByClass, Dirichlet, Iid, Labels
 from fedwave.parts import registry
 from fedwave.parts.user_code import import_parts, import_source
 from fedwave.schedulers.base import Scheduler, scheduler
 
 if TYPE_CHECKING:
     from fedwave.learning.evaluation import EvaluationSizes
-    from fedwave.learning.partition import Labels
     from fedwave.learning.settings import Settings
     from fedwave.learning.task import Task
 
@@ -105,8 +105,6 @@ def labels_of(experiment: Experiment, schedulers: Iterable[Scheduler]) -> Labels
 
 def class_mix_of(task: TaskConfig) -> Labels | None:
     """How a task spreads classes over the devices; None if all hold the same. Published data need not be there."""
-    from fedwave.learning.partition import ByClass, Dirichlet, Iid, Labels
-
     partition = registry.build("partition", task.partition)
     if isinstance(partition, Iid):
         return None

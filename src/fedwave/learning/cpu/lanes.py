@@ -9,8 +9,8 @@ from torch import nn
 from fedwave.learning.cpu.chain import CpuChain
 from fedwave.learning.layout import Layout
 from fedwave.learning.noise import key_dropout
-from fedwave.learning.partition import Batches
 from fedwave.learning.rows import Models
+from fedwave.learning.sampling import Batches
 from fedwave.learning.settings import one_thread
 from fedwave.learning.task import Task
 from fedwave.types import Array, IntArray

@@ -7,8 +7,8 @@ import torch
 
 from fedwave.learning.gpu.chain_steps import ChainSteps
 from fedwave.learning.layout import Layout
-from fedwave.learning.partition import Batches
 from fedwave.learning.rows import Models, on
+from fedwave.learning.sampling import Batches
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
 

@@ -7,11 +7,11 @@ from itertools import permutations
 import numpy as np
 from scipy.stats import chi2, kstest
 
-from fedwave.learning.draws import Places, numbers, shuffled, uniform, within
+from fedwave.counter_rng import TrainingKeys, numbers, shuffled, uniform, within
 
 
-def places(count: int, round_: int = 1) -> Places:
-    return Places([3] * count, [n % 5 for n in range(count)], np.full(count, round_), np.arange(count))
+def places(count: int, round_: int = 1) -> TrainingKeys:
+    return TrainingKeys([3] * count, [n % 5 for n in range(count)], np.full(count, round_), np.arange(count))
 
 
 def test_the_numbers_are_those_of_splitmix64() -> None:
@@ -25,7 +25,7 @@ def test_every_place_and_purpose_has_a_key_of_its_own() -> None:
         *places(300).keys("shards"),
         *places(300, 2).keys("shards"),
         *places(300).keys("order"),
-        *Places([4], [0], np.array([1]), np.array([0])).keys("shards"),
+        *TrainingKeys([4], [0], np.array([1]), np.array([0])).keys("shards"),
     ]
     assert len(set(keys)) == len(keys)
 
@@ -33,7 +33,7 @@ def test_every_place_and_purpose_has_a_key_of_its_own() -> None:
 def test_a_key_does_not_depend_on_its_company() -> None:
     many = places(40).keys("order")
     for n in (0, 7, 39):
-        assert Places.of(3, n % 5, 1, n).keys("order")[0] == many[n]
+        assert TrainingKeys.of(3, n % 5, 1, n).keys("order")[0] == many[n]
 
 
 def test_a_longer_draw_begins_like_a_shorter_one() -> None:

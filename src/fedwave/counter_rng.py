@@ -26,8 +26,8 @@ _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 @dataclass(frozen=True)
-class Places:
-    """Devices at work: of which run (seed and instance), in which round, all ``[N]``."""
+class TrainingKeys:
+    """The keys of local trainings: seed, instance, round and device of each, all ``[N]``."""
 
     seeds: Sequence[int]
     instances: Sequence[int]
@@ -35,12 +35,12 @@ class Places:
     devices: IntArray
 
     @classmethod
-    def of(cls, seed: int, instance: int, round_: int, device: int) -> Places:
-        """A single one."""
+    def of(cls, seed: int, instance: int, round_: int, device: int) -> TrainingKeys:
+        """The key of a single training."""
         return cls([seed], [instance], np.array([round_]), np.array([device]))
 
     def keys(self, purpose: str) -> Keys:
-        """A key for each, another one for every purpose, ``[N]``."""
+        """A 64-bit key for each training and this purpose, ``[N]``."""
         runs = zip(self.seeds, self.instances, strict=True)
         first = np.array([_key_of_run(seed, purpose, i) for seed, i in runs], dtype=np.uint64)
         return _mixed(_mixed(_ahead(first, self.rounds)) + _ahead(np.uint64(0), self.devices))

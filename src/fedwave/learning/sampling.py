@@ -1,0 +1,90 @@
+"""Which samples a device trains on, and in which batches.
+
+Samples follow the labels of the world (network/partition.py): they are drawn by (seed, instance, round, device), never
+in the order of calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedwave.counter_rng import TrainingKeys, shuffled
+from fedwave.errors import FedwaveError
+from fedwave.network.partition import Labels, Partition, sample_draws
+from fedwave.types import IntArray
+
+
+class Sampler:
+    """Draws the samples of devices, and the order in which they are trained on."""
+
+    def __init__(self, labels: IntArray, partition: Partition, shard_size: int) -> None:
+        self._size = len(labels)
+        self._labels = Labels(partition, int(labels.max()) + 1, shard_size)
+        self._by_class = np.argsort(labels, kind="stable")
+        self._members = np.bincount(labels, minlength=self._labels.classes)
+        self._first = np.cumsum(self._members) - self._members  # of each class in by_class
+        if not self._labels.same_everywhere and not self._members.all():
+            raise FedwaveError("a skewed partition needs training samples of every class up to the largest label.")
+
+    def shards(self, seed: int, instance: int, round_: int, device: int, count: int) -> IntArray:
+        """Indices of the samples that arrive at a device in a round, with replacement."""
+        return self.arriving(TrainingKeys.of(seed, instance, round_, device), np.array([count]))
+
+    def arriving(self, keys: TrainingKeys, counts: IntArray) -> IntArray:
+        """The same for many devices, one after the other; ``counts`` are their shards, ``[N]``."""
+        sizes = counts * self._labels.shard_size
+        draws = sample_draws(keys, sizes)
+        from_all = (draws[:, 1] * self._size).astype(np.int64)
+        if self._labels.same_everywhere:
+            return from_all
+        classes = self._labels.classes_of(keys, sizes, draws)
+        which = (draws[:, 1] * self._members[classes]).astype(np.int64)
+        of_class = self._by_class[self._first[classes] + which]
+        return np.where(classes >= 0, of_class, from_all)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The samples of every step of many devices' local training."""
+
+    samples: IntArray  # [N, S, batch]; -1 where a batch is short or a device has finished
+    sizes: IntArray  # [N, S]: how many samples there are
+
+    @property
+    def steps(self) -> IntArray:
+        """The number of steps of each device, ``[N]``."""
+        steps: IntArray = np.count_nonzero(self.sizes, axis=1)
+        return steps
+
+
+def cut_into_batches(samples: IntArray, counts: IntArray, keys: TrainingKeys, batch: int, epochs: int) -> Batches:
+    """Every epoch's batches: reshuffled, the last one short, dropped if it holds a single sample.
+
+    ``samples`` are those of all devices, one device after the other, ``counts`` of each.
+    """
+    # Batch norm cannot normalise one sample.
+    each = -(-counts // batch) - (counts % batch == 1)  # batches of an epoch
+    longest = int(each.max(initial=0))
+    cut = np.full((len(counts), epochs * longest, batch), -1)
+    order_keys, first = keys.keys("order"), np.cumsum(counts) - counts
+    for count in np.unique(counts[each > 0]).tolist():
+        rows = np.flatnonzero(counts == count)
+        order = shuffled(order_keys[rows], epochs, count)
+        mine = samples[first[rows, None, None] + order]
+        full = -(-count // batch) * batch
+        padded = np.full((len(rows), epochs, full), -1)
+        padded[:, :, :count] = mine
+        steps = padded.reshape(len(rows), epochs, -1, batch)[:, :, : int(each[rows[0]])]
+        cut[rows, : epochs * steps.shape[2]] = steps.reshape(len(rows), -1, batch)
+    return Batches(cut, np.count_nonzero(cut >= 0, axis=2))
+
+
+def batches(
+    samples: IntArray, batch: int, epochs: int, seed: int, instance: int, round_: int, device: int
+) -> list[IntArray]:
+    """The batches of one device, in the order of its steps."""
+    keys = TrainingKeys.of(seed, instance, round_, device)
+    cut = cut_into_batches(samples, np.array([len(samples)]), keys, batch, epochs)
+    return [row[:size] for row, size in zip(cut.samples[0], cut.sizes[0], strict=True)]

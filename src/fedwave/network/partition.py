@@ -1,0 +1,201 @@
+"""Partitions spread the classes over the devices; Labels are the classes of the samples that arrive.
+
+Labels are drawn by (seed, instance, round, device), never in the order of calls (counter_rng.py). So a device has the
+same data with every scheduler, with every trainer and after a run was resumed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedwave.counter_rng import TrainingKeys, numbers, uniform
+from fedwave.errors import FedwaveError, is_number, shown, whole
+from fedwave.parts import registry
+from fedwave.rng import stream
+from fedwave.types import FloatArray, IntArray
+
+
+class Partition(ABC):
+    """How the classes are spread over the devices."""
+
+    family: ClassVar[str] = "partition"
+    name: ClassVar[str]
+
+    @abstractmethod
+    def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
+        """The probability of each class at a device, ``[classes]``; None: samples from the whole training set."""
+
+
+@dataclass(frozen=True)
+class Iid(Partition):
+    """Every device draws from the whole training set."""
+
+    name = "iid"
+
+    def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
+        return None
+
+
+@dataclass(frozen=True)
+class Dirichlet(Partition):
+    """Label skew: the class shares of each device are Dirichlet(alpha); with a small alpha it has few classes."""
+
+    name = "dirichlet"
+
+    alpha: float = 0.2
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.alpha) and 0 < self.alpha <= 1e9):
+            raise FedwaveError(f"Dirichlet alpha is {self.alpha}, must be a number > 0 and at most 1e9.")
+
+    def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
+        return stream(seed, "skew", instance, device).dirichlet(np.full(classes, self.alpha))
+
+
+@dataclass(frozen=True)
+class ByClass(Partition):
+    """Each device holds ``held`` classes, equally often."""
+
+    name = "by-class"
+
+    held: int = 2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "held", whole("ByClass held", self.held, 1))
+
+    def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
+        if self.held > classes:
+            raise FedwaveError(f"ByClass held is {self.held}, but there are only {classes} classes.")
+        shares = np.zeros(classes)
+        shares[stream(seed, "skew", instance, device).permutation(classes)[: self.held]] = 1 / self.held
+        return shares
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The classes of the samples that arrive at the devices, known before any training.
+
+    They are a part of the world: drawn by (seed, instance, round, device), the same for every scheduler, and the
+    samples that devices train on follow them. ``training`` has the class of every training sample, for partitions by
+    which a device draws from the whole training set; without it, such a device draws all classes equally often.
+
+    >>> Labels("by-class:held=1", classes=3, shard_size=5).counts(0, [0], 1, np.array([[2, 0]])).tolist()
+    [[[10, 0, 0], [0, 0, 0]]]
+    """
+
+    partition: Partition | str | Mapping[str, Any]  # kept as a Partition
+    classes: int = 10
+    shard_size: int = 10
+    training: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "partition", registry.build("partition", self.partition))
+        for name in ("classes", "shard_size"):
+            value = whole(f"Labels {name}", getattr(self, name), 1)
+            object.__setattr__(self, name, value)
+        if self.training is None:
+            return
+        training = np.asarray(self.training)
+        fine = training.ndim == 1 and training.size and training.dtype.kind in "iu"
+        if not (fine and training.min() >= 0 and training.max() < self.classes):
+            raise FedwaveError(
+                f"Labels training must be the classes of the training samples, whole numbers from 0 to "
+                f"{self.classes - 1}."
+            )
+        object.__setattr__(self, "training", training)
+
+    def counts(self, seed: int, instances: Sequence[int], round_: int, shards: IntArray) -> IntArray:
+        """Samples of each class among the first ``shards`` (``[I, U]``) that arrive in a round, ``[I, U, C]``."""
+        row, device = np.nonzero(shards)
+        keys = TrainingKeys(
+            [seed] * row.size, [int(instances[i]) for i in row.tolist()], np.full(row.size, round_), device
+        )
+        sizes = shards[row, device] * self.shard_size
+        draws = sample_draws(keys, sizes)
+        classes = self.classes_of(keys, sizes, draws)
+        if (classes < 0).any():
+            if self.training is None:
+                from_all = (draws[:, 1] * self.classes).astype(np.int64)
+            else:
+                from_all = self.training[(draws[:, 1] * len(self.training)).astype(np.int64)]
+            classes = np.where(classes < 0, from_all, classes)
+        cell = np.repeat(row * shards.shape[1] + device, sizes) * self.classes + classes
+        found = np.bincount(cell, minlength=shards.size * self.classes)
+        return found.reshape(*shards.shape, self.classes)
+
+    def classes_of(self, keys: TrainingKeys, sizes: IntArray, draws: FloatArray) -> IntArray:
+        """The class of every sample; -1 where a device draws from the whole training set.
+
+        ``sizes`` are the samples of each device and ``draws`` their random numbers (``sample_draws``).
+        """
+        if self.same_everywhere:
+            return np.full(len(draws), -1)
+        cumulative = np.full((len(keys.devices), self.classes), np.nan)
+        for row, where in enumerate(zip(keys.seeds, keys.instances, keys.devices.tolist(), strict=True)):
+            if (own := self._cumulative_shares(*where)) is not None:
+                cumulative[row] = own
+        skewed = ~np.isnan(cumulative[:, 0])
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        classes = (draws[:, :1] >= cumulative[owner]).sum(axis=1)
+        return np.where(skewed[owner], classes, -1)
+
+    @property
+    def same_everywhere(self) -> bool:
+        """Whether all devices draw from the whole training set."""
+        return isinstance(self.partition, Iid)
+
+    @property
+    def overall(self) -> FloatArray:
+        """The share of each class in the whole training set, ``[C]``."""
+        if self.training is None:
+            return np.full(self.classes, 1 / self.classes)
+        counts: FloatArray = np.bincount(self.training, minlength=self.classes) / len(self.training)
+        return counts
+
+    def shares(self, seed: int, instances: Sequence[int], devices: int) -> FloatArray:
+        """The expected share of each class at every device, ``[I, U, C]``."""
+        found = np.empty((len(instances), devices, self.classes))
+        for i, instance in enumerate(instances):
+            for u in range(devices):
+                own = self._device_shares(seed, int(instance), u)
+                found[i, u] = self.overall if own is None else own
+        return found
+
+    def _device_shares(self, seed: int, instance: int, device: int) -> FloatArray | None:
+        """The class shares of a device, checked; None: samples from the whole training set."""
+        assert isinstance(self.partition, Partition)
+        given = self.partition.class_shares(seed, instance, device, self.classes)
+        if given is None:
+            return None
+        shares: FloatArray = np.asarray(given, dtype=np.float64)
+        if shares.shape != (self.classes,) or not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-6:
+            raise FedwaveError(
+                f"the class shares of partition {self.partition.name!r} are {shown(shares.tolist())}, must be "
+                f"{self.classes} numbers >= 0 that sum to 1."
+            )
+        return shares
+
+    def _cumulative_shares(self, seed: int, instance: int, device: int) -> FloatArray | None:
+        where = seed, instance, device
+        if where not in self._cumulative:
+            shares = self._device_shares(*where)
+            if shares is not None:
+                shares = np.cumsum(shares)
+                shares /= shares[-1]  # ends at exactly 1, whatever the rounding
+            self._cumulative[where] = shares
+        return self._cumulative[where]
+
+    @cached_property
+    def _cumulative(self) -> dict[tuple[int, int, int], FloatArray | None]:
+        return {}
+
+
+def sample_draws(keys: TrainingKeys, sizes: IntArray) -> FloatArray:
+    """Two uniform numbers per sample, ``[samples, 2]``: the first chooses its class, the second the sample in it."""
+    return uniform(numbers(keys.keys("shards"), 2 * sizes)).reshape(-1, 2)

@@ -1,0 +1,47 @@
+"""The class shares of the partitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare, kstest
+
+import fedwave as fw
+from fedwave.network.partition import ByClass, Dirichlet
+
+
+def test_dirichlet_shares_are_dirichlet() -> None:
+    """The share of one class of four is Beta(alpha, 3 alpha)."""
+    shares = [Dirichlet(0.5).class_shares(0, i, u, 4) for i in range(40) for u in range(25)]
+    for c in range(4):
+        assert kstest([s[c] for s in shares if s is not None], "beta", (0.5, 1.5)).pvalue > 0.001
+
+
+def test_a_small_alpha_leaves_few_classes() -> None:
+    def largest(alpha: float) -> float:
+        return float(np.mean([np.max(Dirichlet(alpha).class_shares(0, 0, u, 10)) for u in range(200)]))
+
+    assert largest(0.01) > 0.9 > 0.3 > largest(10.0)
+
+
+def test_by_class_chooses_any_classes() -> None:
+    held = 2 * sum(ByClass(2).class_shares(0, i, 0, 4) for i in range(400))
+    assert chisquare(held).pvalue > 0.001
+
+
+def test_a_whole_float_is_a_number_of_classes() -> None:
+    assert ByClass(2.0) == ByClass(2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("alpha", [0, -1.0, float("nan"), float("inf"), "few", None])
+def test_alpha_out_of_range(alpha: Any) -> None:
+    with pytest.raises(fw.FedwaveError, match=rf"alpha is {alpha}"):
+        Dirichlet(alpha)
+
+
+@pytest.mark.parametrize("held", [0, -2, 1.5, float("nan"), "two", None])
+def test_held_out_of_range(held: Any) -> None:
+    with pytest.raises(fw.FedwaveError, match=rf"held is {held!r}"):
+        ByClass(held)
