@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from fedwave.learning.cpu import plan as cpu_plan
 from fedwave.learning.cpu import steps as cpu_steps
 from fedwave.learning.cpu.chain import CpuChain
-from fedwave.learning.data.dataset import synthetic
+from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn

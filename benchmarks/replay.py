@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 import fedwave as fw
-from fedwave.learning.data.dataset import Dataset
+from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.models import Vgg19
 from fedwave.learning.replay import Replay

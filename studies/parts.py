@@ -8,7 +8,7 @@ import numpy as np
 from torch import nn
 
 import fedwave as fw
-from fedwave.learning.data.dataset import Dataset
+from fedwave.learning.datasets.dataset import Dataset
 from fedwave.parts import registry
 
 # What standardising subtracts from and divides the pixels of MNIST by.

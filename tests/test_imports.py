@@ -60,6 +60,9 @@ PLACES: dict[str, str | tuple[str, ...]] = {
     "pandas": "experiments",
     "duckdb": "nowhere",
     "ruamel": "files",
+    "platformdirs": "files",
+    "pooch": "learning",
+    "requests": "learning",
     "yaml": "nowhere",
 }
 # Parts whose modules must be loaded without these: what needs them is imported when it is used.

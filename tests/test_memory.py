@@ -20,7 +20,7 @@ from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.results.bootstrap import bootstrap_ratio
 from fedwave.experiments.run import needs
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.learning.data.patterns import patterns
+from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.schedulers.posterior import GridPosterior, zero_inflated_sum
 from fedwave.simulate import extend
 from fedwave.theory.convergence_setting import Setting
@@ -174,7 +174,7 @@ ABSURD: dict[str, Callable[[], Any]] = {
     "Theorem 1": lambda: Setting(rounds=MUCH),
     "features": lambda: Setting(samples=MUCH, features=MUCH),
     "Theorem 3": lambda: RegretSetting(instances=MUCH),
-    "images": lambda: patterns(MUCH, 10, 0),
+    "images": lambda: synthetic(MUCH, 10),
     "shard": lambda: a_shard(10**8),
     "epochs": lambda: a_shard(10, 10**8),
 }

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fedwave.experiments.results.comparison import Comparison
     from fedwave.experiments.results.dataset import load
     from fedwave.learning.curves import Curves
-    from fedwave.learning.data.dataset import Dataset
+    from fedwave.learning.datasets.dataset import Dataset
     from fedwave.learning.evaluation import EvaluationSizes
     from fedwave.learning.lockstep import train_in_lock_step
     from fedwave.learning.task import Task, task
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _ON_DEMAND = {
     "Comparison": "fedwave.experiments.results.comparison",
     "Curves": "fedwave.learning.curves",
-    "Dataset": "fedwave.learning.data.dataset",
+    "Dataset": "fedwave.learning.datasets.dataset",
     "EvaluationSizes": "fedwave.learning.evaluation",
     "Experiment": "fedwave.experiments.config.experiment",
     "Task": "fedwave.learning.task",

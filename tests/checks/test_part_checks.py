@@ -17,7 +17,7 @@ from small_models import chain, images, own_forward, with_batch_norm
 import fedwave as fw
 from fedwave.aggregation import FedAsync, Lee
 from fedwave.checks import check
-from fedwave.learning.data import originals, sources
+from fedwave.learning.datasets import original_files, sources
 from fedwave.metrics import Mass
 from fedwave.parts import registry
 
@@ -71,11 +71,11 @@ def test_the_built_in_datasets_keep_their_contract(tmp_path: Any, monkeypatch: p
     pixels = rng.integers(256, size=(10, 3072)).astype(np.uint8)
     mnist = [idx(pixels[:, :784].reshape(-1, 28, 28)), idx(labels)] * 2
     contents = {"mnist": mnist, "cifar10": [np.c_[labels, pixels].tobytes()] * 6}
-    files = {n: dict(zip(originals.MD5[n], c, strict=True)) for n, c in contents.items()}
+    files = {n: dict(zip(original_files.MD5[n], c, strict=True)) for n, c in contents.items()}
     for name, held in files.items():
-        sums = {file: originals.md5_of(content) for file, content in held.items()}
-        monkeypatch.setitem(originals.MD5, name, sums)
-        monkeypatch.setitem(originals.SIZES, name, {file: len(content) for file, content in held.items()})
+        sums = {file: original_files.md5_of(content) for file, content in held.items()}
+        monkeypatch.setitem(original_files.MD5, name, sums)
+        monkeypatch.setitem(original_files.SIZES, name, {file: len(content) for file, content in held.items()})
         monkeypatch.setitem(sources.SOURCES, name, {})
     assert gzip.decompress(files["mnist"]["train-labels-idx1-ubyte.gz"])[8:] == labels.tobytes()
     monkeypatch.setenv("FEDWAVE_DATA", str(put(files, tmp_path / "data")))

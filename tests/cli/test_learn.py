@@ -19,7 +19,9 @@ from fedwave.cli import output
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.run import work
-from fedwave.learning.data.dataset import Dataset, NoData, synthetic
+from fedwave.learning.datasets.dataset import Dataset
+from fedwave.learning.datasets.original_files import NoData
+from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.parts import registry
 

@@ -17,7 +17,7 @@ from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.report import theory
 from fedwave.experiments.results.statistics import Estimate
 from fedwave.experiments.run import work
-from fedwave.learning.data.dataset import synthetic
+from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.parts import registry
 
 SMALL = ("-t", 6, "-i", 2, "--workers", 1)

@@ -49,7 +49,7 @@ from torch import Tensor, nn
 
 import fedwave as fw
 from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, Sync
-from fedwave.learning.data.dataset import Dataset
+from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Tensors
 from fedwave.learning.reference import train_run
 from fedwave.learning.replay import Replay

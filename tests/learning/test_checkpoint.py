@@ -18,7 +18,7 @@ from torch import nn
 import fedwave as fw
 from fedwave.aggregation import FedBuff, Lee, Sync
 from fedwave.learning import checkpoint
-from fedwave.learning.data.dataset import Dataset
+from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import labelled_runs

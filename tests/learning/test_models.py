@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 import fedwave as fw
 from fedwave.aggregation import FedBuff, Lee, Sync
-from fedwave.learning.data.dataset import Dataset, synthetic
+from fedwave.learning.datasets.dataset import Dataset
+from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.learning.models import Cnn, Logistic, Vgg19
 from fedwave.learning.task import Task
 from fedwave.parts import registry

@@ -13,7 +13,8 @@ from small_models import images as small_images
 from torch import nn
 
 from fedwave.aggregation import Aggregation, FedBuff, Lee
-from fedwave.learning.data.dataset import Dataset, synthetic
+from fedwave.learning.datasets.dataset import Dataset
+from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.metrics import Jain, Metric
 from fedwave.network.arrivals import Poisson
 from fedwave.network.fading import Fading, GaussMarkov, Rayleigh

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedwave.learning.data import originals, sources
+from fedwave.learning.datasets import original_files, sources
 
 Contents = dict[str, dict[str, bytes]]  # by dataset and file
 
@@ -32,11 +32,11 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Contents:
     cifar10 = [np.c_[labels, rng.integers(256, size=(2, 3072))].astype(np.uint8).tobytes() for _ in range(6)]
     contents = {}
     for name, files in (("mnist", mnist), ("cifar10", cifar10)):
-        contents[name] = dict(zip(originals.MD5[name], files, strict=True))
-        sums = {file: originals.md5_of(content) for file, content in contents[name].items()}
-        monkeypatch.setitem(originals.MD5, name, sums)
+        contents[name] = dict(zip(original_files.MD5[name], files, strict=True))
+        sums = {file: original_files.md5_of(content) for file, content in contents[name].items()}
+        monkeypatch.setitem(original_files.MD5, name, sums)
         sizes = {file: len(content) for file, content in contents[name].items()}
-        monkeypatch.setitem(originals.SIZES, name, sizes)
+        monkeypatch.setitem(original_files.SIZES, name, sizes)
         monkeypatch.setitem(sources.SOURCES, name, {})
     monkeypatch.delenv("FEDWAVE_DATA", raising=False)
     monkeypatch.setenv("no_proxy", "*")  # servers of tests are on this machine

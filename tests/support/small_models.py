@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedwave.learning.data.dataset import Dataset
+from fedwave.learning.datasets.dataset import Dataset
 
 
 def images(shape: tuple[int, int, int], seed: int = 0) -> Dataset:

@@ -17,8 +17,8 @@ from pathlib import Path
 from filelock import FileLock
 
 from fedwave.errors import FedwaveError
+from fedwave.files.cache import cache_folder
 from fedwave.files.writing import check_folder
-from fedwave.learning.data.originals import cache_folder
 
 PLAYERS = Path(__file__).with_name("players")
 _FINISHED = "finished.txt"

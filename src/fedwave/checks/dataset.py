@@ -8,7 +8,7 @@ import numpy as np
 
 from fedwave.checks.common import Check, passed
 from fedwave.errors import FedwaveError
-from fedwave.learning.data.dataset import Dataset
+from fedwave.learning.datasets.dataset import Dataset
 
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 

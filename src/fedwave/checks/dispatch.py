@@ -49,7 +49,7 @@ def _family_of(part: Any) -> str:
     for candidate in _FUNCTIONS if callable(part) else ():
         if any(_found(candidate, name) is part for name in registry.names(candidate)):
             return candidate
-    from fedwave.learning.data.dataset import Dataset
+    from fedwave.learning.datasets.dataset import Dataset
 
     if isinstance(part, Dataset):
         return "dataset"

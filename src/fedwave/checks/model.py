@@ -10,7 +10,7 @@ import numpy as np
 from fedwave.checks.common import Check, passed
 from fedwave.errors import FedwaveError
 from fedwave.learning import probe
-from fedwave.learning.data.dataset import Dataset
+from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.task import Task
 
 _SHAPES = ((1, 28, 28), (3, 32, 32))  # of MNIST and CIFAR-10

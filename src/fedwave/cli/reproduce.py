@@ -173,7 +173,7 @@ def _with_data(how: Experiment) -> Experiment:
         return how
     from fedwave.experiments.config.build import task_of
     from fedwave.experiments.config.parts import Part
-    from fedwave.learning.data.dataset import NoData
+    from fedwave.learning.datasets.original_files import NoData
 
     try:
         task_of(how.task)

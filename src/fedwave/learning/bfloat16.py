@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from fedwave.errors import FedwaveError
-from fedwave.learning.data.originals import cache_folder
+from fedwave.files.cache import cache_folder
 
 _OF_THE_CPU = ("model name", "flags", "CPU ", "Features")  # in /proc/cpuinfo; the last two on ARM
 # Small products take other ways through torch than large ones.

@@ -78,9 +78,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "sync": "fedwave.aggregation:Sync",
     },
     "dataset": {
-        "mnist": "fedwave.learning.data.dataset:mnist",
-        "cifar10": "fedwave.learning.data.dataset:cifar10",
-        "synthetic": "fedwave.learning.data.dataset:synthetic",
+        "mnist": "fedwave.learning.datasets.mnist_cifar:mnist",
+        "cifar10": "fedwave.learning.datasets.mnist_cifar:cifar10",
+        "synthetic": "fedwave.learning.datasets.synthetic:synthetic",
     },
     "model": {
         "cnn": "fedwave.learning.models:Cnn",

@@ -197,7 +197,7 @@ def _dataset(name: str, pinned: str) -> Finding:
     text = f"dataset {name} is pinned by its sum"
     if name not in DATASETS:
         return Finding("inputs", "ok", f"{text}; whether it is the same now is not checked")
-    from fedwave.learning.data.dataset import load_dataset
+    from fedwave.learning.datasets.mnist_cifar import load_dataset
 
     try:
         now = inputs.arrays_sum(load_dataset(name, fetch=False))

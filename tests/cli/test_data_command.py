@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from published import Contents, held, put, tiny
 
 from fedwave.cli import main
-from fedwave.learning.data import sources
-from fedwave.learning.data.originals import MD5
+from fedwave.learning.datasets import sources
+from fedwave.learning.datasets.original_files import MD5
 
 
 class Shell:
@@ -27,7 +27,7 @@ class Shell:
             monkeypatch.setitem(sources.SOURCES, name, {"a friend": self._all_of(name)})
 
     def _all_of(self, name: str) -> sources.Source:
-        def source(wanted: Sequence[str], scratch: Path) -> sources.Files:
+        def source(wanted: Sequence[str], scratch: Path) -> Iterator[tuple[str, bytes]]:
             yield from ((file, self.contents[name][file]) for file in wanted)
 
         return source
@@ -48,7 +48,7 @@ def shell(monkeypatch, capsys, tmp_path: Path) -> Shell:
 def test_both_are_fetched_and_checked(shell: Shell) -> None:
     status, out, err = shell()
     assert (status, err) == (0, "")  # no spinner where there is no terminal
-    assert f"mnist in {shell.cache / 'mnist'}: the md5 sums are the published ones" in out
+    assert f"mnist in {shell.cache / 'mnist'}: the md5 checksums are the published ones" in out
     assert f"cifar10 in {shell.cache / 'cifar10'}: " in out
     for file, content in (shell.contents["mnist"] | shell.contents["cifar10"]).items():
         line = next(line for line in out.splitlines() if line.strip().startswith(file))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fedwave.errors import FedwaveError
-from fedwave.learning.data.dataset import Dataset, load_dataset, synthetic
+from fedwave.learning.datasets.dataset import Dataset
+from fedwave.learning.datasets.synthetic import synthetic
 
 
 def arrays(**changes: Any) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def test_synthetic_is_seeded_and_grows_at_its_end() -> None:
 
 
 def test_synthetic_is_learnable_but_not_trivial() -> None:
-    data = load_dataset("synthetic")
+    data = synthetic()
     assert data.classes == 10
     assert abs(float(data.train_images.std()) - 1) < 0.2
     train, test = data.train_images.reshape(6000, -1), data.test_images.reshape(2000, -1)

