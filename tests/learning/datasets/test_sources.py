@@ -250,7 +250,7 @@ def test_a_failed_download_is_retried(how: str, contents, monkeypatch, tmp_path:
 def endless(handler: BaseHTTPRequestHandler) -> None:
     handler.send_response(200)
     handler.end_headers()
-    while True:
+    for _ in range(1000):  # 66 MB: a test that fails must not fill the disk
         handler.wfile.write(bytes(1 << 16))
 
 
