@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fedwave.parts import registry
-from fedwave.parts import user_code as parts_import
+from fedwave.parts import registry, user_code
 
 TEXT = """
 from dataclasses import dataclass
@@ -37,13 +36,13 @@ def text(weight: float = 1.0, kind: str = "Heavy", name: str = "heavy-test") -> 
 def forgotten() -> Iterator[None]:
     """Parts that are registered meanwhile are removed afterwards."""
     before = {family: dict(parts) for family, parts in registry.own().items()}
-    done, modules = dict(parts_import._done), set(sys.modules)
+    done, modules = dict(user_code._imports), set(sys.modules)
     try:
         yield
     finally:
         registry.own().update(before)
-        parts_import._done.clear()
-        parts_import._done.update(done)
+        user_code._imports.clear()
+        user_code._imports.update(done)
         for name in set(sys.modules) - modules:
             if name.startswith("fedwave_parts_"):
                 del sys.modules[name]

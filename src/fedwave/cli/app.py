@@ -26,7 +26,7 @@ from fedwave.cli.verify import verify
 from fedwave.errors import FedwaveError, shown
 from fedwave.experiments.run.stopping import SIGNALS, stop_at_once
 from fedwave.memory import reason_of
-from fedwave.parts.user_code import failure_in, texts_imported
+from fedwave.parts.user_code import failure_in_user_code
 from fedwave.terminal import OutputClosed, standard_streams, tell
 from fedwave.version import __version__
 
@@ -100,7 +100,7 @@ def main() -> None:
         # What the option parser finds wrong. Its error class is not public, its message is.
         message = getattr(error, "format_message", None)
         if message is None:
-            if (told := failure_in(texts_imported(), error)) is None:
+            if (told := failure_in_user_code(error)) is None:
                 raise
             _refuse(str(told))
         words = " ".join(_shortened(word) for word in message().split())

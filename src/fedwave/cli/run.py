@@ -20,8 +20,8 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.folder import RunFolder, check_is_folder
 from fedwave.experiments.results.lock import check_place, refuse_links, refuse_own_file
-from fedwave.experiments.results.named_code import resume_command
 from fedwave.experiments.results.own_files import RUN_FILES, output_files
+from fedwave.experiments.results.trusted_code import resume_command
 from fedwave.experiments.run.runner import Engine, running
 from fedwave.experiments.run.stopping import Terminated, last_words
 from fedwave.experiments.run.time_limit import checked_timeout

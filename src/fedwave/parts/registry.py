@@ -21,7 +21,6 @@ import numpy as np
 
 from fedwave.errors import FedwaveError, check_parameters, did_you_mean, extra_for, shown
 from fedwave.parts.built_in import BUILT_IN
-from fedwave.parts.registering import note_callers
 
 Spec = str | Mapping[str, Any]  # a part as text or as a mapping with its name
 P = TypeVar("P")
@@ -341,7 +340,6 @@ def _put(family: str, name: str, part: P) -> P:
             f"the name {name!r} is already used by {qualified} of {place}: choose another name for your {word(family)}."
         )
     _own[family][name] = part
-    note_callers(family, name, part)
     return part
 
 

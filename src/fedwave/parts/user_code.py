@@ -1,11 +1,10 @@
-"""Users' own parts: importing the files and modules that register them.
+"""Imports the files and modules in which users register their own parts.
 
-A file is executed from its text, so that a worker that shares no disk with the user can import it too.
+A file is executed from its text, so a worker that shares no disk with the user can import it too.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
 import sys
@@ -13,8 +12,8 @@ import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
-from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,31 +22,31 @@ from fedwave.errors import FedwaveError, writes_into_input
 from fedwave.files.reading import read_bytes
 from fedwave.parts import registry
 
-# Files that this process has imported, by absolute path: the text, and the parts that it registered.
-_done: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {}
-# Modules that were loaded while a file was imported, by its absolute path.
-_loaded: dict[str, set[str]] = {}
 _PREFIX = "fedwave_parts_"  # of the modules that files are executed as
+_FEDWAVE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+
+
+@dataclass(frozen=True)
+class _Import:
+    """A file or module of the user's that this process has imported."""
+
+    text: str  # of a file; empty for a module
+    parts: dict[str, dict[str, Any]]  # it registered, by family and name
+    modules: set[str]  # it loaded
+
+
+_imports: dict[str, _Import] = {}  # by absolute path, or by dotted name
 
 
 def import_parts(source: str | Path) -> None:
-    """Import a .py file or a module by its dotted name, so that its parts are registered."""
+    """Import a .py file, or a module by its dotted name, so that its parts are registered."""
     source = str(source)
-    if not is_module(source):
+    if is_module(source):
+        with _recorded(source):
+            import_module(source)
+    else:
         path = os.path.abspath(source)
         import_source(path, read_source(path))
-        return
-    try:
-        with _noting_modules(module_file(source) or source):
-            import_module(source)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{source}.".startswith(f"{error.name}."):
-            raise _failed(source, error) from None
-        raise FedwaveError(
-            f"there is no module {source!r} to import: install it, or give a file, which ends in .py."
-        ) from None
-    except (Exception, SystemExit) as error:
-        raise _failed(source, error) from None
 
 
 def import_source(path: str, text: str) -> None:
@@ -55,48 +54,88 @@ def import_source(path: str, text: str) -> None:
 
     A changed text is executed again, and the parts that the old one registered are removed before.
     """
-    own = registry.own()
-    before, parts = _done.get(path, (None, {}))
-    if text != before:
-        for family, old in parts.items():
-            for name in [n for n, part in old.items() if own[family].get(n) is part]:
-                del own[family][name]
-        known = {family: dict(parts) for family, parts in own.items()}
-        try:
-            with _noting_modules(path):
-                _execute(path, text)
-        except (Exception, SystemExit) as error:
-            own.update(known)
-            _done.pop(path, None)
-            raise _failed(path, error) from None
-        parts = {f: {n: p for n, p in own[f].items() if known[f].get(n) is not p} for f in own}
-        _done[path] = (text, parts)
-    for family, new in parts.items():  # also where the registry was emptied since
-        own[family].update(new)
+    old = _imports.get(path)
+    if old is not None and old.text != text:
+        for family, parts in old.parts.items():
+            own = registry.own()[family]
+            for name in [n for n, part in parts.items() if own.get(n) is part]:
+                del own[name]
+    with _recorded(path, text) as is_new:
+        if is_new:
+            _execute(path, text)
 
 
 def imported_sources(sources: Iterable[str]) -> dict[str, str]:
-    """The text of the files among the sources, by absolute path, as this process has imported them."""
+    """The texts of the files among the sources, by absolute path, as this process has imported them."""
     paths = [os.path.abspath(source) for source in sources if not is_module(source)]
     for path in paths:
-        if path not in _done:
+        if path not in _imports:
             import_parts(path)
-    return {path: _done[path][0] for path in paths}
+    return {path: _imports[path].text for path in paths}
 
 
 def texts_imported() -> dict[str, str]:
-    """The files that this process has imported, by absolute path."""
-    return {path: text for path, (text, _) in _done.items()}
+    """The texts of all files that this process has imported, by absolute path."""
+    return {path: one.text for path, one in _imports.items() if not is_module(path)}
+
+
+def importer_of(part: Any) -> str | None:
+    """The file or module whose import registered the part; None if a script or a notebook did."""
+    for source, one in _imports.items():
+        if any(part is own for parts in one.parts.values() for own in parts.values()):
+            return source
+    return None
+
+
+def helper_modules(sources: Iterable[str]) -> dict[str, str]:
+    """The files of the modules among the sources, and of those loaded from the sources' own folders, by module name.
+
+    Installed packages are not the user's.
+    """
+    loaded = sorted(set().union(*(one.modules for one in _imports.values())))
+    found: dict[str, str] = {}
+    for source in sources:
+        file = module_file(source) if is_module(source) else os.path.abspath(source)
+        if file is None:
+            continue
+        if is_module(source) and not is_installed(file):
+            found[source] = file
+        folder = os.path.join(os.path.realpath(os.path.dirname(file)), "")
+        for name in loaded:
+            path = module_file(name)
+            if path is not None and os.path.realpath(path).startswith(folder) and not is_installed(path):
+                found[name] = path
+    return found
+
+
+def module_file(name: str) -> str | None:
+    """The file of a module that is loaded; None if it has none."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return file if file and os.path.isabs(file) and not name.startswith(_PREFIX) else None
 
 
 def absolute(source: str, folder: Path) -> str:
-    """The source as any folder can name it: a file's whole path, seen from ``folder``; a module's name stays."""
+    """The source as any folder can name it: the absolute path of a file in ``folder``; a module's name stays."""
     return source if is_module(source) else os.path.abspath(folder / source)
 
 
 def is_module(source: str) -> bool:
     """Is it the dotted name of a module, not a file?"""
     return not source.endswith(".py") and all(step.isidentifier() for step in source.split("."))
+
+
+def is_installed(file: str) -> bool:
+    """Is the file part of fedwave, of the standard library or of an installed package?"""
+    if is_package_file(file) or os.path.abspath(file).startswith(_FEDWAVE):
+        return True
+    library = os.path.realpath(sysconfig.get_path("stdlib"))
+    return os.path.realpath(file).startswith(os.path.join(library, ""))
+
+
+def is_package_file(file: str) -> bool:
+    """Does the file lie among installed packages?"""
+    folders = {*Path(file).parts, *Path(os.path.realpath(file)).parts}
+    return bool({"site-packages", "dist-packages"} & folders)
 
 
 def read_source(path: str) -> str:
@@ -110,124 +149,45 @@ def read_source(path: str) -> str:
         raise FedwaveError(f"parts file {path} cannot be read: {error}.") from None
 
 
-def helper_modules(sources: Iterable[str]) -> dict[str, str]:
-    """The files of the modules that users' sources are or import, by module name. Imports nothing.
-
-    These are the modules that their text names, and those that were loaded while they were imported. Installed packages
-    and fedwave itself are not the user's.
-    """
-    found: dict[str, str] = {}
-    for source in sources:
-        first = module_file(source) if is_module(source) else os.path.abspath(source)
-        if first is None:
-            continue
-        top, package = "", ""
-        if is_module(source):
-            found[source] = first
-            top = source.partition(".")[0]
-            is_package = os.path.basename(first) == "__init__.py"
-            package = source if is_package else source.rpartition(".")[0]
-        _add_helpers(_imported_names(first, package), top, found)
-        _add_helpers(sorted(_loaded.get(first, ())), top, found)
-    return found
+def checksum(text: str) -> str:
+    """The SHA-256 checksum of the file with this text."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def module_file(module: str) -> str | None:
-    """The .py file of a module, which is not imported for that."""
-    if module in sys.modules:
-        file = getattr(sys.modules[module], "__file__", None)
-    else:
-        places: Any = None
-        spec = None
-        for k in range(module.count(".") + 1):
-            try:
-                spec = PathFinder.find_spec(".".join(module.split(".")[: k + 1]), places)
-            except (ImportError, ValueError):
-                return None
-            if spec is None or (k < module.count(".") and not spec.submodule_search_locations):
-                return None
-            places = spec.submodule_search_locations
-        file = spec.origin if spec else None
-    # Modules without a file of their own may say one, such as torch.ops; it is not absolute.
-    return file if file and file.endswith(".py") and os.path.isabs(file) else None
-
-
-def own_source(name: str, file: str | None) -> tuple[str, str | None] | None:
-    """The name of a user's module, or the file of a script, and its file; None if it is fedwave's or installed.
-
-    A notebook or standard input has no file.
-    """
-    if name.partition(".")[0] == "fedwave" or (file is not None and is_installed(file)):
-        return None
-    was_executed = name.startswith(_PREFIX)  # from a text, whose file may be elsewhere
-    if file is None or not (was_executed or os.path.isfile(file)):
-        return name, None
-    file = os.path.abspath(file)
-    return (file if was_executed or name in ("__main__", "__mp_main__") else name), file
-
-
-def _add_helpers(names: Iterable[str], top: str, found: dict[str, str]) -> None:
-    """Add the user's modules among the names, and what their texts name."""
-    for name in names:
-        first = name.partition(".")[0]
-        ours = first in ("fedwave", "__main__", "__mp_main__") or first.startswith(_PREFIX)
-        path = None if ours or name in found else module_file(name)
-        # Of what is installed only the package that was asked for is the user's.
-        if path is None or (first != top and is_installed(path)):
-            continue
-        found[name] = path
-        inner = name if os.path.basename(path) == "__init__.py" else name.rpartition(".")[0]
-        _add_helpers(_imported_names(path, inner), top, found)
-
-
-def _imported_names(file: str, package: str) -> Iterator[str]:
-    """Every module that a file may import, with the packages that it lies in."""
-    try:
-        tree = ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            steps = package.split(".")[: len(package.split(".")) - node.level + 1]
-            inside = ".".join([*(steps if node.level else []), *filter(None, [node.module])])
-            names = [f"{inside}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            names = [str(node.args[0].value)] if called in ("import_module", "__import__") else []
-        for name in names:
-            steps = name.split(".")
-            if all(steps):  # else it climbs out of its package
-                yield from (".".join(steps[:k]) for k in range(1, len(steps) + 1))
-
-
-def is_installed(path: str) -> bool:
-    """Does it lie in the standard library, among installed packages, or is it a command that came with one?"""
-    ours = (sysconfig.get_path(kind) for kind in ("stdlib", "scripts"))
-    real = os.path.realpath(path)
-    return is_package_file(path) or any(real.startswith(os.path.join(os.path.realpath(place), "")) for place in ours)
-
-
-def is_package_file(path: str) -> bool:
-    """Does it lie among installed packages?"""
-    folders = {*Path(path).parts, *Path(os.path.realpath(path)).parts}
-    return bool({"site-packages", "dist-packages"} & folders)
+def failure_in_user_code(error: BaseException) -> FedwaveError | None:
+    """The sentence about an error that was raised in the user's code, or below it; None if it was not."""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        code = frame.f_code
+        if not (code.co_filename.startswith("<") or is_installed(code.co_filename)):
+            hint = "; change a copy of it" if writes_into_input(error) else ""
+            where = f"{code.co_filename}, line {line}, in {code.co_qualname}"
+            return FedwaveError(f"{where}: {_error_text(error)}{hint}.")
+    return None
 
 
 @contextmanager
-def _noting_modules(file: str) -> Iterator[None]:
-    """Note the modules that are loaded meanwhile, for the file that is imported; a text need not name them."""
-    before = set(sys.modules)
-    yield
-    # Those of before stay: a file that is executed again finds them loaded.
-    _loaded.setdefault(file, set()).update(set(sys.modules) - before)
+def _recorded(source: str, text: str = "") -> Iterator[bool]:
+    """Record what an import within the block brings; an import that fails registers nothing.
 
-
-def checksum(text: str) -> str:
-    """The sha256 of the file with this text."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    Yields whether the source is new, or has another text than before.
+    """
+    own, old = registry.own(), _imports.get(source)
+    known = {family: dict(parts) for family, parts in own.items()}
+    loaded = set(sys.modules)
+    is_new = old is None or old.text != text
+    try:
+        yield is_new
+    except (Exception, SystemExit) as error:
+        own.update(known)
+        _imports.pop(source, None)
+        raise _import_failure(source, error) from None
+    if old is None or is_new:
+        parts = {f: {n: p for n, p in own[f].items() if known[f].get(n) is not p} for f in own}
+        # A file that is executed again finds its helpers loaded.
+        modules = set(sys.modules) - loaded | (old.modules if old is not None else set())
+        old = _imports[source] = _Import(text, parts, modules)
+    for family, parts_of_family in old.parts.items():  # also if the registry was emptied since
+        own[family].update(parts_of_family)
 
 
 def _execute(path: str, text: str) -> None:
@@ -236,10 +196,10 @@ def _execute(path: str, text: str) -> None:
     module = ModuleType(name)
     module.__file__ = path
     sys.modules[name] = module  # dataclasses look their module up there
-    beside = os.path.dirname(path)
-    if beside not in sys.path:
-        # It may import what lies beside it, as a script does; at the end, so that it hides no installed module.
-        sys.path.append(beside)
+    folder = os.path.dirname(path)
+    if folder not in sys.path:
+        # Like a script, the file may import what lies beside it; at the end, so that it hides no installed module.
+        sys.path.append(folder)
     try:
         exec(compile(text.encode(), path, "exec"), vars(module))
     except BaseException:
@@ -247,32 +207,21 @@ def _execute(path: str, text: str) -> None:
         raise
 
 
-def failure_in(sources: Iterable[str], error: BaseException) -> FedwaveError | None:
-    """The sentence about an error that one of the users' files raised; None if none of them did."""
-    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
-        code = frame.f_code
-        if code.co_filename in sources:
-            hint = "; change a copy of it" if writes_into_input(error) else ""
-            where = f"{code.co_filename}, line {line}, in {code.co_qualname}"
-            return FedwaveError(f"{where}: {_told(error)}{hint}.")
-    return None
-
-
-def _failed(source: str, error: BaseException) -> FedwaveError:
-    """What went wrong in a user's file, and in which line of it."""
+def _import_failure(source: str, error: BaseException) -> FedwaveError:
+    """Says what went wrong in a user's file or module, and in which line of it."""
+    if isinstance(error, ModuleNotFoundError) and error.name and f"{source}.".startswith(f"{error.name}."):
+        return FedwaveError(f"there is no module {source!r} to import: install it, or give a file, which ends in .py.")
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename != __file__ and "importlib" not in frame.filename
+        if frame.filename != __file__ and "importlib" not in frame.filename and "contextlib" not in frame.filename
     ]
     own = [frame for frame in frames if frame.filename == source] or frames
-    line = own[-1].lineno if own else None
-    if isinstance(error, SyntaxError):
-        line = error.lineno
+    line = error.lineno if isinstance(error, SyntaxError) else own[-1].lineno if own else None
     where = f" in line {line}" if line else ""
-    return FedwaveError(f"{source} cannot be imported: {_told(error, where)}.")
+    return FedwaveError(f"{source} cannot be imported: {_error_text(error, where)}.")
 
 
-def _told(error: BaseException, where: str = "") -> str:
+def _error_text(error: BaseException, where: str = "") -> str:
     text = " ".join(str(error).split()).rstrip(".")
     return f"{type(error).__name__}{where}" + (f": {text}" if text else "")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import numpy as np
 import pytest
 from forged_folders import forge
 from killing import results
-from user_file import forgotten
+from user_file import forgotten, text
 
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
@@ -22,7 +20,7 @@ from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.results import folder as folder_module
 from fedwave.experiments.results import inputs
 from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.verify import verify
+from fedwave.experiments.results.provenance import other_versions, runs_of
 from fedwave.experiments.run.pool import run_here
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.version import NUMERICS
@@ -205,6 +203,27 @@ def test_modules_beside_the_users_file_and_datasets_are_pinned(tmp_path: Path) -
     assert fw.load(folder).sizes["scheduler"] == 2
 
 
+def test_the_version_of_a_package_that_a_part_is_from_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "lib" / "site-packages"
+    about = place / "parts_test-1.2.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: parts-test\nVersion: 1.2\n")
+    (about / "top_level.txt").write_text("packaged_parts_test\n")
+    (place / "packaged_parts_test.py").write_text(text())
+    monkeypatch.syspath_prepend(str(place))
+    asked = {"imports": ["packaged_parts_test"], "schedulers": ["heavy-test", "age"], "rounds": 2, "instances": 1}
+    run_experiment(experiment_from(asked), tmp_path / "run", workers=1)
+    assert inputs.known_inputs(tmp_path / "run") == {}
+    (made,) = runs_of(tmp_path / "run")
+    assert made["packages"]["parts-test"] == "1.2"
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: parts-test\nVersion: 1.3\n")
+    said = other_versions(tmp_path / "run", "goes on with")
+    assert said is not None
+    assert "parts-test 1.3" in said
+
+
 def test_a_dataset_that_is_never_the_same_is_refused(tmp_path: Path) -> None:
     experiment = learning(tmp_path, "helper_b", seed=False)
     with pytest.raises(fw.FedwaveError, match=r"few-test has other arrays .* draw without a seed"):
@@ -280,111 +299,8 @@ def test_files_are_seen_from_the_folder_of_the_experiment(tmp_path: Path, monkey
     assert list(fw.load(tmp_path / "run")["network.fading.path"].values) == ["inputs/gains.npy"]
 
 
-FAR = """
-import importlib
-import fedwave as fw
-from far_{k} import SIGN
-FACTOR = importlib.import_module("called_{k}").FACTOR * importlib.import_module("comp" + "uted_{k}").FACTOR
-
-@fw.register
-class Far(fw.Scheduler):
-    name = "far-test"
-
-    def priority(self, state, seen, draws):
-        return SIGN * FACTOR * seen.delay
-"""
-
-
-@pytest.mark.parametrize("changed", ["far_1", "called_2", "computed_3"])
-def test_code_in_other_folders_and_imported_by_a_call_is_pinned(
-    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    k = changed[-1]  # other modules each time: this process keeps those that it has loaded
-    for place in ("lib", "real"):
-        (tmp_path / place).mkdir()
-    for name in ("far", "called", "computed"):
-        (tmp_path / "lib" / f"{name}_{k}.py").write_text("SIGN = FACTOR = 1")
-    (tmp_path / "real" / "mine.py").write_text(FAR.format(k=k))
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    monkeypatch.syspath_prepend(str(tmp_path / "lib"))
-    asked = {"imports": ["link/mine.py"], "schedulers": ["far-test", "age"], "rounds": 3}
-    folder = tmp_path / "run"
-    stopped(experiment_from({**asked, "instances": 2}), folder)
-    names = {"inputs/mine.py", f"module far_{k}", f"module called_{k}", f"module computed_{k}"}
-    assert set(json.loads((folder / "plan.json").read_text())["inputs"]) == names
-    (tmp_path / "lib" / f"{changed}.py").write_text("SIGN = FACTOR = -1")
-    with pytest.raises(fw.FedwaveError, match=rf"{changed}\.py has changed since the run in"):
-        resume(folder)
-
-
-SCRIPT = """
-import sys
-import fedwave as fw
-from beside_script import SIGN
-
-@fw.register
-class Own(fw.Scheduler):
-    name = "own-test"
-
-    def priority(self, state, seen, draws):
-        return SIGN * seen.delay
-
-@fw.register
-class Waits(fw.metrics.Metric):
-    name, label = "waits_test", "waits"
-
-    def measure(self, state, played):
-        return state, played.after.waiting.sum(1) * 1.0
-
-if __name__ == "__main__":
-    asked = {"schedulers": ["own-test", "age"], "metrics": ["waits_test"], "rounds": 3, "instances": 2}
-    fw.run(asked, "run", workers=int(sys.argv[1]))
-"""
-
-
-def ran(tmp_path: Path, *words: str, **more: Any) -> str:
-    """Standard error of a program of the user's."""
-    command = [sys.executable, *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, **more)
-    return done.stderr
-
-
-def test_parts_of_the_script_that_calls_for_the_run_are_pinned(tmp_path: Path) -> None:
-    script, beside = tmp_path / "script.py", tmp_path / "beside_script.py"
-    script.write_text(SCRIPT)
-    beside.write_text("SIGN = 1\n")
-    assert ran(tmp_path, "script.py", "2") == ""
-    names = {"code of scheduler own-test", "code of metric waits_test", "module beside_script"}
-    assert set(json.loads((tmp_path / "run/plan.json").read_text())["inputs"]) == names
-    copies = {path.name for path in (tmp_path / "run/inputs").glob("*.py")}
-    assert copies == {"script.py", "beside_script.py"}
-    next((tmp_path / "run/units").glob("*own-test*")).unlink()  # as if the run had been stopped
-    script.write_text(SCRIPT.replace("SIGN * seen", "-SIGN * seen"))
-    assert "script.py has changed since the run in run was started" in ran(tmp_path, "script.py", "1")
-    script.write_text(SCRIPT)
-    beside.write_text("SIGN = -1\n")
-    assert "beside_script.py has changed since the run in" in ran(tmp_path, "script.py", "1")
-    beside.write_text("SIGN = 1\n")
-    assert ran(tmp_path, "script.py", "1") == ""
-    assert "code of scheduler own-test is kept; the original is unchanged" in told(tmp_path / "run")
-
-
-def told(folder: Path) -> str:
-    return "\n".join(f"{one.state}: {one.text}" for one in verify(folder))
-
-
-def test_parts_of_standard_input_are_said_not_to_be_pinned(tmp_path: Path) -> None:
-    (tmp_path / "beside_script.py").write_text("SIGN = 1\n")
-    assert ran(tmp_path, "-", "1", input=SCRIPT) == ""
-    text = told(tmp_path / "run")
-    assert "note: code of scheduler own-test was in no file (a notebook or standard input)" in text
-    assert "note: files that your own code opens by itself are not covered" in text
-
-
 LISTED = """
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 import fedwave as fw

@@ -34,13 +34,13 @@ from fedwave.experiments.config.read import points, stored_content, stored_exper
 from fedwave.experiments.config.resolve import added
 from fedwave.experiments.results import inputs
 from fedwave.experiments.results.lock import locked
-from fedwave.experiments.results.named_code import code_for
 from fedwave.experiments.results.own_files import CONFIG, PLAN, RUN_FILES, SUMMARY
 from fedwave.experiments.results.parquet import dataset_from, tables
 from fedwave.experiments.results.parquet_check import Wanted, WrongTable
 from fedwave.experiments.results.plan import Plan
 from fedwave.experiments.results.provenance import config_sum, other_versions
 from fedwave.experiments.results.sealed import Damaged, plain_bytes, read_sealed, write_sealed
+from fedwave.experiments.results.trusted_code import code_for
 from fedwave.experiments.run.units import Unit, units_of
 from fedwave.files.reading import is_there
 from fedwave.files.writing import write_text, write_whole

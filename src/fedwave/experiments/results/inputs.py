@@ -1,18 +1,16 @@
-"""What a run takes from outside, kept in its folder or pinned by sums: the user's code, data files, datasets.
+"""The inputs of a run, copied into its folder or pinned by checksums: the user's code, data files, datasets.
 
-    inputs/inputs.json   every input by its name: what it is, its SHA-256 sum, its copy
-    inputs/places.json   where files were found; differs between machines, so no sum covers it
+    inputs/inputs.json   every input by its name: its kind, its SHA-256 checksum, its copy
+    inputs/places.json   where the files were found; differs between machines, so no checksum covers it
 
-A file is named by its copy, inputs/devices.csv, in config.yaml too. Large files are pinned by their sum and not copied.
-Data are read from the copy. Code is not: opening a folder that somebody else made must not execute what lies in it,
-nor what it names (named_code.py).
+A file is named by its copy, inputs/devices.csv, in config.yaml too. Large files are pinned and not copied. Data are
+read from the copy. Code is not: a run folder from somebody else must not execute code (trusted_code.py).
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -23,7 +21,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import data_files
 from fedwave.experiments.config.parts import Part
-from fedwave.experiments.results.own_parts import own_packages, own_parts
+from fedwave.experiments.results.own_parts import script_parts
 from fedwave.experiments.results.sealed import Damaged, read_sealed, write_sealed
 from fedwave.experiments.results.sums import sum_of
 from fedwave.files.writing import write_whole
@@ -31,20 +29,19 @@ from fedwave.parts import registry
 from fedwave.parts.user_code import checksum, helper_modules, module_file
 
 LIST, PLACES = "inputs/inputs.json", "inputs/places.json"
-_FOLDER, _MODULE, _PACKAGE = "inputs/", "module ", "package "
-NO_FILE = ""
+_FOLDER, _MODULE = "inputs/", "module "
+NOT_PINNED = ""
 MOST_BYTES = 20_000_000  # of a file that is copied
-_LONGEST_NAME = 255  # bytes of a file's name
 
 
 @dataclass(frozen=True)
 class Input:
     """One input as inputs.json has it."""
 
-    # "code" that is imported, a "module" that it imports, the code of a "part" that was registered before the run,
-    # a "data" file, the arrays of a "dataset", an installed "package" in its version
+    # "code" that is imported, a "module" that it loads from its own folder, a "part" that a script or a notebook
+    # defined, a "data" file, the arrays of a "dataset"
     kind: str
-    sha256: str  # NO_FILE: of a part that a notebook or standard input registered
+    sha256: str  # NOT_PINNED: of a part
     copy: str | None = None  # in the run folder
 
     @property
@@ -59,7 +56,7 @@ class Found:
     name: str
     kind: str
     sha256: str
-    place: str | None = None  # None: a dataset, a package
+    place: str | None = None  # None: a dataset, a part
     content: bytes | None = None  # if it was read
 
 
@@ -80,21 +77,12 @@ def found_files(
         return name
 
     for path, source in sources.items():
-        check_place(folder, path)
         found.append(Found(name_of(path), "code", checksum(source), path, source.encode()))
     for path in data_files(experiment):
         found.append(Found(name_of(path), "data", file_sum(path), path))
-    modules = helper_modules(experiment.imports)
-    imported = {os.path.realpath(path) for path in (*sources, *modules.values())}
-    parts = [one for one in own_parts(experiment) if _real(one.file) not in imported]
-    for part in parts:
-        sum_ = NO_FILE if part.file is None else file_sum(part.file)
-        found.append(Found(part.name, "part", sum_, part.file))
-    modules |= helper_modules({part.source: None for part in parts if part.file is not None})
-    for module, path in modules.items():
+    for module, path in helper_modules(experiment.imports).items():
         found.append(Found(_MODULE + module, "module", file_sum(path), path))
-    for name in _package_names(experiment):
-        found.append(Found(name, "package", checksum(name)))
+    found += [Found(name, "part", NOT_PINNED) for name in script_parts(experiment)]
     return found
 
 
@@ -104,42 +92,23 @@ def found_dataset(name: str, part: Part) -> Found:
 
 
 def check_inputs(folder: Path, found: Iterable[Found]) -> None:
-    """Refuse inputs that are not those which the run in this folder was begun with."""
+    """Refuse inputs that are not those with which the run in this folder was begun."""
     known = known_inputs(folder)
-    for one in found:
-        old = known.pop(one.name, None)
-        if old is not None and old.sha256 != one.sha256:
-            raise changed(folder, one.place or one.name, old)
-        if old is None and one.kind == "package":
-            raise _other_package(folder, one.name, known)
-        if old is None and one.kind == "part":
-            raise FedwaveError(
-                f"{one.name} is in {one.place or 'no file'}, but the run in {folder} was started with code from "
-                "elsewhere: start a new run."
-            )
-    for name, lost in known.items():
-        if lost.kind == "part":
-            raise changed(folder, name, lost)
-        if lost.kind == "package":
-            raise FedwaveError(
-                f"the run in {folder} was begun with parts of {name}, which are not used now: install it again, or "
-                "start a new run."
-            )
+    now = {one.name: (one.sha256, one.place or one.name) for one in found}
     # Modules that were loaded before the user's files were imported here.
-    for name, path in _modules(known).items():
-        if file_sum(path) != known[name].sha256:
-            raise changed(folder, path, known[name])
+    now |= {name: (file_sum(path), path) for name, path in _modules(known).items()}
+    for name, (sum_, place) in now.items():
+        if name in known and known[name].sha256 != sum_:
+            raise changed(folder, place, known[name])
 
 
 def keep_inputs(folder: Path, found: Sequence[Found]) -> dict[str, Input]:
     """Copy the inputs of a run that begins into its folder."""
     taken, kept = {one.name for one in found}, {}
-    copies: dict[str, str] = {}  # by place: a script may register several parts
     for one in found:
-        copy = copies.get(one.place or "")
-        if copy is None and one.place is not None and _size(one) <= MOST_BYTES:
+        copy = None
+        if one.place is not None and _size(one) <= MOST_BYTES:
             copy = one.name if one.name.startswith(_FOLDER) else _free(Path(one.place).name, taken)
-            copies[one.place] = copy
             taken.add(copy)
             _write_copy(folder, copy, one)
         kept[one.name] = Input(one.kind, one.sha256, copy)
@@ -212,7 +181,7 @@ def known_inputs(folder: Path) -> dict[str, Input]:
     try:
         known = {str(name): Input(**entry) for name, entry in content.items()}
         for name, one in known.items():
-            own = one.copy is None or (one.copy == _FOLDER + Path(one.copy).name and _can_be_a_path(one.copy))
+            own = one.copy is None or one.copy == _FOLDER + Path(one.copy).name  # nothing is written elsewhere
             if not (own and isinstance(one.kind, str) and isinstance(one.sha256, str)):
                 raise ValueError(f"at {name}")
     except (ValueError, TypeError, AttributeError) as error:
@@ -227,38 +196,14 @@ def known_places(folder: Path) -> dict[str, str]:
     except Damaged as damage:
         raise Damaged(f"{damage} Remove it, and name the files that the run imports with --import.") from None
     for name, place in content.items():
-        if not isinstance(place, str) or not _can_be_a_path(place):
+        if not isinstance(place, str):
             raise Damaged(f"{folder / PLACES} is damaged (at {name}).")
     return content
 
 
-def check_place(folder: Path, path: str) -> None:
-    """Refuse code that lies in the run folder."""
-    if is_inside(folder, path):
-        raise FedwaveError(
-            f"{path} lies in the run folder, from which no code is imported: copy it to a place of your own, and "
-            "name that with --import."
-        )
-
-
-def is_inside(folder: Path, path: str) -> bool:
-    """Does it lie in the run folder?"""
-    try:
-        return Path(path).resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError, ValueError):  # a loop of links, a name that no file can have
-        return False
-
-
-def check_pins(pins: Mapping[str, str], places: Mapping[str, str], experiment: Experiment) -> None:
-    """Refuse data files and code that are not those which the run was begun with; for workers."""
-    for package in _package_names(experiment):
-        if pins and package not in pins:
-            raise FedwaveError(
-                f"{package} is installed on {platform.node()}, but the run was begun with another version: install "
-                "that, and resume."
-            )
-    code = {one.name: one.file for one in own_parts(experiment) if one.file is not None}
-    for name, path in {**places, **code, **_modules(pins)}.items():
+def check_pins(pins: Mapping[str, str], places: Mapping[str, str]) -> None:
+    """Refuse data files and modules that are not those with which the run was begun; for workers."""
+    for name, path in {**places, **_modules(pins)}.items():
         if name in pins and file_sum(path) != pins[name]:
             raise FedwaveError(f"{path} has changed since the run was begun: restore it, and resume.")
 
@@ -309,12 +254,8 @@ def _write_copy(folder: Path, copy: str, found: Found) -> None:
     write_whole(folder / copy, lambda file: file.write(content))
 
 
-def _real(file: str | None) -> str | None:
-    return file and os.path.realpath(file)
-
-
 def _modules(names: Iterable[str]) -> dict[str, str]:
-    """The files that pinned modules have here, by the names of the inputs."""
+    """The files of the pinned modules that are loaded, by the names of the inputs."""
     modules = [name for name in names if name.startswith(_MODULE)]
     files = ((name, module_file(name.removeprefix(_MODULE))) for name in modules)
     return {name: file for name, file in files if file is not None}
@@ -333,20 +274,6 @@ def _known_names(sources: Mapping[str, str], known: Mapping[str, Input]) -> dict
     return names
 
 
-def _package_names(experiment: Experiment) -> list[str]:
-    return [f"{_PACKAGE}{name} {version}" for name, version in own_packages(experiment).items()]
-
-
-def _other_package(folder: Path, here: str, known: Mapping[str, Input]) -> FedwaveError:
-    stem = here.rpartition(" ")[0]
-    begun = [name for name, one in known.items() if one.kind == "package" and name.rpartition(" ")[0] == stem]
-    with_ = begun[0] if begun else f"no {stem}"
-    return FedwaveError(
-        f"{here} is installed, but the run in {folder} was begun with {with_}: install that version, or start a new "
-        "run."
-    )
-
-
 def _own_name(folder: Path, path: str) -> str | None:
     """The name of a copy in this folder, which a resumed run reads."""
     inside = os.path.abspath(folder / _FOLDER)
@@ -360,21 +287,18 @@ def _free(name: str, taken: Iterable[str]) -> str:
     return next(one for one in tries if one not in used)
 
 
-def _can_be_a_path(text: str) -> bool:
-    """Could it be the path of a file? Others are refused by the system, each in its own way."""
-    try:
-        return "\0" not in text and len(os.fsencode(Path(text).name)) <= _LONGEST_NAME
-    except UnicodeEncodeError:
-        return False
-
-
 def _read_sealed(path: Path) -> dict[str, Any]:
     return read_sealed(path) if path.exists() else {}
 
 
 def changed(folder: Path, what: str, old: Input) -> FedwaveError:
     """The refusal of an input that is not as it was."""
-    copy = f" (a copy is {folder / old.copy})" if old.copy is not None else ""
     return FedwaveError(
-        f"{what} has changed since the run in {folder} was started: restore it{copy}, or start a new run."
+        f"{what} has changed since the run in {folder} was started: restore it{copy_note(folder, old)}, or start a "
+        "new run."
     )
+
+
+def copy_note(folder: Path, old: Input) -> str:
+    """Says where the copy of an input is, for a refusal."""
+    return f" (a copy is {folder / old.copy})" if old.copy is not None else ""

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -146,9 +146,9 @@ def last_versions(folder: Path) -> dict[str, str]:
 
 def other_versions(folder: Path, now: str) -> str | None:
     """A sentence if the run was begun, or gone on with, in other versions than are here; ``now`` as "goes on with"."""
-    here = installed_versions()
     for number, run in enumerate(runs_of(folder)):
         there = versions_of(run)
+        here = installed_versions(there)
         if not there:
             continue  # its record was damaged
         names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
@@ -163,7 +163,8 @@ def other_versions(folder: Path, now: str) -> str | None:
 def versions_of(run: Run) -> dict[str, str]:
     """The versions that one run was made with."""
     said = {**run["packages"], "fedwave": run.get("fedwave"), "python": run.get("python")}
-    found = {name: said.get(name) for name in ("fedwave", "python", *PACKAGES)}
+    names = dict.fromkeys(["fedwave", "python", *PACKAGES, *said])
+    found = {name: said.get(name) for name in names if _VERSION.fullmatch(name)}
     # They are printed: whoever wrote the file must not choose anything but a version.
     return {
         name: version if _VERSION.fullmatch(version) else "?"
@@ -172,10 +173,11 @@ def versions_of(run: Run) -> dict[str, str]:
     }
 
 
-def installed_versions() -> dict[str, str]:
-    """What is installed here."""
+def installed_versions(names: Iterable[str] = ()) -> dict[str, str]:
+    """The versions that are installed here of fedwave, Python, PACKAGES, and the packages in ``names``."""
     found = {"fedwave": __version__, "python": sys.version.split()[0]}
-    return found | {name: version for name in PACKAGES if (version := _version(name))}
+    packages = dict.fromkeys([*PACKAGES, *names])
+    return found | {name: version for name in packages if name not in found and (version := _version(name))}
 
 
 def _shown(versions: Mapping[str, str], names: list[str]) -> str:

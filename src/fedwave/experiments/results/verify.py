@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 
@@ -157,11 +156,8 @@ def _inputs(folder: Path) -> Iterator[Finding]:
         if one.kind == "dataset":
             yield _dataset(name.removeprefix("dataset "), one.sha256)
             continue
-        if one.kind == "package":
-            yield _package(name)
-            continue
-        if one.sha256 == inputs.NO_FILE:
-            text = f"{name} was in no file (a notebook or standard input): it is not pinned"
+        if one.sha256 == inputs.NOT_PINNED:
+            text = f"{name} was defined by a script or a notebook: it is not pinned"
             yield Finding("inputs", "note", text)
             continue
         if one.copy is not None and not inputs.has_copy(folder, one):
@@ -178,18 +174,6 @@ def _inputs(folder: Path) -> Iterator[Finding]:
     if any(one.is_code for one in known.values()):
         text = "files that your own code opens by itself are not covered: only those that the experiment names"
         yield Finding("inputs", "note", text)
-
-
-def _package(name: str) -> Finding:
-    """An installed package that parts are from; its version is part of the name."""
-    package, _, version = name.removeprefix("package ").rpartition(" ")
-    try:
-        here = metadata.version(package)
-    except (metadata.PackageNotFoundError, ValueError):
-        return Finding("inputs", "ok", f"{name} is pinned by its version; it is not installed here")
-    if here == version:
-        return Finding("inputs", "ok", f"{name} is pinned by its version; it is the same here")
-    return Finding("inputs", "note", f"{name} is pinned by its version; here it is {here}")
 
 
 def _dataset(name: str, pinned: str) -> Finding:
@@ -239,7 +223,7 @@ def _versions(folder: Path) -> Iterator[Finding]:
             if run.get("lot") != later.get("lot"):
                 words = ("one lot with", "another with")
             yield Finding("versions", "note", versions_apart(before, after, *words))
-    here = installed_versions()
+    here = installed_versions(last)
     apart = versions_apart(last, here, "made with", "here is")
     state, text = ("note", apart) if apart else ("ok", f"those installed: {versions_shown(here)}")
     yield Finding("versions", state, text)

@@ -22,10 +22,10 @@ from fedwave.experiments.config.read import points
 from fedwave.experiments.results.container import Point, Results, joined
 from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.results.lock import locked, remove_unfinished
-from fedwave.experiments.results.named_code import resume_command
 from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, output_files
 from fedwave.experiments.results.provenance import write_provenance
 from fedwave.experiments.results.sealed import Damaged
+from fedwave.experiments.results.trusted_code import resume_command
 from fedwave.experiments.run.needs import check_results, workers_that_fit
 from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
 from fedwave.experiments.run.script import leave_if_imported_by_a_worker

@@ -16,7 +16,6 @@ from fedwave.experiments.config.build import metrics_of, network_of, prepare, sc
 from fedwave.experiments.config.experiment import TaskConfig
 from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.results.inputs import check_dataset, check_pins
-from fedwave.experiments.results.own_parts import own_parts
 from fedwave.experiments.run.checkpoints import Checkpointer, Write
 from fedwave.experiments.run.envelope import check_enclosed, write_enclosed
 from fedwave.experiments.run.stopping import Stopped, is_interrupt
@@ -24,7 +23,7 @@ from fedwave.experiments.run.time_limit import NoRound
 from fedwave.experiments.run.units import Unit
 from fedwave.files.archive import check_stored
 from fedwave.network.network import Network
-from fedwave.parts.user_code import failure_in
+from fedwave.parts.user_code import failure_in_user_code
 from fedwave.schedulers.base import Scheduler
 from fedwave.simulate import simulate
 from fedwave.simulation import Simulation
@@ -66,15 +65,10 @@ def run_unit(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -
     except (FedwaveError, Stopped, MemoryError, NoRound):
         raise
     except BaseException as error:  # also sys.exit() and a KeyboardInterrupt that nobody has caused
-        told = None if is_interrupt(error) else failure_in(_own_files(unit), error)
+        told = None if is_interrupt(error) else failure_in_user_code(error)
         if told is None:
             raise
         raise UnitFailed(str(told)) from error
-
-
-def _own_files(unit: Unit) -> set[str]:
-    """Files of the user's whose errors are not fedwave's: those that are imported, and those that register parts."""
-    return {*unit.sources, *(part.file for part in own_parts(unit.experiment) if part.file)}
 
 
 @contextmanager
@@ -90,7 +84,7 @@ def _results(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -
     checkpointer.stop_if_asked()
     named, unit = unit.experiment, replace(unit, experiment=unit.located())
     prepare(unit.experiment, unit.sources)
-    check_pins(unit.pins, unit.places, unit.experiment)
+    check_pins(unit.pins, unit.places)
     network = network_of(unit.experiment.network)
     every = dict(zip(named.labels, schedulers_of(unit.experiment).values(), strict=True))
     chosen = {label: every[label] for label in unit.schedulers}
