@@ -43,8 +43,6 @@ class LaneTrainer:
         wanted = device.type == "cuda" and autocast is not None
         self._gradients = Gradients(task, device, dtype, autocast, way=way, channels_last=wanted)
         self._fast = self._fast_lanes(autocast, room) if way is None else None
-        on_cpu = way is None and device.type == "cpu" and autocast is None
-        self.lacks_numba = on_cpu and self._fast is None and CpuLanes.lacks_numba(task, dtype)
         # cuDNN searches its fastest kernel once per shape, so the number of lanes takes few values.
         self._multiple = 32 if device.type == "cuda" and self.way != "one by one" else 1
         if device.type == "cuda":

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedwave.aggregation import Uploads, after_delivery
 from fedwave.errors import check_parameters, whole
+from fedwave.learning.cpu.chain import numba_advice
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Meter, Replay, Trained
@@ -117,13 +118,12 @@ def train_in_lock_step(
     check_parameters("train_in_lock_step", settings, [f.name for f in fields(Settings)])
     rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)
     numbers = instance_numbers(instances).tolist()
-    task = task if isinstance(task, Task) else make_task(task)
-    learner = LockStep(
-        network, task, rounds, numbers, seed, chosen.name, Settings(**settings), sizes or EvaluationSizes()
-    )
-    if learner.replay.advice:
-        warnings.warn(learner.replay.advice, stacklevel=2)
-    trace = simulate(network, chosen, rounds, numbers, seed, meter=meter, labels=task.labels(), learner=learner)
+    learnt = task if isinstance(task, Task) else make_task(task)
+    how = Settings(**settings)
+    learner = LockStep(network, learnt, rounds, numbers, seed, chosen.name, how, sizes or EvaluationSizes())
+    if advice := numba_advice(lambda: learnt.new_model(0, 0), how):
+        warnings.warn(advice, stacklevel=2)
+    trace = simulate(network, chosen, rounds, numbers, seed, meter=meter, labels=learnt.labels(), learner=learner)
     curves = learner.replay.curves()[0]
     return trace, replace(curves, weights=learner.replay.weights_of(chosen.name))
 

@@ -17,7 +17,6 @@ from torch import Tensor
 from fedwave.aggregation import Uploads
 from fedwave.counter_rng import TrainingKeys, within
 from fedwave.learning import server_steps
-from fedwave.learning.cpu.chain import NO_NUMBA
 from fedwave.learning.curves import Curves, Evaluation
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Found
 from fedwave.learning.footprint import check_training, most_lanes, most_waiting
@@ -129,11 +128,6 @@ class Replay:
     @property
     def rounds(self) -> int:
         return self.runs[0].rounds
-
-    @property
-    def advice(self) -> str | None:
-        """What to install for faster training, in a sentence; None: nothing."""
-        return NO_NUMBA if self._lanes.lacks_numba else None
 
     def fingerprint(self) -> str:
         """A hash of the runs, the task and the settings, to recognise their checkpoints."""

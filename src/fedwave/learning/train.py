@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from typing import Any, overload
 
 from fedwave.errors import FedwaveError, check_parameters, shown
+from fedwave.learning.cpu.chain import numba_advice
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Meter, Replay
@@ -59,9 +60,10 @@ def train(
     if not isinstance(sizes, EvaluationSizes | None):
         raise FedwaveError(f"sizes is {shown(sizes)}, must be fw.EvaluationSizes(...).")
     chosen = task if isinstance(task, Task) else make_task(task)
-    replay = Replay(labelled_runs(many), chosen, Settings(**settings), sizes or EvaluationSizes())
-    if replay.advice:
-        warnings.warn(replay.advice, stacklevel=2)
+    how = Settings(**settings)
+    replay = Replay(labelled_runs(many), chosen, how, sizes or EvaluationSizes())
+    if advice := numba_advice(lambda: chosen.new_model(0, 0), how):
+        warnings.warn(advice, stacklevel=2)
     with _bar(many, replay.rounds) if progress else nullcontext() as tick:
         for _ in range(replay.rounds):
             replay.advance()

@@ -66,8 +66,8 @@ def _here(unit: Unit, path: Path | None, report: Report, timeout: float) -> xr.D
             finished_a_round()
             report(Message("rounds", unit, rounds))
 
-        def warn(text: str, kind: str = "warning", /) -> None:
-            report(Message(kind, unit, text))
+        def warn(text: str) -> None:
+            report(Message("warning", unit, text))
 
         return run_unit(unit, checkpointer(unit, path, requested), count, warn)
 
@@ -124,7 +124,7 @@ class _Pool:
             unit = worker.unit
             if worker not in self._workers or unit is None:
                 continue  # the last words of a worker that was killed
-            if kind in ("rounds", "warning", "notice"):
+            if kind in ("rounds", "warning"):
                 worker.silent = 0.0
                 self._report(Message(kind, unit, content))
             elif kind == "ended":

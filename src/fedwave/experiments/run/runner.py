@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fedwave.errors import FedwaveError, counted, extra_for
-from fedwave.experiments.config.build import check, network_of, prepare
+from fedwave.experiments.config.build import check, network_of, prepare, training_advice
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
 from fedwave.experiments.results.container import Point, Results, joined
@@ -66,7 +66,6 @@ class _Progress:
     played: dict[str, int] = field(default_factory=dict)  # by unit
     given_up: dict[str, str] = field(default_factory=dict)  # why, by unit
     cause: BaseException | None = None  # of the first of these
-    notices: set[str] = field(default_factory=set)  # said once, however many units bring them
     start: float = field(default_factory=time.monotonic)
 
     @classmethod
@@ -92,11 +91,6 @@ class _Progress:
             self.played[unit] = self.played.get(unit, 0) + content
             if content:  # 0: the unit is alive, which only its engine wants to know
                 self.event("progress", unit=unit)
-            return
-        if message.kind == "notice":
-            if content not in self.notices:
-                self.notices.add(content)
-                self.event("warning", message=content)
             return
         if message.kind in ("begun", "died", "given-up"):
             self.played[unit] = 0
@@ -213,12 +207,20 @@ def _engine(units: list[Unit], workers: int | None, timeout: float, progress: _P
     return partial(run_in_pool, workers=workers, gpus=gpus, timeout=timeout)
 
 
+def _advise(units: list[Unit], progress: _Progress) -> None:
+    """Say what to install, so that these units train faster."""
+    points = {unit.point: unit.located() for unit in units}
+    if advice := next(filter(None, map(training_advice, points.values())), None):
+        progress.event("warning", message=advice)
+
+
 def _size(units: list[Unit]) -> int:
     return sum(u.rounds * network_of(u.located().network).size for u in units)
 
 
 def _in_memory(units: list[Unit], run: Engine, progress: _Progress) -> dict[str, xr.Dataset]:
     progress.event("started")
+    _advise(units, progress)
     found: dict[str, xr.Dataset] = {}
 
     def report(message: Message) -> None:
@@ -251,6 +253,7 @@ def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Prog
         else:
             left.append(unit)
     progress.event("started")
+    _advise(left, progress)
     with stoppable(), closing(run(left, store.checkpoint, progress.report)) as finished:
         for unit, data, seconds in finished:
             store.keep(unit, data, seconds)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import metrics_of, network_of, prepare, schedulers_of, settings_of, task_of
@@ -39,11 +39,7 @@ if TYPE_CHECKING:
 Meter = Callable[[int], None]  # called with the rounds played, over all runs of the unit
 
 
-class Warn(Protocol):
-    """Called with a sentence; of the kind "notice" if it is not of this unit alone."""
-
-    def __call__(self, text: str, kind: str = ..., /) -> object: ...
-
+Warn = Callable[[str], object]  # called with a sentence
 
 # Between two checks whether a checkpoint is due: at most so many device-rounds, and of a slow scheduler fewer.
 _PIECE = 5_000_000
@@ -175,7 +171,6 @@ def _replay(
     }
     settings, sizes = settings_of(how.training)
     replay = Replay(labelled_runs(traces), task, settings, sizes)
-    _advise(replay, warn)
     _read(unit, checkpointer, lambda raw: checkpoint.read(replay, raw, "its checkpoint"), warn)
     runs = len(replay.runs)
     meter(replay.round * runs)
@@ -241,7 +236,6 @@ def _in_lock_step(
         return learner, run
 
     learner, run = _read(unit, checkpointer, resumed, warn) or begun()
-    _advise(learner.replay, warn)
     while run.round < run.rounds:
         with _played():
             run.play(1)
@@ -251,11 +245,6 @@ def _in_lock_step(
                 _enclosed(unit, lambda file: _write_lock_step(run.trace(), learner.replay, file))
             )
     return unit_dataset({label: run.trace()}, {label: learner.replay.curves()[0]})
-
-
-def _advise(replay: Replay, warn: Warn) -> None:
-    if replay.advice:
-        warn(replay.advice, "notice")
 
 
 def _write_lock_step(trace: Trace, replay: Replay, file: IO[bytes]) -> None:

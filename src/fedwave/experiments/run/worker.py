@@ -28,8 +28,7 @@ _SECONDS = 0.2  # between two messages about rounds
 class Message:
     """News about a unit at work."""
 
-    # "begun", "rounds" (how many more were played; 0: it works), "warning" (a sentence), "notice" (a sentence about the
-    # machine, the same for many units), "died" (why), "given-up" (why)
+    # "begun", "rounds" (how many more were played; 0: it works), "warning" (a sentence), "died" (why), "given-up" (why)
     kind: str
     unit: Unit
     content: Any = None
@@ -54,8 +53,8 @@ class Reporter:
         if time.monotonic() - self._last > _SECONDS:
             self.flush()
 
-    def warn(self, text: str, kind: str = "warning", /) -> None:
-        self.send(kind, text)
+    def warn(self, text: str) -> None:
+        self.send("warning", text)
 
     def flush(self) -> Any:
         """Send the rounds since the last message; returns what ``send`` returns."""

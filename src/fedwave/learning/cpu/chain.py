@@ -9,7 +9,7 @@ those of ``train_many``, and results do not depend on their number.
 from __future__ import annotations
 
 import queue
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedwave.learning.batched_layers import _chain, side_by_side
+from fedwave.learning.batched_layers import _chain, chain_of, side_by_side
 from fedwave.learning.cpu.plan import Place, Plan, plan_of
 from fedwave.learning.layout import Layout
+from fedwave.learning.settings import Settings
 from fedwave.learning.state import carried_of
 from fedwave.types import Array, IntArray
 
@@ -30,10 +31,21 @@ _AT_ONCE = 50  # images of an evaluation; more of them no longer fit in the seco
 _LINE = 64  # bytes
 _TRIED = 8  # images on which compiled code is compared with the model itself
 _SIZES_KEPT = 4  # batch sizes whose memory a thread keeps
-NO_NUMBA = (
+_NO_NUMBA = (
     "numba cannot be imported, so PyTorch trains this model, several times as slowly: "
     'pip install "fedwave[learn]", or pip install numba.'
 )
+
+
+def numba_advice(make: Callable[[], nn.Module], settings: Settings) -> str | None:
+    """The advice to install numba; None if it is there or would not train this model."""
+    if settings.device != "cpu" or settings.precision == "bfloat16":
+        return None
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        return None if chain_of(make()) is None else _NO_NUMBA
+    return None
 
 
 @dataclass(frozen=True)
@@ -65,15 +77,6 @@ class CpuChain:
             return None
         made = CpuChain(model, chain, layout, images, labels, (eta, prox, l2), np.dtype(dtype))
         return made if made._says_what_it_says(model, layout, images[:_TRIED]) else None
-
-    @staticmethod
-    def lacks_numba(model: nn.Module, layout: Layout, images: Array, dtype: Any) -> bool:
-        """Would ``of`` make one if numba were installed?"""
-        try:
-            import numba  # noqa: F401
-        except ImportError:
-            return _known_chain(model, layout, images, dtype) is not None
-        return False
 
     def __init__(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import nn
 
 from fedwave.learning.cpu.chain import CpuChain
 from fedwave.learning.layout import Layout
@@ -24,7 +23,8 @@ class CpuLanes:
     @staticmethod
     def of(task: Task, dtype: torch.dtype) -> CpuLanes | None:
         """None if the compiled code cannot train this model: then torch does."""
-        model = _new_model(task, dtype)
+        model = task.new_model(0, 0).to(dtype)
+        key_dropout(model)
         with one_thread():
             chain = CpuChain.of(
                 model,
@@ -37,14 +37,6 @@ class CpuLanes:
                 dtype=_TYPES[dtype],
             )
         return None if chain is None else CpuLanes(chain)
-
-    @staticmethod
-    def lacks_numba(task: Task, dtype: torch.dtype) -> bool:
-        """Would ``of`` make one if numba were installed?"""
-        model = _new_model(task, dtype)
-        with one_thread():
-            images = task.dataset.train_images
-            return CpuChain.lacks_numba(model, Layout(model), images, _TYPES[dtype])
 
     def __init__(self, chain: CpuChain) -> None:
         self._chain = chain
@@ -69,9 +61,3 @@ class CpuLanes:
         """What one of the models says about images in evaluation mode, ``[image, class]``."""
         rest = {k: p[row].numpy() for k, p in models.rest.items()}
         return self._chain.logits(models.w[row].numpy(), rest, images)
-
-
-def _new_model(task: Task, dtype: torch.dtype) -> nn.Module:
-    model = task.new_model(0, 0).to(dtype)
-    key_dropout(model)
-    return model
