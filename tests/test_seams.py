@@ -18,10 +18,10 @@ from torch import nn
 
 import fedwave as fw
 from fedwave.aggregation import Aggregation, FedBuff
-from fedwave.learning.partition import Iid, Labels
 from fedwave.metrics import Mass, Metric
 from fedwave.network.arrivals import Poisson
 from fedwave.network.fading import Rayleigh
+from fedwave.network.partition import Iid, Labels
 from fedwave.network.success import Soft
 
 NETWORK = fw.paper_network()

@@ -18,7 +18,7 @@ from fedwave.counter_rng import TrainingKeys, numbers, uniform
 from fedwave.errors import FedwaveError, is_number, shown, whole
 from fedwave.parts import registry
 from fedwave.rng import stream
-from fedwave.types import FloatArray, IntArray
+from fedwave.types import FloatArray, IntArray, checked
 
 
 class Partition(ABC):
@@ -173,11 +173,10 @@ class Labels:
         given = self.partition.class_shares(seed, instance, device, self.classes)
         if given is None:
             return None
-        shares: FloatArray = np.asarray(given, dtype=np.float64)
-        if shares.shape != (self.classes,) or not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-6:
+        shares: FloatArray = checked(self.partition, "class shares", given, (self.classes,))
+        if abs(shares.sum() - 1) > 1e-6:
             raise FedwaveError(
-                f"the class shares of partition {self.partition.name!r} are {shown(shares.tolist())}, must be "
-                f"{self.classes} numbers >= 0 that sum to 1."
+                f"the class shares of partition {self.partition.name!r} are {shown(shares.tolist())}, must sum to 1."
             )
         return shares
 
