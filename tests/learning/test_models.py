@@ -95,18 +95,14 @@ def flat_linear(inputs: int, outputs: int) -> Any:
 
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_too_few_outputs_for_the_labels(outputs: int) -> None:
-    sentence = (
-        rf"the model's output has shape \(2, {outputs}\) for two images, but the labels need \(2, 3\) or more: "
-        "give it one output per class"
-    )
-    with pytest.raises(fw.FedwaveError, match=sentence):
+    with pytest.raises(fw.FedwaveError, match=rf"\(2, {outputs}\) .*\(2, 3\) or wider"):
         Task(blobs(classes=3), flat_linear(6, outputs))
 
 
 def test_labels_of_the_test_set_count_too() -> None:
     data = blobs(classes=3)
     more = Dataset("more", data.train_images, data.train_labels, data.test_images, data.test_labels + 1)
-    with pytest.raises(fw.FedwaveError, match=r"the labels need \(2, 4\) or more"):
+    with pytest.raises(fw.FedwaveError, match=r"\(2, 4\) or wider"):
         Task(more, linear)
 
 
@@ -115,7 +111,7 @@ def test_outputs_to_spare_are_no_mistake() -> None:
 
 
 def test_an_output_that_is_not_one_row_per_image() -> None:
-    with pytest.raises(fw.FedwaveError, match=r"the model's output has shape \(2, 1, 2, 3\)"):
+    with pytest.raises(fw.FedwaveError, match=r"\(2, 1, 2, 3\)"):
         Task(blobs(), lambda: nn.Conv2d(1, 1, 1))
 
 
@@ -147,8 +143,8 @@ class NeedsWidth(Net):
 @pytest.mark.parametrize(
     "make, sentence",
     [
-        (Net(), r"model is a Net object, must be a function that makes one: pass model=Net .* copy\.deepcopy"),
-        (3, "model is a int, must be a function that makes an nn.Module"),
+        (Net(), r"Net object.* copy\.deepcopy"),
+        (3, "model is a int"),
         (lambda: 3, "the function model makes a int, must make an nn.Module"),
         (lambda: Net, "the function model makes a type, must make an nn.Module"),
         (NeedsWidth, r"the model cannot be made \(TypeError: .*width.*\): model must be a function without arguments"),

@@ -196,7 +196,7 @@ def _tensors(rule: Aggregation) -> bool:
     """Training uses torch tensors, the mass NumPy arrays."""
     if not rule.has_server_step() or find_spec("torch") is None:
         return False
-    from fedwave.learning.probe import tensor
+    from fedwave.learning.server_steps import tensor
 
     if not np.allclose(_server_steps(rule, 3), _server_steps(rule, 3, tensor), rtol=1e-12):
         raise FedwaveError(

@@ -9,8 +9,9 @@ import numpy as np
 
 from fedwave.checks.common import Check, passed
 from fedwave.errors import FedwaveError
-from fedwave.learning import probe
+from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.datasets.dataset import Dataset
+from fedwave.learning.model_check import made, outputs_and_gradients
 from fedwave.learning.task import Task
 
 _SHAPES = ((1, 28, 28), (3, 32, 32))  # of MNIST and CIFAR-10
@@ -52,21 +53,13 @@ def _random_images(shape: tuple[int, ...]) -> Dataset:
 
 
 def _declaration(subject: _Subject) -> None:
-    if probe.is_module(subject.make) or not callable(subject.make):
-        raise FedwaveError(
-            "it is not a function: give one that makes an nn.Module, or its class, so that every run gets its own."
-        )
-    one, other = subject.make(), subject.make()
-    if not probe.is_module(one):
-        raise FedwaveError(f"it makes a {type(one).__name__}, must make an nn.Module.")
-    if one is other:
-        raise FedwaveError("it returns the same module twice: make a new one in every call.")
+    made(subject.make, None)
 
 
 def _images(subject: _Subject) -> None:
-    task = subject.task  # refuses a model that cannot be trained on them (usable_model.py)
-    images = task.dataset.train_images[:3]
-    together, *alone = probe.logits(task, images, images[:1], images[1:2])
+    task = subject.task  # refuses a model that cannot be trained on them (model_check.py)
+    images, labels = task.dataset.train_images[:3], task.dataset.train_labels[:3]
+    (together, *alone), _ = outputs_and_gradients(task.new_model(0, 0), [images, images[:1], images[1:2]], labels)
     if not np.isfinite(together).all():
         raise FedwaveError("its outputs are NaN or infinite before any training.")
     if not np.allclose(np.concatenate(alone), together[:2], rtol=1e-3, atol=1e-4):
@@ -76,7 +69,9 @@ def _images(subject: _Subject) -> None:
 
 
 def _gradients(subject: _Subject) -> None:
-    for name, gradient in probe.gradients(subject.task).items():
+    data = subject.task.dataset
+    model = subject.task.new_model(0, 0)
+    for name, gradient in outputs_and_gradients(model, [data.train_images[:2]], data.train_labels[:2])[1].items():
         if gradient is None:
             raise FedwaveError(
                 f"the parameter {name!r} does not enter the loss: use it in forward, or make it a buffer."

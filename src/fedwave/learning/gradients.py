@@ -19,10 +19,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwave.errors import FedwaveError
 from fedwave.learning.batched_layers import side_by_side
+from fedwave.learning.model_check import error_text
 from fedwave.learning.noise import KeyedDropout, key_dropout, seeded
 from fedwave.learning.state import Tensors, carried_of, trained_of
 from fedwave.learning.task import Task
-from fedwave.learning.usable_model import said
 
 Way = Literal["chain", "vectorised", "one by one"]
 
@@ -107,7 +107,7 @@ class Gradients:
                 copies = trained_of(self._model), carried_of(self._model)
                 functional_call(self._model, copies, (images.clone(),))
         except Exception as error:  # forward is the user's
-            raise FedwaveError(f"the model cannot run on {where}: {said(error)}.") from error
+            raise FedwaveError(f"the model cannot run on {where}: {error_text(error)}.") from error
 
     def _precision(self) -> torch.autocast:
         wanted = self._autocast

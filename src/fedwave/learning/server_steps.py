@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,11 @@ def step(rule: Aggregation, memory: Tensors, update: Tensors, uploads: Uploads) 
     pieces = torch.split(vector, [p.numel() for p in update.values()])
     shaped = zip(update.items(), pieces, strict=True)
     return _tensors(after, update), {k: piece.view_as(p) for (k, p), piece in shaped}
+
+
+def tensor(value: Any) -> Tensor:
+    """An array as a tensor, for the contract checks of rules."""
+    return torch.as_tensor(value)
 
 
 def _vector(tensors: Tensors) -> Tensor:

@@ -13,8 +13,10 @@ from torch import nn
 
 from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError, check_parameters, did_you_mean, is_number, shown, whole
-from fedwave.learning import usable_model
+from fedwave.learning import model_check
+from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.datasets.dataset import Dataset
+from fedwave.learning.partition import ByClass, Dirichlet, Iid, Labels, Partition, Sampler
 from fedwave.learning.sampling import Sampler
 from fedwave.learning.settings import one_thread
 from fedwave.network.partition import ByClass, Dirichlet, Iid, Labels, Partition
@@ -69,7 +71,7 @@ class Task:
         if self.batch == 1:
             raise FedwaveError("task batch is 1, must be larger: a batch of one sample is never trained on.")
         with one_thread():
-            draws = usable_model.check(lambda instance: self.new_model(0, instance), self.dataset)
+            draws = model_check.check(lambda instance: self.new_model(0, instance), self.dataset)
         object.__setattr__(self, "draws", draws)
 
     @property
@@ -122,7 +124,7 @@ class Task:
         number = int(stream(seed, "weights", instance).integers(2**62))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(number)
-            return usable_model.made(self.model, torch.as_tensor(self.dataset.train_images[:2]))
+            return model_check.made(self.model, torch.as_tensor(self.dataset.train_images[:2]))
 
     def trained_model(self, weights: Mapping[str, Array]) -> nn.Module:
         """A model with the weights that training returned (``curves.weights[i]``), in eval mode."""
@@ -183,7 +185,7 @@ def bare_model(dataset: str | Mapping[str, Any], model: str | Mapping[str, Any] 
     if chosen is None:
         raise FedwaveError(_NO_MODEL)
     with torch.random.fork_rng(devices=[]):
-        return usable_model.made(_factory(chosen), None)
+        return model_check.made(_factory(chosen), None)
 
 
 def _factory(model: Any) -> Callable[[], nn.Module]:

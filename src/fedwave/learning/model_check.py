@@ -1,0 +1,267 @@
+"""Makes models, and refuses those that cannot be trained: tried once, on two images, before anything is run.
+
+The models of all devices take turns in one module, and another module evaluates them. So the outputs of a model must
+follow from its parameters, its buffers, the images and torch's generator alone. A trial trains two steps in turns and
+two steps alone, and compares.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.parameter import is_lazy
+
+from fedwave.errors import FedwaveError
+from fedwave.learning.batched_layers import side_by_side
+from fedwave.learning.data.dataset import Dataset
+from fedwave.learning.noise import key_dropout, seeded
+from fedwave.learning.state import Tensors, carried_of, trained_of
+
+_CPU = torch.device("cpu")
+_STEPS, _RATE = 2, 0.05  # of the trial
+_OF_MODULES = ("_parameters", "_buffers", "_modules", "training")
+
+
+def made(make: Callable[[], nn.Module], images: Tensor | None) -> nn.Module:
+    """A new model; lazy layers get their sizes from ``images``, if there are any."""
+    if isinstance(make, nn.Module) or not callable(make):
+        raise FedwaveError(
+            f"model is a {type(make).__name__} object, must be a function that makes an nn.Module: pass the class for "
+            "new weights in every instance, or lambda: copy.deepcopy(net) to start all of them from the weights of net."
+        )
+    try:
+        model: Any = make()
+    except FedwaveError:
+        raise
+    except Exception as error:  # the function is the user's
+        raise FedwaveError(
+            f"the model cannot be made ({error_text(error)}): model must be a function without arguments that makes an "
+            "nn.Module."
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise FedwaveError(f"the function model makes a {type(model).__name__}, must make an nn.Module.")
+    if images is not None and any(is_lazy(p) for p in [*model.parameters(), *model.buffers()]):
+        with _refusing(images), torch.no_grad():
+            model.eval()(images.clone())
+        model.train()
+    return model
+
+
+def check(new_model: Callable[[int], nn.Module], data: Dataset) -> bool:
+    """Refuse a model that cannot be trained on these data. True: it draws from torch's generator in training.
+
+    ``new_model`` makes the model of an instance.
+    """
+    one, again, other = (new_model(instance).float() for instance in (0, 0, 1))
+    _check_parameters(one)
+    _check_apart(one, again, other)
+    images, labels = torch.as_tensor(data.train_images[:2]), torch.as_tensor(data.train_labels[:2])
+    outputs, _, drew = _pass(one, images, training=False)
+    _check_outputs(outputs, data.classes)
+    if drew:
+        raise FedwaveError(
+            "the model draws from torch's generator in eval mode, so no accuracy could be repeated: draw in train mode "
+            "only (F.dropout needs training=self.training)."
+        )
+    outputs, w, draws = _pass(one, images, training=True)
+    _check_outputs(outputs, data.classes)
+    _check_gradient(outputs, labels, w)
+    if side_by_side(one) is None:  # known layers need no trial
+        kept = _kept(one)
+        _pass(one, images, training=True)
+        for name, value in _kept(one).items():
+            if value != kept.get(name):
+                raise FedwaveError(
+                    f"the model keeps something from one pass to the next ({name}): it must be a buffer, as models of "
+                    "all devices take turns in one module, and random numbers must come from torch's own generator."
+                )
+        _check_turns(one, again, other, images, labels)
+    return draws
+
+
+def outputs_and_gradients(model: nn.Module, batches: list[Any], labels: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Outputs in eval mode for batches of images, and the gradients of the loss over the first one, as arrays.
+
+    A parameter that does not enter the loss has the gradient None.
+    """
+    outputs = [_pass(model, torch.as_tensor(batch), training=False)[0].detach().numpy() for batch in batches]
+    found, w, _ = _pass(model, torch.as_tensor(batches[0]), training=True)
+    loss = F.cross_entropy(found, torch.as_tensor(labels))
+    gradients = torch.autograd.grad(loss, list(w.values()), allow_unused=True)
+    return outputs, {k: None if g is None else g.numpy() for k, g in zip(w, gradients, strict=True)}
+
+
+def error_text(error: Exception) -> str:
+    """The first line of an error of somebody else's code, without its full stop."""
+    first = (str(error).splitlines() or [""])[0].rstrip(". ")
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def _check_parameters(model: nn.Module) -> None:
+    parameters = dict(model.named_parameters())
+    if not any(p.requires_grad for p in parameters.values()):
+        raise FedwaveError("the model has no parameter to train: at least one must have requires_grad=True.")
+    for name, p in parameters.items():
+        if p.is_complex() or p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
+            raise FedwaveError(
+                f"the parameter {name!r} of the model is complex or has a hook, must be real without hooks: do in "
+                "forward what they do."
+            )
+
+
+def _check_apart(one: nn.Module, again: nn.Module, other: nn.Module) -> None:
+    """Refuse a function that does not make new models, or not the same ones under the same seed."""
+    objects = {id(thing) for thing in (*one.modules(), *one.parameters(), *one.buffers())}
+    if any(id(thing) in objects for thing in (*other.modules(), *other.parameters(), *other.buffers())):
+        raise FedwaveError(
+            "the function model makes two models that share layers or weights: make new ones in every call, such as "
+            "copy.deepcopy(backbone)."
+        )
+    same = trained_of(again) | carried_of(again)
+    for name, tensor in (trained_of(one) | carried_of(one)).items():
+        if not torch.equal(tensor.nan_to_num(), same[name].nan_to_num()):
+            raise FedwaveError(
+                f"two models made under one seed differ in {name!r}, so no run could be repeated: draw first weights "
+                "from torch's own generator."
+            )
+
+
+def _pass(model: nn.Module, images: Tensor, *, training: bool) -> tuple[Any, Tensors, bool]:
+    """The outputs of one pass, the parameters that enter it, and whether it drew from torch's generator."""
+    step = key_dropout(model)
+    w, rest = {name: p.requires_grad_() for name, p in trained_of(model).items()}, carried_of(model)
+    with _refusing(images), seeded(1, _CPU), step.draws_by(torch.tensor(1)):
+        model.train(training)
+        before = torch.random.get_rng_state()
+        outputs = functional_call(model, (w, rest), (images.clone(),))
+        return outputs, w, not torch.equal(before, torch.random.get_rng_state())
+
+
+def _check_outputs(found: Any, classes: int) -> None:
+    what, right = f"a {type(found).__name__}", False
+    if isinstance(found, Tensor):
+        what = f"{str(found.dtype).removeprefix('torch.')} of shape {tuple(found.shape)}"
+        right = found.is_floating_point() and found.shape[:-1] == (2,) and found.shape[-1] >= classes
+    if not right:
+        raise FedwaveError(
+            f"the model returns {what} for two images, must return one tensor of floating-point logits of shape "
+            f"(2, {classes}) or wider: one output per class."
+        )
+
+
+def _check_gradient(outputs: Tensor, labels: Tensor, w: Tensors) -> None:
+    loss = F.cross_entropy(outputs, labels)
+    found = torch.autograd.grad(loss, list(w.values()), allow_unused=True) if loss.requires_grad else ()
+    gradients = [gradient for gradient in found if gradient is not None]
+    if not gradients or any(gradient.is_sparse for gradient in gradients):
+        raise FedwaveError(
+            "the loss has no gradient, or a sparse one, by the parameters of the model: do not detach in forward, "
+            "leave it out of no_grad(), and use no sparse=True."
+        )
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles tensors by their values: equal ones give equal bytes."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            numbers = value.detach().cpu().contiguous().flatten().view(torch.uint8)
+            return bytes, (numbers.numpy().tobytes(),)
+        return NotImplemented
+
+
+def _kept(model: nn.Module) -> dict[str, bytes]:
+    """Plain attributes of a model and its layers, as bytes to compare; without those that cannot be pickled."""
+    found = {}
+    for place, module in model.named_modules():
+        for name, value in vars(module).items():
+            if name not in _OF_MODULES and "hooks" not in name:
+                file = io.BytesIO()
+                try:
+                    _Pickler(file).dump(value)
+                except Exception:  # it is the user's, and may fail with anything
+                    continue
+                found[f"{place}.{name}" if place else name] = file.getvalue()
+    return found
+
+
+def _check_turns(trains: nn.Module, evaluates: nn.Module, alone: nn.Module, images: Tensor, labels: Tensor) -> None:
+    """Refuse a model that does not compute in other modules, with its tensors, what it computes in its own.
+
+    Compared in double precision if the model can do that: there, a difference is no rounding error.
+    """
+    for dtype, relative in ((torch.float64, 1e-6), (torch.float32, 1e-2)):
+        for model in (trains, evaluates, alone):
+            model.to(dtype)
+        start, rest = trained_of(alone), carried_of(alone)
+        try:
+            own = _trained_alone(alone, images.to(dtype), labels)
+        except Exception:  # forward is the user's: in double precision it may fail with anything
+            if dtype is torch.float32:
+                raise
+            continue
+        with _refusing(images):
+            in_turns = _trained_in_turns(trains, evaluates, start, rest, images.to(dtype), labels)
+        size = max(float(output.abs().max()) for output in own)
+        if any(float((a - b).abs().max()) > relative * size for a, b in zip(own, in_turns, strict=True)):
+            raise FedwaveError(
+                "the model computes something else when its weights are put into another module of its kind, as is "
+                "done here: what it computes, in train and in eval mode, must follow from parameters and buffers that "
+                "__init__ makes (write into them: self.mean.copy_(...)), images and torch's generator alone, also in "
+                "the backward pass (no torch.utils.checkpoint), and train() must not freeze."
+            )
+        return
+
+
+def _trained_alone(model: nn.Module, images: Tensor, labels: Tensor) -> list[Tensor]:
+    """The outputs in and after every step of ordinary training."""
+    step, found = key_dropout(model), []
+    for number in range(_STEPS):
+        model.train()
+        optimiser = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=_RATE)
+        optimiser.zero_grad()
+        with seeded(number, _CPU), step.draws_by(torch.tensor(number)):
+            outputs = model(images.clone())
+        F.cross_entropy(outputs, labels).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        with torch.no_grad():
+            found += [outputs.detach(), model.eval()(images.clone())]
+    return found
+
+
+def _trained_in_turns(
+    trains: nn.Module, evaluates: nn.Module, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor
+) -> list[Tensor]:
+    """The same, in one module that trains and another one that evaluates."""
+    step, found = key_dropout(trains), []
+    for number in range(_STEPS):
+        trains.train()
+        w = {name: p.detach().clone().requires_grad_() for name, p in w.items()}
+        with seeded(number, _CPU), step.draws_by(torch.tensor(number)):
+            outputs = functional_call(trains, (w, rest), (images.clone(),))
+        gradients = torch.autograd.grad(F.cross_entropy(outputs, labels), list(w.values()), allow_unused=True)
+        w = {k: p if g is None else p - _RATE * g for (k, p), g in zip(w.items(), gradients, strict=True)}
+        with torch.no_grad():
+            evaluates.eval()
+            found += [outputs.detach(), functional_call(evaluates, (w, rest), (images.clone(),))]
+    return found
+
+
+@contextmanager
+def _refusing(images: Tensor) -> Iterator[None]:
+    """Turn an error of the user's forward into a sentence."""
+    try:
+        yield
+    except FedwaveError:
+        raise
+    except Exception as error:
+        shape = tuple(images.shape[1:])
+        raise FedwaveError(f"the model cannot take images of shape {shape}: {error_text(error)}.") from error
