@@ -35,7 +35,7 @@ import sys
 import numpy as np
 import fedwave as fw
 from pathlib import Path
-from fedwave.planning import single_device
+from fedwave.planning import backlog_objective
 
 def most():
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -44,7 +44,7 @@ def most():
 told = []
 def listen(what, need, lower):
     told.append(need)
-for name in ("network.network", "planning.single_device"):
+for name in ("network.network", "planning.backlog_objective"):
     sys.modules[f"fedwave.{name}"].check_memory = listen
 def listen_to_last(what, need, lower):
     told[:] = [need]  # the first is without beliefs
@@ -104,8 +104,8 @@ CASES = {
     "many devices": "simulated(5, 1, 1_000_000, 'summary')",
     "a network": "measure(lambda: fw.random_network(2_000_000), lambda: small)",
     "planning": (
-        "measure(lambda: single_device.arrivals_at_most(small.arrivals.chances, np.array([2e6]), 1e-8),"
-        " lambda: single_device.arrivals_at_most(small.arrivals.chances, np.array([2.0]), 1e-8))"
+        "measure(lambda: backlog_objective.arrivals_at_most(small.arrivals.chances, np.array([2e6]), 1e-8),"
+        " lambda: backlog_objective.arrivals_at_most(small.arrivals.chances, np.array([2.0]), 1e-8))"
     ),
     "beliefs": "simulated(300, 200, 50, 'summary', 'balsa', beliefs=True)",
     "results": REPORTED + "measure(lambda: reported(1000, 400, 200), lambda: reported(60, 5, 50))",

@@ -10,12 +10,11 @@ from scipy import stats
 from value_iteration import by_value_iteration
 
 import fedwave as fw
-from fedwave.planning import index_tables
-from fedwave.planning.index_tables import scale_of, tables
-from fedwave.planning.lattice import MEDIUM
-from fedwave.planning.outlook import outlook
-from fedwave.planning.price import best_price
-from fedwave.planning.single_device import solve
+from fedwave.planning import backlog_tables
+from fedwave.planning.backlog_objective import MEDIUM, Backlog, solve
+from fedwave.planning.backlog_tables import scale_of, tables
+from fedwave.planning.channel_statistics import channel_statistics
+from fedwave.planning.price_search import at_price, best_price
 from fedwave.rng import Draws
 from fedwave.theory.bound import backlog_bound
 
@@ -68,12 +67,12 @@ def test_lagrangian_ranks_by_what_an_upload_saves_at_the_price_of_the_bound():
 )
 def test_the_whittle_index_is_the_price_that_makes_sending_not_worth_while(success):
     net = pair(success)
-    view = outlook(net.planning)
+    statistics = channel_statistics(net.planning)
     errors = []
     for p in (0.7,) if success is CONSTANT else (0.1, 0.45, 0.8, 1.0):
         for n in ([1, 3], [0, 2], [5, 40], [2, 11]):
             index = priority("whittle", net, success=p, waiting=np.array(n))
-            solutions = solve(view.levels, view.channel, net.rates, index, view.chances)
+            solutions = solve(statistics.levels, statistics.channel, net.rates, index, statistics.chances)
             errors.append(p * solutions.worth_at(np.arange(2), np.array(n)) / index - 1)
     assert np.sqrt(np.mean(np.square(errors))) < 0.01
     assert np.abs(errors).max() < 0.03
@@ -83,11 +82,11 @@ def test_there_is_one_such_price():
     """price / C(n; price) passes every p from below only once, wherever we look."""
     prices = np.geomspace(0.05, 1000, 40)
     for success in (fw.success.Turbo(), fw.success.Soft(), fw.success.Threshold()):
-        view = outlook(pair(success).planning)
+        statistics = channel_statistics(pair(success).planning)
         for theta in (0.3, 1.0, 6.0):
-            channel = np.repeat(view.channel, prices.size)
+            channel = np.repeat(statistics.channel, prices.size)
             price = np.tile(prices, 2)
-            solutions = solve(view.levels, channel, np.full(price.size, theta), price, view.chances)
+            solutions = solve(statistics.levels, channel, np.full(price.size, theta), price, statistics.chances)
             n = np.arange(30)
             ratio = price[:, None] / solutions.worth_at(np.arange(price.size)[:, None], n)
             ratio = ratio.reshape(2, prices.size, n.size)
@@ -99,25 +98,26 @@ def test_there_is_one_such_price():
     "network", [fw.paper_network(), fw.random_network(60, 8), pair(fw.success.Soft())], ids=["paper", "many", "soft"]
 )
 def test_tables_agree_with_exact_solutions(network):
-    view = outlook(network.planning)
-    made, rng = tables(view), np.random.default_rng(2)
-    row = made.row[view.channel]
+    statistics = channel_statistics(network.planning)
+    made, rng = tables(statistics), np.random.default_rng(2)
+    row = made.row[statistics.channel]
     errors = []
     for price in (3.0, 30.0, 300.0):
         theta = np.exp(rng.uniform(np.log(0.05), np.log(40), (1, network.size)))
         n = np.floor(rng.exponential(np.sqrt(2 * theta * price)))
         got = made.worth_at(row, theta, np.array([price]), n / scale_of(theta))[0]
-        exact = solve(view.levels, view.channel, theta[0], np.full(n.size, price), view.chances)
+        exact = solve(statistics.levels, statistics.channel, theta[0], np.full(n.size, price), statistics.chances)
         errors.append(got / exact.worth_at(np.arange(n.size), n[0]) - 1)
     errors = np.concatenate(errors)
     assert np.sqrt(np.mean(errors**2)) < 0.02
     assert np.abs(errors).max() < 0.12
     # The price that they find for known rates is about as good as the best one.
-    kinds, levels = view.kinds(view.devices(network.rates))
-    best = best_price(kinds, network.slots, levels, view.chances)
+    classes, levels = statistics.classes(statistics.devices(network.rates))
+    objective = Backlog(statistics.chances)
+    best = best_price(objective, classes, network.slots, levels)
     price = made.price(row, network.rates[None], np.array([float(network.slots)]))[0]
-    cost = kinds.count @ kinds.solve(levels, price, view.chances).cost
-    assert 0.99 * best.value < cost - price * network.slots <= (1 + 1e-5) * best.value
+    there = at_price(objective, classes, network.slots, levels, price)
+    assert 0.99 * best.value < there.value <= (1 + 1e-5) * best.value
 
 
 def close(read, exact):
@@ -145,8 +145,8 @@ def test_a_hidden_backlog_is_averaged_over_or_taken_at_its_mean():
     d = 1 + np.arange(25) % 6
     fields = {"theta": net.rates, "success": 1.0, "delay": d}
     averaged = priority("lagrangian-po", net, **fields)
-    view, made = outlook(net.planning), tables(outlook(net.planning))
-    row = made.row[view.channel]
+    statistics, made = channel_statistics(net.planning), tables(channel_statistics(net.planning))
+    row = made.row[statistics.channel]
     price = made.price(row, net.rates[None], np.array([5.0]))
     rng, scale = np.random.default_rng(0), scale_of(net.rates)
     n = rng.poisson((d - 1) * net.rates, (4000, 25))
@@ -219,14 +219,14 @@ def test_the_price_is_that_of_the_slots_there_are_on_average():
 
 def test_what_was_solved_is_found_again_by_content():
     one, again, other = (
-        outlook(fw.paper_network(success=p).planning)
+        channel_statistics(fw.paper_network(success=p).planning)
         for p in (fw.success.Threshold(0.685), fw.success.Threshold(0.685), fw.success.Threshold(0.7))
     )
     assert one is not again
     assert tables(one) is tables(again)
     assert tables(one) is not tables(other)
-    bursty = outlook(fw.paper_network(arrivals=fw.arrivals.NegativeBinomial(1.9)).planning)
-    assert bursty != outlook(fw.paper_network(arrivals=fw.arrivals.NegativeBinomial(2.0)).planning)
+    bursty = channel_statistics(fw.paper_network(arrivals=fw.arrivals.NegativeBinomial(1.9)).planning)
+    assert bursty != channel_statistics(fw.paper_network(arrivals=fw.arrivals.NegativeBinomial(2.0)).planning)
 
 
 @pytest.mark.parametrize("text", ["lagrangian", "whittle"])
@@ -241,12 +241,12 @@ def test_many_kinds_of_devices_are_read_from_tables(text):
 @pytest.mark.parametrize("slots", [500, 1], ids=["", "a price beyond the tables"])
 def test_indices_from_tables_are_close_to_those_solved_for_each_device(slots):
     net, rng = fw.random_network(2500, slots, seed=1), np.random.default_rng(0)
-    view = outlook(net.planning)
-    kinds, levels = view.kinds(view.devices(net.rates))
-    best = best_price(kinds, slots, levels, view.chances, MEDIUM)
+    statistics = channel_statistics(net.planning)
+    classes, levels = statistics.classes(statistics.devices(net.rates))
+    best = best_price(Backlog(statistics.chances, MEDIUM), classes, slots, levels)
     n = np.ceil(rng.uniform(0.1, 3, net.size) * np.sqrt(2 * net.rates * best.price)).astype(int)
     got = priority("lagrangian", net, success=1.0, waiting=n)
-    ratio = got / best.solutions.worth_at(kinds.of, n)
+    ratio = got / best.solutions.worth_at(classes.of_device, n)
     np.testing.assert_allclose(ratio / np.median(ratio), 1, atol=0.03)
 
 
@@ -261,26 +261,26 @@ def test_of_many_kinds_idle_devices_rank_last_and_take_no_slots():
 
 
 def test_many_kinds_beyond_the_rates_of_the_tables_are_solved_for(monkeypatch):
-    monkeypatch.setattr(index_tables, "MANY_KINDS", 20)
+    monkeypatch.setattr(backlog_tables, "MANY_CLASSES", 20)
     net = fw.random_network(60, 8, seed=1)
     net = net.replace(rate=np.asarray(net.table.rate) * 100)
-    view = outlook(net.planning)
-    kinds, levels = view.kinds(view.devices(net.rates))
-    solved = best_price(kinds, net.slots, levels, view.chances, MEDIUM).solutions
+    statistics = channel_statistics(net.planning)
+    classes, levels = statistics.classes(statistics.devices(net.rates))
+    solved = best_price(Backlog(statistics.chances, MEDIUM), classes, net.slots, levels).solutions
     got = priority("lagrangian", net, success=1.0, waiting=500)
-    np.testing.assert_array_equal(got, solved.worth_at(kinds.of, np.full(net.size, 500)))
+    np.testing.assert_array_equal(got, solved.worth_at(classes.of_device, np.full(net.size, 500)))
 
 
 def test_the_levels_of_some_channels_are_those_of_all():
-    view, some = outlook(fw.random_network(300).planning), np.array([0, 7, 299])
-    few, of_all = view.levels_of(some), view.levels.select(some)
+    statistics, some = channel_statistics(fw.random_network(300).planning), np.array([0, 7, 299])
+    few, of_all = statistics.levels_of(some), statistics.levels.select(some)
     for name in ("value", "share", "gain", "top"):
         np.testing.assert_array_equal(getattr(few, name), getattr(of_all, name))
 
 
 def test_outlooks_of_many_channels_are_compared_by_content():
     one, again, other = (
-        outlook(fw.random_network(600, success=fw.success.Turbo(slope=s)).planning) for s in (7.0, 7.0, 7.1)
+        channel_statistics(fw.random_network(600, success=fw.success.Turbo(slope=s)).planning) for s in (7.0, 7.0, 7.1)
     )
     assert one == again
     assert one != other
@@ -293,9 +293,9 @@ def test_average_must_be_true_or_false():
 
 @pytest.mark.parametrize("network", [fw.paper_network(), fw.random_network(300, slots=40)], ids=["25", "300"])
 def test_the_price_of_an_instance_does_not_depend_on_the_others(network):
-    view, rng = outlook(network.planning), np.random.default_rng(3)
-    made = tables(view)
-    row = made.row[view.channel]
+    statistics, rng = channel_statistics(network.planning), np.random.default_rng(3)
+    made = tables(statistics)
+    row = made.row[statistics.channel]
     theta = rng.gamma(0.7, [[0.01], [0.1], [3.0], [60.0], [3.0]], (5, network.size))
     slots = np.array([network.size, 1.0, 0.25, 5.0, 20.0])
     price = made.price(row, theta, slots)

@@ -8,11 +8,11 @@ from value_iteration import mass_by_value_iteration
 
 import fedwave as fw
 from fedwave.aggregation import Constant, Lee
-from fedwave.planning.mass_device import solve
-from fedwave.planning.mass_price import at_mass_price, best_mass_price
+from fedwave.planning.channel_statistics import channel_statistics
+from fedwave.planning.mass_objective import Mass, solve
 from fedwave.planning.mass_reward import Reward
 from fedwave.planning.mass_tables import mass_tables
-from fedwave.planning.outlook import outlook
+from fedwave.planning.price_search import at_price, best_price
 from fedwave.rng import Draws
 from fedwave.schedulers import mass_index
 
@@ -48,24 +48,24 @@ def test_it_is_the_mass_now_less_what_waiting_brings_at_the_price_of_the_bound(r
     "network", [fw.paper_network(), fw.random_network(60, 8), pair(fw.success.Soft())], ids=["paper", "many", "soft"]
 )
 def test_tables_agree_with_exact_solutions(network, rule):
-    view, rng, reward = outlook(network.planning), np.random.default_rng(2), Reward(rule)
-    made = mass_tables(view, reward)
-    row = made.row[view.channel]
+    statistics, rng, reward = channel_statistics(network.planning), np.random.default_rng(2), Reward(rule)
+    made = mass_tables(statistics, reward)
+    row = made.row[statistics.channel]
     theta = np.exp(rng.uniform(np.log(0.3), np.log(12), (1, network.size)))
     k = theta**2
     delay = rng.geometric(0.2, network.size)
     for price in (0.02, 0.2, 2.0, 20.0):
         got = made.worth_at(row, k, np.array([price]), delay[None])[0] / k[0]
-        exact = solve(view.levels, view.channel, price / k[0], reward)
+        exact = solve(statistics.levels, statistics.channel, price / k[0], reward)
         errors = got - exact.worth_at(np.arange(delay.size), delay)
         scale = np.maximum(reward.at(delay), 1)
         assert np.sqrt(np.mean((errors / scale) ** 2)) < 0.01
         assert np.abs(errors / scale).max() < 0.05
     # The price that they find for known rates is about as good as the best one.
-    kinds, levels = view.kinds(view.devices(network.rates))
-    best = best_mass_price(kinds, network.slots, levels, reward)
+    classes, levels = statistics.classes(statistics.devices(network.rates))
+    best = best_price(Mass(reward), classes, network.slots, levels)
     price = made.price(row, network.rates[None] ** 2, np.array([float(network.slots)]))[0]
-    there = at_mass_price(kinds, network.slots, levels, reward, price / network.rates.sum())
+    there = at_price(Mass(reward), classes, network.slots, levels, price / network.rates.sum())
     assert best.value * (1 + 5e-3) < there.value <= best.value * (1 - 2e-6)
 
 
@@ -106,7 +106,7 @@ def test_a_device_that_never_gets_data_ranks_last():
 
 
 def test_many_kinds_of_devices_are_read_from_tables(monkeypatch):
-    monkeypatch.setattr(mass_index, "MANY_KINDS", 20)
+    monkeypatch.setattr(mass_index, "MANY_CLASSES", 20)
     mass_index._at_best_price.cache_clear()
     net, rng = fw.random_network(60, 8, seed=1), np.random.default_rng(0)
     d, p = rng.integers(1, 40, net.size), rng.random(net.size)
@@ -129,9 +129,9 @@ def test_the_price_is_that_of_the_slots_there_are_on_average():
 
 @pytest.mark.parametrize("network", [fw.paper_network(), fw.random_network(300, slots=40)], ids=["25", "300"])
 def test_the_price_of_an_instance_does_not_depend_on_the_others(network):
-    view, rng = outlook(network.planning), np.random.default_rng(3)
-    made = mass_tables(view, Reward(Lee(0.001)))
-    row = made.row[view.channel]
+    statistics, rng = channel_statistics(network.planning), np.random.default_rng(3)
+    made = mass_tables(statistics, Reward(Lee(0.001)))
+    row = made.row[statistics.channel]
     k = rng.gamma(0.7, [[0.01], [0.1], [3.0], [60.0], [3.0]], (5, network.size)) ** 2
     slots = np.array([network.size, 1.0, 0.25, 5.0, 20.0])
     price = made.price(row, k, slots)
@@ -142,7 +142,7 @@ def test_the_price_of_an_instance_does_not_depend_on_the_others(network):
 
 
 def test_what_was_solved_is_found_again_by_content():
-    one, again = (outlook(fw.paper_network().planning) for _ in range(2))
+    one, again = (channel_statistics(fw.paper_network().planning) for _ in range(2))
     assert one is not again
     made = mass_tables(one, Reward(Lee(0.3)))
     assert mass_tables(again, Reward(Lee(0.3, cap=5))) is made

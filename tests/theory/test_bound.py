@@ -123,7 +123,7 @@ def test_devices_of_one_kind_are_solved_once():
 def test_many_different_devices_find_a_good_price_from_a_sample(monkeypatch):
     net = fw.random_network(60, 6)
     whole = backlog_bound(net)
-    monkeypatch.setattr("fedwave.planning.price._SAMPLE", 10)
+    monkeypatch.setattr("fedwave.planning.backlog_objective._SAMPLE", 10)
     assert backlog_bound(net).value == pytest.approx(whole.value, rel=2e-6)
 
 

@@ -1,6 +1,6 @@
 """Tables of the mass index: with new rates or a new price an index is looked up, not solved for again.
 
-All devices have the same problem up to the factor k = v theta (mass_device.py), so the tables have three axes: the
+All devices have the same problem up to the factor k = v theta (mass_objective.py), so the tables have three axes: the
 channel, price / k and the delay. v = theta / sum of theta has a total that all devices share. Dividing prices by it
 leaves the ranking as it is, so here k = theta^2.
 
@@ -15,11 +15,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from fedwave.planning.index_tables import channel_nodes
-from fedwave.planning.lattice import cell_of, read
-from fedwave.planning.mass_device import COARSE, solve
+from fedwave.planning.channel_statistics import ChannelStatistics
+from fedwave.planning.interpolation import cell_of, channel_nodes, device_weights, read
+from fedwave.planning.mass_objective import COARSE, solve
 from fedwave.planning.mass_reward import Reward
-from fedwave.planning.outlook import Outlook
 from fedwave.types import Array, FloatArray, IntArray
 
 _RATIO = 1.125
@@ -51,17 +50,10 @@ class MassTables:
     def price(self, row: IntArray, k: FloatArray, slots: FloatArray) -> FloatArray:
         """The price at which the devices use this many slots; ``k`` is ``[I, U]``, the result ``[I]``."""
         place = np.log(np.clip(k, _LEAST_K, _MOST_K) / _LEAST_K) / np.log(_RATIO)
-        cell, part = cell_of(place, _KS)
-        instances, rows = k.shape[0], self.service.shape[0]
-        # All instances are counted at once, each in bins of its own.
-        at = ((np.arange(instances)[:, None] * rows + row) * _KS + cell).ravel()
-        bins = instances * rows * _KS
-        weight: FloatArray = np.zeros((instances, rows * _KS))
-        weight += np.bincount(at, (1 - part).ravel(), bins).reshape(weight.shape)
-        weight += np.bincount(at + 1, part.ravel(), bins).reshape(weight.shape)
+        weight = device_weights(row, self.service.shape[0], cell_of(place, _KS), _KS)
         # Prices are tried by bisection: they lie at places 0 to last, the service falls along them.
-        low = np.full(instances, -1)
-        high = np.full(instances, self.service.shape[1] + _KS)
+        low = np.full(k.shape[0], -1)
+        high = np.full(k.shape[0], self.service.shape[1] + _KS)
         while np.any(high - low > 1):
             middle = (low + high) // 2
             more = self._wanted(weight, middle) > slots
@@ -82,16 +74,16 @@ class MassTables:
 
 
 @lru_cache(maxsize=8)
-def mass_tables(view: Outlook, reward: Reward) -> MassTables:
-    """Tables for the channels of an outlook."""
-    nodes, row, mix = channel_nodes(view.mean_snr)
+def mass_tables(statistics: ChannelStatistics, reward: Reward) -> MassTables:
+    """Tables for the known channels."""
+    nodes, row, mix = channel_nodes(statistics.mean_snr)
     # From a price that hardly matters to one that no delay is worth.
     least = 0.01 * max(1 - reward.rule.decay, 1e-4)
     most = 4 * float(reward.at(np.array([_LAST_DELAY]))[0])
     count = max(int(np.ceil(np.log(most / least) / np.log(_RATIO))), 1) + 1
     price = least * _RATIO ** np.arange(count)
     which = np.repeat(np.arange(nodes.size), count)
-    found = solve(view.levels_of(nodes), which, np.tile(price, nodes.size), reward, COARSE)
+    found = solve(statistics.levels_of(nodes), which, np.tile(price, nodes.size), reward, COARSE)
     worth = found.worth_at(np.arange(found.mass.size)[:, None], _DELAYS)
     worth = np.tensordot(mix, worth.reshape(nodes.size, count, -1), axes=1)
     service = np.tensordot(mix, found.service.reshape(nodes.size, count), axes=1)

@@ -2,13 +2,13 @@
 
 ``lagrangian`` ranks devices by p C(n; price): what a transmission now saves, at the price at which all devices together
 use exactly the available slots. ``whittle`` ranks by the price at which a device is indifferent between sending and
-waiting. Both follow from the single-device problem (planning/single_device.py).
+waiting. Both follow from the single-device problem (planning/backlog_objective.py).
 
 Planning assumes channels that are independent from round to round and buffers without limit; the schedulers also
 run on other networks.
 
 With learned rates a new stage draws new rates and so needs a new price; price and C are looked up in tables
-(planning/index_tables.py).
+(planning/backlog_tables.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from functools import lru_cache
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.planning.index_tables import (
+from fedwave.planning.backlog_objective import MEDIUM, Backlog, BacklogSolutions
+from fedwave.planning.backlog_tables import (
     Tables,
     TabulatedWorth,
     averaged_tables,
@@ -29,10 +30,8 @@ from fedwave.planning.index_tables import (
     tabulated_worth,
     whittle_tables,
 )
-from fedwave.planning.lattice import MEDIUM
-from fedwave.planning.outlook import Outlook, outlook
-from fedwave.planning.price import best_price
-from fedwave.planning.single_device import DeviceSolutions
+from fedwave.planning.channel_statistics import ChannelStatistics, channel_statistics
+from fedwave.planning.price_search import best_price
 from fedwave.schedulers.priced import PricedIndex, mean_slots
 from fedwave.schedulers.rates import Index, KnownRates, RatesFromBacklogs, RatesFromDeliveries
 from fedwave.types import Array, FloatArray, IntArray, Observation, State
@@ -59,43 +58,43 @@ class SavedWaiting(PricedIndex):
             )
 
     def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
-        return _read(tables(outlook(seen.planning)), rates, state, seen, seen.waiting / scale_of(rates))
+        return _read(tables(channel_statistics(seen.planning)), rates, state, seen, seen.waiting / scale_of(rates))
 
     def priority_known(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
         slots = mean_slots(state, seen)[0]  # the same in all instances
-        view = outlook(seen.planning)
-        kind, solutions = _at_best_price(view, view.devices(rates), float(slots))
+        statistics = channel_statistics(seen.planning)
+        which, solutions = _at_best_price(statistics, statistics.devices(rates), float(slots))
         if solutions is None:
             return np.zeros(seen.success.shape)
-        worth = solutions.worth_at(np.maximum(kind, 0), seen.waiting)
-        return seen.success * np.where(kind >= 0, worth, 0.0)
+        worth = solutions.worth_at(np.maximum(which, 0), seen.waiting)
+        return seen.success * np.where(which >= 0, worth, 0.0)
 
     def priority_hidden(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
-        view, rounds = outlook(seen.planning), seen.delay - 1
+        statistics, rounds = channel_statistics(seen.planning), seen.delay - 1
         if self.average:
-            return _read(averaged_tables(view), rates, state, seen, rounds)
-        return _read(tables(view, hidden=True), rates, state, seen, rounds * rates / scale_of(rates))
+            return _read(averaged_tables(statistics), rates, state, seen, rounds)
+        return _read(tables(statistics, hidden=True), rates, state, seen, rounds * rates / scale_of(rates))
 
 
 def _read(made: Tables, rates: FloatArray, state: State, seen: Observation, load: Array) -> FloatArray:
     """p C at the price that fits the rates ``[I, U]``; ``load`` is the last axis of the tables."""
-    row = made.row[outlook(seen.planning).channel]
+    row = made.row[channel_statistics(seen.planning).channel]
     price = made.price(row, rates, mean_slots(state, seen))
     return seen.success * made.worth_at(row, rates, price, load)
 
 
 @lru_cache(maxsize=32)
 def _at_best_price(
-    view: Outlook, devices: bytes, slots: float
-) -> tuple[IntArray, DeviceSolutions | TabulatedWorth | None]:
-    """The kind of each device, and the solutions of the kinds at the best price; None without any arrivals."""
-    kinds = view.kinds_of(devices)
-    if not kinds.theta.size:
-        return kinds.of, None
-    if (read := tabulated_worth(view, kinds, slots)) is not None:
-        return kinds.of, read
-    kinds, levels = view.kinds(devices)
-    return kinds.of, best_price(kinds, slots, levels, view.chances, MEDIUM).solutions
+    statistics: ChannelStatistics, devices: bytes, slots: float
+) -> tuple[IntArray, BacklogSolutions | TabulatedWorth | None]:
+    """The class of each device, and the solutions of the classes at the best price; None without any arrivals."""
+    classes = statistics.classes_of(devices)
+    if not classes.theta.size:
+        return classes.of_device, None
+    if (read := tabulated_worth(statistics, classes, slots)) is not None:
+        return classes.of_device, read
+    classes, levels = statistics.classes(devices)
+    return classes.of_device, best_price(Backlog(statistics.chances, MEDIUM), classes, slots, levels).solutions
 
 
 class IndifferencePrice(Index):
@@ -104,13 +103,13 @@ class IndifferencePrice(Index):
     needs = frozenset({"backlog", "statistics"})
 
     def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
-        view = outlook(seen.planning)
-        row = tables(view).row[view.channel]
-        return whittle_tables(view).index_at(row, rates, seen.success, seen.waiting)
+        statistics = channel_statistics(seen.planning)
+        row = tables(statistics).row[statistics.channel]
+        return whittle_tables(statistics).index_at(row, rates, seen.success, seen.waiting)
 
     def priority_known(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
-        view = outlook(seen.planning)
-        row, made = known_whittle_tables(view, view.devices(rates))
+        statistics = channel_statistics(seen.planning)
+        row, made = known_whittle_tables(statistics, statistics.devices(rates))
         index = made.index_at(np.maximum(row, 0), rates, seen.success, seen.waiting)
         return np.where(row >= 0, index, 0.0)
 

@@ -1,7 +1,7 @@
 """Index schedulers for the delivered mass, which plan for the rounds to come.
 
 `mass-index` ranks devices by p (R(d) - h(d+1)): the mass of an upload now, less what waiting would have brought, at
-the price at which all devices together use exactly the available slots (planning/mass_device.py). None of these
+the price at which all devices together use exactly the available slots (planning/mass_objective.py). None of these
 schedulers observes x; `mass-index-bayes` uses the backlogs only to learn the rates.
 
 With learned rates a new stage draws new rates and so needs a new price; both are looked up in tables
@@ -18,12 +18,11 @@ import numpy as np
 
 from fedwave.aggregation import Aggregation
 from fedwave.errors import FedwaveError
-from fedwave.planning.mass_device import MEDIUM, MassSolutions
-from fedwave.planning.mass_price import best_mass_price
+from fedwave.planning.channel_statistics import ChannelStatistics, channel_statistics
+from fedwave.planning.mass_objective import MEDIUM, Mass, MassSolutions
 from fedwave.planning.mass_reward import Reward
 from fedwave.planning.mass_tables import mass_tables
-from fedwave.planning.outlook import Outlook, outlook
-from fedwave.planning.price import MANY_KINDS
+from fedwave.planning.price_search import MANY_CLASSES, best_price
 from fedwave.schedulers.mass import ExpectedMass, shared_mass
 from fedwave.schedulers.priced import PricedIndex, mean_slots
 from fedwave.schedulers.rates import KnownRates, RatesFromBacklogs, RatesFromDeliveries
@@ -47,33 +46,33 @@ class PlannedMass(PricedIndex, ExpectedMass):
             )
 
     def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
-        view = outlook(seen.planning)
-        made, k = mass_tables(view, self.reward), rates * rates
-        row = made.row[view.channel]
+        statistics = channel_statistics(seen.planning)
+        made, k = mass_tables(statistics, self.reward), rates * rates
+        row = made.row[statistics.channel]
         price = made.price(row, k, mean_slots(state, seen))
         return seen.success * made.worth_at(row, k, price, seen.delay)
 
     def priority_known(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
-        view = outlook(seen.planning)
+        statistics = channel_statistics(seen.planning)
         slots = float(mean_slots(state, seen)[0])  # the same in all instances
-        kind, solutions = _at_best_price(view, view.devices(rates), slots, self.reward)
+        which, solutions = _at_best_price(statistics, statistics.devices(rates), slots, self.reward)
         if solutions is None:
             theta = np.broadcast_to(rates, seen.delay.shape)
             return np.where(theta > 0, self.priority(theta, state, seen), 0.0)
-        worth = shared_mass(rates) * solutions.worth_at(np.maximum(kind, 0), seen.delay)
-        return seen.success * np.where(kind >= 0, worth, 0.0)
+        worth = shared_mass(rates) * solutions.worth_at(np.maximum(which, 0), seen.delay)
+        return seen.success * np.where(which >= 0, worth, 0.0)
 
 
 @lru_cache(maxsize=32)
 def _at_best_price(
-    view: Outlook, devices: bytes, slots: float, reward: Reward
+    statistics: ChannelStatistics, devices: bytes, slots: float, reward: Reward
 ) -> tuple[IntArray, MassSolutions | None]:
-    """The kind of each device, and the solutions of the kinds at the best price; None where tables are used."""
-    kinds = view.kinds_of(devices)
-    if not 0 < kinds.theta.size <= MANY_KINDS:
-        return kinds.of, None
-    kinds, levels = view.kinds(devices)
-    return kinds.of, best_mass_price(kinds, slots, levels, reward, MEDIUM).solutions
+    """The class of each device, and the solutions of the classes at the best price; None where tables are used."""
+    classes = statistics.classes_of(devices)
+    if not 0 < classes.theta.size <= MANY_CLASSES:
+        return classes.of_device, None
+    classes, levels = statistics.classes(devices)
+    return classes.of_device, best_price(Mass(reward, MEDIUM), classes, slots, levels).solutions
 
 
 @dataclass(frozen=True)

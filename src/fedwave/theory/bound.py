@@ -7,7 +7,7 @@ whatever it observes of the present and the past. The best price gives the best 
 Every approximation makes the bound lower, so it remains a bound:
 
 * p is replaced by levels above it, or spread around its value (planning/channel_levels.py);
-* beyond the last lattice point, v has the smallest slope that it can have (planning/single_device.py);
+* beyond the last lattice point, v has the smallest slope that it can have (planning/backlog_objective.py);
 * the tail of the arrivals is cut, and on a lattice coarser than one shard arrivals are spread with their mean kept;
 * every price gives a bound, so the best price need not be exact.
 
@@ -26,10 +26,9 @@ from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import RecordedArrivals
 from fedwave.network.fading import Fading
 from fedwave.network.network import Network, check_network
+from fedwave.planning.backlog_objective import FINE, Backlog, BacklogSolutions
 from fedwave.planning.channel_levels import Levels, lowered, merged, raised, spread, stacked
-from fedwave.planning.lattice import FINE
-from fedwave.planning.price import LEAST_RATE, Kinds, Priced, best_price
-from fedwave.planning.single_device import ArrivalChances
+from fedwave.planning.price_search import LEAST_RATE, DeviceClasses, Priced, best_price
 from fedwave.types import FloatArray, IntArray
 
 # Values of p over all channels: tens of thousands per channel if there are few channels, at least 4,096 each.
@@ -72,21 +71,21 @@ def backlog_bound(network: Network, *, hidden: bool = False) -> Bound:
     slots = float(np.mean(network.slots))
     # Leaving out a device with hardly any data lowers the bound, by a negligible amount.
     rates = np.where(network.rates < LEAST_RATE, 0.0, network.rates)
-    kinds = Kinds.among(network.mean_snr, rates)
+    classes = DeviceClasses.among(network.mean_snr, rates)
     nobody = np.zeros(network.size)
-    if not kinds.theta.size:
+    if not classes.theta.size:
         return Bound(0.0, 0.0, 0.0, nobody, nobody)
     if slots == 0:
-        return Bound(np.inf, 0.0, np.inf, nobody, np.where(kinds.of >= 0, np.inf, 0.0))
-    below, above = bracketing_levels(network, kinds)
-    chances = None if hidden else network.planning.arrival_chances
-    best = best_price(kinds, slots, below, chances)
+        return Bound(np.inf, 0.0, np.inf, nobody, np.where(classes.of_device >= 0, np.inf, 0.0))
+    below, above = bracketing_levels(network, classes)
+    objective = Backlog(None if hidden else network.planning.arrival_chances)
+    best = best_price(objective, classes, slots, below)
     return Bound(
         best.value,
-        _error(kinds, slots, best, above, chances),
+        _error(objective, classes, slots, best, above),
         best.price,
-        kinds.per_device(best.solutions.service),
-        kinds.per_device(best.solutions.cost),
+        classes.per_device(best.solutions.service),
+        classes.per_device(best.cost),
     )
 
 
@@ -124,19 +123,19 @@ def check_distributions(network: Network) -> None:
         )
 
 
-def bracketing_levels(network: Network, kinds: Kinds) -> tuple[Levels, Levels]:
+def bracketing_levels(network: Network, classes: DeviceClasses) -> tuple[Levels, Levels]:
     """The levels of the channels, approximated towards better and towards worse channels."""
-    many = kinds.mean_snr.size
+    many = classes.mean_snr.size
     cells = 1024 if many <= 1024 else 256
     sampled = type(network.fading).sum_quantiles is Fading.sum_quantiles
-    count = _counts(network, kinds.mean_snr)
+    count = _counts(network, classes.mean_snr)
     better, worse, order = [], [], []
     for size in np.unique(count):
         slip = int(np.ceil(_SAMPLED * size)) if sampled else 0
         rows = np.flatnonzero(count == size)
         for some in np.array_split(rows, -(-rows.size * int(size) // _AT_ONCE)):
             # A measured curve may not rise everywhere.
-            p = np.sort(network.planning.success_levels(kinds.mean_snr[some], int(size)), axis=1)
+            p = np.sort(network.planning.success_levels(classes.mean_snr[some], int(size)), axis=1)
             levels, weights = raised(p, slip)
             better.append(spread(levels, cells, weights))
             levels, weights = lowered(p, slip)
@@ -155,13 +154,16 @@ def _counts(network: Network, mean_snr: FloatArray) -> IntArray:
     return out
 
 
-def _error(kinds: Kinds, slots: float, best: Priced, above: Levels, chances: ArrivalChances | None) -> float:
-    if np.any(above.mean[kinds.row] < 1e-9):  # some device may never succeed
+def _error(
+    objective: Backlog, classes: DeviceClasses, slots: float, best: Priced[BacklogSolutions], above: Levels
+) -> float:
+    if np.any(above.mean[classes.row] < 1e-9):  # some device may never succeed
         return float(np.inf)
-    high = kinds.solve(above, best.price, chances)
+    high = objective.solve_classes(classes, above, best.price)
     cost = high.cost + high.error
-    if chances is not None and np.any(high.unit > 1):
+    if objective.chances is not None and np.any(high.unit > 1):
         # On a lattice with unit 1 the cost would be larger. A lattice twice as coarse estimates by how much.
-        coarse = kinds.solve(above, best.price, chances, replace(FINE, points=FINE.points // 2))
+        coarser = replace(objective, effort=replace(FINE, points=FINE.points // 2))
+        coarse = coarser.solve_classes(classes, above, best.price)
         cost = cost + np.where(high.unit > 1, np.abs(high.cost - coarse.cost), 0.0)
-    return max(float(kinds.count @ cost) - best.price * slots - best.value, 0.0)
+    return max(float(classes.count @ cost) - best.price * slots - best.value, 0.0)

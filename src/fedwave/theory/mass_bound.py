@@ -2,7 +2,7 @@
 
 The mass of a round is sum over delivered u of v_u r(d_u) x_u: the mass of section "metrics" of the docs, with the
 long-run share v_u = theta_u / sum of theta in place of c_u and without a cap. Put a price on each transmission and let
-every device maximise its own mass less what it pays (planning/mass_device.py). The sum of these, plus price * slots,
+every device maximise its own mass less what it pays (planning/mass_objective.py). The sum of these, plus price * slots,
 is at least the long-run mean mass of any scheduler that uses no more slots on average and does not see backlogs or
 arrivals before they are delivered.
 
@@ -26,9 +26,9 @@ from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError
 from fedwave.network.network import Network, check_network
 from fedwave.parts import registry
-from fedwave.planning.mass_price import at_mass_price, best_mass_price, mass_of_one
+from fedwave.planning.mass_objective import Mass, mass_of_one
 from fedwave.planning.mass_reward import Reward
-from fedwave.planning.price import Kinds
+from fedwave.planning.price_search import DeviceClasses, at_price, best_price
 from fedwave.theory.bound import bracketing_levels, check_distributions
 from fedwave.types import FloatArray
 
@@ -72,18 +72,18 @@ def mass_bound(network: Network, aggregation: registry.Spec | Aggregation | None
         )
     slots = float(np.mean(network.slots))
     rates = np.where(network.rates > 0, network.rates, 0.0)
-    kinds = Kinds.among(network.mean_snr, rates)
+    classes = DeviceClasses.among(network.mean_snr, rates)
     nobody = np.zeros(network.size)
-    if not kinds.theta.size or slots == 0:
+    if not classes.theta.size or slots == 0:
         return MassBound(0.0, 0.0, 0.0 if slots else np.inf, nobody, nobody)
     if reward.nothing_is_lost:  # every shard counts once, whenever it is delivered
-        most = kinds.per_device(mass_of_one(kinds) * reward.rate(np.array([1])))
+        most = classes.per_device(mass_of_one(classes) * reward.rate(np.array([1])))
         return MassBound(float(most.sum()), 0.0, 0.0, nobody, most)
-    above, below = bracketing_levels(network, kinds)
-    best = best_mass_price(kinds, slots, above, reward)
-    low = at_mass_price(kinds, slots, below, reward, best.price)
-    cut_off = float((kinds.count * mass_of_one(kinds)) @ low.solutions.error)
+    above, below = bracketing_levels(network, classes)
+    objective = Mass(reward)
+    best = best_price(objective, classes, slots, above)
+    low = at_price(objective, classes, slots, below, best.price)
+    cut_off = float((classes.count * mass_of_one(classes)) @ low.solutions.error)
     error = max(low.value + cut_off - best.value, 0.0)
-    return MassBound(
-        -best.value, error, best.price, kinds.per_device(best.solutions.service), kinds.per_device(best.mass)
-    )
+    service, mass = classes.per_device(best.solutions.service), classes.per_device(-best.cost)
+    return MassBound(-best.value, error, best.price, service, mass)

@@ -18,21 +18,27 @@ from functools import lru_cache
 
 import numpy as np
 
+from fedwave.planning.backlog_objective import (
+    COARSE,
+    MEDIUM,
+    ArrivalChances,
+    Effort,
+    arrivals_at_most,
+    even_price,
+    solve,
+)
 from fedwave.planning.channel_levels import Levels
-from fedwave.planning.lattice import COARSE, MEDIUM, Axis, Effort, cell_of, read
-from fedwave.planning.outlook import Outlook
-from fedwave.planning.price import MANY_KINDS, Kinds
-from fedwave.planning.single_device import ArrivalChances, arrivals_at_most, solve
+from fedwave.planning.channel_statistics import ChannelStatistics
+from fedwave.planning.interpolation import Axis, cell_of, channel_nodes, device_weights, read
+from fedwave.planning.price_search import MANY_CLASSES, DeviceClasses
 from fedwave.types import Array, FloatArray, IntArray
 
 _RATES = Axis(scale=0.05, ratio=1.6, count=16)  # up to 58; beyond, everything scales
 _PRICES = Axis(scale=1.0, ratio=1.6, count=30)  # up to 830,000: one transmission in 1,300 rounds
 _LOADS = Axis(scale=1.0, ratio=2 ** (1 / 3), count=40)  # up to 8,191; beyond, C is proportional
 _LEAST_THETA = 1e-4  # in place of a rate of 0, at which C is not defined
-_SOLVED_CHANNELS = 16  # of many channels; those between them are interpolated
-_MOST_CHANNELS = 256  # rows of a table
 _STEPS = 17  # of p, from 0 to 1
-_FEW_KINDS = 64  # up to this many kinds of devices have the finer tables below
+_FEW_CLASSES = 64  # up to this many classes of devices have the finer tables below
 _FINE_PRICES = Axis(scale=1.0, ratio=2**0.25, count=81)
 _FINE_LOADS = Axis(scale=1.0, ratio=1.1, count=95)
 _LONG = 32  # rounds after which the sum of arrivals is replaced by its mean
@@ -60,20 +66,15 @@ class Tables:
 
     def price(self, row: IntArray, theta: FloatArray, slots: FloatArray) -> FloatArray:
         """The price at which the devices use this many slots; ``theta`` is ``[I, U]``, the result ``[I]``."""
-        cell, part = _RATES.place(theta)
-        instances, size = theta.shape[0], self.service.shape[0]
-        # All instances are counted at once, each in bins of its own.
-        at = (size * np.arange(instances)[:, None] + row * _RATES.count + cell).ravel()
-        low, high, bins = (1 - part).ravel(), part.ravel(), size * instances
-        weight = np.bincount(at, low, bins) + np.bincount(at + 1, high, bins)
+        weight = device_weights(row, self.worth.shape[0], _RATES.place(theta), _RATES.count)
         # Multiplied one by one: the sums must not depend on the other instances.
-        wanted = np.stack([one @ self.service for one in weight.reshape(instances, size)])
+        wanted = np.stack([one @ self.service for one in weight])
         return _crossing(wanted, slots)
 
 
 @dataclass(frozen=True, eq=False)
 class TabulatedWorth:
-    """C of many kinds of devices at one price; read where DeviceSolutions would have been solved for."""
+    """C of many classes of devices at one price; read where DeviceSolutions would have been solved for."""
 
     made: Tables
     row: IntArray  # [D]
@@ -82,25 +83,25 @@ class TabulatedWorth:
     stretch: float  # of a price beyond the tables: C(n; price) = s^2 C(n / s; price / s^2)
 
     def worth_at(self, which: IntArray, backlog: Array) -> FloatArray:
-        """C of kinds ``which``, ``[U]``, at backlogs ``[I, U]``."""
+        """C of classes ``which``, ``[U]``, at backlogs ``[I, U]``."""
         theta = self.theta[which][None]
         load = backlog / (scale_of(theta) * self.stretch)
         return self.stretch**2 * self.made.worth_at(self.row[which], theta, self.price, load)
 
 
-def tabulated_worth(view: Outlook, kinds: Kinds, slots: float) -> TabulatedWorth | None:
-    """C at the price at which the devices use the slots; None for few kinds, and beyond the tables."""
-    if kinds.theta.size <= MANY_KINDS or kinds.theta.max() > _RATES.last:
+def tabulated_worth(statistics: ChannelStatistics, classes: DeviceClasses, slots: float) -> TabulatedWorth | None:
+    """C at the price at which the devices use the slots; None for few classes, and beyond the tables."""
+    if classes.theta.size <= MANY_CLASSES or classes.theta.max() > _RATES.last:
         return None
-    made = tables(view)
-    row = made.row[np.searchsorted(view.mean_snr, kinds.mean_snr)][kinds.row]
-    each = np.repeat(np.arange(row.size), kinds.count)
-    about = kinds.even_price(slots)
+    made = tables(statistics)
+    row = made.row[np.searchsorted(statistics.mean_snr, classes.mean_snr)][classes.row]
+    each = np.repeat(np.arange(row.size), classes.count)
+    about = even_price(classes, slots)
     stretch = max(2 * about / _PRICES.last, 1.0) ** 0.5
-    price = made.price(row[each], kinds.theta[None, each], np.array([slots * stretch]))
+    price = made.price(row[each], classes.theta[None, each], np.array([slots * stretch]))
     if price[0] >= _PRICES.last:
         return None
-    return TabulatedWorth(made, row, kinds.theta, price, stretch)
+    return TabulatedWorth(made, row, classes.theta, price, stretch)
 
 
 def scale_of(theta: Array) -> FloatArray:
@@ -130,13 +131,13 @@ def _crossing(wanted: FloatArray, slots: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=8)
-def tables(view: Outlook, hidden: bool = False) -> Tables:
+def tables(statistics: ChannelStatistics, hidden: bool = False) -> Tables:
     """Tables for observed backlogs; with ``hidden``, for backlogs that grow by exactly theta per round."""
-    nodes, row, mix = channel_nodes(view.mean_snr)
+    nodes, row, mix = channel_nodes(statistics.mean_snr)
     theta = np.maximum(_RATES.points, _LEAST_THETA)
     which = np.repeat(np.arange(nodes.size), theta.size)
-    chances = None if hidden else view.chances
-    worth, service = _solved(view.levels_of(nodes), which, np.tile(theta, nodes.size), chances)
+    chances = None if hidden else statistics.chances
+    worth, service = _solved(statistics.levels_of(nodes), which, np.tile(theta, nodes.size), chances)
     shape = (nodes.size, theta.size)
     worth = np.tensordot(mix, worth.reshape(*shape, *worth.shape[1:]), axes=1)
     service = np.tensordot(mix, service.reshape(*shape, -1), axes=1)
@@ -172,27 +173,6 @@ def _at_common_prices(service: FloatArray, theta: FloatArray) -> FloatArray:
     return np.exp(low + (high - low) * part).reshape(-1, _PRICES.count)
 
 
-def channel_nodes(mean_snr: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Channels to solve for; the row of each channel in the tables; the weights of the solved channels in each row.
-
-    A few different channels are all solved for. Of many channels some are solved for, evenly spaced by their number;
-    the others are interpolated in the logarithm of the mean SNR.
-    """
-    many = mean_snr.size
-    if many <= _SOLVED_CHANNELS:
-        return np.arange(many), np.arange(many), np.eye(many)
-    nodes = np.linspace(0, many - 1, _SOLVED_CHANNELS).astype(np.int64)
-    middle = np.linspace(0, many - 1, min(many, _MOST_CHANNELS)).astype(np.int64)
-    log_snr = np.log(mean_snr)
-    nearest = np.searchsorted((log_snr[middle][1:] + log_snr[middle][:-1]) / 2, log_snr)
-    place = np.interp(log_snr[middle], log_snr[nodes], np.arange(nodes.size))
-    cell, part = cell_of(place, nodes.size)
-    mix = np.zeros((middle.size, nodes.size))
-    mix[np.arange(middle.size), cell] = 1 - part
-    mix[np.arange(middle.size), cell + 1] += part
-    return nodes, nearest, mix
-
-
 @dataclass(frozen=True, eq=False)
 class WhittleTables:
     """log of index / (p k), over [row, rates, p, loads]; without the rates if each row has its own rate."""
@@ -212,26 +192,26 @@ class WhittleTables:
 
 
 @lru_cache(maxsize=8)
-def whittle_tables(view: Outlook) -> WhittleTables:
+def whittle_tables(statistics: ChannelStatistics) -> WhittleTables:
     """Tables for any rates; the row of a device is its row in ``tables``."""
-    return WhittleTables(_log_index(tables(view).worth, _PRICES), _LOADS)
+    return WhittleTables(_log_index(tables(statistics).worth, _PRICES), _LOADS)
 
 
 @lru_cache(maxsize=8)
-def known_whittle_tables(view: Outlook, devices: bytes) -> tuple[IntArray, WhittleTables]:
-    """Tables solved for each kind of device, and the row of each device; -1 for a device without arrivals."""
-    kinds = view.kinds_of(devices)
-    if not kinds.theta.size:
-        return kinds.of, WhittleTables(np.zeros((1, _STEPS, _LOADS.count)), _LOADS)
-    if kinds.theta.size > MANY_KINDS:
-        row = tables(view).row[view.channel_of(devices)]
-        return np.where(kinds.of >= 0, row, -1), whittle_tables(view)
-    kinds, levels = view.kinds(devices)
-    if kinds.theta.size > _FEW_KINDS:
-        worth, _ = _solved(levels, kinds.row, kinds.theta, view.chances)
-        return kinds.of, WhittleTables(_log_index(worth, _PRICES), _LOADS)
-    worth, _ = _solved(levels, kinds.row, kinds.theta, view.chances, MEDIUM, _FINE_PRICES, _FINE_LOADS)
-    return kinds.of, WhittleTables(_log_index(worth, _FINE_PRICES), _FINE_LOADS)
+def known_whittle_tables(statistics: ChannelStatistics, devices: bytes) -> tuple[IntArray, WhittleTables]:
+    """Tables solved for each class of devices, and the row of each device; -1 for a device without arrivals."""
+    classes = statistics.classes_of(devices)
+    if not classes.theta.size:
+        return classes.of_device, WhittleTables(np.zeros((1, _STEPS, _LOADS.count)), _LOADS)
+    if classes.theta.size > MANY_CLASSES:
+        row = tables(statistics).row[statistics.channel_of(devices)]
+        return np.where(classes.of_device >= 0, row, -1), whittle_tables(statistics)
+    classes, levels = statistics.classes(devices)
+    if classes.theta.size > _FEW_CLASSES:
+        worth, _ = _solved(levels, classes.row, classes.theta, statistics.chances)
+        return classes.of_device, WhittleTables(_log_index(worth, _PRICES), _LOADS)
+    worth, _ = _solved(levels, classes.row, classes.theta, statistics.chances, MEDIUM, _FINE_PRICES, _FINE_LOADS)
+    return classes.of_device, WhittleTables(_log_index(worth, _FINE_PRICES), _FINE_LOADS)
 
 
 def _log_index(log_worth: FloatArray, prices: Axis) -> FloatArray:
@@ -257,11 +237,11 @@ def _log_index(log_worth: FloatArray, prices: Axis) -> FloatArray:
 
 
 @lru_cache(maxsize=8)
-def averaged_tables(view: Outlook) -> Tables:
+def averaged_tables(statistics: ChannelStatistics) -> Tables:
     """Tables for hidden backlogs: E[C(n)] given d, where the last axis is d - 1 instead of n / k."""
-    seen = tables(view)
+    seen = tables(statistics)
     theta = np.maximum(_RATES.points, _LEAST_THETA)
-    belief = np.stack([_belief(view.chances, rate) for rate in theta])
+    belief = np.stack([_belief(statistics.chances, rate) for rate in theta])
     worth = np.einsum("txy,rtqy->rtqx", belief, np.exp(seen.worth), optimize=True)
     # A contiguous table is read without a copy.
     return Tables(seen.row, np.ascontiguousarray(np.log(worth)), seen.service)

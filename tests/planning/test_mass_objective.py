@@ -6,9 +6,9 @@ from scipy import stats
 from value_iteration import mass_by_value_iteration
 
 from fedwave.aggregation import Constant, Lee
-from fedwave.planning import mass_device
+from fedwave.planning import mass_objective
 from fedwave.planning.channel_levels import spread
-from fedwave.planning.mass_device import COARSE, FINE, MEDIUM, MassEffort, solve
+from fedwave.planning.mass_objective import COARSE, FINE, MEDIUM, MassEffort, solve
 from fedwave.planning.mass_reward import Reward
 
 TWO_LEVELS = np.array([[0.3, 0.9]])
@@ -125,7 +125,7 @@ def test_the_worth_of_a_delivery_rises_with_the_delay_to_a_limit():
     worth = found.worth
     assert (np.diff(worth) > -1e-9).all()
     assert worth[-1] - worth[-10] < 1e-2
-    beyond = found.worth_at(np.zeros(2, int), np.array([found.last[0], 10**6]))
+    beyond = found.worth_at(np.zeros(2, int), np.array([found.length[0], 10**6]))
     assert beyond[0] == beyond[1]
 
 
@@ -133,7 +133,7 @@ def test_many_problems_at_once_are_solved_as_one_by_one(monkeypatch):
     levels = spread(np.array([[0.3, 0.9], [0.0, 1.0], [0.05, 0.1]]), 100)
     rng = np.random.default_rng(1)
     row, price = rng.integers(0, 3, 14), rng.uniform(0, 3, 14)
-    monkeypatch.setattr(mass_device, "_AT_ONCE", 512)  # several batches
+    monkeypatch.setattr(mass_objective, "_AT_ONCE", 512)  # several batches
     reward = Reward(Lee(0.5))
     together = solve(levels, row, price, reward, MEDIUM)
     d = np.array([1, 2, 9, 80, 5000])

@@ -1,4 +1,4 @@
-"""The single-device problem of delivered mass: a device pays a price for every transmission. When should it transmit?
+"""The objective delivered mass: a device earns mass and pays for every transmission. When should it transmit?
 
     g + h(d) = h(d+1) + E_p[(p (R(d) - h(d+1)) - price)^+],    h(1) = 0.
 
@@ -23,9 +23,10 @@ import numpy as np
 
 from fedwave.planning.channel_levels import Levels
 from fedwave.planning.mass_reward import Reward
+from fedwave.planning.price_search import DeviceClasses, Objective
+from fedwave.planning.renewal_solver import MOST_SWEEPS, Solutions, solve_in_batches
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
-_MOST_SWEEPS = 60  # a few suffice; more are needed only if rounding errors make a tie alternate
 _NEVER = 1e-12  # in place of a success probability of 0, at which a cycle would not end
 _AT_ONCE = 1 << 18  # delays of all problems in a batch, small enough for the caches
 
@@ -46,46 +47,60 @@ COARSE = MassEffort(first=64, largest=1 << 10, error=1e-3, saving=1e-6)
 
 
 @dataclass(frozen=True, eq=False)
-class MassSolutions:
-    """Solutions of B problems with k = 1.
+class MassSolutions(Solutions):
+    """Solutions with k = 1; ``worth`` is rho(d) - h(d + 1) at delays 1, 2, ..."""
 
-    ``worth`` holds rho(d) - h(d + 1) of all solutions one after the other: solution b has its delays 1, ..., last[b]
-    from start[b] on.
-    """
-
-    mass: FloatArray  # [B] g, not too low
-    service: FloatArray  # [B] transmissions per round
-    error: FloatArray  # [B] by how much g may be too high because delays are cut off
+    mass: FloatArray  # [B] g, at most ``error`` too high
     served: BoolArray  # [B] False: no delay is worth the price
-    last: IntArray  # [B] the largest delay that was looked at
-    start: IntArray  # [B]
-    worth: FloatArray
     reward: Reward
 
     def worth_at(self, which: IntArray, delay: Array) -> FloatArray:
         """rho(d) - h(d + 1) of problems ``which`` at these delays; the two are broadcast."""
-        seen = self.worth[self.start[which] + np.minimum(delay, self.last[which]) - 1]
+        seen = self.worth[self.start[which] + np.minimum(delay, self.length[which]) - 1]
         # A device that is not served has h = 0 at every delay, also beyond the last.
         return np.where(self.served[which], seen, self.reward.at(delay))
 
 
+@dataclass(frozen=True)
+class Mass(Objective[MassSolutions]):
+    """The delivered mass, weighted by v, to be maximised: its negative is the cost."""
+
+    reward: Reward
+    effort: MassEffort = FINE
+
+    def solve_classes(self, classes: DeviceClasses, levels: Levels, price: float) -> MassSolutions:
+        return solve(levels, classes.row, price / mass_of_one(classes), self.reward, self.effort)
+
+    def cost(self, classes: DeviceClasses, solutions: MassSolutions) -> FloatArray:
+        return -mass_of_one(classes) * solutions.mass
+
+    def first_guess(self, classes: DeviceClasses, slots: float, levels: Levels) -> tuple[float, float]:
+        # As many devices as there are slots deliver fresh shards.
+        order = np.argsort(-classes.theta)
+        among = np.searchsorted(np.cumsum(classes.count[order]), slots)
+        return float(mass_of_one(classes)[order][min(int(among), order.size - 1)]), 2.0
+
+
+def mass_of_one(classes: DeviceClasses) -> FloatArray:
+    """k = v theta of each class, ``[D]``: what a delivery brings where rho is 1."""
+    out: FloatArray = classes.theta**2 / (classes.count @ classes.theta)
+    return out
+
+
 def solve(levels: Levels, row: IntArray, price: FloatArray, reward: Reward, effort: MassEffort = FINE) -> MassSolutions:
     """Solve problems with channels ``row`` and prices (divided by k), each ``[B]``."""
-    size, parts = effort.first, []
     # No policy brings more, because an upload that succeeds costs price / p at least.
     most = reward.most_per_round(price / levels.top[row])
-    unsolved = np.arange(row.size)
-    while unsolved.size:
-        again = []
-        pieces = min(-(-unsolved.size * size // _AT_ONCE), unsolved.size)
-        for batch in np.array_split(unsolved, pieces):
-            found = _improve(levels, row[batch], price[batch], reward, size, most[batch], effort.saving)
-            poor = found.error > effort.error * np.maximum(found.mass, 0.1)
-            poor &= 4 * size <= effort.largest
-            parts.append((batch[~poor], _select(found, ~poor)))
-            again.append(batch[poor])
-        unsolved, size = np.concatenate(again), 4 * size
-    return _joined(parts, reward)
+
+    def cut(which: IntArray, size: IntArray) -> list[IntArray]:
+        pieces = -(-int(size[which].sum()) // _AT_ONCE)
+        return np.array_split(which, min(pieces, which.size))
+
+    def improve(batch: IntArray, size: int) -> tuple[MassSolutions, BoolArray]:
+        found = _improve(levels, row[batch], price[batch], reward, size, most[batch], effort.saving)
+        return found, found.error > effort.error * np.maximum(found.mass, 0.1)
+
+    return solve_in_batches(np.full(row.size, effort.first), cut, improve, 4, effort.largest)
 
 
 def _improve(
@@ -94,7 +109,7 @@ def _improve(
     """Policy iteration over delays 1 to ``size``, from the policy that transmits wherever an upload can succeed."""
     rho, slope = reward.at(np.arange(1, size + 1))[:, None], reward.steepest_after(size)
     share, gain = levels.above(row, np.zeros(row.size), np.ones((size, row.size)))
-    for _ in range(_MOST_SWEEPS):
+    for _ in range(MOST_SWEEPS):
         sums = _evaluate(share, gain, rho, slope)
         mass = (sums[0, 0] - price * sums[0, 1]) / sums[0, 2]
         value = sums[:, 0] - price * sums[:, 1] - mass * sums[:, 2]
@@ -115,7 +130,7 @@ def _improve(
         service=np.where(served, sums[0, 1] / sums[0, 2], 0.0),
         error=np.maximum(high - low, 0.0),
         served=served,
-        last=np.full(row.size, size),
+        length=np.full(row.size, size),
         start=np.arange(row.size) * size,
         worth=worth.T.ravel(),
         reward=reward,
@@ -146,41 +161,3 @@ def _evaluate(share: FloatArray, gain: FloatArray, rho: FloatArray, slope: float
     for d in range(len(out) - 2, -1, -1):
         out[d] += keep[d] * out[d + 1]
     return out
-
-
-def _select(found: MassSolutions, which: BoolArray) -> MassSolutions:
-    """Some of the problems of one batch, all of which have the same delays."""
-    size = int(found.last[0])
-    worth = found.worth.reshape(-1, size)[which]
-    return MassSolutions(
-        found.mass[which],
-        found.service[which],
-        found.error[which],
-        found.served[which],
-        found.last[which],
-        np.arange(len(worth)) * size,
-        worth.ravel(),
-        found.reward,
-    )
-
-
-def _joined(parts: list[tuple[IntArray, MassSolutions]], reward: Reward) -> MassSolutions:
-    """One record from several, each with the places of its problems."""
-    back = np.argsort(np.concatenate([where for where, _ in parts]))
-    offsets = np.cumsum([0, *(found.worth.size for _, found in parts)])
-    starts = [found.start + offset for (_, found), offset in zip(parts, offsets[:-1], strict=True)]
-
-    def all_of(name: str) -> Array:
-        return np.concatenate([getattr(found, name) for _, found in parts])[back]
-
-    worth = np.concatenate([found.worth for _, found in parts])
-    return MassSolutions(
-        all_of("mass"),
-        all_of("service"),
-        all_of("error"),
-        all_of("served"),
-        all_of("last"),
-        np.concatenate(starts)[back],
-        worth,
-        reward,
-    )

@@ -1,7 +1,7 @@
 """What a planning scheduler knows of the coming rounds, compared by content and not by object.
 
-A network is built again when a trace is extended. Two outlooks with the same probabilities are equal, so what
-was solved for the first network is found again.
+A network is built again when a trace is extended. Two ChannelStatistics with the same probabilities are equal,
+so what was solved for the first network is found again.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from hashlib import blake2b
 import numpy as np
 
 from fedwave.errors import FedwaveError
+from fedwave.planning.backlog_objective import ArrivalChances
 from fedwave.planning.channel_levels import Levels, spread
-from fedwave.planning.price import Kinds
-from fedwave.planning.single_device import ArrivalChances
+from fedwave.planning.price_search import DeviceClasses
 from fedwave.types import FloatArray, IntArray, Planning
 
 _LEVELS, _CELLS = 512, 128
@@ -27,7 +27,7 @@ _LEAST_SUCCESS = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class ChannelStatistics:
     """Channels and arrivals of the coming rounds; which device has which channel is not compared."""
 
     planning: Planning
@@ -36,7 +36,7 @@ class Outlook:
     channel: IntArray  # [U] of each device
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Outlook) and self.digest == other.digest
+        return isinstance(other, ChannelStatistics) and self.digest == other.digest
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -64,19 +64,19 @@ class Outlook:
         out: IntArray = np.searchsorted(self.mean_snr, mean_snr)
         return out
 
-    def kinds_of(self, devices: bytes) -> Kinds:
+    def classes_of(self, devices: bytes) -> DeviceClasses:
         """The different devices."""
-        return Kinds.among(*np.frombuffer(devices).reshape(2, -1))
+        return DeviceClasses.among(*np.frombuffer(devices).reshape(2, -1))
 
-    def kinds(self, devices: bytes) -> tuple[Kinds, Levels]:
+    def classes(self, devices: bytes) -> tuple[DeviceClasses, Levels]:
         """The different devices and the levels of their channels."""
-        kinds = self.kinds_of(devices)
-        return kinds, self.levels.select(np.searchsorted(self.mean_snr, kinds.mean_snr))
+        classes = self.classes_of(devices)
+        return classes, self.levels.select(np.searchsorted(self.mean_snr, classes.mean_snr))
 
 
 @lru_cache(maxsize=32)
-def outlook(planning: Planning) -> Outlook:
-    """The outlook of a Planning; cached by object, since p takes a while to compute."""
+def channel_statistics(planning: Planning) -> ChannelStatistics:
+    """The ChannelStatistics of a Planning; cached by object, since p takes a while to compute."""
     mean_snr, channel = np.unique(planning.mean_snr, return_inverse=True)
     channel = channel.reshape(-1)
     some = np.linspace(0, mean_snr.size - 1, min(mean_snr.size, _COMPARED)).astype(np.int64)
@@ -84,7 +84,7 @@ def outlook(planning: Planning) -> Outlook:
     digest = blake2b(digest_size=16)
     for part in (mean_snr, success, planning.arrival_chances(_PROBES, 256)):
         digest.update(np.ascontiguousarray(part).tobytes())
-    return Outlook(planning, mean_snr, digest.digest(), channel)
+    return ChannelStatistics(planning, mean_snr, digest.digest(), channel)
 
 
 def _success(planning: Planning, mean_snr: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The single-device problem: a device pays a price for every transmission. When should it transmit?
+"""The objective backlog: a device pays for waiting shards and for every transmission. When should it transmit?
 
     g + v(n) = C(n) - E_p[(p C(n) - price)^+],   C(n) = n + theta + E_m v(n + m),   v(0) = 0.
 
@@ -19,68 +19,88 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from fedwave.memory import check_memory
 from fedwave.planning.channel_levels import Levels
-from fedwave.planning.lattice import FINE, Effort, batches, lattice
+from fedwave.planning.price_search import DeviceClasses, Objective, best_price
+from fedwave.planning.renewal_solver import MOST_SWEEPS, Solutions, solve_in_batches
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
 # P[m = 0], ..., P[m = most] at these rates: Planning.arrival_chances. None: exactly theta shards per round.
 ArrivalChances = Callable[[FloatArray, int], FloatArray]
 
-_MOST_SWEEPS = 60  # a few suffice; more are needed only if rounding errors make a tie alternate
 _LARGEST = 1 << 16  # lattice points
 _MOST_ARRIVALS = 1 << 17  # per round; larger counts are replaced by this one
+_AT_ONCE = 1 << 21  # numbers held for a batch, small enough for the caches
+_FEW = 1 << 16  # below this, it is fastest to solve problems of different sizes together
+_SAMPLE = 400  # with many classes of devices, about this many give a first estimate of the price
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How accurately a problem is solved."""
+
+    tail: float  # probability of more arrivals in a round than are modelled
+    points: int  # lattice points; if more were needed, the unit of the backlog grows instead
+    error: float  # relative error of g from cutting n off; above it, the lattice is doubled
+    saving: float  # relative saving in C below which policy iteration stops
+
+
+FINE = Effort(tail=1e-12, points=2048, error=1e-7, saving=1e-12)
+MEDIUM = Effort(tail=1e-8, points=256, error=1e-3, saving=1e-8)
+COARSE = Effort(tail=1e-5, points=96, error=np.inf, saving=1e-3)
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceSolutions:
-    """Solutions of B problems; C and v are kept at lattice points and are linear between them.
+class BacklogSolutions(Solutions):
+    """C and v at lattice points 0, 1, ..., ``unit`` shards apart, and linear between them."""
 
-    ``worth`` and ``value`` hold all solutions one after the other. Solution b has its points 0, ..., last[b] from
-    start[b] on, ``unit[b]`` shards apart.
-    """
+    over_states: ClassVar[tuple[str, ...]] = ("worth", "value")
 
-    cost: FloatArray  # [B] g
-    service: FloatArray  # [B] transmissions per round
-    error: FloatArray  # [B] by how much g may be too low because n is cut off
+    cost: FloatArray  # [B] g, at most ``error`` too low
     unit: FloatArray  # [B]
     slope: FloatArray  # [B] of C beyond the last point
-    last: IntArray  # [B]
-    start: IntArray  # [B]
-    worth: FloatArray  # C
     value: FloatArray  # v
 
     def worth_at(self, which: IntArray, backlog: Array) -> FloatArray:
         """C of problems ``which`` at these backlogs; the two are broadcast."""
         place = backlog / self.unit[which]
-        point = np.minimum(place.astype(np.int64), self.last[which])
+        last = self.length[which] - 1
+        point = np.minimum(place.astype(np.int64), last)
         rest = place - point
         at = self.start[which] + point
         low = self.worth[at]
-        end = point == self.last[which]
+        end = point == last
         rise = np.where(end, self.slope[which] * self.unit[which], self.worth[at + ~end] - low)
         return low + rise * rest
 
-    def select(self, which: BoolArray | IntArray) -> DeviceSolutions:
-        """Some of the problems, in the given order."""
-        chosen = np.arange(self.cost.size)[which]
-        length = self.last[chosen] + 1
-        start = np.cumsum(length) - length
-        points = np.repeat(self.start[chosen] - start, length) + np.arange(length.sum())
-        return DeviceSolutions(
-            self.cost[chosen],
-            self.service[chosen],
-            self.error[chosen],
-            self.unit[chosen],
-            self.slope[chosen],
-            self.last[chosen],
-            start,
-            self.worth[points],
-            self.value[points],
-        )
+
+@dataclass(frozen=True)
+class Backlog(Objective[BacklogSolutions]):
+    """The mean backlog, to be minimised."""
+
+    chances: ArrivalChances | None
+    effort: Effort = FINE
+
+    def solve_classes(self, classes: DeviceClasses, levels: Levels, price: float) -> BacklogSolutions:
+        prices = np.full(classes.row.size, price)
+        return solve(levels, classes.row, classes.theta, prices, self.chances, self.effort)
+
+    def cost(self, classes: DeviceClasses, solutions: BacklogSolutions) -> FloatArray:
+        return solutions.cost
+
+    def first_guess(self, classes: DeviceClasses, slots: float, levels: Levels) -> tuple[float, float]:
+        if classes.theta.size > 2 * _SAMPLE:
+            return best_price(self, classes.thinned(_SAMPLE), slots, levels).price, 1.02
+        return even_price(classes, slots), 2.0
+
+
+def even_price(classes: DeviceClasses, slots: float) -> float:
+    """The best price where arrivals are constant and uploads never fail."""
+    return float((classes.count @ np.sqrt(classes.theta)) / slots) ** 2 / 2
 
 
 def solve(
@@ -90,7 +110,7 @@ def solve(
     price: FloatArray,
     chances: ArrivalChances | None,
     effort: Effort = FINE,
-) -> DeviceSolutions:
+) -> BacklogSolutions:
     """Solve problems with channels ``row``, rates ``theta`` > 0 and prices, each ``[B]``.
 
     With ``chances`` None exactly theta shards arrive in every round: the mean backlog that an access point computes
@@ -98,56 +118,59 @@ def solve(
     """
     most = arrivals_at_most(chances, theta, effort.tail)
     unit, points = lattice(levels.mean[row], theta, price, most, chances is None, effort)
-    out: list[tuple[IntArray, DeviceSolutions]] = []
-    unsolved = np.arange(theta.size)
-    while unsolved.size:
-        again = []
-        for batch in batches(unsolved, points, most / unit):
-            size = int(points[batch].max())
-            steps = arrival_steps(chances, theta[batch], unit[batch], most[batch])
-            found = _improve(levels, row[batch], theta[batch], price[batch], steps, size, effort.saving)
-            allowed = effort.error * np.maximum(found.cost, 1e-9)
-            poor = (found.error > allowed) & (2 * size <= _LARGEST)
-            out.append((batch[~poor], found.select(~poor)))
-            again.append(batch[poor])
-            points[batch[poor]] = 2 * size
-        unsolved = np.concatenate(again)
-    return _joined(out)
+
+    def improve(batch: IntArray, size: int) -> tuple[BacklogSolutions, BoolArray]:
+        steps = arrival_steps(chances, theta[batch], unit[batch], most[batch])
+        found = _improve(levels, row[batch], theta[batch], price[batch], steps, size, effort.saving)
+        return found, found.error > effort.error * np.maximum(found.cost, 1e-9)
+
+    return solve_in_batches(points, lambda which, size: batches(which, size, most / unit), improve, 2, _LARGEST)
 
 
-def _joined(parts: list[tuple[IntArray, DeviceSolutions]]) -> DeviceSolutions:
-    """One record from several, each with the places of its problems."""
-    places = np.concatenate([where for where, _ in parts])
-    lengths = [solutions.worth.size for _, solutions in parts]
-    offsets = np.cumsum([0, *lengths[:-1]])
+def lattice(
+    mean: FloatArray, theta: FloatArray, price: FloatArray, most: IntArray, steady: bool, effort: Effort
+) -> tuple[FloatArray, IntArray]:
+    """Unit and number of points of each lattice.
 
-    def end_to_end(name: str) -> Array:
-        return np.concatenate([getattr(solutions, name) for _, solutions in parts])
+    A lattice reaches the backlog at which sending pays, and leaves room for failed uploads after that.
+    """
+    with np.errstate(divide="ignore"):
+        failures = np.log(effort.tail) / np.log1p(-np.minimum(mean, 1.0))
+    pays = np.sqrt(2 * theta * price)  # exact where arrivals are constant and uploads never fail
+    shards = 1.25 * pays + theta * (2 + failures) + most / 8
+    if steady:
+        unit = np.maximum(theta, shards / effort.points)
+    else:
+        widest = np.maximum(shards, most) / effort.points
+        unit = 2.0 ** np.ceil(np.log2(np.maximum(widest, 1.0)))
+    points = np.maximum(np.ceil(shards / unit).astype(np.int64) + 8, 32)
+    return unit, points
 
-    start = np.concatenate([s.start + offset for (_, s), offset in zip(parts, offsets, strict=True)])
-    whole = DeviceSolutions(
-        end_to_end("cost"),
-        end_to_end("service"),
-        end_to_end("error"),
-        end_to_end("unit"),
-        end_to_end("slope"),
-        end_to_end("last"),
-        start,
-        end_to_end("worth"),
-        end_to_end("value"),
-    )
-    return whole.select(np.argsort(places))
+
+def batches(which: IntArray, points: IntArray, span: FloatArray) -> list[IntArray]:
+    """Groups of problems to solve together: problems of similar size, or a few small ones of any size."""
+    order = which[np.lexsort((span[which], points[which]))]
+    out, start = [], 0
+    while start < order.size:
+        rest = order[start:]
+        width = points[rest] + np.maximum.accumulate(span[rest]) + 2
+        room = 4 * width * np.arange(1, rest.size + 1)
+        fits = (room <= _FEW) | ((room <= _AT_ONCE) & (points[rest] <= 1.25 * points[rest[0]]))
+        count = max(1, int(np.argmin(np.append(fits, False))))
+        out.append(rest[:count])
+        start += count
+    return out
 
 
 def _improve(
     levels: Levels, row: IntArray, theta: FloatArray, price: FloatArray, steps: Steps, size: int, saving: float
-) -> DeviceSolutions:
+) -> BacklogSolutions:
     """Policy iteration from a policy that transmits at about the right backlog."""
     backlog = np.arange(size + 1)[:, None] * steps.unit
     mean = levels.mean[row]
     worth = 1.5 * price / mean * (backlog + theta) / (theta + np.sqrt(2 * theta * price))
     share, gain, stuck = _policy(levels, row, price, worth)
-    for _ in range(_MOST_SWEEPS):
+    for _ in range(MOST_SWEEPS):
         parts = _evaluate(share, gain, backlog + theta, (1 - mean) / mean, steps)
         cost = (parts[0, 0] + price * parts[0, 1]) / parts[0, 2]
         value = parts[:, 0] + price * parts[:, 1] - cost * parts[:, 2]
@@ -163,15 +186,15 @@ def _improve(
     early = size // 4
     steepest = (value[early] - value[early - 1]) / steps.unit - (1 - mean) / mean
     error = left + np.maximum(steepest, 0.0) * parts[0, 3] / parts[0, 2]
-    return DeviceSolutions(
-        cost=cost - left,
+    return BacklogSolutions(
         service=parts[0, 1] / parts[0, 2],
         error=np.where(stuck, np.inf, error),
-        unit=steps.unit,
-        slope=1 / mean,
-        last=np.full(theta.size, size),
+        length=np.full(theta.size, size + 1),
         start=np.arange(theta.size) * (size + 1),
         worth=worth.T.ravel(),
+        cost=cost - left,
+        unit=steps.unit,
+        slope=1 / mean,
         value=value[: size + 1].T.ravel(),
     )
 

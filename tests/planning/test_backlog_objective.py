@@ -8,9 +8,8 @@ from scipy import stats
 from value_iteration import by_value_iteration
 
 import fedwave as fw
+from fedwave.planning.backlog_objective import COARSE, FINE, MEDIUM, _improve, arrival_steps, arrivals_at_most, solve
 from fedwave.planning.channel_levels import Levels, lowered, merged, raised, spread
-from fedwave.planning.lattice import COARSE, FINE, MEDIUM
-from fedwave.planning.single_device import _improve, arrival_steps, arrivals_at_most, solve
 
 POISSON = fw.arrivals.Poisson().chances
 TWO_LEVELS = np.array([[0.3, 0.9]])

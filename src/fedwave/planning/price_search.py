@@ -1,0 +1,149 @@
+"""The price of a transmission at which all devices together use exactly the available slots.
+
+Only the slots couple the devices. With a price in their place, each device solves its own problem, and
+sum of g(price) - price * slots bounds what any policy can reach that uses no more slots on average. g is the least
+mean cost of a device; an objective that is maximised counts as a negative cost. The expression is concave in the
+price, with slope sum of service rates - slots. Its maximum is the best bound.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from fedwave.planning.channel_levels import Levels
+from fedwave.planning.renewal_solver import Solutions
+from fedwave.types import FloatArray, IntArray
+
+_CLOSE = 1e-6  # relative loss in the bound at which the search for the price stops
+_MOST_STEPS = 60
+LEAST_RATE = 1e-9  # smaller rates are raised to it, so that P[m = 0] < 1 in float64
+MANY_CLASSES = 2000  # more classes of devices are read from the tables for any rates
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceClasses:
+    """The different devices of a network: devices with the same mean SNR and rate are solved once."""
+
+    mean_snr: FloatArray  # [S] different channels
+    row: IntArray  # [D] channel of each class
+    theta: FloatArray  # [D] > 0
+    count: IntArray  # [D] number of devices in each class
+    of_device: IntArray  # [U] class of each device; -1 for a device without arrivals
+
+    @classmethod
+    def among(cls, mean_snr: FloatArray, rates: FloatArray) -> DeviceClasses:
+        """The classes of devices with these mean SNRs and rates, ``[U]`` each."""
+        busy = rates > 0
+        pairs = np.stack([mean_snr[busy], rates[busy]])
+        different, which, count = np.unique(pairs, axis=1, return_inverse=True, return_counts=True)
+        channels, row = np.unique(different[0], return_inverse=True)
+        of_device = np.full(rates.size, -1)
+        of_device[busy] = which.reshape(-1)
+        theta = np.maximum(different[1], LEAST_RATE)
+        return cls(channels, row.reshape(-1), theta, count, of_device)
+
+    def thinned(self, size: int) -> DeviceClasses:
+        """About ``size`` of the classes, weighted to represent all of them."""
+        step = -(-self.theta.size // size)
+        some = slice(step // 2, None, step)
+        return DeviceClasses(self.mean_snr, self.row[some], self.theta[some], self.count[some] * step, self.of_device)
+
+    def per_device(self, values: FloatArray) -> FloatArray:
+        """A value per class as a value per device; 0 for a device without arrivals."""
+        return np.append(values, 0.0)[self.of_device]
+
+
+S = TypeVar("S", bound=Solutions)
+
+
+class Objective(ABC, Generic[S]):
+    """What a device pays for beside its transmissions: all that differs between backlog and delivered mass."""
+
+    @abstractmethod
+    def solve_classes(self, classes: DeviceClasses, levels: Levels, price: float) -> S:
+        """The problem of each class at one price; ``levels`` are those of ``classes.mean_snr``."""
+
+    @abstractmethod
+    def cost(self, classes: DeviceClasses, solutions: S) -> FloatArray:
+        """g of each class, ``[D]``."""
+
+    @abstractmethod
+    def first_guess(self, classes: DeviceClasses, slots: float, levels: Levels) -> tuple[float, float]:
+        """About the best price, and the factor by which the search widens around it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Priced(Generic[S]):
+    """The devices at one price."""
+
+    price: float
+    value: float  # sum of g - price * slots: a bound
+    slope: float  # transmissions per round, less the slots
+    cost: FloatArray  # [D] g of each class
+    solutions: S
+
+
+def at_price(objective: Objective[S], classes: DeviceClasses, slots: float, levels: Levels, price: float) -> Priced[S]:
+    """The problem of every device at one price."""
+    solutions = objective.solve_classes(classes, levels, price)
+    cost = objective.cost(classes, solutions)
+    service = float(classes.count @ solutions.service)
+    return Priced(price, float(classes.count @ cost) - price * slots, service - slots, cost, solutions)
+
+
+def best_price(objective: Objective[S], classes: DeviceClasses, slots: float, levels: Levels) -> Priced[S]:
+    """The price with the largest bound, to a relative loss of 1e-6."""
+    guess, factor = objective.first_guess(classes, slots, levels)
+    return maximise_concave(lambda price: at_price(objective, classes, slots, levels, price), guess, factor)
+
+
+class AtPrice(Protocol):
+    """A point of a concave function of the price."""
+
+    @property
+    def price(self) -> float: ...
+    @property
+    def value(self) -> float: ...
+    @property
+    def slope(self) -> float: ...
+
+
+P = TypeVar("P", bound=AtPrice)
+
+
+def maximise_concave(at: Callable[[float], P], guess: float, factor: float) -> P:
+    """The price at which a concave value is largest, to a relative loss of 1e-6; ``factor`` widens the search."""
+    low, high = _bracket(at, guess, factor)
+    if low is high:
+        return low
+    best = max(low, high, key=lambda one: one.value)
+    for _ in range(_MOST_STEPS):
+        # A concave function lies below its tangents, so their intersection bounds it and is close to its maximum.
+        price = (high.value - low.value + low.slope * low.price - high.slope * high.price) / (low.slope - high.slope)
+        ceiling = low.value + low.slope * (price - low.price)
+        if ceiling - best.value <= _CLOSE * abs(best.value) or not low.price < price < high.price:
+            break
+        new = at(price)
+        best = max(best, new, key=lambda one: one.value)
+        low, high = (new, high) if new.slope > 0 else (low, new)
+    return best
+
+
+def _bracket(at: Callable[[float], P], guess: float, factor: float) -> tuple[P, P]:
+    """Prices below and above the best one; twice the same object if it is the best price itself."""
+    one = at(guess)
+    if one.slope > 0:
+        while (other := at(factor * one.price)).slope > 0:
+            one, factor = other, factor * factor
+        return one, other
+    other = at(guess / factor)
+    if other.slope > 0:
+        return other, one
+    free = at(0.0)
+    # At price 0 the devices may still use fewer slots than available.
+    return (free, other) if free.slope > 0 else (free, free)
