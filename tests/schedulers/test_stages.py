@@ -62,7 +62,7 @@ def test_stages_are_those_of_the_rule_spelt_out(name, watched, rule):
 
 
 @pytest.mark.parametrize("rule", ["literal", "max1"])
-@pytest.mark.parametrize("block", [1, 16, 256])
+@pytest.mark.parametrize("block", [1, 16, 300])
 def test_stages_do_not_depend_on_how_visits_are_stored(monkeypatch, rule, block):
     monkeypatch.setattr(stages, "_BLOCK", block)
     chosen = fw.scheduler("balsa", stage_rule=rule)

@@ -9,7 +9,6 @@ import numpy as np
 
 from fedwave.checks.common import Check, passed
 from fedwave.errors import FedwaveError
-from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.model_check import made, outputs_and_gradients
 from fedwave.learning.task import Task

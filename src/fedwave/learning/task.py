@@ -14,9 +14,7 @@ from torch import nn
 from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError, check_parameters, did_you_mean, is_number, shown, whole
 from fedwave.learning import model_check
-from fedwave.learning.data.dataset import Dataset
 from fedwave.learning.datasets.dataset import Dataset
-from fedwave.learning.partition import ByClass, Dirichlet, Iid, Labels, Partition, Sampler
 from fedwave.learning.sampling import Sampler
 from fedwave.learning.settings import one_thread
 from fedwave.network.partition import ByClass, Dirichlet, Iid, Labels, Partition

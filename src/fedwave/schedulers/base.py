@@ -1,8 +1,4 @@
-"""The base class of schedulers: hyper-parameters are in the object, everything that evolves is in a State.
-
-Every round calls ``learn`` (update beliefs from the last round), then ``priority`` (one number per device; the W
-largest transmit), then ``remember`` (store what was decided). Most schedulers define only ``priority``.
-"""
+"""The base class of schedulers: parameters are in the object, everything that evolves is in a State."""
 
 from __future__ import annotations
 
@@ -21,10 +17,29 @@ from fedwave.types import INFORMATION, Decision, FloatArray, Observation, Proble
 
 
 class Scheduler(ABC):
-    """Base class. ``needs`` names what the Observation must hold.
+    """Decides in every round which W devices transmit; derive it and give it ``name`` and ``priority``.
 
-    Possible are "channel", "backlog", "rates", "learner", "statistics" and "labels" (``types.INFORMATION``).
-    The arrays that a method is given are read-only, also those of the state: return new ones.
+    A round calls, with I instances and U devices,
+
+        state <- learn(state, seen, draws)              what the last round's uploads have shown
+        a     =  the W largest of priority(state, seen, draws), ``[I, U]``, equal ones in a drawn order
+        state <- remember(state, seen, a)
+
+    ``needs`` names what the Observation holds beside counts of deliveries: "channel", "backlog", "rates", "learner",
+    "statistics", "labels" (``types.INFORMATION``). Parameters are the fields of a frozen dataclass; all that evolves
+    is in the state, a mapping of arrays whose first axis is the instance. The arrays that a method is given are
+    read-only: return new ones.
+
+    >>> import fedwave as fw
+    >>> class Patient(fw.Scheduler):
+    ...     name = "patient"
+    ...     needs = frozenset({"channel", "backlog"})
+    ...
+    ...     def priority(self, state, seen, draws):
+    ...         return seen.success * seen.waiting * seen.delay
+    >>> trace = fw.simulate(fw.paper_network(), Patient(), rounds=20, instances=3)
+    >>> trace.scheduled.shape, int(trace.scheduled.sum(axis=2).max())
+    ((20, 3, 25), 5)
     """
 
     family: ClassVar[str] = "scheduler"

@@ -26,9 +26,23 @@ from fedwave.types import BoolArray, FloatArray, IntArray, Problem, State
 
 
 class Posterior(ABC):
-    """Statistics in ("counted" S, "covered" R, and what a kind adds), sampled rates out."""
+    """Samples the arrival rate of each device from what was observed: S shards counted over R rounds.
+
+    S and R are "counted" and "covered" in the scheduler's state, ``[I, U]`` each; a posterior may add arrays.
+
+    >>> import numpy as np
+    >>> from fedwave.rng import Draws
+    >>> problem = Problem(1, 2, "poisson", (0.3, 0.7, 1.4))  # one instance, two devices
+    >>> posterior = ConjugatePosterior()
+    >>> state = posterior.start(problem)
+    >>> state = posterior.update(state, np.array([[400, 0]]), 100, np.array([[True, False]]))
+    >>> rates = posterior.sample(state, np.array([0]), Draws(0, [0]).at(1))  # near 4; 1 while nothing is known
+    >>> rates.round(1).tolist()
+    [[3.9, 1.0]]
+    """
 
     def start(self, problem: Problem) -> State:
+        """The statistics before round 1."""
         zero = np.zeros((problem.instances, problem.devices), dtype=np.int64)
         return {"counted": zero, "covered": zero}
 

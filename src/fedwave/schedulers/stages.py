@@ -32,7 +32,7 @@ from fedwave.types import Array, BoolArray, IntArray, Observation, Problem, Stat
 
 STAGE_RULES = ("literal", "max1", "per-device")
 _CODES = 32  # 4 channel levels x 4 backlog bins x scheduled or not
-_BLOCK = 64  # at least this many recent pairs are merged at a time
+_BLOCK = 256  # at least this many recent pairs are merged at a time
 _PROBES = np.arange(1, 16)  # a search divides the range that is left by 16
 
 
@@ -117,6 +117,8 @@ def _doubled(state: State, round_: int, least: int) -> BoolArray:
 def _visits(older: Array, row: IntArray, pair: Array) -> IntArray:
     """How often each pair lies in its row of ``older``, ``[R]``."""
     size = older.shape[1]
+    if size == 0:
+        return np.zeros(row.size, dtype=np.int64)
     flat, first = older.reshape(-1), np.tile(row * size, 2)[:, None]
     key = np.concatenate([pair, pair + np.uint64(1)])[:, None]
     below = np.zeros(key.shape, dtype=np.int64)  # numbers of the row that lie below the key
