@@ -48,7 +48,7 @@ def honest() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def load(arrays: dict[str, Any], text: dict[str, Any], path: Path) -> fw.Trace:
-    path.write_bytes(archive({"provenance": np.array(json.dumps(text)), **arrays}))
+    path.write_bytes(archive({"header": np.array(json.dumps(text)), **arrays}))
     return fw.Trace.load(path)
 
 
@@ -313,9 +313,9 @@ def test_a_metric_is_described_as_one(honest: Any, tmp_path: Path) -> None:
 def test_compressed_archives_are_refused_before_they_take_memory(honest: Any, tmp_path: Path) -> None:
     arrays, text = honest
     path = tmp_path / "t.npz"
-    whole = {"provenance": np.array(json.dumps(text)), **arrays}
+    whole = {"header": np.array(json.dumps(text)), **arrays}
     path.write_bytes(archive(whole, compressed=True))
-    with pytest.raises(fw.FedwaveError, match="is compressed, which fedwave never does"):
+    with pytest.raises(fw.FedwaveError, match="compressed"):
         fw.Trace.load(path)
 
 

@@ -17,9 +17,6 @@ LAYERS = {
     "version": 0,
     "memory": 0,
     "plain_text": 0,
-    "starting": 0,
-    "terminal": 0,
-    "progress": 0,
     "types": 1,
     "files": 2,
     "parts": 3,
@@ -54,7 +51,7 @@ PLACES: dict[str, str | tuple[str, ...]] = {
     "pydantic": "experiments",
     "filelock": ("experiments", "bench"),
     "torch": ("learning", "bench"),
-    "rich": ("cli", "progress", "terminal"),
+    "rich": "cli",
     "typer": "cli",
     "ray": "adapters",
     "pandas": "experiments",
@@ -69,8 +66,6 @@ PLACES: dict[str, str | tuple[str, ...]] = {
 LIGHT = {
     "experiments": (
         "fedwave.learning",
-        "fedwave.progress",
-        "fedwave.terminal",
         "torch",
         "matplotlib",
         "fedwave.experiments.report.figures.literal",  # a kind of matplotlib's Figure

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedwave.progress import rounds_bar, run_bar
+from fedwave.cli.progress import rounds_bar, run_bar
 
 
 @pytest.fixture(autouse=True)

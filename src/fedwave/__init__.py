@@ -5,9 +5,6 @@ Everything that outside code may rely on is listed here; the rest is private and
 ``fw.metrics``.
 """
 
-from fedwave import starting as _starting  # first: Ctrl-C while the rest is loaded
-
-# isort: split
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
@@ -141,6 +138,3 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-_starting.loaded()

@@ -1,4 +1,4 @@
-"""Text from outside, as it may be shown: what would steer a terminal or mislead a reader is written as an escape."""
+"""Escapes untrusted text for display: characters that steer a terminal or mislead a reader."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from unicodedata import category
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"  # within an emoji, and in Persian and Indic words
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
-# What fedwave's own sentences hold beyond ASCII, for terminals that have no more.
-_IN_ASCII = {"±": "+-", "γ": "gamma", "η": "eta", "θ": "theta", "−": "-", "–": "-", "→": "->", "×": "x", "…": "..."}  # noqa: RUF001
 
 
 def visible(text: str) -> str:
@@ -32,22 +30,6 @@ def brief(text: object, most: int = 240) -> str:
 def is_unseen(character: str) -> bool:
     """Is it a character that steers or hides, rather than one to be read?"""
     return category(character) in _UNSEEN and character not in _JOINERS
-
-
-def in_encoding(text: str, encoding: str | None) -> str:
-    r"""The text in characters that a terminal of this encoding has.
-
-    >>> print(in_encoding("12±3 😀", "ascii"), in_encoding("12±3 😀", "utf-8"))
-    12+-3 \U0001f600 12±3 😀
-    """
-    encoding = encoding or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        for ours, ascii_text in _IN_ASCII.items():
-            text = text.replace(ours, ascii_text)
-        return text.encode(encoding, "backslashreplace").decode(encoding)
-    return text
 
 
 def _escaped(character: str) -> str:

@@ -1,15 +1,13 @@
 """The Trace: what happened in a run, and how to run it again.
 
 Series ``[T, I]`` are always kept; the ``[T, I, U]`` arrays unless the run kept only a summary; beliefs
-only with ``beliefs=True``. A file is a plain NumPy .npz archive (no pickle) with a JSON text and a sum of
-everything inside.
+only with ``beliefs=True``. A file is a plain NumPy .npz archive (no pickle) with a JSON header and a
+checksum of everything inside.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from html import escape
@@ -19,19 +17,17 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, counted, is_list, shown
-from fedwave.files.archive import is_plain, read_archive
-from fedwave.files.content_sum import SUM, content_sum
+from fedwave.files.archive import is_plain, read_archive, refusing, write_archive
 from fedwave.files.reading import as_path, opened
 from fedwave.files.writing import write_whole
 from fedwave.metrics import over_rounds
-from fedwave.plain_text import brief
 from fedwave.trace_check import check_trace
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, NetworkState, State
 
 if TYPE_CHECKING:
     import xarray as xr
 
-FORMAT = 3
+FORMAT = "trace 4"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -220,14 +216,12 @@ class Trace:
 
     def write(self, file: IO[bytes]) -> None:
         """Write the trace into an open file."""
-        text = json.dumps({"format": FORMAT, **self.provenance})
-        arrays = {"provenance": np.array(text), **self._arrays()}
+        arrays = self._arrays()
         for name, array in arrays.items():
-            if not is_plain(array, numbers=not name.startswith(("constants/", "channel/", "provenance"))):
+            if not is_plain(array, numbers=not name.startswith(("constants/", "channel/"))):
                 what = "Python objects" if array.dtype.hasobject else array.dtype
                 raise FedwaveError(f"{name} holds {what}, which a trace cannot keep: use arrays of numbers.")
-        arrays[SUM] = np.array(content_sum(arrays))
-        np.savez(file, allow_pickle=False, **arrays)
+        write_archive(file, FORMAT, self.provenance, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
@@ -241,27 +235,11 @@ class Trace:
     @classmethod
     def read(cls, raw: IO[bytes], name: str) -> Trace:
         """Read a trace from an open file; ``name`` is what to call it if it is damaged."""
-        if not zipfile.is_zipfile(raw):
-            raise FedwaveError(f"{name} is not a trace or is damaged: it is not a .npz archive.")
-        try:
-            arrays = read_archive(raw)
-            found, wanted = content_sum(arrays), arrays.pop(SUM, None)
-            provenance = json.loads(str(arrays.pop("provenance")))
-            written_as = provenance.pop("format")
-        except Exception as error:  # damage can be in the archive or the text
-            raise _damaged(name, error) from None
-        if written_as != FORMAT:
-            raise FedwaveError(f"{name} was written by another version of fedwave: simulate again to make it anew.")
-        if wanted is None or str(wanted) != found:
-            raise FedwaveError(
-                f"{name} is damaged or was edited: its content does not have the sum that it was written with."
-            )
-        try:
+        provenance, arrays = read_archive(raw, name, FORMAT)
+        with refusing(name, FORMAT):
             trace = cls._of(arrays, provenance)
             check_trace(trace)
             return trace
-        except Exception as error:  # an array or a text is not what it should be
-            raise _damaged(name, error) from None
 
     def groups(self) -> dict[str, Mapping[str, Array]]:
         """All arrays, by the group they belong to."""
@@ -314,13 +292,6 @@ class Trace:
             channel=groups.get("channel", {}),
             labels=groups.get("labels", {}),
         )
-
-
-def _damaged(name: str, error: Exception) -> FedwaveError:
-    text = str(error).rstrip(".") or type(error).__name__
-    if isinstance(error, KeyError):
-        text = f"{error} is missing"
-    return FedwaveError(f"{name} is not a trace or is damaged ({brief(text)}).")
 
 
 def labelled_traces(traces: Trace | Mapping[str, Trace] | Iterable[Trace]) -> dict[str, Trace]:

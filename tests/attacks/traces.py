@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import random
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from fedwave.files.archive import CHECKSUM, _add
 
 from . import nasty
 from .attack import Attack, Verdict, worst
@@ -26,8 +28,8 @@ def make(number: int, luck: random.Random, base: Path) -> Attack:
     source, path = base / "traces" / f"{name}.npz", Path("trace.npz")
     while True:
         with np.load(source) as file:
-            arrays: Arrays = {key: file[key] for key in file.files if key != "sum"}
-        about = json.loads(str(arrays.pop("provenance")))
+            arrays: Arrays = {key: file[key] for key in file.files if key != "checksum"}
+        about = json.loads(str(arrays.pop("header")))
         kind, forge = luck.choice(_FORGERIES)
         try:
             what, expect = forge(path, arrays, about, luck)
@@ -89,11 +91,12 @@ def _again(trace: Any) -> str:
 
 def _write(path: Path, arrays: Arrays, about: Any) -> None:
     text = about if isinstance(about, str) else json.dumps(about)
-    members = {"provenance": np.array(text), **arrays}
-    with suppress(ImportError, TypeError):  # versions before had no sum; objects have no bytes
-        from fedwave.files.content_sum import SUM, content_sum
-
-        members[SUM] = np.array(content_sum(members))
+    members = {"header": np.array(text), **arrays}
+    total = hashlib.sha256()
+    with suppress(TypeError, ValueError):  # objects have no bytes
+        for name, member in members.items():
+            _add(total, name, np.asanyarray(member))
+        members[CHECKSUM] = np.array(total.hexdigest())
     np.savez(path, **members)
 
 
@@ -266,7 +269,7 @@ def _of_nothing(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> 
 def _of_bomb(path: Path, arrays: Arrays, about: Any, luck: random.Random) -> tuple[str, str]:
     """A few kilobytes that unpack to gigabytes: an array, or the text."""
     _write(path, arrays, about)
-    name = luck.choice(("extra/bomb", "series/score", "constants/bomb", "provenance"))
+    name = luck.choice(("extra/bomb", "series/score", "constants/bomb", "header"))
     size = luck.choice((200_000_000, 500_000_000))
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({size},), }}"
     out = io.BytesIO()

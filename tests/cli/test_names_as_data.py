@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from rich.table import Table
 
+from fedwave.cli.progress import rounds_bar, run_bar, steps
+from fedwave.cli.terminal import PlainConsole, tell
 from fedwave.files.yaml_text import read_yaml, write_yaml
 from fedwave.plain_text import is_unseen
-from fedwave.progress import rounds_bar, run_bar, steps
-from fedwave.terminal import PlainConsole, tell
 
 MARKUP = [
     "[/]",

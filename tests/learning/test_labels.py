@@ -184,7 +184,7 @@ def test_labels_that_do_not_follow_from_the_shards_are_refused(tmp_path: Path) -
 
     def load(**changed: Any) -> fw.Trace:
         content = arrays | {f"labels/{name}": array for name, array in changed.items()}
-        path.write_bytes(archive({"provenance": np.array(json.dumps(text)), **content}))
+        path.write_bytes(archive({"header": np.array(json.dumps(text)), **content}))
         return fw.Trace.load(path)
 
     assert load().labels

@@ -96,8 +96,8 @@ def contents(trace: fw.Trace) -> tuple[Arrays, Text]:
     trace.write(file)
     file.seek(0)
     with np.load(file) as saved:
-        arrays = {name: saved[name] for name in saved.files if name != "sum"}
-    return arrays, json.loads(str(arrays.pop("provenance")))
+        arrays = {name: saved[name] for name in saved.files if name != "checksum"}
+    return arrays, json.loads(str(arrays.pop("header")))
 
 
 def forged(rng: np.random.Generator, arrays: Arrays, text: Text) -> tuple[str, bytes]:
@@ -287,11 +287,11 @@ def _dumped(text: Text) -> Any:
 
 
 def as_saved(rng: np.random.Generator, arrays: Arrays, text: Text) -> bytes:
-    return archive({"provenance": _dumped(text), **arrays})
+    return archive({"header": _dumped(text), **arrays})
 
 
 def compressed(rng: np.random.Generator, arrays: Arrays, text: Text) -> bytes:
-    return archive({"provenance": _dumped(text), **arrays}, compressed=True)
+    return archive({"header": _dumped(text), **arrays}, compressed=True)
 
 
 def with_a_member_twice(rng: np.random.Generator, arrays: Arrays, text: Text) -> bytes:

@@ -1,26 +1,30 @@
-"""Forged archives get a right sum, as an attacker would give them one: so the checks behind the sum are reached."""
+"""Archives with other contents and the right checksum, so that the checks behind the checksum are reached."""
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
 import numpy as np
 
-from fedwave.files.content_sum import SUM, content_sum
+from fedwave.files.archive import CHECKSUM, _add
 
 
 def with_sum(members: dict[str, Any]) -> dict[str, Any]:
-    """The members of a trace, with the sum that belongs to them."""
-    members = {name: np.asanyarray(member) for name, member in members.items() if name != SUM}
-    with suppress(TypeError):  # Python objects have no bytes to sum
-        members[SUM] = np.array(content_sum(members))
+    """The members of an archive, with the checksum that belongs to them."""
+    members = {name: np.asanyarray(member) for name, member in members.items() if name != CHECKSUM}
+    total = hashlib.sha256()
+    with suppress(TypeError, ValueError):  # Python objects have no bytes
+        for name, member in members.items():
+            _add(total, name, member)
+        members[CHECKSUM] = np.array(total.hexdigest())
     return members
 
 
 def archive(members: dict[str, Any], *, compressed: bool = False) -> bytes:
-    """A .npz file of a trace, with its sum."""
+    """An archive with its checksum."""
     file = BytesIO()
     (np.savez_compressed if compressed else np.savez)(file, **with_sum(members))
     return file.getvalue()

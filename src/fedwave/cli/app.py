@@ -22,6 +22,7 @@ from fedwave.cli.publish import publish
 from fedwave.cli.report import report
 from fedwave.cli.reproduce import reproduce
 from fedwave.cli.run import resume, run, train
+from fedwave.cli.terminal import OutputClosed, standard_streams, tell
 from fedwave.cli.verify import verify
 from fedwave.errors import FedwaveError, shown
 from fedwave.experiments.run.stopping import SIGNALS, stop_at_once

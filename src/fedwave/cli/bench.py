@@ -10,10 +10,10 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.progress import steps
+from fedwave.cli.terminal import tell
 from fedwave.errors import FedwaveError, extra_for, shown, whole
 from fedwave.files.writing import write_json
-from fedwave.progress import steps
-from fedwave.terminal import tell
 
 _DATASETS = ("mnist", "synthetic")
 _SIZES = {False: (5, 5), True: (1, 2)}  # by quick: rounds of a repeat, repeats

@@ -12,6 +12,7 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.progress import rounds_bar
 from fedwave.cli.request import experiment_of
 from fedwave.cli.run import execute, execute_and_show, stopping
 from fedwave.errors import FedwaveError, is_number
@@ -25,7 +26,6 @@ from fedwave.experiments.results.statistics import instances_needed
 from fedwave.experiments.run.units import file_words
 from fedwave.files.writing import check_folder, write_csv, write_json
 from fedwave.metrics import metric_names
-from fedwave.progress import rounds_bar
 from fedwave.simulate import simulate
 
 if TYPE_CHECKING:

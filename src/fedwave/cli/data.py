@@ -9,7 +9,9 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.progress import steps
 from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.learning.data.originals import MD5, data_folder, read_original
 from fedwave.learning.datasets.original_files import MD5, data_folder, read_original
 from fedwave.progress import steps
 

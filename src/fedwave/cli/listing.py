@@ -12,12 +12,12 @@ import typer
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.request import experiment_of
+from fedwave.cli.terminal import in_encoding
 from fedwave.experiments.config.read import preset_about, preset_names, to_yaml
 from fedwave.experiments.config.schema import json_schema
 from fedwave.files.writing import write_csv, write_json, write_text
 from fedwave.parts import registry
 from fedwave.parts.user_code import import_parts
-from fedwave.plain_text import in_encoding
 
 # What a scheduler may need (types.INFORMATION): before the first round, and in every round.
 _MUST_KNOW = {"rates": "true rates", "statistics": "distributions"}

@@ -9,8 +9,8 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.terminal import tell
 from fedwave.experiments.merge import merging
-from fedwave.terminal import tell
 
 
 def merge(

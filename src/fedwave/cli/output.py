@@ -11,6 +11,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
+from fedwave.cli.terminal import OutputFailed, PlainConsole
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.labels import NARROW, axis_label, meanings, sentences
@@ -21,7 +22,6 @@ from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.statistics import Estimate
 from fedwave.files.writing import json_text
-from fedwave.terminal import OutputFailed, PlainConsole
 
 _FINER = ("score", "mean_age", "jain", "loss")  # small differences of these matter
 _NOT_LEARNT = ("score", "mean_age", "worst_age")  # left out where there is an accuracy to show

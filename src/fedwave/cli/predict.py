@@ -10,6 +10,7 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.progress import rounds_bar
 from fedwave.cli.request import experiment_of
 from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.config.build import (
@@ -28,7 +29,6 @@ from fedwave.experiments.prediction_check import check_prediction
 from fedwave.files.writing import write_csv, write_json
 from fedwave.parts import registry
 from fedwave.parts.user_code import import_parts
-from fedwave.progress import rounds_bar
 from fedwave.simulate import simulate
 
 _DEFAULTS = {"name": "predict", "rounds": 150, "instances": 10}

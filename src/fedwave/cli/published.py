@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedwave.cli import output
+from fedwave.cli.progress import steps
+from fedwave.cli.terminal import tell
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.published import Published, published_in, read_published
@@ -15,8 +17,6 @@ from fedwave.experiments.results.lock import locked
 from fedwave.experiments.results.own_files import CONFIG, with_endings
 from fedwave.experiments.results.sums import SUMS, write_sums
 from fedwave.files.reading import is_there
-from fedwave.progress import steps
-from fedwave.terminal import tell
 
 if TYPE_CHECKING:
     from fedwave.experiments.report.figures.common import Figure

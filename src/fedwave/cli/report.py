@@ -13,6 +13,7 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.terminal import tell
 from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.results.container import Results, metrics_of
 from fedwave.experiments.results.folder import RunFolder, check_is_folder
@@ -22,7 +23,6 @@ from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, outpu
 from fedwave.experiments.results.provenance import other_versions
 from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.run.runner import stored_results
-from fedwave.terminal import tell
 
 
 def report(

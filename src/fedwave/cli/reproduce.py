@@ -12,10 +12,12 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.progress import steps
 from fedwave.cli.published import draw_published
 from fedwave.cli.report import show_again
 from fedwave.cli.request import experiment_of
 from fedwave.cli.run import execute, execute_and_show, stopping
+from fedwave.cli.terminal import tell
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.learning import dataset_of
@@ -24,8 +26,6 @@ from fedwave.experiments.results.folder import RunFolder, check_is_folder, is_pu
 from fedwave.experiments.results.lock import check_place, locked
 from fedwave.experiments.results.own_files import CONFIG, RUN_FILES, output_files
 from fedwave.files.reading import is_there
-from fedwave.progress import steps
-from fedwave.terminal import tell
 
 # The paper's experiment, the quick one, and what the quick one changes.
 _EXPERIMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {

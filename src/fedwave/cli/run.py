@@ -15,6 +15,7 @@ from fedwave.cli import output
 from fedwave.cli.progress import watching
 from fedwave.cli.report import show_again
 from fedwave.cli.request import experiment_of, folder_of
+from fedwave.cli.terminal import tell
 from fedwave.errors import FedwaveError, did_you_mean, whole
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.container import Results
@@ -26,7 +27,6 @@ from fedwave.experiments.run.runner import Engine, running
 from fedwave.experiments.run.stopping import Terminated, last_words
 from fedwave.experiments.run.time_limit import checked_timeout
 from fedwave.memory import reason_of
-from fedwave.terminal import tell
 
 _TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
 TRAIN = {

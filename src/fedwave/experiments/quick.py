@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,9 +132,8 @@ def _followed(name: str, progress: bool) -> Iterator[Watcher]:
     if not progress:
         yield _warn
         return
-    from fedwave.progress import run_bar
-
-    with run_bar(name, lines=True) as watch:
+    # By name: progress belongs to the command line, which is built on top of this.
+    with import_module("fedwave.cli.progress").run_bar(name, lines=True) as watch:
         yield watch
 
 

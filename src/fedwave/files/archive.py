@@ -1,56 +1,78 @@
-"""Reading .npz archives that may come from a stranger: plain arrays, no larger than the file that holds them.
+"""The file format of traces, curves and checkpoints: an uncompressed .npz of arrays, a JSON header and a checksum.
 
-fedwave writes archives without compression, so an honest one is as large as its arrays. Everything else is refused
-before memory is taken: compressed members and members that lie on top of each other (bombs), a name twice, and an
-array whose heading promises more than there is. Nothing is unpickled.
+Nothing is pickled. An archive is never larger than its file: compressed members are refused before memory is taken,
+and so is an array that is smaller than its own heading says. The checksum detects corruption and edits; it is no
+signature.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from typing import IO, Any
 
 import numpy as np
-from numpy.lib.format import read_array, read_array_header_1_0, read_array_header_2_0, read_magic
+from numpy.lib import format as npy
 
+from fedwave.errors import FedwaveError
+from fedwave.plain_text import brief
 from fedwave.types import Array
 
+HEADER, CHECKSUM = "header", "checksum"
 _NUMBERS = "biuf"
-_MORE = "cU"  # of a user's own parts, and the text inside
-_ENCRYPTED = 0x1
-_MOST_MEMBERS = 100_000
+_MORE = "cU"  # of users' own parts, and the header
+_HEADINGS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def read_archive(raw: IO[bytes]) -> dict[str, Array]:
-    """The arrays by name; ValueError or what zipfile raises, if it is not such an archive."""
-    with zipfile.ZipFile(raw) as archive:
-        check_stored(archive, raw)
-        arrays = {}
-        for member in archive.infolist():
-            if not member.filename.endswith(".npy"):
-                raise ValueError(f"{member.filename} is no array")
-            with archive.open(member) as file:
-                _check_size(file, member)
-            with archive.open(member) as file:
-                arrays[member.filename.removesuffix(".npy")] = read_array(file, allow_pickle=False)
-        return arrays
+def write_archive(file: IO[bytes], format: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write arrays and a JSON header; ``format`` is the kind of the file and its version, such as "trace 4"."""
+    text = np.array(json.dumps({"format": format, **header}))
+    total = hashlib.sha256()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in {HEADER: text, **arrays}.items():
+            if not is_plain(array, numbers=False):
+                kind = "Python objects" if array.dtype.hasobject else array.dtype
+                raise FedwaveError(f"{name} holds {kind}, which a file cannot keep: use arrays of numbers.")
+            _add(total, name, array)
+            _write(archive, name, array)
+        _write(archive, CHECKSUM, np.array(total.hexdigest()))
 
 
-def check_stored(archive: zipfile.ZipFile, raw: IO[bytes]) -> None:
-    """Refuse an archive whose members are not stored as they are, each once, within its own size."""
-    members = archive.infolist()
-    if len(members) > _MOST_MEMBERS or len({one.filename for one in members}) < len(members):
-        raise ValueError("a name occurs twice in the archive")
-    for one in members:
-        if one.compress_type != zipfile.ZIP_STORED or one.compress_size != one.file_size:
-            raise ValueError(f"{one.filename} is compressed, which fedwave never does")
-        if one.flag_bits & _ENCRYPTED:
-            raise ValueError(f"{one.filename} is encrypted")
-    raw.seek(0, os.SEEK_END)
-    if sum(one.file_size for one in members) > raw.tell():
-        raise ValueError("its members are larger than the archive")
+def read_archive(file: IO[bytes], name: str, format: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The header and the arrays that ``write_archive`` wrote in this format; ``name`` is that of the file."""
+    with refusing(name, format):
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is not a .npz archive")
+        arrays, total = {}, hashlib.sha256()
+        for member, array in _members(file):
+            arrays[member] = array
+            if member != CHECKSUM:
+                _add(total, member, array)
+        if str(arrays.pop(CHECKSUM, "")) != total.hexdigest():
+            raise ValueError("its content does not have the checksum that it was written with")
+        header = json.loads(str(arrays.pop(HEADER)))
+        found = header.pop("format")
+    if found != format:
+        raise FedwaveError(f"{name} is a {found}, must be a {format}: make it again with this version of fedwave.")
+    return header, arrays
+
+
+@contextmanager
+def refusing(name: str, format: str) -> Iterator[None]:
+    """Within the block, an error means that the file is not of this format, or is damaged: raises FedwaveError."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:  # damage can be in the archive, in an array or in the header
+        why = f"{error} is missing" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        text = brief(why.rstrip("."))
+        raise FedwaveError(f"{name} is not a {format.rpartition(' ')[0]} or is damaged ({text}).") from None
 
 
 def is_plain(array: Array, *, numbers: bool = True) -> bool:
@@ -58,21 +80,36 @@ def is_plain(array: Array, *, numbers: bool = True) -> bool:
     return array.dtype.kind in (_NUMBERS if numbers else _NUMBERS + _MORE)
 
 
-def _check_size(file: IO[bytes], member: zipfile.ZipInfo) -> None:
-    """Refuse an array that is not as large as its heading says, and one that holds no numbers or texts."""
-    shape, dtype = _heading(file)
-    if dtype.hasobject or dtype.kind not in _NUMBERS + _MORE:
-        raise ValueError(f"{member.filename} holds {dtype}, not numbers")
-    promised = prod(shape) * dtype.itemsize  # Python numbers: they cannot overflow
-    there = member.file_size - file.tell()
-    if promised != there or min(shape, default=0) < 0 or not dtype.itemsize:
-        raise ValueError(f"{member.filename} is not as large as its heading says")
+def _add(total: Any, name: str, array: Array) -> None:
+    """Add the name, type, shape and bytes of an array to a checksum."""
+    total.update(json.dumps([name, array.dtype.str, array.shape]).encode() + b"\n")
+    # A flat view of the bytes; only an array that is not in C order is copied.
+    total.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
-def _heading(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"an array is of version {version} of the format")
-    read = read_array_header_1_0 if version == (1, 0) else read_array_header_2_0
-    shape, _, dtype = read(file)
-    return shape, dtype
+def _write(archive: zipfile.ZipFile, name: str, array: Array) -> None:
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        npy.write_array(member, np.asanyarray(array), allow_pickle=False)
+
+
+def _members(file: IO[bytes]) -> Iterator[tuple[str, Array]]:
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        size = file.seek(0, os.SEEK_END)
+        if any(one.compress_type != zipfile.ZIP_STORED for one in members) or sum(m.file_size for m in members) > size:
+            raise ValueError("a member is compressed")
+        for one in members:
+            with archive.open(one) as member:
+                _check_size(member, one)
+            with archive.open(one) as member:
+                yield one.filename.removesuffix(".npy"), npy.read_array(member, allow_pickle=False)
+
+
+def _check_size(member: IO[bytes], about: zipfile.ZipInfo) -> None:
+    """Refuse an array of Python objects, and one that is not as large as its heading says."""
+    shape, _, dtype = _HEADINGS[npy.read_magic(member)](member)
+    if dtype.kind not in _NUMBERS + _MORE:
+        raise ValueError(f"{about.filename} holds {dtype}, not numbers")
+    size = prod(shape) * dtype.itemsize  # of Python numbers, which cannot overflow
+    if size != about.file_size - member.tell() or min(shape, default=0) < 0 or not dtype.itemsize:
+        raise ValueError(f"{about.filename} is not as large as its heading says")

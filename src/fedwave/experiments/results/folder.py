@@ -8,7 +8,7 @@
     devices/*.parquet  the same: a row per scheduler, instance and device
     units/*.json       written last: the unit is finished; its fingerprint, the SHA-256 sums of its files
     timings/*.json     how long a finished unit took, when and where
-    checkpoints/       of units at work; each ends in the fingerprint of its unit and a sum (run/envelope.py)
+    checkpoints/       of units at work; each ends in the fingerprint of its unit (run/envelope.py)
     .lock, lock.json   only one process can use a run folder at a time (lock.py)
 
 Every file is written whole or not at all. JSON files carry their own sums (sealed.py). Nothing is pickled.

@@ -17,7 +17,7 @@ from fedwave.experiments.results.plan import Plan
 from fedwave.experiments.results.provenance import PACKAGES, installed_versions, own_runs, versions_of
 from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.results.sums import SUMS, changed_files, read_sums
-from fedwave.experiments.run.envelope import check_enclosed
+from fedwave.experiments.run.envelope import check_enclosed, check_whole
 from fedwave.experiments.run.units import Unit
 from fedwave.files.reading import is_there, opened
 
@@ -133,6 +133,7 @@ def _checkpoints(store: RunFolder, units: Sequence[Unit]) -> Iterator[Finding]:
         try:
             with opened(path, "it") as (file, _):
                 check_enclosed(file, own[path].fingerprint)
+                check_whole(file)
         except FedwaveError as error:
             text = f"the checkpoint {path.name} cannot be used, so its unit would start anew ({error})"
             yield Finding("units", "wrong", text)

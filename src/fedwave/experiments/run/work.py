@@ -21,7 +21,6 @@ from fedwave.experiments.run.envelope import check_enclosed, write_enclosed
 from fedwave.experiments.run.stopping import Stopped, is_interrupt
 from fedwave.experiments.run.time_limit import NoRound
 from fedwave.experiments.run.units import Unit
-from fedwave.files.archive import check_stored
 from fedwave.network.network import Network
 from fedwave.parts.user_code import failure_in_user_code
 from fedwave.schedulers.base import Scheduler
@@ -262,7 +261,6 @@ def _resume_lock_step(learner: LockStep, run: Simulation, raw: IO[bytes]) -> Tra
     from fedwave.learning import checkpoint
 
     with zipfile.ZipFile(raw) as archive:
-        check_stored(archive, raw)
         with archive.open("trace.npz") as part:
             trace = _beginning_of(run, Trace.read(part, "its checkpoint"))
         learner.go_on(trace)

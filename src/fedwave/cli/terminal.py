@@ -1,14 +1,14 @@
-"""Where text leaves for standard output and standard error.
+"""Prints text on standard output and standard error.
 
-Names are printed as they are: neither markup nor control codes, in characters that the terminal has. A stream that
-cannot be written to ends a command in one sentence or quietly, never in a traceback.
+Text is printed literally: no markup, no control codes, only characters that the terminal has. A stream that cannot be
+written to ends a command in one sentence or quietly, never in a traceback.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
@@ -16,7 +16,26 @@ from rich.console import Console
 from rich.text import Text
 
 from fedwave.errors import FedwaveError
-from fedwave.plain_text import in_encoding, visible
+from fedwave.plain_text import visible
+
+# What fedwave's own sentences hold beyond ASCII, for terminals that have no more.
+_IN_ASCII = {"±": "+-", "γ": "gamma", "η": "eta", "θ": "theta", "−": "-", "–": "-", "→": "->", "×": "x", "…": "..."}  # noqa: RUF001
+
+
+def in_encoding(text: str, encoding: str | None) -> str:
+    r"""The text in characters that a terminal of this encoding has.
+
+    >>> print(in_encoding("12±3 😀", "ascii"), in_encoding("12±3 😀", "utf-8"))
+    12+-3 \U0001f600 12±3 😀
+    """
+    encoding = encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        for ours, ascii_text in _IN_ASCII.items():
+            text = text.replace(ours, ascii_text)
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+    return text
 
 
 class OutputClosed(Exception):
@@ -28,24 +47,26 @@ class OutputFailed(FedwaveError):
 
 
 class PlainConsole(Console):
-    """A console on which every text is what it says: no markup, no emoji codes, no control characters."""
+    """A console that prints text literally: no markup, no emoji codes, no control characters."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **more)
 
     def render_str(self, text: str, **more: Any) -> Text:
-        """What rich calls for every text that it prints, in tables too."""
+        """Rich calls this for every text that it prints, in tables too."""
         more.update(markup=False, emoji=False, highlight=False)
         return super().render_str(in_encoding(visible(text), self.encoding), **more)
 
 
 def error_console() -> PlainConsole:
     """Standard error, for progress: a terminal that has gone away does not stop a run."""
-    return PlainConsole(file=_Forgiving(sys.stderr)) if sys.stderr else PlainConsole(stderr=True)
+    if not sys.stderr:
+        return PlainConsole(stderr=True)
+    return PlainConsole(file=_Guarded(sys.stderr, lambda error: None))
 
 
 def tell(sentence: str, start: str = "fedwave: ") -> None:
-    """One line on standard error; it is lost where that cannot be written to."""
+    """Print one line on standard error; it is lost if that cannot be written to."""
     stream = sys.stderr
     if stream is None:  # print would take standard output instead
         return
@@ -64,7 +85,7 @@ def standard_streams() -> Iterator[None]:
         for stream in (sys.stdout, sys.stderr):
             with suppress(AttributeError, ValueError):  # no stream of the system, as in a notebook
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        sys.stdout = _Guarded(sys.stdout)
+        sys.stdout = _Guarded(sys.stdout, _end_command)
         try:
             yield
             sys.stdout.flush()
@@ -89,53 +110,35 @@ def _all_open() -> Iterator[None]:
         yield
 
 
-class _Stream:
-    """A text stream that answers errors in a way of its own."""
+class _Guarded:
+    """A text stream; an error in writing to it sends the rest nowhere, and is handed to ``failed``."""
 
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
+    def __init__(self, stream: IO[str], failed: Callable[[Exception], None]) -> None:
+        self._stream, self._failed = stream, failed
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        with self._answering():
-            self._stream.write(text)
+        self._try(lambda: self._stream.write(text))
         return len(text)
 
     def flush(self) -> None:
-        with self._answering():
-            self._stream.flush()
+        self._try(self._stream.flush)
 
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
-        raise NotImplementedError
-
-
-class _Forgiving(_Stream):
-    """What cannot be written is lost."""
-
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
+    def _try(self, action: Callable[[], object]) -> None:
         try:
-            yield
-        except (OSError, ValueError):
+            action()
+        except (OSError, ValueError) as error:  # ValueError: it is closed
             _discard(self._stream)
+            self._failed(error)
 
 
-class _Guarded(_Stream):
-    """What cannot be written ends the command. Not as an OSError: libraries catch those in ways of their own."""
-
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
-        try:
-            yield
-        except BrokenPipeError:
-            _discard(self._stream)
-            raise OutputClosed from None
-        except OSError as error:
-            _discard(self._stream)
-            raise OutputFailed(f"standard output cannot be written to: {error.strerror}.") from None
+def _end_command(error: Exception) -> None:
+    """Not by an OSError, which libraries catch in ways of their own."""
+    if isinstance(error, BrokenPipeError):
+        raise OutputClosed from None
+    raise OutputFailed(f"standard output cannot be written to: {getattr(error, 'strerror', None) or error}.") from None
 
 
 def _discard(stream: IO[str]) -> None:
