@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -323,3 +326,25 @@ def test_without_numba_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _of(model) is not None
     monkeypatch.setitem(sys.modules, "numba", None)
     assert _of(model) is None
+
+
+_TWO_STEPS = """
+import hashlib, numpy as np, torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)).double()
+layout, rng = Layout(model), np.random.default_rng(0)
+images, labels = rng.standard_normal((20, 1, 8, 8)), rng.integers(0, 3, 20)
+chain = CpuChain.of(model, layout, images, labels, eta=0.1, prox=0.1, l2=0.1, dtype=np.float64)
+w, rest = layout.flat(trained_of(model)).numpy(), {k: p.numpy() for k, p in carried_of(model).items()}
+chain.train(w, w.copy(), rest, [np.arange(10), np.arange(5)])
+print(hashlib.sha256(w.tobytes() + b"".join(p.tobytes() for p in rest.values())).hexdigest())
+"""
+
+
+def test_the_process_that_compiles_gets_the_same_bits_as_those_that_read_its_cache(tmp_path: Path) -> None:
+    run = [sys.executable, "-c", _TWO_STEPS]
+    told = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    compiled, cached = (subprocess.run(run, env=told, check=True, capture_output=True).stdout for _ in range(2))
+    assert list(tmp_path.rglob("*.nbc"))
+    assert compiled == cached

@@ -28,7 +28,6 @@ from fedwave.errors import FedwaveError, shown
 from fedwave.experiments.run.stopping import SIGNALS, stop_at_once
 from fedwave.memory import reason_of
 from fedwave.parts.user_code import failure_in_user_code
-from fedwave.terminal import OutputClosed, standard_streams, tell
 from fedwave.version import __version__
 
 _INTERRUPTED = 128 + 2  # by SIGINT

@@ -11,9 +11,7 @@ from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.progress import steps
 from fedwave.errors import FedwaveError, did_you_mean
-from fedwave.learning.data.originals import MD5, data_folder, read_original
 from fedwave.learning.datasets.original_files import MD5, data_folder, read_original
-from fedwave.progress import steps
 
 
 def data(

@@ -13,7 +13,17 @@ import math
 import numpy as np
 
 from fedwave.learning.cpu import plan as plan
-from fedwave.learning.cpu.products import dot_products, fill, inlined, kernel, product, row_sums, summing
+from fedwave.learning.cpu.products import (
+    deviations,
+    dot_products,
+    fill,
+    inlined,
+    kernel,
+    product,
+    reordering,
+    row_sums,
+    total,
+)
 from fedwave.learning.cpu.vectors import lanes_of, larger, read, splat, where_equal, write
 
 
@@ -280,7 +290,7 @@ def linear_backward(m, t, op, n, g):
         )
 
 
-@summing
+@reordering
 def norm_forward(m, op, n, momentum, eps, training):
     """Batch norm; in training by the statistics of the batch, which enter the running ones."""
     of = m.dtype.type
@@ -289,13 +299,8 @@ def norm_forward(m, op, n, momentum, eps, training):
         x, y = op[plan.X] + c * size, op[plan.Y] + c * size
         mean, variance = np.float64(m[op[plan.MEAN] + c]), np.float64(m[op[plan.VARIANCE] + c])
         if training:
-            total = 0.0
-            for i in range(size):
-                total += m[x + i]
-            mean = total / size
-            squares = 0.0
-            for i in range(size):
-                squares += (m[x + i] - mean) ** 2
+            mean = total(m, x, size) / size
+            squares = deviations(m, x, mean, x, mean, size)
             variance = squares / size
             unbiased = squares / (size - 1)
             m[op[plan.MEAN] + c] = (1 - momentum) * m[op[plan.MEAN] + c] + momentum * mean
@@ -309,7 +314,7 @@ def norm_forward(m, op, n, momentum, eps, training):
             m[y + i] = m[x + i] * factor + shift
 
 
-@summing
+@reordering
 def norm_backward(m, op, n, g):
     """Batch norm in training."""
     of = m.dtype.type
@@ -317,19 +322,16 @@ def norm_backward(m, op, n, g):
     for c in range(op[plan.C]):
         x, gy = op[plan.X] + c * size, op[plan.GY] + c * size
         mean, scale = (np.float64(m[op[plan.SAVED] + c]), np.float64(m[op[plan.SAVED] + op[plan.C] + c]))
-        total, along = 0.0, 0.0
-        for i in range(size):
-            total += m[gy + i]
-            along += m[gy + i] * (m[x + i] - mean)
-        along *= scale
-        m[op[plan.B] + c + g] = total
+        sum_ = total(m, gy, size)
+        along = deviations(m, gy, 0.0, x, mean, size) * scale
+        m[op[plan.B] + c + g] = sum_
         m[op[plan.W] + c + g] = along
         if op[plan.GX] < 0:
             continue
         gx = op[plan.GX] + c * size
         factor = np.float64(m[op[plan.W] + c]) * scale
         by_x = of(-factor * scale * along / size)
-        shift = of(-factor * total / size)
+        shift = of(-factor * sum_ / size)
         factor_, mean_ = of(factor), of(mean)
         for i in range(size):
             m[gx + i] = factor_ * m[gy + i] + by_x * (m[x + i] - mean_) + shift

@@ -17,8 +17,8 @@ kernel = njit(**_INNER, fastmath={"contract", "nsz"})
 # Compiled into its caller. Each function compiles all that it calls once more, products above all: fewer steps between
 # them and the whole make compiling faster.
 inlined = njit(**_INNER, fastmath={"contract", "nsz"}, inline="always")
-# Where sums may also be reordered, so that they are vectorised.
-summing = njit(**_INNER, fastmath={"contract", "nsz", "reassoc"})
+# The terms of one number may be reordered.
+reordering = njit(**_INNER, fastmath={"contract", "nsz", "reassoc"})
 
 _DEPTH = 512  # of a product at a time: what is read then stays in the second cache
 _COLUMNS = max(c for _, c in DOTS)
@@ -113,11 +113,50 @@ def fill(m, first, count):
         m[i] = 0
 
 
-@summing
+@kernel
+def total(m, first, size):
+    """The sum of a row, in double precision.
+
+    The eight partial sums are written out: a compiler that may reorder a sum does so differently in the process that
+    compiles than in those that read its cache, and float64 results would differ in their last digits.
+    """
+    a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    whole = size - size % 8
+    for i in range(first, first + whole, 8):
+        a += m[i]
+        b += m[i + 1]
+        c += m[i + 2]
+        d += m[i + 3]
+        e += m[i + 4]
+        f += m[i + 5]
+        g += m[i + 6]
+        h += m[i + 7]
+    for i in range(first + whole, first + size):
+        a += m[i]
+    return ((a + b) + (c + d)) + ((e + f) + (g + h))
+
+
+@kernel
+def deviations(m, x, x_mean, y, y_mean, size):
+    """The sum of (x - x_mean) (y - y_mean), as that of ``total``."""
+    a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    whole = size - size % 8
+    for i in range(0, whole, 8):
+        a += (m[x + i] - x_mean) * (m[y + i] - y_mean)
+        b += (m[x + i + 1] - x_mean) * (m[y + i + 1] - y_mean)
+        c += (m[x + i + 2] - x_mean) * (m[y + i + 2] - y_mean)
+        d += (m[x + i + 3] - x_mean) * (m[y + i + 3] - y_mean)
+        e += (m[x + i + 4] - x_mean) * (m[y + i + 4] - y_mean)
+        f += (m[x + i + 5] - x_mean) * (m[y + i + 5] - y_mean)
+        g += (m[x + i + 6] - x_mean) * (m[y + i + 6] - y_mean)
+        h += (m[x + i + 7] - x_mean) * (m[y + i + 7] - y_mean)
+    for i in range(whole, size):
+        a += (m[x + i] - x_mean) * (m[y + i] - y_mean)
+    return ((a + b) + (c + d)) + ((e + f) + (g + h))
+
+
+@kernel
 def row_sums(m, rows, length, x, out):
     """The sum of each row."""
     for r in range(rows):
-        total = 0.0
-        for i in range(x + r * length, x + (r + 1) * length):
-            total += m[i]
-        m[out + r] = total
+        m[out + r] = total(m, x + r * length, length)
