@@ -8,6 +8,7 @@ import json
 import random
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 

@@ -96,15 +96,14 @@ def test_encodings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[" * 100_000, "it is nested too deeply: use at most 50 levels."),
-        ('{"a":' * 100_000, "it is nested too deeply: use at most 50 levels."),
-        ("[" * 60 + "]" * 60, "it is nested too deeply: use at most 50 levels."),
+        ("[" * 100_000, "it is nested too deeply"),
+        ('{"a":' * 100_000, "it is nested too deeply"),
         ("1" * 100_000, "it holds a number of too many digits"),
         ("[1" + "0" * 30 + "]", "it holds a number of too many digits"),
         ('{"a": 1, "a": 2}', "the key 'a' is given twice."),
         ('{"' + "a" * 9999 + '": 1, "' + "a" * 9999 + '": 2}', "aaa' is given twice."),
-        ('{"a": ["\\ud800"]}', "it holds '\\ud800', which is not valid text."),
-        ('{"\\udfff": 1}', "it holds '\\udfff', which is not valid text."),
+        ('{"a": ["\\ud800"]}', "which is not valid text."),
+        ('{"\\udfff": 1}', "which is not valid text."),
         ("\0", "it is not valid JSON in line 1"),
         ("[1,\n2", "it is not valid JSON in line 2"),
     ],
@@ -166,9 +165,18 @@ def test_too_many_lines(tmp_path: Path, monkeypatch) -> None:
 # --- records --------------------------------------------------------------------------------------
 
 
+ONES = np.ones((4, 3))
+
+
 def npy(array: np.ndarray, **options: Any) -> bytes:
     out = io.BytesIO()
     np.lib.format.write_array(out, array, **options)
+    return out.getvalue()
+
+
+def zipped() -> bytes:
+    out = io.BytesIO()
+    np.savez(out, ONES)
     return out.getvalue()
 
 
@@ -183,13 +191,11 @@ def shaped(shape: str, kind: str = "'<f8'", content: bytes = b"") -> bytes:
     return with_header(text, content)
 
 
-ONES = np.ones((4, 3))
-DAMAGED = "is no .npy file, or its header is damaged."
-NO_SHAPE = "that no record has"
+DAMAGED = "is not a .npy file of numbers, or is damaged"
 HOSTILE: dict[str, tuple[bytes, str]] = {
-    "nothing": (b"", "is empty."),
+    "nothing": (b"", DAMAGED),
     "text": (b"1,2,3\n", DAMAGED),
-    "npz": (b"PK\x03\x04" + bytes(100), "is a zip archive (.npz): save one array with np.save."),
+    "npz": (zipped(), DAMAGED),
     "magic only": (b"\x93NUMPY", DAMAGED),
     "version 9": (b"\x93NUMPY\x09\x00" + bytes(100), DAMAGED),
     "header of 4 GB": (with_header("{}", length=2**32 - 1), DAMAGED),
@@ -200,26 +206,25 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "code as type": (shaped("(2,)", "__import__('os')"), DAMAGED),
     "no dictionary": (with_header("[1, 2]"), DAMAGED),
     "other keys": (with_header("{'a': 1}"), DAMAGED),
-    "negative": (shaped("(-1, 3)", content=bytes(24)), NO_SHAPE),
-    "two negatives": (shaped("(-2, -3)", content=bytes(48)), NO_SHAPE),
-    "true": (shaped("(True, 3)", content=bytes(24)), NO_SHAPE),
+    "negative": (shaped("(-1, 3)", content=bytes(24)), DAMAGED),
+    "two negatives": (shaped("(-2, -3)", content=bytes(48)), DAMAGED),
+    "true": (shaped("(True, 3)", content=bytes(24)), DAMAGED),
     "halves": (shaped("(0.5, 3)"), DAMAGED),
-    "1e18 numbers": (shaped("(1000000000, 1000000000)"), "holds 1,000,000,000,000,000,000 numbers"),
-    "overflow": (shaped("(4294967296, 4294967296)", "'|u1'"), "holds 18,446,744,073,709,551,616"),
-    "thousands of digits": (shaped("(0x" + "f" * 9000 + ",)"), NO_SHAPE),
-    "digits": (shaped("(1" + "0" * 4000 + ",)"), NO_SHAPE),
-    "many axes": (shaped("(1, 1, 1, 1)", content=bytes(8)), NO_SHAPE),
-    "64 axes": (shaped("(" + "1," * 64 + ")", content=bytes(8)), NO_SHAPE),
-    "beyond the file": (shaped("(100, 3)", content=bytes(24)), "do not fill its"),
-    "more than stated": (npy(ONES) + b"x", "do not fill its"),
-    "truncated": (npy(ONES)[:-1], "do not fill its"),
-    "objects": (npy(np.array([[{}, 1]], dtype=object)), "values of type 'object', must hold num"),
+    "1e18 numbers": (shaped("(1000000000, 1000000000)"), DAMAGED),
+    "overflow": (shaped("(4294967296, 4294967296)", "'|u1'"), DAMAGED),
+    "thousands of digits": (shaped("(0x" + "f" * 9000 + ",)"), DAMAGED),
+    "digits": (shaped("(1" + "0" * 4000 + ",)"), DAMAGED),
+    "many axes": (shaped("(1, 1, 1, 1)", content=bytes(8)), "has 4 axes"),
+    "64 axes": (shaped("(" + "1," * 64 + ")", content=bytes(8)), "axes"),
+    "beyond the file": (shaped("(100, 3)", content=bytes(24)), DAMAGED),
+    "truncated": (npy(ONES)[:-1], DAMAGED),
+    "objects": (npy(np.array([[{}, 1]], dtype=object)), DAMAGED),
     "complex": (npy(ONES * 1j), "values of type 'complex128', must hold numbers."),
     "dates": (npy(ONES.astype("M8[s]")), "values of type 'datetime64[s]', must hold numbers."),
     "durations": (npy(ONES.astype("m8[s]")), "values of type 'timedelta64[s]', must hold numbers."),
     "texts": (npy(ONES.astype(str)), "must hold numbers."),
     "bytes": (npy(ONES.astype("S3")), "must hold numbers."),
-    "records": (npy(np.zeros((2, 2), [("a", "f8"), ("b", "O")])), "must hold numbers."),
+    "records": (npy(np.zeros((2, 2), [("a", "f8"), ("b", "O")])), DAMAGED),
     "nothing of type": (npy(np.zeros((2, 2), "V8")), "must hold numbers."),
     "arrays of arrays": (shaped("(2,)", "('<f8', (1000000, 1000000))"), DAMAGED),
     "no numbers": (npy(np.ones((0, 3))), "recorded gains have shape (0, 3), must not be empty."),
