@@ -156,5 +156,5 @@ def test_shares_that_are_none_are_refused(shares):
         def class_shares(self, seed, instance, device, classes):
             return shares
 
-    with pytest.raises(fw.FedwaveError, match="must be 3 numbers >= 0 that sum to 1"):
+    with pytest.raises(fw.FedwaveError, match="partition 'odd'"):
         ScheduleMass.of(TRACE, Lee(), Labels(Odd(), 3))
