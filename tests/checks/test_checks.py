@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 import pytest
 from broken import BROKEN, LovesTheFirst, Sound
+from refusals import refused
 
 import fedwave as fw
 from fedwave.checks.scheduler import check_scheduler
@@ -42,13 +43,12 @@ def test_learning_schedulers_keep_it_with_other_parameters(rule, prior):
 
 
 @pytest.mark.parametrize(
-    "scheduler, check, text", [pytest.param(*case, id=f"{i}-{case[1]}") for i, case in enumerate(BROKEN)]
+    "scheduler, check, tokens", [pytest.param(*case, id=f"{i}-{case[1]}") for i, case in enumerate(BROKEN)]
 )
-def test_a_broken_scheduler_is_told_which_check_failed_and_why(scheduler, check, text):
-    with pytest.raises(fw.FedwaveError, match=f"fails the check '{check}': .*{text}") as told:
+def test_a_broken_scheduler_is_told_which_check_failed_and_why(scheduler, check, tokens):
+    with refused(f"'{check}'", *tokens) as told:
         check_scheduler(scheduler)
     assert "\n" not in str(told.value)
-    assert str(told.value).endswith((".", "?"))
 
 
 def test_every_check_has_a_scheduler_that_fails_it():
@@ -61,9 +61,9 @@ def test_the_sound_one_that_the_broken_ones_spoil_passes():
 
 
 def test_a_name_that_is_not_known_is_told_so():
-    with pytest.raises(fw.FedwaveError, match="no scheduler 'balsa_po'; did you mean 'balsa-po'"):
+    with refused("balsa_po", "balsa-po"):
         check_scheduler("balsa_po")
-    with pytest.raises(fw.FedwaveError, match="3 is no scheduler"):
+    with refused(3, "scheduler"):
         check_scheduler(3)
 
 
@@ -103,7 +103,7 @@ def test_a_registered_scheduler_must_survive_being_built_from_its_file():
             return seen.success + self.weight * seen.delay
 
     assert check_scheduler(Weighted()) == ALL
-    with pytest.raises(fw.FedwaveError, match=r"'saving': .*parameters in the fields of a dataclass"):
+    with refused("saving", "dataclass"):
         check_scheduler(Weighted(-5.0))
 
 

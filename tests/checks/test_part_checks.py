@@ -12,6 +12,7 @@ import pytest
 import torch
 from broken_parts import BROKEN
 from published import idx, put
+from refusals import refused
 from small_models import chain, images, own_forward, with_batch_norm
 
 import fedwave as fw
@@ -160,14 +161,13 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("family, part, failing, text", CASES)
+@pytest.mark.parametrize("family, part, failing, tokens", CASES)
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
-def test_a_broken_part_is_reported(family: str, part: Any, failing: str, text: str) -> None:
+def test_a_broken_part_is_reported(family: str, part: Any, failing: str, tokens: tuple[object, ...]) -> None:
     more = {"dataset": images((1, 3, 4))} if family == "model" else {}
-    with pytest.raises(fw.FedwaveError, match=f"fails the check '{failing}': .*{text}") as found:
+    with refused(f"'{failing}'", *tokens) as found:
         check(part, family=family, **more)
     assert "\n" not in str(found.value)
-    assert str(found.value).endswith((".", "?"))
     assert str(found.value).startswith(registry.word(family))
 
 
@@ -181,7 +181,7 @@ def test_every_family_has_a_checker() -> None:
 
 
 def test_a_model_for_unusual_images_needs_a_dataset() -> None:
-    with pytest.raises(fw.FedwaveError, match=r"neither images of shape \(1, 28, 28\).*pass dataset="):
+    with refused("(1, 28, 28)", "dataset="):
         check(chain, family="model")
 
 
@@ -209,20 +209,20 @@ def test_schedulers_go_to_their_own_checker() -> None:
 
 
 @pytest.mark.parametrize(
-    "part, given, text",
+    "part, given, tokens",
     [
-        ("ricean", {}, "there is no part 'ricean'; did you mean 'rician'"),
-        ("recorded", {}, "in the families fading and arrivals: say which, family='fading'"),
-        ("recorded", {"family": "arrivals"}, "'recorded' cannot be built: .*counts"),
-        ("rician:k=6", {}, "no parameter 'k'"),
-        ("rician", {"family": "succes"}, "no family 'succes'; did you mean 'success'"),
-        ("rician", {"family": "success"}, "there is no success model 'rician'"),
-        ("cnn:width=3", {}, "no parameter 'width'"),
-        (3, {}, 'the family of 3 is unknown: derive it .*family="model"'),
-        (chain, {}, "the family of .*chain.* is unknown"),
-        (fw.fading.Rayleigh, {"family": "success"}, "is no success model"),
+        ("ricean", {}, ("ricean", "rician")),
+        ("recorded", {}, ("fading", "arrivals", "family='fading'")),
+        ("recorded", {"family": "arrivals"}, ("recorded", "counts")),
+        ("rician:k=6", {}, ("parameter", "'k'")),
+        ("rician", {"family": "succes"}, ("succes", "success")),
+        ("rician", {"family": "success"}, ("success", "rician")),
+        ("cnn:width=3", {}, ("parameter", "width")),
+        (3, {}, ("family", 3)),
+        (chain, {}, ("family", "chain")),
+        (fw.fading.Rayleigh, {"family": "success"}, ("success", "Rayleigh")),
     ],
 )
-def test_what_is_not_a_part_is_refused(part: Any, given: dict[str, Any], text: str) -> None:
-    with pytest.raises(fw.FedwaveError, match=text):
+def test_what_is_not_a_part_is_refused(part: Any, given: dict[str, Any], tokens: tuple[object, ...]) -> None:
+    with refused(*tokens):
         check(part, **given)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy import stats
 
 import fedwave as fw
@@ -162,20 +163,19 @@ def test_edges():
 @pytest.mark.parametrize(
     "changes, text",
     [
-        ({"fading": fw.fading.GaussMarkov()}, "from round to round, which GaussMarkov does not provide: use Ray"),
-        ({"fading": fw.fading.Shadowing()}, "Shadowing does not provide"),
-        ({"fading": fw.fading.RecordedGains(np.ones((3, 25)))}, "RecordedGains does not provide"),
-        ({"arrivals": fw.arrivals.RecordedArrivals(np.ones((3, 25)))}, "distribution of arrivals, which Recorded"),
-        ({"buffer_limit": [np.inf, 7.0] + [np.inf] * 23}, "device 2 has a buffer limit of 7, with which no"),
+        ({"fading": fw.fading.GaussMarkov()}, ("GaussMarkov", "round")),
+        ({"fading": fw.fading.Shadowing()}, ("Shadowing", "provide")),
+        ({"fading": fw.fading.RecordedGains(np.ones((3, 25)))}, ("RecordedGains",)),
+        ({"arrivals": fw.arrivals.RecordedArrivals(np.ones((3, 25)))}, ("arrivals", "RecordedArrivals")),
+        ({"buffer_limit": [np.inf, 7.0] + [np.inf] * 23}, ("device 2", "buffer", 7)),
     ],
 )
 def test_what_it_cannot_bound_is_refused_in_one_sentence(changes, text):
-    with pytest.raises(fw.FedwaveError, match=text) as error:
+    with refused(*text) as error:
         backlog_bound(fw.paper_network(**changes))
     assert "\n" not in str(error.value)
-    assert str(error.value).endswith(".")
 
 
 def test_only_a_network_is_accepted():
-    with pytest.raises(fw.FedwaveError, match="network is 'paper', must be a Network"):
+    with refused("network", "'paper'"):
         backlog_bound("paper")

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import refused
 
-from fedwave.errors import FedwaveError
 from fedwave.experiments.report.figures.convergence import convergence_figure
 from fedwave.simulate import simulate
 from fedwave.theory.convergence import apart, convergence, descend
@@ -185,15 +185,15 @@ def test_table_and_figure() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"l2": 0}, "l2 is 0, must lie above 0"),
-        ({"beta": 1.0}, "beta is 1.0, must lie in"),
-        ({"eta": -1}, "eta is -1, must be a number > 0"),
-        ({"rounds": 0}, "rounds"),
-        ({"samples": 3}, "samples"),
-        ({"samples": 5, "seed": 2}, "take more samples"),
-        ({"common": False}, "give the Setting an eta"),
+        ({"l2": 0}, ("l2", 0)),
+        ({"beta": 1.0}, ("beta", 1.0)),
+        ({"eta": -1}, ("eta", -1)),
+        ({"rounds": 0}, ("rounds", 0)),
+        ({"samples": 3}, ("samples", 3)),
+        ({"samples": 5, "seed": 2}, ("samples",)),
+        ({"common": False}, ("Setting", "eta")),
     ],
 )
-def test_what_cannot_be_tried(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(FedwaveError, match=words):
+def test_what_cannot_be_tried(changes: dict[str, object], words: tuple[object, ...]) -> None:
+    with refused(*words):
         convergence(Setting(**changes))  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy import stats
 from weighted_mass import constant, logarithmic, weighted_mass
 
@@ -162,19 +163,18 @@ def test_with_beta_one_and_a_constant_rate_every_shard_counts_once():
 @pytest.mark.parametrize(
     "changes, rule, text",
     [
-        ({}, "lee:beta=1", "beta = 1 and the growing rate of 'lee' waiting always brings more mass, so no finite"),
-        ({}, "fedasync", "'fedasync' does not weigh an upload by c r.d. alone"),
-        ({"fading": fw.fading.GaussMarkov()}, "lee", "from round to round, which GaussMarkov does not provide"),
-        ({"arrivals": fw.arrivals.RecordedArrivals(np.ones((3, 25)))}, "lee", "which RecordedArrivals does not have"),
+        ({}, "lee:beta=1", ("beta", 1, "'lee'")),
+        ({}, "fedasync", ("'fedasync'",)),
+        ({"fading": fw.fading.GaussMarkov()}, "lee", ("GaussMarkov",)),
+        ({"arrivals": fw.arrivals.RecordedArrivals(np.ones((3, 25)))}, "lee", ("RecordedArrivals",)),
     ],
 )
 def test_what_it_cannot_bound_is_refused_in_one_sentence(changes, rule, text):
-    with pytest.raises(fw.FedwaveError, match=text) as error:
+    with refused(*text) as error:
         fw.mass_bound(fw.paper_network(**changes), rule)
     assert "\n" not in str(error.value)
-    assert str(error.value).endswith(".")
 
 
 def test_only_a_network_is_accepted():
-    with pytest.raises(fw.FedwaveError, match="network is 'paper', must be a Network"):
+    with refused("network", "'paper'"):
         fw.mass_bound("paper")

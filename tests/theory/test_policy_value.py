@@ -4,6 +4,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import fedwave as fw
 from fedwave.schedulers.balsa import AlsaPi
@@ -209,44 +210,42 @@ def small(**changes):
 
 
 @pytest.mark.parametrize(
-    "wrong, text",
+    "wrong, tokens",
     [
-        ({"rates": [1, -1]}, "rates holds -1, must lie between 0 and inf"),
-        ({"rates": [1, 2, 3]}, "success_levels has 2 rows but rates has 3 devices"),
-        ({"rates": "many"}, "rates is 'many', must be numbers"),
-        ({"success_levels": [0.7, 0.7]}, r"has shape \(2,\), must be one row of numbers per device"),
-        ({"success_levels": [[0.7], [1.2]]}, "success_levels holds 1.2, must lie between 0 and 1"),
-        ({"success_levels": [[0.7], [0]]}, "device 2 never succeeds, so its backlog has no finite mean"),
-        ({"slots": 3}, r"slots \(W\) is 3 but there are only 2 devices"),
-        ({"truncation": [5]}, "truncation has 1 values for 2 devices"),
-        ({"truncation": 2.5}, "truncation is 2.5, must be a whole number"),
-        ({"arrivals": [[0.5, 0.5]]}, "must have one row per device"),
-        ({"arrivals": [[0, 1], [0, 1]]}, "device 2 have mean 1 but its rate is 5"),
+        ({"rates": [1, -1]}, ("rates", -1)),
+        ({"rates": [1, 2, 3]}, ("success_levels", 2, "rates", 3)),
+        ({"rates": "many"}, ("rates", "'many'")),
+        ({"success_levels": [0.7, 0.7]}, ("success_levels", "(2,)")),
+        ({"success_levels": [[0.7], [1.2]]}, ("success_levels", 1.2)),
+        ({"success_levels": [[0.7], [0]]}, ("device 2", "never")),
+        ({"slots": 3}, ("slots", 3, 2)),
+        ({"truncation": [5]}, ("truncation", 1, 2)),
+        ({"truncation": 2.5}, ("truncation", 2.5)),
+        ({"arrivals": [[0.5, 0.5]]}, ("arrivals", "device")),
+        ({"arrivals": [[0, 1], [0, 1]]}, ("device 2", 1, 5)),
     ],
 )
-def test_bad_problems_are_refused(wrong, text):
-    with pytest.raises(fw.FedwaveError, match=text):
+def test_bad_problems_are_refused(wrong, tokens):
+    with refused(*tokens):
         small(**wrong)
 
 
 def test_what_is_too_large_is_refused():
     many = ExactProblem([1] * 8, [[0.3, 0.9]] * 8, 2)
-    with pytest.raises(
-        fw.FedwaveError, match=r"8 devices exactly: .*e\+12 backlogs \(about .* MiB\) times 256 channel .*lower its"
-    ):
+    with refused(8, "4.35e+12", 256, "MiB"):
         value_iteration(many)
-    with pytest.raises(fw.FedwaveError, match="a few devices, not of 200"):
+    with refused(200):
         value_iteration(ExactProblem([1] * 200, [[0.3]] * 200, 2))
 
 
 @pytest.mark.parametrize("name", ["age", "w-max", "balsa", "random", "bench", "round-robin"])
 def test_schedulers_that_need_more_than_p_and_n_are_refused(name):
-    with pytest.raises(fw.FedwaveError, match=f"'{name}' does not decide by p and n alone"):
+    with refused(f"'{name}'"):
         average_of(small(), fw.scheduler(name))
 
 
 def test_a_policy_that_starves_a_device_has_no_average():
-    with pytest.raises(fw.FedwaveError, match="device 1 is hardly served: with backlogs cut at"):
+    with refused("device 1"):
         average_of(small(rates=[1, 1.5]), Fresh())
     assert average_of(small(truncation=20), Fresh()) > 20  # with a full buffer it has
 
@@ -261,19 +260,19 @@ def test_a_functions_ties_are_not_lost_to_rounding():
 
 def test_policies_that_return_wrong_priorities_are_refused():
     for policy in (lambda p, n: p[:, 0], lambda p, n: p * np.nan):
-        with pytest.raises(fw.FedwaveError, match="return one number for every p"):
+        with refused("one number", "p"):
             average_of(small(), policy)
     two = value_iteration(small(slots=2))
-    with pytest.raises(fw.FedwaveError, match="for 2 slots but the problem has 1"):
+    with refused(2, 1, "slots"):
         average_of(small(), two)
 
 
 def test_networks_without_a_fixed_optimum_are_refused():
     net = network([1, 2], 1, TWO, fw.arrivals.Poisson())
-    for changes, text in (
-        ({"slots": [1, 2, 1]}, "slots change from round to round"),
-        ({"buffer_limit": 5}, "buffer limits are not part"),
-        ({"fading": fw.fading.GaussMarkov()}, "channels that are new in every round"),
+    for changes, tokens in (
+        ({"slots": [1, 2, 1]}, ("slots", "round")),
+        ({"buffer_limit": 5}, ("buffer",)),
+        ({"fading": fw.fading.GaussMarkov()}, ("channels", "every round")),
     ):
-        with pytest.raises(fw.FedwaveError, match=text):
+        with refused(*tokens):
             exact_problem(net.replace(**changes))

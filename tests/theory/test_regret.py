@@ -6,8 +6,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from refusals import refused
 
-from fedwave.errors import FedwaveError
 from fedwave.experiments.report.figures.regret import regret_figure
 from fedwave.experiments.results.statistics import estimate
 from fedwave.network.arrivals import Poisson
@@ -250,13 +250,13 @@ def test_table_and_figure(quick: Regret) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"gamma": 0}, "gamma is 0, must lie between 0 and 1"),
-        ({"prior": Jeffreys()}, "must be a Truncated"),
-        ({"prior": Truncated(0, 4, Gamma(1, 1))}, "with low > 0"),
-        ({"truncation": 0}, "truncation"),
-        ({"rounds": 1}, "rounds"),
+        ({"gamma": 0}, ("gamma", 0)),
+        ({"prior": Jeffreys()}, ("Truncated",)),
+        ({"prior": Truncated(0, 4, Gamma(1, 1))}, ("low", 0)),
+        ({"truncation": 0}, ("truncation", 0)),
+        ({"rounds": 1}, ("rounds", 1)),
     ],
 )
-def test_what_cannot_be_run(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(FedwaveError, match=words):
+def test_what_cannot_be_run(changes: dict[str, object], words: tuple[object, ...]) -> None:
+    with refused(*words):
         RegretSetting(**changes)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import fedwave as fw
 from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, Sync, uploads_of_rounds
@@ -156,5 +157,5 @@ def test_shares_that_are_none_are_refused(shares):
         def class_shares(self, seed, instance, device, classes):
             return shares
 
-    with pytest.raises(fw.FedwaveError, match="partition 'odd'"):
+    with refused("partition", "odd"):
         ScheduleMass.of(TRACE, Lee(), Labels(Odd(), 3))
