@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import mentions, refused
 
 import fedwave as fw
 from fedwave.aggregation import Constant, Lee
@@ -42,7 +43,7 @@ def test_of_several_it_is_their_order_with_paired_differences() -> None:
     assert table["scheduler"].tolist() == list(found.schedulers)
     text = repr(found)
     assert text.index("fresh") < text.index("round-robin")
-    assert "60 rounds by lee, 4 instances" in text
+    assert mentions(text, "60 rounds", "lee", "4 instances")
     assert "accuracy" not in text
 
 
@@ -76,7 +77,7 @@ def test_beyond_the_trained_rounds_the_error_falls_by_a_power_law() -> None:
     assert found.calibration is not None
     assert found.calibration.exponent == pytest.approx(0.4, rel=1e-6)
     assert found.accuracy("long") == pytest.approx(1 - 0.9 * 200.0**-0.4, rel=1e-9)
-    assert "beyond them by a power law" in found.note()
+    assert mentions(found.note(), "power law")
 
 
 def test_a_curve_that_does_not_rise_promises_nothing() -> None:
@@ -90,17 +91,17 @@ def test_a_curve_that_does_not_rise_promises_nothing() -> None:
 @pytest.mark.parametrize(
     "traces, task, complaint",
     [
-        (3, None, "traces is 3, must be a trace"),
-        ([], None, "traces is empty"),
-        ([TRACES["fresh"]] * 2, None, "two traces are called 'fresh'"),
-        ({"a": 1}, None, "traces holds 1"),
-        (TRACES, "lea", "'lea'"),
-        (TRACES, 7, "task is 7, must be a Task"),
-        ({**TRACES, "x": fw.simulate(NET, "age", 5, 4)}, None, "the same rounds and instances"),
+        (3, None, ("traces", 3)),
+        ([], None, ("traces", "empty")),
+        ([TRACES["fresh"]] * 2, None, ("two", "fresh")),
+        ({"a": 1}, None, ("traces", 1)),
+        (TRACES, "lea", ("'lea'",)),
+        (TRACES, 7, ("task", 7)),
+        ({**TRACES, "x": fw.simulate(NET, "age", 5, 4)}, None, ("rounds", "instances")),
     ],
 )
 def test_what_cannot_be_predicted_is_refused(traces, task, complaint) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(fw.FedwaveError, match=complaint):
+    with refused(*complaint):
         fw.predict(traces, task)
 
 
@@ -113,14 +114,14 @@ def test_a_summary_has_not_what_is_needed() -> None:
 @pytest.mark.parametrize(
     "given, complaint",
     [
-        (curves("other", np.full((5, 4), 0.5)), "those of 'other'"),
-        (curves("fresh", np.full((61, 4), 0.5)), "61 rounds and 4 instances"),
-        (curves("fresh", np.full((5, 2), 0.5)), "5 rounds and 2 instances"),
-        (curves("fresh", np.full((5, 4), np.nan)), "diverged"),
+        (curves("other", np.full((5, 4), 0.5)), ("other",)),
+        (curves("fresh", np.full((61, 4), 0.5)), ("61 rounds", "4 instances")),
+        (curves("fresh", np.full((5, 2), 0.5)), ("5 rounds", "2 instances")),
+        (curves("fresh", np.full((5, 4), np.nan)), ("diverged",)),
     ],
 )
 def test_curves_of_something_else_are_refused(given: Curves, complaint: str) -> None:
-    with pytest.raises(fw.FedwaveError, match=complaint):
+    with refused(*complaint):
         fw.predict(TRACES).calibrated(given)
 
 
@@ -131,13 +132,13 @@ def test_traces_of_other_worlds_are_not_compared() -> None:
         fw.simulate(net, "fresh", 10, 2, seed=2),
         fw.simulate(fw.random_network(10, 2), "fresh", 10, 2, seed=1),
     ):
-        with pytest.raises(fw.FedwaveError, match="must be of the same worlds, but their arrivals differ"):
+        with refused("worlds", "arrivals"):
             fw.predict([same, other])
 
 
 @pytest.mark.parametrize("labels", ["by-class", 5, {}, [0.1]])
 def test_labels_of_another_kind_are_refused(labels: object) -> None:
-    with pytest.raises(fw.FedwaveError, match=r"labels is .*, must be fw.partition.Labels"):
+    with refused("labels", "fw.partition.Labels"):
         fw.predict(TRACES["fresh"], labels=labels)  # type: ignore[call-overload]
 
 
@@ -148,15 +149,15 @@ def test_curves_of_another_rule_or_of_one_round_are_refused() -> None:
     some = np.full((4, instances), 0.5)
     settings = {"aggregation": "lee:beta=0.001"}
     curves = Curves(label, some, some, np.empty((4, instances, 0)), settings, some)
-    with pytest.raises(fw.FedwaveError, match=r"trained with lee:beta=0.001, the prediction is for constant"):
+    with refused("lee:beta=0.001", "constant"):
         found.calibrated(curves)
     skewed = fw.predict(TRACES, "lee", labels=fw.partition.Labels("dirichlet:alpha=0.2"))
-    assert "with classes by dirichlet:alpha=0.2." in skewed.note()
+    assert mentions(skewed.note(), "dirichlet:alpha=0.2")
     assert "classes" not in found.note()
     same_rule = Curves(label, some, some, np.empty((4, instances, 0)), settings, some)
-    with pytest.raises(fw.FedwaveError, match="with classes by iid, the prediction is for dirichlet"):
+    with refused("iid", "dirichlet"):
         skewed.calibrated(same_rule)
     one = some[:1]
     short = Curves(label, one, one, np.empty((1, instances, 0)), {"aggregation": "constant:beta=1"}, one)
-    with pytest.raises(fw.FedwaveError, match="have 1 round, too few to go on from: train at least 3"):
+    with refused("1 round", 3):
         found.calibrated(short)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from killing import command
+from refusals import mentions, refused
 
 import fedwave as fw
 
@@ -61,7 +62,7 @@ def test_progress_is_shown_when_asked(tmp_path: Path, capsys: pytest.CaptureFixt
     fw.run("paper", tmp_path / "shown", overrides=SMALL, progress=True)
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == [f"paper: {k} of 2 units finished" for k in range(3)]
+    assert [mentions(line, "paper", f"{k} of 2") for k, line in enumerate(err.splitlines())] == [True] * 3
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -79,14 +80,14 @@ def test_it_takes_one_text_paths_and_numpy_numbers(tmp_path: Path) -> None:
 
 def test_what_it_cannot_take_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    wrong: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
-        (("paper", ""), {}, "folder is '', must name a run folder"),
-        ((None, "x"), {}, "an experiment is None, must be a mapping of fields"),
-        (("paper", "x"), {"imports": [3]}, "imports holds 3, must hold texts"),
-        (("paper", "x"), {"overrides": 3}, "overrides is 3, must be a text or a list of texts"),
+    wrong: list[tuple[tuple[Any, ...], dict[str, Any], tuple[object, ...]]] = [
+        (("paper", ""), {}, ("folder", "''")),
+        ((None, "x"), {}, ("experiment", "None")),
+        (("paper", "x"), {"imports": [3]}, ("imports", 3)),
+        (("paper", "x"), {"overrides": 3}, ("overrides", 3)),
     ]
-    for words, more, sentence in wrong:
-        with pytest.raises(fw.FedwaveError, match=sentence):
+    for words, more, tokens in wrong:
+        with refused(*tokens):
             fw.run(*words, **more)
     assert not list(tmp_path.iterdir())
 
@@ -100,10 +101,7 @@ def test_a_script_without_its_guard_is_told_so(tmp_path: Path) -> None:
     done = ran(tmp_path, [sys.executable, "script.py"])
     assert done.returncode == 1
     *_, last = done.stderr.splitlines()
-    assert last == (
-        f"fedwave.errors.FedwaveError: {tmp_path / 'script.py'} starts this run whenever it is imported, and each "
-        'worker process imports it: put the call below `if __name__ == "__main__":`, or pass workers=1.'
-    )
+    assert mentions(last, tmp_path / "script.py", '`if __name__ == "__main__":`', "workers=1")
     assert done.stderr.count("Traceback") == 1
     assert "RuntimeError" not in done.stderr
     assert done.stdout.count("imported") <= 3  # here and in two workers: no more are started
@@ -118,6 +116,4 @@ def test_a_script_with_its_guard_runs(tmp_path: Path) -> None:
 
 def test_a_program_on_standard_input_is_refused(tmp_path: Path) -> None:
     done = ran(tmp_path, [sys.executable, "-"], input=script(""))
-    assert done.stderr.splitlines()[-1].endswith(
-        "this program is <stdin>, which worker processes cannot import: save it as a file, or pass workers=1."
-    )
+    assert mentions(done.stderr.splitlines()[-1], "<stdin>", "workers=1")

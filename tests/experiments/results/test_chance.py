@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import mentions
 
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
@@ -21,10 +22,7 @@ RNG = np.random.default_rng(0)
 GAINS = fw.fading.RecordedGains(RNG.exponential(size=(20, 25)))
 ARRIVALS = fw.arrivals.RecordedArrivals(RNG.poisson(3, size=(20, 25)))
 CERTAIN: dict[str, Any] = {"fading": GAINS, "arrivals": ARRIVALS, "success": "threshold"}
-COPIES = (
-    "Gains and arrivals are recorded and no upload fails by chance: instances are copies, ties aside, so they give no "
-    "interval"
-)
+COPIES = ("Gains", "arrivals", "copies")
 
 
 def compared(schedulers: list[str], **network: Any) -> Any:
@@ -33,7 +31,8 @@ def compared(schedulers: list[str], **network: Any) -> Any:
 
 def test_copies_have_no_interval_and_say_so() -> None:
     found = compared(["alsa-pi", "round-robin"], **CERTAIN)
-    assert found.note == f"{COPIES}."
+    assert mentions(found.note, *COPIES)
+    assert not mentions(found.note, "cover")
     assert not found.has_intervals
     assert "±" not in repr(found)
     for metric in found.metrics:
@@ -52,7 +51,7 @@ def test_copies_have_no_interval_and_say_so() -> None:
 
 def test_a_scheduler_that_draws_has_an_interval() -> None:
     found = compared(["round-robin", "random", "balsa"], **CERTAIN)
-    assert found.note == f"{COPIES}; intervals cover the draws of random and balsa only."
+    assert mentions(found.note, *COPIES, "random", "balsa")
     widths = [found.estimate(k, "backlog").half_width for k in found.schedulers]
     assert np.isnan(widths[0])
     assert min(widths[1:]) > 0
@@ -62,31 +61,20 @@ def test_a_scheduler_that_draws_has_an_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    "network, cover, note",
+    "network, cover, noted",
     [
-        ({}, "gains, arrivals, transmission luck", ""),
-        ({"success": "threshold"}, "gains, arrivals", ""),
-        (
-            {"fading": GAINS},
-            "arrivals, transmission luck",
-            "Gains are recorded, the same in every instance: intervals cover arrivals and transmission luck only.",
-        ),
-        (
-            {"arrivals": ARRIVALS, "success": "arq:model=threshold"},
-            "gains",
-            "Arrivals are recorded, the same in every instance: intervals cover gains only.",
-        ),
-        (
-            {"fading": GAINS, "arrivals": ARRIVALS},
-            "transmission luck",
-            "Gains and arrivals are recorded, the same in every instance: intervals cover transmission luck only.",
-        ),
+        ({}, "gains, arrivals, transmission luck", ()),
+        ({"success": "threshold"}, "gains, arrivals", ()),
+        ({"fading": GAINS}, "arrivals, transmission luck", ("Gains", "arrivals", "transmission luck")),
+        ({"arrivals": ARRIVALS, "success": "arq:model=threshold"}, "gains", ("Arrivals", "gains")),
+        ({"fading": GAINS, "arrivals": ARRIVALS}, "transmission luck", ("Gains", "arrivals", "transmission luck")),
     ],
 )
-def test_intervals_cover_what_is_drawn(network: dict[str, Any], cover: str, note: str) -> None:
+def test_intervals_cover_what_is_drawn(network: dict[str, Any], cover: str, noted: tuple[str, ...]) -> None:
     found = compared(["alsa-pi", "age"], **network)
     assert ", ".join(found.about()["intervals_cover"]) == cover
-    assert found.note == note
+    assert bool(found.note) == bool(noted)
+    assert mentions(found.note, *noted)
     assert found.estimate("age", "backlog").half_width > 0
 
 
@@ -107,7 +95,8 @@ def test_records_that_are_copied_to_every_instance_are_copies() -> None:
         "success": "threshold",
     }
     found = compared(["alsa-pi", "round-robin"], **copied)
-    assert found.note == f"{COPIES}."
+    assert mentions(found.note, *COPIES)
+    assert not mentions(found.note, "cover")
     assert "±" not in repr(found)
     last = tiled(GAINS.gains)
     last[-1, -1, -1] += 1  # one number of one instance is enough
@@ -122,7 +111,8 @@ def test_a_model_of_ones_own_says_that_it_draws_nothing() -> None:
             return np.ones((block.rounds, block.ids.size, block.devices), np.int64)
 
     found = compared(["alsa-pi", "age"], fading=GAINS, arrivals=Steady(), success="threshold")
-    assert found.note == f"{COPIES}."
+    assert mentions(found.note, *COPIES)
+    assert not mentions(found.note, "cover")
 
 
 def test_missed_broadcasts_are_chance_where_something_is_learnt() -> None:
@@ -151,18 +141,18 @@ def test_a_run_folder_says_it_in_every_file(tmp_path: Path) -> None:
     out = tmp_path / "out"
     fw.run(asked, out)
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["note"] == f"{COPIES}."
+    assert mentions(summary["note"], *COPIES)
     assert summary["intervals_cover"] == []
     assert summary["schedulers"]["alsa-pi"]["backlog"]["half_width"] is None
     for table in ("table.md", "table.tex"):
         text = (out / table).read_text()
-        assert COPIES in text
+        assert mentions(text, *COPIES)
         assert "±" not in text
         assert "pm" not in text
     # Text is drawn as shapes; matplotlib notes what it was beside them.
     for name in ("score.svg", "devices.svg"):
         drawn = (out / name).read_text()
-        assert "no upload fails by chance" in drawn
+        assert mentions(drawn, "upload", "chance")
         assert "95 %" not in drawn
     with open(out / "rounds.csv", newline="") as file:
         assert {row["backlog_half_width"] for row in csv.DictReader(file)} == {""}
@@ -175,11 +165,11 @@ def test_points_with_different_notes_keep_the_burn_in(tmp_path: Path) -> None:
     asked = {"schedulers": ["age"], "rounds": 6, "instances": 2, "burn_in": 3}
     swept = experiment_from({**asked, "sweep": {"network.fading": fading}})
     note = note_of(run_experiment(swept, workers=1))
-    assert note.startswith("Means leave out the first 3 rounds. At Fading = ")
+    assert mentions(note, "3 rounds", "Fading")
     assert note.count("Gains are recorded") == 1
     swept = experiment_from({**asked, "sweep": {"burn_in": [0, 2]}})
     note = note_of(run_experiment(swept, workers=1))
-    assert note == "At Rounds left out = 2: Means leave out the first 2 rounds."
+    assert mentions(note, "Rounds left out", "2 rounds")
 
 
 def test_older_results_say_nothing() -> None:

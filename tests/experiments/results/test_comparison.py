@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
+from refusals import mentions, refused
 from scipy import stats
 
 import fedwave as fw
@@ -129,9 +130,7 @@ def test_it_shows_itself_in_a_few_lines(data: xr.Dataset) -> None:
     found = Comparison.of(data, "alsa-pi")
     lines = repr(found).splitlines()
     assert len(lines) == 1 + 2 + len(NAMES) + 3 + len(NAMES) - 1
-    assert lines[0] == (
-        "Comparison of 3 schedulers: U = 25, W = 5, γ = 0.01, 60 rounds, 8 instances, seed 3 (± 95 % interval)"
-    )
+    assert mentions(lines[0], "3 schedulers", "U = 25", "W = 5", "60 rounds", "8 instances", "seed 3")
     heads = [[cell.strip() for cell in lines[k].strip("|").split("|")] for k in (1, 7)]
     assert [head[:2] for head in heads] == [["scheduler", "score"], ["vs alsa-pi", "score"]]
     first = Comparison.of(data, "alsa-pi", first="jain")
@@ -147,23 +146,23 @@ def test_it_shows_itself_in_a_few_lines(data: xr.Dataset) -> None:
 
 
 def test_bad_requests_are_refused_in_a_sentence(data: xr.Dataset) -> None:
-    with pytest.raises(fw.FedwaveError, match="schedulers is empty: name at least one"):
+    with refused("schedulers", "empty"):
         Experiment(schedulers=())
     for wrong in (60, -1):
-        with pytest.raises(fw.FedwaveError, match=f"burn_in is {wrong}, must lie between 0 and the 60 rounds"):
+        with refused("burn_in", wrong, 60):
             Comparison.of(data, "bench", burn_in=wrong)
-    with pytest.raises(fw.FedwaveError, match="'age', which is not among the schedulers"):
+    with refused("age"):
         Comparison.of(data, "age")
-    with pytest.raises(fw.FedwaveError, match=r"no metric 'backlogs' .* did you mean 'backlog'"):
+    with refused("backlogs", "backlog"):
         Comparison.of(data, "bench").plot("backlogs")
-    with pytest.raises(fw.FedwaveError, match=r"given 'c.png', must be names of metrics, .*savefig"):
+    with refused("c.png", "savefig"):
         Comparison.of(data, "bench").plot("c.png")
-    with pytest.raises(fw.FedwaveError, match="no metric 'jane' in these results; did you mean"):
+    with refused("jane"):
         Comparison.of(data, "bench", first="jane")
     found = Comparison.of(data, "bench")
-    with pytest.raises(fw.FedwaveError, match="there is no scheduler 'nope' in this comparison"):
+    with refused("scheduler", "nope"):
         found.estimate("nope", "backlog")
-    with pytest.raises(fw.FedwaveError, match=r"no metric 'backlogs' .* did you mean 'backlog'"):
+    with refused("backlogs", "backlog"):
         found.difference("alsa-pi", "backlogs")
 
 
@@ -171,9 +170,9 @@ def test_labels_are_texts_and_tell_the_parameters() -> None:
     network = fw.paper_network()
     assert fw.compare(network, {1: "age", None: "alsa-pi"}, 3, 2).schedulers == ("1", "None")  # type: ignore[dict-item]
     assert fw.compare(network, {1: "age", 2: "alsa-pi"}, 3, 2, against=2).base == "2"  # type: ignore[dict-item, arg-type]
-    with pytest.raises(fw.FedwaveError, match="two schedulers are called '1'"):
+    with refused("two", "'1'"):
         fw.compare(network, {1: "age", "1": "alsa-pi"}, 3, 2)  # type: ignore[dict-item]
-    with pytest.raises(fw.FedwaveError, match="schedulers is None, must be names or schedulers"):
+    with refused("schedulers", "None"):
         fw.compare(network, None, 3, 2)  # type: ignore[arg-type]
     texts = ("age", "alpha-fresh", "alpha-fresh:alpha=0.7", "balsa:prior=gamma:shape=3")
     found = fw.compare(network, [fw.scheduler(text) for text in texts], 3, 2)
@@ -185,7 +184,7 @@ def test_labels_are_texts_and_tell_the_parameters() -> None:
 
 def test_a_scheduler_twice_needs_labels() -> None:
     net, twice = fw.paper_network(), ["balsa", "balsa:stage_rule=literal"]
-    with pytest.raises(fw.FedwaveError, match=r"the same as 'balsa'.*mapping of labels"):
+    with refused("balsa", "labels"):
         fw.compare(net, twice, rounds=2, instances=2)
     with pytest.raises(fw.FedwaveError, match="the same as"):
         fw.compare(net, ["balsa:prior=gamma:rate=1", fw.scheduler("balsa:prior=gamma")], 2, 2)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from refusals import mentions, refused
 
-import fedwave as fw
 from fedwave.experiments.results import bootstrap
 from fedwave.experiments.results.bootstrap import bootstrap_ratio, bootstrap_rounds
 from fedwave.experiments.results.statistics import estimate
@@ -88,22 +88,22 @@ def test_a_denominator_that_may_be_zero_opens_the_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("above", "below", "options", "sentence"),
+    ("above", "below", "options", "tokens"),
     [
-        ([1.0, 2.0], [1.0], {}, "2 instances stand over 1: use the same ones"),
-        ([1.0, math.nan], [1.0, 1.0], {}, "the numerator is not finite in 1 of 2 instances: leave those out"),
-        ([1.0, 1.0], [math.inf, math.nan], {}, "the denominator is not finite in 2 of 2"),
-        ([1.0, 1.0], [1.0, -1.0], {}, "no mean other than 0: there is no ratio"),
-        ([], [], {}, "no mean other than 0: there is no ratio"),
-        ([1.0, 2.0], [1.0, 2.0], {"level": 1.0}, "level is 1.0, must lie between 0 and 1"),
-        ([1.0, 2.0], [1.0, 2.0], {"resamples": 10}, "resamples is 10, must be .* >= 100"),
-        ([1.0, 2.0], [1.0, 2.0], {"seed": -1}, "seed is -1, must be a whole number >= 0"),
+        ([1.0, 2.0], [1.0], {}, (2, 1, "instances")),
+        ([1.0, math.nan], [1.0, 1.0], {}, ("numerator", "1 of 2")),
+        ([1.0, 1.0], [math.inf, math.nan], {}, ("denominator", "2 of 2")),
+        ([1.0, 1.0], [1.0, -1.0], {}, ("mean", 0)),
+        ([], [], {}, ("mean", 0)),
+        ([1.0, 2.0], [1.0, 2.0], {"level": 1.0}, ("level", 1.0)),
+        ([1.0, 2.0], [1.0, 2.0], {"resamples": 10}, ("resamples", 10)),
+        ([1.0, 2.0], [1.0, 2.0], {"seed": -1}, ("seed", -1)),
     ],
 )
 def test_bad_ratios_are_refused(
-    above: list[float], below: list[float], options: dict[str, float], sentence: str
+    above: list[float], below: list[float], options: dict[str, float], tokens: tuple[object, ...]
 ) -> None:
-    with pytest.raises(fw.FedwaveError, match=sentence):
+    with refused(*tokens):
         bootstrap_ratio(np.array(above), np.array(below), **options)  # type: ignore[arg-type]
 
 
@@ -114,7 +114,7 @@ def test_those_that_never_get_there_are_counted_and_said() -> None:
     assert found.of_reached.value == 20
     assert found.restricted.low < found.restricted.value < found.restricted.high <= 50
     assert 10 <= found.of_reached.low < 20 < found.of_reached.high <= 30
-    assert "2 of 5 never got there and count as 50; mean of the others 20 [" in str(found)
+    assert mentions(str(found), "2 of 5", 50, 20)
 
 
 def test_curves_say_who_never_got_there() -> None:
@@ -134,7 +134,7 @@ def test_none_censored_makes_both_means_one() -> None:
     found = bootstrap_rounds(rounds, horizon=40)
     assert found.restricted == found.of_reached
     assert found.censored == 0
-    assert str(found).endswith("all 30 got there")
+    assert mentions(str(found), 30)
 
 
 def test_all_censored_have_no_interval() -> None:
@@ -142,7 +142,7 @@ def test_all_censored_have_no_interval() -> None:
     assert (found.reached, found.censored, found.restricted.value) == (0, 4, 25)
     ends = (found.restricted.low, found.restricted.high)
     assert all(math.isnan(x) for x in (*ends, *vars(found.of_reached).values()))
-    assert str(found) == "mean 25 [nan, nan], 4 of 4 never got there and count as 25"
+    assert mentions(str(found), 25, "[nan, nan]", "4 of 4")
 
 
 def test_one_that_got_there_has_no_interval_of_its_own() -> None:
@@ -172,15 +172,15 @@ def test_the_restricted_mean_is_covered_as_often_as_it_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "horizon", "sentence"),
+    ("rounds", "horizon", "tokens"),
     [
-        ([3.0, math.nan], 10, "must be counts from 0 on, or infinite for an instance that never"),
-        ([3.0, -math.inf], 10, "must be counts from 0 on"),
-        ([], 10, r"rounds has the shape \(0,\), must hold one value per instance"),
-        ([3.0], 0, "horizon is 0, must be the number of rounds run"),
-        ([3.0], math.inf, "horizon is inf, must be the number of rounds run"),
+        ([3.0, math.nan], 10, ("counts", "infinite")),
+        ([3.0, -math.inf], 10, ("counts", 0)),
+        ([], 10, ("rounds", "(0,)")),
+        ([3.0], 0, ("horizon", 0)),
+        ([3.0], math.inf, ("horizon", "inf")),
     ],
 )
-def test_bad_rounds_are_refused(rounds: list[float], horizon: float, sentence: str) -> None:
-    with pytest.raises(fw.FedwaveError, match=sentence):
+def test_bad_rounds_are_refused(rounds: list[float], horizon: float, tokens: tuple[object, ...]) -> None:
+    with refused(*tokens):
         bootstrap_rounds(np.array(rounds), horizon)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from killing import command, leftovers, results
+from refusals import mentions, refused
 
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from, to_yaml
@@ -76,7 +77,7 @@ def test_a_damaged_result_is_named_and_only_it_is_done_again(damage: str, name: 
 
 def test_a_damaged_record_is_named(folder: Path) -> None:
     (folder / "units/0000_random_0-1.json").write_text("{")
-    with pytest.raises(fw.FedwaveError, match=r"units/0000_random_0-1\.json is damaged"):
+    with refused("0000_random_0-1.json", "damaged"):
         fw.load(folder)
     before = results(folder)
     run_experiment(EXPERIMENT, folder)
@@ -90,7 +91,7 @@ def test_no_flipped_bit_of_a_result_goes_unnoticed(folder: Path) -> None:
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
-        with pytest.raises(fw.FedwaveError, match="is damaged: its checksum is not the one"):
+        with refused("checksum"):
             stored_results(folder)
 
 
@@ -103,17 +104,16 @@ def test_checksums_as_sha256sum_checks_them(folder: Path) -> None:
 
 
 def test_what_is_no_run_folder(tmp_path: Path) -> None:
-    with pytest.raises(fw.FedwaveError, match=r"is no run folder: it has no config\.yaml"):
+    with refused("config.yaml"):
         fw.load(tmp_path)
-    with pytest.raises(fw.FedwaveError, match="there is no run folder at"):
+    with refused("run folder"):
         fw.load(tmp_path / "nowhere")
 
 
 def test_another_experiment_is_refused_and_nothing_lost(folder: Path) -> None:
     before = results(folder)
     other = experiment_from({**_mapping(), "seed": 3})
-    sentence = "holds another experiment: its seed is 0, not 3; choose another --out"
-    with pytest.raises(fw.FedwaveError, match=sentence):
+    with refused("seed", 0, 3, "--out"):
         run_experiment(other, folder)
     assert results(folder) == before
 
@@ -139,12 +139,11 @@ def test_the_second_process_is_told_and_a_dead_one_does_not_matter(folder: Path)
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         before = results(folder)
-        sentence = rf"is in use by process {holder.pid} on .*: wait for it, or choose another place"
-        with pytest.raises(fw.FedwaveError, match=sentence):
+        with refused(folder, holder.pid):
             run_experiment(EXPERIMENT, folder)
         told = subprocess.run(command("resume", str(folder)), capture_output=True, text=True)
         assert told.returncode == 2
-        assert told.stderr.startswith(f"fedwave: {folder} is in use by process {holder.pid}")
+        assert mentions(told.stderr, folder, holder.pid)
         assert told.stderr.count("\n") == 1
         assert results(folder) == before
         os.kill(holder.pid, signal.SIGKILL)
@@ -168,7 +167,7 @@ def test_a_full_disk(limit: int, folder: Path, tmp_path: Path) -> None:
 
     told = subprocess.run(words, capture_output=True, text=True, preexec_fn=limited)
     assert told.returncode == 2, told.stderr
-    assert "cannot be written: File too large" in told.stderr
+    assert mentions(told.stderr, "File too large")
     assert told.stderr.startswith("fedwave: ")
     assert told.stderr.count("\n") == 1
     assert leftovers(full) == []
@@ -185,7 +184,7 @@ def test_a_folder_that_may_not_be_written_to(folder: Path) -> None:
     (folder / "rounds").chmod(0o500)
     folder.chmod(0o500)
     try:
-        with pytest.raises(fw.FedwaveError, match="cannot be written to"):
+        with refused("written"):
             run_experiment(EXPERIMENT, folder)
         assert results(folder) == before
     finally:
@@ -195,7 +194,7 @@ def test_a_folder_that_may_not_be_written_to(folder: Path) -> None:
 
 def test_a_folder_on_a_read_only_file_system() -> None:
     """/proc is one on every Linux, for root too."""
-    with pytest.raises(fw.FedwaveError, match="cannot be written to"):
+    with refused("written"):
         run_experiment(EXPERIMENT, Path("/proc/fedwave"))
 
 
