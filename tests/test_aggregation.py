@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from rules import RULES, Momentum
 
 from fedwave.aggregation import (
@@ -27,7 +28,6 @@ from fedwave.aggregation import (
     step_stretch,
     uploads_of_rounds,
 )
-from fedwave.errors import FedwaveError
 from fedwave.parts import registry
 
 # Three devices, of which the second has not got through; c = (6, 2, 4) / 12 where delivered.
@@ -252,28 +252,28 @@ class Impatient(Sync):
 
 
 @pytest.mark.parametrize(
-    ("make", "sentence"),
+    ("make", "tokens"),
     [
-        (lambda: Lee(-0.1), "Lee beta is -0.1, must be a number between 0 and 1."),
-        (lambda: Lee(float("nan")), "Lee beta is nan, must be a number between 0 and 1."),
-        (lambda: Constant("much"), "Constant beta is 'much', must be a number between 0 and 1."),  # type: ignore[arg-type]
-        (lambda: Sync(cap=0), "Sync cap is 0, must be a number > 0, or None."),
-        (lambda: FedBuff(0), "FedBuff size is 0, must be a whole number >= 1."),
-        (lambda: FedBuff(2.5), "FedBuff size is 2.5, must be a whole number >= 1."),  # type: ignore[arg-type]
-        (lambda: FedAsync(0), "FedAsync alpha is 0, must be a number > 0 and <= 1."),
-        (lambda: FedAsync(1.5), "FedAsync alpha is 1.5, must be a number > 0 and <= 1."),
-        (lambda: FedAsync(a=-1), "FedAsync a is -1, must be a number >= 0."),
-        (lambda: FedAsync(b=None), "FedAsync b is None, must be a number >= 0."),  # type: ignore[arg-type]
-        (lambda: FedAsync(staleness="hinged"), "FedAsync has no staleness 'hinged'; did you mean 'hinge'?"),
-        (lambda: Impatient(), "Impatient beta is 0.5, must be 0: data that wait are trained on again."),
-        (lambda: named("fedbuf"), "there is no aggregation rule 'fedbuf'; did you mean 'fedbuff'?"),
-        (lambda: named("sync:beta=1"), "aggregation rule 'sync' has no parameter 'beta'; known are cap, stretch."),
+        (lambda: Lee(-0.1), ("Lee", "beta", -0.1)),
+        (lambda: Lee(float("nan")), ("Lee", "beta", "nan")),
+        (lambda: Constant("much"), ("Constant", "beta", "'much'")),  # type: ignore[arg-type]
+        (lambda: Sync(cap=0), ("Sync", "cap", 0)),
+        (lambda: FedBuff(0), ("FedBuff", "size", 0)),
+        (lambda: FedBuff(2.5), ("FedBuff", "size", 2.5)),  # type: ignore[arg-type]
+        (lambda: FedAsync(0), ("FedAsync", "alpha", 0)),
+        (lambda: FedAsync(1.5), ("FedAsync", "alpha", 1.5)),
+        (lambda: FedAsync(a=-1), ("FedAsync a", -1)),
+        (lambda: FedAsync(b=None), ("FedAsync b", None)),  # type: ignore[arg-type]
+        (lambda: FedAsync(staleness="hinged"), ("FedAsync", "hinged", "hinge")),
+        (lambda: Impatient(), ("Impatient", "beta", 0.5)),
+        (lambda: named("fedbuf"), ("fedbuf", "fedbuff")),
+        (lambda: named("sync:beta=1"), ("parameter", "sync", "beta")),
     ],
 )
-def test_bad_input_is_refused_in_one_sentence(make: Any, sentence: str) -> None:
-    with pytest.raises(FedwaveError) as refused:
+def test_bad_input_is_refused_in_one_sentence(make: Any, tokens: tuple[object, ...]) -> None:
+    with refused(*tokens) as caught:
         make()
-    assert str(refused.value) == sentence
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("limit", [Fraction(1, 3), True, np.float32(0.5)])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import mentions
 from script_module import module_of
 
 from fedwave.experiments.results.statistics import Estimate
@@ -86,7 +87,7 @@ def test_other_numbers_give_other_verdicts(made_up: dict[str, np.ndarray]) -> No
         made_up[name] = made_up["bench"] - 0.08
     text, verdict = learnt.similar_accuracy("mnist")
     assert verdict == verdicts.NOT
-    assert "ALSA-PI -.0800 ± .0000" in text
+    assert mentions(text, "ALSA-PI", "-.0800")
 
 
 def test_who_has_fewer_spikes_than_bench_is_as_stable_and_refutes_that_it_is_the_most_stable(
@@ -122,7 +123,7 @@ def test_every_claim_has_a_row_and_a_verdict() -> None:
 def test_choices_become_a_table_as_soon_as_they_are_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committed, "DOCS", tmp_path)
     committed.table.cache_clear()
-    assert claims.choices() == "The study of these choices is not committed yet."
+    assert mentions(claims.choices(), "not committed")
     heading = "scheduler,metric,mean,half_width,standard_error,difference,difference_half_width,instances,difference_instances"  # noqa: E501
     for axis, values in {"task.prox": ("0", "0.01"), "network.success": ("soft",)}.items():
         lines = [

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from refusals import mentions
 
-LEARN = "which is not installed: pip install 'fedwave[learn]'."
-RAY = "which is not installed: pip install 'fedwave[ray]'."
+LEARN = "pip install 'fedwave[learn]'"
+RAY = "pip install 'fedwave[ray]'"
 HIDDEN = """
 import sys
 
@@ -45,19 +46,21 @@ def bare(tmp_path: Path):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "tokens"),
     [
-        (["train", "paper", "--task", "synthetic"], f"a task needs PyTorch, {LEARN}"),
-        (["run", "quick"], f"a task needs PyTorch, {LEARN}"),
-        (["run", "mine.yaml"], f"a task needs PyTorch, {LEARN}"),
-        (["reproduce", "mnist"], f"a task needs PyTorch, {LEARN}"),
-        (["compare", "paper", "--engine", "ray"], f"the engine ray needs Ray, {RAY}"),
+        (["train", "paper", "--task", "synthetic"], ("PyTorch", LEARN)),
+        (["run", "quick"], ("PyTorch", LEARN)),
+        (["run", "mine.yaml"], ("PyTorch", LEARN)),
+        (["reproduce", "mnist"], ("PyTorch", LEARN)),
+        (["compare", "paper", "--engine", "ray"], ("Ray", RAY)),
     ],
 )
-def test_a_command_names_the_pip_line(bare, words, sentence, tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_command_names_the_pip_line(bare, words, tokens, tmp_path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "mine.yaml").write_text("task: {dataset: synthetic}\nrounds: 3\ninstances: 2\n")
     done = bare("-m", "fedwave", *words)
-    assert (done.returncode, done.stderr) == (2, f"fedwave: {sentence}\n")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert mentions(done.stderr, *tokens)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def test_python_names_the_pip_line(bare, code: str) -> None:  # type: ignore[no-
     done = bare("-c", f"import fedwave as fw\n{code}")
     last = done.stderr.splitlines()[-1]
     assert last.startswith("fedwave.errors.MissingExtra: ")
-    assert last.endswith(f"needs PyTorch, {LEARN}")
+    assert mentions(last, "PyTorch", LEARN)
 
 
 def test_it_simulates_compares_and_draws(bare, tmp_path) -> None:  # type: ignore[no-untyped-def]
