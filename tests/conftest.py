@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import matplotlib
 import pytest
@@ -18,6 +20,20 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     from fedwave.experiments.report.figures import common
 
     monkeypatch.setattr(common, "save_figure", lambda figure, stem: [])
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small run, made once for all tests: only to be read."""
+    from small_run import make
+
+    return make(tmp_path_factory.mktemp("finished") / "run")
+
+
+@pytest.fixture
+def small_run(finished_run: Path, tmp_path: Path) -> Path:
+    """A copy of it, in the test's own folder."""
+    return Path(shutil.copytree(finished_run, tmp_path / "run"))
 
 
 @pytest.fixture(autouse=True)

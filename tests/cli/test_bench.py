@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import mentions
 
 from fedwave.bench import measure, run
 from fedwave.bench.environments import NoEnvironment, Peer
@@ -87,7 +88,7 @@ def test_the_table_names_all_ways(fedwave: Callable[..., tuple[int, str, str]]) 
     for label in ("plain PyTorch", "fedwave, skipping off", "fedwave, skipping on"):
         assert label in out
     assert "unavailable" in out
-    assert "Flower is unavailable: its environment cannot be made: there is no network." in err
+    assert mentions(err, "Flower", "no network")
 
 
 @pytest.mark.usefixtures("measured")
@@ -105,25 +106,22 @@ def test_json_and_files(fedwave: Callable[..., tuple[int, str, str]], tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "words, sentence",
+    "words, tokens",
     [
-        (["--rounds", 0], "--rounds is 0, must be a whole number >= 1."),
-        (["--repeats", -1], "--repeats is -1, must be a whole number >= 1."),
-        (["--threads", 0], "--threads is 0, must be a whole number >= 1."),
-        (["--threads", 10**6], "--threads is 1000000, but there are only"),
-        (["--device", "tpu"], "device is 'tpu', must be auto, cpu or cuda"),
-        (["--dataset", "cifar10"], "--dataset is 'cifar10', must be mnist or synthetic."),
-        (["--out", "table.csv"], "--out table.csv must end in .json."),
-        (["--figure", "a.bmp"], "--figure a.bmp must end in .png or .svg or .pdf."),
-        (["--environments", ""], "'' names no place"),
+        (["--rounds", 0], ("--rounds", 0)),
+        (["--repeats", -1], ("--repeats", -1)),
+        (["--threads", 0], ("--threads", 0)),
+        (["--threads", 10**6], ("--threads", 1000000)),
+        (["--device", "tpu"], ("device", "tpu")),
+        (["--dataset", "cifar10"], ("--dataset", "cifar10")),
+        (["--out", "table.csv"], ("--out", "table.csv")),
+        (["--figure", "a.bmp"], ("--figure", "a.bmp")),
+        (["--environments", ""], ("''",)),
     ],
 )
 @pytest.mark.usefixtures("measured")
-def test_refusals(fedwave: Callable[..., tuple[int, str, str]], words: list[Any], sentence: str) -> None:
-    status, out, err = fedwave("bench", *words)
-    assert (status, out) == (2, "")
-    assert sentence in err
-    assert err.count("\n") == 1
+def test_refusals(refuses: Callable[..., str], words: list[Any], tokens: tuple[object, ...]) -> None:
+    refuses(("bench", *words), *tokens)
 
 
 HOSTILE = [
@@ -176,4 +174,4 @@ def test_a_failing_base_ends_the_command(
     monkeypatch.setattr(run, "measure", failing)
     status, _, err = fedwave("bench", "--quick", "--no-peers", "--dataset", "synthetic")
     assert status == 2
-    assert "plain PyTorch, which the others are compared with, failed: it fell over." in err
+    assert mentions(err, "PyTorch", "it fell over")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import mentions
 
 import fedwave as fw
-from fedwave.cli import listing, output
-from fedwave.types import INFORMATION
+from fedwave.cli import output
 
 SMALL = ("--rounds", 12, "--instances", 3)
 
@@ -19,8 +19,8 @@ def test_compare_keeps_the_traces_that_it_prints(fedwave, tmp_path: Path) -> Non
     words = ("compare", "paper", "-s", "balsa,alpha-fresh:alpha=0.5", *SMALL, "--seed", 6)
     status, text, err = fedwave(*words, "--traces", folder, "--beliefs", "-o", table)
     assert (status, err) == (0, "")
-    assert "paper: U = 25, W = 5, γ = 0.01, 12 rounds, 3 instances, seed 6" in text
-    assert f"Traces written to {folder}" in text
+    assert mentions(text, "paper", "U = 25", "W = 5", "12 rounds", "3 instances", "seed 6")
+    assert mentions(text, folder)
     assert {path.name for path in folder.iterdir()} == {"balsa.npz", "alpha-fresh-alpha-0.5.npz"}
     trace = fw.Trace.load(folder / "balsa.npz")
     assert trace.same_as(fw.simulate(fw.paper_network(), "balsa", 12, 3, 6, beliefs=True))
@@ -39,7 +39,7 @@ def test_compare_replaces_traces_and_nothing_else(fedwave, tmp_path: Path) -> No
     before = (tmp_path / "age.npz").read_bytes()
     status, _, err = fedwave(*words)
     assert status == 2
-    assert f"{tmp_path / 'age.npz'} is no trace, and would be replaced: name another folder" in err
+    assert mentions(err, tmp_path / "age.npz")
     assert (tmp_path / "age.npz").read_bytes() == before
 
 
@@ -93,8 +93,8 @@ def test_names_are_printed_as_they_are(fedwave, tmp_path: Path) -> None:
     words = ('name="[red]mine :smile:"', "-s", "age", "-t", 4, "-i", 2, "-o", tmp_path / "[bold]x")
     status, text, err = fedwave("run", *words)
     assert (status, err) == (0, "")
-    assert "[red]mine :smile:: U = 25, W = 5, γ = 0.01, 4 rounds" in text
-    assert f"Figures and data are in {tmp_path}/[bold]x" in text
+    assert mentions(text, "[red]mine :smile:", "U = 25", "4 rounds")
+    assert mentions(text, f"{tmp_path}/[bold]x")
 
 
 def test_options_reach_the_network(fedwave, tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_compare_prints_paired_differences(fedwave, tmp_path: Path) -> None:
     status, text, _ = fedwave("compare", "paper", "-s", names, *SMALL, "--burn-in", 2, "-o", out)
     assert status == 0
     for heading in (
-        "Paired differences from alsa-pi",
-        "Means leave out the first 2 rounds.",
+        "from alsa-pi",
+        "first 2 rounds",
         "backlog",
         "delivered",
         "Jain",
@@ -220,8 +220,8 @@ def test_copies_need_no_number_of_instances(fedwave, tmp_path: Path) -> None:
     words = ("compare", "-s", "alsa-pi,max-weight,random", *SMALL, *recorded, "--half-width", 0.1)
     status, text, err = fedwave(*words)
     assert (status, err) == (0, "")
-    assert "around the difference of the score: random " in text
-    assert "No number of instances gives an interval around that of max-weight: they are copies." in text
+    assert mentions(text, "random")
+    assert mentions(text, "max-weight", "copies")
     needed = json.loads(fedwave(*words, "--json")[1])["instances_needed"]
     assert needed["max-weight"] is None
     assert needed["random"] >= 2
@@ -234,7 +234,7 @@ def test_compare_plans_how_many_instances_are_wanted(fedwave) -> None:
     age, base = (fw.simulate(fw.paper_network(), n, 12, 3, 0).score for n in ("age", "alsa-pi"))
     needed = json.loads(fedwave(*words, "--json")[1])["instances_needed"]
     assert list(needed) == ["age", "w-max"]  # alsa-pi is the base
-    assert f"half-width of 0.8 around the difference of the score: age {needed['age']:,}, w-max" in text
+    assert mentions(text, 0.8, f"age {needed['age']:,}", "w-max")
     # About 1.96 standard errors reach 0.8 with so many, and not with half of them.
     spread = (age - base).mean(axis=0).std(ddof=1)
     assert 1.96 * spread / needed["age"] ** 0.5 < 0.8 < 1.96 * spread / (needed["age"] / 2) ** 0.5
@@ -265,14 +265,15 @@ def test_schedulers_tells_what_each_may_see(fedwave, tmp_path: Path) -> None:
     assert (rows["update-aware"]["must know"], rows["update-aware"]["sees"]) == ("-", "h, updates")
     assert rows["lagrangian"]["must know"] == "true rates, distributions"
     assert rows["lagrangian-po"]["must know"] == "distributions"
-    assert set(INFORMATION) == {*listing._MUST_KNOW, *listing._SEES}
+    told = {name for name, row in rows.items() if row["must know"] + row["sees"] != "--"}
+    assert {name for name in rows if fw.scheduler(name).needs} <= told
     assert (tmp_path / "s.csv").read_text().startswith("name,must know,sees,priority,about")
 
 
 def test_reproduce_score(fedwave, tmp_path: Path) -> None:
     status, text, _ = fedwave("reproduce", "score", *SMALL, "--out", tmp_path / "score")
     assert status == 0
-    assert "paper-score: U = 25, W = 5, γ = 0.01, 12 rounds, 3 instances, seed 0" in text
+    assert mentions(text, "paper-score", "U = 25", "12 rounds", "3 instances", "seed 0")
     assert text.splitlines()[1].split()[:2] == ["scheduler", "score"]
     assert "score.png, score.svg, score-paper.png" in text
     summary = json.loads((tmp_path / "score" / "summary.json").read_text())

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from refusals import mentions, refused
 
 import fedwave as fw
 from fedwave.cli import main
@@ -139,7 +140,7 @@ def test_a_sweep_prints_a_table(fedwave, tmp_path: Path) -> None:
     words = ("run", "sweep.network.slots=[5,25]", "-s", "age", "-t", 4, "-i", 2, "-o", tmp_path)
     status, text, err = fedwave(*words, "--metric", "score")
     assert (status, err) == (0, "")
-    assert "paper: U = 25, γ = 0.01, 4 rounds, 2 instances, seed 0" in text
+    assert mentions(text, "paper", "U = 25", "4 rounds", "2 instances", "seed 0")
     table = [line.split() for line in text.splitlines()]
     names = ["score", "backlog", "age", "worst", "delivered", "Jain"]
     assert ["scheduler", "Slots", "W", *names] in table
@@ -148,33 +149,26 @@ def test_a_sweep_prints_a_table(fedwave, tmp_path: Path) -> None:
 
 
 OTHERS = {
-    ("--seed", 3): "its seed is 0, not 3",
-    ("-s", "w-max"): 'its schedulers is ["alsa-pi", "age"], not ["alsa-pi", "age", "w-max"]',
-    ("network.rate=2",): "its network.rate is null, not 2.0",
-    ("sweep.network.slots=[2,4]",): "its sweep.network.slots is [2, 3], not [2, 4]",
-    ("sweep.seed=[1]",): "its sweep.seed is null, not [1]",
-    ("--metric", "score"): 'its metric is "backlog", not "score"',
+    ("--seed", 3): ("seed", 0, 3),
+    ("-s", "w-max"): ("schedulers", '["alsa-pi", "age"]', '["alsa-pi", "age", "w-max"]'),
+    ("network.rate=2",): ("network.rate", "2.0"),
+    ("sweep.network.slots=[2,4]",): ("sweep.network.slots", "[2, 3]", "[2, 4]"),
+    ("sweep.seed=[1]",): ("sweep.seed", "[1]"),
+    ("--metric", "score"): ("metric", '"backlog"', '"score"'),
 }
 
 
 @pytest.mark.parametrize("more", OTHERS, ids=lambda more: " ".join(map(str, more)))
-def test_another_experiment_in_the_same_folder_is_refused(fedwave, folder: Path, more) -> None:
+def test_another_experiment_in_the_same_folder_is_refused(refuses, folder: Path, more) -> None:
     before = contents(folder)
-    status, out, err = fedwave(*SWEEP, *more, "-o", folder)
-    assert (status, out) == (2, "")
-    assert err == (
-        f"fedwave: {folder} holds another experiment: {OTHERS[more]}; choose another --out, or go on with it by "
-        f"`fedwave resume {folder}`.\n"
-    )
+    refuses((*SWEEP, *more, "-o", folder), folder, "--out", f"`fedwave resume {folder}`", *OTHERS[more])
     assert contents(folder) == before
 
 
-def test_axes_in_another_order_number_their_points_otherwise(fedwave, folder: Path) -> None:
+def test_axes_in_another_order_number_their_points_otherwise(refuses, folder: Path) -> None:
     words = list(SWEEP)
     words[3], words[4] = words[4], words[3]
-    status, out, err = fedwave(*words, "-o", folder)
-    assert (status, out) == (2, "")
-    assert 'its sweep is ["network.slots", "network.gamma"], not ["network.gamma", "netw' in err
+    refuses((*words, "-o", folder), "sweep", '["network.slots", "network.gamma"]')
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -193,9 +187,9 @@ def test_resume_goes_on_with_what_is_missing(
         patch.setattr(pool, "run_unit", stopped_at_the_fourth)
         status, text, err = fedwave(*SWEEP, "-o", out, "--workers", 1)
     assert (status, text) == (130, "")
-    assert err == f"fedwave: stopped; `fedwave resume {out}` goes on from here.\n"
+    assert mentions(err, f"`fedwave resume {out}`")
     assert len(list((out / "units").iterdir())) == 3
-    with pytest.raises(fw.FedwaveError, match=r"5 of 8 units are missing\): run `fedwave resume"):
+    with refused("5 of 8", "`fedwave resume"):
         fw.load(out)
     status, text, err = fedwave("resume", out, "--json", "--events", events)
     assert (status, err) == (0, "")
@@ -212,12 +206,10 @@ def test_a_damaged_result_is_told_of_and_made_again(fedwave, folder: Path) -> No
     before = contents(folder)
     broken = folder / "rounds" / "0002_age_0-2.parquet"
     broken.write_bytes(broken.read_bytes()[:-1])
-    assert fedwave("reproduce", "score", "--from", folder, "-o", folder)[2] == (
-        f"fedwave: {broken} is damaged: its checksum is not the one it was stored with.\n"
-    )
+    assert mentions(fedwave("reproduce", "score", "--from", folder, "-o", folder)[2], broken, "checksum")
     status, _, err = fedwave("resume", folder)
     assert status == 0
-    assert err.startswith(f"fedwave: unit 0002_age_0-2: {broken} is damaged")
+    assert mentions(err, "0002_age_0-2", broken)
     assert err.count("\n") == 1
     after = contents(folder)
     assert after == before
@@ -227,7 +219,7 @@ def test_a_folder_in_use_is_left_alone(fedwave, folder: Path) -> None:
     with RunFolder(folder).locked():
         status, out, err = fedwave("resume", folder)
     assert (status, out) == (2, "")
-    assert f"{folder} is in use by process" in err
+    assert mentions(err, folder, "in use")
     assert err.count("\n") == 1
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from refusals import mentions
+from small_run import WORDS
 from user_file import forgotten, text
 
 from fedwave.experiments.run import pool
@@ -46,6 +48,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_finished_run_needs_nothing_but_its_folder(fedwave, monkeypatch: pytest.MonkeyPatch) -> None:
     status, told, err = fedwave(*LEARN, "--json")
     assert (status, err) == (0, "")
@@ -71,26 +74,19 @@ def test_a_finished_run_needs_nothing_but_its_folder(fedwave, monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_a_report_begins_with_the_metric_asked_for(fedwave) -> None:
-    words = ("run", "paper", "-s", "age,random", "-t", 5, "-i", 2, "-o", "run")
-    assert fedwave(*words)[1].splitlines()[1].split()[:2] == ["scheduler", "backlog"]
+def test_a_report_begins_with_the_metric_asked_for(fedwave, refuses, small_run: Path) -> None:
+    assert fedwave("report", "run")[1].splitlines()[1].split()[:2] == ["scheduler", "backlog"]
     assert fedwave("report", "run", "--metric", "jain")[1].splitlines()[1].split()[1] == "Jain"
-    status, _, err = fedwave("report", "run", "--metric", "jian")
-    sentence = "fedwave: --metric is 'jian', which is not in this run; did you mean 'jain'?\n"
-    assert (status, err) == (2, sentence)
+    refuses(("report", "run", "--metric", "jian"), "--metric", "'jian'", "'jain'")
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_a_report_against_another_scheduler_and_without_the_first_rounds(fedwave) -> None:
-    words = ("run", "paper", "-s", "age,random", "-t", 5, "-i", 2)
-    assert fedwave(*words, "-o", "run")[0] == 0
-    assert fedwave(*words, "-o", "asked", "against=random", "burn_in=2")[0] == 0
+def test_a_report_against_another_scheduler_and_without_the_first_rounds(fedwave, refuses, small_run: Path) -> None:
+    assert fedwave(*WORDS, "-o", "asked", "against=random", "burn_in=2")[0] == 0
     assert fedwave("report", "run", "--against", "random", "--burn-in", 2)[0] == 0
     assert Path("run/table.md").read_bytes() == Path("asked/table.md").read_bytes()
     assert fedwave("verify", "run")[0] == 0
-    status, _, err = fedwave("report", "run", "--against", "agee")
-    sentence = "fedwave: --against is 'agee', which is not in this run; did you mean 'age'?\n"
-    assert (status, err) == (2, sentence)
+    refuses(("report", "run", "--against", "agee"), "--against", "'agee'", "'age'")
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -116,54 +112,49 @@ def test_the_list_and_the_exit_status(fedwave) -> None:
     assert told.splitlines()[-1] == "a is sound."
     status, told, err = fedwave("verify", "a", "b")
     assert (status, err) == (0, "")
-    assert told.splitlines()[-1] == "A (a) and B (b) are the same run."
+    assert mentions(told.splitlines()[-1], "same")
     status, told, err = fedwave("verify", "a", "c", "--json")
     assert (status, err) == (1, "")
     content = json.loads(told)
     assert content["same"] is False
-    assert content["findings"][0] == {"about": "experiment", "state": "differs", "text": "seed is 0 in A, 1 in B"}
+    first = content["findings"][0]
+    assert (first["about"], first["state"]) == ("experiment", "differs")
+    assert mentions(first["text"], "seed", "0 in A", "1 in B")
     Path("a/summary.csv").write_text("1\n")
     status, told, err = fedwave("verify", "a")
     assert (status, err) == (1, "")
-    assert told.splitlines()[-1] == "a is NOT sound."
+    assert mentions(told.splitlines()[-1], "NOT sound")
     assert "summary.csv: changed" in told
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "tokens"),
     [
-        (("verify", "nowhere"), "nowhere does not exist"),
-        (("verify", ".", "nowhere"), "nowhere does not exist"),
-        (("report", "nowhere"), "there is no run folder at nowhere"),
-        (("report", "."), "is no run folder: it has no config.yaml"),
-        (("verify",), "Missing argument"),
+        (("verify", "nowhere"), ("nowhere",)),
+        (("verify", ".", "nowhere"), ("nowhere",)),
+        (("report", "nowhere"), ("nowhere",)),
+        (("report", "."), ("config.yaml",)),
+        (("verify",), ("DIR",)),
     ],
 )
-def test_bad_usage_is_one_sentence(fedwave, words: tuple[str, ...], sentence: str) -> None:
-    status, out, err = fedwave(*words)
-    assert (status, out) == (2, "")
-    assert sentence in err
-    assert err.count("\n") == 1
+def test_bad_usage_is_one_sentence(refuses, words: tuple[str, ...], tokens: tuple[str, ...]) -> None:
+    refuses(words, *tokens)
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_an_unfinished_run_has_no_report(fedwave) -> None:
-    assert fedwave("run", "devices.csv", "-s", "age", "-t", 4, "-i", 2, "-o", "a")[0] == 0
-    next(Path("a/units").iterdir()).unlink()
-    status, _, err = fedwave("report", "a")
-    assert status == 2
-    assert "a is not finished (1 of 1 units are missing): run `fedwave resume a`." in err
-    status, told, _ = fedwave("verify", "a")
+def test_an_unfinished_run_has_no_report(fedwave, refuses, small_run: Path) -> None:
+    next((small_run / "units").iterdir()).unlink()
+    refuses(("report", "run"), "1 of 2", "`fedwave resume run`")
+    status, told, _ = fedwave("verify", "run")
     assert status == 1
-    assert "1 of 1 unit not finished" in told
+    assert mentions(told, "1 of 2")
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_a_run_that_was_stopped_is_not_called_damaged(fedwave) -> None:
-    assert fedwave("run", "paper", "-s", "age,random", "-t", 5, "-i", 2, "-o", "run")[0] == 0
+def test_a_run_that_was_stopped_is_not_called_damaged(fedwave, small_run: Path) -> None:
     for path in (Path("run/SHA256SUMS"), *Path("run/units").glob("*random*")):
         path.unlink()
     status, told, _ = fedwave("verify", "run")
     assert status == 1
-    assert "run is not finished, and sound so far." in told
-    assert "`fedwave resume run` goes on" in told
+    assert mentions(told, "sound")
+    assert mentions(told, "`fedwave resume run`")

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from refusals import mentions
 from rich.table import Table
 
 import fedwave as fw
@@ -72,7 +73,7 @@ def test_train_prints_a_table_and_writes_figures(fedwave, tmp_path: Path) -> Non
         "train", *NETWORK, *SMALL, *SIZE, "-s", "alsa-pi,update-aware,w-max", "--seed", 3, "-o", out
     )
     assert (status, err) == (0, "")
-    assert "synthetic: U = 4, W = 2, γ = 0.01, 3 rounds, 2 instances, seed 3" in text
+    assert mentions(text, "synthetic", "U = 4", "W = 2", "3 rounds", "2 instances", "seed 3")
     assert "SYNTHETIC" not in text  # it was asked for
     for word in ("differences from alsa-pi", "loss", "spikes", "backlog", "delivered", "Jain", "targets.svg"):
         assert word in text
@@ -149,9 +150,9 @@ def test_without_data_reproduce_falls_back_loudly(fedwave, tmp_path: Path, name:
     words = ("reproduce", name, "--quick", "-t", 2, "-i", 1, "--device", "cpu", "--workers", 1)
     status, text, err = fedwave(*words, *small, "-o", tmp_path)
     assert status == 0
-    assert f"SYNTHETIC DATA is used instead of {name}" in err
+    assert mentions(err, "SYNTHETIC DATA", name)
     assert f"{name} could not be fetched" in err
-    assert f"SYNTHETIC DATA (no {name}): U = 25, W = 5, γ = 0.01, 2 rounds, 1 instance, seed 0" in text
+    assert mentions(text, "SYNTHETIC DATA", name, "U = 25", "2 rounds", "1 instance")
     assert files(tmp_path) == FILES | KEPT
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["synthetic"] is True
@@ -168,7 +169,7 @@ def test_figures_are_drawn_again_without_training(fedwave, monkeypatch: pytest.M
     monkeypatch.setattr(work, "task_of", None)  # no data, no training
     status, text, err = fedwave("reproduce", "mnist", "--from", first, "--out", second)
     assert (status, err) == (0, "")
-    assert "synthetic: U = 4, W = 2, γ = 0.01, 3 rounds, 2 instances, seed 0" in text
+    assert mentions(text, "synthetic", "U = 4", "W = 2", "3 rounds", "2 instances", "seed 0")
     assert files(second) == FILES | {"SHA256SUMS"}
     for name in FILES:
         assert (second / name).read_bytes() == (first / name).read_bytes(), name
@@ -228,7 +229,7 @@ def test_a_sweep_of_what_is_learnt(fedwave, tmp_path: Path) -> None:
 def test_without_data_train_does_not_fall_back(fedwave, tmp_path: Path) -> None:
     status, out, err = fedwave("train", "--task", "mnist", "--workers", 1, "-o", tmp_path)
     assert (status, out) == (2, "")
-    assert err == "fedwave: mnist could not be fetched: there is no network here.\n"
+    assert mentions(err, "mnist", "network")
 
 
 def test_who_the_base_is_does_not_depend_on_luck() -> None:
@@ -243,67 +244,49 @@ def test_who_the_base_is_does_not_depend_on_luck() -> None:
     equal, lost = tables(0.5), tables(np.nan)
     assert list(equal[1].columns[1].cells) == ["0.00±0.00"]
     for _, differences in (equal, lost):
-        assert str(differences.title).startswith("Paired differences from alsa-pi")
+        assert mentions(str(differences.title), "alsa-pi")
         assert list(differences.columns[0].cells) == ["bench"]
     assert list(lost[0].columns[0].cells) == ["bench", "alsa-pi (2 diverged)"]
 
 
 TRAIN = ("train", *NETWORK, "-t", 1, "-i", 1, "-s", "w-max", "--out", "out", "--task")
 REFUSALS = {
-    (*TRAIN, "sinthetic"): "task.dataset: there is no dataset 'sinthetic'; did you mean 'synthetic'?",
-    (*TRAIN, "synthetic", "--device", "tpu"): "training.device is 'tpu', must be auto, cpu or cuda",
-    (*TRAIN, "synthetic", "--device", "cuda"): "device is 'cuda', but torch finds no CUDA GPU here",
-    (
-        *TRAIN,
-        "synthetic",
-        "--precision",
-        "half",
-    ): "training.precision is 'half', must be float32, float64, bfloat16 or auto",
-    (*TRAIN, "synthetic", "--aggregation", "both"): "task.aggregation: there is no aggregation rule 'both'",
-    (*TRAIN, "synthetic", "--aggregation", "lee:beta=-1"): "Lee beta is -1, must be a number between 0 and 1",
-    (*TRAIN, "synthetic", "--skew", 0): "task.partition: Dirichlet alpha is 0.0, must be a number > 0",
-    (*TRAIN, "synthetic", "--tolerance", 2): "training.tolerance is 2.0, must lie in [0, 1)",
-    (*TRAIN, "synthetic", "--lanes", 0): "training.lanes is 0, must be a whole number >= 1",
-    (*TRAIN, "synthetic", "block=0"): "block is 0, must be a whole number >= 1",
-    (*TRAIN, "synthetic", "--workers", 0): "workers is 0, must be a whole number >= 1",
-    (*TRAIN, "synthetic", "--engine", "spark"): "there is no engine 'spark'; known are local, ray",
-    (*TRAIN, "synthetic", "--address", "auto"): "--address auto goes with --engine ray",
-    (*TRAIN, "synthetic", "task.model=vgg19"): "task.model is vgg19, which cannot take the images",
-    ("train", "paper-score"): "paper-score has no task to train: add one (task.dataset=mnist), or use",
-    ("train", "task=null", "metric=score"): "train has no task to train: add one (task.dataset=mnist)",
-    (*TRAIN, "synthetic", "--rounds", -1): "rounds is -1, must be a whole number >= 1",
-    (*TRAIN, "synthetic", "--seed", -1): "seed is -1, must be a whole number >= 0",
-    ("train", *SIZE, "-s", "update-aware", "-t", -1, "-o", "out"): "rounds is -1, must be a whole",
-    ("train", *SIZE, "-s", "update-aware", "-i", 0, "-o", "out"): "instances is 0, must be a whole",
-    ("train", *SIZE, "-s", "update-awar", "-o", "out"): "did you mean 'update-aware'?",
-    ("train", *SIZE, "-s", "update-aware:breadth=0", "-o", "out"): "breadth is 0, must be a whole",
-    ("reproduce", "mnist", "--device", "tpu", "-o", "out"): "training.device is 'tpu', must be auto",
-    ("reproduce", "minst"): "there is no 'minst' to reproduce; did you mean 'mnist'?",
-    (
-        "compare",
-        "-s",
-        "update-aware",
-    ): "looks at the models, but task is null: leave it out, or give a task and use `fedwave train`",
-    (
-        "compare",
-        "paper",
-        "-s",
-        "mass-labels",
-    ): "'mass-labels' sees the labels that devices report, but task is null: leave it out, or give a task",
+    (*TRAIN, "sinthetic"): ("task.dataset", "sinthetic", "synthetic"),
+    (*TRAIN, "synthetic", "--device", "tpu"): ("training.device", "tpu"),
+    (*TRAIN, "synthetic", "--device", "cuda"): ("device", "cuda"),
+    (*TRAIN, "synthetic", "--precision", "half"): ("training.precision", "half"),
+    (*TRAIN, "synthetic", "--aggregation", "both"): ("task.aggregation", "both"),
+    (*TRAIN, "synthetic", "--aggregation", "lee:beta=-1"): ("Lee", "beta", -1),
+    (*TRAIN, "synthetic", "--skew", 0): ("task.partition", "alpha", 0.0),
+    (*TRAIN, "synthetic", "--tolerance", 2): ("training.tolerance", 2.0),
+    (*TRAIN, "synthetic", "--lanes", 0): ("training.lanes", 0),
+    (*TRAIN, "synthetic", "block=0"): ("block", 0),
+    (*TRAIN, "synthetic", "--workers", 0): ("workers", 0),
+    (*TRAIN, "synthetic", "--engine", "spark"): ("engine", "spark"),
+    (*TRAIN, "synthetic", "--address", "auto"): ("--address", "auto", "--engine"),
+    (*TRAIN, "synthetic", "task.model=vgg19"): ("task.model", "vgg19"),
+    ("train", "paper-score"): ("paper-score", "task"),
+    ("train", "task=null", "metric=score"): ("train", "task"),
+    (*TRAIN, "synthetic", "--rounds", -1): ("rounds", -1),
+    (*TRAIN, "synthetic", "--seed", -1): ("seed", -1),
+    ("train", *SIZE, "-s", "update-aware", "-t", -1, "-o", "out"): ("rounds", -1),
+    ("train", *SIZE, "-s", "update-aware", "-i", 0, "-o", "out"): ("instances", 0),
+    ("train", *SIZE, "-s", "update-awar", "-o", "out"): ("update-awar", "update-aware"),
+    ("train", *SIZE, "-s", "update-aware:breadth=0", "-o", "out"): ("breadth", 0),
+    ("reproduce", "mnist", "--device", "tpu", "-o", "out"): ("training.device", "tpu"),
+    ("reproduce", "minst"): ("minst", "mnist"),
+    ("compare", "-s", "update-aware"): ("update-aware", "task"),
+    ("compare", "paper", "-s", "mass-labels"): ("mass-labels", "task"),
 }
 
 
 @pytest.mark.parametrize("words", REFUSALS, ids=lambda words: " ".join(map(str, words)))
 def test_one_sentence_and_status_2(
-    fedwave, words: tuple[object, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    refuses, words: tuple[object, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    status, out, err = fedwave(*words)
-    assert (status, out) == (2, "")
-    assert err.startswith("fedwave: ")
-    assert err.count("\n") == 1
-    assert REFUSALS[words] in err
+    refuses(words, *REFUSALS[words])
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
@@ -315,7 +298,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_run(fedwave, tmp_pat
     ):
         status, out, err = fedwave(*words)
         assert (status, out) == (2, "")
-        assert "cannot be written to" in err
+        assert mentions(err, tmp_path / "file")
         assert err.count("\n") == 1
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -326,4 +309,4 @@ def test_a_folder_without_the_right_to_write(fedwave, tmp_path: Path) -> None:
     status, _, err = fedwave("train", *NETWORK, *SIZE, "--out", tmp_path / "new")
     tmp_path.chmod(0o700)
     assert status == 2
-    assert "cannot be written to" in err
+    assert mentions(err, tmp_path)

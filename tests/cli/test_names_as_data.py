@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import mentions
 from rich.table import Table
 
 from fedwave.cli.progress import rounds_bar, run_bar, steps
@@ -60,7 +61,7 @@ def devices(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["[/]", "[link]$x_$|`<b>", "_x_😀"])
+@pytest.mark.parametrize("name", ["[/]", "[link]$x_$|`<b>_y_😀"])
 def test_a_whole_run_with_hostile_names(fedwave, tmp_path: Path, devices: Path, name: str) -> None:
     parts = tmp_path / "[red]parts.py"
     parts.write_text(PARTS.format(name=name, label=f"$\\frac{STEERING}"), encoding="utf-8")
@@ -146,12 +147,10 @@ def test_a_refusal_is_one_line_that_steers_nothing(fedwave, words, tmp_path, mon
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_verify_shows_names_of_files_as_they_are(fedwave, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert fedwave("run", "paper", *SMALL, "schedulers=[age]", "-o", out)[0] == 0
-    sums = out / "SHA256SUMS"
+def test_verify_shows_names_of_files_as_they_are(fedwave, small_run: Path) -> None:
+    sums = small_run / "SHA256SUMS"
     sums.write_text(sums.read_text() + f"{'0' * 64}  [bold]{STEERING.splitlines()[0]}\n")
-    status, text, err = fedwave("verify", out)
+    status, text, err = fedwave("verify", small_run)
     assert status in (1, 2)
     assert not steers(text + err)
 
@@ -252,7 +251,7 @@ def test_names_that_no_file_can_have_are_refused_before_the_run(fedwave, tmp_pat
     assert not list(tmp_path.rglob("*.parquet"))
     parts = tmp_path / "parts.py"
     parts.write_text(PARTS.format(name="x" * 200, label=""))
-    assert "must be a text of one line, of at most" in fedwave("compare", "--import", parts)[2]
+    assert mentions(fedwave("compare", "--import", parts)[2], "name", "line")
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -269,7 +268,7 @@ def test_an_output_file_that_is_a_folder_is_refused_before_the_run(fedwave, tmp_
     (tmp_path / "table.csv").mkdir()
     status, text, err = fedwave("compare", "-t", "4", "-i", "2", "-o", tmp_path / "table.csv")
     assert (status, text) == (2, "")
-    assert "is no plain file: choose another name" in err
+    assert mentions(err, tmp_path / "table.csv")
 
 
 def test_yaml_steers_nothing_and_is_read_back() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import mentions
 from trained_run import trained_run
 
 import fedwave as fw
@@ -57,28 +58,25 @@ def test_a_short_training_gives_accuracies(fedwave, tmp_path: Path) -> None:
     words = (*WORDS, "--task", "synthetic", "--train", "fresh", "--train-rounds", 6, "-o", out)
     status, text, _ = fedwave(*words, "--test-images", 300)
     assert status == 0
-    assert "Accuracy by 6 rounds of training of fresh" in " ".join(text.split())
+    assert mentions(" ".join(text.split()), "6 rounds", "fresh")
     accuracy = [row["accuracy"] for row in json.loads(out.read_text())["schedulers"]]
     assert np.all(np.diff(accuracy) <= 0)
     assert 0.1 < accuracy[0] <= 1
 
 
 @pytest.mark.parametrize(
-    "words, complaint",
+    "words, tokens",
     [
-        (("--train", "age"), "--train is 'age', which does not run"),
-        (("--train", "fresh", "--train-rounds", 0), "--train-rounds is 0"),
-        (("--aggregation", "lea"), "'lea'"),
-        (("-o", "table.txt"), "table.txt"),
-        (("sweep.network.slots=[2,3]",), "varies network.slots"),
-        (("-s", "update-aware"), "looks at the models"),
+        (("--train", "age"), ("--train", "age")),
+        (("--train", "fresh", "--train-rounds", 0), ("--train-rounds", 0)),
+        (("--aggregation", "lea"), ("lea",)),
+        (("-o", "table.txt"), ("table.txt",)),
+        (("sweep.network.slots=[2,3]",), ("network.slots",)),
+        (("-s", "update-aware"), ("update-aware",)),
     ],
 )
-def test_bad_input_is_one_sentence(fedwave, words, complaint) -> None:
-    status, _, err = fedwave(*WORDS, *words)
-    assert status == 2
-    assert complaint in err
-    assert len(err.strip().splitlines()) == 1
+def test_bad_input_is_one_sentence(refuses, words, tokens) -> None:
+    refuses((*WORDS, *words), *tokens)
 
 
 # --- beside what was trained ---
@@ -94,7 +92,7 @@ def test_the_command_prints_and_writes_it(folder: Path, fedwave, tmp_path: Path)
     out, figure = tmp_path / "check.json", tmp_path / "check.png"
     status, text, err = fedwave("predict", "--check", folder, "-o", out, "--figure", figure)
     assert (status, err) == (0, "")
-    assert "small: does the order hold?" in text
+    assert mentions(text, "small")
     assert figure.stat().st_size > 10_000
     found = check_prediction(folder)
     written = json.loads(out.read_text())
@@ -106,20 +104,17 @@ def test_the_command_prints_and_writes_it(folder: Path, fedwave, tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words, complaint",
+    "words, tokens",
     [
-        (("paper", "--check", "DIR"), "leave out 'paper'"),
-        (("--check", "nowhere"), "nowhere"),
-        (("--check", "DIR", "-o", "x.csv"), "x.csv"),
-        (("--check", "DIR", "--figure", "x.txt"), "x.txt"),
-        (("paper", "--figure", "x.png"), "--figure goes with --check"),
+        (("paper", "--check", "DIR"), ("paper",)),
+        (("--check", "nowhere"), ("nowhere",)),
+        (("--check", "DIR", "-o", "x.csv"), ("x.csv",)),
+        (("--check", "DIR", "--figure", "x.txt"), ("x.txt",)),
+        (("paper", "--figure", "x.png"), ("--figure", "--check")),
     ],
 )
-def test_bad_input_of_a_check_is_one_sentence(folder: Path, fedwave, words, complaint) -> None:
-    status, _, err = fedwave("predict", *(folder if word == "DIR" else word for word in words))
-    assert status == 2
-    assert complaint in err
-    assert len(err.strip().splitlines()) == 1
+def test_bad_input_of_a_check_is_one_sentence(folder: Path, refuses, words, tokens) -> None:
+    refuses(("predict", *(folder if word == "DIR" else word for word in words)), *tokens)
 
 
 @pytest.mark.parametrize(
@@ -135,4 +130,4 @@ def test_bad_input_of_a_check_is_one_sentence(folder: Path, fedwave, words, comp
 def test_a_check_takes_no_other_options(fedwave, tmp_path: Path, words, named: str) -> None:
     status, _, err = fedwave("predict", "--check", tmp_path, *words)
     assert status == 2
-    assert f"leave out --{named}." in err
+    assert mentions(err, f"--{named}")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from refusals import mentions
 from user_file import forgotten
 from user_file import text as user_text
 
@@ -63,9 +64,9 @@ def test_a_preset_goes_to_a_folder_of_its_name(fedwave) -> None:
     words = ("run", "paper-score", *SMALL, "-s", "alsa-pi,age", "--seed", 3)
     status, text, err = fedwave(*words)
     assert (status, err) == (0, "")
-    assert "paper-score: U = 25, W = 5, γ = 0.01, 6 rounds, 2 instances, seed 3" in text
+    assert mentions(text, "paper-score", "U = 25", "6 rounds", "2 instances", "seed 3")
     folder = Path("out/paper-score")
-    assert f"Figures and data are in {folder}" in text
+    assert mentions(text, folder)
     assert {"score.png", "table.md", "summary.csv", "results.nc", "SHA256SUMS"} <= {
         path.name for path in folder.iterdir()
     }
@@ -83,7 +84,7 @@ def test_a_file_with_a_task_is_trained(fedwave, request: pytest.FixtureRequest) 
     Path("mine.yaml").write_text(TASK)
     status, text, err = fedwave("run", "mine.yaml", "--workers", 1)
     assert (status, err) == (0, "")
-    assert "synthetic: U = 4, W = 2, γ = 0.01, 3 rounds, 2 instances, seed 0" in text
+    assert mentions(text, "synthetic", "U = 4", "W = 2", "3 rounds", "2 instances", "seed 0")
     assert text.splitlines()[1].split()[:3] == ["scheduler", "accuracy", "loss"]
     folder = Path("out/my-task")
     made = {path.name for path in folder.iterdir()}
@@ -103,7 +104,7 @@ def test_names_that_are_no_folders(fedwave) -> None:
     for name, folder in (("..", "experiment"), ("a/b: c", "a-b-c"), ("../up", "up")):
         status, text, err = fedwave("run", f'name="{name}"', "-s", "age", "-t", 2, "-i", 1)
         assert (status, err) == (0, "")
-        assert f"Figures and data are in out/{folder}" in text
+        assert mentions(text, f"out/{folder}")
     assert {path.name for path in Path("out").iterdir()} == {"experiment", "a-b-c", "up"}
 
 
@@ -113,7 +114,7 @@ def test_a_users_scheduler_runs(fedwave, own: Path, command: str) -> None:
     words = (command, "paper", "-s", "heavy-test:weight=2.0,age", *SMALL, "--json")
     status, _, err = fedwave(*words)
     assert status == 2
-    assert "there is no scheduler 'heavy-test'" in err
+    assert mentions(err, "heavy-test")
     fading = ("network.fading=steady-test",)
     status, text, err = fedwave(*words, *fading, "--import", "mine.py")
     assert (status, err) == (0, "")
@@ -139,7 +140,7 @@ def test_resume_takes_a_file_that_was_moved(fedwave, own: Path) -> None:
     next(Path("out/paper/units").iterdir()).unlink()
     status, _, err = fedwave("resume", "out/paper")
     assert status == 2
-    assert "`fedwave resume out/paper --import mine.py`, with the place of mine.py" in err
+    assert mentions(err, "`fedwave resume out/paper --import mine.py`")
     status, text, err = fedwave("resume", "out/paper", "--import", "elsewhere/mine.py", "--json")
     assert (status, err) == (0, "")
     assert json.loads(text)["schedulers"] == found
@@ -184,7 +185,7 @@ def test_theory_is_reproduced_from_a_run_of_backlogs(fedwave, monkeypatch) -> No
     assert (how.labels, how.rounds, folder, quick) == (("age",), 310, Path("out/theory"), True)
     assert fw.load("out/theory/backlogs").sizes["round"] == 310
     assert "+25.00 %" in text
-    assert "Figures and data are in out/theory: gap.png" in text
+    assert mentions(text, "out/theory", "gap.png")
     found = json.loads(fedwave(*words, "--full", "--json")[1])
     assert found["files"] == ["out/theory/gap.png"]
     assert (found["backlogs"]["age"]["mean"], found["backlogs"]["age"]["gap"]) == (3.0, 0.25)
@@ -206,4 +207,4 @@ def test_a_mistake_in_a_part_is_told_with_its_line(
         status, _, err = fedwave(*words, "--workers", workers)
     assert status == 2
     place = tmp_path / "crash.py"
-    assert f": {place}, line 10, in priority: ValueError: my own mistake)." in err
+    assert mentions(err, place, "line 10", "ValueError: my own mistake")

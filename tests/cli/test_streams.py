@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from killing import started
+from refusals import mentions
 
 SMALL = ("-t", "4", "-i", "2", "-s", "age")
 COMPARE = ("compare", *SMALL)
@@ -65,7 +66,7 @@ def test_a_terminal_that_knows_ascii_only(tmp_path: Path) -> None:
     assert "gamma = 0.01" in text
     assert r"\xe9\U0001f600" in text
     assert r'name: "\xE9"' in text
-    assert r"there is no experiment 'none-\xe9'" in err
+    assert mentions(err, "experiment", r"none-\xe9")
 
 
 @pytest.mark.parametrize(
@@ -89,11 +90,11 @@ def test_files_whose_names_are_not_utf8(tmp_path: Path) -> None:
     line = "$F run $'caf\\xe9.yaml' -o $'out\\xe9' && $F verify $'out\\xe9' && $F report $'out\\xe9' --json"
     status, text, err = shell(line, tmp_path)
     assert (status, err) == (0, "")
-    assert r"out\xe9 is sound." in text
+    assert mentions(text, r"out\xe9", "sound")
     (tmp_path / "a.csv").write_text("rate,distance_m\n1,100\n")  # of which the folder keeps a copy, by its path
     status, text, err = shell("$F run a.csv network.slots=1 rounds=4 -o $'new\\xe9'", tmp_path)
     assert (status, err.count("\n")) == (2, 1)
-    assert "a path is not valid UTF-8" in err
+    assert mentions(err, "UTF-8")
 
 
 def test_events_that_cannot_be_written_are_refused_or_given_up(fedwave, tmp_path: Path) -> None:
@@ -102,16 +103,16 @@ def test_events_that_cannot_be_written_are_refused_or_given_up(fedwave, tmp_path
 
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    for events, reason in (
-        (tmp_path / "folder", "Is a directory"),
-        (tmp_path / "none" / "e", "No such file"),
-        (tmp_path / ("e" * 256), "File name too long"),
-        (tmp_path / "pipe", "it is a pipe that nobody reads"),
-        ("", "No such file"),
+    for events, tokens in (
+        (tmp_path / "folder", ("Is a directory",)),
+        (tmp_path / "none" / "e", ("No such file",)),
+        (tmp_path / ("e" * 256), ("File name too long",)),
+        (tmp_path / "pipe", ("pipe",)),
+        ("", ("No such file",)),
     ):
         status, err = run(events)
         assert status == 2
-        assert reason in err
+        assert mentions(err, *tokens)
         assert err.count("\n") == 1
 
 
@@ -120,7 +121,7 @@ def test_a_run_goes_on_where_its_events_are_lost(fedwave) -> None:
     status, text, err = fedwave(*COMPARE, "--events", "/dev/full")
     assert status == 0
     assert "backlog" in text
-    assert err == ("fedwave: events can no longer be written: No space left on device; the run goes on without them.\n")
+    assert mentions(err, "events", "No space left on device")
 
 
 def test_a_run_goes_on_where_the_reader_of_its_events_leaves(fedwave, tmp_path: Path) -> None:
@@ -167,5 +168,5 @@ def test_warnings_are_plain_lines(fedwave, tmp_path: Path) -> None:
     parts.write_text("import warnings\nwarnings.simplefilter('always')\nwarnings.warn('[/] a\\x1b[2J\\nb')\n")
     status, _, err = fedwave(*COMPARE, "--import", parts)
     assert status == 0
-    assert err.startswith(r"fedwave: [/] a\x1b[2J\nb (UserWarning")
+    assert mentions(err, r"[/] a\x1b[2J\nb", "UserWarning")
     assert err.count("\n") == 1
