@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 import signal
 import socket
 import sys
@@ -19,12 +18,12 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from refusals import mentions, refused
 from user_file import forgotten, text
 
 from fedwave.adapters import ray as adapter
 from fedwave.adapters import ray_cluster
 from fedwave.adapters.ray import Mailbox, do_unit, ray_engine
-from fedwave.errors import FedwaveError
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.run.pool import run_here
 from fedwave.experiments.run.stopping import Terminated
@@ -216,7 +215,7 @@ class TestOnALocalRay:
         assert watch.of("died") == ["0000_fresh_0-0"] * 2  # the third death is the end
         kind, _, why = watch.messages[-1]
         assert kind == "given-up"
-        assert why == "it has ended 3 workers (its worker ended (WorkerCrashedError))"
+        assert mentions(why, 3, "WorkerCrashedError")
         assert capfd.readouterr() == ("", "")
 
     @pytest.mark.slow
@@ -236,14 +235,14 @@ class TestOnALocalRay:
         assert found == [("age",)]
         why = {name: text for kind, name, text in watch.messages if kind == "given-up"}
         assert list(why) == ["0000_endless-test_0-0"]
-        assert why["0000_endless-test_0-0"].startswith("no round of endless-test was finished in 6")
+        assert mentions(why["0000_endless-test_0-0"], "endless-test", 6)
 
     @pytest.mark.slow
     def test_a_refusal_arrives_as_it_is(self, tmp_path: Path) -> None:
         table = write_csv(tmp_path / "devices.csv", ["distance_m", "rate"], [[100, 1], [200, 2]])
         wanted = units(SIMULATED, network={"kind": "table", "file": str(table), "slots": 1})
         table.unlink()
-        with pytest.raises(FedwaveError, match=r"^network.file: .*devices.csv cannot be read"):
+        with refused("network.file", "devices.csv"):
             list(ray_engine()(wanted, lambda unit: None, Watch()))
 
     @pytest.mark.slow
@@ -264,7 +263,7 @@ class TestOnACluster:
     def test_a_node_without_fedwave(self, tmp_path: Path, cluster: Any) -> None:
         (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['fedwave'] = None")
         node = cluster.add_node(**NODE, num_cpus=1, env_vars={"PYTHONPATH": str(tmp_path)})
-        with pytest.raises(FedwaveError, match=r"^fedwave is not installed on a node of the Ray"):
+        with refused("fedwave"):
             list(ray_engine(cluster.address)(units(SIMULATED), lambda unit: None, Watch()))
         assert not ray.is_initialized()
         cluster.remove_node(node)
@@ -342,43 +341,41 @@ def test_an_error_names_its_unit_and_a_refusal_arrives_as_it_is(tmp_path: Path) 
         answer = pickle.loads(do_unit(unit, 1, None, False, version, driver.mailbox))
         result_of(unit, *answer[:2])
 
-    with pytest.raises(RuntimeError, match=r"(?s)^unit 0000_fresh_0-0 failed.*KeyError: 'nobody'"):
+    with refused("0000_fresh_0-0", "KeyError", "nobody", error=RuntimeError):
         run(broken, adapter.__version__)
-    with pytest.raises(FedwaveError, match=r"has fedwave .*, but this is fedwave 0\.0\.1: install"):
+    with refused("0.0.1"):
         run(unit, "0.0.1")
     table = write_csv(tmp_path / "devices.csv", ["distance_m", "rate"], [[100, 1], [200, 2]])
     (lost, *_) = units(SIMULATED, network={"kind": "table", "file": str(table), "slots": 1})
     table.unlink()
-    with pytest.raises(FedwaveError, match=r"^network.file: .*devices.csv cannot be read"):
+    with refused("network.file", "devices.csv"):
         run(lost, adapter.__version__)
 
 
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(
-        FedwaveError, match=r"^the engine ray needs Ray, which is not installed: pip install 'fedwave\[ray\]'\.$"
-    ):
+    with refused("fedwave[ray]"):
         ray_engine()
 
 
 def refusal(address: str) -> str:
-    with pytest.raises(FedwaveError) as refused:
+    with refused() as caught:
         list(ray_engine(address)(units(SIMULATED), lambda unit: None, Watch()))
     assert not ray.is_initialized()
-    return str(refused.value)
+    return str(caught.value)
 
 
 def test_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{deaf.getsockname()[1]}"
-        assert re.search(rf"at {address} cannot be reached \(.*refused\): is it", refusal(address))
+        assert mentions(refusal(address), address, "refused")
         deaf.listen()
         monkeypatch.setattr(ray_cluster, "_TRY_SECONDS", 2.0)
-        assert "(no answer within 2 seconds)" in refusal(address)
+        assert mentions(refusal(address), "2 seconds")
         denied = "import os, time; os.write(2, b'Unauthenticated'); time.sleep(9)"  # as Ray does
         monkeypatch.setattr(ray_cluster, "_TRY", denied)
-        assert f"at {address} asks for its token: set RAY_AUTH_MODE=token" in refusal(address)
+        assert mentions(refusal(address), address, "RAY_AUTH_MODE=token")
 
 
 def test_a_signal_that_reaches_rays_own_handler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,16 +390,16 @@ def test_a_signal_that_reaches_rays_own_handler(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_bad_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "is 'somewhere', must be \"auto\" or host:port." in refusal("somewhere")
+    assert mentions(refusal("somewhere"), "'somewhere'", "host:port")
     monkeypatch.setenv("RAY_ADDRESS", "nowhere")
-    assert "at auto cannot be reached (ValueError: Invalid address" in refusal("auto")
-    with pytest.raises(FedwaveError, match=r"^cpus is 0, must be a whole number >= 1\."):
+    assert mentions(refusal("auto"), "auto", "Invalid address")
+    with refused("cpus", 0):
         ray_engine(cpus=0)
 
 
 def test_a_ray_that_would_listen_on_the_network_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is where the user's script imports ray before the engine is made."""
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "192.0.2.7")
-    with pytest.raises(FedwaveError, match=r"listen on the network \(192\.0\.2\.7\): call ray_engine"):
+    with refused("192.0.2.7", "ray_engine"):
         list(ray_engine()(units(SIMULATED), lambda unit: None, Watch()))
     assert not ray.is_initialized()

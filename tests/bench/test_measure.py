@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import mentions, refused
 
 from fedwave.bench import measure
 from fedwave.bench.measure import Plan
@@ -74,7 +75,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], d
 
 def test_ways_that_do_other_work_are_out(pretended: Callable[[], dict[str, Any]]) -> None:
     found = {way["name"]: way for way in pretended()["ways"]}
-    assert found["flower"]["why"].startswith("its model after one round is another one (0.5 of")
+    assert mentions(found["flower"]["why"], 0.5)
     assert found["pfl"]["why"] == "it is tired"
     assert found["fedwave-all"]["available"]
     assert found["fedwave-all"]["times_plain"] == {"median": 2.0, "least": 2.0, "most": 2.0}
@@ -87,7 +88,7 @@ def test_a_way_that_trains_on_fewer_samples_is_out(
 ) -> None:
     whole = Pretender.samples
     monkeypatch.setattr(Pretender, "samples", staticmethod(lambda a, b: whole(a, b) - 10))
-    with pytest.raises(PlayerFailed, match=r"it trained on .* samples instead of"):
+    with refused("samples", error=PlayerFailed):
         pretended()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from refusals import mentions, refused
 
 import fedwave as fw
 from fedwave.experiments.config.build import network_of, task_of
@@ -267,8 +268,7 @@ def test_stopped_half_way_it_goes_on(learned: Point, tmp_path: Path) -> None:
         run(*names, folder=tmp_path, watch=Stop(7))
     kept = [path.name for path in (tmp_path / "checkpoints").iterdir()]
     assert [name.partition(".")[0] for name in kept] == ["0000_bench+2_0-2"]
-    missing = r"is not finished \(1 of 1 units are missing\): run `fedwave resume"
-    with pytest.raises(fw.FedwaveError, match=missing):
+    with refused("1 of 1", "`fedwave resume"):
         stored_results(tmp_path)
     told: list[Event] = []
     again = run(*names, folder=tmp_path, watch=told.append)
@@ -287,8 +287,7 @@ def test_stopped_half_way_it_goes_on(learned: Point, tmp_path: Path) -> None:
 def test_the_checkpoint_of_another_experiment_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run("w-max", folder=tmp_path, watch=Stop(2))
-    sentence = r'holds another experiment: its schedulers is \["w-max"\], not \["alsa-pi"\]; choose'
-    with pytest.raises(fw.FedwaveError, match=sentence):
+    with refused("schedulers", '["w-max"]', '["alsa-pi"]'):
         run("alsa-pi", folder=tmp_path)
     (left,) = (tmp_path / "checkpoints").iterdir()
     assert left.name.startswith("0000_w-max_0-2.")
@@ -328,7 +327,7 @@ def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
 
 def test_where_nothing_was_learnt_there_are_no_figures(tmp_path: Path) -> None:
     point = run("w-max", task=None, metric="backlog")
-    with pytest.raises(fw.FedwaveError, match="nothing was learnt in this experiment: it has no task"):
+    with refused("task"):
         write_learning(point, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -337,13 +336,13 @@ def test_a_stand_in_is_called_one(learned: Point) -> None:
     task = replace(ASKED.task, instead_of="mnist")
     stand_in = run("w-max", task=task, rounds=2, instances=1)
     assert is_synthetic(stand_in.experiment)
-    assert caption_of(stand_in).startswith("SYNTHETIC DATA, not mnist")
+    assert mentions(caption_of(stand_in), "SYNTHETIC DATA", "mnist")
     assert not is_synthetic(learned.experiment)  # it was asked for
     assert "SYNTHETIC" not in caption_of(learned)
     for draw in (curves_figure, single_figure, targets_figure):
         assert "SYNTHETIC DATA" in draw(stand_in).get_supxlabel()
         assert "SYNTHETIC" not in draw(learned).get_supxlabel()
-        assert "accuracy on 100 test images" in draw(learned).get_supxlabel()
+        assert mentions(draw(learned).get_supxlabel(), "100 test images")
     assert summary(whole(stand_in))["synthetic"] is True
 
 
@@ -351,15 +350,15 @@ def test_captions_state_the_images_that_were_used(learned: Point) -> None:
     """The synthetic task has 2,000 test images; more were asked for."""
     more = replace(ASKED.training, test_images=5000, loss_images=150)
     asked = run("w-max", training=more, rounds=1, instances=1)
-    assert "accuracy on 2,000 test images, loss on 150 training images" in caption_of(asked)
+    assert mentions(caption_of(asked), "2,000 test images", "150 training images")
     older = replace(asked, data=asked.data.drop_attrs(deep=False))
-    assert "accuracy on at most 5,000 test images" in caption_of(older)
+    assert mentions(caption_of(older), "5,000 test images")
 
 
 def test_figures_of_learning_say_what_was_run_and_explain_only_what_is_drawn(learned: Point) -> None:
     for draw in (curves_figure, single_figure, targets_figure):
         title = draw(learned).legends[0].get_title().get_text()
-        assert title == "U = 5, W = 2, γ = 0.01, 12 rounds, 3 instances, seed 4"
+        assert mentions(title, "U = 5", "W = 2", "12 rounds", "3 instances", "seed 4")
     some = with_accuracy(learned, w_max=[0.05, 0.2, 0.4])
     for point in (learned, some):
         figure = targets_figure(point)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from refusals import mentions, refused
 
 import fedwave as fw
 from fedwave.cli.output import result_tables, sweep_tables
@@ -67,13 +68,13 @@ def test_a_figure_for_every_axis_at_every_setting_of_the_others(
     asked = [(axis, values, title) for axis, values, _, _, _, title, _ in drawn]
     for (axis, values, title), seed in zip(asked[:3], (5, 6, 7), strict=True):
         assert (axis, values) == ("Slots W", [1, 3])
-        assert title == f"U = 6, γ = 0.01, 12 rounds, 4 instances, seed {seed}"
+        assert mentions(title, "U = 6", "12 rounds", "4 instances", f"seed {seed}")
     for (axis, values, title), slots_ in zip(asked[3:], (1, 3), strict=True):
         assert (axis, values) == ("Seed", [5, 6, 7])
-        assert title == f"U = 6, W = {slots_}, γ = 0.01, 12 rounds, 4 instances"
+        assert mentions(title, "U = 6", f"W = {slots_}", "12 rounds", "4 instances")
     _, _, series, metric, caption, _, floor = drawn[1]
     assert (list(series), metric, floor) == (NAMES, "Backlog (shards)", 0)
-    assert caption == ("Bands: 95 % intervals over instances. Means leave out the first 3 rounds.")
+    assert mentions(caption, "95 %", "3 rounds")
     mean, half = series["age"]
     by_hand = [backlog("age", 1, 6), backlog("age", 3, 6)]
     assert mean == pytest.approx([x.mean() for x in by_hand])
@@ -132,14 +133,14 @@ def test_tables_of_means_and_differences_are_written_for_pages_and_papers(
     page = (tmp_path / "table.md").read_text().splitlines()
     title = "two_axes: U = 6, γ = 0.01, 12 rounds, 4 instances"  # W and the seed vary
     assert page[0] == f"**{title}.**"
-    assert f"**Paired differences from alsa-pi, instance by instance; {title}.**" in page
+    assert any(mentions(line, "alsa-pi", title) for line in page)
     lines = [line for line in page if line.startswith("|") and not line.startswith("|:")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert cells[1 : 1 + len(rows)] == rows
     assert cells[2 + len(rows) :] == apart
     assert "±: half-width" in page[-1]
     latex = (tmp_path / "table.tex").read_text()
-    assert r"\caption{two\_axes: U = 6, $\gamma$ = 0.01, 12 rounds, 4 instances. Means over" in latex
+    assert mentions(latex, r"\caption{two\_axes", r"$\gamma$ = 0.01", "12 rounds, 4 instances")
     assert latex.count(r"\\") == 2 + len(rows) + len(apart)
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["metric"] == "backlog"
@@ -190,13 +191,12 @@ def test_a_mean_that_leaves_instances_out_says_so_everywhere(tmp_path: Path, dra
     point = with_extra(run_experiment(how, workers=1).only, "ratio", ratio, over_rounds="mean")
     results = Results(how, [point])
     write_results(results, tmp_path)
-    sentence = "(n of N): the mean of n of N instances, the others have no finite number."
     for name in ("table.md", "table.tex"):
         text = (tmp_path / name).read_text().replace("$\\pm$", "±")
-        for cell in ("3.5±6.4 (2 of 4)", "1.3±1.4 (3 of 4)", "+2.00±0.00 (2 of 4)", sentence):
+        for cell in ("3.5±6.4 (2 of 4)", "1.3±1.4 (3 of 4)", "+2.00±0.00 (2 of 4)", "(n of N)"):
             assert cell in text, name
     tables = result_tables(results)
-    assert sentence in str(tables[-1].caption)
+    assert mentions(tables[-1].caption, "(n of N)")
     shown = [list(table.columns[-1].cells) for table in tables]
     assert shown == [["3.5±6.4 (2 of 4)", "1.3±1.4 (3 of 4)"], ["+2.00±0.00 (2 of 4)"]]
     told = json.loads((tmp_path / "summary.json").read_text())["schedulers"]["age"]
@@ -206,8 +206,8 @@ def test_a_mean_that_leaves_instances_out_says_so_everywhere(tmp_path: Path, dra
         row = next(row for row in csv.DictReader(file) if row["metric"] == "ratio")
     assert (row["instances"], row["difference_instances"]) == ("2", "2")
     found = comparison_of(point)
-    assert sentence in repr(found)
-    assert sentence in found.plot("ratio").get_supxlabel().replace("\n", " ")
+    assert mentions(repr(found), "(n of N)")
+    assert mentions(found.plot("ratio").get_supxlabel(), "(n of N)")
     assert "of 4" not in found.plot("backlog").get_supxlabel()
 
 
@@ -244,7 +244,7 @@ def test_a_metric_of_the_users_own_is_everywhere(results: Results, tmp_path: Pat
 def test_a_single_point_has_no_figure_of_a_sweep(
     results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
-    with pytest.raises(fw.FedwaveError, match="has 6 points, not one: look at each of `points`"):
+    with refused("6 points", "points"):
         _ = results.only
     point = results.points[0]
     single = Results(point.experiment, [replace(point, where={})])

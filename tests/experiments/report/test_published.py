@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import mentions, refused
 
 import fedwave as fw
 from fedwave.experiments.report.figures.section import on_page, section_figure
@@ -103,11 +104,11 @@ def test_what_is_published_is_small_and_whole(place: Path) -> None:
 def test_a_filled_folder_and_a_sweep_are_refused(place: Path, tmp_path: Path) -> None:
     run = place / "runs" / "score"
     (tmp_path / "notes").write_text("mine")
-    with pytest.raises(fw.FedwaveError, match=r"is not empty \(notes is there\)"):
+    with refused("notes"):
         publish(stored_results(run), run, tmp_path)
     swept = tmp_path / "swept"
     fw.run({"schedulers": ["age"], "rounds": 2, "instances": 1, "sweep": {"seed": [1, 2]}}, swept)
-    with pytest.raises(fw.FedwaveError, match=r"swept is a sweep: publish its summary.csv"):
+    with refused("swept", "summary.csv"):
         publish(stored_results(swept), swept, tmp_path / "new")
 
 
@@ -168,84 +169,76 @@ def emptied(text: str) -> str:
     return "\n".join([heading, ",".join([label, round_, "", *numbers]), *others]) + "\n"
 
 
-BAD: dict[str, tuple[str, Callable[[Path], object], str]] = {
-    "no config": ("mnist", lambda f: (f / "config.yaml").unlink(), r"it has no config.yaml; `fedwave publish` writes"),
-    "no provenance": ("mnist", lambda f: (f / "provenance.json").unlink(), r"it has no provenance.json"),
-    "no summary": ("score", lambda f: (f / "summary.json").unlink(), r"it has no summary.json"),
-    "no curves": ("mnist", lambda f: (f / "curves.csv").unlink(), r"it has no curves.csv"),
-    "no instances": ("score", lambda f: (f / "instances.csv").unlink(), r"it has no instances.csv"),
+BAD: dict[str, tuple[str, Callable[[Path], object], tuple[object, ...]]] = {
+    "no config": ("mnist", lambda f: (f / "config.yaml").unlink(), ("config.yaml", "`fedwave publish`")),
+    "no provenance": ("mnist", lambda f: (f / "provenance.json").unlink(), ("provenance.json",)),
+    "no summary": ("score", lambda f: (f / "summary.json").unlink(), ("summary.json",)),
+    "no curves": ("mnist", lambda f: (f / "curves.csv").unlink(), ("curves.csv",)),
+    "no instances": ("score", lambda f: (f / "instances.csv").unlink(), ("instances.csv",)),
     "other config": (
         "mnist",
         lambda f: replaced(f / "config.yaml", "rounds: 12", "rounds: 11"),
-        r"config.yaml is not the one that .*provenance.json has the sum of",
+        ("config.yaml", "provenance.json"),
     ),
     "edited provenance": (
         "mnist",
         lambda f: replaced(f / "provenance.json", "seed", "sead"),
-        r"provenance.json is damaged",
+        ("provenance.json", "damaged"),
     ),
-    "no column": (
-        "mnist",
-        lambda f: without_column(f / "curves.csv", "loss"),
-        r"curves.csv has no column loss: it is of another version",
-    ),
+    "no column": ("mnist", lambda f: without_column(f / "curves.csv", "loss"), ("curves.csv", "column", "loss")),
     "older rounds": (
         "score",
         lambda f: without_column(f / "rounds.csv", "recent_mean"),
-        r"rounds.csv has no column recent_mean",
+        ("rounds.csv", "column", "recent_mean"),
     ),
     "no number": (
         "mnist",
         lambda f: replaced(f / "curves.csv", "bench,4,2,", "bench,4,2,x"),
-        r"curves.csv, line 2: loss is 'x.*', must be a number",
+        ("curves.csv", "line 2", "loss"),
     ),
     "infinite": (
         "mnist",
         lambda f: changed(f / "curves.csv", lambda t: re.sub(r"bench,4,2,[^,]*", "bench,4,2,1e999", t)),
-        r"line 2: loss is infinite",
+        ("line 2", "loss", "infinite"),
     ),
     "share": (
         "mnist",
         lambda f: changed(f / "curves.csv", lambda text: text.replace(",0.", ",1.")),
-        r"accuracy has a number outside 0 to 1",
+        ("accuracy", 0, 1),
     ),
     "a line less": (
         "mnist",
         lambda f: without_last_line(f / "curves.csv"),
-        r"does not have the lines of 3 schedulers x 3 instances x 12 rounds, as config.yaml says",
+        ("3 schedulers", "3 instances", "12 rounds", "config.yaml"),
     ),
     "another scheduler": (
         "score",
         lambda f: replaced(f / "rounds.csv", "bench,1,", "beach,1,"),
-        r"does not have the lines of 7 schedulers x 12 rounds",
+        ("7 schedulers", "12 rounds"),
     ),
     "another instance": (
         "mnist",
         lambda f: replaced(f / "curves.csv", "bench,4,1,", "bench,5,1,"),
-        r"does not have the lines",
+        ("lines", "3 instances"),
     ),
-    "no json": ("mnist", lambda f: (f / "summary.json").write_text("{"), r"summary.json is not valid JSON"),
-    "a list": ("mnist", lambda f: (f / "summary.json").write_text("[]"), r"summary.json is no summary of a run"),
-    "made with": ("mnist", lambda f: with_summary(f, slots=[1]), r"made_with.slots is \[1\], which no run writes"),
-    "draws": ("score", lambda f: with_summary(f, own_draws="[1]"), r"own_draws is no list of schedulers"),
-    "devices": ("score", lambda f: with_summary(f, devices=0), r"made_with.devices is 0"),
-    "an empty mean": (
-        "score",
-        lambda f: changed(f / "rounds.csv", emptied),
-        r"score_mean of bench lacks the number of a round",
-    ),
+    "no json": ("mnist", lambda f: (f / "summary.json").write_text("{"), ("summary.json", "JSON")),
+    "a list": ("mnist", lambda f: (f / "summary.json").write_text("[]"), ("summary.json", "summary")),
+    "made with": ("mnist", lambda f: with_summary(f, slots=[1]), ("made_with.slots", "[1]")),
+    "draws": ("score", lambda f: with_summary(f, own_draws="[1]"), ("own_draws", "list")),
+    "devices": ("score", lambda f: with_summary(f, devices=0), ("made_with.devices", 0)),
+    "an empty mean": ("score", lambda f: changed(f / "rounds.csv", emptied), ("score_mean", "bench")),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_files_are_refused_in_a_sentence(copy: Path, case: str) -> None:
-    name, spoil, sentence = BAD[case]
+    name, spoil, tokens = BAD[case]
     read_published(copy / name)
     spoil(copy / name)
     with_new_sums(copy / name)
-    with pytest.raises(fw.FedwaveError, match=sentence) as refused:
+    with refused(*tokens) as caught:
         read_published(copy / name)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
 
 
 def with_new_sums(folder: Path) -> None:
@@ -266,7 +259,7 @@ def with_new_sums(folder: Path) -> None:
 )
 def test_an_edited_table_is_refused(copy: Path, name: str, file: str) -> None:
     changed(copy / name / file, lambda text: text.replace("1", "2", 1))
-    with pytest.raises(fw.FedwaveError, match=rf"{file} is not the one that SHA256SUMS beside it has"):
+    with refused(file, "SHA256SUMS"):
         read_published(copy / name)
 
 
@@ -290,7 +283,7 @@ def test_an_older_summary_leaves_facts_out_of_the_title(copy: Path) -> None:
     del content["made_with"]
     path.write_text(json.dumps(content))
     with_new_sums(copy / "mnist")
-    assert read_published(copy / "mnist").title == "12 rounds, 3 instances (4 to 6)"
+    assert mentions(read_published(copy / "mnist").title, "12 rounds", "3 instances", "4 to 6")
 
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from refusals import mentions, refused
 
 import fedwave as fw
 from fedwave.experiments.report.figures.common import save_figure, style_of
@@ -182,7 +183,7 @@ def test_a_wide_positive_metric_is_logarithmic_and_zero_is_named() -> None:
     figure, axes = draw([1, 2, 3], series)
     assert axes.get_yscale() == "log"
     assert axes.get_ylim()[0] < 20 < 700 < axes.get_ylim()[1]
-    assert figure.get_supxlabel().endswith("Zero, which a logarithmic scale cannot show: Bench.")
+    assert mentions(figure.get_supxlabel(), "Zero", "Bench")
     for linear in ([700.0, 90.0, 36.0], [700.0, 1.0, -1.0]):
         _, axes = draw([1, 2, 3], {"age": linear})
         assert axes.get_yscale() == "linear"
@@ -197,11 +198,11 @@ def test_same_numbers_give_the_same_files(tmp_path: Path) -> None:
 
 
 def test_bad_requests_are_refused_in_a_sentence() -> None:
-    with pytest.raises(fw.FedwaveError, match=r"'age' has an array of the shape \(2,\), .* 5 val"):
+    with refused("age", "(2,)", 5):
         draw(SLOTS, {"age": [1.0, 2.0]})
     with pytest.raises(fw.FedwaveError, match=r"the shape \(1,\)"):
         draw([1, 2], {"age": ([1.0, 2.0], [1.0])})
-    with pytest.raises(fw.FedwaveError, match="without schedulers or without values"):
+    with refused("schedulers", "values"):
         draw(SLOTS, {})
-    with pytest.raises(fw.FedwaveError, match="without schedulers or without values"):
+    with refused("schedulers", "values"):
         draw([], {"age": []})

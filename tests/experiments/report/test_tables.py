@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
+from refusals import refused
 
-import fedwave as fw
 from fedwave.experiments.report.tables import escape_latex, latex, markdown, with_interval
 
 HEADING = ["scheduler", "score", "vs alsa-pi"]
@@ -118,7 +118,7 @@ def test_a_mean_is_written_to_the_digits_that_mean_anything(
 
 def test_bad_tables_are_refused_in_a_sentence() -> None:
     for write in (markdown, lambda heading, rows: latex(heading, rows, "")):
-        with pytest.raises(fw.FedwaveError, match=r"\['x'\] has 1 cells, must have 3 as the head"):
+        with refused("['x']", 1, 3):
             write(HEADING, [["x"]])
-        with pytest.raises(fw.FedwaveError, match="without columns cannot be written"):
+        with refused("columns"):
             write([], [])

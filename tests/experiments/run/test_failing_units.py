@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from killing import command, finished_units, started
+from refusals import mentions, refused
 from user_file import forgotten
 
 import fedwave as fw
@@ -48,10 +49,10 @@ class Bad(fw.Scheduler):
         return seen.waiting[:, :2] if self.does == "misshape" else seen.waiting
 """
 WHY = {
-    "raiser": "in raiser: ValueError: no. good",
-    "interrupt": "in interrupt: KeyboardInterrupt",
-    "leaver": "in leaver: SystemExit: 3",
-    "misshape": "bad returned priorities of shape (",
+    "raiser": ("raiser", "ValueError: no. good"),
+    "interrupt": ("interrupt", "KeyboardInterrupt"),
+    "leaver": ("leaver", "SystemExit: 3"),
+    "misshape": ("bad", "shape"),
 }
 
 
@@ -84,11 +85,10 @@ def test_a_unit_that_fails_does_not_end_the_others(does: str, workers: str, here
     status, out, err = made(words(f"bad:does={does},age", *options))
     assert (status, out) == (2, ""), err
     first, last = err.splitlines()
-    assert first.startswith("fedwave: unit 0000_bad-does-")
-    assert first.endswith(" is given up, the others go on.")
-    assert last.startswith("fedwave: 5 of 10 units are given up (0000_bad-does-")
-    assert last.count(WHY[does]) == 1
-    assert last.endswith(f"). The other 5 are kept: {resumes(here)} tries again.")
+    assert mentions(first, "unit 0000_bad-does-")
+    assert mentions(last, "5 of 10", "0000_bad-does-")
+    assert mentions(last, *WHY[does])
+    assert mentions(last, resumes(here))
     assert len(finished_units(here / "run")) == 5
     events = [json.loads(line) for line in (here / "events").read_text().splitlines()]
     begun = {e["unit"] for e in events if e["event"] == "unit-begun"}
@@ -107,26 +107,22 @@ def test_resume_tries_a_unit_that_failed_again(here: Path) -> None:
 
 def test_the_only_unit_says_its_reason_once(here: Path) -> None:
     status, _, err = made(words("bad:does=raiser", "--workers", "1", "--out", "run"))
-    place = f"{here / 'bad.py'}, line 15, in raiser: ValueError: no. good"
-    assert (status, err) == (
-        2,
-        f"fedwave: 1 of 1 unit is given up (0000_bad-does-raiser_0-4: {place}). No other is finished: "
-        f"{resumes(here)} tries again.\n",
-    )
+    assert status == 2
+    assert mentions(err, "1 of 1", "0000_bad-does-raiser_0-4", here / "bad.py", "line 15", resumes(here))
+    assert err.count("no. good") == err.count("\n") == 1
 
 
 @pytest.mark.parametrize("does", ["raiser", "interrupt", "leaver"])
 def test_without_a_folder_it_is_one_sentence(does: str, here: Path) -> None:
     status, out, err = made(words(f"bad:does={does},age", verb="compare"))
     assert (status, out) == (2, "")
-    assert err.startswith("fedwave: unit 0000_bad-does-")
-    assert err.endswith(f"{WHY[does]}.\n")
+    assert mentions(err, "0000_bad-does-")
+    assert mentions(err, *WHY[does])
     assert err.count("\n") == 1
 
 
 def test_from_python_the_error_has_its_cause(here: Path) -> None:
-    given_up = r"1 of 2 units is given up .*The other one"
-    with forgotten(), pytest.raises(fw.FedwaveError, match=given_up) as error:
+    with forgotten(), refused("1 of 2") as error:
         fw.run(
             {"schedulers": ["bad:does=raiser", "age"], "rounds": 4, "instances": 2, "imports": [str(here / "bad.py")]},
             here / "run",
@@ -161,8 +157,7 @@ def test_a_second_signal_ends_a_scheduler_that_catches_everything(
     given = words("age,bad:does=swallow", "--workers", "1", "--out", "run")
     ended, errors = stopped(given, [number, number])
     assert ended == status
-    assert "once more stops at once" in errors
-    assert errors.endswith(f"\nfedwave: stopped; {resumes(here)} goes on from here.\n")
+    assert mentions(errors, resumes(here))
     assert len(finished_units(here / "run")) == 1
     if number is signal.SIGTERM:  # what is kept does not depend on the signal
         (here / "repaired").touch()
@@ -172,7 +167,8 @@ def test_a_second_signal_ends_a_scheduler_that_catches_everything(
 def test_without_a_folder_too(here: Path) -> None:
     given = words("bad:does=swallow", verb="compare")
     ended, errors = stopped(given, [signal.SIGINT, signal.SIGINT])
-    assert (ended, errors) == (130, "fedwave: stopped; nothing was kept.\n")
+    assert ended == 130
+    assert mentions(errors, "nothing")
 
 
 def test_a_closed_terminal_stops_with_a_checkpoint(here: Path) -> None:
@@ -181,7 +177,7 @@ def test_a_closed_terminal_stops_with_a_checkpoint(here: Path) -> None:
     given = command("run", "paper", "--import", "slow.py", "-s", "slow", "-t", "100", "-i", "1")
     ended, errors = stopped([*given, "--workers", "1", "--out", "run"], [signal.SIGHUP])
     assert ended == 129
-    assert errors.endswith(f"fedwave: stopped; {resumes(here, 'slow.py')} goes on from here.\n")
+    assert mentions(errors, resumes(here, "slow.py"))
     assert list((here / "run/checkpoints").iterdir())
 
 
@@ -205,7 +201,7 @@ def test_a_time_out_that_is_caught_again_and_again_ends_the_command(here: Path) 
     status, out, err = made(words("age,bad:does=swallow", *options))
     assert (status, out) == (2, "")
     why, last = err.splitlines()
-    assert "is given up: no round of bad:does=swallow was finished in 1 s" in why
-    assert why.endswith("It catches every interrupt: with --workers 2 the others would go on.")
-    assert last == f"fedwave: stopped; {resumes(here)} goes on from here."
+    assert mentions(why, "bad:does=swallow", "1 s")
+    assert mentions(why, "--workers 2")
+    assert mentions(last, resumes(here))
     assert len(finished_units(here / "run")) == 1

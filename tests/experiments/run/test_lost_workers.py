@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from killing import children, command, results, started
+from refusals import mentions, refused
 
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
@@ -106,10 +107,10 @@ def test_a_scheduler_that_never_returns(what: str, workers: str, tmp_path: Path)
     assert "Traceback" not in made.stderr
     last = made.stderr.splitlines()[-1]
     names = "0000_troubled_0-1, 0000_troubled_2-3"
-    assert last.startswith(f"fedwave: 2 of 6 units are given up ({names}: no round of ")
-    assert "troubled was finished in 5 s: raise --timeout" in last
+    assert mentions(last, "2 of 6", names)
+    assert mentions(last, "troubled", "5 s", "--timeout")
     go_on = f"fedwave resume run --import {tmp_path / 'mine.py'}"
-    assert last.endswith(f"The other 4 are kept: `{go_on}` tries again.")
+    assert mentions(last, f"`{go_on}`")
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert not left & {"table.md", "summary.csv", "results.nc", "figures"}, "it looks complete"
     trouble.unlink()
@@ -125,8 +126,8 @@ def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(what: str, t
     made = run(tmp_path, "run", "--workers", "2")
     assert (made.returncode, made.stdout) == (2, ""), made.stderr
     assert "Traceback" not in made.stderr
-    assert "2 of 6 units are given up" in made.stderr
-    assert "also with no other beside it: is there too little memory? Lower block" in made.stderr
+    assert mentions(made.stderr, "2 of 6")
+    assert mentions(made.stderr, "memory", "block")
     at_work: set[str] = set()
     begun: list[tuple[str, int]] = []  # the unit, and how many were at work beside it
     for event in events(tmp_path):
@@ -149,16 +150,16 @@ def test_a_unit_that_crashes_its_workers_does_not_end_the_others(tmp_path: Path)
     write(tmp_path, "crashes")
     made = run(tmp_path, "run", "--workers", "2")
     assert (made.returncode, made.stdout) == (2, ""), made.stderr
-    assert "it has ended 3 workers (signal 11)" in made.stderr
-    assert "The other 4 are kept" in made.stderr
+    assert mentions(made.stderr, 3, "signal 11")
+    assert mentions(made.stderr, "4")
 
 
 def test_without_memory_in_this_process_the_others_go_on(tmp_path: Path) -> None:
     write(tmp_path, "runs out of memory")
     made = run(tmp_path, "run", "--workers", "1")
     assert (made.returncode, made.stdout) == (2, ""), made.stderr
-    assert "there was too little memory (17 PiB): lower block" in made.stderr
-    assert "The other 4 are kept" in made.stderr
+    assert mentions(made.stderr, "17 PiB", "block")
+    assert mentions(made.stderr, "4")
 
 
 def test_without_a_folder_nothing_else_is_done(tmp_path: Path) -> None:
@@ -179,10 +180,7 @@ def test_without_a_folder_nothing_else_is_done(tmp_path: Path) -> None:
         "5",
     )
     assert (made.returncode, made.stdout) == (2, "")
-    assert made.stderr.endswith(
-        "fedwave: unit 0000_troubled_0-1 is given up: no round of troubled was finished in 5 s: raise --timeout if "
-        "one takes longer.\n"
-    )
+    assert mentions(made.stderr, "0000_troubled_0-1", "troubled", "5 s", "--timeout")
 
 
 def wait_for(file: Path, run: subprocess.Popen[str]) -> None:
@@ -202,15 +200,16 @@ def test_without_a_folder_ctrl_c_ends_it(what: str, tmp_path: Path) -> None:
         wait_for(tmp_path / "begun", made)
         made.send_signal(signal.SIGINT)
         out, errors = made.communicate(timeout=30)
-    assert (made.returncode, out, errors) == (130, "", "fedwave: stopped; nothing was kept.\n")
+    assert (made.returncode, out) == (130, "")
+    assert mentions(errors, "nothing")
 
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "nan", "1e-9"])
 def test_a_time_out_is_a_number_of_seconds(timeout: str, tmp_path: Path) -> None:
     made = fedwave(tmp_path, "run", "paper", "--timeout", timeout)
     assert made.returncode == 2
-    assert made.stderr.endswith("must be 0.1 or more seconds (inf: no time-out).\n")
-    with pytest.raises(fw.FedwaveError, match=r"timeout is '5', must be 0\.1 or more seconds"):
+    assert mentions(made.stderr, "timeout", float(timeout), 0.1)
+    with refused("timeout", "'5'"):
         fw.run("paper", tmp_path / "run", timeout="5")  # type: ignore[arg-type]
 
 
@@ -250,7 +249,9 @@ def test_a_worker_that_is_stopped_is_replaced(monkeypatch: pytest.MonkeyPatch) -
     within(100, do)
     assert sorted(found) == sorted(unit.name for unit in units)
     died = [(m.kind, m.content) for m in messages if m.kind not in ("begun", "rounds")]
-    assert died == [("died", "it was stopped for 2 s")]
+    ((kind, why),) = died
+    assert kind == "died"
+    assert mentions(why, "2 s")
     assert not Path(f"/proc/{stopped[0]}").exists()
 
 
@@ -285,7 +286,7 @@ def test_a_worker_that_is_stopped_in_the_middle_of_a_message(monkeypatch: pytest
     units = some_units()[:1]
     within(60, lambda: list(run_in_pool(units, lambda unit: None, messages.append, 1)) and None)
     assert [m.kind for m in messages if m.kind != "begun"] == ["died", "died", "given-up"]
-    assert messages[-1].content == "it has ended 3 workers (it was stopped for 0.5 s)"
+    assert mentions(messages[-1].content, 3, "0.5 s")
 
 
 def test_a_machine_that_sleeps_makes_nobody_late(monkeypatch: pytest.MonkeyPatch) -> None:

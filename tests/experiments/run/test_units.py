@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from half_precision import needs_bfloat16
+from refusals import refused
 
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
@@ -109,22 +110,22 @@ def test_units_know_their_place_in_one_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "overrides, sentence",
+    "overrides, tokens",
     [
-        (["sweep.schedulers=[[age],[w-max]]"], "sweep.schedulers varies the schedulers, but every"),
-        (["sweep.task.eta=[1,2]"], "sweep.task.eta varies the task, but task is null: give one"),
+        (["sweep.schedulers=[[age],[w-max]]"], ("sweep.schedulers",)),
+        (["sweep.task.eta=[1,2]"], ("sweep.task.eta", "null")),
         (
             ["task.dataset=synthetic", "metric=backlog", "sweep.task=[null,{dataset: synthetic}]"],
-            "sweep.task is null at a point, so nothing is learnt there",
+            ("sweep.task", "null"),
         ),
     ],
 )
 def test_points_that_cannot_be_compared_are_refused_before_the_run(
-    overrides: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
+    overrides: list[str], tokens: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedwave.experiments.run.pool.run_unit", None)
     asked: Experiment = experiment_from(SMALL, overrides)
-    with pytest.raises(fw.FedwaveError, match=sentence):
+    with refused(*tokens):
         run_experiment(asked, workers=1)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import xarray as xr
+from refusals import mentions
 
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.run import work
@@ -95,7 +96,7 @@ def test_a_damaged_checkpoint_is_reported_and_not_used(kind: str, damage: str, t
     path.write_bytes(damaged[damage])
     data, played, warnings = play(unit, path)
     assert len(warnings) == 1
-    assert f"the checkpoint {path} cannot be used, so the unit starts anew" in warnings[0]
+    assert mentions(warnings[0], path)
     assert sum(played) == unit.rounds
     assert data.identical(run_unit(unit, Checkpointer(), lambda rounds: None, pytest.fail))
 
@@ -135,4 +136,4 @@ def test_a_checkpoint_of_another_unit_is_not_used(tmp_path: Path) -> None:
     other = experiment_from({**KINDS["replay"], "seed": 1})
     (unit,) = units_of(resolved(other))
     _, _, warnings = play(unit, path)
-    assert "belongs to other runs" in warnings[0]
+    assert mentions(warnings[0], "other runs")
