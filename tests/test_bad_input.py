@@ -377,7 +377,6 @@ def test_a_number_is_no_open_file(name, tmp_path):
     {
         "extend nothing": (lambda: fw.extend(None, 10), ("trace", "None")),
         "remake a file": (lambda: fw.remake("a.npz"), ("trace", "a.npz")),
-        "the network of nothing": (lambda: fw.network_of(None), ("trace", "None")),
         "metrics none": (lambda: simulate(metrics=None), ("metrics", "None")),
         "metrics a word": (lambda: simulate(metrics="mass"), ("metrics", "mass")),
         "metrics of a comparison": (

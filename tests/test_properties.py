@@ -111,7 +111,7 @@ def test_what_holds_along_every_path(text):
 
 def assert_numbers(trace):
     counts = {name: getattr(trace.final, name) for name in trace.final.__slots__}
-    for group in (trace.series, trace.devices, trace.scheduler_state, counts):
+    for group in (trace.series, trace.devices, trace.state, counts):
         for name, values in group.items():
             assert not np.isnan(values).any(), name
             if name not in ("score", "log_likelihood"):
@@ -119,7 +119,7 @@ def assert_numbers(trace):
 
 
 def assert_slots(network, trace):
-    everybody = trace.scheduler == "bench"
+    everybody = trace.scheduler.name == "bench"
     slots = [network.size if everybody else network.slots_in(t) for t in range(1, ROUNDS + 1)]
     assert (np.count_nonzero(trace.scheduled, axis=2) == np.array(slots)[:, None]).all()
     assert not (trace.delivered & ~trace.scheduled).any()

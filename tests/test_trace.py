@@ -11,6 +11,7 @@ from odd_files import device, pipe
 from summed import archive
 
 import fedwave as fw
+from fedwave.files.archive import CHECKSUM, HEADER
 
 
 def run(scheduler="balsa", rounds=5, instances=2, **options):
@@ -25,7 +26,7 @@ def changed(array):
     return copy
 
 
-@pytest.mark.parametrize("group", ["series", "devices", "beliefs", "accumulated", "scheduler_state", "memories"])
+@pytest.mark.parametrize("group", ["series", "devices", "beliefs", "accumulated", "state", "memories"])
 def test_same_as_sees_every_difference(group):
     trace = run(beliefs=True)
     assert trace.same_as(run(beliefs=True))
@@ -140,11 +141,11 @@ def test_no_flipped_bit_goes_unnoticed(saved):
             refused += 1
         else:  # a date, or padding: nothing that was recorded
             assert loaded.same_as(trace)
-            assert loaded.provenance == trace.provenance
+            assert loaded.setup.same_as(trace.setup)
     assert refused > 200
 
 
-EDITED = r"trace\.npz .* does not have the checksum"
+EDITED = r"trace\.npz is damaged or was edited"
 
 
 def refused_as_edited(path, arrays):
@@ -159,7 +160,7 @@ def test_no_edit_of_one_member_goes_unnoticed(record, tmp_path):
     path = run(beliefs=True, record=record).save(tmp_path / "trace.npz")
     honest = members(path)
     assert honest.keys() >= {"series/score", "final/waiting", "beliefs/theta", "memories/mass.waiting"}
-    for name in honest.keys() - {"header", "checksum"}:
+    for name in honest.keys() - {HEADER, CHECKSUM}:
         array = honest[name]
         refused_as_edited(path, {key: honest[key] for key in honest if key != name})
         refused_as_edited(path, {("state/x" if key == name else key): honest[key] for key in honest})
@@ -171,19 +172,19 @@ def test_no_edit_of_one_member_goes_unnoticed(record, tmp_path):
 
 def test_no_edit_of_the_text_goes_unnoticed(saved):
     honest = members(saved)
-    text = json.loads(str(honest["header"]))
+    text = json.loads(str(honest[HEADER]))
     for name in text.keys() - {"format"}:
         edits = [{**text, name: "x"}, {key: text[key] for key in text if key != name}]
         for edit in [*edits, dict(reversed(text.items()))]:
-            refused_as_edited(saved, honest | {"header": np.array(json.dumps(edit))})
-    refused_as_edited(saved, honest | {"header": np.array(json.dumps(text, indent=1))})
+            refused_as_edited(saved, honest | {HEADER: np.array(json.dumps(edit))})
+    refused_as_edited(saved, honest | {HEADER: np.array(json.dumps(text, indent=1))})
 
 
 def test_the_sum_itself_and_the_order_of_the_members(saved):
     honest = members(saved)
-    for sum_ in ("", "0" * 64, str(honest["checksum"]).upper()):
-        refused_as_edited(saved, honest | {"checksum": np.array(sum_)})
-    refused_as_edited(saved, {name: a for name, a in honest.items() if name != "checksum"})
+    for sum_ in ("", "0" * 64, str(honest[CHECKSUM]).upper()):
+        refused_as_edited(saved, honest | {CHECKSUM: np.array(sum_)})
+    refused_as_edited(saved, {name: a for name, a in honest.items() if name != CHECKSUM})
     refused_as_edited(saved, dict(reversed(honest.items())))
     np.savez(saved, **honest)  # written by another program, with all that it held
     assert fw.Trace.load(saved).same_as(run(rounds=3, instances=1))
@@ -197,7 +198,7 @@ def test_a_trace_with_arrays_in_another_order_of_memory(tmp_path):
     assert fw.Trace.load(path).same_as(trace)
 
 
-@pytest.mark.parametrize("member", ["header", "series/score", "final/waiting", "accumulated/device_shards"])
+@pytest.mark.parametrize("member", [HEADER, "series/score", "final/waiting", "accumulated/device_shards"])
 def test_a_trace_with_a_part_missing(saved, member):
     changes = {name: None for name in members(saved) if name.startswith("series/")}
     rewrite(saved, **(changes if member == "series/score" else {member: None}))
@@ -207,14 +208,14 @@ def test_a_trace_with_a_part_missing(saved, member):
 
 @pytest.mark.parametrize("text", ["", "[]", '"words"', "{}", '{"format": '])
 def test_a_trace_whose_text_is_damaged(saved, text):
-    rewrite(saved, header=np.array(text))
+    rewrite(saved, **{HEADER: np.array(text)})
     with pytest.raises(fw.FedwaveError, match="is not a trace or is damaged"):
         fw.Trace.load(saved)
 
 
 def test_a_trace_of_another_format(saved):
-    rewrite(saved, header=np.array('{"format": "trace 99"}'))
-    with pytest.raises(fw.FedwaveError, match="trace 99"):
+    rewrite(saved, **{HEADER: np.array('{"format": 99}')})
+    with pytest.raises(fw.FedwaveError, match="another version of fedwave"):
         fw.Trace.load(saved)
 
 
@@ -223,17 +224,17 @@ def test_a_trace_of_another_format(saved):
     [
         ({"class": "Popen", "fields": {"args": "ls"}}, "made with Popen, which is not known here"),
         ({"family": "success", "name": "turbo", "class": "Turbo", "fields": {"wheels": 4}}, "made with another Turbo"),
-        ({"fields": {}}, "the provenance in the file is damaged"),
-        ({"class": "Network", "fields": 5}, "the provenance in the file is damaged"),
-        ({"array": "nowhere"}, "the provenance in the file is damaged"),
+        ({"fields": {}}, "in the file is damaged"),
+        ({"class": "Network", "fields": 5}, "in the file is damaged"),
+        ({"array": "nowhere"}, "in the file is damaged"),
     ],
 )
 @pytest.mark.parametrize("part", ["fading", "scheduler"])
 def test_only_known_parts_are_built_from_a_file(saved, part, origin, complaint):
-    provenance = json.loads(str(members(saved)["header"]))
-    holder = provenance["network"]["fields"] if part == "fading" else provenance
+    header = json.loads(str(members(saved)[HEADER]))
+    holder = header["network"]["fields"] if part == "fading" else header
     holder[part] = origin
-    rewrite(saved, header=np.array(json.dumps(provenance)))
+    rewrite(saved, **{HEADER: np.array(json.dumps(header))})
     with pytest.raises(fw.FedwaveError, match=complaint):
         fw.extend(fw.Trace.load(saved), 5)
 

@@ -17,11 +17,10 @@ from fedwave.network import arrivals, fading, partition, success
 from fedwave.network.devices import Device, DeviceTable, read_devices
 from fedwave.network.network import Network, paper_network, random_network
 from fedwave.parts.registry import register
-from fedwave.recalled import network_of
 from fedwave.rng import Draws
 from fedwave.schedulers import posterior, priors
 from fedwave.schedulers.base import Scheduler, scheduler, scheduler_names
-from fedwave.simulate import extend, remake, simulate
+from fedwave.simulation import extend, remake, simulate
 from fedwave.trace import Trace
 from fedwave.types import Decision, Observation, PlayedRound, Problem, State
 from fedwave.version import __version__
@@ -77,7 +76,6 @@ __all__ = [
     "simulate",
     "extend",
     "remake",
-    "network_of",
     "Trace",
     # schedulers, and what one sees
     "Scheduler",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -144,9 +144,9 @@ class Watch:
         chosen = {kind.name: kind() for kind in _BUILT_IN} | {m.name: m for m in self.more}
         self.metrics: tuple[Metric, ...] = tuple(chosen.values())
 
-    def descriptions(self) -> dict[str, dict[str, Any]]:
-        """For the provenance: plain values by name."""
-        return {metric.name: asdict(describe(metric)) for metric in self.metrics}
+    def descriptions(self) -> dict[str, Description]:
+        """The description of every metric, by name."""
+        return {metric.name: describe(metric) for metric in self.metrics}
 
     def start(self, problem: Problem) -> Memories:
         return {metric.name: metric.start(problem) for metric in self.metrics}

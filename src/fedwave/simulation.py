@@ -1,8 +1,13 @@
-"""The only round loop. Network + seed -> World; scheduler and dynamics -> Trace."""
+"""``fw.simulate``, ``fw.extend`` and ``fw.remake``, and the only round loop, which they play.
+
+A Setup (trace.py) says what is simulated. A Simulation draws its World, lets the scheduler decide round by round, and
+records what happens as a Trace.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,19 +20,14 @@ from fedwave.network.network import Network, check_network
 from fedwave.network.partition import Labels
 from fedwave.network.world import World, arriving, block_bytes
 from fedwave.parts import registry
-from fedwave.parts.serialize import pack
-from fedwave.recalled import recalled
-from fedwave.recording import Recorder, record_bytes
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler, checked_decision
 from fedwave.schedulers.base import scheduler as find_scheduler
-from fedwave.trace import Trace
-from fedwave.trace_check import check_continues
+from fedwave.trace import DEVICE_ARRAYS, Packed, Setup, Trace
 from fedwave.types import (
     INFORMATION,
     Array,
     FloatArray,
-    IntArray,
     LabelState,
     Learner,
     NetworkState,
@@ -37,7 +37,6 @@ from fedwave.types import (
     WorldRound,
     freeze,
 )
-from fedwave.version import __version__
 
 # Called with the number of rounds just played; numerics never print.
 Meter = Callable[[int], None]
@@ -47,182 +46,222 @@ MetricLike = str | Mapping[str, Any] | Metric
 # Bytes of every instance (generators) and of every device of it (counts, state, what a round computes).
 _OF_INSTANCE, _OF_DEVICE = 3200, 100
 _OF_LABEL = 40  # and of every class at a device: what waited, was delivered, arrived, and both after the round
+_OF_ROW = sum(np.dtype(kind).itemsize for kind in DEVICE_ARRAYS.values())  # of a device in a round of a full record
+_MOST_SHARDS = np.iinfo(np.int32).max  # of a device in a full record
 
 
-def simulation_bytes(devices: int, rounds: int, instances: int, series: int, *, full: bool) -> float:
-    """About how much memory a simulation takes at its most, beside the network; ``series``: its metrics."""
-    small = float(instances) * (_OF_INSTANCE + _OF_DEVICE * devices)
-    record = record_bytes(rounds, instances, devices, series, full=full)
-    return small + block_bytes(instances, devices) + record
+def simulate(
+    network: Network,
+    scheduler: SchedulerLike,
+    rounds: int = 500,
+    instances: int | Sequence[int] = 50,
+    seed: int = 0,
+    *,
+    record: str = "full",
+    beliefs: bool = False,
+    metrics: Iterable[MetricLike] = (),
+    labels: Labels | None = None,
+    learner: Learner | None = None,
+    meter: Meter | None = None,
+) -> Trace:
+    """Simulate one scheduler on a network.
+
+    ``scheduler`` is a name, a name with parameters ("balsa:stage_rule=max1") or a Scheduler. ``instances`` is the
+    number of independent repetitions, or a list of their numbers: instance 7 is the same whether 8 or 800 run.
+    ``record="summary"`` keeps one number per round and instance instead of one per device, for large networks.
+    ``beliefs`` records what a learning scheduler believed. ``metrics`` are measured in addition to the built-in ones.
+    ``labels`` are the classes of the samples that arrive, for schedulers that see them: ``fw.partition.Labels``, or
+    ``task.labels()``; other schedulers ignore them. ``learner`` trains in lock step, for schedulers that look at the
+    models (``fw.train_in_lock_step`` makes one). ``meter`` is called with 1 after every round.
+
+    >>> import fedwave as fw
+    >>> trace = fw.simulate(fw.paper_network(), "alsa-pi", rounds=20, instances=3, seed=1)
+    >>> trace.score.shape, trace.waiting.shape
+    ((20, 3), (20, 3, 25))
+
+    Two schedulers with the same seed meet the same world:
+
+    >>> other = fw.simulate(fw.paper_network(), "age", rounds=20, instances=3, seed=1)
+    >>> bool((other.gain == trace.gain).all()), bool((other.arrivals == trace.arrivals).all())
+    (True, True)
+    """
+    setup = make_setup(
+        network, scheduler, instances, seed, record=record, beliefs=beliefs, metrics=metrics, labels=labels
+    )
+    run = Simulation(setup, whole("rounds", rounds, 1), learner=learner, meter=meter)
+    run.play()
+    return run.trace()
+
+
+def extend(
+    trace: Trace,
+    rounds: int,
+    *,
+    network: Network | None = None,
+    scheduler: Scheduler | None = None,
+    metrics: Iterable[Metric] | None = None,
+    labels: Labels | None = None,
+    learner: Learner | None = None,
+    meter: Meter | None = None,
+) -> Trace:
+    """Continue a trace until it has ``rounds`` rounds, as if it had never stopped.
+
+    The trace holds everything that is needed, except a learner and, in a trace from a file, parts whose class is not
+    registered: pass these again. A part that differs from that of the trace raises FedwaveError.
+
+    >>> import fedwave as fw
+    >>> begun = fw.simulate(fw.paper_network(), "balsa", rounds=10, instances=3)
+    >>> fw.extend(begun, 20).same_as(fw.simulate(fw.paper_network(), "balsa", rounds=20, instances=3))
+    True
+    """
+    setup = setup_of(trace, network=network, scheduler=scheduler, metrics=metrics, labels=labels)
+    rounds = whole("rounds", rounds, 1)
+    if rounds <= trace.rounds:
+        raise FedwaveError(f"the trace has {trace.rounds} rounds already: ask for more than {rounds}.")
+    try:
+        run = Simulation(setup, rounds, begun=trace, learner=learner, meter=meter)
+        run.play()
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise FedwaveError(f"scheduler {trace.label!r} cannot go on from what the trace holds ({error}).") from error
+    return run.trace()
+
+
+def remake(
+    trace: Trace,
+    *,
+    network: Network | None = None,
+    scheduler: Scheduler | None = None,
+    labels: Labels | None = None,
+    learner: Learner | None = None,
+) -> Trace:
+    """Run the simulation of a trace again, from its first round. The arguments are those of ``extend``.
+
+    >>> import fedwave as fw
+    >>> trace = fw.simulate(fw.paper_network(), "balsa", rounds=10, instances=3)
+    >>> fw.remake(trace).same_as(trace)
+    True
+    """
+    setup = setup_of(trace, network=network, scheduler=scheduler, labels=labels)
+    run = Simulation(setup, trace.rounds, learner=learner)
+    run.play()
+    return run.trace()
+
+
+def make_setup(
+    network: Network,
+    scheduler: SchedulerLike,
+    instances: int | Iterable[int],
+    seed: int = 0,
+    *,
+    record: str = "full",
+    beliefs: bool = False,
+    metrics: Iterable[MetricLike] = (),
+    labels: Labels | None = None,
+) -> Setup:
+    """The arguments of ``simulate``, checked, with names replaced by the parts."""
+    check_network(network)
+    if not isinstance(record, str) or record not in ("full", "summary"):
+        raise FedwaveError(f"record is {shown(record)}, must be 'full' or 'summary'.")
+    if not isinstance(beliefs, bool):
+        raise FedwaveError(f"beliefs is {shown(beliefs)}, must be True or False.")
+    chosen = find_scheduler(scheduler)
+    label = registry.text(scheduler if isinstance(scheduler, (str, Mapping)) else registry.spec_of(chosen))
+    if "labels" not in chosen.needs:
+        labels = None  # its runs are the same with and without
+    elif labels is not None and not isinstance(labels, Labels):
+        raise FedwaveError(f"labels is {shown(labels)}, must be fw.partition.Labels(...) or task.labels().")
+    numbers, seed = instance_numbers(instances), whole("seed", seed, 0)
+    return Setup(network, chosen, label, numbers, seed, record, beliefs, Watch(metrics).more, labels)
+
+
+def instance_numbers(instances: int | Iterable[int]) -> Sequence[int]:
+    """Instance numbers: ``range(instances)``, or those of a list, which must differ."""
+    ids: Any = range(int(instances)) if is_whole(instances) else instances  # type: ignore[arg-type]
+    if isinstance(ids, range):  # it may be longer than memory allows
+        ends = [*ids[:1], *ids[-1:]]
+    else:
+        ids = ends = list(ids) if is_list(ids) else []
+    if not ends or not all(is_whole(i) and 0 <= i < 2**63 for i in ends):
+        raise FedwaveError(
+            f"instances is {shown(instances)}, must be a whole number >= 1 or a list of instance numbers "
+            "from 0 to 2**63 - 1."
+        )
+    numbers: Sequence[int] = ids if isinstance(ids, range) else tuple(int(i) for i in ids)
+    if not isinstance(numbers, range) and len(set(numbers)) < len(numbers):  # 0, 0.0 and False are one instance
+        raise FedwaveError("instances holds a number twice: copies of an instance are not independent; name each once.")
+    return numbers
+
+
+def setup_of(trace: Trace, **given: Any) -> Setup:
+    """The setup of a trace with its parts built, or as they are given, which must be the same."""
+    if not isinstance(trace, Trace):
+        raise FedwaveError(f"trace is {shown(trace)}, must be a Trace: what simulate returns, or Trace.load reads.")
+    parts: dict[str, Any] = {"metrics": None, **given}
+    for name, part in parts.items():
+        if part is None:
+            parts[name] = trace.network if name == "network" else trace.setup.part(name)
+            continue
+        if name == "network":
+            check_network(part)
+        if name == "metrics":
+            parts[name] = part = Watch(part).more
+        if not Packed.of(name, part).same_as(Packed.of(name, getattr(trace.setup, name))):
+            other = f"other {name}" if name.endswith("s") else f"another {name}"
+            raise FedwaveError(f"the trace was made with {other} than {shown(part)}: pass the same, or simulate again.")
+    return replace(trace.setup, **parts)
 
 
 class Simulation:
-    """A run that can be played in pieces; ``trace()`` is what happened so far."""
+    """A simulation that can be played in pieces. ``trace()`` returns what has happened so far.
+
+    With ``begun``, a trace of the same setup, it continues after the last round of the trace.
+    """
 
     def __init__(
         self,
-        network: Network,
-        scheduler: Scheduler,
+        setup: Setup,
         rounds: int,
-        provenance: Mapping[str, Any],
-        constants: Mapping[str, Array],
-        watch: Watch,
         *,
-        labels: Labels | None = None,
+        begun: Trace | None = None,
         learner: Learner | None = None,
         meter: Meter | None = None,
-        begun: Trace | None = None,
     ) -> None:
-        _check_learner(scheduler, learner)
-        ids = np.array(provenance["instances"], dtype=np.int64)
+        network: Network = setup.network
+        scheduler: Scheduler = setup.scheduler
+        self.setup, self.network, self.scheduler, self.rounds = setup, network, scheduler, rounds
+        self._learner, self._meter, self._watch = learner, meter, Watch(setup.metrics)
+        _check_needs(setup, learner)
+        self._check_memory({} if begun is None else {name: rows[0] for name, rows in begun.beliefs.items()})
+        ids = np.array(setup.instances, dtype=np.int64)
         network.check_run(rounds, ids)
-        self.network, self.scheduler, self.rounds = network, scheduler, rounds
-        self.provenance, self._constants, self._watch = provenance, constants, watch
-        self._learner, self._meter = learner, meter
         self._problem = network.problem(ids.size)
-        self._recorder = Recorder(rounds, full=provenance["record"] == "full")
-        self.round = 0  # the last one played
+        self._recorder = Recorder(rounds, full=setup.record == "full")
+        self._draws = Draws(setup.seed, ids)
+        self._world = World(network, setup.seed, ids, setup.labels)
+        self._state = scheduler.start(self._problem)
+        self._memories = self._watch.start(self._problem)
         if begun is None:
+            self.round = 0  # the last one played
             self._counts = NetworkState.initial(ids.size, network.size)
-            self._state = scheduler.start(self._problem)
-            self._memories = watch.start(self._problem)
-            self._labels = None if labels is None else LabelState.initial(ids.size, network.size, labels.classes)
+            self._labels = setup.labels and LabelState.initial(ids.size, network.size, setup.labels.classes)
         else:
-            check_continues(begun, scheduler, watch, self._problem)
-            self.round, self._counts, self._state = begun.rounds, begun.final, begun.scheduler_state
-            self._memories = {m.name: begun.memory_of(m.name) for m in watch.metrics}
-            self._recorder.restore(begun.groups())
-            self._labels = None if labels is None else LabelState(**begun.labels)
-        freeze(self._state, self._memories)
-        self._draws = Draws(provenance["seed"], ids)
-        self._world = World(network, provenance["seed"], ids, labels)
-        if begun is not None:
+            check_continues(begun, scheduler, self._state, self._memories)
+            self.round, self._counts, self._state, self._labels = begun.rounds, begun.final, begun.state, begun.labels
+            self._memories = {name: begun.memory_of(name) for name in self._memories}
+            self._recorder.restore(begun)
             self._world.remember(begun.rounds, begun.channel)
+        freeze(self._state, self._memories)
         self._world_rounds = self._world.rounds(self.round + 1, rounds)
         limit = np.asarray(network.table.buffer_limit)
         self._buffer_limit = limit if np.isfinite(limit).any() else None
 
-    @classmethod
-    def begin(
-        cls,
-        network: Network,
-        scheduler: SchedulerLike,
-        rounds: int = 500,
-        instances: int | Sequence[int] = 50,
-        seed: int = 0,
-        *,
-        record: str = "full",
-        beliefs: bool = False,
-        metrics: Iterable[MetricLike] = (),
-        labels: Labels | None = None,
-        learner: Learner | None = None,
-        meter: Meter | None = None,
-    ) -> Simulation:
-        """A run before its first round; the parameters are those of ``simulate``."""
-        check_network(network)
-        rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)
-        if not isinstance(record, str) or record not in ("full", "summary"):
-            raise FedwaveError(f"record is {shown(record)}, must be 'full' or 'summary'.")
-        if not isinstance(beliefs, bool):
-            raise FedwaveError(f"beliefs is {shown(beliefs)}, must be True or False.")
-        chosen, watch = find_scheduler(scheduler), Watch(metrics)
-        labels = _labels_for(chosen, labels)
-        count = _how_many(instances)
-        if count is not None:  # before they are counted out
-            _check_memory(network, rounds, count, watch, record, labels=labels)
-        ids = instance_numbers(instances)
-        constants: dict[str, Array] = {}
-        provenance = {
-            "fedwave": __version__,
-            "network": pack(network, constants, "network"),
-            "scheduler": pack(chosen, constants, "scheduler"),
-            "scheduler_name": chosen.name,
-            "label": _label(scheduler, chosen),
-            "seed": seed,
-            "instances": ids.tolist(),
-            "record": record,
-            "keep_beliefs": beliefs,
-            "chance": list(network.chance),
-            # Training and labels are random too.
-            "own_draws": chosen.random or bool({"learner", "labels"} & chosen.needs),
-            "metrics": watch.descriptions(),
-            "more_metrics": pack(list(watch.more), constants, "more_metrics"),
-        }
-        if labels is not None:
-            provenance["labels"] = pack(labels, constants, "labels")
-        return cls(network, chosen, rounds, provenance, constants, watch, labels=labels, learner=learner, meter=meter)
-
-    @classmethod
-    def resume(
-        cls,
-        trace: Trace,
-        rounds: int,
-        *,
-        network: Network | None = None,
-        scheduler: Scheduler | None = None,
-        metrics: Iterable[Metric] | None = None,
-        labels: Labels | None = None,
-        learner: Learner | None = None,
-        meter: Meter | None = None,
-    ) -> Simulation:
-        """A run where a trace stopped, until it has ``rounds`` rounds; the parameters are those of ``extend``."""
-        more = None if metrics is None else list(Watch(metrics).more)
-        watch, network = (Watch(recalled(trace, "more_metrics", more)), recalled(trace, "network", network))
-        chosen = recalled(trace, "scheduler", scheduler)
-        if "labels" not in chosen.needs:
-            labels = None
-        elif "labels" in trace.provenance:
-            labels = recalled(trace, "labels", labels)
-        else:
-            raise FedwaveError(f"scheduler {chosen.name!r} sees labels, but the trace has none.")
-        made = trace.provenance
-        kept = sum(rows[0].nbytes for rows in trace.beliefs.values())
-        _check_memory(network, rounds, len(made["instances"]), watch, made["record"], kept, labels=labels)
-        return cls(
-            network,
-            chosen,
-            rounds,
-            made,
-            trace.constants,
-            watch,
-            labels=labels,
-            learner=learner,
-            meter=meter,
-            begun=trace,
-        )
-
     def play(self, rounds: int | None = None) -> None:
-        """Play this many more rounds; None: all that are left."""
+        """Play this many more rounds, or all that are left."""
         last = self.rounds if rounds is None else min(self.round + rounds, self.rounds)
         while self.round < last:
             self._play_round(next(self._world_rounds))
             if self._meter is not None:
                 self._meter(1)
-
-    def trace(self) -> Trace:
-        """What happened so far."""
-        kept = self._recorder
-
-        def so_far(group: Mapping[str, Array]) -> dict[str, Array]:
-            return {name: rows[: self.round] for name, rows in group.items()}
-
-        return Trace(
-            series=so_far(kept.series),
-            devices=so_far(kept.devices),
-            beliefs=so_far(kept.beliefs),
-            accumulated=dict(kept.accumulated),
-            final=self._counts,
-            scheduler_state=self._state,
-            memories={f"{m}.{k}": v for m, own in self._memories.items() for k, v in own.items()},
-            provenance=self.provenance,
-            constants=self._constants,
-            channel=self._world.channel_after(self.round),
-            labels=self._kept_labels(),
-        )
-
-    def _kept_labels(self) -> State:
-        state = self._labels
-        return {} if state is None else {"waiting": state.waiting, "learned": state.learned}
 
     def _play_round(self, world: WorldRound) -> None:
         counts, learner = self._counts, self._learner
@@ -246,16 +285,11 @@ class Simulation:
         freeze(score)
         played = PlayedRound(world, decision, counts, after, accepted, score)
         self._memories, values = self._watch.measure(self._memories, played)
-        beliefs = self.scheduler.beliefs(self._state) if self.provenance["keep_beliefs"] else {}
+        beliefs = self.scheduler.beliefs(self._state) if self.setup.beliefs else {}
         if beliefs and not self._recorder.beliefs:  # before memory is taken for them
-            self._check_beliefs(beliefs)
+            self._check_memory(beliefs)
         self._recorder.write(self._watch.metrics, values, played, beliefs)
         self._counts, self.round = after, world.round
-
-    def _check_beliefs(self, beliefs: State) -> None:
-        made, kept = self.provenance, sum(np.asarray(value).nbytes for value in beliefs.values())
-        instances = len(made["instances"])
-        _check_memory(self.network, self.rounds, instances, self._watch, made["record"], kept)
 
     def _observe(self, world: WorldRound, signals: Mapping[str, FloatArray]) -> Observation:
         """The Observation of a round, with only what the scheduler declared."""
@@ -282,77 +316,158 @@ class Simulation:
             **allowed,
         )
 
+    def trace(self) -> Trace:
+        """The rounds played so far."""
+        return Trace(
+            self.setup,
+            self._watch.descriptions(),
+            tuple(self.network.table.name or ()),
+            **self._recorder.until(self.round),
+            final=self._counts,
+            state=self._state,
+            memories={f"{m}.{k}": v for m, own in self._memories.items() for k, v in own.items()},
+            labels=self._labels,
+            channel=self._world.channel_after(self.round),
+        )
 
-def _label(given: SchedulerLike, chosen: Scheduler) -> str:
-    """The scheduler with the parameters that it was given."""
-    return registry.text(given if isinstance(given, (str, Mapping)) else registry.spec_of(chosen))
+    def _check_memory(self, beliefs: State) -> None:
+        """Refuse a simulation that does not fit; ``beliefs`` are those of one round, known after the first."""
+        setup, labels, full = self.setup, self.setup.labels, self.setup.record == "full"
+        instances, devices = length_of(setup.instances), self.network.size
+        need = simulation_bytes(devices, self.rounds, instances, len(self._watch.metrics), full=full)
+        if labels is not None:
+            need += _OF_LABEL * float(instances) * devices * labels.classes
+        sizes = (self.rounds, "round"), (instances, "instance"), (devices, "device")
+        what = f"a simulation of {', '.join(counted(*one) for one in sizes)}"
+        lower = "lower one of them" + (', or record="summary"' if full else "")
+        if beliefs:
+            what, lower = f"{what} with beliefs", f"{lower}, or beliefs=False"
+            need += float(self.rounds) * sum(np.asarray(value).nbytes for value in beliefs.values())
+        check_memory(what, need, lower)
 
 
-def _check_memory(
-    network: Network,
-    rounds: int,
-    instances: int,
-    watch: Watch,
-    record: str,
-    beliefs: int = 0,
-    labels: Labels | None = None,
-) -> None:
-    """``beliefs`` are the bytes that are kept of them each round, which are known after the first one."""
-    full, devices = record == "full", network.size
-    need = simulation_bytes(devices, rounds, instances, len(watch.metrics), full=full)
-    if labels is not None:
-        need += _OF_LABEL * float(instances) * devices * labels.classes
-    sizes = (rounds, "round"), (instances, "instance"), (devices, "device")
-    what = f"a simulation of {', '.join(counted(*one) for one in sizes)}"
-    lower = "lower one of them" + (', or record="summary"' if full else "")
-    if beliefs:
-        what, lower = (f"{what} and what the scheduler believed in each", f"{lower}, or beliefs=False")
-    check_memory(what, need + float(rounds) * beliefs, lower)
+def simulation_bytes(devices: int, rounds: int, instances: int, series: int, *, full: bool) -> float:
+    """About how much memory a simulation takes at its most, beside the network; ``series``: its metrics."""
+    small = float(instances) * (_OF_INSTANCE + _OF_DEVICE * devices)
+    record = float(rounds) * instances * (8 * series + (_OF_ROW * devices if full else 0))
+    return small + block_bytes(instances, devices) + record
 
 
-def _labels_for(scheduler: Scheduler, labels: Labels | None) -> Labels | None:
-    """The labels, where the scheduler sees them: other runs are the same with and without."""
-    if "labels" not in scheduler.needs:
-        return None
-    if labels is None:
+def _check_needs(setup: Setup, learner: Learner | None) -> None:
+    """Raises FedwaveError if the scheduler needs labels or a learner and there is none."""
+    name, needs = setup.scheduler.name, setup.scheduler.needs
+    if "labels" in needs and setup.labels is None:
         raise FedwaveError(
-            f"scheduler {scheduler.name!r} sees the labels that devices report: give them by "
+            f"scheduler {name!r} sees the labels that devices report: give them by "
             "labels=fw.partition.Labels('dirichlet:alpha=0.2') or labels=task.labels(), or name a task."
         )
-    if not isinstance(labels, Labels):
-        raise FedwaveError(f"labels is {shown(labels)}, must be fw.partition.Labels(...) or task.labels().")
-    return labels
-
-
-def _check_learner(scheduler: Scheduler, learner: Learner | None) -> None:
-    if learner is not None and not all(callable(getattr(learner, name, None)) for name in ("train", "deliver")):
+    if learner is not None and not all(callable(getattr(learner, method, None)) for method in ("train", "deliver")):
         raise FedwaveError(f"learner is {shown(learner)}, must have train and deliver: use fw.train_in_lock_step.")
-    if "learner" in scheduler.needs and learner is None:
+    if "learner" in needs and learner is None:
         raise FedwaveError(
-            f"scheduler {scheduler.name!r} looks at the models, so it runs only while they are trained: "
+            f"scheduler {name!r} looks at the models, so it runs only while they are trained: "
             "use fedwave train, or fw.train_in_lock_step."
         )
 
 
-def _how_many(instances: Any) -> int | None:
-    """The number of instances, if it can be told before they are counted out."""
-    if is_list(instances):
-        return length_of(instances) if isinstance(instances, Sized) else None
-    return int(instances) if is_whole(instances) else None
+def check_continues(trace: Trace, scheduler: Scheduler, state: State, memories: Mapping[str, State]) -> None:
+    """Raises FedwaveError if the states in a trace are not of this scheduler and these metrics.
+
+    ``state`` and ``memories`` are theirs before round 1.
+    """
+    if memories.keys() != trace.metrics.keys():
+        raise FedwaveError("the trace has other metrics than a simulation of this version: simulate again.")
+    kept = [(f"state of {scheduler.name}", state, trace.state)]
+    kept += [(f"memory of {name}", memory, trace.memory_of(name)) for name, memory in memories.items()]
+    for what, fresh, found in kept:
+        for name, array in fresh.items():
+            if name not in found or found[name].ndim != array.ndim:
+                raise FedwaveError(f"the {what} has an array {name!r}, which the trace does not hold: simulate again.")
+    beliefs = scheduler.beliefs(trace.state) if trace.setup.beliefs else {}
+    last = {name: rows[-1] for name, rows in trace.beliefs.items()}
+    if beliefs.keys() != last.keys() or not all(np.array_equal(beliefs[name], last[name]) for name in last):
+        raise FedwaveError(f"the beliefs in the trace are not those of {scheduler.name}: simulate again.")
 
 
-def instance_numbers(instances: int | Iterable[int]) -> IntArray:
-    """The numbers of so many instances, or those in a list, each checked."""
-    ids: list[Any] = []
-    if is_whole(instances):
-        ids = list(range(int(instances)))  # type: ignore[arg-type]
-    elif is_list(instances):
-        ids = list(instances)  # type: ignore[arg-type]
-    if not ids or not all(is_whole(i) and 0 <= i < 2**63 for i in ids):
-        raise FedwaveError(
-            f"instances is {shown(instances)}, must be a whole number >= 1 or a list of instance numbers >= 0."
-        )
-    ids = [int(i) for i in ids]  # 0, 0.0 and False are one instance
-    if len(set(ids)) < len(ids):
-        raise FedwaveError("instances holds a number twice: copies of an instance are not independent; name each once.")
-    return np.array(ids, dtype=np.int64)
+class Recorder:
+    """Keeps the rounds of a simulation, in arrays that are allocated once."""
+
+    def __init__(self, rounds: int, *, full: bool) -> None:
+        self._rounds, self._full = rounds, full
+        self.series: dict[str, Array] = {}  # [T, I]
+        self.devices: dict[str, Array] = {}  # [T, I, U]
+        self.beliefs: dict[str, Array] = {}  # [T, I, ...]
+        self.accumulated: dict[str, Array] = {}  # [I, U]: per-device metrics so far
+
+    def restore(self, begun: Trace) -> None:
+        """Start with the rounds of a trace."""
+        for name in ("series", "devices", "beliefs"):
+            for key, rows in getattr(begun, name).items():
+                self._room(getattr(self, name), key, rows[0])[: len(rows)] = rows
+        self.accumulated = dict(begun.accumulated)
+
+    def until(self, last: int) -> dict[str, dict[str, Array]]:
+        """The groups of a Trace, up to a round."""
+        groups = {name: getattr(self, name) for name in ("series", "devices", "beliefs")}
+        found = {name: {key: rows[:last] for key, rows in group.items()} for name, group in groups.items()}
+        return {**found, "accumulated": dict(self.accumulated)}
+
+    def write(
+        self, metrics: tuple[Metric, ...], values: Mapping[str, Array], played: PlayedRound, beliefs: State
+    ) -> None:
+        """Keep one round."""
+        row = played.world.round - 1
+        for metric in metrics:
+            value = values[metric.name]
+            if metric.per_device:
+                before = self.accumulated.get(metric.name)
+                self.accumulated[metric.name] = _accumulate(metric.over_rounds, before, value)
+            else:
+                self._room(self.series, metric.name, value)[row] = value
+        if self._full:
+            for name, value in _of_devices(played).items():
+                if name not in self.devices:
+                    self.devices[name] = np.empty((self._rounds, *value.shape), DEVICE_ARRAYS[name])
+                self.devices[name][row] = value
+        for name, value in beliefs.items():
+            self._room(self.beliefs, name, value)[row] = value
+
+    def _room(self, group: dict[str, Array], name: str, value: Array) -> Array:
+        if name not in group:
+            group[name] = np.empty((self._rounds, *value.shape), dtype=value.dtype)
+        elif group[name].dtype != value.dtype:  # whole numbers at first, fractions later
+            group[name] = group[name].astype(np.promote_types(group[name].dtype, value.dtype))
+        return group[name]
+
+
+def _accumulate(over_rounds: str, before: Array | None, value: Array) -> Array:
+    wide = np.float64 if value.dtype.kind == "f" else np.int64  # enough for a sum
+    if before is None or over_rounds == "last":
+        return value.astype(wide)  # a copy: the metric may change its own array
+    value = value.astype(wide, copy=False)
+    return np.maximum(before, value) if over_rounds == "max" else before + value
+
+
+def _of_devices(played: PlayedRound) -> dict[str, Array]:
+    """The numbers of a round in a full record, ``[I, U]`` each; all fit into the types of DEVICE_ARRAYS."""
+    world, before, after = played.world, played.before, played.after
+    transmits = played.decision.transmits
+    values = {
+        "gain": world.gain,
+        "scheduled": transmits,
+        "delivered": after.delivered,
+        "arrivals": world.arrivals,
+        "waiting": before.waiting,
+        "lost": world.arrivals - played.accepted,
+        "heard": np.ones_like(transmits) if world.heard is None else world.heard,
+        "delay": before.delay,
+        "learned": after.learned,
+    }
+    for name in ("arrivals", "waiting", "lost"):
+        most = values[name].item(values[name].argmax())  # for few devices faster than max
+        if most > _MOST_SHARDS:
+            raise FedwaveError(
+                f"a device has {most} shards, more than a full record can hold: "
+                'lower the rates, limit the buffers, or use record="summary".'
+            )
+    return values

@@ -123,7 +123,7 @@ def test_options_reach_the_network(fedwave, tmp_path: Path) -> None:
         "--traces",
         tmp_path,
     )
-    net = fw.network_of(fw.Trace.load(tmp_path / "balsa.npz"))
+    net = fw.Trace.load(tmp_path / "balsa.npz").network
     assert status == 0
     assert (net.size, net.slots, net.gamma, net.noise_dbm) == (8, 3, 0.5, -100)
     assert net.fading == fw.fading.Rician(6)

@@ -244,7 +244,7 @@ def test_one_call_gives_the_trace_and_its_curve() -> None:
         precision="float64",
     )
     assert ticks == [1] * ROUNDS
-    assert curves.label == trace.scheduler == "update-aware"
+    assert curves.label == trace.scheduler.name == "update-aware"
     assert curves.settings["tolerance"] == 0  # nothing can be left out beforehand
     again = fw.train(trace, task(with_batch_norm), sizes=SIZES, **EXACT)
     np.testing.assert_array_equal(curves.loss, again.loss)

@@ -107,7 +107,7 @@ def test_a_batch_that_no_device_can_fill_is_short() -> None:
 def test_several_traces_and_a_task_by_name() -> None:
     made, task = two_rounds()
     alone = fw.train(made, task)
-    several = fw.train([made, replace(made, provenance=made.provenance | {"scheduler_name": "b"})], task)
+    several = fw.train([made, replace(made, setup=replace(made.setup, label="b"))], task)
     assert list(several) == ["by hand", "b"]
     assert (several["b"].loss == alone.loss).all()
     sizes = fw.EvaluationSizes(50, 50)

@@ -143,7 +143,7 @@ def test_round_trip_through_yaml(tmp_path):
 def test_round_trip_through_a_trace(tmp_path):
     network = fw.Network(devices=ODD, slots=1)
     path = fw.simulate(network, "random", rounds=2, instances=1).save(tmp_path / "trace.npz")
-    assert columns_of(fw.network_of(fw.Trace.load(path)).table) == columns_of(ODD)
+    assert columns_of(fw.Trace.load(path).network.table) == columns_of(ODD)
 
 
 def test_devices_have_names(tmp_path) -> None:
@@ -160,7 +160,7 @@ def test_devices_have_names(tmp_path) -> None:
     assert trace.device_names == ("a", "b")
     assert trace.to_xarray()["device"].values.tolist() == ["a", "b"]
     trace.save(tmp_path / "t.npz")
-    assert fw.network_of(fw.Trace.load(tmp_path / "t.npz")).table.name == ("a", "b")
+    assert fw.Trace.load(tmp_path / "t.npz").network.table.name == ("a", "b")
     assert fw.paper_network().table.name == ()
     with refused("'a'", "two"):
         DeviceTable.of([Device(1, 100, name="a"), Device(1, 100, name="a")])

@@ -163,14 +163,14 @@ def test_arrivals_are_delivered_waiting_or_lost_in_every_round(trace):
 
 
 def test_shards_are_lost_only_with_a_buffer_limit(trace):
-    limited = np.isfinite(np.asarray(fw.network_of(trace).table.buffer_limit)).any()
+    limited = np.isfinite(np.asarray(trace.network.table.buffer_limit)).any()
     assert trace.lost.any() == limited
     np.testing.assert_array_equal(trace.series["lost"], trace.lost.sum(axis=2))
 
 
 def test_the_score_is_its_formula(trace):
     held, _ = held_and_learned(trace)
-    gamma = fw.network_of(trace).gamma
+    gamma = trace.network.gamma
     got = np.where(trace.delivered, held, 0).sum(axis=2)
     left = np.where(trace.delivered, 0, held).sum(axis=2)
     np.testing.assert_allclose(trace.score, got - gamma * left, rtol=1e-14, atol=1e-12)
@@ -180,7 +180,7 @@ def test_the_score_is_its_formula(trace):
 def test_score_and_backlog_obey_the_identity_along_every_path(trace):
     """mean F = mean accepted arrivals - gamma * mean B - (B_T - B_0) / T, and B_0 = 0."""
     accepted = (trace.series["arrived"] - trace.series["lost"]).mean(axis=0)
-    gamma = fw.network_of(trace).gamma
+    gamma = trace.network.gamma
     expected = accepted - gamma * trace.backlog.mean(axis=0) - trace.backlog[-1] / trace.rounds
     np.testing.assert_allclose(trace.score.mean(axis=0), expected, rtol=1e-12, atol=1e-12)
 

@@ -121,4 +121,4 @@ def test_all_priors_and_stage_rules_work_with_all_arrivals(kind, arrivals):
 def test_a_posterior_of_ones_own_choice_is_used():
     chosen = Balsa(posterior=fw.posterior.GridPosterior(shapes=(2.0,), points=50))
     trace = fw.simulate(fw.paper_network(), chosen, rounds=4, instances=1)
-    assert trace.scheduler_state["log_likelihood"].shape == (1, 25, 50)
+    assert trace.state["log_likelihood"].shape == (1, 25, 50)

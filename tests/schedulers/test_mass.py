@@ -54,7 +54,7 @@ def test_mass_bayes_knows_the_mass_of_every_device(rule, decay):
     x = np.zeros((3, 25))
     for t in range(59):  # the last round is seen only in the next
         x = np.where(trace.delivered[t], 0.0, trace.accepted[t] + decay * x)
-    np.testing.assert_allclose(trace.scheduler_state["mass"], x, rtol=1e-12)
+    np.testing.assert_allclose(trace.state["mass"], x, rtol=1e-12)
 
 
 def test_a_device_that_was_never_heard_counts_as_the_fastest():
@@ -70,7 +70,7 @@ def test_every_device_is_heard_where_delays_bring_nothing(name):
     """With a constant rate and a small beta, a device taken for a slow one would never be heard."""
     net = fw.paper_network()
     trace = fw.simulate(net, fw.scheduler(name, aggregation=Constant(0.001)), 80, 12, seed=5)
-    assert (trace.scheduler_state["covered"] > 0).all()
+    assert (trace.state["covered"] > 0).all()
     fast = trace.delivered[40:, :, 23:].mean()
     assert fast > 0.7
 

@@ -60,7 +60,7 @@ def test_what_was_taught_is_the_mass_of_deliveries_and_is_forgotten(memory):
     for t in range(29):  # the last round is seen only in the next
         mass = theta**2 / theta.sum() * (1 - 0.5 ** trace.delay[t]) / 0.5
         taught = (1 - 1 / memory) * taught + mass * trace.delivered[t]
-    np.testing.assert_allclose(trace.scheduler_state["taught"], taught, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(trace.state["taught"], taught, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", BOTH)

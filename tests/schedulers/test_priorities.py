@@ -112,7 +112,7 @@ def test_proportional_fair_averages_what_was_granted_over_rounds():
         highest_left = np.where(trace.scheduled[t], -np.inf, ratio).max(axis=1)
         assert (lowest_picked >= highest_left).all()
         granted = 0.99 * granted + 0.01 * trace.scheduled[t] * rate
-    np.testing.assert_allclose(trace.scheduler_state["granted"], granted, rtol=1e-12)
+    np.testing.assert_allclose(trace.state["granted"], granted, rtol=1e-12)
 
 
 def test_proportional_fair_survives_a_device_left_alone_until_its_average_is_zero():

@@ -70,7 +70,7 @@ def test_stages_do_not_depend_on_how_visits_are_stored(monkeypatch, rule, block)
     for i in range(3):
         expected = stage_starts(pairs_of(trace, i, "n"), rule)
         assert trace.beliefs["stage_start"][:, i].tolist() == expected
-    recent, older = (trace.scheduler_state[f"{name}_pairs"].shape[1] for name in ("recent", "older"))
+    recent, older = (trace.state[f"{name}_pairs"].shape[1] for name in ("recent", "older"))
     assert recent + older == 600  # one number per round
     assert recent < block + 2 * math.sqrt(2 * 600) + 4
 

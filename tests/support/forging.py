@@ -1,4 +1,4 @@
-"""Forged traces: archives that are whole, whose arrays or text are not what fedwave would have written."""
+"""Forged traces: archives with a valid checksum whose arrays or header fedwave would not have written."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from summed import archive
 from tiny import blobs, linear
 
 import fedwave as fw
+from fedwave.files.archive import CHECKSUM, HEADER
 from fedwave.theory import regret
 
 Arrays = dict[str, Any]
@@ -96,8 +97,8 @@ def contents(trace: fw.Trace) -> tuple[Arrays, Text]:
     trace.write(file)
     file.seek(0)
     with np.load(file) as saved:
-        arrays = {name: saved[name] for name in saved.files if name != "checksum"}
-    return arrays, json.loads(str(arrays.pop("header")))
+        arrays = {name: saved[name] for name in saved.files if name != CHECKSUM}
+    return arrays, json.loads(str(arrays.pop(HEADER)))
 
 
 def forged(rng: np.random.Generator, arrays: Arrays, text: Text) -> tuple[str, bytes]:
@@ -217,7 +218,7 @@ def _place(rng: np.random.Generator, text: Text) -> tuple[Any, Any, tuple[Any, .
     places = _places(text)
     # Half of them at the top: most places are deep in the descriptions of the metrics.
     if rng.random() < 0.5:
-        places = [place for place in places if len(place) <= 2 or "metrics" not in place]
+        places = [place for place in places if len(place) <= 2 or "measured" not in place]
     path = places[int(rng.integers(len(places)))]
     holder: Any = text
     for key in path[:-1]:
@@ -287,11 +288,11 @@ def _dumped(text: Text) -> Any:
 
 
 def as_saved(rng: np.random.Generator, arrays: Arrays, text: Text) -> bytes:
-    return archive({"header": _dumped(text), **arrays})
+    return archive({HEADER: _dumped(text), **arrays})
 
 
 def compressed(rng: np.random.Generator, arrays: Arrays, text: Text) -> bytes:
-    return archive({"header": _dumped(text), **arrays}, compressed=True)
+    return archive({HEADER: _dumped(text), **arrays}, compressed=True)
 
 
 def with_a_member_twice(rng: np.random.Generator, arrays: Arrays, text: Text) -> bytes:
@@ -350,8 +351,8 @@ def uses(folder: Path) -> dict[str, Callable[[fw.Trace], object]]:
         "save": lambda trace: fw.Trace.load(trace.save(folder / "again.npz")),
         "extend": lambda trace: fw.extend(trace, trace.rounds + 3),
         "remake": fw.remake,
-        "network_of": lambda trace: repr(fw.network_of(trace)),
-        "bound": lambda trace: fw.backlog_bound(fw.network_of(trace)),
+        "network": lambda trace: repr(trace.network),
+        "bound": lambda trace: fw.backlog_bound(trace.network),
         "train": lambda trace: fw.train([trace], _task()),
         "plot": plot,
         "stages_begun": lambda trace: regret.stages_begun(trace) if trace.beliefs else None,

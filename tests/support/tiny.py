@@ -9,6 +9,7 @@ from torch import nn
 
 import fedwave as fw
 from fedwave.learning.datasets.dataset import Dataset
+from fedwave.trace import Setup
 from fedwave.types import NetworkState
 
 
@@ -69,10 +70,12 @@ def trace(
     return fw.Trace(
         series={"score": np.zeros((rounds, many))},
         devices=devices,
+        setup=Setup(None, None, "by hand", instances or range(many), seed),
+        metrics={},
+        device_names=(),
         beliefs={},
         final=NetworkState.initial(many, size),
         accumulated={},
-        scheduler_state={},
+        state={},
         memories={},
-        provenance={"scheduler_name": "by hand", "seed": seed, "instances": instances or list(range(many))},
     )

@@ -75,7 +75,7 @@ def study(folder: str) -> None:
     longer = fw.extend(trace, 6)
     assert longer.score.shape == (6, 2)
     assert fw.remake(trace).same_as(trace)
-    assert fw.network_of(trace).size + hand.size + big.size == 76
+    assert trace.network.size + hand.size + big.size == 76
     frame = trace.to_xarray()
     assert "backlog" in frame
     one: fw.Scheduler = fw.scheduler("balsa", prior=fw.priors.Gamma(2.0, 1.0))

@@ -7,7 +7,7 @@ import pytest
 from refusals import refused
 
 from fedwave.experiments.report.figures.convergence import convergence_figure
-from fedwave.simulate import simulate
+from fedwave.simulation import simulate
 from fedwave.theory.convergence import apart, convergence, descend
 from fedwave.theory.convergence_bounds import Constants, power, product
 from fedwave.theory.convergence_setting import LogisticLoss, Schedule, Setting, schedule_of

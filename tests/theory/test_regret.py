@@ -15,7 +15,7 @@ from fedwave.rng import Draws
 from fedwave.schedulers.balsa import Balsa
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.priors import Gamma, Jeffreys, Truncated
-from fedwave.simulate import simulate
+from fedwave.simulation import simulate
 from fedwave.theory.policy_value import Optimum, average_of, value_iteration
 from fedwave.theory.regret import InformedGreedy, Regret, RegretSetting, gaps, plain, regret, rest, span
 from fedwave.trace import Trace

@@ -15,7 +15,7 @@ from fedwave.learning.schedule import Run, runs_of
 from fedwave.learning.task import Task
 from fedwave.learning.task import task as make_task
 from fedwave.network.network import paper_network
-from fedwave.simulate import simulate
+from fedwave.simulation import simulate
 from fedwave.trace import Trace
 from fedwave.types import Array, FloatArray, IntArray
 

@@ -24,7 +24,7 @@ from fedwave.parts.serialize import pack, unpack
 from fedwave.rng import Block, stream
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
-from fedwave.simulate import extend, simulate
+from fedwave.simulation import extend, simulate
 from fedwave.trace import Trace
 from fedwave.types import Array
 

@@ -10,7 +10,7 @@ from fedwave.checks.common import Check, named_arrays, network_with, same, savin
 from fedwave.errors import FedwaveError
 from fedwave.metrics import Metric
 from fedwave.network.network import Network
-from fedwave.simulate import simulate
+from fedwave.simulation import simulate
 from fedwave.types import Array, PlayedRound, Problem, State
 
 _ROUNDS, _INSTANCES, _STOP = 12, 3, 5

@@ -24,7 +24,7 @@ from fedwave.network.success import Soft
 from fedwave.parts import registry
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
-from fedwave.simulate import simulate
+from fedwave.simulation import simulate
 from fedwave.trace import Trace
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState
 
@@ -97,7 +97,7 @@ def _instances(scheduler: Scheduler, runs: Sequence[Run]) -> None:
     last = _INSTANCES - 1
     for network, run in zip(_networks(scheduler), runs, strict=True):
         together, alone = _play(network, scheduler), _play(network, scheduler, [last])
-        one, other = together.scheduler_state, alone.scheduler_state
+        one, other = together.state, alone.state
         same = np.array_equal(together.scheduled[:, last], alone.scheduled[:, 0]) and all(
             np.array_equal(one[name][last], other[name][0], equal_nan=True) for name in one
         )

@@ -26,7 +26,7 @@ from fedwave.experiments.results.statistics import instances_needed
 from fedwave.experiments.run.units import file_words
 from fedwave.files.writing import check_folder, write_csv, write_json
 from fedwave.metrics import metric_names
-from fedwave.simulate import simulate
+from fedwave.simulation import simulate
 
 if TYPE_CHECKING:
     import xarray as xr

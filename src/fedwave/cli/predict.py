@@ -29,7 +29,7 @@ from fedwave.experiments.prediction_check import check_prediction
 from fedwave.files.writing import write_csv, write_json
 from fedwave.parts import registry
 from fedwave.parts.user_code import import_parts
-from fedwave.simulate import simulate
+from fedwave.simulation import simulate
 
 _DEFAULTS = {"name": "predict", "rounds": 150, "instances": 10}
 

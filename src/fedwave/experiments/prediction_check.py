@@ -22,7 +22,7 @@ from fedwave.experiments.results.container import Point, labels
 from fedwave.experiments.results.statistics import Estimate, estimate
 from fedwave.experiments.run.runner import stored_results
 from fedwave.parts import registry
-from fedwave.simulate import simulate
+from fedwave.simulation import simulate
 from fedwave.theory.useful_mass import ScheduleMass
 from fedwave.trace import Trace
 from fedwave.types import FloatArray

@@ -21,8 +21,7 @@ from fedwave.network.partition import Labels
 from fedwave.parts import registry
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
-from fedwave.simulate import simulate
-from fedwave.simulation import MetricLike, SchedulerLike
+from fedwave.simulation import MetricLike, SchedulerLike, simulate
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from fedwave.errors import FedwaveError
+from fedwave.files.reading import read_json
 from fedwave.plain_text import brief
 from fedwave.types import Array
 
@@ -55,7 +56,7 @@ def read_archive(file: IO[bytes], name: str, format: str) -> tuple[dict[str, Any
                 _add(total, member, array)
         if str(arrays.pop(CHECKSUM, "")) != total.hexdigest():
             raise ValueError("its content does not have the checksum that it was written with")
-        header = json.loads(str(arrays.pop(HEADER)))
+        header = read_json(str(arrays.pop(HEADER)), "its header")
         found = header.pop("format")
     if found != format:
         raise FedwaveError(f"{name} is a {found}, must be a {format}: make it again with this version of fedwave.")

@@ -26,8 +26,7 @@ from fedwave.learning.task import task as make_task
 from fedwave.network.network import Network, check_network
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
-from fedwave.simulate import simulate
-from fedwave.simulation import instance_numbers
+from fedwave.simulation import instance_numbers, simulate
 from fedwave.trace import Trace
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState
 
@@ -117,7 +116,7 @@ def train_in_lock_step(
     chosen = find_scheduler(scheduler)
     check_parameters("train_in_lock_step", settings, [f.name for f in fields(Settings)])
     rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)
-    numbers = instance_numbers(instances).tolist()
+    numbers = list(instance_numbers(instances))
     learnt = task if isinstance(task, Task) else make_task(task)
     how = Settings(**settings)
     learner = LockStep(network, learnt, rounds, numbers, seed, chosen.name, how, sizes or EvaluationSizes())

@@ -42,7 +42,7 @@ def runs_of(trace: Trace) -> list[Run]:
     return [
         Run(
             trace.label,
-            trace.provenance["seed"],
+            trace.seed,
             int(instance),
             trace.scheduled[:, i],
             trace.delivered[:, i],
@@ -51,7 +51,7 @@ def runs_of(trace: Trace) -> list[Run]:
             trace.delay[:, i],
             trace.learned[:, i],
         )
-        for i, instance in enumerate(trace.provenance["instances"])
+        for i, instance in enumerate(trace.instance_numbers)
     ]
 
 

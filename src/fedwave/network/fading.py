@@ -2,7 +2,7 @@
 
 A fading model fills a Block with power gains h and returns a *carry*, the part of its past that the
 next block needs (None if rounds are independent). A Trace keeps a carry of arrays ``[I, ...]``, None and
-tuples of them (carry.py); with any other carry a run that goes on draws its gains from round 1 again.
+tuples of them (world.py); with any other carry a run that goes on draws its gains from round 1 again.
 """
 
 from __future__ import annotations

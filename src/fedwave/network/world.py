@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from fedwave.network.carry import packed_carry, unpacked_carry
 from fedwave.network.network import Network
 from fedwave.network.partition import Labels
 from fedwave.rng import Block, stream
-from fedwave.types import BoolArray, Decision, FloatArray, IntArray, State, WorldRound, checked, freeze
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, WorldRound, checked, freeze
 
 # A block is the same length whatever the number of instances: it enters the random keys.
 _BLOCK_ROUNDS = 64
@@ -47,19 +46,19 @@ class World:
         # Of the last block that was drawn and the next one, by the block's number.
         self._carries: dict[int, Any] = {0: None}
 
-    def remember(self, round_: int, channel: State) -> None:
-        """Go on after this round with what ``channel_after`` gave; without arrays, from round 1."""
+    def remember(self, round_: int, channel: tuple[Any, ...]) -> None:
+        """Continue after this round with what ``channel_after`` returned; without it, from round 1."""
         if channel:
-            carry = unpacked_carry(channel)
-            freeze(carry)
-            self._carries = {round_ // self.block_rounds: carry}
+            freeze(channel)
+            self._carries = {round_ // self.block_rounds: channel[0]}
 
-    def channel_after(self, round_: int) -> State:
-        """What a channel with memory needs to go on after the round that was played last, as a Trace keeps it."""
+    def channel_after(self, round_: int) -> tuple[Any, ...]:
+        """A copy of what a channel with memory carries on after the last round played, or nothing."""
         number = round_ // self.block_rounds
         if self.network.fading.independent or number not in self._carries:
-            return {}
-        return packed_carry(self._carries[number], self.ids.size)
+            return ()
+        carry = self._carries[number]
+        return (_copied(carry),) if can_keep(carry, self.ids.size) else ()
 
     def rounds(self, first: int, last: int) -> Iterator[WorldRound]:
         """Rounds ``first`` to ``last``, both included."""
@@ -138,6 +137,22 @@ class World:
 
         gains = self._block(number, "retries").draw(one)
         return checked(fading, "gains of new tries", gains, self._shape)
+
+
+def can_keep(carry: Any, instances: int) -> bool:
+    """Can a Trace keep a carry? Arrays of numbers ``[I, ...]``, None, and tuples of them."""
+    if type(carry) is tuple:
+        return all(can_keep(part, instances) for part in carry)
+    if isinstance(carry, np.ndarray):
+        return carry.dtype.kind in "biufc" and carry.shape[:1] == (instances,)
+    return carry is None
+
+
+def _copied(carry: Any) -> Any:
+    """A copy: an array of a carry is often a view of a whole block."""
+    if isinstance(carry, tuple):
+        return tuple(_copied(part) for part in carry)
+    return None if carry is None else carry.copy()
 
 
 def arriving(network: Network, world: WorldRound, decision: Decision) -> BoolArray:

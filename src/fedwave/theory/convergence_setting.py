@@ -29,7 +29,7 @@ from fedwave.network.devices import DeviceTable
 from fedwave.network.fading import RecordedGains
 from fedwave.network.network import Network
 from fedwave.network.success import Soft
-from fedwave.simulate import simulate
+from fedwave.simulation import simulate
 from fedwave.types import BoolArray, FloatArray, IntArray
 
 _LONGEST, _REACH = 2.0, 0.5  # of features and of w*: so short that no label leaves [0, 1]

@@ -45,8 +45,7 @@ from fedwave.schedulers.base import Scheduler, scheduler
 from fedwave.schedulers.posterior import ConjugatePosterior
 from fedwave.schedulers.priors import Truncated
 from fedwave.schedulers.stages import STAGE_RULES
-from fedwave.simulate import simulate
-from fedwave.simulation import simulation_bytes
+from fedwave.simulation import simulate, simulation_bytes
 from fedwave.theory.exact_problem import ExactProblem
 from fedwave.theory.policy_value import Optimum, average_of, value_iteration
 from fedwave.trace import Trace

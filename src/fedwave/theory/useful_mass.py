@@ -69,7 +69,6 @@ class ScheduleMass:
 
 
 def _by_class(trace: Trace, rule: Aggregation, uploads: Uploads, labels: Labels) -> FloatArray:
-    about = trace.provenance
-    shares = labels.shares(about["seed"], about["instances"], trace.delivered.shape[2])
+    shares = labels.shares(trace.seed, trace.instance_numbers, trace.delivered.shape[2])
     each = [entered(rule, uploads, uploads.mass * shares[..., c]) for c in range(labels.classes)]
     return np.stack(each, axis=-1)

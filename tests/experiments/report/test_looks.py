@@ -159,4 +159,4 @@ def test_axes_have_words_for_people() -> None:
         "checkpoint_seconds": "Checkpoint seconds",
     }
     assert {axis: axis_label(axis) for axis in names} == names
-    assert fw.simulate(fw.paper_network(), "age", 2, 1).metrics["uploads"]["label"] == "Uploads delivered per round"
+    assert fw.simulate(fw.paper_network(), "age", 2, 1).metrics["uploads"].label == "Uploads delivered per round"

@@ -26,9 +26,10 @@ from fedwave.experiments.results.dataset import write_netcdf
 from fedwave.experiments.results.parquet import dataset_from, tables
 from fedwave.experiments.results.parquet_check import Wanted
 from fedwave.learning.curves import Curves
+from fedwave.metrics import Description
 
 NAMES = ["w-max", "alsa-pi", "age"]
-OWN = {"label": "surprise (bits)", "over_rounds": "max", "better": "", "per_device": False}
+OWN = Description("surprise", "surprise (bits)", "max")
 
 
 def trace_of(name: str, instances: list[int] | int, rounds: int = 7, devices: int = 4) -> fw.Trace:
@@ -54,7 +55,7 @@ def data(traces: dict[str, fw.Trace]) -> xr.Dataset:
         name: replace(
             trace,
             series={**trace.series, "surprise": np.arange(21, dtype=np.int32).reshape(7, 3)},
-            provenance={**trace.provenance, "metrics": {**trace.metrics, "surprise": OWN}},
+            metrics={**trace.metrics, "surprise": OWN},
         )
         for name, trace in traces.items()
     }

@@ -127,7 +127,7 @@ def test_another_instance_or_seed_in_a_checkpoint() -> None:
     unit = unit_of("simulation")
     arrays = members(stopped_halfway(unit))
     text = json.loads(str(arrays["header"]))
-    for change in ({"instances": [1, 0]}, {"seed": 5}):
+    for change in ({"instances": [1, 0]}, {"seed": "5"}):
         arrays["header"] = np.array(json.dumps({**text, **change}))
         warnings: list[str] = []
         run_unit(unit, Kept(enclosed(unit, archive(arrays))), lambda rounds: None, warnings.append)

@@ -30,7 +30,7 @@ from fedwave.files.writing import write_csv, write_json, write_text
 from fedwave.network.network import random_network
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler, scheduler
-from fedwave.simulate import simulate
+from fedwave.simulation import simulate
 from fedwave.theory.regret import Regret
 from fedwave.types import Decision, FloatArray, Observation, State
 

@@ -26,6 +26,7 @@ import numpy as np
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.metrics import describe
+from fedwave.schedulers.base import Scheduler
 from fedwave.trace import Trace
 from fedwave.types import Array
 
@@ -81,18 +82,20 @@ def unit_dataset(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | Non
 
 def _made_with(traces: Mapping[str, Trace], curves: Mapping[str, Curves] | None) -> dict[str, Any]:
     """What tables and figures state about a run, as texts and numbers that every file format holds."""
-    first = next(iter(traces.values())).provenance
-    network = first["network"]["fields"]
-    slots = network["slots"]
-    if isinstance(slots, list):
+    first = next(iter(traces.values()))
+    slots: Any = first.network.slots
+    if not isinstance(slots, int):
         slots = min(slots) if min(slots) == max(slots) else f"{min(slots)} to {max(slots)}"
-    drawing = [label for label, trace in traces.items() if trace.provenance.get("own_draws")]
-    about: dict[str, Any] = {"slots": str(slots), "gamma": float(network["gamma"])}
-    about |= {"seed": str(first["seed"]), "own_draws": json.dumps(drawing)}
-    if "chance" in first:
-        about["chance"] = ",".join(first["chance"])
+    drawing = [label for label, trace in traces.items() if _draws(trace.scheduler)]
+    about: dict[str, Any] = {"slots": str(slots), "gamma": float(first.network.gamma)}
+    about |= {"seed": str(first.seed), "own_draws": json.dumps(drawing), "chance": ",".join(first.network.chance)}
     used = next(iter(curves.values())).settings if curves else {}
     return about | {k: int(used[k]) for k in ("test_images", "loss_images") if k in used}
+
+
+def _draws(scheduler: Scheduler) -> bool:
+    """Does it draw numbers of its own? Training and labels are random too."""
+    return scheduler.random or bool({"learner", "labels"} & set(scheduler.needs))
 
 
 def with_counts(data: xr.Dataset) -> xr.Dataset:
@@ -119,7 +122,7 @@ def _variables(trace: Trace, curves: Curves | None) -> _Variables:
 def _about(name: str, trace: Trace) -> dict[str, str]:
     if name in ("class_accuracy", "device_share"):
         return _BY_CLASS if name == "class_accuracy" else _BY_DEVICE
-    stored = trace.metrics.get(name) or asdict(describe(name))
+    stored = asdict(trace.metrics.get(name) or describe(name))
     about = {"long_name": "label", "over_rounds": "over_rounds", "better": "better"}
     return {key: stored[field] for key, field in about.items() if stored[field]}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -24,8 +23,7 @@ from fedwave.experiments.run.units import Unit
 from fedwave.network.network import Network
 from fedwave.parts.user_code import failure_in_user_code
 from fedwave.schedulers.base import Scheduler
-from fedwave.simulate import simulate
-from fedwave.simulation import Simulation
+from fedwave.simulation import Simulation, make_setup, simulate
 from fedwave.trace import Trace
 
 if TYPE_CHECKING:
@@ -111,15 +109,12 @@ def _simulate(
     unit: Unit, network: Network, scheduler: Scheduler, checkpointer: Checkpointer, meter: Meter, warn: Warn
 ) -> Trace:
     how, runs = unit.experiment, len(unit.instances)
-    metrics = metrics_of(how)
-
-    fresh = Simulation.begin(
-        network, scheduler, how.rounds, unit.instances, how.seed, record="summary", metrics=metrics
-    )
+    setup = make_setup(network, scheduler, unit.instances, how.seed, record="summary", metrics=metrics_of(how))
+    fresh = Simulation(setup, how.rounds)
 
     def resumed(raw: IO[bytes]) -> Simulation:
         begun = _beginning_of(fresh, Trace.read(raw, "its checkpoint"))
-        run = Simulation.resume(begun, how.rounds, network=network, scheduler=scheduler, metrics=metrics)
+        run = Simulation(setup, how.rounds, begun=begun)
         run.play(1)  # a state that does not fit fails here
         meter(begun.rounds * runs)
         meter(runs)
@@ -201,34 +196,17 @@ def _in_lock_step(
     def fresh() -> LockStep:
         return LockStep(network, task, how.rounds, unit.instances, how.seed, label, settings, sizes)
 
-    metrics = metrics_of(how, task.aggregation)
+    metrics, labels = metrics_of(how, task.aggregation), task.labels()
+    setup = make_setup(network, scheduler, unit.instances, how.seed, metrics=metrics, labels=labels)
 
     def begun() -> tuple[LockStep, Simulation]:
         learner = fresh()
-        run = Simulation.begin(
-            network,
-            scheduler,
-            how.rounds,
-            unit.instances,
-            how.seed,
-            metrics=metrics,
-            labels=task.labels(),
-            learner=learner,
-        )
-        return learner, run
+        return learner, Simulation(setup, how.rounds, learner=learner)
 
     def resumed(raw: IO[bytes]) -> tuple[LockStep, Simulation]:
         learner, run = begun()
         trace = _resume_lock_step(learner, run, raw)
-        run = Simulation.resume(
-            trace,
-            how.rounds,
-            network=network,
-            scheduler=scheduler,
-            metrics=metrics,
-            labels=task.labels(),
-            learner=learner,
-        )
+        run = Simulation(setup, how.rounds, begun=trace, learner=learner)
         run.play(1)  # a state that does not fit fails here
         meter(trace.rounds * runs)
         meter(runs)
@@ -273,8 +251,7 @@ def _resume_lock_step(learner: LockStep, run: Simulation, raw: IO[bytes]) -> Tra
 
 def _beginning_of(run: Simulation, trace: Trace) -> Trace:
     """The trace of a checkpoint, if it is the beginning of this run: what it says of it goes into the results."""
-    there, here = (json.dumps({**made, "fedwave": None}, sort_keys=True) for made in (trace.provenance, run.provenance))
-    if there != here or trace.rounds >= run.rounds:
+    if not trace.setup.same_as(run.setup) or trace.rounds >= run.rounds:
         raise FedwaveError("it is of another unit")
     return trace
 
