@@ -228,5 +228,5 @@ def test_negative_gains_are_refused_with_the_name_of_the_fading():
             gains, carry = super().sample(block, carry)
             return gains - 1, carry
 
-    with refused("broken", "gain"):
+    with refused("broken", "gains"):
         fw.simulate(fw.paper_network(fading=Broken()), "alsa-pi", 3, 1)
