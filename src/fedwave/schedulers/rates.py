@@ -128,6 +128,8 @@ class IndexScheduler(Scheduler):
         return self.ranking.priority(self.rates(state, seen), state, seen)
 
     def remember(self, state: State, seen: Observation, decision: Decision) -> State:
+        if type(self.ranking).remember is Index.remember:  # most indices: the rates need not be made again
+            return state
         return self.ranking.remember(self.rates(state, seen), state, seen)
 
 
@@ -142,7 +144,7 @@ class KnownRates(IndexScheduler):
         return seen.rates
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        return self.ranking.priority_known(seen.rates, state, seen)
+        return self.ranking.priority_known(self.rates(state, seen), state, seen)
 
 
 @dataclass(frozen=True)

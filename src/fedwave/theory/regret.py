@@ -103,8 +103,8 @@ class InformedGreedy(AlsaPi):
     name = "informed-greedy"
     needs = frozenset({"channel", "backlog"})
 
-    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        return seen.success * (seen.waiting + self.theta)
+    def rates(self, state: State, seen: Observation) -> FloatArray:
+        return self.theta
 
 
 @dataclass(frozen=True)
