@@ -81,10 +81,11 @@ class IndexScheduler(Scheduler):
     """A source of rates with an index: what the three sources share."""
 
     index: ClassVar[type[Index]]
+    hides: ClassVar[frozenset[str]] = frozenset()  # what the source does not observe, although the index could read it
 
     def __init_subclass__(cls) -> None:
         if "index" in cls.__dict__ and "needs" not in cls.__dict__:
-            cls.needs = cls.observed(cls.index.needs)
+            cls.needs = frozenset((cls.needs | cls.index.needs) - cls.hides)
 
     @classmethod
     def check_declaration(cls) -> None:
@@ -104,11 +105,6 @@ class IndexScheduler(Scheduler):
             return self.index(**shared)
         except FedwaveError as error:
             raise FedwaveError(f"scheduler {self.name!r}: {error}") from None
-
-    @classmethod
-    @abstractmethod
-    def observed(cls, needs: frozenset[str]) -> frozenset[str]:
-        """What a scheduler with this source observes if its index needs ``needs``."""
 
     @abstractmethod
     def rates(self, state: State, seen: Observation) -> FloatArray:
@@ -136,9 +132,7 @@ class IndexScheduler(Scheduler):
 class KnownRates(IndexScheduler):
     """An index at the true rates."""
 
-    @classmethod
-    def observed(cls, needs: frozenset[str]) -> frozenset[str]:
-        return needs | {"channel", "rates"}
+    needs = frozenset({"channel", "rates"})
 
     def rates(self, state: State, seen: Observation) -> FloatArray:
         return seen.rates
@@ -223,9 +217,7 @@ class LearnedRates(IndexScheduler):
 class RatesFromBacklogs(LearnedRates):
     """Observes every backlog and so learns every arrival, by subtraction."""
 
-    @classmethod
-    def observed(cls, needs: frozenset[str]) -> frozenset[str]:
-        return needs | {"channel", "backlog"}
+    needs = frozenset({"channel", "backlog"})
 
     def load(self, seen: Observation) -> IntArray:
         return seen.waiting
@@ -241,9 +233,7 @@ class RatesFromDeliveries(LearnedRates):
     (The paper's printed posterior counts all t - 1 rounds, also those that were not observed; that starves devices.)
     """
 
-    @classmethod
-    def observed(cls, needs: frozenset[str]) -> frozenset[str]:
-        return (needs | {"channel"}) - {"backlog"}
+    needs, hides = frozenset({"channel"}), frozenset({"backlog"})
 
     def rates(self, state: State, seen: Observation) -> FloatArray:
         return optimistic_rates(state) if self.index.optimistic else state["theta"]
