@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 import torch
 
-from fedwave.learning.gpu.chain_steps import ChainJudge, ChainSteps
+from fedwave.learning.gpu.chain_steps import ChainEvaluator, ChainSteps
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn, Vgg19
 from fedwave.learning.state import carried_of, trained_of
@@ -47,7 +47,7 @@ def main() -> None:
         torch.cuda.reset_peak_memory_stats()
         train = ChainSteps(model, layout, images, labels, batch=batch, eta=0.01, autocast=autocast)
         judged = images[: IMAGES if make is Cnn else 2000]
-        judge = ChainJudge(model, layout, judged, autocast=autocast)
+        judge = ChainEvaluator(model, layout, judged, autocast=autocast)
 
         def one_round(train=train, w=w, start=start, rest=rest, samples=samples, at_work=at_work):
             w.copy_(start)

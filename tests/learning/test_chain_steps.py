@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import functional_call
 
 from fedwave.errors import FedwaveError
-from fedwave.learning.gpu.chain_steps import ChainJudge, ChainSteps
+from fedwave.learning.gpu.chain_steps import ChainEvaluator, ChainSteps
 from fedwave.learning.gpu.lane_plan import segments
 from fedwave.learning.gpu.wide_chain import WideChain, parts_of
 from fedwave.learning.gpu.wide_ops import Rule, WideOps
@@ -204,7 +204,7 @@ def test_a_plan_runs_every_step_of_every_lane_once_and_in_order(width):
 @pytest.mark.parametrize("make", [normalised, dropping])
 def test_the_judge_counts_as_single_models_in_evaluation_mode_do(make):
     work = Work(make)
-    judge = ChainJudge(make().double(), work.layout, work.images)
+    judge = ChainEvaluator(make().double(), work.layout, work.images)
     _check_judge(work, judge, 1e-10)
 
 
@@ -260,7 +260,7 @@ class TestOnGpu:
         assert steps.way == way
         work.check(steps, 1e-4)
         classes = 10 if way == "fused" else 5
-        judge = ChainJudge(make().cuda(), work.layout, work.images)
+        judge = ChainEvaluator(make().cuda(), work.layout, work.images)
         losses, right = judge(work.w, work.rest, work.labels, classes)
         logits = torch.stack([_logits(work, lane) for lane in range(LANES)])
         wanted = (logits.argmax(2) == work.labels).sum(1)

@@ -132,7 +132,7 @@ def test_what_is_carried_matters_here(tmp_path: Path) -> None:
 
     first = fresh().central.rest
     assert off(lambda replay: None) == 0
-    assert off(lambda replay: replay.waiting.drop(replay.waiting.held)) > 1e-4
+    assert off(lambda replay: replay.undelivered.drop(replay.undelivered.held)) > 1e-4
     assert off(forget_own) > 1e-4
     assert off(lambda replay: replay.central.rest.update(first)) > 1e-4
 

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from fedwave.learning.cpu.chain import CpuChain
+from fedwave.learning.dropout import key_dropout, step_keys
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn
-from fedwave.learning.noise import key_dropout, step_keys
 from fedwave.learning.state import Tensors, carried_of, trained_of
 from fedwave.types import Array, IntArray
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fedwave.learning import evaluation
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
-from fedwave.learning.gpu.chain_steps import ChainJudge
+from fedwave.learning.gpu.chain_steps import ChainEvaluator
 from fedwave.learning.layout import Layout
 from fedwave.learning.rows import Models
 from fedwave.learning.state import carried_of, trained_of
@@ -45,7 +45,7 @@ def test_many_at_once_are_judged_as_one_by_one(
         "usual": evaluator._usual_images,
         "all": evaluator._images,
     }
-    evaluator._judges = {k: ChainJudge(made[0].eval(), layout, x) for k, x in sets.items()}
+    evaluator._judges = {k: ChainEvaluator(made[0].eval(), layout, x) for k, x in sets.items()}
     monkeypatch.setattr(torch.cuda, "Event", Arrived)
     monkeypatch.setattr(evaluation, "_on_its_way", Tensor.clone)
     Arrived.waited = False

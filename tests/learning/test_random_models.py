@@ -20,10 +20,10 @@ from tiny import trace
 from torch import nn
 
 import fedwave as fw
+from fedwave.learning.dropout import device_key, key_dropout, seeded, step_keys
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.gradients import Way
 from fedwave.learning.lanes import LaneTrainer
-from fedwave.learning.noise import device_key, key_dropout, seeded, step_keys
 from fedwave.learning.reference import train_run
 from fedwave.learning.replay import Replay
 from fedwave.learning.sampling import batches
@@ -31,6 +31,7 @@ from fedwave.learning.schedule import Run, labelled_runs
 from fedwave.learning.settings import Settings
 from fedwave.learning.state import Tensors, trained_of
 from fedwave.learning.task import Task
+from fedwave.network.partition import batches
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # lazy layers, and the older of two kinds of weight norm
 SIZES = EvaluationSizes(30, 30)

@@ -12,7 +12,7 @@ from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn
 from fedwave.learning.rows import Models
 from fedwave.learning.state import carried_of, trained_of
-from fedwave.learning.waiting import Waiting
+from fedwave.learning.undelivered import Undelivered
 
 
 class Scaled(nn.Module):
@@ -62,8 +62,8 @@ def test_rows_are_taken_put_and_padded() -> None:
     assert len(more) == 5
 
 
-def waiting() -> Waiting:
-    made = Waiting(2, 3, torch.zeros(1, 4, dtype=torch.float64))
+def waiting() -> Undelivered:
+    made = Undelivered(2, 3, torch.zeros(1, 4, dtype=torch.float64))
     made.add(np.array([0, 1, 1]), np.array([2, 0, 1]), torch.eye(4, dtype=torch.float64)[:3])
     return made
 
@@ -105,7 +105,7 @@ def test_an_infinite_gradient_stays_in_its_run() -> None:
 
 def test_adding_none_changes_nothing() -> None:
     """As after a checkpoint in which nothing waits: CUDA refuses to add no rows."""
-    made = Waiting(2, 3, torch.zeros(1, 4))
+    made = Undelivered(2, 3, torch.zeros(1, 4))
     nobody = np.zeros(0, np.int64)
     made._values = None  # type: ignore[assignment]
     made.add(nobody, nobody, torch.zeros(0, 4))

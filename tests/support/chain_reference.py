@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedwave.learning.dropout import key_dropout, step_keys
 from fedwave.learning.layout import Layout
-from fedwave.learning.noise import key_dropout, step_keys
 from fedwave.learning.state import Tensors, carried_of, trained_of
 
 

@@ -31,8 +31,8 @@ def states(replay: Replay) -> list[State]:
 def _state(replay: Replay, r: int) -> State:
     layout, here = replay.layout, np.array([r])
     psi = {
-        u: _named(layout.views(replay.waiting.rows(here, np.array([u]))), 0)
-        for u in np.flatnonzero(replay.waiting.held[r]).tolist()
+        u: _named(layout.views(replay.undelivered.rows(here, np.array([u]))), 0)
+        for u in np.flatnonzero(replay.undelivered.held[r]).tolist()
     }
     own = {}
     for u, row in enumerate(replay.row_of_own[r].tolist()):

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules import module as every
 
-from fedwave.learning.noise import KeyedDropout
+from fedwave.learning.dropout import KeyedDropout
 from fedwave.learning.state import Tensors
 
 # (parameters, the rest of the state, images [lane, sample, ...]) to logits [lane, sample, class]; running statistics

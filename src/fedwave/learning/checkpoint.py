@@ -31,11 +31,11 @@ def save(replay: Replay, path: Path) -> Path:
 def write(replay: Replay, file: IO[bytes]) -> None:
     """Write a checkpoint into an open file."""
     replay.settle()
-    runs, devices = np.nonzero(replay.waiting.held)
+    runs, devices = np.nonzero(replay.undelivered.held)
     tensors = {
         "w": replay.central.w,
         "own": replay.own.w,
-        "psi": replay.waiting.rows(runs, devices),
+        "psi": replay.undelivered.rows(runs, devices),
         **{f"rest/{k}": p for k, p in replay.central.rest.items()},
         **{f"own-rest/{k}": p for k, p in replay.own.rest.items()},
         **{f"server/{r}/{k}": p for r, one in enumerate(replay.server) for k, p in one.items()},
@@ -69,9 +69,9 @@ def read(replay: Replay, raw: IO[bytes], name: str) -> None:
     replay.settle()  # an evaluation under way is of no use any more
     replay.central, replay.own, replay.server, replay.results, psi = restored
     replay.diverged = np.array(header["diverged"], np.bool_)
-    replay.waiting.drop(replay.waiting.held)
+    replay.undelivered.drop(replay.undelivered.held)
     runs, devices = (np.array(part, np.int64) for part in header["waiting"])
-    replay.waiting.add(runs, devices, psi)
+    replay.undelivered.add(runs, devices, psi)
     replay.round = header["round"]
 
 

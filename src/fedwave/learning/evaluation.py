@@ -15,7 +15,7 @@ from fedwave.errors import whole
 from fedwave.learning.batched_layers import side_by_side
 from fedwave.learning.cpu.lanes import CpuLanes
 from fedwave.learning.curves import Evaluation
-from fedwave.learning.gpu.chain_steps import ChainJudge
+from fedwave.learning.gpu.chain_steps import ChainEvaluator
 from fedwave.learning.layout import Layout
 from fedwave.learning.rows import Models
 from fedwave.learning.state import Tensors
@@ -78,7 +78,7 @@ class Evaluator:
 
     def _judges_of(
         self, task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None
-    ) -> dict[str, ChainJudge] | None:
+    ) -> dict[str, ChainEvaluator] | None:
         """On a GPU, chains of known layers are judged many at a time."""
         if device.type != "cuda":
             return None
@@ -87,7 +87,7 @@ class Evaluator:
             return None
         sets = {"loss": self._loss_images, "usual": self._usual_images, "all": self._images}
         layout = Layout(model)
-        return {k: ChainJudge(model, layout, x, autocast=autocast) for k, x in sets.items()}
+        return {k: ChainEvaluator(model, layout, x, autocast=autocast) for k, x in sets.items()}
 
     def __call__(self, model: nn.Module, parameters: Tensors, buffers: Tensors, *, full: bool) -> Evaluation:
         """Evaluate one model; with ``full`` on all test images too.

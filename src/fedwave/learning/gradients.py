@@ -19,8 +19,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwave.errors import FedwaveError
 from fedwave.learning.batched_layers import side_by_side
+from fedwave.learning.dropout import KeyedDropout, key_dropout, seeded
 from fedwave.learning.model_check import error_text
-from fedwave.learning.noise import KeyedDropout, key_dropout, seeded
 from fedwave.learning.state import Tensors, carried_of, trained_of
 from fedwave.learning.task import Task
 

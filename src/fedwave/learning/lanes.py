@@ -12,11 +12,11 @@ from torch import Tensor
 
 from fedwave.learning.batched_layers import side_by_side
 from fedwave.learning.cpu.lanes import CpuLanes
+from fedwave.learning.dropout import step_keys
 from fedwave.learning.gpu.chain_lanes import ChainLanes
 from fedwave.learning.gradients import Gradients, Way
 from fedwave.learning.layout import Layout
-from fedwave.learning.noise import step_keys
-from fedwave.learning.rows import Models, on
+from fedwave.learning.rows import Models, to_device
 from fedwave.learning.sampling import Batches
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
@@ -83,8 +83,8 @@ class LaneTrainer:
         count = len(start)
         models = start.padded(-(-count // self._multiple) * self._multiple)
         first = models.w.clone()
-        steps = on(self._device, batches.samples.swapaxes(0, 1))
-        of_lanes = on(self._device, np.resize(keys, len(models)))
+        steps = to_device(self._device, batches.samples.swapaxes(0, 1))
+        of_lanes = to_device(self._device, np.resize(keys, len(models)))
         for step in range(int(batches.steps[0]) if count else 0):
             sizes = batches.sizes[:, step]
             now = step_keys(of_lanes, step) if self.needs_keys else of_lanes
@@ -99,7 +99,7 @@ class LaneTrainer:
             self._step_prefix(models, start, samples[: len(rows)], keys)
             return
         wide = np.resize(rows, -(-len(rows) // self._multiple) * self._multiple)
-        chosen = on(self._device, wide)
+        chosen = to_device(self._device, wide)
         part = models.rows(wide)
         self._step_prefix(part, start[chosen], samples[chosen[: len(rows)]], keys[chosen])
         models.put(rows, part.rows(slice(len(rows))))

@@ -79,7 +79,7 @@ class LockStep:
         schedule.uploads.delay[t] = delay
         schedule.uploads.mass[t], schedule.uploads.trainings[t] = self._mass, self._trainings
         self._trained = self.replay.train_round()
-        norms = self.replay.waiting.norms() * self.replay.task.eta * rule.rate(delay)
+        norms = self.replay.undelivered.norms() * self.replay.task.eta * rule.rate(delay)
         return {"update_norm": np.nan_to_num(norms, nan=0.0, posinf=0.0)}
 
     def deliver(self, decision: Decision, after: NetworkState) -> None:

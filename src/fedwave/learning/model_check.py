@@ -22,7 +22,7 @@ from torch.nn.parameter import is_lazy
 from fedwave.errors import FedwaveError
 from fedwave.learning.batched_layers import side_by_side
 from fedwave.learning.datasets.dataset import Dataset
-from fedwave.learning.noise import key_dropout, seeded
+from fedwave.learning.dropout import key_dropout, seeded
 from fedwave.learning.state import Tensors, carried_of, trained_of
 
 _CPU = torch.device("cpu")

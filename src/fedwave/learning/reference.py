@@ -13,12 +13,13 @@ from torch.func import functional_call
 
 from fedwave.learning import server_steps
 from fedwave.learning.curves import Evaluation
+from fedwave.learning.dropout import Step, device_key, key_dropout, seeded, step_keys
 from fedwave.learning.evaluation import Evaluator
-from fedwave.learning.noise import Step, device_key, key_dropout, seeded, step_keys
 from fedwave.learning.sampling import batches
 from fedwave.learning.schedule import Run
 from fedwave.learning.state import Tensors, carried_of, trained_of
 from fedwave.learning.task import Task
+from fedwave.network.partition import batches
 from fedwave.types import IntArray
 
 

@@ -18,18 +18,18 @@ from fedwave.aggregation import Uploads
 from fedwave.counter_rng import TrainingKeys, within
 from fedwave.learning import server_steps
 from fedwave.learning.curves import Curves, Evaluation
+from fedwave.learning.dropout import device_keys
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Found
 from fedwave.learning.footprint import check_training, most_lanes, most_waiting
 from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.layout import Layout
-from fedwave.learning.noise import device_keys
-from fedwave.learning.rows import Models, apart, joined, on, together
+from fedwave.learning.rows import Models, concat_columns, joined, split_columns, to_device
 from fedwave.learning.sampling import Batches, cut_into_batches
 from fedwave.learning.schedule import Run, Schedule
 from fedwave.learning.settings import Settings
 from fedwave.learning.state import Tensors, carried_of, trained_of
 from fedwave.learning.task import Task
-from fedwave.learning.waiting import Waiting
+from fedwave.learning.undelivered import Undelivered
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
 Meter = Callable[[int], None]
@@ -100,7 +100,7 @@ class Replay:
         self._evaluator = Evaluator(task, sizes, device, settings.dtype, autocast, self._lanes.compiled)
         self._sampler = task.sampler()
         self.central = self._first_models()
-        self.waiting = Waiting(len(runs), runs[0].shards.shape[1], self.central.w, waiting)
+        self.undelivered = Undelivered(len(runs), runs[0].shards.shape[1], self.central.w, waiting)
         self.row_of_own = np.where(ever, np.cumsum(ever).reshape(ever.shape) - 1, _NO_ROW)
         self.own = self.central.rows(np.nonzero(ever)[0])
         self.server = [
@@ -172,14 +172,14 @@ class Replay:
         shape = self.row_of_own.shape
         row, row_of_w = np.full(shape, _NO_ROW), np.full(shape, _NO_ROW)
         rests, own = [], [self.central.w[:0]]
-        self.waiting.decay(self.task.aggregation.beta)
+        self.undelivered.decay(self.task.aggregation.beta)
         first = kept = 0
         for jobs in self.jobs_of_round().blocks(self.settings.lanes or 1):
             who = (jobs.runs, jobs.devices)
             start = self._starts(jobs)
             trained = self._lanes(start, jobs.batches, jobs.keys)
             # In place: lanes are many, and a copy of all of their parameters is large.
-            self.waiting.add(*who, start.w.sub_(trained.w).div_(self.task.eta))
+            self.undelivered.add(*who, start.w.sub_(trained.w).div_(self.task.eta))
             row[who] = first + np.arange(len(jobs.runs))
             first += len(jobs.runs)
             rests.append({k: p.clone() for k, p in trained.rest.items()})
@@ -187,7 +187,7 @@ class Replay:
             if keeps.size:
                 row_of_w[jobs.runs[keeps], jobs.devices[keeps]] = kept + np.arange(keeps.size)
                 kept += keeps.size
-                own.append(trained.w[on(trained.w.device, keeps)])
+                own.append(trained.w[to_device(trained.w.device, keeps)])
         return Trained(row, joined(rests), torch.cat(own), row_of_w)
 
     def finish_round(self, trained: Trained) -> None:
@@ -263,8 +263,8 @@ class Replay:
         rule, eta = self.task.aggregation, self.task.eta
         weights = rule.coefficients(uploads)
         if not rule.has_server_step():
-            return self.waiting.delivered(arrived, eta * weights)
-        update = self.waiting.delivered(arrived, weights)
+            return self.undelivered.delivered(arrived, eta * weights)
+        update = self.undelivered.delivered(arrived, weights)
         for r in np.flatnonzero(~self.diverged).tolist():  # a rule sees one run at a time
             self.server[r], step = server_steps.step(rule, self.server[r], {"w": update[r]}, uploads.at(r))
             update[r] = step["w"]
@@ -284,12 +284,12 @@ class Replay:
         rank = _rank(runs)
         ranks = [np.flatnonzero(rank == now) for now in range(int(rank.max(initial=-1)) + 1)]
         at = [
-            tuple(on(device, x[mine]) for x in (runs, trained.row[runs, devices], shares[runs, devices]))
+            tuple(to_device(device, x[mine]) for x in (runs, trained.row[runs, devices], shares[runs, devices]))
             for mine in ranks
         ]
         new: Tensors = {}
         for names in _alike(old):
-            before, local = together(old, names), together(trained.rest, names)
+            before, local = concat_columns(old, names), concat_columns(trained.rest, names)
             after = before.clone()
             for r, lanes, share in at:
                 theirs = local.index_select(0, lanes)
@@ -299,7 +299,7 @@ class Replay:
                 else:
                     largest = torch.maximum(theirs, after.index_select(0, r))
                     after.index_copy_(0, r, largest)
-            new |= apart(after, old, names)
+            new |= split_columns(after, old, names)
         return {k: new[k] for k in old}
 
     def _keep_own(self, trained: Trained) -> None:
@@ -308,8 +308,8 @@ class Replay:
         runs, devices = np.nonzero(mine & (trained.row_of_w != _NO_ROW))
         if len(runs):
             lanes, rows = trained.row[runs, devices], trained.row_of_w[runs, devices]
-            rest = {k: p[on(p.device, lanes)] for k, p in trained.rest.items()}
-            local = Models(trained.w[on(trained.w.device, rows)], rest)
+            rest = {k: p[to_device(p.device, lanes)] for k, p in trained.rest.items()}
+            local = Models(trained.w[to_device(trained.w.device, rows)], rest)
             self.own.put(self.row_of_own[runs, devices], local)
         # Also if its training was left out: then no device starts from it (needed_training).
         idle = mine & (trained.row_of_w == _NO_ROW) & self.schedule.heard[self.round]
@@ -336,7 +336,7 @@ class Replay:
         for r, one in zip(live.tolist(), found(), strict=True):
             self.results[r].append(one)
             self.diverged[r] = not np.isfinite(one.loss)
-        self.waiting.drop(np.broadcast_to(self.diverged[:, None], self.waiting.slots.shape))
+        self.undelivered.drop(np.broadcast_to(self.diverged[:, None], self.undelivered.slots.shape))
 
     def weights_of(self, label: str) -> tuple[dict[str, Array], ...]:
         """Parameters and buffers of the central models of one scheduler, by instance."""

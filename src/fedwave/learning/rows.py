@@ -29,13 +29,13 @@ class Models:
 
     def rows(self, which: IntArray | slice) -> Models:
         """Some of them; copies, unless a slice is given."""
-        chosen = which if isinstance(which, slice) else on(self.w.device, which)
+        chosen = which if isinstance(which, slice) else to_device(self.w.device, which)
         return Models(self.w[chosen], {k: p[chosen] for k, p in self.rest.items()})
 
     def put(self, which: IntArray, models: Models) -> None:
         """Replace some of them."""
         if len(which):
-            chosen = on(self.w.device, which)
+            chosen = to_device(self.w.device, which)
             self.w[chosen] = models.w
             for k, p in self.rest.items():
                 p[chosen] = models.rest[k]
@@ -55,19 +55,19 @@ def joined(parts: list[Tensors]) -> Tensors:
     return {k: torch.cat([part[k] for part in parts]) for k in parts[0]} if parts else {}
 
 
-def together(tensors: Tensors, names: list[str]) -> Tensor:
+def concat_columns(tensors: Tensors, names: list[str]) -> Tensor:
     """Some tensors ``[N, ...]`` of one type as one ``[N, Q]``: one operation for all of them, not one for each."""
     return torch.cat([tensors[k].reshape(len(tensors[k]), -1) for k in names], dim=1)
 
 
-def apart(side_by_side: Tensor, like: Tensors, names: list[str]) -> Tensors:
-    """The inverse of ``together``."""
+def split_columns(side_by_side: Tensor, like: Tensors, names: list[str]) -> Tensors:
+    """The inverse of ``concat_columns``."""
     widths = [like[k][0].numel() for k in names]
     parts = torch.split(side_by_side, widths, dim=1)
     return {k: part.reshape(like[k].shape) for k, part in zip(names, parts, strict=True)}
 
 
-def on(device: torch.device, numbers: Array) -> Tensor:
+def to_device(device: torch.device, numbers: Array) -> Tensor:
     """Numbers as a tensor on the device, without waiting for it."""
     tensor = torch.as_tensor(np.ascontiguousarray(numbers))
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor

@@ -71,7 +71,7 @@ class CpuChain:
         l2: float,
         dtype: Any,
     ) -> CpuChain | None:
-        """None if the model is no chain of known layers (dropout by key, see noise.py), or if numba is missing."""
+        """None if the model is no chain of known layers (dropout by key, see dropout.py), or if numba is missing."""
         chain = _known_chain(model, layout, images, dtype)
         if chain is None or _compiled_steps() is None:
             return None

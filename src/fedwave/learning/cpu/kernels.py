@@ -396,7 +396,7 @@ def pointwise_backward(m, op, size):
 
 @kernel
 def mixed(x):
-    """The mixing of noise.py, on unsigned numbers; without the sign."""
+    """The mixing of dropout.py, on unsigned numbers; without the sign."""
     x = x * np.uint64(11400714819323198485)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(13787848793156543929)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(10723151780598845931)
@@ -406,7 +406,7 @@ def mixed(x):
 
 @kernel
 def dropout(m, from_, to, n, features, p, key, call):
-    """Forward and backward alike: both multiply with the mask of noise.py, whose samples come first."""
+    """Forward and backward alike: both multiply with the mask of dropout.py, whose samples come first."""
     keep = m.dtype.type(1 / (1 - p)) if p < 1 else m.dtype.type(0)
     none = m.dtype.type(0)
     limit = np.uint64(p * 2.0**63) if p < 1 else np.uint64(0)

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from fedwave.learning.cpu.chain import CpuChain
+from fedwave.learning.dropout import key_dropout
 from fedwave.learning.layout import Layout
-from fedwave.learning.noise import key_dropout
 from fedwave.learning.rows import Models
 from fedwave.learning.sampling import Batches
 from fedwave.learning.settings import one_thread

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from fedwave.learning.noise import KeyedDropout
+from fedwave.learning.dropout import KeyedDropout
 from fedwave.types import FloatArray, IntArray
 
 # Kinds of layers.

@@ -7,7 +7,7 @@ import torch
 
 from fedwave.learning.gpu.chain_steps import ChainSteps
 from fedwave.learning.layout import Layout
-from fedwave.learning.rows import Models, on
+from fedwave.learning.rows import Models, to_device
 from fedwave.learning.sampling import Batches
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
@@ -57,7 +57,7 @@ class ChainLanes:
         self._start[:count].copy_(start.w)
         for name, p in rows.rest.items():
             p.copy_(start.rest[name])
-        samples = on(device, batches.samples.astype(np.int32).swapaxes(0, 1))
+        samples = to_device(device, batches.samples.astype(np.int32).swapaxes(0, 1))
         at_work = np.count_nonzero(batches.sizes, axis=0).tolist()
-        self._steps(self._rows.w, self._start, self._rows.rest, samples, at_work, on(device, keys))
+        self._steps(self._rows.w, self._start, self._rows.rest, samples, at_work, to_device(device, keys))
         return rows

@@ -20,13 +20,13 @@ from torch.func import functional_call
 
 from fedwave.errors import FedwaveError
 from fedwave.learning.batched_layers import side_by_side
+from fedwave.learning.dropout import key_dropout, step_keys
 from fedwave.learning.gpu.cuda_source import can_compile
 from fedwave.learning.gpu.fused_chain import FusedChain
 from fedwave.learning.gpu.wide_chain import Linear, WideChain, parts_of
 from fedwave.learning.gpu.wide_kernels import CudaOps
 from fedwave.learning.gpu.wide_ops import Block, Rule, WideOps
 from fedwave.learning.layout import Layout
-from fedwave.learning.noise import key_dropout, step_keys
 from fedwave.learning.state import Tensors
 
 ChainWay = Literal["fused", "wide", "general"]
@@ -140,7 +140,7 @@ class ChainSteps:
                 own[name].copy_(self._rule.moved(own[name], gradient, pulls[name]))
 
 
-class ChainJudge:
+class ChainEvaluator:
     """What many models, rows of one tensor, say about the same images in evaluation mode."""
 
     def __init__(

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedwave.learning.batched_layers import chain_of
+from fedwave.learning.gpu.cuda_graph import Recorder
 from fedwave.learning.gpu.lane_plan import Segment, segments
-from fedwave.learning.gpu.recorded import Recorder
 from fedwave.learning.gpu.wide_ops import Block, Map, Rows, Rule, WideOps
 from fedwave.learning.layout import Layout
 from fedwave.learning.state import Tensors

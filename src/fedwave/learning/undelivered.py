@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedwave.learning.rows import on
+from fedwave.learning.rows import to_device
 from fedwave.types import BoolArray, FloatArray, IntArray
 
 _NONE = 0  # the slot of a device without a gradient: a row of zeros
 
 
-class Waiting:
+class Undelivered:
     """psi of every run and device; absent means zero. ``room``: how many there will be at a time, if that is known."""
 
     def __init__(self, runs: int, devices: int, like: Tensor, room: int = 0) -> None:
@@ -46,8 +46,8 @@ class Waiting:
         if new.size:
             slots[new] = self._take(new.size)
             self.slots[runs, devices] = slots
-            self._values.index_fill_(0, on(self._values.device, slots[new]), 0.0)
-        self._values.index_add_(0, on(self._values.device, slots), gradients)
+            self._values.index_fill_(0, to_device(self._values.device, slots[new]), 0.0)
+        self._values.index_add_(0, to_device(self._values.device, slots), gradients)
 
     def delivered(self, who: BoolArray, weights: FloatArray) -> Tensor:
         """The weighted sum of those delivered, for every run ``[R, P]``; they wait no longer. Arrays ``[R, U]``."""
@@ -59,9 +59,9 @@ class Waiting:
         for rank in range(int(who.sum(axis=1).max(initial=0))):
             runs = np.flatnonzero(who[np.arange(len(who)), order[:, rank]])
             devices = order[runs, rank]
-            scale = on(total.device, weights[runs, devices]).to(total.dtype)
-            mine = self._values[on(total.device, self.slots[runs, devices])]
-            total.index_add_(0, on(total.device, runs), mine.mul_(scale[:, None]))
+            scale = to_device(total.device, weights[runs, devices]).to(total.dtype)
+            mine = self._values[to_device(total.device, self.slots[runs, devices])]
+            total.index_add_(0, to_device(total.device, runs), mine.mul_(scale[:, None]))
         self.drop(who)
         return total
 
@@ -72,7 +72,7 @@ class Waiting:
 
     def rows(self, runs: IntArray, devices: IntArray) -> Tensor:
         """Copies of some, ``[N, P]``; zeros for who has none."""
-        return self._values[on(self._values.device, self.slots[runs, devices])]
+        return self._values[to_device(self._values.device, self.slots[runs, devices])]
 
     def norms(self) -> FloatArray:
         """The Euclidean norm of each, ``[R, U]``."""

@@ -11,8 +11,8 @@ from small_models import images
 from torch import Tensor, nn
 
 import fedwave as fw
+from fedwave.learning.dropout import Step, device_key, key_dropout, step_keys
 from fedwave.learning.lanes import LaneTrainer
-from fedwave.learning.noise import Step, device_key, key_dropout, step_keys
 from fedwave.learning.task import Task
 
 IMAGE = (1, 3, 4)
