@@ -31,7 +31,6 @@ from fedwave.learning.schedule import Run, labelled_runs
 from fedwave.learning.settings import Settings
 from fedwave.learning.state import Tensors, trained_of
 from fedwave.learning.task import Task
-from fedwave.network.partition import batches
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # lazy layers, and the older of two kinds of weight norm
 SIZES = EvaluationSizes(30, 30)

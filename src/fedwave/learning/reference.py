@@ -19,7 +19,6 @@ from fedwave.learning.sampling import batches
 from fedwave.learning.schedule import Run
 from fedwave.learning.state import Tensors, carried_of, trained_of
 from fedwave.learning.task import Task
-from fedwave.network.partition import batches
 from fedwave.types import IntArray
 
 
