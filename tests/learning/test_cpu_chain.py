@@ -331,6 +331,9 @@ def test_without_numba_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 _TWO_STEPS = """
 import hashlib, numpy as np, torch
 from torch import nn
+from fedwave.learning.cpu.chain import CpuChain
+from fedwave.learning.layout import Layout
+from fedwave.learning.state import carried_of, trained_of
 torch.manual_seed(0)
 model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)).double()
 layout, rng = Layout(model), np.random.default_rng(0)
