@@ -1,4 +1,4 @@
-"""Local training and judgement of many chains side by side on a GPU: samples per second over whole rounds.
+"""Local training and evaluation of many chains side by side on a GPU: samples per second over whole rounds.
 
 python -m benchmarks.chain_steps
 """
@@ -12,13 +12,18 @@ from statistics import median
 import numpy as np
 import torch
 
-from fedwave.learning.gpu.chain_steps import ChainEvaluator, ChainSteps
+from fedwave.learning.backends.base import Precision
+from fedwave.learning.backends.choose import choose
+from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn, Vgg19
+from fedwave.learning.rows import Models
+from fedwave.learning.sampling import Batches
 from fedwave.learning.state import carried_of, trained_of
+from fedwave.learning.task import Task
 
 CASES = [
-    # name, model, image, batch, epochs, lanes, models and images of the judgement, precision
+    # name, model, image, batch, epochs, lanes, evaluated models, precision
     ("CNN, 50 x 6 runs", Cnn, (1, 28, 28), 10, 10, 3000, 300, None),
     ("CNN, 10 x 6 runs", Cnn, (1, 28, 28), 10, 10, 600, 60, None),
     ("VGG19-BN, 3 x 6 runs", Vgg19, (3, 32, 32), 50, 5, 104, 18, torch.bfloat16),
@@ -30,42 +35,37 @@ REPEATS, IMAGES = 5, 10_000
 def main() -> None:
     torch.zeros(1, device="cuda")
     print(torch.cuda.get_device_name(0), "torch", torch.__version__)
-    for name, make, image, batch, epochs, lanes, models, autocast in CASES:
-        torch.manual_seed(0)
-        model = make().cuda()
-        layout = Layout(model)
-        images = torch.rand(IMAGES, *image, device="cuda")
-        labels = torch.randint(0, 10, (IMAGES,), device="cuda")
+    for name, make, image, batch, epochs, lanes, models, half in CASES:
+        data = torch.rand(IMAGES, *image).numpy(), torch.randint(0, 10, (IMAGES,)).numpy()
+        task = Task(Dataset("random", *data, *data), make, batch=batch, epochs=epochs, eta=0.01, prox=0.0)
+        model = task.new_model(0, 0).cuda()
         # Shards of one batch each: mostly few, sometimes many.
         shards = np.minimum(np.random.default_rng(1).geometric(0.37, size=lanes), 18)
         steps = np.sort(shards)[::-1] * epochs
-        at_work = [int((steps > s).sum()) for s in range(int(steps[0]))]
-        samples = torch.randint(0, IMAGES, (len(at_work), lanes, batch), device="cuda").int()
-        start = layout.flat({k: p.expand(lanes, *p.shape) for k, p in trained_of(model).items()})
-        w = start.clone()
-        rest = {k: p.repeat(lanes, *[1] * p.ndim) for k, p in carried_of(model).items()}
+        sizes = batch * (np.arange(steps[0]) < steps[:, None])
+        batches = Batches(np.random.default_rng(2).integers(0, IMAGES, (lanes, int(steps[0]), batch)), sizes)
+        start = Models.stacked([Layout(model).flat(trained_of(model))] * lanes, [carried_of(model)] * lanes)
         torch.cuda.reset_peak_memory_stats()
-        train = ChainSteps(model, layout, images, labels, batch=batch, eta=0.01, autocast=autocast)
-        judged = images[: IMAGES if make is Cnn else 2000]
-        judge = ChainEvaluator(model, layout, judged, autocast=autocast)
+        trains, evaluates = choose(task, Precision(torch.device("cuda"), torch.float32, half), room=lanes)
+        seen = torch.as_tensor(data[0][: IMAGES if make is Cnn else 2000]).cuda()
+        keys = np.zeros(lanes, np.int64)
 
-        def one_round(train=train, w=w, start=start, rest=rest, samples=samples, at_work=at_work):
-            w.copy_(start)
-            train(w, start, rest, samples, at_work)
+        def one_round(trains=trains, start=start, batches=batches, keys=keys):
+            trains.train(start, batches, keys)
 
-        def judgement(judge=judge, w=w, rest=rest, labels=labels, judged=judged, models=models):
-            judge(w[:models], {k: p[:models] for k, p in rest.items()}, labels[: len(judged)], 10)
+        def evaluation(evaluates=evaluates, start=start, seen=seen, models=models):
+            evaluates.logits(start.rows(slice(models)), seen)
 
         first, again = seconds(one_round)
-        first_judged, judged_again = seconds(judgement)
+        first_seen, seen_again = seconds(evaluation)
         total = int(steps.sum()) * batch
         least, most = total / max(again), total / min(again)
         print(
-            f"{name} ({train.way}, {lanes} lanes of up to {steps[0]} steps): {total / median(again):,.0f} samples/s "
-            f"({least:,.0f} to {most:,.0f}), first round {first - median(again):.1f} s more; {models} models on "
-            f"{len(judged)} images {median(judged_again):.3f} s (first {first_judged:.1f}); "
-            f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB, "
-            f"of a place {(train.bytes_per_place or 0) / 2**20:.0f} MiB"
+            f"{name} ({type(trains).__name__}, {lanes} lanes of up to {steps[0]} steps): "
+            f"{total / median(again):,.0f} samples/s ({least:,.0f} to {most:,.0f}), "
+            f"first round {first - median(again):.1f} s more; "
+            f"{models} models on {len(seen)} images {median(seen_again):.3f} s (first {first_seen:.1f}); "
+            f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB"
         )
 
 

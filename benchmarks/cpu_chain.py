@@ -19,11 +19,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from fedwave.learning.cpu import plan as cpu_plan
-from fedwave.learning.cpu import steps as cpu_steps
-from fedwave.learning.cpu.chain import CpuChain
-from fedwave.learning.datasets.synthetic import synthetic
-from fedwave.learning.lanes import LaneTrainer
+from fedwave.learning.backends.base import Precision
+from fedwave.learning.backends.cpu import plan as cpu_plan
+from fedwave.learning.backends.cpu import steps as cpu_steps
+from fedwave.learning.backends.cpu.chain import CpuChain
+from fedwave.learning.backends.torch import TorchBackend
+from fedwave.learning.datasets.dataset import synthetic
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn
 from fedwave.learning.rows import Models
@@ -61,8 +62,7 @@ def training(task: Task, chain: CpuChain, layout: Layout) -> None:
     rng = np.random.default_rng(0)
     steps = [list(rng.integers(0, len(labels), (STEPS, BATCH))) for _ in range(MODELS)]
     model = task.new_model(0, 0)
-    # A way of gradients is named, or the lanes would leave the work to the compiled chain.
-    trainer = LaneTrainer(task, torch.device("cpu"), torch.float32, way="chain")
+    trainer = TorchBackend(task, Precision(torch.device("cpu"), torch.float32))
     start = Models.stacked([layout.flat(trained_of(model))] * MODELS, [carried_of(model)] * MODELS)
     batches = Batches(np.array(steps), np.full((MODELS, STEPS), BATCH))
     keys = np.zeros(MODELS, np.int64)
@@ -73,7 +73,7 @@ def training(task: Task, chain: CpuChain, layout: Layout) -> None:
 
     ways: dict[str, Callable[[], object]] = {
         "plain PyTorch": lambda: plain(images, labels, steps),
-        "lanes": lambda: trainer(start, batches, keys),
+        "lanes": lambda: trainer.train(start, batches, keys),
         "compiled chain": compiled,
     }
     for work in ways.values():

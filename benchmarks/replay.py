@@ -63,7 +63,7 @@ def main() -> None:
         replay.deliver(trained)
         _wait()
         times.append(time.perf_counter())
-        replay.judge()
+        replay.evaluate()
         times.append(time.perf_counter())
         took = [after - before for before, after in pairwise(times)]
         if t == 0:

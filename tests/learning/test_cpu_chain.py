@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedwave.learning.cpu.chain import CpuChain
+from fedwave.learning.backends.cpu.chain import CpuChain
 from fedwave.learning.dropout import key_dropout, step_keys
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn
@@ -331,7 +331,7 @@ def test_without_numba_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 _TWO_STEPS = """
 import hashlib, numpy as np, torch
 from torch import nn
-from fedwave.learning.cpu.chain import CpuChain
+from fedwave.learning.backends.cpu.chain import CpuChain
 from fedwave.learning.layout import Layout
 from fedwave.learning.state import carried_of, trained_of
 torch.manual_seed(0)

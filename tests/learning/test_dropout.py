@@ -11,8 +11,9 @@ from small_models import images
 from torch import Tensor, nn
 
 import fedwave as fw
+from fedwave.learning.backends.base import Precision
+from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.dropout import Step, device_key, key_dropout, step_keys
-from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.task import Task
 
 IMAGE = (1, 3, 4)
@@ -48,7 +49,7 @@ def _task(make: Callable[[], nn.Module]) -> Task:
 @pytest.mark.parametrize("way", MODELS)
 def test_results_do_not_depend_on_what_runs_beside(way: str) -> None:
     task = _task(MODELS[way])
-    assert LaneTrainer(task, torch.device("cpu"), torch.float64).way == way
+    assert TorchBackend(task, Precision(torch.device("cpu"), torch.float64)).way == way
     network = fw.random_network(4, 2, seed=3, rate=1.5)
     both, more = (fw.simulate(network, "age", 5, instances, seed=2) for instances in ([0, 1], [1, 2, 3]))
     kept = fw.train(both, task, precision="float64")

@@ -11,7 +11,9 @@ from chain_reference import flat_models, trained_alone
 from torch import nn
 from torch.func import functional_call
 
-from fedwave.learning.gpu.fused_chain import FusedChain
+from fedwave.learning.backends.gpu.blocks import Blocks
+from fedwave.learning.backends.gpu.fused_chain import FusedChain
+from fedwave.learning.backends.spec import ChainSpec
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn, vgg19_plain
 
@@ -40,6 +42,12 @@ def odd_sizes() -> nn.Sequential:
 
 def only_linear() -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(2 * 25 * 24, 5))
+
+
+def blocks(model: nn.Module, image: tuple[int, ...]) -> Blocks | None:
+    spec = ChainSpec.of(model, image)
+    assert spec is not None
+    return Blocks.of(spec)
 
 
 class OnCpu:
@@ -78,7 +86,7 @@ def _given(value):
 def test_the_kernels_train_and_judge_as_autograd_does(make, memory, tmp_path):
     torch.manual_seed(0)
     layout = Layout(make())
-    fused = FusedChain.of(make(), layout, (2, 25, 24), BATCH, memory)
+    fused = FusedChain.of(blocks(make(), (2, 25, 24)), layout, BATCH, memory)
     assert fused is not None
     assert (fused.scratch_bytes > 0) == (memory < 100_000)
     images, labels = torch.randn(30, 2, 25, 24), torch.randint(0, 5, (30,))
@@ -106,13 +114,14 @@ def test_the_kernels_train_and_judge_as_autograd_does(make, memory, tmp_path):
 
 def test_only_small_chains_of_plain_layers_are_fused():
     def fused(model, image=(1, 28, 28), batch=10):
-        return FusedChain.of(model, Layout(model), image, batch, 232_448)
+        found = blocks(model, image)
+        return found and FusedChain.of(found, Layout(model), batch, 232_448)
 
     assert fused(Cnn()) is not None
     assert fused(Cnn(), batch=64) is None
     assert fused(vgg19_plain(), (3, 32, 32)) is None
     flat = [nn.Flatten(), nn.Linear(4 * 26 * 26, 5)]
     assert fused(nn.Sequential(nn.Conv2d(1, 4, 3), *flat)) is not None
-    assert fused(nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), *flat)) is None
+    assert fused(nn.Sequential(nn.Conv2d(1, 4, 5, padding=1), *flat)) is None
     assert fused(nn.Sequential(nn.Conv2d(1, 4, 3), nn.Tanh(), *flat)) is None
     assert fused(nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), *flat)) is None

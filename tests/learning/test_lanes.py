@@ -1,4 +1,4 @@
-"""What the lane trainer does on a GPU to keep the number of shapes small, tried on a CPU."""
+"""What backends do on a GPU to keep the number of shapes small, tried on a CPU."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_models import chain, images, own_forward, with_batch_norm
+from small_models import chain, deep, images, own_forward, with_batch_norm
 from torch import nn
 
-from fedwave.learning.batched_layers import side_by_side
-from fedwave.learning.gpu.chain_lanes import ChainLanes
-from fedwave.learning.gradients import Gradients
-from fedwave.learning.lanes import LaneTrainer
+from fedwave.learning.backends.base import Precision
+from fedwave.learning.backends.gpu.backends import WideBackend
+from fedwave.learning.backends.gradients import Gradients
+from fedwave.learning.backends.spec import known_layers
+from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.layout import Layout
 from fedwave.learning.rows import Models
 from fedwave.learning.sampling import Batches
@@ -21,6 +22,7 @@ from fedwave.learning.state import carried_of, trained_of
 from fedwave.learning.task import Task
 
 CPU = torch.device("cpu")
+EXACT = Precision(CPU, torch.float64)
 
 
 def copies(task: Task, count: int) -> Models:
@@ -50,21 +52,21 @@ def assert_close(one: Models, other: Models) -> None:
 def test_idle_lanes_change_nothing(model: object, multiple: int) -> None:
     task = Task(images((1, 3, 4)), model, batch=4, eta=0.05)  # type: ignore[arg-type]
     work = copies(task, 5), steps([4, 4, 4], [4, 3], [4, 4], [4], [3]), np.zeros(5, np.int64)
-    plain, padded = (LaneTrainer(task, CPU, torch.float64) for _ in range(2))
+    plain, padded = (TorchBackend(task, EXACT) for _ in range(2))
     padded._multiple = multiple
-    assert_close(plain(*work), padded(*work))
+    assert_close(plain.train(*work), padded.train(*work))
 
 
 def test_rows_that_have_room_for_all_blocks_never_move() -> None:
     """On a GPU all steps are recorded anew when they do: the old recordings and the new ones need memory."""
-    task = Task(images((1, 3, 4)), chain, batch=4, eta=0.05)
-    pictures = torch.as_tensor(task.dataset.train_images).double()
-    labels = torch.as_tensor(task.dataset.train_labels)
-    roomy, growing = (ChainLanes(task, pictures, labels, None, room) for room in (5, 0))
+    task = Task(images((3, 8, 8)), deep, batch=4, eta=0.05)
+    roomy, growing = (WideBackend.of(task, EXACT, 4, room) for room in (5, 0))
+    assert roomy is not None
+    assert growing is not None
     rows = []
     for count in (2, 5, 3):
         work = copies(task, count), steps(*[[4, 4, 4]] * count), np.zeros(count, np.int64)
-        found, expected = roomy(*work), growing(*work)
+        found, expected = roomy.train(*work), growing.train(*work)
         assert torch.equal(found.w, expected.w)
         assert not torch.equal(found.w, work[0].w)
         rows.append([len(w.untyped_storage()) // w[0].nbytes for w in (found.w, expected.w)])
@@ -74,9 +76,9 @@ def test_rows_that_have_room_for_all_blocks_never_move() -> None:
 def test_channels_last_changes_nothing_but_the_layout() -> None:
     task = Task(images((1, 3, 4)), chain, batch=4, eta=0.05)
     work = copies(task, 3), steps([4, 4], [4, 4], [4, 4]), np.zeros(3, np.int64)
-    plain, last = (LaneTrainer(task, CPU, torch.float64) for _ in range(2))
-    last._gradients = Gradients(task, CPU, torch.float64, channels_last=True)
-    assert_close(plain(*work), last(*work))
+    plain, last = (TorchBackend(task, EXACT) for _ in range(2))
+    last._gradients = Gradients(task, EXACT, channels_last=True)
+    assert_close(plain.train(*work), last.train(*work))
 
 
 class Doubling(nn.Linear):
@@ -102,11 +104,11 @@ def _patched() -> nn.Module:
     return model
 
 
-def test_only_known_chains_are_computed_side_by_side() -> None:
+def test_only_known_chains_are_computed_known_layers() -> None:
     twice = nn.Linear(4, 4)
-    assert side_by_side(chain()) is not None
+    assert known_layers(chain()) is not None
     act = nn.ReLU()  # without parameters it may be used twice
-    assert side_by_side(nn.Sequential(nn.Flatten(), act, nn.Linear(4, 4), act)) is not None
+    assert known_layers(nn.Sequential(nn.Flatten(), act, nn.Linear(4, 4), act)) is not None
     for unknown in (
         own_forward(),
         with_batch_norm(),  # has a BatchNorm1d
@@ -126,7 +128,7 @@ def test_only_known_chains_are_computed_side_by_side() -> None:
         _patched(),
         nn.Linear(2, 2),
     ):
-        assert side_by_side(unknown) is None, unknown
+        assert known_layers(unknown) is None, unknown
 
 
 class Wrong(torch.autograd.Function):
@@ -160,7 +162,6 @@ def test_a_model_that_torch_vectorises_wrongly_is_trained_one_by_one() -> None:
         return nn.Sequential(nn.Flatten(), nn.Linear(12, 4), Square(), nn.Linear(4, 3))
 
     task = Task(images((1, 3, 4)), model, batch=4, eta=0.05)
-    cpu = torch.device("cpu")
-    assert LaneTrainer(task, cpu, torch.float32).way == "one by one"
+    assert TorchBackend(task, Precision(CPU, torch.float32)).way == "one by one"
     plain = Task(images((1, 3, 4)), lambda: nn.Sequential(*model()[:2], nn.ELU(), nn.Linear(4, 3)))  # type: ignore[index]
-    assert LaneTrainer(plain, cpu, torch.float32).way == "vectorised"
+    assert TorchBackend(plain, Precision(CPU, torch.float32)).way == "vectorised"

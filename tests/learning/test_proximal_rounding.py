@@ -6,9 +6,10 @@ import torch
 from small_models import images
 from torch import nn
 
-from fedwave.learning.cpu.lanes import CpuLanes
-from fedwave.learning.gpu.chain_steps import ChainSteps
-from fedwave.learning.lanes import LaneTrainer
+from fedwave.learning.backends.base import Backend, Precision
+from fedwave.learning.backends.cpu.backend import NumbaBackend
+from fedwave.learning.backends.gpu.backends import WideBackend
+from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.layout import Layout
 from fedwave.learning.rows import Models
 from fedwave.learning.sampling import Batches
@@ -49,29 +50,18 @@ def trained(way: str, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor,
     layout = Layout(model)
     start = torch.stack([layout.flat(trained_of(model))] * LANES)
     samples = np.random.default_rng(0).integers(0, 200, (LANES, STEPS, BATCH))
-    if way in ("wide", "general"):
-        w, data = start.clone(), task.dataset
-        pictures = torch.as_tensor(data.train_images).to(dtype)
-        steps = ChainSteps(
-            model,
-            layout,
-            pictures,
-            torch.as_tensor(data.train_labels),
-            batch=BATCH,
-            eta=ETA,
-            prox=PROX,
-            places=LANES,
-            way=way,
-        )
-        steps(w, start, {}, torch.as_tensor(samples).transpose(0, 1).contiguous(), [LANES] * STEPS)
-        return start, Models(w, {})
-    trainer = LaneTrainer(task, CPU, dtype, None)
-    assert isinstance(trainer._fast, CpuLanes) == (way == "compiled")
+    precision = Precision(CPU, dtype)
+    backend: Backend | None = TorchBackend(task, precision)
+    if way == "compiled":
+        backend = NumbaBackend.of(task, precision)
+    elif way == "wide":
+        backend = WideBackend.of(task, precision, BATCH)
+    assert backend is not None
     batches = Batches(samples, np.full((LANES, STEPS), BATCH))
-    return start, trainer(Models(start.clone(), {}), batches, np.zeros(LANES, np.int64))
+    return start, backend.train(Models(start.clone(), {}), batches, np.zeros(LANES, np.int64))
 
 
-@pytest.mark.parametrize("way", ["compiled", "module", "general", "wide"])
+@pytest.mark.parametrize("way", ["compiled", "module", "chain", "wide"])
 def test_a_weight_without_a_gradient_stays_where_it_is(way: str) -> None:
     start, after = trained(way)
     first = 72 + 6 if way != "wide" else 72 + 8
@@ -79,7 +69,7 @@ def test_a_weight_without_a_gradient_stays_where_it_is(way: str) -> None:
     assert not torch.equal(after.w[:, first:], start[:, first:])
 
 
-@pytest.mark.parametrize("way", ["compiled", "module", "general", "wide"])
+@pytest.mark.parametrize("way", ["compiled", "module", "chain", "wide"])
 def test_the_error_has_no_sign(way: str) -> None:
     """The slope of the rounding error on w: 4e-6 if w and its start are weighed by two rounded factors."""
     exact, found = (trained(way, t)[1].w.double() for t in (torch.float64, torch.float32))

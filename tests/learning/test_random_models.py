@@ -20,10 +20,11 @@ from tiny import trace
 from torch import nn
 
 import fedwave as fw
+from fedwave.learning.backends.base import Precision
+from fedwave.learning.backends.gradients import Way
+from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.dropout import device_key, key_dropout, seeded, step_keys
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
-from fedwave.learning.gradients import Way
-from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.reference import train_run
 from fedwave.learning.replay import Replay
 from fedwave.learning.sampling import batches
@@ -64,15 +65,15 @@ def distances(make: Make, device: str = "cpu") -> dict[str, float]:
     task = _task(make)
     evaluator = Evaluator(task, SIZES, CPU, torch.float64)
     references = [train_run(run, task, evaluator, torch.float64)[1] for run in _runs()]
-    usual = Replay(_runs(), task, settings, SIZES)
-    chosen: Way = usual._lanes.way
+    precision = Precision(torch.device(device), torch.float64)
+    chosen = TorchBackend(task, precision).way
     ways: list[Way] = ["chain", "vectorised", "one by one"]
     if task.draws:
         ways = ["one by one"] if device == "cpu" else []  # a GPU's generator draws other numbers
     found: dict[str, float] = {}
     for way in ways[ways.index(chosen) :] if ways else ():
         replay = Replay(_runs(), task, settings, SIZES)
-        replay._lanes = LaneTrainer(task, torch.device(device), torch.float64, way=way)
+        replay._trains = TorchBackend(task, precision, way)
         starts = [state.w for state in states(replay)]
         for _ in range(replay.rounds):
             replay.advance()
@@ -159,7 +160,7 @@ def test_more_of_them(number: int) -> None:
 def test_the_drawn_models_take_both_other_ways() -> None:
     ways: dict[str, int] = defaultdict(int)
     for number in range(DRAWN // 2):
-        ways[LaneTrainer(_task(draw(number)), CPU, torch.float64).way] += 1
+        ways[TorchBackend(_task(draw(number)), Precision(CPU, torch.float64)).way] += 1
     assert min(ways["vectorised"], ways["one by one"]) >= 5, dict(ways)
 
 

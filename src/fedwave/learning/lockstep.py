@@ -15,7 +15,7 @@ import numpy as np
 
 from fedwave.aggregation import Uploads, after_delivery
 from fedwave.errors import check_parameters, whole
-from fedwave.learning.cpu.chain import numba_advice
+from fedwave.learning.backends.cpu.chain import numba_advice
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Meter, Replay, Trained

@@ -20,7 +20,7 @@ from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
 from fedwave.errors import FedwaveError
-from fedwave.learning.batched_layers import side_by_side
+from fedwave.learning.backends.spec import known_layers
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.dropout import key_dropout, seeded
 from fedwave.learning.state import Tensors, carried_of, trained_of
@@ -74,7 +74,7 @@ def check(new_model: Callable[[int], nn.Module], data: Dataset) -> bool:
     outputs, w, draws = _pass(one, images, training=True)
     _check_outputs(outputs, data.classes)
     _check_gradient(outputs, labels, w)
-    if side_by_side(one) is None:  # known layers need no trial
+    if known_layers(one) is None:  # known layers need no trial
         kept = _kept(one)
         _pass(one, images, training=True)
         for name, value in _kept(one).items():

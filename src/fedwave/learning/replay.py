@@ -17,11 +17,12 @@ from torch import Tensor
 from fedwave.aggregation import Uploads
 from fedwave.counter_rng import TrainingKeys, within
 from fedwave.learning import server_steps
+from fedwave.learning.backends.base import Precision
+from fedwave.learning.backends.choose import choose
 from fedwave.learning.curves import Curves, Evaluation
 from fedwave.learning.dropout import device_keys
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Found
 from fedwave.learning.footprint import check_training, most_lanes, most_waiting
-from fedwave.learning.lanes import LaneTrainer
 from fedwave.learning.layout import Layout
 from fedwave.learning.rows import Models, concat_columns, joined, split_columns, to_device
 from fedwave.learning.sampling import Batches, cut_into_batches
@@ -85,9 +86,9 @@ class Replay:
         model = task.new_model(0, 0)
         settings = settings.for_model(model)
         self.runs, self.task, self.settings, self.sizes = runs, task, settings, sizes
-        device = torch.device(settings.device)
-        autocast = torch.bfloat16 if settings.precision == "bfloat16" else None
-        self._model = model.to(device, settings.dtype)
+        half = torch.bfloat16 if settings.precision == "bfloat16" else None
+        precision = Precision(torch.device(settings.device), settings.dtype, half)
+        self._model = model.to(precision.device, precision.dtype)
         self.layout = Layout(self._model)
         self.schedule = Schedule.of(runs, task.aggregation, settings.tolerance)
         waiting = most_waiting(self.schedule)
@@ -96,8 +97,8 @@ class Replay:
         kept = waiting + int(ever.sum())
         check_training(task, self.schedule, settings, self._model, kept)
         room = min(settings.lanes or 1, most_lanes(self.schedule))
-        self._lanes = LaneTrainer(task, device, settings.dtype, autocast, room=room)
-        self._evaluator = Evaluator(task, sizes, device, settings.dtype, autocast, self._lanes.compiled)
+        self._trains, self._evaluates = choose(task, precision, room)
+        self._evaluator = Evaluator(task, sizes, precision.device, precision.dtype)
         self._sampler = task.sampler()
         self.central = self._first_models()
         self.undelivered = Undelivered(len(runs), runs[0].shards.shape[1], self.central.w, waiting)
@@ -112,7 +113,7 @@ class Replay:
         self._ahead: tuple[int, Jobs] | None = None  # drawn for the row that is named
         self.results: list[list[Evaluation]] = [[] for _ in runs]
         # Of an evaluation under way: the runs, and what is found once it is there.
-        self._judged: tuple[IntArray, Found] | None = None
+        self._evaluation: tuple[IntArray, Found] | None = None
 
     def _first_models(self) -> Models:
         """The central models before round 1: the same for all schedulers of an instance."""
@@ -157,7 +158,7 @@ class Replay:
         self.settle()
         self.draw_ahead()
         self.deliver(trained)
-        self._start_judging()
+        self._start_evaluation()
         if not self._overlaps or self.round == self.rounds:
             self.settle()
 
@@ -177,7 +178,7 @@ class Replay:
         for jobs in self.jobs_of_round().blocks(self.settings.lanes or 1):
             who = (jobs.runs, jobs.devices)
             start = self._starts(jobs)
-            trained = self._lanes(start, jobs.batches, jobs.keys)
+            trained = self._trains.train(start, jobs.batches, jobs.keys)
             # In place: lanes are many, and a copy of all of their parameters is large.
             self.undelivered.add(*who, start.w.sub_(trained.w).div_(self.task.eta))
             row[who] = first + np.arange(len(jobs.runs))
@@ -193,7 +194,7 @@ class Replay:
     def finish_round(self, trained: Trained) -> None:
         """Apply the uploads of the round in every run, then evaluate the central models."""
         self.deliver(trained)
-        self.judge()
+        self.evaluate()
 
     def deliver(self, trained: Trained) -> None:
         """Apply the uploads of the round in every run; nothing is evaluated."""
@@ -224,7 +225,7 @@ class Replay:
         task = self.task
         batches = cut_into_batches(samples, counts, places, task.batch, task.epochs)
         # Only random layers need a key.
-        keys = device_keys(places) if self._lanes.needs_keys else np.zeros(len(runs), np.int64)
+        keys = device_keys(places) if self._trains.needs_keys else np.zeros(len(runs), np.int64)
         order = np.argsort(-batches.steps, kind="stable")
         longest_first = Batches(batches.samples[order], batches.sizes[order])
         return Jobs(runs[order], devices[order], longest_first, keys[order])
@@ -316,23 +317,23 @@ class Replay:
         runs, devices = np.nonzero(idle & ~self.diverged[:, None])
         self.own.put(self.row_of_own[runs, devices], self.central.rows(runs))
 
-    def judge(self) -> None:
+    def evaluate(self) -> None:
         """Evaluate the central models now."""
-        self._start_judging()
+        self._start_evaluation()
         self.settle()
 
-    def _start_judging(self) -> None:
+    def _start_evaluation(self) -> None:
         """Evaluate the central models of the runs that have not diverged; nothing waits for a GPU."""
         live = np.flatnonzero(~self.diverged)
         models = self.central if len(live) == len(self.runs) else self.central.rows(live)
         full = self._evaluator.full_in(self.round, self.rounds)
-        self._judged = live, self._evaluator.start(self._model, self.layout, models, full=full)
+        self._evaluation = live, self._evaluator.start(self._evaluates, models, full=full)
 
     def settle(self) -> None:
         """Take in what the last evaluation has found; who has no finite loss has diverged."""
-        if self._judged is None:
+        if self._evaluation is None:
             return
-        (live, found), self._judged = self._judged, None
+        (live, found), self._evaluation = self._evaluation, None
         for r, one in zip(live.tolist(), found(), strict=True):
             self.results[r].append(one)
             self.diverged[r] = not np.isfinite(one.loss)

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, overload
 
 from fedwave.errors import FedwaveError, check_parameters, shown
-from fedwave.learning.cpu.chain import numba_advice
+from fedwave.learning.backends.cpu.chain import numba_advice
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Meter, Replay

@@ -139,7 +139,7 @@ def training_advice(experiment: Experiment) -> str | None:
     task = experiment.task
     if task is None:
         return None
-    from fedwave.learning.cpu.chain import numba_advice
+    from fedwave.learning.backends.cpu.chain import numba_advice
     from fedwave.learning.task import bare_model
 
     return numba_advice(lambda: bare_model(task.dataset, task.model), settings_of(experiment.training)[0])

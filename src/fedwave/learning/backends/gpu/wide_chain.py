@@ -8,18 +8,18 @@ gradient of the whole model is ever stored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedwave.learning.batched_layers import chain_of
-from fedwave.learning.gpu.cuda_graph import Recorder
-from fedwave.learning.gpu.lane_plan import Segment, segments
-from fedwave.learning.gpu.wide_ops import Block, Map, Rows, Rule, WideOps
+from fedwave.learning.backends.gpu.blocks import Blocks, Linear
+from fedwave.learning.backends.gpu.cuda_graph import Recorder
+from fedwave.learning.backends.gpu.lane_plan import Segment, segments
+from fedwave.learning.backends.gpu.wide_ops import Block, Map, Rows, Rule, WideOps
 from fedwave.learning.layout import Layout
 from fedwave.learning.state import Tensors
 
@@ -27,67 +27,12 @@ _GROUPED = (4, 8, 16, 32)  # lanes of a grouped convolution: few numbers, since 
 _RECORDED = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)  # places of a recorded step
 
 
-@dataclass(frozen=True)
-class Linear:
-    """A linear layer with the ReLU after it."""
-
-    name: str
-    inputs: int
-    outputs: int
-    has_bias: bool
-    relu: bool = False
-
-
-def parts_of(model: nn.Module, image: tuple[int, ...]) -> tuple[list[Block], list[Linear]] | None:
-    """The model as blocks of convolutions and then linear layers; None if it has other layers."""
-    layers = chain_of(model)
-    if layers is None or len(image) != 3 or not all(p.requires_grad for p in model.parameters()):
-        return None
-    blocks: list[Block] = []
-    linears: list[Linear] = []
-    shape = image
-    for name, layer in layers:
-        last = blocks[-1] if blocks else None
-        if isinstance(layer, nn.Conv2d):
-            made = Block.of(name, layer, shape)
-            if made is None:
-                return None
-            blocks.append(made)
-        elif isinstance(layer, nn.BatchNorm2d) and last and not (last.norm or last.relu or last.pool > 1):
-            blocks[-1] = last.changed(norm=name, momentum=layer.momentum, eps=layer.eps)
-        elif isinstance(layer, nn.ReLU) and linears:
-            linears[-1] = Linear(**{**vars(linears[-1]), "relu": True})
-        elif isinstance(layer, nn.ReLU) and last:
-            # After pooling it is the same as before.
-            blocks[-1] = last.changed(relu=True)
-        elif isinstance(layer, nn.MaxPool2d) and last and last.pool == 1 and _halves(layer):
-            blocks[-1] = last.changed(pool=2)
-        elif isinstance(layer, nn.Linear):
-            linears.append(Linear(name, layer.in_features, layer.out_features, layer.bias is not None))
-        elif not isinstance(layer, nn.Flatten):
-            return None
-        if blocks:
-            shape = blocks[-1].out_shape
-    usable = blocks and linears and not linears[-1].relu and min(shape) > 0
-    return (blocks, linears) if usable else None
-
-
-def _halves(layer: nn.MaxPool2d) -> bool:
-    return (
-        layer.kernel_size in (2, (2, 2))
-        and layer.stride in (2, (2, 2))
-        and layer.padding in (0, (0, 0))
-        and layer.dilation in (1, (1, 1))
-        and not layer.ceil_mode
-    )
-
-
 class WideChain:
     """Steps and logits of chains of convolutions, batch norm, ReLU, pooling and linear layers."""
 
     def __init__(
         self,
-        parts: tuple[list[Block], list[Linear]],
+        blocks: Blocks,
         layout: Layout,
         images: Tensor,
         labels: Tensor,
@@ -100,7 +45,7 @@ class WideChain:
         group_wide_maps: bool,
         record: bool,
     ) -> None:
-        self._blocks, self._linears = parts
+        self._blocks, self._linears = blocks.convolutions, blocks.linears
         self._layout, self._images, self._labels = layout, images, labels
         self._batch, self._rule, self._width, self._ops = batch, rule, width, ops
         self._dtype = half or images.dtype
@@ -108,18 +53,10 @@ class WideChain:
         self._copies: list[Tensor] = []
         self._recorder = Recorder(width, batch, images.device) if record else None
 
-    @property
-    def bytes_per_place(self) -> int:
-        """About how much memory a lane at work takes, besides its rows of the state."""
-        kept, passing, weights = 0, 0, sum(p.outputs * p.inputs for p in self._linears)
-        for i, block in enumerate(self._blocks):
-            rows, columns, channels = block.convolved
-            products = 0 if self._grouped and i and block.wants_groups else block.wide
-            numbers = self._batch * rows * columns
-            kept += numbers * (products + channels) + numbers * channels // block.pool**2
-            passing = max(passing, numbers * (products + 2 * channels))
-            weights += block.outputs * block.wide
-        return (kept + passing + weights) * torch.empty(0, dtype=self._dtype).element_size()
+    @staticmethod
+    def supports(blocks: Blocks) -> bool:
+        """Does it know these blocks?"""
+        return bool(blocks.convolutions) and all(block.pool in (1, 2) for block in blocks.convolutions)
 
     def __call__(self, w: Tensor, start: Tensor, rest: Tensors, samples: Tensor, steps: list[int]) -> None:
         """All steps of all lanes in place; lanes are sorted longest first."""

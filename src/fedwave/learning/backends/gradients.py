@@ -18,7 +18,9 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwave.errors import FedwaveError
-from fedwave.learning.batched_layers import side_by_side
+from fedwave.learning.backends.base import Precision
+from fedwave.learning.backends.batched_layers import side_by_side
+from fedwave.learning.backends.spec import known_layers
 from fedwave.learning.dropout import KeyedDropout, key_dropout, seeded
 from fedwave.learning.model_check import error_text
 from fedwave.learning.state import Tensors, carried_of, trained_of
@@ -31,29 +33,24 @@ class Gradients:
     """Gradients of the loss of many models; ``way`` is chosen unless it is given."""
 
     def __init__(
-        self,
-        task: Task,
-        device: torch.device,
-        dtype: torch.dtype,
-        autocast: torch.dtype | None = None,
-        *,
-        way: Way | None = None,
-        channels_last: bool = False,
+        self, task: Task, precision: Precision, *, way: Way | None = None, channels_last: bool = False
     ) -> None:
-        self._device, self._autocast = device, autocast
+        self._precision, self._half = precision, precision.half is not None
+        device, dtype = precision.device, precision.dtype
         self._model: nn.Module = task.new_model(0, 0).to(device, dtype).train()
         self._step = key_dropout(self._model)
-        self._forward = side_by_side(self._model, channels_last)
+        layers = known_layers(self._model)
+        self._forward = side_by_side(layers, channels_last) if layers else None
         self._draws = task.draws
         # Has the model random layers?
         dropout = any(isinstance(m, KeyedDropout) and m.p > 0 for m in self._model.modules())
         self.needs_keys = self._draws or dropout
-        if (device.type, dtype, autocast) != ("cpu", torch.float32, None):
+        if (device.type, dtype, self._half) != ("cpu", torch.float32, False):
             self._check_runs(torch.as_tensor(task.dataset.train_images[:2]).to(device, dtype))
         if way is None:
-            way = "chain" if self._forward else _way_of_other(task, device, dtype, autocast)
+            way = "chain" if self._forward else _way_of_other(task, precision)
         self.way: Way = way
-        if way == "vectorised" and autocast is not None:
+        if way == "vectorised" and self._half:
             # Vectorised by torch, batch norm cannot mix half-precision inputs with float32 statistics.
             for module in self._model.modules():
                 if isinstance(module, _BatchNorm):
@@ -75,10 +72,10 @@ class Gradients:
     def _of_chain(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor) -> Tensors:
         assert self._forward is not None
         w = {k: p.detach().requires_grad_() for k, p in w.items()}
-        with self._precision(), self._step.draws_by(keys):
+        with self._precision.autocast(), self._step.draws_by(keys):
             logits = self._forward(w, rest, images)
         logits = logits.flatten(0, 1)
-        logits = logits.float() if self._autocast else logits
+        logits = logits.float() if self._half else logits
         # The mean over a lane's samples, summed over the lanes: each gets the gradient of its own loss.
         loss = F.cross_entropy(logits, labels.flatten(), reduction="sum") / labels.shape[1]
         return _gradient(loss, w)
@@ -88,30 +85,27 @@ class Gradients:
         for lane, key in enumerate(keys.tolist() if self._draws else [0] * len(images)):
             mine = {k: p[lane].detach().requires_grad_() for k, p in w.items()}
             carried = {k: p[lane] for k, p in rest.items()}  # views: what is written into them is kept
-            with seeded(key, self._device):
+            with seeded(key, self._precision.device):
                 loss = self._loss(mine, carried, images[lane], labels[lane], keys[lane])
                 found.append(_gradient(loss, mine))
         return {k: torch.stack([one[k] for one in found]) for k in w}
 
     def _loss(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, key: Tensor) -> Tensor:
-        with self._precision(), self._step.draws_by(key):
+        with self._precision.autocast(), self._step.draws_by(key):
             logits = functional_call(self._model, (w, rest), (images,))
-        return F.cross_entropy(logits.float() if self._autocast else logits, labels)
+        return F.cross_entropy(logits.float() if self._half else logits, labels)
 
     def _check_runs(self, images: Tensor) -> None:
         """Refuse a model that works in float32 on the CPU only: the task has tried just that."""
-        where = f"{self._device.type} in {str(self._autocast or images.dtype).removeprefix('torch.')}"
+        device, half = self._precision.device, self._precision.half
+        where = f"{device.type} in {str(half or images.dtype).removeprefix('torch.')}"
         try:
-            with torch.no_grad(), self._precision(), seeded(0, self._device):
+            with torch.no_grad(), self._precision.autocast(), seeded(0, device):
                 # A copy of the state, since batch norm would take these images into its running statistics.
                 copies = trained_of(self._model), carried_of(self._model)
                 functional_call(self._model, copies, (images.clone(),))
         except Exception as error:  # forward is the user's
             raise FedwaveError(f"the model cannot run on {where}: {error_text(error)}.") from error
-
-    def _precision(self) -> torch.autocast:
-        wanted = self._autocast
-        return torch.autocast(self._device.type, wanted, enabled=wanted is not None)
 
 
 def _gradient(loss: Tensor, w: Tensors) -> Tensors:
@@ -119,7 +113,7 @@ def _gradient(loss: Tensor, w: Tensors) -> Tensors:
     return {k: torch.zeros_like(p) if g is None else g for (k, p), g in zip(w.items(), found, strict=True)}
 
 
-def _way_of_other(task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None) -> Way:
+def _way_of_other(task: Task, precision: Precision) -> Way:
     """Can torch vectorise this model? Tried with two models on the first batch, where they will be trained.
 
     Compared in double precision if the model can do that: there, a difference is no rounding error.
@@ -128,21 +122,22 @@ def _way_of_other(task: Task, device: torch.device, dtype: torch.dtype, autocast
         return "one by one"
     for kind, relative in ((torch.float64, 1e-9), (torch.float32, 1e-3)):
         try:
-            alone = _trial(task, device, kind, None, "one by one")
+            alone = _trial(task, Precision(precision.device, kind), "one by one")
         except Exception:  # forward is the user's: in double precision it may fail with anything
             continue
         try:
-            together = _trial(task, device, kind, None, "vectorised")
-            if (kind, None) != (dtype, autocast):
-                _trial(task, device, dtype, autocast, "vectorised")
+            together = _trial(task, Precision(precision.device, kind), "vectorised")
+            if Precision(precision.device, kind) != precision:
+                _trial(task, precision, "vectorised")
         except Exception:
             return "one by one"
         return "vectorised" if _close(alone, together, relative) else "one by one"
     return "one by one"
 
 
-def _trial(task: Task, device: torch.device, dtype: torch.dtype, autocast: torch.dtype | None, way: Way) -> Tensors:
+def _trial(task: Task, precision: Precision, way: Way) -> Tensors:
     """The gradients and the state after one step of two models."""
+    device, dtype = precision.device, precision.dtype
     models = [task.new_model(0, instance).to(device, dtype) for instance in range(2)]
     w, rest = (
         {k: torch.stack([one[k] for one in states]) for k in states[0]}
@@ -151,7 +146,7 @@ def _trial(task: Task, device: torch.device, dtype: torch.dtype, autocast: torch
     size = min(task.batch, len(task.dataset.train_labels))
     images = torch.as_tensor(task.dataset.train_images[:size]).to(device, dtype)
     labels = torch.as_tensor(task.dataset.train_labels[:size]).to(device)
-    gradients = Gradients(task, device, dtype, autocast, way=way)
+    gradients = Gradients(task, precision, way=way)
     found = gradients(
         w, rest, torch.stack([images] * 2), torch.stack([labels] * 2), torch.tensor([1, 2], device=device)
     )

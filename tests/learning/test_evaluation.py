@@ -1,4 +1,4 @@
-"""Many models judged at once, as on a GPU: the same as one after the other."""
+"""Many models evaluated at once, as on a GPU: the same as one after the other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from small_models import chain, images, with_batch_norm
 from torch import Tensor, nn
 
 from fedwave.learning import evaluation
+from fedwave.learning.backends.base import Precision
+from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
-from fedwave.learning.gpu.chain_steps import ChainEvaluator
 from fedwave.learning.layout import Layout
 from fedwave.learning.rows import Models
 from fedwave.learning.state import carried_of, trained_of
@@ -31,7 +32,7 @@ class Arrived:
 
 @pytest.mark.parametrize("make", [chain, with_batch_norm])
 @pytest.mark.parametrize("full", [False, True])
-def test_many_at_once_are_judged_as_one_by_one(
+def test_many_at_once_are_evaluated_as_one_by_one(
     make: type[nn.Module], full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = Task(images((1, 3, 4)), make, shard_size=4, batch=4)
@@ -39,17 +40,13 @@ def test_many_at_once_are_judged_as_one_by_one(
     layout = Layout(made[0])
     models = Models.stacked([layout.flat(trained_of(model)) for model in made], [carried_of(model) for model in made])
     evaluator = Evaluator(task, EvaluationSizes(50, 30, 2), torch.device("cpu"), torch.float64)
-    expected = evaluator.start(made[0], layout, models, full=full)()
-    sets: dict[str, Tensor] = {
-        "loss": evaluator._loss_images,
-        "usual": evaluator._usual_images,
-        "all": evaluator._images,
-    }
-    evaluator._judges = {k: ChainEvaluator(made[0].eval(), layout, x) for k, x in sets.items()}
+    backend = TorchBackend(task, Precision(torch.device("cpu"), torch.float64))
+    expected = evaluator.start(backend, models, full=full)()
+    evaluator._waits = False
     monkeypatch.setattr(torch.cuda, "Event", Arrived)
     monkeypatch.setattr(evaluation, "_on_its_way", Tensor.clone)
     Arrived.waited = False
-    found = evaluator.start(made[0], layout, models, full=full)
+    found = evaluator.start(backend, models, full=full)
     assert not Arrived.waited
     for one, other in zip(found(), expected, strict=True):
         assert one.loss == pytest.approx(other.loss, rel=1e-12)

@@ -7,16 +7,15 @@ of all lanes is one launch. fused_chain.cu has the layers; this file fits them t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedwave.learning.batched_layers import chain_of
-from fedwave.learning.gpu.cuda_source import Kernels, kernels_of
+from fedwave.learning.backends.gpu.blocks import Blocks, Linear
+from fedwave.learning.backends.gpu.cuda_source import Kernels, kernels_of
+from fedwave.learning.backends.gpu.wide_ops import Block
 from fedwave.learning.layout import Layout
 
 _SOURCE = Path(__file__).with_name("fused_chain.cu")
@@ -28,119 +27,29 @@ _JUDGING_BLOCKS = 1500
 _PLACES = "  // places"
 
 
-@dataclass(frozen=True)
-class _Convolution:
-    """A convolution with the pooling and the ReLU after it."""
-
-    name: str
-    inputs: int
-    height: int
-    width: int
-    outputs: int
-    kernel: int
-    has_bias: bool
-    pool: int = 1
-    relu: bool = False
-
-    @cached_property
-    def out_shape(self) -> tuple[int, int, int]:
-        rows, columns = (n - self.kernel + 1 for n in (self.height, self.width))
-        return self.outputs, rows // self.pool, columns // self.pool
-
-    @property
-    def weights(self) -> int:
-        return self.outputs * self.inputs * self.kernel**2
-
-
-@dataclass(frozen=True)
-class _Linear:
-    """A linear layer with the ReLU after it."""
-
-    name: str
-    inputs: int
-    outputs: int
-    has_bias: bool
-    relu: bool = False
-
-
-def _parts(model: nn.Module, image: tuple[int, ...]) -> list[_Convolution | _Linear] | None:
-    """The model as convolutions and linear layers, or None if it has other layers."""
-    layers = chain_of(model)
-    if layers is None or len(image) != 3:
-        return None
-    shape, parts, flat = image, list[Any](), False
-    for name, layer in layers:
-        last = parts[-1] if parts else None
-        trained = all(p.requires_grad for p in layer.parameters())
-        if isinstance(layer, nn.Conv2d) and trained:
-            kernel = layer.kernel_size[0]
-            plain = (
-                layer.kernel_size == (kernel, kernel)
-                and layer.stride == (1, 1)
-                and layer.padding == (0, 0)
-                and layer.dilation == (1, 1)
-            )
-            if not plain or min(shape[1:]) < kernel:
-                return None
-            made = _Convolution(name, *shape, layer.out_channels, kernel, layer.bias is not None)
-            parts.append(made)
-            shape = made.out_shape
-        elif isinstance(layer, nn.MaxPool2d) and isinstance(last, _Convolution) and last.pool == 1:
-            made = _Convolution(**{**_fields(last), "pool": _plain_pool(layer)})
-            if made.pool == 0 or min(made.out_shape) < 1:
-                return None
-            parts[-1], shape = made, made.out_shape
-        elif isinstance(layer, nn.ReLU) and last is not None:
-            parts[-1] = type(last)(**{**_fields(last), "relu": True})
-        elif isinstance(layer, nn.Flatten) and not flat:
-            flat = True
-        elif isinstance(layer, nn.Linear) and trained:
-            parts.append(_Linear(name, layer.in_features, layer.out_features, layer.bias is not None))
-        else:
-            return None
-    if not parts or not isinstance(parts[-1], _Linear) or parts[-1].relu:
-        return None
-    return parts
-
-
-def _fields(part: Any) -> dict[str, Any]:
-    return {name: getattr(part, name) for name in part.__dataclass_fields__}
-
-
-def _plain_pool(layer: nn.MaxPool2d) -> int:
-    """The size of a max-pooling of squares side by side; 0 if it is another one."""
-    sizes = [n if isinstance(n, tuple) else (n, n) for n in (layer.kernel_size, layer.stride)]
-    size = sizes[0][0]
-    plain = sizes == [(size, size)] * 2 and not layer.padding and not layer.ceil_mode
-    return size if plain and layer.dilation == 1 and size > 1 else 0
-
-
 class FusedChain:
     """The kernels of one model and batch size; ``of`` says whether there are any."""
 
-    def __init__(
-        self, parts: list[_Convolution | _Linear], layout: Layout, pixels: int, batch: int, memory: int
-    ) -> None:
-        self._parts, self._layout, self._pixels, self._batch = parts, layout, pixels, batch
+    def __init__(self, blocks: Blocks, layout: Layout, batch: int, memory: int) -> None:
+        self._blocks, self._layout, self._pixels, self._batch = blocks, layout, blocks.pixels, batch
         self._arrays: dict[str, tuple[int, str]] = {}  # numbers, and their type
         body = self._generated()
         self.shared_bytes, self.scratch_bytes, places = self._placed(memory)
         self.source = body.replace(_PLACES, places)
 
     @classmethod
-    def of(cls, model: nn.Module, layout: Layout, image: tuple[int, ...], batch: int, memory: int) -> FusedChain | None:
-        """The kernels, if the model's layers are known and small.
+    def of(cls, blocks: Blocks, layout: Layout, batch: int, memory: int) -> FusedChain | None:
+        """The kernels, if the layers are small and plain.
 
         ``memory`` is what a block has of the shared memory, in bytes. What does not fit goes through the cache.
         """
-        parts = _parts(model, image)
-        if parts is None or batch > _LARGEST_BATCH:
+        convolutions = blocks.convolutions
+        plain = all((c.padding, c.stride, c.norm) == (0, 1, "") for c in convolutions)
+        patch = max(((c.kernel + c.pool - 1) ** 2 for c in convolutions), default=0)
+        weights = sum(_weights(c) for c in convolutions)
+        if not plain or batch > _LARGEST_BATCH or patch > _LARGEST_PATCH or weights * 12 > memory:
             return None
-        convolutions = [p for p in parts if isinstance(p, _Convolution)]
-        patch = max(((p.kernel + p.pool - 1) ** 2 for p in convolutions), default=0)
-        if patch > _LARGEST_PATCH or sum(p.weights for p in convolutions) * 12 > memory:
-            return None
-        made = cls(parts, layout, image[0] * image[1] * image[2], batch, memory)
+        made = cls(blocks, layout, batch, memory)
         return made if made.scratch_bytes <= _LARGEST_SCRATCH else None
 
     @cached_property
@@ -177,7 +86,7 @@ class FusedChain:
 
     def logits(self, w: Tensor, images: Tensor) -> Tensor:
         """The logits ``[model, image, class]`` of every model on every image."""
-        out = torch.empty(len(w), len(images), self._parts[-1].outputs, device=w.device)
+        out = torch.empty(len(w), len(images), self._blocks.linears[-1].outputs, device=w.device)
         # Enough blocks for all multiprocessors, and few enough that each loads the weights for many images.
         most = max(1, _JUDGING_BLOCKS // len(w))
         each = -(-len(images) // most // self._batch) * self._batch + self._batch
@@ -203,8 +112,7 @@ class FusedChain:
 
     def _generated(self) -> str:
         batch, padded = self._batch, -(-self._batch // 4) * 4
-        convs = [p for p in self._parts if isinstance(p, _Convolution)]
-        linears = [p for p in self._parts if isinstance(p, _Linear)]
+        convs, linears = self._blocks.convolutions, self._blocks.linears
         self._take("chosen", batch, "int")
         stride = _stride(self._pixels)
         self._take("images", batch * stride)
@@ -219,8 +127,8 @@ class FusedChain:
             stride = made
             self._take(f"y{i}", batch * stride)
             self._take(f"places{i}", -(-batch * stride // 4), "unsigned char")
-            self._take(f"w{i}", c.weights)
-            self._take(f"back{i}", c.weights if i else 0)
+            self._take(f"w{i}", _weights(c))
+            self._take(f"back{i}", _weights(c) if i else 0)
             self._take(f"bias{i}", c.outputs)
             back = f"back{i}" if i else "nullptr"
             setup.append(f"load_weights<Conv{i}>(w + {self._at(c, 'weight')}, w{i}, {back});")
@@ -232,7 +140,7 @@ class FusedChain:
                 store.append(f"{each} w[{self._at(c, 'bias')} + i] = bias{i}[i];")
             forward.append(f"conv_forward<Conv{i}>({x}, w{i}, bias{i}, y{i}, places{i});")
             x = f"y{i}"
-        self._take("of_weights", max((c.weights for c in convs), default=0))
+        self._take("of_weights", max((_weights(c) for c in convs), default=0))
         self._take("of_bias", max((c.outputs for c in convs), default=0))
         strides = []
         for j, p in enumerate(linears):
@@ -346,12 +254,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) judge(
             first[out] += numbers
         return shared * 4, scratch * 4, "\n".join(lines)
 
-    def _at(self, part: _Convolution | _Linear, which: str) -> int:
+    def _at(self, part: Block | Linear, which: str) -> int:
         return self._layout.first(f"{part.name}.{which}") if which == "weight" or part.has_bias else 0
 
-    def _in_place(self, part: _Linear) -> tuple[str, str]:
+    def _in_place(self, part: Linear) -> tuple[str, str]:
         bias = f"w + {self._at(part, 'bias')}" if part.has_bias else "(float*)nullptr"
         return f"w + {self._at(part, 'weight')}", bias
+
+
+def _weights(c: Block) -> int:
+    return c.outputs * c.inputs * c.kernel**2
 
 
 def _stride(numbers: int) -> int:
@@ -364,7 +276,7 @@ def _group(channels: int) -> int:
     return next(n for n in (5, 8, 4, 6, 3, 2, 1) if channels % n == 0)
 
 
-def _weight_group(c: _Convolution) -> int:
+def _weight_group(c: Block) -> int:
     """How many kernels' gradients a thread computes at once; fewer if there would be too few threads."""
     fits = [n for n in (5, 4, 3, 2) if c.outputs % n == 0 and c.outputs // n * c.inputs * c.kernel >= _THREADS // 4]
     return fits[0] if fits else 1

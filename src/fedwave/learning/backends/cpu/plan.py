@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from fedwave.learning.backends.spec import ChainLayer, ChainSpec
 from fedwave.learning.dropout import KeyedDropout
 from fedwave.types import FloatArray, IntArray
 
@@ -37,16 +38,6 @@ COLUMNS = 37
 _OWN = {"weight": W, "bias": B, "running_mean": MEAN, "running_var": VARIANCE}
 _ROOM = 64  # numbers behind every piece of memory: vectors read over the end of it
 _ALIGNED = 16
-
-
-@dataclass(frozen=True)
-class Place:
-    """A layer of the chain, and the shapes of one sample before and behind it."""
-
-    name: str
-    layer: nn.Module
-    before: tuple[int, ...]
-    behind: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -97,13 +88,13 @@ class _Table:
         return np.concatenate([*self._pieces, np.zeros(1, np.int64)])
 
 
-def reduced(chain: list[Place]) -> list[tuple[Place, bool]]:
+def reduced(spec: ChainSpec) -> list[tuple[ChainLayer, bool]]:
     """The layers that compute something; True for a max-pool that has taken in the ReLU before or behind it.
 
     The two commute, and so do their gradients: where the largest of a window is not positive, the gradient is zero.
     """
-    found: list[tuple[Place, bool]] = []
-    for place in chain:
+    found: list[tuple[ChainLayer, bool]] = []
+    for place in spec.layers:
         layer = place.layer
         if isinstance(layer, nn.Flatten | nn.Identity) or (isinstance(layer, KeyedDropout) and layer.p == 0):
             continue
@@ -116,12 +107,12 @@ def reduced(chain: list[Place]) -> list[tuple[Place, bool]]:
     return found
 
 
-def plan_of(chain: list[Place], positions: Mapping[str, int], trained: set[str], size: int, batch: int) -> Plan:
+def plan_of(spec: ChainSpec, positions: Mapping[str, int], trained: set[str], size: int, batch: int) -> Plan:
     """The plan of a chain; ``positions`` of parameters and statistics, ``size`` numbers in all."""
     memory, table = _Memory(), _Table()
     state = memory.take(size)
     start, gradients = memory.take(size), memory.take(size)
-    layers = reduced(chain)
+    layers = reduced(spec)
     ops = np.full((len(layers), COLUMNS), -1, dtype=np.int64)
     numbers = np.zeros((len(layers), 2))
     first = next(
@@ -170,7 +161,7 @@ def _pointwise(layer: nn.Module) -> int:
     return kinds[type(layer)]
 
 
-def _sizes(op: IntArray, kind: int, place: Place) -> None:
+def _sizes(op: IntArray, kind: int, place: ChainLayer) -> None:
     op[KIND] = kind
     op[C], op[H], op[WD] = place.before
     op[O], op[HO], op[WO] = place.behind
@@ -180,7 +171,7 @@ def _pair(value: Any) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (int(value[0]), int(value[1]))
 
 
-def _convolution(op: IntArray, layer: nn.Conv2d, place: Place, batch: int, memory: _Memory, table: _Table) -> None:
+def _convolution(op: IntArray, layer: nn.Conv2d, place: ChainLayer, batch: int, memory: _Memory, table: _Table) -> None:
     _sizes(op, CONV, place)
     op[KH], op[KW] = layer.kernel_size
     op[SY], op[SX] = layer.stride
@@ -207,7 +198,7 @@ def _convolution(op: IntArray, layer: nn.Conv2d, place: Place, batch: int, memor
     op[T_OUT] = table.rows(int(op[O]), int(op[HO] * op[WO]) * batch)
 
 
-def _pool(op: IntArray, layer: nn.MaxPool2d, place: Place, batch: int, memory: _Memory, with_relu: bool) -> None:
+def _pool(op: IntArray, layer: nn.MaxPool2d, place: ChainLayer, batch: int, memory: _Memory, with_relu: bool) -> None:
     _sizes(op, POOL, place)
     op[KH], op[KW] = _pair(layer.kernel_size)
     op[SY], op[SX] = _pair(layer.stride)

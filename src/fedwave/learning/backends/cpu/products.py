@@ -6,7 +6,7 @@ from typing import Any
 
 from numba import njit
 
-from fedwave.learning.cpu.vectors import DOTS, MOST_VECTORS, ROWS, TILES, lanes_of
+from fedwave.learning.backends.cpu.vectors import DOTS, MOST_VECTORS, ROWS, TILES, lanes_of
 
 # These are called from compiled code only, and need nothing that calls from Python need: compiling takes half the time.
 _INNER = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}

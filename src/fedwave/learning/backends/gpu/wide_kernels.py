@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedwave.learning.gpu.cuda_source import Kernels, kernels_of
-from fedwave.learning.gpu.wide_ops import Block, Map, Rows, WideOps
+from fedwave.learning.backends.gpu.cuda_source import Kernels, kernels_of
+from fedwave.learning.backends.gpu.wide_ops import Block, Map, Rows, WideOps
 
 
 class CudaOps(WideOps):

@@ -1,4 +1,4 @@
-"""Steps of many models side by side give what single models give by torch's automatic differentiation."""
+"""The wide chain gives what single models give by torch's automatic differentiation."""
 
 import pytest
 import torch
@@ -7,16 +7,24 @@ from half_precision import needs_bfloat16
 from torch import nn
 from torch.func import functional_call
 
-from fedwave.errors import FedwaveError
-from fedwave.learning.gpu.chain_steps import ChainEvaluator, ChainSteps
-from fedwave.learning.gpu.lane_plan import segments
-from fedwave.learning.gpu.wide_chain import WideChain, parts_of
-from fedwave.learning.gpu.wide_ops import Rule, WideOps
+from fedwave.learning.backends.base import Precision
+from fedwave.learning.backends.choose import choose
+from fedwave.learning.backends.gpu.backends import FusedBackend, WideBackend
+from fedwave.learning.backends.gpu.blocks import Blocks
+from fedwave.learning.backends.gpu.lane_plan import segments
+from fedwave.learning.backends.gpu.wide_chain import WideChain
+from fedwave.learning.backends.gpu.wide_ops import Rule, WideOps
+from fedwave.learning.backends.spec import ChainSpec
+from fedwave.learning.backends.torch import TorchBackend
+from fedwave.learning.datasets.dataset import Dataset
+from fedwave.learning.dropout import key_dropout
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn, Logistic, Vgg19
+from fedwave.learning.rows import Models
+from fedwave.learning.sampling import Batches
+from fedwave.learning.task import Task
 
 ETA, PROX, L2 = 0.05, 0.1, 0.01
-AT_WORK = [5, 5, 3, 1]  # lanes of 4, 3, 3, 2 and 2 steps
 STEPS = [4, 3, 3, 2, 2]
 LANES, BATCH, IMAGES = 5, 6, 40
 DEVICES = ["cpu"] + (["cuda"] if torch.cuda.is_available() else [])
@@ -79,19 +87,47 @@ class Work:
         self.keys = torch.arange(LANES).to(device) + 7
         self.model = make().to(device, dtype)
 
-    def steps(self, **options):
-        return ChainSteps(
-            self.make().to(self.images),
+    def backends(self, half=None):
+        """Those that are chosen on this device: one trains, one evaluates."""
+        return choose(self.task(), self.precision(half))
+
+    def wide(self, half=None, grouped=False):
+        """The wide chain by torch, two lanes (grouped: three) side by side."""
+        return WideChain(
+            blocks(self.make(), tuple(self.images.shape[1:])),
             self.layout,
             self.images,
             self.labels,
             batch=BATCH,
-            eta=ETA,
-            prox=PROX,
-            l2=L2,
-            places=2,
-            **options,
+            rule=Rule.of(ETA, PROX, L2),
+            half=half,
+            width=3 if grouped else 2,
+            ops=WideOps(),
+            group_wide_maps=grouped,
+            record=False,
         )
+
+    def task(self):
+        data = self.images.float().cpu().numpy(), self.labels.cpu().numpy()
+        return Task(Dataset("random", *data, *data), self.make, batch=BATCH, eta=ETA, prox=PROX, l2=L2)
+
+    def precision(self, half=None):
+        return Precision(self.images.device, self.images.dtype, half)
+
+    def train(self, trains):
+        """All steps of all lanes, in place."""
+        if isinstance(trains, WideChain):
+            trains(self.w, self.start, self.rest, self.samples, STEPS)
+            return
+        samples = self.samples.transpose(0, 1).cpu().numpy().astype("int64")
+        for lane, count in enumerate(STEPS):
+            samples[lane, count:] = -1
+        trained = trains.train(
+            Models(self.w, self.rest), Batches(samples, (samples >= 0).sum(2)), self.keys.cpu().numpy()
+        )
+        self.w.copy_(trained.w)
+        for name, p in self.rest.items():
+            p.copy_(trained.rest[name])
 
     def alone(self, autocast=None):
         return trained_alone(
@@ -111,59 +147,33 @@ class Work:
             autocast,
         )
 
-    def check(self, steps, within):
+    def check(self, trains, within):
         alone, rest = self.alone()
         before = self.w.clone()
-        steps(self.w, self.start, self.rest, self.samples, AT_WORK, self.keys)
+        self.train(trains)
         assert (self.w - alone).norm() < within * (alone - before).norm()
         for name, p in rest.items():
             assert torch.allclose(self.rest[name], p, rtol=within, atol=within)
 
 
-@pytest.mark.parametrize("way", ["wide", "general"])
+def blocks(model, image):
+    key_dropout(model)
+    return Blocks.of(ChainSpec.of(model, image))
+
+
 @pytest.mark.parametrize("make", [normalised, plain])
-def test_both_ways_train_as_autograd_does(make, way):
-    work = Work(make, short=(make, way) != (normalised, "general"))
-    steps = work.steps(way=way)
-    assert steps.needs_full_batches == (make is normalised and way == "general")
-    work.check(steps, 1e-10)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_it_trains_as_autograd_does(make, grouped):
+    work = Work(make, short=True)
+    found = blocks(make(), (3, 30, 29))
+    assert [b.wants_groups for b in found.convolutions][1]
+    work.check(work.wide(grouped=grouped), 1e-10)
 
 
-def test_a_grouped_convolution_gives_the_same():
-    work = Work(normalised)
-    parts = parts_of(normalised(), (3, 30, 29))
-    assert [b.wants_groups for b in parts[0]] == [False, True, False, False]
-    chain = WideChain(
-        parts,
-        work.layout,
-        work.images,
-        work.labels,
-        batch=BATCH,
-        rule=Rule.of(ETA, PROX, L2),
-        half=None,
-        width=3,
-        ops=WideOps(),
-        group_wide_maps=True,
-        record=False,
-    )
-    work.check(lambda w, start, rest, samples, *_: chain(w, start, rest, samples, STEPS), 1e-10)
-
-
-def test_random_layers_draw_by_the_keys_of_their_lanes():
-    work = Work(dropping)
-    steps = work.steps()
-    assert steps.way == "general"
-    work.check(steps, 1e-10)
-
-
-def test_known_models_take_the_ways_they_should():
-    assert Work(Cnn, (1, 28, 28)).steps().way == "wide"
-    assert Work(Logistic, (1, 28, 28)).steps().way == "general"
-    with pytest.raises(FedwaveError, match="way 'fused'"):
-        Work(Cnn, (1, 28, 28)).steps(way="fused")
-    layout = Layout(nn.Linear(3, 2))
-    with pytest.raises(FedwaveError, match="no chain"):
-        ChainSteps(nn.Linear(3, 2), layout, torch.zeros(4, 3), torch.zeros(4), batch=2, eta=0.1)
+def test_only_chains_of_convolutions_are_wide():
+    assert WideChain.supports(blocks(Cnn(), (1, 28, 28)))
+    assert not WideChain.supports(blocks(Logistic(), (1, 28, 28)))
+    assert blocks(dropping(), (3, 30, 29)) is None
 
 
 def test_half_precision_stays_near_to_the_full_one():
@@ -171,22 +181,10 @@ def test_half_precision_stays_near_to_the_full_one():
     work = Work(plain, dtype=torch.float32)
     alone = work.alone()[0]
     before = work.w.clone()
-    steps = work.steps(autocast=torch.bfloat16)
-    assert steps.way == "wide"
-    steps(work.w, work.start, work.rest, work.samples, AT_WORK)
+    work.train(work.wide(torch.bfloat16))
     assert work.w.dtype == torch.float32
     error = (work.w - alone).norm() / (alone - before).norm()
     assert 1e-5 < error < 0.1
-
-
-def test_the_memory_of_a_place_is_near_to_the_sum_by_hand():
-    images, labels = torch.zeros(50, 3, 32, 32), torch.zeros(50, dtype=torch.int64)
-    model = Vgg19()
-    steps = ChainSteps(model, Layout(model), images, labels, batch=50, eta=0.1, autocast=torch.bfloat16)
-    # A sample has 1.9 million columns, 0.3 million results, and nearly as many after pooling.
-    by_hand = (50 * (1.9e6 + 0.3e6 + 0.2e6) + 20e6) * 2
-    assert by_hand < steps.bytes_per_place < 1.5 * by_hand
-    assert Work(dropping).steps().bytes_per_place is None
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 7, 50])
@@ -201,20 +199,12 @@ def test_a_plan_runs_every_step_of_every_lane_once_and_in_order(width):
     assert done == steps
 
 
-@pytest.mark.parametrize("make", [normalised, dropping])
-def test_the_judge_counts_as_single_models_in_evaluation_mode_do(make):
-    work = Work(make)
-    judge = ChainEvaluator(make().double(), work.layout, work.images)
-    _check_judge(work, judge, 1e-10)
-
-
-def test_the_wide_way_judges_by_the_running_statistics():
+def test_it_evaluates_by_the_running_statistics():
     work = Work(normalised)
     for p in work.rest.values():
         if p.is_floating_point():
             p += torch.rand_like(p)
-    steps = work.steps(way="wide")
-    logits = steps._wide.logits(work.w, work.rest, work.images)
+    logits = work.wide().logits(work.w, work.rest, work.images)
     for lane in range(LANES):
         assert torch.allclose(logits[lane], _logits(work, lane), atol=1e-10)
 
@@ -223,16 +213,6 @@ def _logits(work, lane):
     state = {k: p[lane] for k, p in work.layout.views(work.w).items()}
     carried = {k: p[lane] for k, p in work.rest.items()}
     return functional_call(work.model.eval(), (state, carried), (work.images,))
-
-
-def _check_judge(work, judge, within):
-    losses, right = judge(work.w, work.rest, work.labels, 5)
-    for lane in range(LANES):
-        logits = _logits(work, lane)
-        loss = nn.functional.cross_entropy(logits, work.labels)
-        assert abs(float(losses[lane]) - float(loss)) < within
-        hits = work.labels[logits.argmax(1) == work.labels]
-        assert right[lane].tolist() == torch.bincount(hits, minlength=5).tolist()
 
 
 @pytest.mark.skipif("cuda" not in DEVICES, reason="needs a GPU")
@@ -245,33 +225,31 @@ class TestOnGpu:
         torch.backends.cudnn.allow_tf32 = kept
 
     @pytest.mark.parametrize(
-        ("make", "image", "way"),
+        ("make", "image", "kind"),
         [
-            (Cnn, (1, 28, 28), "fused"),
-            (Logistic, (1, 28, 28), "fused"),
-            (normalised, (3, 30, 29), "wide"),
-            (plain, (3, 30, 29), "wide"),
-            (dropping, (3, 30, 29), "general"),
+            (Cnn, (1, 28, 28), FusedBackend),
+            (Logistic, (1, 28, 28), FusedBackend),
+            (normalised, (3, 30, 29), WideBackend),
+            (plain, (3, 30, 29), WideBackend),
+            (dropping, (3, 30, 29), TorchBackend),
         ],
     )
-    def test_float32_trains_and_judges_as_autograd_does(self, make, image, way):
-        work = Work(make, image, torch.float32, short=True, device="cuda")
-        steps = work.steps()
-        assert steps.way == way
-        work.check(steps, 1e-4)
-        classes = 10 if way == "fused" else 5
-        judge = ChainEvaluator(make().cuda(), work.layout, work.images)
-        losses, right = judge(work.w, work.rest, work.labels, classes)
-        logits = torch.stack([_logits(work, lane) for lane in range(LANES)])
-        wanted = (logits.argmax(2) == work.labels).sum(1)
-        assert right.sum(1).tolist() == wanted.tolist()
-        each = [nn.functional.cross_entropy(one, work.labels) for one in logits]
-        assert torch.allclose(losses, torch.stack(each), rtol=1e-4)
+    def test_float32_trains_and_evaluates_as_autograd_does(self, make, image, kind):
+        work = Work(make, image, torch.float32, short=kind is not TorchBackend, device="cuda")
+        work.start = work.w.clone()
+        trains, evaluates = work.backends()
+        assert isinstance(trains, kind)
+        assert isinstance(evaluates, kind)
+        work.check(trains, 1e-4)
+        found = evaluates.logits(Models(work.w, work.rest), work.images)
+        for lane in range(LANES):
+            assert torch.allclose(found[lane], _logits(work, lane), rtol=1e-3, atol=1e-4)
 
     @pytest.mark.parametrize("make", [normalised, plain, Vgg19])
     def test_bfloat16_errs_as_autocast_does(self, make):
         image = (3, 32, 32) if make is Vgg19 else (3, 30, 29)
         work = Work(make, image, torch.float32, device="cuda")
+        work.start = work.w.clone()
         work.model = work.model.double()
         kept = work.w, work.start, work.images, work.rest
         work.w, work.start, work.images = (t.double() for t in kept[:3])
@@ -280,18 +258,20 @@ class TestOnGpu:
         work.w, work.start, work.images, work.rest = kept
         work.model = work.model.float()
         usual = work.alone(torch.bfloat16)[0]
-        steps = work.steps(autocast=torch.bfloat16)
-        assert steps.way == "wide"
-        steps(work.w, work.start, work.rest, work.samples, AT_WORK)
+        trains, _ = work.backends(torch.bfloat16)
+        assert isinstance(trains, WideBackend)
+        work.train(trains)
         assert (work.w - exact).norm() < 1.6 * (usual - exact).norm()
 
-    @pytest.mark.parametrize(("make", "autocast"), [(Cnn, None), (Vgg19, torch.bfloat16)])
-    def test_the_same_work_again_gives_the_same_bits(self, make, autocast):
+    @pytest.mark.parametrize(("make", "half"), [(Cnn, None), (Vgg19, torch.bfloat16)])
+    def test_the_same_work_again_gives_the_same_bits(self, make, half):
         image = (1, 28, 28) if make is Cnn else (3, 32, 32)
         work = Work(make, image, torch.float32, device="cuda")
-        steps = work.steps(autocast=autocast)
+        trains, _ = work.backends(half)
         first = work.w.clone(), {k: p.clone() for k, p in work.rest.items()}
-        for w, rest in ((work.w, work.rest), first):
-            steps(w, work.start, rest, work.samples, AT_WORK)
-        assert torch.equal(work.w, first[0])
-        assert all(torch.equal(p, first[1][k]) for k, p in work.rest.items())
+        work.train(trains)
+        once = work.w.clone(), {k: p.clone() for k, p in work.rest.items()}
+        work.w, work.rest = first
+        work.train(trains)
+        assert torch.equal(work.w, once[0])
+        assert all(torch.equal(p, once[1][k]) for k, p in work.rest.items())

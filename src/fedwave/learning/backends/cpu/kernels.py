@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
-from fedwave.learning.cpu import plan as plan
-from fedwave.learning.cpu.products import (
+from fedwave.learning.backends.cpu import plan as plan
+from fedwave.learning.backends.cpu.products import (
     deviations,
     dot_products,
     fill,
@@ -24,7 +24,7 @@ from fedwave.learning.cpu.products import (
     row_sums,
     total,
 )
-from fedwave.learning.cpu.vectors import lanes_of, larger, read, splat, where_equal, write
+from fedwave.learning.backends.cpu.vectors import lanes_of, larger, read, splat, where_equal, write
 
 
 @inlined

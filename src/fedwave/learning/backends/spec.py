@@ -1,53 +1,76 @@
-"""The layers of many models with different weights, each computed by one call for all of them.
+"""Reads a model that is a plain chain of known layers, once for all backends.
 
-A model that is a plain chain (nn.Sequential) of the layers known here needs no automatic vectorisation: the
-channels of all models are laid side by side, so that a convolution is one grouped convolution, batch norm is itself,
-and a linear layer is a batched matrix product. On a GPU that is several times as fast for a deep model. A layer is
-known by its exact type, since a subclass may compute something else. Any other model is vectorised by torch
-(gradients.py).
+A layer is known by its exact type, since a subclass may compute something else. To add a layer: an entry in ``_known``,
+and what the backends that support it do with it; the others refuse the chain, and torch computes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules import module as every
 
 from fedwave.learning.dropout import KeyedDropout
-from fedwave.learning.state import Tensors
 
-# (parameters, the rest of the state, images [lane, sample, ...]) to logits [lane, sample, class]; running statistics
-# change in place.
-Forward = Callable[[Tensors, Tensors, Tensor], Tensor]
 _POINTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.Identity)
 _ON_IMAGES = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d)
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
-def side_by_side(model: nn.Module, channels_last: bool = False) -> Forward | None:
-    """One forward pass for many models of this kind; None if it is no chain of known layers, or if they share."""
-    layers = chain_of(model)
-    if layers is None:
-        return None
+@dataclass(frozen=True)
+class ChainLayer:
+    """A layer of a chain, and the shapes of one sample before and behind it."""
 
-    def forward(w: Tensors, rest: Tensors, images: Tensor) -> Tensor:
-        lanes = len(images)
-        x = images.transpose(0, 1).flatten(1, 2)
-        if channels_last:
-            x = x.contiguous(memory_format=torch.channels_last)
-        for name, layer in layers:
-            own = {part: _get(f"{name}.{part}", w, rest) for part in _PARTS}
-            x = _apply(layer, x, lanes, own)
-        return x
-
-    return forward
+    name: str
+    layer: nn.Module
+    before: tuple[int, ...]
+    behind: tuple[int, ...]
 
 
-def chain_of(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
-    """The layers with their names; None if it is no chain of known layers, or if they share."""
+@dataclass(frozen=True)
+class ChainSpec:
+    """A chain of known layers."""
+
+    layers: tuple[ChainLayer, ...]
+
+    @classmethod
+    def of(cls, model: nn.Module, image: tuple[int, ...]) -> ChainSpec | None:
+        """The layers of a model for images of this shape; None if it is no chain of known layers, or does not fit."""
+        layers = known_layers(model)
+        if layers is None:
+            return None
+        some = next(model.parameters(), torch.empty(0))
+        x = torch.zeros(1, *image, dtype=some.dtype, device=some.device)
+        found = []
+        with torch.no_grad():
+            for name, layer in layers:
+                before, training = tuple(x.shape[1:]), layer.training
+                try:
+                    x = layer.eval()(x)
+                except (RuntimeError, ValueError):
+                    return None
+                finally:
+                    layer.train(training)
+                found.append(ChainLayer(name, layer, before, tuple(x.shape[1:])))
+        return cls(tuple(found))
+
+    @property
+    def image(self) -> tuple[int, ...]:
+        """The shape of an image."""
+        return self.layers[0].before
+
+    @property
+    def draws(self) -> bool:
+        """Has it layers that drop something?"""
+        return any(isinstance(one.layer, nn.Dropout) and one.layer.p > 0 for one in self.layers)
+
+
+def known_layers(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
+    """The layers of a chain by name; None for another model, a layer that is not known, or shared parameters."""
     if not _is_plain_sequence(model):
         return None
     layers = list(_chain(model))
@@ -56,15 +79,6 @@ def chain_of(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
     if not all(p.numel() for p in model.parameters()):
         return None
     return layers if _each_gets_its_kind([layer for _, layer in layers]) else None
-
-
-_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-_PARTS = ("weight", "bias", *_STATISTICS)
-
-
-def _get(key: str, w: Tensors, rest: Tensors) -> Any:
-    """A layer's own parameters or statistics, all lanes stacked; None where it has none."""
-    return w[key] if key in w else rest.get(key)
 
 
 def _chain(model: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
@@ -167,35 +181,3 @@ def _each_gets_its_kind(layers: list[nn.Module]) -> bool:
         elif isinstance(layer, _ON_IMAGES if flat else nn.Linear):
             return False
     return flat
-
-
-def _apply(layer: Any, x: Tensor, lanes: int, own: dict[str, Any]) -> Tensor:
-    """x is [sample, lane and channel, height, width] up to Flatten, [lane, sample, feature] after it."""
-    if isinstance(layer, nn.Conv2d):
-        bias = None if own["bias"] is None else own["bias"].flatten()
-        weight = own["weight"].flatten(0, 1)
-        return F.conv2d(x, weight, bias, layer.stride, layer.padding, layer.dilation, groups=lanes)
-    if isinstance(layer, nn.BatchNorm2d):
-        own["num_batches_tracked"].add_(1)
-        # Views of the stacked statistics: what batch norm writes into them is kept.
-        statistics = own["running_mean"].view(-1), own["running_var"].view(-1)
-        weight, bias = own["weight"].flatten(), own["bias"].flatten()
-        return F.batch_norm(x, *statistics, weight, bias, True, layer.momentum or 0.0, layer.eps)
-    if isinstance(layer, nn.Flatten):
-        return x.flatten(2) if x.ndim != 4 else x.reshape(len(x), lanes, -1).transpose(0, 1)
-    if isinstance(layer, nn.Linear):
-        out = torch.bmm(x, own["weight"].transpose(1, 2))
-        return out if own["bias"] is None else out + own["bias"][:, None, :]
-    if isinstance(layer, KeyedDropout):
-        return _dropped(layer, x, lanes)
-    pointwise_or_pool: Tensor = layer(x)
-    return pointwise_or_pool
-
-
-def _dropped(layer: KeyedDropout, x: Tensor, lanes: int) -> Tensor:
-    if layer.p == 0:
-        return x
-    if x.ndim != 4:
-        return x * layer.step.mask(x.shape[1:], layer.p).to(x.dtype)
-    one = (len(x), x.shape[1] // lanes, *x.shape[2:])  # as one model sees it
-    return x * layer.step.mask(one, layer.p).to(x.dtype).transpose(0, 1).flatten(1, 2)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from fedwave.learning.cpu import kernels as k
-from fedwave.learning.cpu import plan as plan
-from fedwave.learning.cpu.products import kernel
+from fedwave.learning.backends.cpu import kernels as k
+from fedwave.learning.backends.cpu import plan as plan
+from fedwave.learning.backends.cpu.products import kernel
 
 _FILES = ("steps.py", "kernels.py", "products.py", "plan.py", "vectors.py")
 _SOURCES = hashlib.sha256(b"".join(Path(__file__).with_name(name).read_bytes() for name in _FILES)).hexdigest()

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedwave.learning.batched_layers import _chain, chain_of, side_by_side
-from fedwave.learning.cpu.plan import Place, Plan, plan_of
+from fedwave.learning.backends.cpu.plan import Plan, plan_of
+from fedwave.learning.backends.spec import ChainSpec, known_layers
 from fedwave.learning.layout import Layout
 from fedwave.learning.settings import Settings
 from fedwave.learning.state import carried_of
@@ -44,7 +44,7 @@ def numba_advice(make: Callable[[], nn.Module], settings: Settings) -> str | Non
     try:
         import numba  # noqa: F401
     except ImportError:
-        return None if chain_of(make()) is None else _NO_NUMBA
+        return None if known_layers(make()) is None else _NO_NUMBA
     return None
 
 
@@ -72,23 +72,25 @@ class CpuChain:
         dtype: Any,
     ) -> CpuChain | None:
         """None if the model is no chain of known layers (dropout by key, see dropout.py), or if numba is missing."""
-        chain = _known_chain(model, layout, images, dtype)
-        if chain is None or _compiled_steps() is None:
+        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             return None
-        made = CpuChain(model, chain, layout, images, labels, (eta, prox, l2), np.dtype(dtype))
-        return made if made._says_what_it_says(model, layout, images[:_TRIED]) else None
+        spec = ChainSpec.of(model, images.shape[1:])
+        if spec is None or not layout.shapes or _compiled_steps() is None:
+            return None
+        made = CpuChain(model, spec, layout, images, labels, (eta, prox, l2), np.dtype(dtype))
+        return made if made._matches_torch(model, layout, images[:_TRIED]) else None
 
     def __init__(
         self,
         model: nn.Module,
-        chain: list[Place],
+        spec: ChainSpec,
         layout: Layout,
         images: Array,
         labels: Array,
         rates: tuple[float, float, float],
         dtype: np.dtype[Any],
     ) -> None:
-        self._chain, self._rates, self._dtype = chain, rates, dtype
+        self.spec, self._rates, self._dtype = spec, rates, dtype
         self._steps = _compiled_steps()
         self._images = np.ascontiguousarray(images, dtype=dtype).reshape(len(images), -1)
         self._labels = np.ascontiguousarray(labels, dtype=np.int64)
@@ -109,7 +111,7 @@ class CpuChain:
                 self._counts.append(name)
         self._names = set(layout.shapes)
         # The least that a batch norm sees of a sample.
-        norms = [place.before for place in chain if isinstance(place.layer, nn.BatchNorm2d)]
+        norms = [place.before for place in spec.layers if isinstance(place.layer, nn.BatchNorm2d)]
         self._pixels = min((shape[1] * shape[2] for shape in norms), default=0)
         self._free: queue.SimpleQueue[dict[int, _Bench]] = queue.SimpleQueue()
 
@@ -162,7 +164,7 @@ class CpuChain:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(one, order))
 
-    def _says_what_it_says(self, model: nn.Module, layout: Layout, images: Array) -> bool:
+    def _matches_torch(self, model: nn.Module, layout: Layout, images: Array) -> bool:
         """Is the compiled model the given one? There are many ways to change a layer after it was made."""
         modes = {module: module.training for module in model.modules()}
         with torch.no_grad():
@@ -228,7 +230,7 @@ class CpuChain:
         if bench is None:
             while len(benches) >= _SIZES_KEPT:
                 del benches[next(iter(benches))]  # the one not used for longest
-            plan = plan_of(self._chain, self._positions, self._names, self._size, size)
+            plan = plan_of(self.spec, self._positions, self._names, self._size, size)
             bench = _Bench(plan, _zeros(plan.size, self._dtype))
         benches[size] = bench
         return bench
@@ -248,33 +250,7 @@ def _compiled_steps() -> Any:
 
         if numba.config.DISABLE_JIT:
             return None
-        from fedwave.learning.cpu import steps
+        from fedwave.learning.backends.cpu import steps
     except ImportError:
         return None
     return steps
-
-
-def _known_chain(model: nn.Module, layout: Layout, images: Array, dtype: Any) -> list[Place] | None:
-    """The layers of a model that can be compiled; None if it is no chain of known layers."""
-    if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
-        return None
-    if side_by_side(model) is None or not layout.shapes:
-        return None
-    return _places(model, images)
-
-
-def _places(model: nn.Module, images: Array) -> list[Place] | None:
-    """The layers and their shapes, found by running them on one image; None if one of them does not run."""
-    x = torch.zeros(1, *images.shape[1:], dtype=next(model.parameters()).dtype)
-    found = []
-    with torch.no_grad():
-        for name, layer in _chain(model):
-            before, training = tuple(x.shape[1:]), layer.training
-            try:
-                x = layer.eval()(x)
-            except (RuntimeError, ValueError):
-                return None
-            finally:
-                layer.train(training)
-            found.append(Place(name, layer, before, tuple(x.shape[1:])))
-    return found

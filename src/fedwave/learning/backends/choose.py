@@ -1,0 +1,30 @@
+"""Chooses the backend for a task: the fastest that supports its model on this device and in this precision."""
+
+from __future__ import annotations
+
+import torch
+
+from fedwave.learning.backends.base import Backend, Precision
+from fedwave.learning.backends.cpu.backend import NumbaBackend
+from fedwave.learning.backends.gpu.backends import FusedBackend, WideBackend
+from fedwave.learning.backends.torch import TorchBackend
+from fedwave.learning.task import Task
+
+
+def choose(task: Task, precision: Precision, room: int = 0) -> tuple[Backend, Backend]:
+    """The backend that trains and the one that evaluates, often the same.
+
+    ``room``: how many lanes are trained at once at most, if that is known.
+    """
+    if precision.device.type == "cpu":
+        on_cpu = NumbaBackend.of(task, precision) or TorchBackend(task, precision)
+        return on_cpu, on_cpu
+    torch.backends.cudnn.benchmark = True
+    # Torch would round the factors of a convolution to ten bits: float32 is asked for, and bfloat16 is faster.
+    torch.backends.cudnn.allow_tf32 = False
+    trains = FusedBackend.of(task, precision, task.batch, room) or WideBackend.of(task, precision, task.batch, room)
+    evaluates = FusedBackend.of(task, precision) or WideBackend.of(task, precision)
+    if trains and evaluates:
+        return trains, evaluates
+    general = TorchBackend(task, precision)
+    return trains or general, evaluates or general

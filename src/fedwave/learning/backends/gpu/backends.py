@@ -1,0 +1,153 @@
+"""Chains on a GPU: small ones by one kernel (fused_chain.py), deep ones layer by layer (wide_chain.py)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedwave.learning.backends.base import Backend, Precision
+from fedwave.learning.backends.gpu.blocks import Blocks
+from fedwave.learning.backends.gpu.cuda_source import can_compile
+from fedwave.learning.backends.gpu.fused_chain import FusedChain
+from fedwave.learning.backends.gpu.wide_chain import WideChain
+from fedwave.learning.backends.gpu.wide_kernels import CudaOps
+from fedwave.learning.backends.gpu.wide_ops import Rule, WideOps
+from fedwave.learning.backends.spec import ChainSpec
+from fedwave.learning.layout import Layout
+from fedwave.learning.rows import Models, to_device
+from fedwave.learning.sampling import Batches
+from fedwave.learning.task import Task
+from fedwave.types import IntArray
+
+_WIDTH = 32  # lanes that the wide way has side by side
+
+
+class GpuBackend(Backend):
+    """Trains lanes in rows that stay where they are, so that steps are recorded once.
+
+    ``room``: how many lanes the largest call will have, if that is known. Without it the rows grow, and every time
+    all steps are recorded anew.
+    """
+
+    needs_keys = False
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._rows: Models | None = None
+        self._start: Tensor | None = None
+
+    def train(self, rows: Models, batches: Batches, keys: IntArray) -> Models:
+        count, device = len(rows), rows.w.device
+        if self._rows is None or len(self._rows) < count:
+            self._rows = self._start = None  # the old ones make room for the new
+            self._rows = rows.padded(max(count, self._room))
+            self._start = self._rows.w.clone()
+        assert self._start is not None
+        own = self._rows.rows(slice(count))
+        own.w.copy_(rows.w)
+        self._start[:count].copy_(rows.w)
+        for name, p in own.rest.items():
+            p.copy_(rows.rest[name])
+        samples = to_device(device, batches.samples.astype(np.int32).swapaxes(0, 1))
+        self._steps(self._rows, self._start, samples, batches.steps)
+        return own
+
+    @abstractmethod
+    def _steps(self, rows: Models, start: Tensor, samples: Tensor, steps: IntArray) -> None:
+        """All steps of the first lanes, in place; ``samples`` are ``[step, lane, batch]``, below zero none."""
+
+
+class FusedBackend(GpuBackend):
+    """Small chains in float32; made by ``of``."""
+
+    @classmethod
+    def of(cls, task: Task, precision: Precision, batch: int | None = None, room: int = 0) -> FusedBackend | None:
+        """None if the chain is not small or has other layers; without a ``batch``, to evaluate only."""
+        blocks, layout = _blocks_of(task)
+        if blocks is None or not _own_kernels(precision) or precision.half is not None:
+            return None
+        properties = torch.cuda.get_device_properties(precision.device)
+        memory = getattr(properties, "shared_memory_per_block_optin", 48 * 1024)
+        chain = FusedChain.of(blocks, layout, batch or 10, memory)
+        return (
+            None
+            if chain is None
+            else cls(chain, Rule.of(task.eta, task.prox, task.l2), _data(task, precision, batch), room)
+        )
+
+    def __init__(self, chain: FusedChain, rule: Rule, data: tuple[Tensor, Tensor], room: int) -> None:
+        super().__init__(room)
+        self._chain, self._rule, self._data = chain, rule, data
+
+    def _steps(self, rows: Models, start: Tensor, samples: Tensor, steps: IntArray) -> None:
+        on_device = torch.as_tensor(steps.astype(np.int32)).to(samples.device, non_blocking=True)
+        rule = (self._rule.eta, self._rule.decay, self._rule.pull)
+        self._chain.train(rows.w, start, *self._data, samples.contiguous(), on_device, rule)
+
+    def logits(self, rows: Models, images: Tensor) -> Tensor:
+        return self._chain.logits(rows.w.contiguous(), images.contiguous())
+
+
+class WideBackend(GpuBackend):
+    """Convolutional networks; made by ``of``."""
+
+    @classmethod
+    def of(cls, task: Task, precision: Precision, batch: int | None = None, room: int = 0) -> WideBackend | None:
+        """None if the chain has other layers; without a ``batch``, to evaluate only."""
+        blocks, layout = _blocks_of(task)
+        if blocks is None or not WideChain.supports(blocks):
+            return None
+        own = _own_kernels(precision)
+        if own and not all(b.outputs % 8 == 0 and b.outputs <= 2048 for b in blocks.convolutions):
+            return None  # a thread works on eight channels; a block has 256 threads
+        if not own and batch is None:
+            return None
+        chain = WideChain(
+            blocks,
+            layout,
+            *_data(task, precision, batch),
+            batch=batch or 100,
+            rule=Rule.of(task.eta, task.prox, task.l2),
+            half=precision.half,
+            width=_WIDTH,
+            ops=CudaOps(precision.half is not None) if own else WideOps(),
+            group_wide_maps=own,
+            record=own and batch is not None,
+        )
+        return cls(chain, room)
+
+    def __init__(self, chain: WideChain, room: int) -> None:
+        super().__init__(room)
+        self._chain = chain
+
+    def _steps(self, rows: Models, start: Tensor, samples: Tensor, steps: IntArray) -> None:
+        self._chain(rows.w, start, rows.rest, samples, steps.tolist())
+
+    def logits(self, rows: Models, images: Tensor) -> Tensor:
+        rest = {k: p.contiguous() for k, p in rows.rest.items()}
+        return self._chain.logits(rows.w.contiguous(), rest, images.contiguous())
+
+
+def _blocks_of(task: Task) -> tuple[Blocks | None, Layout]:
+    model = task.new_model(0, 0)
+    spec = ChainSpec.of(model, task.dataset.train_images.shape[1:])
+    return None if spec is None else Blocks.of(spec), Layout(model)
+
+
+def _data(task: Task, precision: Precision, batch: int | None) -> tuple[Tensor, Tensor]:
+    """The training images and labels; none to evaluate only."""
+    some = slice(0) if batch is None else slice(None)
+    images = torch.as_tensor(task.dataset.train_images[some]).to(precision.device, precision.dtype)
+    return images.contiguous(), torch.as_tensor(task.dataset.train_labels[some]).to(precision.device)
+
+
+def _own_kernels(precision: Precision) -> bool:
+    """Can kernels of our own be used?"""
+    if precision.device.type != "cuda" or precision.dtype != torch.float32 or not can_compile():
+        return False
+    # Older GPUs cannot convert to bfloat16.
+    has_half = torch.cuda.get_device_capability(precision.device) >= (8, 0)
+    return precision.half is None or (precision.half == torch.bfloat16 and has_half)
