@@ -5,17 +5,27 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from chain_reference import flat_models, trained_alone
+from small_models import images
 from torch import nn
 from torch.func import functional_call
 
+from fedwave.learning.backends.base import Precision
+from fedwave.learning.backends.gpu import backends
+from fedwave.learning.backends.gpu.backends import FusedBackend
 from fedwave.learning.backends.gpu.blocks import Blocks
 from fedwave.learning.backends.gpu.fused_chain import FusedChain
 from fedwave.learning.backends.spec import ChainSpec
+from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn, vgg19_plain
+from fedwave.learning.partition import Batches
+from fedwave.learning.rows import Models
+from fedwave.learning.state import trained_of
+from fedwave.learning.task import Task
 
 HARNESS = Path(__file__).parents[1] / "support" / "thread_block.cpp"
 ETA, PROX, L2 = 0.05, 0.1, 0.01
@@ -89,7 +99,7 @@ def test_the_kernels_train_and_judge_as_autograd_does(make, memory, tmp_path):
     fused = FusedChain.of(blocks(make(), (2, 25, 24)), layout, BATCH, memory)
     assert fused is not None
     assert (fused.scratch_bytes > 0) == (memory < 100_000)
-    images, labels = torch.randn(30, 2, 25, 24), torch.randint(0, 5, (30,))
+    pictures, labels = torch.randn(30, 2, 25, 24), torch.randint(0, 5, (30,))
     w = flat_models(make, layout, LANES, torch.float32)[0]
     start = flat_models(make, layout, LANES, torch.float32)[0]
     samples = torch.randint(0, 30, (STEPS, LANES, BATCH), dtype=torch.int32)
@@ -98,18 +108,50 @@ def test_the_kernels_train_and_judge_as_autograd_does(make, memory, tmp_path):
     before = w.clone()
     run = OnCpu(fused, tmp_path)
     rule = ETA, ETA * L2, ETA * PROX
-    run("run_train", LANES, w, start, images, labels, samples, steps, LANES, *rule)
-    wide = [before.double(), start.double(), {}, images.double(), labels, samples]
+    run("run_train", LANES, w, start, pictures, labels, samples, steps, LANES, *rule)
+    wide = [before.double(), start.double(), {}, pictures.double(), labels, samples]
     alone = trained_alone(make().double(), layout, *wide, steps.tolist(), ETA, PROX, L2)[0]
     assert torch.equal(w[2], before[2])
     for lane in range(2):
         moved = (alone[lane] - before[lane]).norm()
         assert (w[lane] - alone[lane]).norm() < 1e-4 * moved
     logits = torch.full((LANES, 30, 5), float("nan"))
-    run("run_judge", LANES, 2, w, images, 30, 18, logits)
+    run("run_judge", LANES, 2, w, pictures, 30, 18, logits)
     for lane in range(LANES):
         state = {k: p[lane] for k, p in layout.views(w).items()}
-        assert torch.allclose(logits[lane], functional_call(make(), state, (images,)), atol=1e-5)
+        assert torch.allclose(logits[lane], functional_call(make(), state, (pictures,)), atol=1e-5)
+
+
+class Launched:
+    """In place of the compiled kernels: launches them on the CPU."""
+
+    def __init__(self, run: OnCpu) -> None:
+        self._run = run
+
+    def launch(self, name, grid, threads, scratch, *arguments, shared):
+        sizes = grid if name == "judge" else grid[:1]
+        self._run(f"run_{name}", *sizes, *arguments)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_the_backend_trains_and_evaluates_as_torch_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(backends, "_own_kernels", lambda precision: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: None)
+    task = Task(images((1, 3, 4)), lambda: nn.Sequential(nn.Conv2d(1, 4, 2), nn.ReLU(), nn.Flatten(), nn.Linear(24, 3)))
+    precision = Precision(torch.device("cpu"), torch.float32)
+    fused, usual = FusedBackend.of(task, precision, task.batch), TorchBackend(task, precision)
+    assert fused is not None
+    fused._chain.__dict__["_kernels"] = Launched(OnCpu(fused._chain, tmp_path))
+    model = task.new_model(0, 0)
+    rows = Models.stacked([Layout(model).flat(trained_of(model))] * LANES, [{}] * LANES)
+    samples = np.random.default_rng(0).integers(0, 200, (LANES, STEPS, task.batch))
+    samples[1, 1, 4:] = samples[2, 1:] = -1
+    work = rows, Batches(samples, (samples >= 0).sum(2)), np.zeros(LANES, np.int64)
+    trained, expected = (backend.train(*work) for backend in (fused, usual))
+    torch.testing.assert_close(trained.w, expected.w, rtol=1e-4, atol=1e-6)
+    assert not torch.equal(trained.w, rows.w)
+    some = torch.as_tensor(task.dataset.test_images)
+    torch.testing.assert_close(fused.logits(trained, some), usual.logits(trained, some), rtol=1e-4, atol=1e-5)
 
 
 def test_only_small_chains_of_plain_layers_are_fused():
