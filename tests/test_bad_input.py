@@ -298,6 +298,7 @@ def test_a_missing_error_rate_file(tmp_path):
         "rounds nan": (lambda: simulate(rounds=NAN), ("rounds", "nan")),
         "rounds a word": (lambda: simulate(rounds="9"), ("rounds", "'9'")),
         "no instances": (lambda: simulate(instances=0), ("instances", 0)),
+        "instances without end": (lambda: simulate(instances=range(10**30)), ("instances", f"range(0, {10**30})")),
         "empty instances": (lambda: simulate(instances=[]), ("instances", "[]")),
         "negative instances": (lambda: simulate(instances=-2), ("instances", -2)),
         "half an instance": (lambda: simulate(instances=2.5), ("instances", 2.5)),

@@ -94,7 +94,7 @@ def test_an_unregistered_metric_of_a_file_is_passed_in_to_go_on(tmp_path):
     begun = fw.Trace.load(whole.save(tmp_path / "t.npz"))
     assert begun.metrics["busy"].label == "devices with new data"
     assert begun.same_as(whole)
-    with pytest.raises(fw.FedwaveError, match="made with BusyDevices, which is not known here"):
+    with refused("BusyDevices"):
         fw.extend(begun, 20)
     again = fw.extend(begun, 20, metrics=[BusyDevices()])
     assert again.same_as(run(20, metrics=[BusyDevices()]))
@@ -199,9 +199,9 @@ def test_a_metric_that_changes_its_array_later_is_summed_right():
 
 
 def test_a_trace_goes_on_with_the_metrics_that_it_began_with():
-    with pytest.raises(fw.FedwaveError, match="made with other metrics"):
+    with refused("metrics"):
         fw.extend(run(5), 10, metrics=[BusyDevices()])
-    with pytest.raises(fw.FedwaveError, match="made with other metrics"):
+    with refused("metrics"):
         fw.extend(run(5, metrics=[BusyDevices()]), 10, metrics=[])
 
 

@@ -193,19 +193,24 @@ def instance_numbers(instances: int | Iterable[int]) -> Sequence[int]:
 
 
 def setup_of(trace: Trace, **given: Any) -> Setup:
-    """The setup of a trace with its parts built, or as they are given, which must be the same."""
+    """The setup of a trace with all parts built. A part that is given must be that of the trace.
+
+    Raises FedwaveError otherwise, and if a part from a file is neither registered nor given.
+    """
     if not isinstance(trace, Trace):
         raise FedwaveError(f"trace is {shown(trace)}, must be a Trace: what simulate returns, or Trace.load reads.")
     parts: dict[str, Any] = {"metrics": None, **given}
     for name, part in parts.items():
-        if part is None:
+        theirs = Packed.of(name, getattr(trace.setup, name))
+        unseen = name == "labels" and theirs.content is None  # by the scheduler: they make no difference
+        if part is None or unseen:
             parts[name] = trace.network if name == "network" else trace.setup.part(name)
             continue
         if name == "network":
             check_network(part)
         if name == "metrics":
             parts[name] = part = Watch(part).more
-        if not Packed.of(name, part).same_as(Packed.of(name, getattr(trace.setup, name))):
+        if not Packed.of(name, part).same_as(theirs):
             other = f"other {name}" if name.endswith("s") else f"another {name}"
             raise FedwaveError(f"the trace was made with {other} than {shown(part)}: pass the same, or simulate again.")
     return replace(trace.setup, **parts)

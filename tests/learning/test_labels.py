@@ -150,6 +150,7 @@ def test_others_run_as_without_labels() -> None:
     assert with_.same_as(without)
     assert with_.setup.same_as(without.setup)
     assert not with_.labels
+    assert fw.extend(without, 12, labels=LABELS).same_as(fw.extend(without, 12))
     with pytest.raises(fw.FedwaveError, match="add 'labels' to its `needs`"):
         fw.check_scheduler(Curious())
 
