@@ -217,7 +217,7 @@ def _is_trace(path: Path) -> bool:
     with suppress(OSError, zipfile.BadZipFile):
         if path.is_file():
             with zipfile.ZipFile(path) as archive:
-                return "provenance.npy" in archive.namelist()
+                return {"header.npy", "series/score.npy"} <= set(archive.namelist())
     return False
 
 
