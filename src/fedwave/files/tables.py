@@ -1,4 +1,4 @@
-"""CSV files read with care: tables with a heading, and arrays of numbers."""
+"""Bounded readers for CSV files: tables with a heading, and arrays of numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_NUMBERS = 256_000_000  # bytes
 
 
 def read_table(path: str | Path, what: str, line: str = "line") -> tuple[list[str], list[list[str]]]:
-    """The heading, and the fields of every line below it; blank lines and lines that begin with # are left out.
+    """Returns the heading and the fields of every line below it, without blank lines and lines that begin with #.
 
     ``line`` is what a line below the heading is called in a refusal.
     """
@@ -78,6 +78,6 @@ def _semicolons(what: str) -> FedwaveError:
 
 
 def _short(error: Exception) -> str:
-    """What numpy says, without the field of any length that it quotes and the advice to programmers."""
+    """The message of numpy, without long quotes and advice to programmers."""
     text = " ".join(str(error).split()).partition("; use `usecols`")[0].rstrip(".")
     return text if len(text) <= 200 else f"{text[:100]} ... {text[-60:]}"

@@ -176,7 +176,7 @@ def data_for(folder: Path) -> dict[str, str]:
 
 
 def known_inputs(folder: Path) -> dict[str, Input]:
-    """What inputs.json says."""
+    """The inputs of the run in a folder, by name."""
     content = _read_sealed(folder / LIST)
     try:
         known = {str(name): Input(**entry) for name, entry in content.items()}
