@@ -24,7 +24,7 @@ from fedwave.learning.backends.cpu import plan as cpu_plan
 from fedwave.learning.backends.cpu import steps as cpu_steps
 from fedwave.learning.backends.cpu.chain import CpuChain
 from fedwave.learning.backends.torch import TorchBackend
-from fedwave.learning.datasets.dataset import synthetic
+from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn
 from fedwave.learning.rows import Models

@@ -305,7 +305,7 @@ FILES: dict[tuple[str, bytes], tuple[object, ...]] = {
     ("a.yaml", b"\xff\xfe\x00\x81"): ("a.yaml", "UTF-16"),
     ("a.yaml", b"a: \xff\x00\x81"): ("a.yaml", "text"),
     ("a.yaml", b"[" * 500): ("a.yaml", "deeply"),
-    ("a.yaml", b"rounds: 5\n---\nrounds: 6\n"): ("line 3", "second document"),
+    ("a.yaml", b"rounds: 5\n---\nrounds: 6\n"): ("a.yaml", "line 2"),
     ("a.json", b'{"rounds": 5,\n"rounds": 6}'): ("a.json", "'rounds'"),
     ("a.json", b'{"rounds": 5,\n'): ("a.json", "line 2"),
     ("a.json", b"[" * 200_000): ("a.json", "deeply"),
