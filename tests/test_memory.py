@@ -67,7 +67,9 @@ def simulated(rounds, instances, devices, record, scheduler="age", **more):
 """
 REPORTED = """
 from tempfile import TemporaryDirectory
+from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.outputs import write_results
+from fedwave.experiments.run import needs
 from fedwave.experiments.run.runner import running
 of_results = []
 def listen_to_results(what, need, lower):

@@ -79,7 +79,7 @@ def test_what_is_delivered_holds_the_classes_more_equally(name):
     net, labels = fw.paper_network(), fw.partition.Labels("by-class:held=1")
 
     def balance(chosen):
-        counts = fw.simulate(net, chosen, 60, 20, seed=1, labels=labels).labels["learned"]
+        counts = fw.simulate(net, chosen, 60, 20, seed=1, labels=labels).labels.learned
         return entropy(counts.sum(axis=1), axis=1)
 
     gain = balance(name) - balance(f"{name}:fairness=0")

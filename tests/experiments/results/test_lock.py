@@ -265,6 +265,7 @@ DYING = """
 import os, sys
 from pathlib import Path
 from fedwave.experiments.config.read import load_experiment
+from fedwave.experiments.run.runner import run_experiment
 
 experiment, place = load_experiment(sys.argv[1]), Path(sys.argv[2])
 replace = os.replace

@@ -213,7 +213,7 @@ def test_a_single_bit_is_found(made: Path, folder: Path) -> None:
 
 
 def test_a_damaged_run_is_not_compared(made: Path, folder: Path) -> None:
-    _flip(folder / ("rounds/0000_random_0-0.parquet",))
+    _flip(folder / "rounds/0000_random_0-0.parquet")
     found = compare_runs(made, folder)
     assert not sound(found)
     assert mentions(said(found, "wrong"), "0000_random_0-0.parquet", "damaged")

@@ -117,6 +117,7 @@ FETCH = """
 import json, sys
 from functools import partial
 from pathlib import Path
+from fedwave.learning.datasets import original_files, sources
 server, folder, checksums, sizes = sys.argv[1:]
 original_files.MD5["mnist"], original_files.SIZES["mnist"] = json.loads(checksums), json.loads(sizes)
 sources.SOURCES["mnist"] = {"server": partial(sources.mnist_by_http, server)}

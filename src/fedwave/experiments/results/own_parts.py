@@ -19,11 +19,11 @@ from fedwave.parts.user_code import importer_of, is_module, is_package_file
 
 
 def script_parts(experiment: Experiment) -> list[str]:
-    """The parts, such as "scheduler mine", that a script or a notebook defined."""
+    """The parts, such as "scheduler mine", that a script or a notebook defined. A dataset is pinned by its arrays."""
     return [
         part_title(family, name)
         for family, name, part in _registered(experiment)
-        if importer_of(part) is None and not _package_module(part)
+        if family != "dataset" and importer_of(part) is None and not _package_module(part)
     ]
 
 
