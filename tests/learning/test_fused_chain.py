@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from chain_reference import flat_models, trained_alone
-from fedwave.learning.partition import Batches
 from small_models import images
 from torch import nn
 from torch.func import functional_call
@@ -24,6 +23,7 @@ from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.layout import Layout
 from fedwave.learning.models import Cnn, vgg19_plain
 from fedwave.learning.rows import Models
+from fedwave.learning.sampling import Batches
 from fedwave.learning.state import trained_of
 from fedwave.learning.task import Task
 
