@@ -230,12 +230,12 @@ class TestOnALocalRay:
             chosen = ["endless-test", "age"]
             wanted = units(SIMULATED, imports=[str(file)], schedulers=chosen, rounds=20, instances=1)
             watch = Watch()
-            engine = ray_engine(cpus=1, timeout=6.0)
+            engine = ray_engine(cpus=1, timeout=20.0)
             found = [u.schedulers for u, _, _ in engine(wanted, lambda unit: None, watch)]
         assert found == [("age",)]
         why = {name: text for kind, name, text in watch.messages if kind == "given-up"}
         assert list(why) == ["0000_endless-test_0-0"]
-        assert mentions(why["0000_endless-test_0-0"], "endless-test", 6)
+        assert mentions(why["0000_endless-test_0-0"], "endless-test", 20)
 
     @pytest.mark.slow
     def test_a_refusal_arrives_as_it_is(self, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def _reason(error: Exception) -> str:
     """Why a source failed, in a few words."""
     inner = getattr(error.args[0] if error.args else None, "reason", error)  # what requests wraps
     text = getattr(inner, "strerror", None) or str(inner) or type(error).__name__
-    return brief(" ".join(text.split()).rstrip("."), 160)
+    return brief(" ".join(text.split()).rstrip("."), 80)
 
 
 def mnist_by_pip(wanted: Sequence[str], scratch: Path) -> Iterator[tuple[str, bytes]]:
