@@ -85,6 +85,8 @@ def _reason(error: Exception) -> str:
     """Why a source failed, in a few words."""
     inner = getattr(error.args[0] if error.args else None, "reason", error)  # what requests wraps
     text = getattr(inner, "strerror", None) or str(inner) or type(error).__name__
+    if inner is not error:  # its last part is the cause
+        text = text.rpartition(": ")[2]
     return brief(" ".join(text.split()).rstrip("."), 80)
 
 
