@@ -18,7 +18,7 @@ from time_limit import time_limit
 import fedwave as fw
 from fedwave.errors import FedwaveError
 from fedwave.experiments.request import requested_experiment
-from fedwave.files import tables as csv_text
+from fedwave.files import tables
 from fedwave.files.arrays import read_array
 from fedwave.files.reading import read_bytes, read_json, read_json_file, read_text
 
@@ -155,7 +155,7 @@ def test_device_tables_that_are_refused(text: str, sentence: str, tmp_path: Path
 
 
 def test_too_many_lines(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(csv_text, "_MOST_LINES", 10)
+    monkeypatch.setattr(tables, "_MOST_LINES", 10)
     (tmp_path / "devices.csv").write_text(HEADING + "1,100\n" * 10)
     assert len(fw.read_devices(tmp_path / "devices.csv")) == 10
     (tmp_path / "devices.csv").write_text(HEADING + "1,100\n" * 11)
