@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fedwave as fw
-from fedwave.errors import counted
+from fedwave.errors import plural
 
 SCHEDULERS = ("alsa-pi", "balsa", "round-robin")
 ROUNDS = 6
@@ -101,7 +101,7 @@ def _draw(data: dict[str, list[dict[str, Any]]], path: Path) -> None:
         for device, rows in data.items():
             mine = [row for row in rows if row["axis"] == axis]
             sizes = [row["size"] for row in mine]
-            each = f", {counted(mine[0]['instances'], 'instance')}" if axis != "instances" else ""
+            each = f", {plural(mine[0]['instances'], 'instance')}" if axis != "instances" else ""
             panel.plot(sizes, [row["trained"] for row in mine], "o-", ms=4, label=PLACES[device] + each)
             if device == "cpu":
                 continue

@@ -49,7 +49,7 @@ from prediction_tables import (
 )
 
 from fedwave.bench.table import work_of
-from fedwave.errors import counted
+from fedwave.errors import plural
 from fedwave.experiments.report.figures.common import name_of
 from fedwave.experiments.report.tables import markdown
 from fedwave.experiments.results.statistics import estimate
@@ -316,7 +316,7 @@ def bench_by_cores(file: str) -> str:
     sections = content(f"{file}.json")["sections"]
     heading, lines = [""], [[way["label"]] for way in sections[0]["ways"]]
     for section in sections:
-        cores = counted(section["threads"], "core")
+        cores = plural(section["threads"], "core")
         heading += [f"{cores}: {shown[0]}", *shown[1:]]
         for line, way in zip(lines, section["ways"], strict=True):
             line += [_BENCH[name](way) if way["available"] else "-" for name in shown]

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, did_you_mean, is_number, whole
+from fedwave.errors import FedwaveError, as_int, did_you_mean, is_number
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, checked, freeze
 
 # What a server step remembers: named arrays, or tensors in training.
@@ -244,7 +244,7 @@ class FedBuff(Aggregation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "size", whole("FedBuff size", self.size, 1))
+        object.__setattr__(self, "size", as_int("FedBuff size", self.size, 1))
 
     def weights(self, uploads: Uploads) -> FloatArray:
         return np.where(uploads.delivered, 1 / np.sqrt(uploads.delay), 0.0)
@@ -297,15 +297,15 @@ def delivered_mass(rule: Aggregation, uploads: Uploads) -> FloatArray:
 
     It goes through the rule's own server step, so with a buffer it is 0 until the buffer is full.
     """
-    return entered(rule, uploads, uploads.mass)
+    return through_server(rule, uploads, uploads.mass)
 
 
 def step_stretch(rule: Aggregation, uploads: Uploads) -> FloatArray:
     """E of every round of a schedule, ``[T, ...]``, through the server step as the mass; 0 where w does not move."""
-    return entered(rule, uploads, uploads.trainings)
+    return through_server(rule, uploads, uploads.trainings)
 
 
-def entered(rule: Aggregation, uploads: Uploads, amounts: FloatArray) -> FloatArray:
+def through_server(rule: Aggregation, uploads: Uploads, amounts: FloatArray) -> FloatArray:
     """What enters w in every round if every upload holds so much of something, ``[T, ...]``."""
     brought: FloatArray = (rule.coefficients(uploads.at(...)) * amounts).sum(axis=-1)
     if not rule.has_server_step():

@@ -44,7 +44,7 @@ class HiddenInformation(FedwaveError, AttributeError):
     """A scheduler read something that it did not declare in ``needs``."""
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """A short representation of a value for a sentence."""
     return re.sub(r"\s*\n\s*", " ", _SHORT.repr(value))  # of an array it has lines
 
@@ -102,7 +102,7 @@ def is_list(value: Any) -> bool:
     return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
 
 
-def length_of(values: Sized) -> int:
+def capped_len(values: Sized) -> int:
     """How many there are; of a range that is longer than Python can say, the most that it can say."""
     try:
         return len(values)
@@ -110,17 +110,17 @@ def length_of(values: Sized) -> int:
         return sys.maxsize
 
 
-def whole(what: str, value: Any, least: int) -> int:
+def as_int(what: str, value: Any, least: int) -> int:
     """``value`` as an int; refused with a sentence if it is not a whole number >= ``least``."""
     if not is_whole(value) or value < least:
-        raise FedwaveError(f"{what} is {shown(value)}, must be a whole number >= {least}.")
+        raise FedwaveError(f"{what} is {short_repr(value)}, must be a whole number >= {least}.")
     return int(value)
 
 
-def counted(number: int, what: str) -> str:
+def plural(number: int, what: str) -> str:
     """A number with its noun.
 
-    >>> counted(1, "instance"), counted(5000, "round")
+    >>> plural(1, "instance"), plural(5000, "round")
     ('1 instance', '5,000 rounds')
     """
     return f"{number:,} {what}" + ("" if number == 1 else "s")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedwave.aggregation import Aggregation, Lee, Uploads, after_delivery
-from fedwave.errors import FedwaveError, did_you_mean, is_list, shown
+from fedwave.errors import FedwaveError, did_you_mean, is_list, short_repr
 from fedwave.parts import registry
 from fedwave.types import Array, FloatArray, PlayedRound, Problem, State, freeze
 
@@ -130,12 +130,12 @@ def metric_names(training: bool = False) -> tuple[str, ...]:
     return (*simulated, *_OF_TRAINING) if training else simulated
 
 
-class Watch:
+class MetricSet:
     """The metrics of one run: measured round by round, each with its own memory."""
 
     def __init__(self, more: Iterable[Any] = ()) -> None:
         if not is_list(more):
-            raise FedwaveError(f"metrics is {shown(more)}, must be a list of metrics, such as ['mass'].")
+            raise FedwaveError(f"metrics is {short_repr(more)}, must be a list of metrics, such as ['mass'].")
         self.more: tuple[Metric, ...] = tuple(registry.build("metric", metric) for metric in more)
         names = [metric.name for metric in self.more]
         for name in names:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, counted, is_list, is_whole, length_of, shown, whole
+from fedwave.errors import FedwaveError, as_int, capped_len, is_list, is_whole, plural, short_repr
 from fedwave.memory import check_memory
-from fedwave.metrics import Metric, Watch
+from fedwave.metrics import Metric, MetricSet
 from fedwave.network.dynamics import accept, step, step_labels
 from fedwave.network.network import Network, check_network
 from fedwave.network.partition import Labels
@@ -88,7 +88,7 @@ def simulate(
     setup = make_setup(
         network, scheduler, instances, seed, record=record, beliefs=beliefs, metrics=metrics, labels=labels
     )
-    run = Simulation(setup, whole("rounds", rounds, 1), learner=learner, meter=meter)
+    run = Simulation(setup, as_int("rounds", rounds, 1), learner=learner, meter=meter)
     run.play()
     return run.trace()
 
@@ -115,7 +115,7 @@ def extend(
     True
     """
     setup = setup_of(trace, network=network, scheduler=scheduler, metrics=metrics, labels=labels)
-    rounds = whole("rounds", rounds, 1)
+    rounds = as_int("rounds", rounds, 1)
     if rounds <= trace.rounds:
         raise FedwaveError(f"the trace has {trace.rounds} rounds already: ask for more than {rounds}.")
     try:
@@ -161,17 +161,17 @@ def make_setup(
     """The arguments of ``simulate``, checked, with names replaced by the parts."""
     check_network(network)
     if not isinstance(record, str) or record not in ("full", "summary"):
-        raise FedwaveError(f"record is {shown(record)}, must be 'full' or 'summary'.")
+        raise FedwaveError(f"record is {short_repr(record)}, must be 'full' or 'summary'.")
     if not isinstance(beliefs, bool):
-        raise FedwaveError(f"beliefs is {shown(beliefs)}, must be True or False.")
+        raise FedwaveError(f"beliefs is {short_repr(beliefs)}, must be True or False.")
     chosen = find_scheduler(scheduler)
     label = registry.text(scheduler if isinstance(scheduler, (str, Mapping)) else registry.spec_of(chosen))
     if "labels" not in chosen.needs:
         labels = None  # its runs are the same with and without
     elif labels is not None and not isinstance(labels, Labels):
-        raise FedwaveError(f"labels is {shown(labels)}, must be fw.partition.Labels(...) or task.labels().")
-    numbers, seed = instance_numbers(instances), whole("seed", seed, 0)
-    return Setup(network, chosen, label, numbers, seed, record, beliefs, Watch(metrics).more, labels)
+        raise FedwaveError(f"labels is {short_repr(labels)}, must be fw.partition.Labels(...) or task.labels().")
+    numbers, seed = instance_numbers(instances), as_int("seed", seed, 0)
+    return Setup(network, chosen, label, numbers, seed, record, beliefs, MetricSet(metrics).more, labels)
 
 
 def instance_numbers(instances: int | Iterable[int]) -> Sequence[int]:
@@ -183,7 +183,7 @@ def instance_numbers(instances: int | Iterable[int]) -> Sequence[int]:
         ids = ends = list(ids) if is_list(ids) else []
     if not ends or not all(is_whole(i) and 0 <= i < 2**63 for i in ends):
         raise FedwaveError(
-            f"instances is {shown(instances)}, must be a whole number >= 1 or a list of instance numbers "
+            f"instances is {short_repr(instances)}, must be a whole number >= 1 or a list of instance numbers "
             "from 0 to 2**63 - 1."
         )
     numbers: Sequence[int] = ids if isinstance(ids, range) else tuple(int(i) for i in ids)
@@ -198,7 +198,9 @@ def setup_of(trace: Trace, **given: Any) -> Setup:
     Raises FedwaveError otherwise, and if a part from a file is neither registered nor given.
     """
     if not isinstance(trace, Trace):
-        raise FedwaveError(f"trace is {shown(trace)}, must be a Trace: what simulate returns, or Trace.load reads.")
+        raise FedwaveError(
+            f"trace is {short_repr(trace)}, must be a Trace: what simulate returns, or Trace.load reads."
+        )
     parts: dict[str, Any] = {"metrics": None, **given}
     for name, part in parts.items():
         theirs = Packed.of(name, getattr(trace.setup, name))
@@ -209,10 +211,12 @@ def setup_of(trace: Trace, **given: Any) -> Setup:
         if name == "network":
             check_network(part)
         if name == "metrics":
-            parts[name] = part = Watch(part).more
+            parts[name] = part = MetricSet(part).more
         if not Packed.of(name, part).same_as(theirs):
             other = f"other {name}" if name.endswith("s") else f"another {name}"
-            raise FedwaveError(f"the trace was made with {other} than {shown(part)}: pass the same, or simulate again.")
+            raise FedwaveError(
+                f"the trace was made with {other} than {short_repr(part)}: pass the same, or simulate again."
+            )
     return replace(trace.setup, **parts)
 
 
@@ -234,7 +238,7 @@ class Simulation:
         network: Network = setup.network
         scheduler: Scheduler = setup.scheduler
         self.setup, self.network, self.scheduler, self.rounds = setup, network, scheduler, rounds
-        self._learner, self._meter, self._watch = learner, meter, Watch(setup.metrics)
+        self._learner, self._meter, self._watch = learner, meter, MetricSet(setup.metrics)
         _check_needs(setup, learner)
         self._check_memory({} if begun is None else {name: rows[0] for name, rows in begun.beliefs.items()})
         ids = np.array(setup.instances, dtype=np.int64)
@@ -338,12 +342,12 @@ class Simulation:
     def _check_memory(self, beliefs: State) -> None:
         """Refuse a simulation that does not fit; ``beliefs`` are those of one round, known after the first."""
         setup, labels, full = self.setup, self.setup.labels, self.setup.record == "full"
-        instances, devices = length_of(setup.instances), self.network.size
+        instances, devices = capped_len(setup.instances), self.network.size
         need = simulation_bytes(devices, self.rounds, instances, len(self._watch.metrics), full=full)
         if labels is not None:
             need += _OF_LABEL * float(instances) * devices * labels.classes
         sizes = (self.rounds, "round"), (instances, "instance"), (devices, "device")
-        what = f"a simulation of {', '.join(counted(*one) for one in sizes)}"
+        what = f"a simulation of {', '.join(plural(*one) for one in sizes)}"
         lower = "lower one of them" + (', or record="summary"' if full else "")
         if beliefs:
             what, lower = f"{what} with beliefs", f"{lower}, or beliefs=False"
@@ -367,7 +371,7 @@ def _check_needs(setup: Setup, learner: Learner | None) -> None:
             "labels=fw.partition.Labels('dirichlet:alpha=0.2') or labels=task.labels(), or name a task."
         )
     if learner is not None and not all(callable(getattr(learner, method, None)) for method in ("train", "deliver")):
-        raise FedwaveError(f"learner is {shown(learner)}, must have train and deliver: use fw.train_in_lock_step.")
+        raise FedwaveError(f"learner is {short_repr(learner)}, must have train and deliver: use fw.train_in_lock_step.")
     if "learner" in needs and learner is None:
         raise FedwaveError(
             f"scheduler {name!r} looks at the models, so it runs only while they are trained: "

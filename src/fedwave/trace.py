@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, counted, is_list, shown
+from fedwave.errors import FedwaveError, is_list, plural, short_repr
 from fedwave.files.archive import is_plain, read_archive, refusing, write_archive
 from fedwave.files.reading import as_path, opened
 from fedwave.files.writing import write_whole
@@ -100,7 +100,7 @@ class Setup:
             return None
         every = part if name == "metrics" and isinstance(part, tuple) else [part]
         if not all(isinstance(one, PARTS[name]) for one in every):
-            raise FedwaveError(f"the {name} in the file is {brief(shown(part))}, not a {PARTS[name].__name__}.")
+            raise FedwaveError(f"the {name} in the file is {brief(short_repr(part))}, not a {PARTS[name].__name__}.")
         return part
 
     def same_as(self, other: Setup) -> bool:
@@ -301,7 +301,7 @@ class Trace:
     def __repr__(self) -> str:
         sizes = ((self.rounds, "round"), (self.instances, "instance"), (self.final.waiting.shape[1], "device"))
         return (
-            f"Trace of {self.label}: {', '.join(counted(n, what) for n, what in sizes)}, "
+            f"Trace of {self.label}: {', '.join(plural(n, what) for n, what in sizes)}, "
             f"seed {self.seed}, {self.record} record\n"
             f"  mean score {self.score.mean():.2f}, mean backlog {self.backlog.mean():.1f}"
         )
@@ -466,7 +466,7 @@ def labelled_traces(traces: Trace | Mapping[str, Trace] | Iterable[Trace]) -> di
     if isinstance(traces, Trace):
         traces = [traces]
     if not (isinstance(traces, Mapping) or is_list(traces)):
-        raise FedwaveError(f"traces is {shown(traces)}, {rule}.")
+        raise FedwaveError(f"traces is {short_repr(traces)}, {rule}.")
     pairs: list[tuple[Any, Any]] = (
         list(traces.items()) if isinstance(traces, Mapping) else [(getattr(one, "label", None), one) for one in traces]
     )
@@ -475,7 +475,7 @@ def labelled_traces(traces: Trace | Mapping[str, Trace] | Iterable[Trace]) -> di
     texts = [str(label) for label, _ in pairs]
     for label, (_, one) in zip(texts, pairs, strict=True):
         if not isinstance(one, Trace):
-            raise FedwaveError(f"traces holds {shown(one)}, {rule}.")
+            raise FedwaveError(f"traces holds {short_repr(one)}, {rule}.")
         if texts.count(label) > 1:
             raise FedwaveError(f"two traces are called {label!r}: give a mapping of labels to traces.")
     return {label: one for label, (_, one) in zip(texts, pairs, strict=True)}

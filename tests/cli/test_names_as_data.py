@@ -15,7 +15,7 @@ from refusals import mentions
 from rich.table import Table
 
 from fedwave.cli.progress import rounds_bar, run_bar, steps
-from fedwave.cli.terminal import PlainConsole, tell
+from fedwave.cli.terminal import PlainConsole, print_error
 from fedwave.files.yaml_text import read_yaml, write_yaml
 from fedwave.plain_text import is_unseen
 
@@ -185,7 +185,7 @@ def test_lines_instead_of_a_bar_are_plain_too(capsys) -> None:
         watch({"finished": 0, "units": 1, "rounds": 1, "of": 2, "event": "started"})
     with rounds_bar(STEERING, 1, lines=True) as played:
         played(1)
-    tell(STEERING)
+    print_error(STEERING)
     assert capsys.readouterr().err == (f"{SEEN}: 0 of 1 units finished\n{SEEN}: round 1 of 1\nfedwave: {SEEN}\n")
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedwave.adapters.ray_cluster import connected, import_ray
-from fedwave.errors import FedwaveError, whole
+from fedwave.errors import FedwaveError, as_int
 from fedwave.experiments.run.checkpoints import Asked, Checkpointer, SendingCheckpointer
 from fedwave.experiments.run.pool import Finished, PathOf
 from fedwave.experiments.run.processes import AwakeClock
@@ -48,7 +48,7 @@ def ray_engine(address: str | None = None, cpus: int | None = None, timeout: flo
     """
     ray = import_ray(loopback=address is None)  # fails before a run folder is made
     if cpus is not None:
-        cpus = whole("cpus", cpus, 1)
+        cpus = as_int("cpus", cpus, 1)
 
     def run(units: list[Unit], checkpoint: PathOf, report: Report) -> Generator[Finished, None, None]:
         if not units:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedwave.errors import counted
+from fedwave.errors import plural
 from fedwave.plain_text import ratio_text
 
 HEADS = ("way", "x plain", "least-most", "rounds/s", "samples/s", "x plain a sample", "memory")
@@ -23,7 +23,7 @@ def title_of(content: Mapping[str, Any], section: Mapping[str, Any]) -> str:
 def work_of(content: Mapping[str, Any]) -> str:
     """The work and its measurement in two sentences."""
     work, how = content["work"], content["measurement"]
-    repeats = f"{counted(how['repeats'], 'repeat')} of {counted(how['rounds_a_repeat'], 'round')}"
+    repeats = f"{plural(how['repeats'], 'repeat')} of {plural(how['rounds_a_repeat'], 'round')}"
     return (
         f"The paper's round on {work['dataset']}: {work['clients']} clients, "
         f"{work['scheduled_per_round']:.0f} scheduled, batch {work['batch']}, {work['epochs']} local epochs, "

@@ -22,9 +22,9 @@ from fedwave.cli.publish import publish
 from fedwave.cli.report import report
 from fedwave.cli.reproduce import reproduce
 from fedwave.cli.run import resume, run, train
-from fedwave.cli.terminal import OutputClosed, standard_streams, tell
+from fedwave.cli.terminal import OutputClosed, print_error, standard_streams
 from fedwave.cli.verify import verify
-from fedwave.errors import FedwaveError, shown
+from fedwave.errors import FedwaveError, short_repr
 from fedwave.experiments.run.stopping import SIGNALS, stop_at_once
 from fedwave.memory import reason_of
 from fedwave.parts.user_code import failure_in_user_code
@@ -109,7 +109,7 @@ def main() -> None:
             _refuse(sentence)
         status = 2  # no command was given: the help has been printed
     if status == _INTERRUPTED:  # typer catches Ctrl-C in a command and returns this
-        tell("stopped.")
+        print_error("stopped.")
     raise SystemExit(status or 0)
 
 
@@ -122,13 +122,13 @@ def _what_was_given(error: Exception) -> str:
     """What the option parser leaves out: the value, and how `run` takes the options of `compare`."""
     found = getattr(error.__cause__, "errors", None)
     if found is not None:
-        return f": {shown(found()[0]['input'])}."
+        return f": {short_repr(found()[0]['input'])}."
     field = NETWORK_FIELDS.get(getattr(error, "option_name", ""))
     return "" if field is None else f"; write {field}=VALUE."
 
 
 def _refuse(sentence: str) -> NoReturn:
-    tell(sentence)
+    print_error(sentence)
     raise SystemExit(2) from None
 
 
@@ -140,7 +140,7 @@ def _plain_warnings() -> Iterator[None]:
     def show(
         message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
     ) -> None:
-        tell(f"{message} ({category.__name__}, {filename}:{lineno})")
+        print_error(f"{message} ({category.__name__}, {filename}:{lineno})")
 
     warnings.showwarning = show
     try:

@@ -11,8 +11,8 @@ import typer
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.progress import steps
-from fedwave.cli.terminal import tell
-from fedwave.errors import FedwaveError, extra_for, shown, whole
+from fedwave.cli.terminal import print_error
+from fedwave.errors import FedwaveError, as_int, extra_for, short_repr
 from fedwave.files.writing import write_json
 
 _DATASETS = ("mnist", "synthetic")
@@ -79,12 +79,12 @@ def bench(
     opt.check_out(out, ".json")
     opt.check_out(figure, *ENDINGS, name="--figure")
     if dataset not in _DATASETS:
-        raise FedwaveError(f"--dataset is {shown(dataset)}, must be {' or '.join(_DATASETS)}.")
+        raise FedwaveError(f"--dataset is {short_repr(dataset)}, must be {' or '.join(_DATASETS)}.")
     available_device(device)  # refused at once
     usual = _SIZES[quick]
     plan = Plan(
-        whole("--rounds", usual[0] if rounds is None else rounds, 1),
-        whole("--repeats", usual[1] if repeats is None else repeats, 1),
+        as_int("--rounds", usual[0] if rounds is None else rounds, 1),
+        as_int("--repeats", usual[1] if repeats is None else repeats, 1),
         peers is not False,
         peers is True,
         (default_folder() if environments is None else environments).absolute(),
@@ -98,7 +98,7 @@ def bench(
         write_speeds(panels, work_of(content), figure)
     for section in content["sections"]:
         for sentence in notes(section):
-            tell(sentence)
+            print_error(sentence)
     if json:
         output.print_json(content)
         return
@@ -107,11 +107,11 @@ def bench(
     output.print_tables(tables)
     for what, place in (("Everything", out), ("Figure", figure)):
         if place is not None:
-            output.say(f"{what} written to {place}")
+            output.print_out(f"{what} written to {place}")
 
 
 def _threads(given: list[int] | None) -> list[int]:
-    found = [whole("--threads", count, 1) for count in given or [1]]
+    found = [as_int("--threads", count, 1) for count in given or [1]]
     cores = os.cpu_count() or 1
     if max(found) > cores:
         raise FedwaveError(f"--threads is {max(found)}, but there are only {cores} cores.")

@@ -117,10 +117,10 @@ def compare(
     note = sentences(comparison.note, worst_note(data))
     output.print_tables(output.comparison_tables(comparison, str(content["network"]), note))
     if half_width is not None:
-        output.say(_needed_sentence(content["instances_needed"], half_width))
+        output.print_out(_needed_sentence(content["instances_needed"], half_width))
     for what, place in (("Table", out), ("Traces", traces)):
         if place is not None:
-            output.say(f"{what} written to {place}")
+            output.print_out(f"{what} written to {place}")
 
 
 def _instances_needed(comparison: Comparison, label: str, half_width: float) -> int | None:

@@ -39,11 +39,11 @@ def data(
         }
         found[name] = {"folder": str(folder / name), "files": files}
         if not json:
-            output.say(f"{name} in {folder / name}: the md5 checksums are the published ones")
+            output.print_out(f"{name} in {folder / name}: the md5 checksums are the published ones")
             for file, size in sizes.items():
                 how = "fetched" if file in fetched else "was there"
-                output.say(f"  {file:<28}{size:>12,} bytes  {MD5[name][file]}  {how}")
+                output.print_out(f"  {file:<28}{size:>12,} bytes  {MD5[name][file]}  {how}")
     if json:
         output.print_json({"folder": str(folder), "datasets": found})
     elif folder != data_folder():
-        output.say(f"To use them, set FEDWAVE_DATA={folder}")
+        output.print_out(f"To use them, set FEDWAVE_DATA={folder}")

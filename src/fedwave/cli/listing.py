@@ -65,9 +65,9 @@ def presets(json: opt.AsJson = False) -> None:
         output.print_json(about)
         return
     for name, text in about.items():
-        output.say(f"{name:<16} {text}")
-    output.say("")
-    output.say("Run one: `fedwave run NAME`. Print it: `fedwave config NAME`.")
+        output.print_out(f"{name:<16} {text}")
+    output.print_out("")
+    output.print_out("Run one: `fedwave run NAME`. Print it: `fedwave config NAME`.")
 
 
 def config(

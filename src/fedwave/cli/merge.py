@@ -9,7 +9,7 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.cli.terminal import tell
+from fedwave.cli.terminal import print_error
 from fedwave.experiments.merge import merging
 
 
@@ -25,5 +25,5 @@ def merge(
     A lot: fedwave run EXPERIMENT --first-instance 20 --instances 10. The folders are checked as `fedwave verify` does
     and stay as they are; nothing is imported or run.
     """
-    with merging(folders, out, tell) as results:
+    with merging(folders, out, print_error) as results:
         output.show(results, out, json)

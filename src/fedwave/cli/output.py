@@ -32,7 +32,7 @@ def print_json(content: Any) -> None:
     print(json_text(content))
 
 
-def say(sentence: str) -> None:
+def print_out(sentence: str) -> None:
     """A sentence of any length: the terminal wraps it."""
     console().print(sentence, soft_wrap=True)
 
@@ -67,13 +67,13 @@ def print_tables(tables: Sequence[Table]) -> None:
     """Tables below each other; what they mean comes once, at the end."""
     for number, table in enumerate(tables):
         if number:
-            say("")
+            print_out("")
         print_wide(table)
 
 
 def say_where(folder: Path, paths: Sequence[Path]) -> None:
     """The last line: the folder and its files."""
-    say(f"Figures and data are in {folder}: {', '.join(str(path.relative_to(folder)) for path in paths)}")
+    print_out(f"Figures and data are in {folder}: {', '.join(str(path.relative_to(folder)) for path in paths)}")
 
 
 def print_wide(table: Table) -> None:

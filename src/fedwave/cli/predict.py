@@ -12,7 +12,7 @@ from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.progress import rounds_bar
 from fedwave.cli.request import experiment_of
-from fedwave.errors import FedwaveError, did_you_mean, whole
+from fedwave.errors import FedwaveError, as_int, did_you_mean
 from fedwave.experiments.config.build import (
     check,
     class_mix_of,
@@ -94,7 +94,7 @@ def predict(
     labels = list(how.labels)
     if train is not None and train not in labels:
         raise FedwaveError(f"--train is {train!r}, which does not run; {did_you_mean(train, labels)}")
-    shown = _predicted(how, train, whole("--train-rounds", train_rounds, 1))
+    shown = _predicted(how, train, as_int("--train-rounds", train_rounds, 1))
     if out is not None:
         _write(out, shown)
     if json:
@@ -104,7 +104,7 @@ def predict(
     table.caption = shown.note()
     output.print_wide(table)
     if out is not None:
-        output.say(f"Table written to {out}")
+        output.print_out(f"Table written to {out}")
 
 
 def _check(folder: Path, words: list[str] | None, out: Path | None, figure: Path | None, json: bool) -> None:

@@ -30,7 +30,7 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from fedwave.cli.terminal import error_console, tell
+from fedwave.cli.terminal import error_console, print_error
 from fedwave.errors import FedwaveError
 
 Watcher = Callable[[dict[str, Any]], None]  # called with every event of a run
@@ -72,7 +72,7 @@ class _JsonLines:
         except (OSError, ValueError) as error:
             self._broken = True  # a run does not fail because nobody can follow it
             reason = getattr(error, "strerror", None) or error
-            tell(f"events can no longer be written: {reason}; the run goes on without them.")
+            print_error(f"events can no longer be written: {reason}; the run goes on without them.")
 
 
 @contextmanager
@@ -132,7 +132,7 @@ def rounds_bar(label: str, rounds: int, lines: bool = False) -> Iterator[Callabl
             bar.update(task, advance=count)
             done = int(bar.tasks[task].completed)
             if lines and bar.disable and (done * 10 // rounds > (done - count) * 10 // rounds):
-                tell(f"{label}: round {done} of {rounds}", start="")
+                print_error(f"{label}: round {done} of {rounds}", start="")
 
         yield played
 
@@ -150,11 +150,11 @@ def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
             units = f"{event['finished']} of {event['units']}"
             bar.update(task, completed=event["rounds"], total=event["of"], units=units)
             if lines and bar.disable and event["event"] in ("started", "unit-finished"):
-                tell(f"{description}: {units} units finished", start="")
+                print_error(f"{description}: {units} units finished", start="")
             if event["event"] == "unit-given-up":
                 # The reason is in the last sentence of the run, which all units of one reason share.
                 if event["message"] not in said and event["others_go_on"]:
-                    tell(f"unit {event['unit']} is given up, the others go on.")
+                    print_error(f"unit {event['unit']} is given up, the others go on.")
                 said.add(event["message"])
             _warn(event)
 
@@ -165,9 +165,9 @@ def _warn(event: dict[str, Any]) -> None:
     """Warnings are shown whether or not there is a terminal."""
     forms = {"damaged": "{}", "unit-warning": "{}", "unit-died": "a worker died ({}), started again"}
     if event["event"] in forms:
-        tell(f"unit {event['unit']}: {forms[event['event']].format(event['message'])}")
+        print_error(f"unit {event['unit']}: {forms[event['event']].format(event['message'])}")
     elif event["event"] == "warning":  # about the whole run
-        tell(event["message"])
+        print_error(event["message"])
 
 
 def _progress(*columns: ProgressColumn) -> Progress:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedwave.cli import output
 from fedwave.cli.progress import steps
-from fedwave.cli.terminal import tell
+from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.published import Published, published_in, read_published
@@ -57,7 +57,7 @@ def draw_published(
     for kind, several in kinds.items():
         if len(several) > 1:
             others = ", ".join(one.name for one in several[1:])
-            tell(f"{_PAGE[0]} shows {several[0].name}, not {others}: one result of {kind} fits.")
+            print_error(f"{_PAGE[0]} shows {several[0].name}, not {others}: one result of {kind} fits.")
     if json:
         about = {
             one.name: {"title": one.title, "fedwave": one.fedwave, "schedulers": list(one.experiment.labels)}
@@ -75,7 +75,7 @@ def _can_be_drawn(folder: Path) -> bool:
     """One of several that was not published with its configuration is left out, and named."""
     if is_there(folder / CONFIG):
         return True
-    tell(f"{folder} is left out: it has no {CONFIG}; `fedwave publish` writes one from the folder of a run.")
+    print_error(f"{folder} is left out: it has no {CONFIG}; `fedwave publish` writes one from the folder of a run.")
     return False
 
 

@@ -13,8 +13,8 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.cli.terminal import tell
-from fedwave.errors import FedwaveError, did_you_mean, whole
+from fedwave.cli.terminal import print_error
+from fedwave.errors import FedwaveError, as_int, did_you_mean
 from fedwave.experiments.results.container import Results, metrics_of
 from fedwave.experiments.results.folder import RunFolder, check_is_folder
 from fedwave.experiments.results.lock import locked, refuse_links
@@ -62,7 +62,7 @@ def show_again(folder: Path, json: bool, asked: Mapping[str, Any] | None = None,
         files = output_files(store.stored()) | files_of_run(store, store.units())
         with locked(folder, files):
             for said in mend(folder):
-                tell(said)
+                print_error(said)
             output.show(_changed(stored_results(folder), asked or {}), folder, json)
         return
     results = _changed(stored_results(folder), asked or {})
@@ -74,7 +74,7 @@ def _say_versions(folder: Path) -> None:
     with suppress(Damaged):  # of provenance.json: no result depends on it, and `fedwave verify` says so
         said = other_versions(folder, "is shown with")
         if said is not None:
-            tell(said)
+            print_error(said)
 
 
 def _changed(results: Results, asked: Mapping[str, Any]) -> Results:
@@ -87,6 +87,6 @@ def _changed(results: Results, asked: Mapping[str, Any]) -> Results:
                 f"--{name} is {given[name]!r}, which is not in this run; {did_you_mean(given[name], choices)}"
             )
     if "burn_in" in given:
-        given["burn_in"] = whole("--burn-in", given["burn_in"], 0)
+        given["burn_in"] = as_int("--burn-in", given["burn_in"], 0)
     points = [replace(at, experiment=replace(at.experiment, **given)) for at in results.points]
     return Results(replace(results.experiment, **given), points)

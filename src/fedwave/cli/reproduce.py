@@ -17,7 +17,7 @@ from fedwave.cli.published import draw_published
 from fedwave.cli.report import show_again
 from fedwave.cli.request import experiment_of
 from fedwave.cli.run import execute, execute_and_show, stopping
-from fedwave.cli.terminal import tell
+from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.learning import dataset_of
@@ -180,7 +180,7 @@ def _with_data(how: Experiment) -> Experiment:
         return how
     except NoData as error:
         wanted = str(how.task.dataset)
-        tell(str(error))
-        tell(f"SYNTHETIC DATA is used instead of {wanted}, here and on every figure.")
+        print_error(str(error))
+        print_error(f"SYNTHETIC DATA is used instead of {wanted}, here and on every figure.")
         task = replace(how.task, dataset=Part("synthetic"), model=None, instead_of=wanted)
         return replace(how, task=task)

@@ -15,8 +15,8 @@ from fedwave.cli import output
 from fedwave.cli.progress import watching
 from fedwave.cli.report import show_again
 from fedwave.cli.request import experiment_of, folder_of
-from fedwave.cli.terminal import tell
-from fedwave.errors import FedwaveError, did_you_mean, whole
+from fedwave.cli.terminal import print_error
+from fedwave.errors import FedwaveError, as_int, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.results.container import Results
 from fedwave.experiments.results.folder import RunFolder, check_is_folder
@@ -161,7 +161,7 @@ def stopping(folder: Path | None, go_on: str = "") -> Iterator[None]:
         with last_words(sentence):
             yield
     except (KeyboardInterrupt, Terminated) as stopped:
-        tell(sentence())
+        print_error(sentence())
         status = 128 + signal.SIGINT if isinstance(stopped, KeyboardInterrupt) else stopped.code
         raise SystemExit(status) from None
     except MemoryError as error:  # what no estimate has foreseen
@@ -178,7 +178,7 @@ def execute(experiment: Experiment, folder: Path | None, execution: opt.Executio
     """Run it with a progress bar on the terminal; its folder stays locked until the end of the block."""
     workers = execution.workers
     if workers is not None:
-        workers = whole("workers", workers, 1)
+        workers = as_int("workers", workers, 1)
     timeout = checked_timeout(execution.timeout)
     engine = _engine(execution.engine, execution.address, workers, timeout)
     if folder is not None:

@@ -65,7 +65,7 @@ def error_console() -> PlainConsole:
     return PlainConsole(file=_Guarded(sys.stderr, lambda error: None))
 
 
-def tell(sentence: str, start: str = "fedwave: ") -> None:
+def print_error(sentence: str, start: str = "fedwave: ") -> None:
     """Print one line on standard error; it is lost if that cannot be written to."""
     stream = sys.stderr
     if stream is None:  # print would take standard output instead

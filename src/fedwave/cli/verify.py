@@ -65,4 +65,4 @@ def _print(verdict: str, found: list[Finding]) -> None:
         table.add_row(Text(one.state, _STYLES[one.state]), about, one.text)
         before = one.about
     output.console().print(table)
-    output.say(verdict)
+    output.print_out(verdict)

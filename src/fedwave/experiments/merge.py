@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedwave.errors import FedwaveError, is_list, is_number, shown
+from fedwave.errors import FedwaveError, is_list, is_number, short_repr
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.points import points
 from fedwave.experiments.config.read import to_yaml
@@ -48,7 +48,7 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> xr.Dataset:
     from fedwave.experiments.results.dataset import to_dataset
 
     if isinstance(folders, (str, Path)) or not is_list(folders):
-        raise FedwaveError(f"folders is {shown(folders)}, must be a list of run folders.")
+        raise FedwaveError(f"folders is {short_repr(folders)}, must be a list of run folders.")
     places = [as_path("a run folder", one) for one in folders]
     place = as_path("out", out)
     if not str(out):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from fedwave.aggregation import Aggregation, Lee
-from fedwave.errors import FedwaveError, counted, shown
+from fedwave.errors import FedwaveError, plural, short_repr
 from fedwave.experiments.report.tables import markdown, with_interval
 from fedwave.experiments.results.statistics import Estimate, estimate, paired_difference
 from fedwave.network.partition import Labels
@@ -118,12 +118,12 @@ class Prediction:
         rounds, instances = curves.accuracy.shape
         if rounds > len(useful) or instances != useful.shape[1]:
             raise FedwaveError(
-                f"the curves have {counted(rounds, 'round')} and {counted(instances, 'instance')}, the prediction "
+                f"the curves have {plural(rounds, 'round')} and {plural(instances, 'instance')}, the prediction "
                 f"{len(useful)} and {useful.shape[1]}: train the same trace, or its first rounds."
             )
         if rounds < _FEWEST_ROUNDS:
             raise FedwaveError(
-                f"the curves have {counted(rounds, 'round')}, too few to go on from: train at least {_FEWEST_ROUNDS}."
+                f"the curves have {plural(rounds, 'round')}, too few to go on from: train at least {_FEWEST_ROUNDS}."
             )
         trained = curves.settings.get("aggregation", self.rule)
         if _rule_of(trained) != _rule_of(self.rule):
@@ -170,18 +170,18 @@ class Prediction:
         """What the numbers are."""
         rounds, instances = next(iter(self.useful.values())).shape
         text = (
-            f"Useful mass of {counted(rounds, 'round')} by {self.rule}, {counted(instances, 'instance')}: "
+            f"Useful mass of {plural(rounds, 'round')} by {self.rule}, {plural(instances, 'instance')}: "
             "shards' worth of local steps that reach the central model"
         ) + (f", with classes by {self.partition}." if self.partition else ".")
         if self.calibration is None:
             return text
         made = self.calibration
         beyond = max(float(self.of(label).mean()) for label in self.useful) > made.mass[-1]
-        more = f" Accuracy by {counted(len(made.mass), 'round')} of training of {made.label}"
+        more = f" Accuracy by {plural(len(made.mass), 'round')} of training of {made.label}"
         return text + more + (", beyond them by a power law." if beyond else ".")
 
     def __repr__(self) -> str:
-        count = counted(len(self.useful), "scheduler")
+        count = plural(len(self.useful), "scheduler")
         return f"Prediction for {count}, the best first\n{markdown(*self.table())}{self.note()}"
 
     def _repr_html_(self) -> str:
@@ -220,7 +220,7 @@ def predict(
         of_task: Callable[[], Labels] | None = getattr(task, "labels", None)
         labels = None if of_task is None else of_task()
     if not (labels is None or isinstance(labels, Labels)):
-        raise FedwaveError(f"labels is {shown(labels)}, must be fw.partition.Labels(...).")
+        raise FedwaveError(f"labels is {short_repr(labels)}, must be fw.partition.Labels(...).")
     if isinstance(traces, Trace):
         total: FloatArray = ScheduleMass.of(traces, rule, labels).useful.sum(axis=0)
         return total
@@ -246,7 +246,7 @@ def _rule_of(task: Any) -> Aggregation:
     if isinstance(rule, Aggregation):
         return rule
     if not isinstance(rule, (str, Mapping)):
-        raise FedwaveError(f"task is {shown(task)}, must be a Task, an aggregation rule or the name of a dataset.")
+        raise FedwaveError(f"task is {short_repr(task)}, must be a Task, an aggregation rule or the name of a dataset.")
     if registry.parse("aggregation", rule)["name"] in registry.names("dataset"):
         return Lee()
     made: Aggregation = registry.build("aggregation", rule)

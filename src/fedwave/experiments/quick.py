@@ -9,13 +9,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedwave.errors import FedwaveError, is_list, shown, whole
+from fedwave.errors import FedwaveError, as_int, is_list, short_repr
 from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
 from fedwave.experiments.run.time_limit import TIMEOUT, checked_timeout
 from fedwave.files.reading import as_path
-from fedwave.metrics import Watch
+from fedwave.metrics import MetricSet
 from fedwave.network.network import Network
 from fedwave.network.partition import Labels
 from fedwave.parts import registry
@@ -54,13 +54,13 @@ def compare(
     >>> table.difference("max-weight", "backlog").mean < 0
     True
     """
-    chosen, watched = _labelled(schedulers), Watch(metrics).more
-    burn_in = whole("burn_in", burn_in, 0)
+    chosen, watched = _labelled(schedulers), MetricSet(metrics).more
+    burn_in = as_int("burn_in", burn_in, 0)
     base = str(against) if against is not None else BASE if BASE in chosen else next(iter(chosen))
     if base not in chosen:
         raise FedwaveError(f"against is {base!r}, must be one of {', '.join(chosen)}.")
     if not isinstance(metric, str):
-        raise FedwaveError(f"metric is {shown(metric)}, must be a name, such as 'backlog'.")
+        raise FedwaveError(f"metric is {short_repr(metric)}, must be a name, such as 'backlog'.")
     parts = [
         unit_dataset(
             {label: simulate(network, one, rounds, instances, seed, record="summary", metrics=watched, labels=labels)}
@@ -107,7 +107,7 @@ def run(
         given = to_mapping(experiment) if isinstance(experiment, Experiment) else experiment
         made = experiment_from(given, changes, parts)
     if workers is not None:
-        workers = whole("workers", workers, 1)
+        workers = as_int("workers", workers, 1)
     timeout = checked_timeout(timeout)
     with ExitStack() as held:  # the folder, until its figures are written
         with _followed(made.name, progress) as watch:
@@ -141,7 +141,7 @@ def _labelled(schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike])
         schedulers = [schedulers]
     if not (isinstance(schedulers, Mapping) or is_list(schedulers)):
         raise FedwaveError(
-            f"schedulers is {shown(schedulers)}, must be names or schedulers, such as ['alsa-pi', 'age']."
+            f"schedulers is {short_repr(schedulers)}, must be names or schedulers, such as ['alsa-pi', 'age']."
         )
     pairs = list(schedulers.items()) if isinstance(schedulers, Mapping) else [(_label(one), one) for one in schedulers]
     chosen: dict[str, Scheduler] = {}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, shown
+from fedwave.errors import FedwaveError, short_repr
 from fedwave.files.reading import as_path, opened
 from fedwave.files.tables import read_numbers
 from fedwave.memory import check_memory
@@ -34,7 +34,7 @@ def read_array(path: str | Path, what: str) -> Array:
             f"{name} is not a .npy file of numbers, or is damaged: save one array of numbers with np.save."
         ) from None
     if mapped.dtype.kind not in "biuf":
-        raise FedwaveError(f"{name} holds values of type {shown(str(mapped.dtype))}, must hold numbers.")
+        raise FedwaveError(f"{name} holds values of type {short_repr(str(mapped.dtype))}, must hold numbers.")
     if mapped.ndim > _MOST_AXES:
         raise FedwaveError(f"{name} has {mapped.ndim} axes, must have at most {_MOST_AXES}.")
     check_memory(name, _KEPT * mapped.size, "record fewer rounds")

@@ -13,7 +13,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from fedwave.errors import FedwaveError, shown
+from fedwave.errors import FedwaveError, short_repr
 
 MOST_BYTES = 8_000_000  # of a text for people: an experiment, a device table in YAML
 _LONGEST_NUMBER = 20  # digits of a whole number, with its sign
@@ -26,7 +26,7 @@ def as_path(what: str, given: Any) -> Path:
     except TypeError:
         text = None
     if not isinstance(text, str):
-        raise FedwaveError(f"{what} is {shown(given)}, must be a path: a text or a Path.")
+        raise FedwaveError(f"{what} is {short_repr(given)}, must be a path: a text or a Path.")
     return Path(text)
 
 
@@ -100,7 +100,7 @@ def read_json(text: str, what: str) -> Any:
         content: dict[str, Any] = {}
         for key, value in pairs:
             if key in content:
-                raise FedwaveError(f"{what} is not valid: the key {shown(key)} is given twice.")
+                raise FedwaveError(f"{what} is not valid: the key {short_repr(key)} is given twice.")
             content[key] = value
         return content
 
@@ -126,4 +126,4 @@ def check_encodable(text: str, what: str) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             near = text[max(0, error.start - 20) : error.end + 20]
-            raise FedwaveError(f"{what} holds {shown(near)}, which is not valid text.") from None
+            raise FedwaveError(f"{what} holds {short_repr(near)}, which is not valid text.") from None

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, shown
+from fedwave.errors import FedwaveError, short_repr
 from fedwave.files.reading import opened, read_text
 from fedwave.types import FloatArray
 
@@ -39,7 +39,7 @@ def read_table(path: str | Path, what: str, line: str = "line") -> tuple[list[st
         raise _semicolons(what)
     for name, times in Counter(heading).items():  # list.count would be quadratic
         if name and times > 1:
-            raise FedwaveError(f"{what} has two columns {shown(name)}: keep one.")
+            raise FedwaveError(f"{what} has two columns {short_repr(name)}: keep one.")
     for number, row in enumerate(rows, start=1):
         if len(row) != len(heading):
             raise FedwaveError(f"{what}, {line} {number}: the number of fields differs from the heading's.")
@@ -70,7 +70,7 @@ def as_number(value: Any, what: str) -> float:
             return float(value)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise FedwaveError(f"{what} is {shown(value)}, must be a number.")
+    raise FedwaveError(f"{what} is {short_repr(value)}, must be a number.")
 
 
 def _semicolons(what: str) -> FedwaveError:

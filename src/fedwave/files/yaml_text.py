@@ -16,7 +16,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.representer import SafeRepresenter
 
-from fedwave.errors import FedwaveError, shown
+from fedwave.errors import FedwaveError, short_repr
 from fedwave.plain_text import is_unseen, visible
 
 _MOST_CHARACTERS = 1_000_000
@@ -71,7 +71,7 @@ class _Composer(Composer):
         elif id(node) in self._sizes:
             self._count += self._sizes[id(node)]
         else:
-            raise _wrong(event, f"the alias {shown(event.anchor)} stands for a value that it is part of")
+            raise _wrong(event, f"the alias {short_repr(event.anchor)} stands for a value that it is part of")
         if self._count > _MOST_VALUES:
             raise _Limit(f"is too large: it may hold at most {_MOST_VALUES:,} values.")
         return node
@@ -83,7 +83,7 @@ class _Constructor(SafeConstructor):
     def construct_object(self, node: Node, deep: bool = False) -> Any:
         kind = str(node.tag).removeprefix(_TAG)
         if kind not in _PLAIN and node.tag != "!":
-            raise _wrong(node, f"the tag {shown(str(node.tag))} is not known, write plain values")
+            raise _wrong(node, f"the tag {short_repr(str(node.tag))} is not known, write plain values")
         try:
             if isinstance(node, ScalarNode):
                 node.value.encode()  # "\\ud800" is half a character
@@ -93,7 +93,7 @@ class _Constructor(SafeConstructor):
         except MarkedYAMLError:
             raise
         except Exception:  # ruamel fails in many ways on a number that does not exist
-            raise _wrong(node, f"it holds a value that cannot be read, {shown(node.value)} as {kind}") from None
+            raise _wrong(node, f"it holds a value that cannot be read, {short_repr(node.value)} as {kind}") from None
 
     def flatten_mapping(self, node: MappingNode) -> Any:
         """Merge ``<<``. Where it is used, ruamel does not look for keys that are given twice."""
@@ -102,7 +102,7 @@ class _Constructor(SafeConstructor):
             if not isinstance(key, ScalarNode):
                 raise _wrong(key, "a key is a list or a mapping, must be text")
             if (key.tag, key.value) in seen:
-                raise _wrong(key, f"the key {shown(key.value)} is given twice")
+                raise _wrong(key, f"the key {short_repr(key.value)} is given twice")
             seen.add((key.tag, key.value))
         return super().flatten_mapping(node)
 

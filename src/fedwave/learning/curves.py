@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, counted
+from fedwave.errors import FedwaveError, plural
 from fedwave.files.archive import read_archive, refusing, write_archive
 from fedwave.files.reading import as_path, opened
 from fedwave.files.writing import write_whole
@@ -101,7 +101,7 @@ class Curves:
         last = {name: values[-1][np.isfinite(values[-1])] for name, values in self.series.items() if rounds}
         means = ", ".join(f"{k} {v.mean():.4g}" for k, v in last.items() if v.size)
         return (
-            f"Curves {self.label!r}: {counted(rounds, 'round')}, {counted(instances, 'instance')}, {lost} diverged\n"
+            f"Curves {self.label!r}: {plural(rounds, 'round')}, {plural(instances, 'instance')}, {lost} diverged\n"
             f"  mean after the last round: {means or 'none'}"
         )
 

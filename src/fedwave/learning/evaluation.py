@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedwave.errors import whole
+from fedwave.errors import as_int
 from fedwave.learning.backends.base import Backend
 from fedwave.learning.backends.torch import outputs_of
 from fedwave.learning.curves import Evaluation
@@ -35,7 +35,7 @@ class EvaluationSizes:
 
     def __post_init__(self) -> None:
         for name, least in (("loss_images", 1), ("test_images", 1), ("full_every", 0)):
-            object.__setattr__(self, name, whole(name, getattr(self, name), least))
+            object.__setattr__(self, name, as_int(name, getattr(self, name), least))
 
 
 class Evaluator:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedwave.aggregation import Uploads, after_delivery
-from fedwave.errors import check_parameters, whole
+from fedwave.errors import as_int, check_parameters
 from fedwave.learning.backends.cpu.chain import numba_advice
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
@@ -115,7 +115,7 @@ def train_in_lock_step(
     check_network(network)
     chosen = find_scheduler(scheduler)
     check_parameters("train_in_lock_step", settings, [f.name for f in fields(Settings)])
-    rounds, seed = whole("rounds", rounds, 1), whole("seed", seed, 0)
+    rounds, seed = as_int("rounds", rounds, 1), as_int("seed", seed, 0)
     numbers = list(instance_numbers(instances))
     learnt = task if isinstance(task, Task) else make_task(task)
     how = Settings(**settings)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from fedwave.errors import FedwaveError, is_number, shown, whole
+from fedwave.errors import FedwaveError, as_int, is_number, short_repr
 from fedwave.learning.bfloat16 import check_bfloat16
 from fedwave.memory import limit
 
@@ -40,7 +40,7 @@ class Settings:
         if not (is_number(self.tolerance) and 0 <= self.tolerance < 1):
             raise FedwaveError(f"tolerance is {self.tolerance}, must lie in [0, 1): 0 trains everything.")
         if self.lanes is not None:
-            object.__setattr__(self, "lanes", whole("lanes", self.lanes, 1))
+            object.__setattr__(self, "lanes", as_int("lanes", self.lanes, 1))
 
     def for_model(self, model: nn.Module) -> Settings:
         """These settings with a precision and a number of lanes: what is left open is chosen for this machine."""
@@ -85,7 +85,7 @@ def available_device(wanted: str) -> str:
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted not in ("cpu", "cuda"):
-        raise FedwaveError(f"device is {shown(wanted)}, must be auto, cpu or cuda.")
+        raise FedwaveError(f"device is {short_repr(wanted)}, must be auto, cpu or cuda.")
     if wanted == "cuda" and not torch.cuda.is_available():
         raise FedwaveError("device is 'cuda', but torch finds no CUDA GPU here: use auto or cpu.")
     return wanted

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fedwave.aggregation import Aggregation, Lee
-from fedwave.errors import FedwaveError, check_parameters, did_you_mean, is_number, shown, whole
+from fedwave.errors import FedwaveError, as_int, check_parameters, did_you_mean, is_number, short_repr
 from fedwave.learning import model_check
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.sampling import Sampler
@@ -52,9 +52,9 @@ class Task:
         for family in ("partition", "aggregation"):  # by name, as a mapping or an object
             object.__setattr__(self, family, registry.build(family, getattr(self, family)))
         for name in ("shard_size", "batch", "epochs"):
-            value = whole(f"task {name}", getattr(self, name), 1)
+            value = as_int(f"task {name}", getattr(self, name), 1)
             if value > _MOST:
-                raise FedwaveError(f"task {name} is {shown(value)}, must be at most {_MOST:,}.")
+                raise FedwaveError(f"task {name} is {short_repr(value)}, must be at most {_MOST:,}.")
             object.__setattr__(self, name, value)
         for name in ("eta", "prox", "l2"):
             value = getattr(self, name)
@@ -163,7 +163,7 @@ def task(
         settings = dict(PRESETS.get(registry.parse("dataset", given)["name"], {}))
         given = registry.build("dataset", given)
     if not isinstance(given, Dataset):
-        raise FedwaveError(f"dataset is {shown(given)}, must be a Dataset or the name of one, such as 'mnist'.")
+        raise FedwaveError(f"dataset is {short_repr(given)}, must be a Dataset or the name of one, such as 'mnist'.")
     if model is not None:
         settings["model"] = model
     if "model" not in settings:

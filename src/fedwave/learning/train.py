@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from importlib import import_module
 from typing import Any, overload
 
-from fedwave.errors import FedwaveError, check_parameters, shown
+from fedwave.errors import FedwaveError, check_parameters, short_repr
 from fedwave.learning.backends.cpu.chain import numba_advice
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
@@ -59,7 +59,7 @@ def train(
     many = labelled_traces(traces)
     check_parameters("train", settings, [f.name for f in fields(Settings)])
     if not isinstance(sizes, EvaluationSizes | None):
-        raise FedwaveError(f"sizes is {shown(sizes)}, must be fw.EvaluationSizes(...).")
+        raise FedwaveError(f"sizes is {short_repr(sizes)}, must be fw.EvaluationSizes(...).")
     chosen = task if isinstance(task, Task) else make_task(task)
     how = Settings(**settings)
     replay = Replay(labelled_runs(many), chosen, how, sizes or EvaluationSizes())

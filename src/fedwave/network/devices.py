@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, did_you_mean, is_list, is_whole, shown
+from fedwave.errors import FedwaveError, did_you_mean, is_list, is_whole, short_repr
 from fedwave.files.reading import as_path, read_text
 from fedwave.files.tables import as_number, read_table
 from fedwave.types import Array, FloatArray
@@ -162,7 +162,9 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
         for name in row:
             if name not in (*COLUMNS, "name", "count"):
                 known = (*COLUMNS, "name", "count")
-                raise FedwaveError(f"{what} has an unknown column {shown(name)}; {did_you_mean(str(name)[:60], known)}")
+                raise FedwaveError(
+                    f"{what} has an unknown column {short_repr(name)}; {did_you_mean(str(name)[:60], known)}"
+                )
     counts = [_number(row.get("count", 1), "count", what, i) for i, row in enumerate(rows, 1)]
     for i, count in enumerate(counts, 1):
         if not (is_whole(count) and 0 <= count <= _MOST_DEVICES):
@@ -224,7 +226,7 @@ def _numbers(name: str, values: Any) -> FloatArray:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise FedwaveError(
-            f"device column {name!r} is {shown(values)}, must be a number or a list of numbers."
+            f"device column {name!r} is {short_repr(values)}, must be a number or a list of numbers."
         ) from None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, counted, did_you_mean, is_list, is_number, length_of, shown, whole
+from fedwave.errors import FedwaveError, as_int, capped_len, did_you_mean, is_list, is_number, plural, short_repr
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.devices import COLUMNS, Device, DeviceTable
@@ -226,9 +226,9 @@ def random_network(
     >>> random_network(1000).slots
     200
     """
-    devices = whole("the number of devices", devices, 1)
-    check_memory(f"a network of {counted(devices, 'device')}", 100.0 * devices, "lower devices")
-    rng = np.random.default_rng(whole("seed", seed, 0))
+    devices = as_int("the number of devices", devices, 1)
+    check_memory(f"a network of {plural(devices, 'device')}", 100.0 * devices, "lower devices")
+    rng = np.random.default_rng(as_int("seed", seed, 0))
     rate = rng.choice([1.0, 3.0, 5.0, 10.0], size=devices, p=[0.6, 0.16, 0.16, 0.08])
     distance = rng.uniform(100.0, 500.0, size=devices)
     table = DeviceTable(rate=rate, distance_m=distance)
@@ -239,7 +239,7 @@ def random_network(
 def check_network(network: Any) -> None:
     """Refuse what is no network, before an attribute of it is missing."""
     if not isinstance(network, Network):
-        raise FedwaveError(f"network is {shown(network)}, must be a Network, such as paper_network().")
+        raise FedwaveError(f"network is {short_repr(network)}, must be a Network, such as paper_network().")
 
 
 def checked_slots(slots: Any, devices: int) -> int | tuple[int, ...]:
@@ -248,14 +248,14 @@ def checked_slots(slots: Any, devices: int) -> int | tuple[int, ...]:
         slots = slots.tolist()
     single = isinstance(slots, Real) or not is_list(slots)
     if not single and isinstance(slots, Sized):
-        rounds = length_of(slots)
+        rounds = capped_len(slots)
         need = float(_OF_ROUND) * rounds
-        check_memory(f"slots (W) of {counted(rounds, 'round')}", need, "give fewer, or one W")
+        check_memory(f"slots (W) of {plural(rounds, 'round')}", need, "give fewer, or one W")
     per_round = [slots] if single else list(slots)
     if not per_round:
         raise FedwaveError("slots is an empty list: give W as one number, or one per round.")
     least = 1 if single else 0  # a single round may have no slot, a network may not
     for w in per_round:
-        if whole("slots (W)", w, least) > devices:
+        if as_int("slots (W)", w, least) > devices:
             raise FedwaveError(f"slots (W) is {w} but there are only {devices} devices: W must not exceed them.")
     return int(slots) if single else tuple(int(w) for w in per_round)

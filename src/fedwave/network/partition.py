@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedwave.counter_rng import TrainingKeys, numbers, uniform
-from fedwave.errors import FedwaveError, is_number, shown, whole
+from fedwave.errors import FedwaveError, as_int, is_number, short_repr
 from fedwave.parts import registry
 from fedwave.rng import stream
 from fedwave.types import FloatArray, IntArray, checked
@@ -67,7 +67,7 @@ class ByClass(Partition):
     held: int = 2
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "held", whole("ByClass held", self.held, 1))
+        object.__setattr__(self, "held", as_int("ByClass held", self.held, 1))
 
     def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
         if self.held > classes:
@@ -97,7 +97,7 @@ class Labels:
     def __post_init__(self) -> None:
         object.__setattr__(self, "partition", registry.build("partition", self.partition))
         for name in ("classes", "shard_size"):
-            value = whole(f"Labels {name}", getattr(self, name), 1)
+            value = as_int(f"Labels {name}", getattr(self, name), 1)
             object.__setattr__(self, name, value)
         if self.training is None:
             return
@@ -176,7 +176,7 @@ class Labels:
         shares: FloatArray = checked(self.partition, "class shares", given, (self.classes,))
         if abs(shares.sum() - 1) > 1e-6:
             raise FedwaveError(
-                f"the class shares of partition {self.partition.name!r} are {shown(shares.tolist())}, must sum to 1."
+                f"class shares of partition {self.partition.name!r} are {short_repr(shares.tolist())}, must sum to 1."
             )
         return shares
 

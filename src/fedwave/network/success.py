@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, is_number, shown
+from fedwave.errors import FedwaveError, is_number, short_repr
 from fedwave.files.tables import as_number, read_table
 from fedwave.network.fading import Fading
 from fedwave.types import FloatArray
@@ -286,7 +286,7 @@ def _positive_count(what: str, value: int, most: int = 10**9) -> None:
     if not (isinstance(value, (int, np.integer)) and value >= 1):
         raise FedwaveError(f"{what} is {value}, must be a whole number >= 1.")
     if value > most:
-        raise FedwaveError(f"{what} is {shown(value)}, must be at most {most:,}.")
+        raise FedwaveError(f"{what} is {short_repr(value)}, must be at most {most:,}.")
 
 
 def _single_try(what: str, model: SuccessModel) -> None:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, get_args, get_type_hints, overload
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, check_parameters, did_you_mean, extra_for, shown
+from fedwave.errors import FedwaveError, check_parameters, did_you_mean, extra_for, short_repr
 from fedwave.parts.built_in import BUILT_IN
 
 Spec = str | Mapping[str, Any]  # a part as text or as a mapping with its name
@@ -170,8 +170,8 @@ def text(part: Spec) -> str:
     if isinstance(part, str):
         return part.strip()
     given = {key: value for key, value in part.items() if key != "name"}
-    shown = {k: text(v) if _is_part(v) else _text(v) for k, v in given.items()}
-    inside = ",".join(f"{k}={v.replace(',', ';')}" for k, v in shown.items())
+    texts = {k: text(v) if _is_part(v) else _text(v) for k, v in given.items()}
+    inside = ",".join(f"{k}={v.replace(',', ';')}" for k, v in texts.items())
     return f"{part['name']}:{inside}" if inside else str(part["name"])
 
 
@@ -215,7 +215,7 @@ def check_different(what: str, identities: Iterable[tuple[str, Any]], fix: str) 
     for label, one in identities:
         first = labels.setdefault(one, label)
         if first is not label:
-            raise FedwaveError(f"{what}: {shown(label)} is the same as {shown(first)}: {fix}.")
+            raise FedwaveError(f"{what}: {short_repr(label)} is the same as {short_repr(first)}: {fix}.")
 
 
 def hashable(value: Any) -> Any:
@@ -352,7 +352,7 @@ def _check_name(what: str, name: str) -> None:
         raise FedwaveError(f"the {what} name {name!r} contains one of the characters : , ; = : use a hyphen.")
     if not name.isprintable() or len(name) > _LONGEST_NAME:  # it becomes a part of file names
         raise FedwaveError(
-            f"the {what} name {shown(name)} must be a text of one line, of at most {_LONGEST_NAME} characters."
+            f"the {what} name {short_repr(name)} must be a text of one line, of at most {_LONGEST_NAME} characters."
         )
     if name != name.strip():
         raise FedwaveError(f"the {what} name {name!r} begins or ends with a space: remove it.")

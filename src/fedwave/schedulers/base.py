@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedwave.aggregation import Aggregation
-from fedwave.errors import FedwaveError, did_you_mean, shown
+from fedwave.errors import FedwaveError, did_you_mean, short_repr
 from fedwave.parts import registry
 from fedwave.rng import Draws
 from fedwave.schedulers.picking import pick_largest
@@ -146,7 +146,7 @@ def checked_decision(decision: Decision, seen: Observation, scheduler: Scheduler
     who: Any = getattr(decision, "transmits", None)
     bools = isinstance(who, np.ndarray) and who.dtype == np.bool_ and who.shape == seen.delay.shape
     if not isinstance(decision, Decision) or not bools:
-        found = f"{who.dtype} of shape {who.shape}" if isinstance(who, np.ndarray) else shown(decision)
+        found = f"{who.dtype} of shape {who.shape}" if isinstance(who, np.ndarray) else short_repr(decision)
         raise FedwaveError(
             f"{scheduler.name} decided {found}, must be a Decision with one True or False per instance and device: "
             f"{seen.delay.shape}."

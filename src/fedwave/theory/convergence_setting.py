@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from fedwave.aggregation import Lee, Uploads
-from fedwave.errors import FedwaveError, is_number, whole
+from fedwave.errors import FedwaveError, as_int, is_number
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import RecordedArrivals
 from fedwave.network.devices import DeviceTable
@@ -107,8 +107,8 @@ class Setting:
 
     def __post_init__(self) -> None:
         for name in ("devices", "slots", "rounds", "instances", "settle", "features"):
-            whole(f"Setting {name}", getattr(self, name), 1)
-        whole("Setting samples", self.samples, self.features)
+            as_int(f"Setting {name}", getattr(self, name), 1)
+        as_int("Setting samples", self.samples, self.features)
         if not (is_number(self.l2) and 0 < self.l2 <= 0.1):
             raise FedwaveError(f"Setting l2 is {self.l2}, must lie above 0 and not above 0.1.")
         if not (is_number(self.beta) and 0 <= self.beta < 1):

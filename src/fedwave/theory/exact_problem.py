@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, whole
+from fedwave.errors import FedwaveError, as_int
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.network import Network
 from fedwave.planning.exact_model import (
@@ -51,7 +51,7 @@ class ExactProblem:
                 f"success_levels has {levels.shape[0]} rows but rates has {rates.size} devices: "
                 "give one row of levels per device."
             )
-        slots = whole("slots (W)", self.slots, 1)
+        slots = as_int("slots (W)", self.slots, 1)
         if slots > rates.size:
             raise FedwaveError(f"slots (W) is {slots} but there are only {rates.size} devices.")
         for u in np.flatnonzero((levels.max(axis=1) == 0) & (rates > 0)):
@@ -112,7 +112,7 @@ def exact_problem(network: Network, levels: int = 8, truncation: int | Sequence[
             "buffer limits are not part of the exact optimum: remove buffer_limit, or describe the network "
             "as an ExactProblem whose truncation is the limit."
         )
-    count = whole("levels", levels, 1)
+    count = as_int("levels", levels, 1)
     table = reduced_levels(network.planning, count, "value iteration")
     return ExactProblem(network.rates, table, network.slots, network.arrivals, truncation)
 
@@ -156,4 +156,4 @@ def _cuts(truncation: int | Sequence[int] | None, devices: int) -> tuple[int, ..
         raise FedwaveError(
             f"truncation has {len(each)} values for {devices} devices: give one number, or one per device."
         )
-    return tuple(whole("truncation", n, 0) for n in each)
+    return tuple(as_int("truncation", n, 0) for n in each)

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from fedwave.errors import FedwaveError, is_number, whole
+from fedwave.errors import FedwaveError, as_int, is_number
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Poisson
 from fedwave.network.devices import DeviceTable
@@ -123,8 +123,8 @@ class RegretSetting:
 
     def __post_init__(self) -> None:
         for name in ("slots", "truncation", "instances"):
-            whole(f"RegretSetting {name}", getattr(self, name), 1)
-        whole("RegretSetting rounds", self.rounds, 2)
+            as_int(f"RegretSetting {name}", getattr(self, name), 1)
+        as_int("RegretSetting rounds", self.rounds, 2)
         need = simulation_bytes(len(self.distances), self.rounds, self.instances, 10, full=False)
         check_memory("this RegretSetting", need, "lower rounds or instances")
         if not (is_number(self.gamma) and 0 < self.gamma < 1):

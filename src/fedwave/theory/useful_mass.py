@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.aggregation import Aggregation, Uploads, delivered_mass, entered, step_stretch, uploads_of_rounds
+from fedwave.aggregation import Aggregation, Uploads, delivered_mass, step_stretch, through_server, uploads_of_rounds
 from fedwave.network.partition import Labels
 from fedwave.trace import Trace
 from fedwave.types import FloatArray
@@ -70,5 +70,5 @@ class ScheduleMass:
 
 def _by_class(trace: Trace, rule: Aggregation, uploads: Uploads, labels: Labels) -> FloatArray:
     shares = labels.shares(trace.seed, trace.instance_numbers, trace.delivered.shape[2])
-    each = [entered(rule, uploads, uploads.mass * shares[..., c]) for c in range(labels.classes)]
+    each = [through_server(rule, uploads, uploads.mass * shares[..., c]) for c in range(labels.classes)]
     return np.stack(each, axis=-1)

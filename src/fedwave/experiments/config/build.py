@@ -19,7 +19,7 @@ from fedwave.experiments.config.experiment import (
     check_choice,
 )
 from fedwave.experiments.config.parts import PARTS, check_part
-from fedwave.metrics import Mass, Metric, Watch, metric_names
+from fedwave.metrics import Mass, Metric, MetricSet, metric_names
 from fedwave.network.devices import read_devices
 from fedwave.network.network import Network, paper_network, random_network
 from fedwave.network.partition import ByClass, Dirichlet, Iid, Labels
@@ -182,7 +182,7 @@ def network_of(config: NetworkConfig) -> Network:
 def metrics_of(experiment: Experiment, aggregation: Aggregation | None = None) -> list[Metric]:
     """The metrics that are watched beside the built-in ones; the mass is that of the task's aggregation rule."""
     made: list[Metric] = [registry.build("metric", part) for part in experiment.metrics]
-    watched = {metric.name for metric in Watch(made).metrics}
+    watched = {metric.name for metric in MetricSet(made).metrics}
     if experiment.metric not in watched and experiment.metric in registry.names("metric"):
         made.append(registry.build("metric", experiment.metric))
     if aggregation is not None and not any(metric.name == Mass.name for metric in made):
@@ -193,7 +193,7 @@ def metrics_of(experiment: Experiment, aggregation: Aggregation | None = None) -
 def _check_metrics(experiment: Experiment) -> None:
     for i, part in enumerate(experiment.metrics):
         check_part("metric", part, f"metrics[{i}]")
-    watched = [m.name for m in Watch(metrics_of(experiment)).metrics if not m.per_device]
+    watched = [m.name for m in MetricSet(metrics_of(experiment)).metrics if not m.per_device]
     learnt = [name for name in metric_names(training=True) if name not in metric_names()]
     check_choice("metric", experiment.metric, (*watched, *learnt))
     for name in watched:

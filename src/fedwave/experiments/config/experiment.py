@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, ClassVar, Literal, get_args
 
-from fedwave.errors import FedwaveError, did_you_mean, is_number, shown, whole
+from fedwave.errors import FedwaveError, as_int, did_you_mean, is_number, short_repr
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
 from fedwave.plain_text import visible
 from fedwave.schedulers.base import PAPER_SCHEDULERS
@@ -67,29 +67,31 @@ class NetworkConfig:
         if isinstance(self.slots, (list, tuple)):
             object.__setattr__(self, "slots", tuple(self.slots))
         elif self.slots is not None:
-            object.__setattr__(self, "slots", whole("network.slots", self.slots, 1))
+            object.__setattr__(self, "slots", as_int("network.slots", self.slots, 1))
         self._check_kind()
         for name, value in self.set.items():
             if name in ("kind", "devices", "file", "set"):
                 raise FedwaveError(
-                    f"network.set.{name} is {shown(value)}, but {name} is no number to set: "
+                    f"network.set.{name} is {short_repr(value)}, but {name} is no number to set: "
                     f"leave it out here, and give network.{name}."
                 )
             if vars(self).get(name) is not None:
-                raise FedwaveError(f"network.set.{name} is {shown(value)}, but network.{name} is given too: keep one.")
+                raise FedwaveError(
+                    f"network.set.{name} is {short_repr(value)}, but network.{name} is given too: keep one."
+                )
 
     def _check_kind(self) -> None:
         for name, kind in (("devices", "random"), ("file", "table")):
             value = getattr(self, name)
             if value is not None and self.kind != kind:
                 raise FedwaveError(
-                    f"network.{name} is {shown(value)}, but goes with network.kind {kind}, not {self.kind}."
+                    f"network.{name} is {short_repr(value)}, but goes with network.kind {kind}, not {self.kind}."
                 )
         if self.devices is not None and self.devices > MOST_DEVICES:
-            raise FedwaveError(f"network.devices is {shown(self.devices)}, must be at most {MOST_DEVICES}.")
+            raise FedwaveError(f"network.devices is {short_repr(self.devices)}, must be at most {MOST_DEVICES}.")
         if self.kind == "table" and (not self.file or "\0" in self.file):
             raise FedwaveError(
-                f"network.file is {shown(self.file)}, must be a device table (.csv, .yaml) for kind table."
+                f"network.file is {short_repr(self.file)}, must be a device table (.csv, .yaml) for kind table."
             )
 
 
@@ -216,7 +218,7 @@ class Experiment:
         _make_parts(self, "")
         object.__setattr__(self, "imports", tuple(self.imports))
         if not self.name.strip() or visible(self.name) != self.name:
-            raise FedwaveError(f"name is {shown(self.name)}, must be a text of one line.")
+            raise FedwaveError(f"name is {short_repr(self.name)}, must be a text of one line.")
         check_wholes(self, "", 1, "rounds", "instances", "block", "group")
         check_wholes(self, "", 0, "first_instance", "seed", "burn_in")
         check_numbers(self, "", "checkpoint_seconds")
@@ -254,13 +256,13 @@ class Experiment:
             raise FedwaveError("schedulers is empty: name at least one, as `fedwave schedulers` lists them.")
         for i, label in enumerate(labels):
             if label in labels[:i]:
-                raise FedwaveError(f"schedulers[{i}] is {shown(label)} once more: name each once.")
+                raise FedwaveError(f"schedulers[{i}] is {short_repr(label)} once more: name each once.")
         if self.against is None:
             return
         against = str(Part.of("scheduler", self.against, "against"))
         if against not in labels:
             raise FedwaveError(
-                f"against is {shown(self.against)}, which is not among the schedulers; {did_you_mean(against, labels)}"
+                f"against is {short_repr(self.against)}, not one of the schedulers; {did_you_mean(against, labels)}"
             )
         object.__setattr__(self, "against", against)
 
@@ -268,11 +270,11 @@ class Experiment:
         object.__setattr__(self, "targets", tuple(self.targets))
         for target in self.targets:
             if not (is_number(target) and 0 < target <= 1):
-                raise FedwaveError(f"targets holds {shown(target)}, must be numbers in (0, 1].")
+                raise FedwaveError(f"targets holds {short_repr(target)}, must be numbers in (0, 1].")
         names = [part.name for part in self.metrics]
         for i, name in enumerate(names):
             if name in names[:i]:
-                raise FedwaveError(f"metrics[{i}] is {shown(name)} once more: name each once.")
+                raise FedwaveError(f"metrics[{i}] is {short_repr(name)} once more: name each once.")
 
     def _check_sweep(self) -> None:
         points, swept = 1, {}
@@ -286,7 +288,7 @@ class Experiment:
             seen = set()
             for value in swept[axis]:
                 if _key(value) in seen:
-                    raise FedwaveError(f"sweep.{axis} holds {shown(value)} twice: give each once.")
+                    raise FedwaveError(f"sweep.{axis} holds {short_repr(value)} twice: give each once.")
                 seen.add(_key(value))
         object.__setattr__(self, "sweep", swept)
 
@@ -320,7 +322,7 @@ def check_wholes(config: object, where: str, least: int, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
         if value is not None:
-            object.__setattr__(config, name, whole(where + name, value, least))
+            object.__setattr__(config, name, as_int(where + name, value, least))
 
 
 def check_numbers(config: object, where: str, *names: str, positive: bool = False) -> None:
@@ -330,14 +332,14 @@ def check_numbers(config: object, where: str, *names: str, positive: bool = Fals
         if value is None or (is_number(value) and (value > 0 or (value == 0 and not positive))):
             continue
         rule = "> 0" if positive else ">= 0"
-        raise FedwaveError(f"{where}{name} is {shown(value)}, must be a number {rule}.")
+        raise FedwaveError(f"{where}{name} is {short_repr(value)}, must be a number {rule}.")
 
 
 def check_choice(where: str, value: Any, known: Iterable[str]) -> None:
     """The value is one of the known names."""
     known = list(known)
     if value not in known:
-        raise FedwaveError(f"{where} is {shown(value)}, must be {choice_of(known, value)}")
+        raise FedwaveError(f"{where} is {short_repr(value)}, must be {choice_of(known, value)}")
 
 
 def choice_of(known: Iterable[str], value: Any) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedwave.errors import FedwaveError, shown
+from fedwave.errors import FedwaveError, short_repr
 from fedwave.parts import registry
 
 # The fields of an experiment that are parts, and their families.
@@ -44,7 +44,7 @@ class Part(Mapping[str, Any]):
     def of(cls, family: str, given: Any, where: str) -> Part:
         """From a text or a mapping; parts within it become mappings too."""
         if not isinstance(given, (str, Mapping)):
-            raise FedwaveError(f"{where} is {shown(given)}, must be a name or a mapping.")
+            raise FedwaveError(f"{where} is {short_repr(given)}, must be a name or a mapping.")
         if isinstance(given, Mapping) and not isinstance(given.get("name"), str):
             raise FedwaveError(f"{where} has no name: write it as {{name: ..., parameter: value}}.")
         try:
@@ -54,7 +54,7 @@ class Part(Mapping[str, Any]):
         for key, value in content.items():
             if _holds_nan(value):  # it equals nothing, so that no run could go on with it
                 rule = "be a number" if isinstance(value, float) else "hold no NaN"
-                raise FedwaveError(f"{where}.{key} is {shown(value)}, must {rule}.")
+                raise FedwaveError(f"{where}.{key} is {short_repr(value)}, must {rule}.")
         inner = {} if family in _NEED_TORCH else _inner(family, content)
         for key, its_family in inner.items():
             content[key] = cls.of(its_family, content[key], f"{where}.{key}")

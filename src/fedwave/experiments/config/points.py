@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from fedwave.errors import FedwaveError, MissingExtra, shown
+from fedwave.errors import FedwaveError, MissingExtra, short_repr
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
 from fedwave.experiments.config.schema import field_names, no_field, typed
@@ -31,8 +31,8 @@ def with_override(content: Mapping[str, Any], text: str) -> dict[str, Any]:
 
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise FedwaveError(f"override {shown(text)} must read field=value, such as network.slots=10.")
-    return _with(content, key.strip(), read_yaml(value, f"override {shown(key.strip())}: the value"))
+        raise FedwaveError(f"override {short_repr(text)} must read field=value, such as network.slots=10.")
+    return _with(content, key.strip(), read_yaml(value, f"override {short_repr(key.strip())}: the value"))
 
 
 def points(experiment: Experiment, check: Check = lambda at: None) -> list[tuple[Point, Experiment]]:
@@ -94,8 +94,8 @@ def _culprits(base: Mapping[str, Any], point: Point, check: Check) -> str:
         try:
             _at(base, {axis: value}, check)
         except FedwaveError:
-            return f"sweep.{axis} at {shown(_plain(value))}: "
-    both = (f"sweep.{axis} at {shown(_plain(value))}" for axis, value in point.items())
+            return f"sweep.{axis} at {short_repr(_plain(value))}: "
+    both = (f"sweep.{axis} at {short_repr(_plain(value))}" for axis, value in point.items())
     return " and ".join(both) + (": " if point else "")
 
 
@@ -123,7 +123,7 @@ def _with(content: Mapping[str, Any], key: str, value: Any, where: str = "") -> 
     if any(f"{place}.".startswith(f"{part}.") for part in PARTS if part not in PART_LISTS):
         inside = _part(inside, place)
     if inside is not None and not isinstance(inside, Mapping):
-        raise FedwaveError(f"there is no field {shown(where + key)}; {place} is {shown(inside)}.")
+        raise FedwaveError(f"there is no field {short_repr(where + key)}; {place} is {short_repr(inside)}.")
     if place == "sweep":  # an axis has dots of its own
         return {**content, first: {**(inside or {}), rest: value}}
     return {**content, first: _with(inside or {}, rest, value, f"{place}.")}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, did_you_mean, is_list, shown
+from fedwave.errors import FedwaveError, did_you_mean, is_list, short_repr
 from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import rooted
@@ -83,11 +83,11 @@ def texts(what: str, given: Any) -> list[str]:
     """One text or path, or several of them."""
     several = [given] if isinstance(given, (str, Path)) else given
     if not is_list(several):
-        raise FedwaveError(f"{what} is {shown(given)}, must be a text or a list of texts.")
+        raise FedwaveError(f"{what} is {short_repr(given)}, must be a text or a list of texts.")
     found = list(several)
     for one in found:
         if not isinstance(one, (str, Path)):
-            raise FedwaveError(f"{what} holds {shown(one)}, must hold texts.")
+            raise FedwaveError(f"{what} holds {short_repr(one)}, must hold texts.")
     return [str(one) for one in found]
 
 
@@ -187,7 +187,9 @@ def _imported(content: Mapping[str, Any], more: Sequence[str]) -> Mapping[str, A
 def _plain_copy(content: Any) -> dict[str, Any]:
     """A copy that holds nothing but what JSON can."""
     if not isinstance(content, Mapping):
-        raise FedwaveError(f"an experiment is {shown(content)}, must be a mapping of fields, such as `rounds: 100`.")
+        raise FedwaveError(
+            f"an experiment is {short_repr(content)}, must be a mapping of fields, such as `rounds: 100`."
+        )
     copy: dict[str, Any] = _copy(content, "", 0)
     return copy
 
@@ -198,7 +200,7 @@ def _copy(value: Any, where: str, depth: int) -> Any:
     if isinstance(value, Path):
         value = str(value)
     if depth > _DEEPEST:
-        raise FedwaveError(f"{shown(where)} is nested too deeply: use at most {_DEEPEST} levels.")
+        raise FedwaveError(f"{short_repr(where)} is nested too deeply: use at most {_DEEPEST} levels.")
     if isinstance(value, Mapping):
         return {
             _key(key, where): _copy(item, f"{where}.{key}" if where else str(key), depth + 1)
@@ -211,13 +213,13 @@ def _copy(value: Any, where: str, depth: int) -> Any:
     if isinstance(value, str):
         return _encodable(value, where)
     if value is not None and not isinstance(value, (bool, int, float)):
-        raise FedwaveError(f"{where} is {shown(value)}, must be a number or text: put text in quotes.")
+        raise FedwaveError(f"{where} is {short_repr(value)}, must be a number or text: put text in quotes.")
     return value
 
 
 def _key(key: Any, where: str) -> str:
     if not isinstance(key, str):
-        raise FedwaveError(f"{where or 'the experiment'} has the key {shown(key)}, must be text.")
+        raise FedwaveError(f"{where or 'the experiment'} has the key {short_repr(key)}, must be text.")
     return _encodable(key, where or "the experiment")
 
 
@@ -226,7 +228,7 @@ def _encodable(text: str, where: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise FedwaveError(
-            f"{where} holds {shown(text)}, which is not valid text: if it is a file, rename it in UTF-8."
+            f"{where} holds {short_repr(text)}, which is not valid text: if it is a file, rename it in UTF-8."
         ) from None
     return text
 

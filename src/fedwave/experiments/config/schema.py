@@ -10,7 +10,7 @@ from math import inf
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from fedwave.errors import FedwaveError, did_you_mean, is_whole, shown
+from fedwave.errors import FedwaveError, did_you_mean, is_whole, short_repr
 from fedwave.experiments.config.experiment import PLACES, PRECISIONS, Experiment, choice_of
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
 from fedwave.metrics import metric_names
@@ -83,7 +83,7 @@ def no_field(dotted: str) -> FedwaveError:
         hint = f"did you mean {elsewhere[0]!r}?"
     else:
         hint = did_you_mean(last, beside or [name for name in names if "." not in name])
-    return FedwaveError(f"there is no field {shown(dotted)}; {hint}")
+    return FedwaveError(f"there is no field {short_repr(dotted)}; {hint}")
 
 
 def json_schema() -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _refusal(error: Mapping[str, Any]) -> FedwaveError:
         wanted = f"{' or '.join(_word(option) for option in options)}."
         if int in options and isinstance(value, float) and is_whole(value):
             wanted = f"{wanted[:-1]} without a point or exponent: write {int(value)}."
-    return FedwaveError(f"{where} is {shown(value)}, must be {wanted}")
+    return FedwaveError(f"{where} is {short_repr(value)}, must be {wanted}")
 
 
 def _inside(kind: Any, step: int | str) -> list[Any]:

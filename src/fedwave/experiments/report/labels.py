@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedwave.errors import counted
+from fedwave.errors import plural
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -69,7 +69,7 @@ def facts(data: xr.Dataset) -> dict[str, str]:
         found["W"] = f"W = {about['slots']}"
     if "gamma" in about:
         found["gamma"] = f"γ = {float(about['gamma']):g}"
-    found["rounds"] = counted(sizes["round"], "round")
+    found["rounds"] = plural(sizes["round"], "round")
     found["instances"] = _instances(data["instance"].values.tolist())
     if "seed" in about:
         found["seed"] = f"seed {about['seed']}"
@@ -78,7 +78,7 @@ def facts(data: xr.Dataset) -> dict[str, str]:
 
 def _instances(numbers: Sequence[int]) -> str:
     """How many, and which if they are a lot of a longer experiment."""
-    count = counted(len(numbers), "instance")
+    count = plural(len(numbers), "instance")
     if numbers[0] == 0 or list(numbers) != list(range(numbers[0], numbers[0] + len(numbers))):
         return count
     return f"{count} ({numbers[0]} to {numbers[-1]})" if len(numbers) > 1 else f"instance {numbers[0]}"
@@ -103,7 +103,7 @@ def place(where: Mapping[str, Any]) -> str:
 
 def burn_in_note(rounds: int) -> str:
     """A sentence for means that leave the first rounds out."""
-    return f"Means leave out the first {counted(rounds, 'round')}." if rounds else ""
+    return f"Means leave out the first {plural(rounds, 'round')}." if rounds else ""
 
 
 def left_out_note(some: bool) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, counted, shown
+from fedwave.errors import FedwaveError, plural, short_repr
 from fedwave.experiments.config.experiment import MOST_DEVICES, Experiment
 from fedwave.experiments.config.read import stored_content, stored_experiment
 from fedwave.experiments.report.labels import title
@@ -173,11 +173,11 @@ def _made_with(path: Path) -> dict[str, Any]:
     content = read_json_file(path, str(path))
     found = content.get("made_with", {}) if isinstance(content, dict) else None
     if not isinstance(found, dict):
-        raise FedwaveError(f"{path} is no summary of a run: made_with is {shown(found)}.")
+        raise FedwaveError(f"{path} is no summary of a run: made_with is {short_repr(found)}.")
     for name, value in found.items():
         kind = _MADE_WITH.get(name)
         if kind is None or not isinstance(value, (kind, int) if kind is float else kind):
-            raise FedwaveError(f"{path}: made_with.{name} is {shown(value)}, which no run writes.")
+            raise FedwaveError(f"{path}: made_with.{name} is {short_repr(value)}, which no run writes.")
     try:
         drawing = json.loads(found.get("own_draws", "[]"))
     except ValueError:
@@ -260,7 +260,7 @@ def _columns(
         in_order = all(one == [*map(str, at)] for one, at in zip(given, product(*wanted), strict=True))
     if not in_order:
         sizes = zip(("scheduler", *keys), wanted, strict=True)
-        asked = " x ".join(counted(len(values), name) for name, values in sizes)
+        asked = " x ".join(plural(len(values), name) for name, values in sizes)
         raise FedwaveError(f"{path} does not have the lines of {asked}, as {CONFIG} says, in this order.")
     return {
         name: _numbers(rows, heading.index(name), f"{path}, line", name)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, is_number, whole
+from fedwave.errors import FedwaveError, as_int, is_number
 from fedwave.experiments.results.statistics import check_level, sample, t_quantile
 from fedwave.memory import check_memory
 from fedwave.types import Array, FloatArray
@@ -118,7 +118,7 @@ def _interval(
     from scipy import special  # slow to import, and needed only when a run has ended
 
     check_level(level)
-    resamples = whole("resamples", resamples, _LEAST_RESAMPLES)
+    resamples = as_int("resamples", resamples, _LEAST_RESAMPLES)
     count = columns.shape[1]
     value = float(of(columns.mean(axis=1, keepdims=True))[0])
     if count < 2:
@@ -130,7 +130,7 @@ def _interval(
 
 
 def _resampled_means(columns: FloatArray, resamples: int, seed: int) -> FloatArray:
-    rng = np.random.default_rng(whole("seed", seed, 0))
+    rng = np.random.default_rng(as_int("seed", seed, 0))
     kinds, count = columns.shape
     check_memory(f"a bootstrap of {resamples:,} resamples", 8.0 * (kinds + 2) * resamples, "lower resamples")
     out = np.empty((kinds, resamples))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, counted, did_you_mean
+from fedwave.errors import FedwaveError, did_you_mean, plural
 from fedwave.experiments.report.labels import burn_in_note, left_out_note, sentences, title
 from fedwave.experiments.report.tables import markdown, with_interval
 from fedwave.experiments.results.bootstrap import Interval, bootstrap_ratio
@@ -226,7 +226,7 @@ class Comparison:
         return comparison_figure(self, metrics or self.brief)
 
     def __repr__(self) -> str:
-        about = f"Comparison of {counted(len(self.schedulers), 'scheduler')}: {self._made_with()}"
+        about = f"Comparison of {plural(len(self.schedulers), 'scheduler')}: {self._made_with()}"
         about += " (± 95 % interval)" if self.has_intervals else ""
         tables = [markdown(*self.table())]
         if len(self.schedulers) > 1:
@@ -243,4 +243,4 @@ class Comparison:
         return f"<p>{escape(self._made_with())}</p>{''.join(shown)}<p>{escape(note)}</p>"
 
     def _made_with(self) -> str:
-        return self.title or counted(self.instances, "instance")
+        return self.title or plural(self.instances, "instance")

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from fedwave.errors import FedwaveError, counted
+from fedwave.errors import FedwaveError, plural
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.points import to_mapping
 from fedwave.experiments.results.fingerprint import NOT_NUMBERS
@@ -56,9 +56,7 @@ class Lot:
 def read_lots(folders: Sequence[Path]) -> list[Lot]:
     """The lots in the order of their instances, which follow each other without a gap; all else is refused."""
     if len(folders) < 2:
-        raise FedwaveError(
-            f"{counted(len(folders), 'folder')} cannot be merged: name two or more finished run folders."
-        )
+        raise FedwaveError(f"{plural(len(folders), 'folder')} cannot be merged: name two or more finished run folders.")
     lots = sorted((_read(folder) for folder in folders), key=lambda lot: lot.numbers.start)
     for other in lots[1:]:
         _check_same_experiment(lots[0], other)

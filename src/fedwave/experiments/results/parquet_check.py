@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedwave.errors import shown
+from fedwave.errors import short_repr
 from fedwave.experiments.config.experiment import MOST_DEVICES, NetworkConfig
 from fedwave.metrics import OVER_ROUNDS, describe
 from fedwave.parts import registry
@@ -116,7 +116,7 @@ def _check_name(name: str, last: str, wanted: Wanted) -> None:
     else:
         fine = name in wanted.metrics or (name == "device_share" and not by_round)
     if not fine:
-        raise WrongTable(f"{last}s", f"it has a column {shown(name)}, which is no metric of it")
+        raise WrongTable(f"{last}s", f"it has a column {short_repr(name)}, which is no metric of it")
 
 
 def check_metrics(by_round: Sequence[str], by_device: Sequence[str], wanted: Wanted) -> None:
@@ -134,12 +134,12 @@ def check_attributes(made_with: Any, metrics: Sequence[Mapping[str, str]]) -> No
     for about in metrics:
         for name, value in about.items():
             if name not in _ABOUT or (_ABOUT[name] and value not in _ABOUT[name]):  # type: ignore[operator]
-                raise ValueError(f"a metric is described by {name} {shown(value)}")
+                raise ValueError(f"a metric is described by {name} {short_repr(value)}")
     if not isinstance(made_with, dict):
         raise ValueError("what it was made with is missing")
     for name, value in made_with.items():
         if name not in _MADE_WITH or type(value) is bool or not isinstance(value, _MADE_WITH[name]):  # type: ignore[arg-type]
-            raise ValueError(f"it was made with {name} {shown(value)}")
+            raise ValueError(f"it was made with {name} {short_repr(value)}")
     drawing = json.loads(made_with.get("own_draws", "[]"))
     if not isinstance(drawing, list) or not all(isinstance(one, str) for one in drawing):
         raise ValueError("own_draws is no list of schedulers")

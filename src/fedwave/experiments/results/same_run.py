@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, counted
+from fedwave.errors import FedwaveError, plural
 from fedwave.experiments.config.points import to_mapping
 from fedwave.experiments.results.container import Point
 from fedwave.experiments.results.fingerprint import NOT_NUMBERS
@@ -180,7 +180,7 @@ def _files(a: Path, b: Path) -> Iterator[Finding]:
         yield Finding("files", "wrong", str(error))
         return
     if not apart:
-        yield Finding("files", "ok", f"{counted(len(names), 'file')} the same to the last bit")
+        yield Finding("files", "ok", f"{plural(len(names), 'file')} the same to the last bit")
         return
     # Another version of a package, or another way to show the same numbers, writes other files.
     excuse = _made_otherwise(a, b)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from fedwave.errors import FedwaveError, counted
+from fedwave.errors import FedwaveError, plural
 from fedwave.experiments.config.experiment import DATASETS
 from fedwave.experiments.results import inputs
 from fedwave.experiments.results.folder import RunFolder
@@ -83,7 +83,7 @@ def _sums(folder: Path) -> Iterator[Finding]:
             sign = "note" if state == "new" else "wrong"
             yield Finding("sums", sign, f"{listed_names(names)}: {_STATES[state]}")
     if not any(names for state, names in found.items() if state != "new"):
-        yield Finding("sums", "ok", f"{counted(len(known), 'file')} as written")
+        yield Finding("sums", "ok", f"{plural(len(known), 'file')} as written")
     links = [name for name in known if os.path.islink(folder / name)]
     if links:
         yield Finding("sums", "note", f"{listed_names(links)}: a link, so that the file lies elsewhere")
@@ -116,11 +116,11 @@ def _units(folder: Path) -> Iterator[Finding]:
             whole = False
             yield Finding("units", "wrong", str(error))
     if missing:
-        text = f"{missing} of {counted(len(units), 'unit')} not finished: `fedwave resume {folder}` goes on"
+        text = f"{missing} of {plural(len(units), 'unit')} not finished: `fedwave resume {folder}` goes on"
         yield Finding("units", "open", text)
     elif whole:
         print_ = store.fingerprint()[:12]
-        yield Finding("units", "ok", f"{counted(len(units), 'unit')} of one run, fingerprint {print_}")
+        yield Finding("units", "ok", f"{plural(len(units), 'unit')} of one run, fingerprint {print_}")
     yield from _checkpoints(store, units)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil, prod
 
-from fedwave.errors import FedwaveError, counted
+from fedwave.errors import FedwaveError, plural
 from fedwave.experiments.config.build import CLASSES, metrics_of, network_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.memory import available, check_memory, too_little
-from fedwave.metrics import Watch
+from fedwave.metrics import MetricSet
 from fedwave.simulation import simulation_bytes
 
 _OF_UNIT = 2400  # bytes: its name, its instances, its place
@@ -31,7 +31,7 @@ def check_results(experiment: Experiment) -> None:
     # being read its tables, their columns and its Dataset.
     copies, of_unit = 3 if experiment.sweep else 2, 3 * runs / units
     check_memory(
-        f"keeping the results of {experiment.name} ({runs:,.0f} runs of {counted(experiment.rounds, 'round')})",
+        f"keeping the results of {experiment.name} ({runs:,.0f} runs of {plural(experiment.rounds, 'round')})",
         (copies * runs + of_unit) * _run_bytes(experiment),
         "lower instances or rounds, or sweep fewer values",
     )
@@ -43,9 +43,9 @@ def workers_that_fit(at_points: Iterable[Experiment], workers: int) -> int:
     there = available()
     if need > there:
         sizes = (
-            counted(largest.rounds, "round"),
-            counted(min(largest.block or largest.instances, largest.instances), "instance"),
-            counted(_devices(largest), "device"),
+            plural(largest.rounds, "round"),
+            plural(min(largest.block or largest.instances, largest.instances), "instance"),
+            plural(_devices(largest), "device"),
         )
         lower = "block, rounds or devices"
         if largest.task is not None:
@@ -72,7 +72,7 @@ def _unit_bytes(experiment: Experiment) -> float:
 
 def _run_bytes(experiment: Experiment) -> float:
     """Of the results of one scheduler and instance."""
-    watched = Watch(metrics_of(experiment)).metrics
+    watched = MetricSet(metrics_of(experiment)).metrics
     of_devices = 1 + sum(metric.per_device for metric in watched)  # with the share delivered
     of_rounds = sum(not metric.per_device for metric in watched)
     if experiment.task is not None:
@@ -81,7 +81,7 @@ def _run_bytes(experiment: Experiment) -> float:
 
 
 def _series(experiment: Experiment) -> int:
-    return len(Watch(metrics_of(experiment)).metrics)
+    return len(MetricSet(metrics_of(experiment)).metrics)
 
 
 def _devices(experiment: Experiment) -> int:

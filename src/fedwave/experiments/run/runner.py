@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fedwave.errors import FedwaveError, counted, extra_for
+from fedwave.errors import FedwaveError, extra_for, plural
 from fedwave.experiments.config.build import check, network_of, prepare, training_advice
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
@@ -273,7 +273,7 @@ def _check_complete(progress: _Progress, go_on: str) -> None:
     said = [f"{_some(names, ', ')}: {why}" for why, names in units_of_reason.items()]
     kept = {0: "No other is finished", 1: "The other one is kept"}
     raise FedwaveError(
-        f"{len(lost)} of {counted(progress.units, 'unit')} {'is' if len(lost) == 1 else 'are'} given up "
+        f"{len(lost)} of {plural(progress.units, 'unit')} {'is' if len(lost) == 1 else 'are'} given up "
         f"({_some(said, '; ')}). {kept.get(progress.finished, f'The other {progress.finished} are kept')}: "
         f"`{go_on}` tries again."
     ) from progress.cause

@@ -7,7 +7,7 @@ import os
 import shlex
 from pathlib import Path
 
-from fedwave.errors import FedwaveError, shown
+from fedwave.errors import FedwaveError, short_repr
 from fedwave.files.cache import cache_folder
 from fedwave.files.reading import read_bytes
 
@@ -48,7 +48,9 @@ def data_folder() -> Path:
     try:
         return Path(chosen).expanduser()
     except RuntimeError:  # ~somebody, who has no home here
-        raise FedwaveError(f"FEDWAVE_DATA is {shown(chosen)}, and there is no such home: set it to a folder.") from None
+        raise FedwaveError(
+            f"FEDWAVE_DATA is {short_repr(chosen)}, and there is no such home: set it to a folder."
+        ) from None
 
 
 def fetch_command(name: str, folder: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
 
-from fedwave.errors import whole
+from fedwave.errors import as_int
 from fedwave.learning.datasets.dataset import Dataset, Images
 from fedwave.memory import check_memory
 from fedwave.types import IntArray
@@ -25,10 +25,10 @@ def synthetic(train: int = 6000, test: int = 2000, seed: int = 0) -> Dataset:
     >>> synthetic(train=50, test=20).train_images.shape
     (50, 1, 28, 28)
     """
-    train, test = whole("synthetic train", train, 1), whole("synthetic test", test, 1)
+    train, test = as_int("synthetic train", train, 1), as_int("synthetic test", test, 1)
     need = 3 * 4.0 * _SIDE * _SIDE * (train + test)
     check_memory(f"a synthetic dataset of {train + test:,} images", need, "lower train or test")
-    of_classes, of_train, of_test = SeedSequence(whole("synthetic seed", seed, 0)).spawn(3)
+    of_classes, of_train, of_test = SeedSequence(as_int("synthetic seed", seed, 0)).spawn(3)
     classes = _smooth(default_rng(of_classes), _CLASSES)
     return Dataset("synthetic", *_sample(classes, of_train, train), *_sample(classes, of_test, test))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.errors import counted
+from fedwave.errors import plural
 from fedwave.experiments.report.figures.common import figure_with, label_panel
 from fedwave.theory.convergence import Convergence
 
@@ -30,7 +30,7 @@ def convergence_figure(tried: Convergence, apart: Convergence) -> Figure:
     for axis in (left, right):
         axis.set_xlim(0, tried.setting.rounds)
     s = tried.setting
-    sizes = ", ".join((counted(s.rounds, "round"), counted(s.instances, "instance")))
+    sizes = ", ".join((plural(s.rounds, "round"), plural(s.instances, "instance")))
     title = f"U = {s.devices}, W = {s.slots}, {sizes}, seed {s.seed}"
     figure.suptitle(title, fontsize=10, fontweight="bold")
     figure.supxlabel(caption(tried, apart), fontsize=8, color="0.35")

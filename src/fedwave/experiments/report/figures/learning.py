@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.errors import counted
+from fedwave.errors import plural
 from fedwave.experiments.report.figures import common
 from fedwave.experiments.report.labels import sentences, title_at
 from fedwave.experiments.report.learning import caption_of, is_synthetic
@@ -58,7 +58,7 @@ def training_figure(curves: Curves) -> Figure:
         text = describe(metric).label
         common.label_panel(axis, text, "Round", text)
         _draw(axis, curves.series[metric], look, common.name_of(curves.label), 1)
-    made = f"{counted(rounds, 'round')}, {counted(instances, 'instance')}"
+    made = f"{plural(rounds, 'round')}, {plural(instances, 'instance')}"
     return common.finish(figure, axes[0], made, how_drawn(instances))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.errors import counted
+from fedwave.errors import plural
 from fedwave.experiments.report.figures import common
 from fedwave.experiments.results.statistics import Estimate, band, estimate
 from fedwave.theory.regret import Regret
@@ -34,8 +34,8 @@ def title(result: Regret) -> str:
     """What was run."""
     s = result.setting
     return (
-        f"U = {len(s.distances)}, W = {s.slots}, γ = {s.gamma:g}, {counted(s.rounds, 'round')}, "
-        f"{counted(s.instances, 'instance')}, seed {s.seed}"
+        f"U = {len(s.distances)}, W = {s.slots}, γ = {s.gamma:g}, {plural(s.rounds, 'round')}, "
+        f"{plural(s.instances, 'instance')}, seed {s.seed}"
     )
 
 
