@@ -53,7 +53,6 @@ def cases(table):
         "no slots": (lambda: fw.paper_network(slots=0), ("slots", "W", 0)),
         "half a slot": (lambda: fw.paper_network(slots=2.5), ("slots", "W", 2.5)),
         "slots nan": (lambda: fw.paper_network(slots=NAN), ("slots", "W", "nan")),
-        "slots none": (lambda: fw.paper_network(slots=None), ("slots", "W", "None")),
         "slots a word": (lambda: fw.paper_network(slots="5"), ("slots", "'5'")),
         "negative slots in a round": (lambda: fw.paper_network(slots=[5, -1]), ("slots", "W", -1)),
         "too many slots in a round": (lambda: fw.paper_network(slots=[5, 26]), ("slots", 26, 25)),

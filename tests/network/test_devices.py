@@ -8,7 +8,7 @@ from refusals import refused
 
 import fedwave as fw
 from fedwave.files.yaml_text import write_yaml
-from fedwave.network.devices import COLUMNS, Device, DeviceTable
+from fedwave.network.devices import DEVICE_COLUMNS, Device, DeviceTable
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def table_from(tmp_path):
 
 
 def columns_of(table):
-    return {name: np.asarray(getattr(table, name)).tolist() for name in COLUMNS}
+    return {name: np.asarray(getattr(table, name)).tolist() for name in DEVICE_COLUMNS}
 
 
 def test_csv_with_every_column(table_from):
@@ -128,13 +128,13 @@ def test_round_trip_through_csv(tmp_path):
     path = tmp_path / "devices.csv"
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(COLUMNS)
+        writer.writerow(DEVICE_COLUMNS)
         writer.writerows(zip(*columns_of(ODD).values(), strict=True))
     assert columns_of(fw.read_devices(path)) == columns_of(ODD)
 
 
 def test_round_trip_through_yaml(tmp_path):
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns_of(ODD).values(), strict=True)]
+    rows = [dict(zip(DEVICE_COLUMNS, row, strict=True)) for row in zip(*columns_of(ODD).values(), strict=True)]
     path = tmp_path / "devices.yaml"
     path.write_text(write_yaml({"devices": rows}))
     assert columns_of(fw.read_devices(path)) == columns_of(ODD)

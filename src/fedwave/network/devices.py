@@ -18,18 +18,33 @@ from fedwave.types import Array, FloatArray
 
 @dataclass(frozen=True)
 class Device:
-    """One device, for writing a small network by hand."""
+    """One device, for networks that are written by hand.
 
-    rate: float  # theta: mean number of shards that arrive per round
+    Parameters:
+
+    * ``rate``: theta, the mean number of shards that arrive per round, >= 0
+    * ``distance_m``: distance to the access point in metres, > 0
+    * ``tx_power_dbm``: transmit power in dBm
+    * ``interference_dbm``: interference at the receiver in dBm; -inf: none
+    * ``miss_probability``: probability of missing a broadcast of the central model
+    * ``buffer_limit``: most shards that wait undelivered; arrivals beyond it are lost
+    * ``name``: its name in results; a device without a name is called by its number
+
+    >>> gate = Device(rate=5, distance_m=400, name="gate")
+    >>> gate.tx_power_dbm, gate.buffer_limit
+    (23.0, inf)
+    """
+
+    rate: float
     distance_m: float
     tx_power_dbm: float = 23.0
-    interference_dbm: float = -np.inf  # -inf: none
-    miss_probability: float = 0.0  # of missing a broadcast
-    buffer_limit: float = np.inf  # shards it can hold undelivered
-    name: str = ""  # in results; a device without one is called by its number
+    interference_dbm: float = -np.inf
+    miss_probability: float = 0.0
+    buffer_limit: float = np.inf
+    name: str = ""
 
 
-COLUMNS = tuple(f.name for f in fields(Device) if f.name != "name")  # the numbers
+DEVICE_COLUMNS = tuple(f.name for f in fields(Device) if f.name != "name")
 _SHOWN = 30  # devices that a notebook shows
 _MOST_DEVICES = 10_000_000  # of a table, counted with ``count``
 _DEFAULTS = {f.name: f.default for f in fields(Device)}
@@ -37,9 +52,17 @@ _DEFAULTS = {f.name: f.default for f in fields(Device)}
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeviceTable:
-    """All devices of a network, one float64 array ``[U]`` per property (see Device).
+    """All devices of a network: a read-only float64 array ``[U]`` for each number of ``Device``.
 
-    Columns, not objects: a million devices fit in 48 MB. ``name`` is empty, or holds a different name for each device.
+    A column is given as one value per device, or as one value for all. ``name`` is empty, or holds a different name for
+    each device. A million devices fit in 48 MB.
+
+    >>> table = DeviceTable(rate=[1, 3, 5], distance_m=[100, 200, 300], tx_power_dbm=20)
+    >>> table
+    DeviceTable: 3 devices, rates 1 to 5, 100 to 300 m
+      tx_power_dbm 20
+    >>> table.tx_power_dbm, table.replace(rate=2).rate
+    (array([20., 20., 20.]), array([2., 2., 2.]))
     """
 
     rate: FloatArray
@@ -51,7 +74,7 @@ class DeviceTable:
     name: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        columns = {name: _numbers(name, getattr(self, name)) for name in COLUMNS}
+        columns = {name: _numbers(name, getattr(self, name)) for name in DEVICE_COLUMNS}
         size = max(column.size for column in columns.values())
         if columns["rate"].size == 0 or columns["distance_m"].size == 0:
             raise FedwaveError("the device table is empty: give it at least one device.")
@@ -78,8 +101,8 @@ class DeviceTable:
         )
 
     def others(self) -> str:
-        """Columns beside rate and distance that are not as usual, for a representation."""
-        more = [n for n in COLUMNS[2:] if np.any(np.asarray(getattr(self, n)) != _DEFAULTS[n])]
+        """The other columns that differ from their defaults, in a line of its own; empty if there are none."""
+        more = [n for n in DEVICE_COLUMNS[2:] if np.any(np.asarray(getattr(self, n)) != _DEFAULTS[n])]
         spans = []
         for name in more:
             column = np.asarray(getattr(self, name))
@@ -89,7 +112,7 @@ class DeviceTable:
 
     def _repr_html_(self) -> str:
         """The first devices as a table, for notebooks."""
-        names = [name for name in COLUMNS if np.any(getattr(self, name) != _DEFAULTS[name])]
+        names = [name for name in DEVICE_COLUMNS if np.any(getattr(self, name) != _DEFAULTS[name])]
         rows = [f"<tr><th>device</th>{''.join(f'<th>{name}</th>' for name in names)}</tr>"]
         for u in range(min(len(self), _SHOWN)):
             cells = "".join(f"<td>{getattr(self, name)[u]:g}</td>" for name in names)
@@ -100,11 +123,17 @@ class DeviceTable:
 
     def replace(self, **columns: Any) -> DeviceTable:
         """A copy with some columns replaced, by an array or by one value for all devices."""
-        return DeviceTable(**{name: getattr(self, name) for name in (*COLUMNS, "name")} | columns)
+        return DeviceTable(**{name: getattr(self, name) for name in (*DEVICE_COLUMNS, "name")} | columns)
 
     @classmethod
     def of(cls, devices: DeviceTable | Iterable[Device | Mapping[str, Any]]) -> DeviceTable:
-        """From a table, or from a sequence of Device records or of mappings with the same names."""
+        """Makes a table of Device records or of mappings with the same names; a table is returned as it is.
+
+        In a mapping, ``count`` stands for several equal devices.
+
+        >>> DeviceTable.of([Device(1, 100), {"rate": 3, "distance_m": 400, "count": 2}]).rate
+        array([1., 3., 3.])
+        """
         if isinstance(devices, DeviceTable):
             return devices
         if not is_list(devices):
@@ -118,15 +147,23 @@ class DeviceTable:
                 raise FedwaveError(
                     f'a device is {d!r}, must be a Device or a mapping such as {{"rate": 1, "distance_m": 100}}.'
                 )
-            rows.append({name: getattr(d, name) for name in (*COLUMNS, "name")} if isinstance(d, Device) else dict(d))
+            rows.append(dict(vars(d) if isinstance(d, Device) else d))
         return _from_rows(rows, "the device table")
 
 
 def read_devices(path: str | Path) -> DeviceTable:
-    """Read a device table: CSV with a heading line, or YAML with a list of mappings.
+    """Reads a device table from CSV with a heading line, or from YAML with a list of mappings.
 
-    Columns: rate and distance_m, optionally tx_power_dbm, interference_dbm, miss_probability,
-    buffer_limit, ``name``, and ``count`` for several equal devices, whose names are numbered.
+    The columns are the fields of ``Device``; only rate and distance_m are required. ``count`` stands for several equal
+    devices, whose names are numbered.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "devices.csv"
+    ...     _ = path.write_text("name,count,rate,distance_m\\nsensor,2,1,100\\ngate,1,8,300\\n")
+    ...     table = read_devices(path)
+    >>> table.name, table.rate
+    (('sensor 1', 'sensor 2', 'gate'), array([1., 1., 8.]))
     """
     path = as_path("the file of a device table", path)
     what = f"device table {path}"
@@ -158,13 +195,12 @@ def _yaml_rows(path: Path, what: str) -> list[dict[str, Any]]:
 def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
     if not rows:
         raise FedwaveError(f"{what} is empty: give it at least one device.")
-    for row in rows:
-        for name in row:
-            if name not in (*COLUMNS, "name", "count"):
-                known = (*COLUMNS, "name", "count")
-                raise FedwaveError(
-                    f"{what} has an unknown column {short_repr(name)}; {did_you_mean(str(name)[:60], known)}"
-                )
+    known = (*DEVICE_COLUMNS, "name", "count")
+    for name in (name for row in rows for name in row):
+        if name not in known:
+            raise FedwaveError(
+                f"{what} has an unknown column {short_repr(name)}; {did_you_mean(str(name)[:60], known)}"
+            )
     counts = [_number(row.get("count", 1), "count", what, i) for i, row in enumerate(rows, 1)]
     for i, count in enumerate(counts, 1):
         if not (is_whole(count) and 0 <= count <= _MOST_DEVICES):
@@ -177,18 +213,18 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
             f"{what} has {sum(counts):,.0f} devices, must have at most {_MOST_DEVICES:,}: lower the counts."
         )
     columns: dict[str, Array] = {}
-    for name in COLUMNS:
+    for name in DEVICE_COLUMNS:
         values = []
         for i, row in enumerate(rows, 1):
             if name not in row and name in ("rate", "distance_m"):
                 raise FedwaveError(f"{what}, device line {i}: {name} is missing.")
             values.append(_number(row.get(name, _DEFAULTS[name]), name, what, i))
         columns[name] = np.repeat(np.array(values), np.array(counts, dtype=np.int64))
-    return DeviceTable(**columns, name=_names_of(rows, counts))
+    return DeviceTable(**columns, name=_numbered_names(rows, counts))
 
 
-def _names_of(rows: Sequence[Mapping[str, Any]], counts: Sequence[float]) -> tuple[str, ...]:
-    """The name of every device; equal devices of one line are numbered, one without a name is its own number."""
+def _numbered_names(rows: Sequence[Mapping[str, Any]], counts: Sequence[float]) -> tuple[str, ...]:
+    """The name of every device: equal ones are numbered, and one without a name is called by its number."""
     if not any(row.get("name") for row in rows):
         return ()
     names: list[str] = []
@@ -204,11 +240,11 @@ def _checked_names(names: Any, size: int) -> tuple[str, ...]:
         raise FedwaveError(f"device names are {names!r}, must be a list with one for each device.")
     texts = tuple(str(name).strip() for name in names)
     if texts and len(texts) != size:
-        raise FedwaveError(f"there are {len(texts)} device names for {size} devices: give each one.")
+        raise FedwaveError(f"there are {len(texts)} device names for {size} devices: give one name per device.")
     seen: set[str] = set()
     for name in texts:
         if not name or not name.isprintable():
-            raise FedwaveError(f"a device is called {name!r}, must be a text of one line.")
+            raise FedwaveError(f"a device is called {name!r}, must be a printable text of one line.")
         if name in seen:
             raise FedwaveError(f"two devices are called {name!r}: give each a name of its own.")
         seen.add(name)
@@ -221,7 +257,7 @@ def _number(value: Any, name: str, what: str, line: int) -> float:
 
 def _numbers(name: str, values: Any) -> FloatArray:
     try:
-        if np.iscomplexobj(values):  # half of each number would be dropped without a word
+        if np.iscomplexobj(values):  # numpy would only warn and drop the imaginary part
             raise TypeError
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

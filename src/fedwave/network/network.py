@@ -1,9 +1,9 @@
-"""The network: devices, slots, radio and arrivals. It is a description without randomness."""
+"""The network: devices, slots, radio and arrivals. It describes distributions; world.py draws from them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from html import escape
 from numbers import Real
@@ -14,20 +14,21 @@ import numpy as np
 from fedwave.errors import FedwaveError, as_int, capped_len, did_you_mean, is_list, is_number, plural, short_repr
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Arrivals, Poisson
-from fedwave.network.devices import COLUMNS, Device, DeviceTable
+from fedwave.network.devices import DEVICE_COLUMNS, Device, DeviceTable
 from fedwave.network.fading import Fading, Rayleigh, mean_snr
 from fedwave.network.success import SuccessModel, Turbo
 from fedwave.parts import registry
 from fedwave.types import Array, FloatArray, Problem, checked, freeze
 
-_UNLESS_GIVEN: Any = object()
-_OF_ROUND = 16  # bytes: its W in a list and in a tuple
+_FADING, _SUCCESS, _ARRIVALS = Rayleigh(), Turbo(), Poisson()  # the defaults; a frozen part can be shared
+_DEFAULT_SLOTS = 5
+_BYTES_PER_ROUND = 16  # of a W in a list and in a tuple
 _LARGEST_GAMMA = 1e9  # beyond, a score that is added up or squared could become infinite
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkPlanning:
-    """Planning (types.py) for one network."""
+    """What a scheduler may know of the coming rounds of one network: implements ``Planning`` (types.py)."""
 
     fading: Fading
     success: SuccessModel
@@ -39,7 +40,7 @@ class NetworkPlanning:
         return self.fading.independent
 
     def success_levels(self, mean_snr: FloatArray, count: int) -> FloatArray:
-        """p in the middle of each of ``count`` equally likely ranges of the gain."""
+        """p in the middle of each of ``count`` equally likely ranges of the gain, ``[..., count]``."""
         gains = self.fading.sum_quantiles(1, (np.arange(count) + 0.5) / count)
         mean = np.asarray(mean_snr, dtype=np.float64)[..., None]
         return self.success.expected(mean * gains, mean, self.fading)
@@ -50,53 +51,73 @@ class NetworkPlanning:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Network:
-    """One access point and its devices.
+    """One access point and its devices. In every round at most W devices transmit.
 
-    >>> net = Network(devices=[Device(rate=1, distance_m=100), Device(rate=5, distance_m=400)], slots=1)
-    >>> net.size
-    2
+    The SNR of a device in a round is h times its mean SNR, where h is the gain that the fading draws. In dB the mean is
+
+        tx_power_dbm - (pathloss_intercept_db + pathloss_slope_db log10(distance_m / 1000)) - noise_dbm,
+
+    and interference adds to the noise. The upload arrives with the probability p that the success model gives this SNR.
+    The score of a round is F = (shards delivered) - gamma (shards that wait after it).
+
+    Parameters:
+
+    * ``devices``: a ``DeviceTable``, or a list of ``Device`` records or of mappings with the same fields
+    * ``slots``: W, or a list with one W per round; None: 5, or all devices if there are fewer
+    * ``gamma``: the cost of a waiting shard per round, >= 0
+    * ``fading``, ``success``, ``arrivals``: objects, or texts such as "rician:k_factor=6"
+    * ``noise_dbm``: noise power in dBm
+    * ``pathloss_intercept_db``, ``pathloss_slope_db``: path loss at 1 km, and its rise per tenfold distance, in dB
+
+    >>> net = Network([Device(rate=1, distance_m=100), Device(rate=5, distance_m=400)], slots=1)
     >>> net
     Network: 2 devices, W = 1, 6 shards a round, gamma = 0.01
       fading Rayleigh(), success Turbo(midpoint_db=-1.647, slope=7.468, blocks=1), arrivals Poisson()
+    >>> (10 * np.log10(net.mean_snr)).round(1)  # in dB
+    array([28.5,  5.9])
+    >>> net.replace(fading="rician:k_factor=6", tx_power_dbm=20).fading
+    Rician(k_factor=6)
     """
 
     devices: DeviceTable | Iterable[Device | Mapping[str, Any]]
-    # W, or one W per round; unless given: 5, or all devices if there are fewer.
-    slots: int | Sequence[int] = _UNLESS_GIVEN
-    gamma: float = 0.01  # the cost of a shard that waits
-    fading: Fading = field(default_factory=Rayleigh)  # or a name with parameters: "rician:k_factor=6"
-    success: SuccessModel = field(default_factory=Turbo)
-    arrivals: Arrivals = field(default_factory=Poisson)
+    slots: int | Sequence[int] = None  # type: ignore[assignment]  # __post_init__ replaces None
+    gamma: float = 0.01
+    fading: Fading = _FADING
+    success: SuccessModel = _SUCCESS
+    arrivals: Arrivals = _ARRIVALS
     noise_dbm: float = -96.0
     pathloss_intercept_db: float = 128.1
     pathloss_slope_db: float = 37.6
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", DeviceTable.of(self.devices))
-        slots = min(5, self.size) if self.slots is _UNLESS_GIVEN else self.slots
-        object.__setattr__(self, "slots", checked_slots(slots, self.size))
+        slots = min(_DEFAULT_SLOTS, self.size) if self.slots is None else self.slots
+        object.__setattr__(self, "slots", _checked_slots(slots, self.size))
         if not (is_number(self.gamma) and self.gamma >= 0):
             raise FedwaveError(f"gamma is {self.gamma}, must be a number >= 0.")
         if self.gamma > _LARGEST_GAMMA:
             raise FedwaveError(
                 f"gamma is {self.gamma:g}, must be at most {_LARGEST_GAMMA:g}: the score would overflow."
             )
-        for name, kind in (("fading", Fading), ("success", SuccessModel), ("arrivals", Arrivals)):
+        for name, base, example in _PARTS:
             value = getattr(self, name)
-            if isinstance(value, (str, Mapping)):  # a name, with parameters
+            if isinstance(value, (str, Mapping)):
                 value = registry.build(name, value)
                 object.__setattr__(self, name, value)
-            if not isinstance(value, kind):
-                raise FedwaveError(f"{name} is {value!r}, must be a {kind.__name__} object.")
-        for name in ("noise_dbm", "pathloss_intercept_db", "pathloss_slope_db"):
+            if not isinstance(value, base):
+                raise FedwaveError(
+                    f"{name} is {value!r}, must be a {base.__name__} object or a name, such as {example!r}."
+                )
+        for name, unit in (("noise_dbm", "dBm"), ("pathloss_intercept_db", "dB"), ("pathloss_slope_db", "dB")):
             if not is_number(getattr(self, name)):
-                raise FedwaveError(f"{name} is {getattr(self, name)}, must be a number.")
+                raise FedwaveError(f"{name} is {getattr(self, name)}, must be a number ({unit}).")
         self._check_mean_snr()
-        if self.success.later_tries:  # fails here instead of in the middle of a run
+        if self.success.later_tries:  # a fading without new tries fails here instead of in the middle of a run
             self.fading.fresh(np.random.default_rng(0), (1,))
 
     @property
     def table(self) -> DeviceTable:
+        """The devices as a DeviceTable."""
         assert isinstance(self.devices, DeviceTable)  # since __post_init__
         return self.devices
 
@@ -115,7 +136,7 @@ class Network:
 
     @cached_property
     def mean_snr(self) -> FloatArray:
-        """Mean linear SNR (SINR), ``[U]``."""
+        """The mean SNR of each device (SINR where there is interference), linear, ``[U]``."""
         t = self.table
         out = mean_snr(
             np.asarray(t.distance_m),
@@ -130,7 +151,7 @@ class Network:
 
     @property
     def chance(self) -> tuple[str, ...]:
-        """What instances differ in by chance: "gains", "arrivals", "uploads" (luck at a given SNR), "broadcasts"."""
+        """What differs at random between instances: "gains", "arrivals", "uploads" (at a given SNR), "broadcasts"."""
         missing = np.asarray(self.table.miss_probability)
         differs = {
             "gains": not self.fading.shared,
@@ -173,24 +194,23 @@ class Network:
         return self.slots if isinstance(self.slots, int) else self.slots[round_ - 1]
 
     def problem(self, instances: int) -> Problem:
-        """What schedulers know before the first round."""
+        """The Problem that every scheduler is told before the first round."""
         return Problem(instances, self.size, self.arrivals.distribution, self.fading.quartiles())
 
     def replace(self, **changes: Any) -> Network:
         """A copy with any field, or any column of the device table, replaced."""
         own = {f.name for f in fields(self)}
         for name in changes:
-            if name not in own and name not in COLUMNS:
-                raise FedwaveError(f"a network has no field {name!r}; {did_you_mean(name, own | set(COLUMNS))}")
-        values = {name: getattr(self, name) for name in own}
-        values |= {k: v for k, v in changes.items() if k in own}
-        columns = {k: v for k, v in changes.items() if k in COLUMNS}
+            if name not in own and name not in DEVICE_COLUMNS:
+                raise FedwaveError(f"a network has no field {name!r}; {did_you_mean(name, own | set(DEVICE_COLUMNS))}")
+        values = {name: changes.get(name, getattr(self, name)) for name in own}
+        columns = {name: value for name, value in changes.items() if name not in own}
         if columns:
             values["devices"] = DeviceTable.of(values["devices"]).replace(**columns)
         return Network(**values)
 
     def check_run(self, rounds: int, ids: Array) -> None:
-        """Refuse a run that is longer than the given slots or a record."""
+        """Raises FedwaveError if the slots or a record do not cover a run of these rounds and instances."""
         if not isinstance(self.slots, int) and len(self.slots) < rounds:
             raise FedwaveError(
                 f"slots are given for {len(self.slots)} rounds but the run has {rounds}: "
@@ -200,11 +220,19 @@ class Network:
             part.check_run(rounds, self.size, int(ids.max()))
 
 
-def paper_network(**changes: Any) -> Network:
-    """The 25 devices of Lee & Lee's experiments, W = 5; any field or device column can be replaced.
+_PARTS = (("fading", Fading, "rayleigh"), ("success", SuccessModel, "turbo"), ("arrivals", Arrivals, "poisson"))
 
-    >>> float(paper_network().rates.sum())
-    67.0
+
+def paper_network(**changes: Any) -> Network:
+    """The 25 devices of Lee & Lee's experiments, W = 5.
+
+    Three devices at each of 100, 200, 300, 400 and 500 m receive 1 shard a round, one at each of 300, 350, 400 and
+    450 m receives 3, another there 5, and one at 400 m and one at 450 m receive 10. ``changes`` replace fields of the
+    Network or columns of its device table.
+
+    >>> paper_network()
+    Network: 25 devices, W = 5, 67 shards a round, gamma = 0.01
+      fading Rayleigh(), success Turbo(midpoint_db=-1.647, slope=7.468, blocks=1), arrivals Poisson()
     >>> paper_network(slots=3, buffer_limit=20).slots
     3
     """
@@ -218,13 +246,21 @@ def paper_network(**changes: Any) -> Network:
 def random_network(
     devices: int = 100, slots: int | Sequence[int] | None = None, seed: int = 0, **changes: Any
 ) -> Network:
-    """Devices spread at random: rates of the paper's mix (1, 3, 5, 10), distances of 100 to 500 m.
+    """A network of devices with random rates and distances.
 
-    ``slots`` (W) is a fifth of the devices unless it is given, as in the paper's network. The seed draws the network
-    itself; it has nothing to do with the seed of a run.
+    Distances are uniform from 100 to 500 m; rates are 1, 3, 5 and 10 shards a round with probabilities 0.6, 0.16, 0.16
+    and 0.08, as in the paper's network.
 
-    >>> random_network(1000).slots
-    200
+    Parameters:
+
+    * ``devices``: their number, U
+    * ``slots``: W, or a list with one W per round; None: a fifth of the devices
+    * ``seed``: of rates and distances only; a run has a seed of its own
+    * ``changes``: fields of the Network or columns of its device table to replace
+
+    >>> net = random_network(1000, gamma=0.1)
+    >>> net.size, net.slots, net.gamma
+    (1000, 200, 0.1)
     """
     devices = as_int("the number of devices", devices, 1)
     check_memory(f"a network of {plural(devices, 'device')}", 100.0 * devices, "lower devices")
@@ -237,19 +273,19 @@ def random_network(
 
 
 def check_network(network: Any) -> None:
-    """Refuse what is no network, before an attribute of it is missing."""
+    """Raises FedwaveError unless it is a Network."""
     if not isinstance(network, Network):
         raise FedwaveError(f"network is {short_repr(network)}, must be a Network, such as paper_network().")
 
 
-def checked_slots(slots: Any, devices: int) -> int | tuple[int, ...]:
+def _checked_slots(slots: Any, devices: int) -> int | tuple[int, ...]:
     """W as an int, or as one int per round."""
     if isinstance(slots, np.ndarray):
         slots = slots.tolist()
     single = isinstance(slots, Real) or not is_list(slots)
     if not single and isinstance(slots, Sized):
         rounds = capped_len(slots)
-        need = float(_OF_ROUND) * rounds
+        need = float(_BYTES_PER_ROUND) * rounds
         check_memory(f"slots (W) of {plural(rounds, 'round')}", need, "give fewer, or one W")
     per_round = [slots] if single else list(slots)
     if not per_round:
