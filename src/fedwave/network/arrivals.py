@@ -1,8 +1,7 @@
-"""How many shards arrive at a device in a round.
+"""Arrival models: how many shards arrive at each device in a round.
 
-``rate`` (the paper's theta) is the mean number of shards per round in every family, so schedulers and
-bounds use it with the same meaning. The likelihood of counts, and of sums of counts over several rounds, is in
-schedulers/posterior.py.
+The rate theta is the mean number of shards per round in every model. The likelihood of counts, and of sums of counts
+over several rounds, is in schedulers/posterior.py.
 """
 
 from __future__ import annotations
@@ -12,43 +11,62 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.random import Generator
 
 from fedwave.errors import FedwaveError, is_number
 from fedwave.files.arrays import read_array
-from fedwave.network.fading import as_record, check_record, recorded_block, same_in_all
 from fedwave.network.poisson import poisson_counts
-from fedwave.rng import Block as Block  # given to models of a user's own
+from fedwave.network.recorded import as_record, check_covers, recorded_block, same_in_all_instances
+from fedwave.rng import Block as Block  # public: users' models receive one
 from fedwave.types import FloatArray, IntArray
 
 _MOST = 1e9  # largest recorded count: sums over any run stay exact
 
 
 class Arrivals(ABC):
-    """A family of arrival distributions, one member per rate."""
+    """Base class of arrival models: the distribution of the count m in a round, for every rate theta.
+
+    A model of your own defines ``sample``, ``chances`` and ``distribution``.
+
+    >>> @dataclass(frozen=True)
+    ... class Geometric(Arrivals):
+    ...     name, distribution = "geometric", "poisson"
+    ...
+    ...     def sample(self, block, rates):
+    ...         return block.draw(lambda rng, shape: rng.geometric(1 / (1 + rates), shape) - 1)
+    ...
+    ...     def chances(self, rates, most):
+    ...         q = (np.asarray(rates) / (1 + np.asarray(rates)))[..., None]
+    ...         return (1 - q) * q ** np.arange(most + 1)
+    >>> Geometric().chances(np.array([1.0, 3.0]), most=2)
+    array([[0.5     , 0.25    , 0.125   ],
+           [0.25    , 0.1875  , 0.140625]])
+    """
 
     family: ClassVar[str] = "arrivals"
     name: ClassVar[str]
-    distribution: ClassVar[str]  # the distribution that schedulers assume
+    distribution: ClassVar[str]  # the distribution by which schedulers learn the rates
 
     @property
     def shared(self) -> bool:
         """Do all instances have the same arrivals, as with one record for all of them?
 
-        A model of your own that draws nothing says so with ``shared = True``.
+        A model of your own that draws no random numbers sets ``shared = True``.
         """
         return False
 
     @abstractmethod
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
-        """Shards ``[B, I, U]`` that arrive in each round of the block."""
+        """Shards ``[B, I, U]`` that arrive in a block of rounds, at the rates ``[U]``.
+
+        ``block.draw(f)`` calls f(generator, (B, U)) for each instance and stacks the results.
+        """
 
     def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
-        """Refuse a run that the model cannot cover; a record covers only its own rounds and devices."""
+        """Raises FedwaveError if the model cannot cover a run; a record has a number of rounds and devices."""
         return
 
     def mean_rates(self, rates: FloatArray) -> FloatArray:
-        """The true mean per round of each device, ``[U]``."""
+        """The true mean of each device, ``[U]``, from the rates in the device table."""
         return rates
 
     @abstractmethod
@@ -58,7 +76,12 @@ class Arrivals(ABC):
 
 @dataclass(frozen=True)
 class Poisson(Arrivals):
-    """Independent Poisson counts: mean and variance are the rate."""
+    """Poisson counts: P[m] = theta^m e^-theta / m!, with mean and variance theta; independent in every round.
+
+    >>> Poisson().chances(np.array([1.0, 5.0]), most=2).round(3)
+    array([[0.368, 0.368, 0.184],
+           [0.007, 0.034, 0.084]])
+    """
 
     name = "poisson"
 
@@ -73,7 +96,14 @@ class Poisson(Arrivals):
 
 @dataclass(frozen=True)
 class NegativeBinomial(Arrivals):
-    """Bursty arrivals: mean theta, variance theta + theta^2 / dispersion."""
+    """Bursty arrivals: negative binomial with mean theta and variance theta + theta^2 / dispersion.
+
+    ``dispersion`` r, from 1e-6 to 1e6: P[m] = Gamma(r + m) / (Gamma(r) m!) (r / (r + theta))^r (theta / (r + theta))^m.
+    The smaller it is, the burstier.
+
+    >>> NegativeBinomial(dispersion=2).chances(np.array([2.0]), most=3).round(4)
+    array([[0.25  , 0.25  , 0.1875, 0.125 ]])
+    """
 
     name = "negative-binomial"
 
@@ -89,11 +119,7 @@ class NegativeBinomial(Arrivals):
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         chance = self.dispersion / (self.dispersion + rates)
-
-        def one(rng: Generator, shape: tuple[int, int]) -> IntArray:
-            return rng.negative_binomial(self.dispersion, chance, shape)
-
-        return block.draw(one)
+        return block.draw(lambda rng, shape: rng.negative_binomial(self.dispersion, chance, shape))
 
     def chances(self, rates: FloatArray, most: int) -> FloatArray:
         from scipy import special  # slow to import, and rarely needed
@@ -108,7 +134,11 @@ class NegativeBinomial(Arrivals):
 
 @dataclass(frozen=True)
 class ZeroInflatedPoisson(Arrivals):
-    """No shards with probability ``silence``, else Poisson(theta / (1 - silence)): mean theta."""
+    """No shards with probability ``silence`` (in [0, 1)), else Poisson(theta / (1 - silence)); the mean is theta.
+
+    >>> ZeroInflatedPoisson(silence=0.5).chances(np.array([1.0]), most=2).round(3)
+    array([[0.568, 0.135, 0.135]])
+    """
 
     name = "zero-inflated-poisson"
 
@@ -121,12 +151,7 @@ class ZeroInflatedPoisson(Arrivals):
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         busy_rate = rates / (1 - self.silence)
-
-        def one(rng: Generator, shape: tuple[int, int]) -> IntArray:
-            counts: IntArray = (rng.random(shape) >= self.silence) * rng.poisson(busy_rate, shape)
-            return counts
-
-        return block.draw(one)
+        return block.draw(lambda rng, shape: (rng.random(shape) >= self.silence) * rng.poisson(busy_rate, shape))
 
     def chances(self, rates: FloatArray, most: int) -> FloatArray:
         busy = _poisson_chances(np.asarray(rates) / (1 - self.silence), most)
@@ -137,9 +162,16 @@ class ZeroInflatedPoisson(Arrivals):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RecordedArrivals(Arrivals):
-    """Recorded counts: ``[T, U]`` for all instances, or ``[T, I, U]``, one record each.
+    """Recorded counts: ``[T, U]`` for all instances, or ``[T, I, U]``, one record per instance.
 
-    The true rate of a device is the mean of its record; learning schedulers treat it as Poisson.
+    The true rate of a device is the mean of its record, and the rate in the device table is ignored. Learning
+    schedulers treat the counts as Poisson. A run may not be longer than the record. The text form names a file:
+    "recorded:path=arrivals.csv".
+
+    >>> import fedwave as fw
+    >>> net = fw.Network([fw.Device(1, 100), fw.Device(1, 200)], arrivals=RecordedArrivals([[0, 4], [2, 6]]))
+    >>> net.rates
+    array([1., 5.])
     """
 
     name = "recorded"
@@ -163,15 +195,15 @@ class RecordedArrivals(Arrivals):
 
     @classmethod
     def from_file(cls, path: str) -> RecordedArrivals:
-        """From a .npy file, or a .csv file with a line per round and a column per device."""
+        """Reads a .npy file, or a .csv file with a line per round and a column per device."""
         return cls(read_array(path, "the record of arrivals"))
 
     @property
     def shared(self) -> bool:
-        return same_in_all(self.counts)
+        return same_in_all_instances(self.counts)
 
     def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
-        check_record("arrivals", self.counts, rounds, devices, last_instance)
+        check_covers("arrivals", self.counts, rounds, devices, last_instance)
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         return recorded_block(self.counts, block)

@@ -15,7 +15,7 @@ from fedwave.errors import FedwaveError, as_int, capped_len, did_you_mean, is_li
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.devices import DEVICE_COLUMNS, Device, DeviceTable
-from fedwave.network.fading import Fading, Rayleigh, mean_snr
+from fedwave.network.fading import Fading, Rayleigh
 from fedwave.network.success import SuccessModel, Turbo
 from fedwave.parts import registry
 from fedwave.types import Array, FloatArray, Problem, checked, freeze
@@ -137,15 +137,10 @@ class Network:
     @cached_property
     def mean_snr(self) -> FloatArray:
         """The mean SNR of each device (SINR where there is interference), linear, ``[U]``."""
-        t = self.table
-        out = mean_snr(
-            np.asarray(t.distance_m),
-            np.asarray(t.tx_power_dbm),
-            self.noise_dbm,
-            np.asarray(t.interference_dbm),
-            self.pathloss_intercept_db,
-            self.pathloss_slope_db,
-        )
+        distance_m, tx_power_dbm = np.asarray(self.table.distance_m), np.asarray(self.table.tx_power_dbm)
+        loss_db = self.pathloss_intercept_db + self.pathloss_slope_db * np.log10(distance_m / 1000.0)
+        noise = 10 ** (np.float64(self.noise_dbm) / 10) + 10 ** (np.asarray(self.table.interference_dbm) / 10)
+        out: FloatArray = 10 ** ((tx_power_dbm - loss_db) / 10) / noise
         freeze(out)
         return out
 

@@ -1,4 +1,4 @@
-"""Success models: the probability p that an upload arrives, given its SNR; 1 - p is the packet error rate.
+"""Success models: the probability p that an upload arrives, given its SNR; 1 - p is the block error rate.
 
 All are computed in float64: p is exactly 1 at high SNR, and schedulers rank by it.
 """
@@ -6,7 +6,7 @@ All are computed in float64: p is exactly 1 at high SNR, and schedulers rank by 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,33 +17,45 @@ from fedwave.files.tables import as_number, read_table
 from fedwave.network.fading import Fading
 from fedwave.types import FloatArray
 
-# Quadrature nodes for the gains that HARQ has not drawn yet.
+# Quadrature nodes of the mean over HARQ's later tries: quantiles of their gains, and levels of the SNR that is needed.
 _NODES = 64
 _LEVELS = 24
 
 
 class SuccessModel(ABC):
-    """p as a function of linear SNR."""
+    """Base class of success models: p as a function of the SNR, which is linear and not in dB.
+
+    A model of your own defines ``probability``.
+
+    >>> @dataclass(frozen=True)
+    ... class OneOverSnr(SuccessModel):
+    ...     name = "one-over-snr"
+    ...
+    ...     def probability(self, snr):
+    ...         return snr / (1.0 + snr)
+    >>> OneOverSnr().probability(np.array([0.0, 1.0, 3.0]))
+    array([0.  , 0.5 , 0.75])
+    """
 
     family: ClassVar[str] = "success"
     name: ClassVar[str]
 
     @property
     def later_tries(self) -> int:
-        """How many further gains one upload can use (HARQ); 0 for all others."""
+        """The number of tries after the first whose gains add to the SNR (HARQ); 0 for all other models."""
         return 0
 
     @property
     def certain(self) -> bool:
-        """Is p 0 or 1 at every SNR, so that chance has no part in it?"""
+        """Is p 0 or 1 at every SNR, so that an upload depends on no random number?"""
         return False
 
     @abstractmethod
     def probability(self, snr: FloatArray) -> FloatArray:
-        """P[upload arrives] at this (combined) SNR."""
+        """P[upload arrives] at this SNR, or at the sum of the SNRs of all tries; of the same shape."""
 
     def expected(self, snr: FloatArray, mean_snr: FloatArray, fading: Fading) -> FloatArray:
-        """P[upload arrives] as the access point knows it: given this round's gain only."""
+        """P[upload arrives] as the access point knows it before later tries draw their gains."""
         return self.probability(snr)
 
     def mean_over_tries(self, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int) -> FloatArray:
@@ -55,16 +67,32 @@ class SuccessModel(ABC):
         return total / _NODES
 
 
+def _check_positive(what: str, value: float) -> None:
+    if not (is_number(value) and value > 0):
+        raise FedwaveError(f"{what} is {value}, must be a number > 0.")
+
+
+def _check_count(what: str, value: int, most: int = 10**9) -> None:
+    if not (isinstance(value, (int, np.integer)) and value >= 1):
+        raise FedwaveError(f"{what} is {value}, must be a whole number >= 1.")
+    if value > most:
+        raise FedwaveError(f"{what} is {short_repr(value)}, must be at most {most:,}.")
+
+
 @dataclass(frozen=True)
 class Turbo(SuccessModel):
-    """LTE turbo code, rate 1/3, 1024 bits: p = (1 / (1 + exp(-slope (SNR_dB - midpoint))))^blocks.
+    """LTE turbo code, rate 1/3, 1024 bits: p = (1 / (1 + exp(-slope (SNR_dB - midpoint_db))))^blocks.
 
-    The default is QPSK; midpoint_db=-4.657 is BPSK. Slope and midpoint are a logistic fit to block
-    errors measured with a MAP decoder of 8 iterations (docs/model.md). ``blocks``: all code blocks of a long
-    update must arrive; the paper, and the default, treat an update as one.
+    Slope and midpoint are a logistic fit to block errors measured with a MAP decoder of 8 iterations (docs/model.md).
 
-    >>> Turbo().probability(np.array([1.0])).round(6)
-    array([0.999995])
+    Parameters:
+
+    * ``midpoint_db``: SNR in dB at which half of the blocks arrive; the default is QPSK, -4.657 is BPSK
+    * ``slope``: of the logistic function, per dB, > 0
+    * ``blocks``: code blocks of an update, all of which must arrive; the paper treats an update as one
+
+    >>> Turbo().probability(np.array([0.5, 0.7, 1.0])).round(3)  # the SNRs are linear
+    array([0.   , 0.675, 1.   ])
     """
 
     name = "turbo"
@@ -76,8 +104,8 @@ class Turbo(SuccessModel):
     def __post_init__(self) -> None:
         if not is_number(self.midpoint_db):
             raise FedwaveError(f"Turbo midpoint_db is {self.midpoint_db}, must be a number (dB).")
-        _positive("Turbo slope", self.slope)
-        _positive_count("Turbo blocks", self.blocks)
+        _check_positive("Turbo slope", self.slope)
+        _check_count("Turbo blocks", self.blocks)
 
     def probability(self, snr: FloatArray) -> FloatArray:
         # SNR 0 is -inf dB, and far below the midpoint exp overflows to inf: p = 0 in both cases.
@@ -93,28 +121,35 @@ class Turbo(SuccessModel):
         return one if self.blocks == 1 else one**self.blocks
 
     def mean_over_tries(self, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int) -> FloatArray:
-        # p is a distribution function: an upload arrives once the SNR exceeds a random level. The mean
-        # over quantiles of that level is far smoother than one over gains, where p is nearly a step.
+        # p is a distribution function: an upload arrives once the SNR exceeds a random level. The mean over quantiles
+        # of that level converges faster than the mean over gains, as a function of which p is nearly a step.
         node, weight = np.polynomial.legendre.leggauss(_LEVELS)
         log_share = np.log((node + 1) / 2) / self.blocks
         logit = log_share - np.log(-np.expm1(log_share))
         levels = 10 ** ((self.midpoint_db + logit / self.slope) / 10)
         total = np.zeros(np.shape(snr))
         for level, w in zip(levels, weight / 2, strict=True):
-            total += w * _chance_to_reach(level, snr, mean_snr, fading, tries)
+            total += w * _chance_to_exceed(level, snr, mean_snr, fading, tries)
         return np.minimum(total, 1.0)  # the weights add up to 1 only to rounding
+
+
+_TURBO = Turbo()  # a default; a frozen part can be shared
 
 
 @dataclass(frozen=True)
 class Threshold(SuccessModel):
-    """p = 1 from a linear SNR of ``w0`` on, else 0: the quasi-static approximation."""
+    """p = 1 if SNR >= w0, else 0: the quasi-static approximation. ``w0`` is a linear SNR > 0.
+
+    >>> Threshold(w0=0.5).probability(np.array([0.4, 0.5]))
+    array([0., 1.])
+    """
 
     name = "threshold"
 
     w0: float = 0.685
 
     def __post_init__(self) -> None:
-        _positive("Threshold w0", self.w0)
+        _check_positive("Threshold w0", self.w0)
 
     @property
     def certain(self) -> bool:
@@ -124,19 +159,23 @@ class Threshold(SuccessModel):
         return (snr >= self.w0).astype(np.float64)
 
     def mean_over_tries(self, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int) -> FloatArray:
-        return _chance_to_reach(self.w0, snr, mean_snr, fading, tries)
+        return _chance_to_exceed(self.w0, snr, mean_snr, fading, tries)
 
 
 @dataclass(frozen=True)
 class Soft(SuccessModel):
-    """p = exp(-w0 / SNR): an average over Rayleigh fading, used per round as many papers do."""
+    """p = exp(-w0 / SNR): a mean over Rayleigh fading that many papers apply in every round. ``w0``: linear, > 0.
+
+    >>> Soft().probability(np.array([0.685, 6.85])).round(3)
+    array([0.368, 0.905])
+    """
 
     name = "soft"
 
     w0: float = 0.685
 
     def __post_init__(self) -> None:
-        _positive("Soft w0", self.w0)
+        _check_positive("Soft w0", self.w0)
 
     def probability(self, snr: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
@@ -146,7 +185,13 @@ class Soft(SuccessModel):
 
 @dataclass(frozen=True)
 class Uncoded(SuccessModel):
-    """p = (1 - b)^bits with b = Q(sqrt(2 SNR)) for BPSK, Q(sqrt(SNR)) for QPSK: no bit may fail."""
+    """Without a code: p = (1 - b)^bits, b being the bit error rate Q(sqrt(2 SNR)) of BPSK or Q(sqrt(SNR)) of QPSK.
+
+    ``bits`` are those of an update, ``modulation`` is "bpsk" or "qpsk".
+
+    >>> Uncoded(bits=100, modulation="bpsk").probability(np.array([1.0, 4.0])).round(3)
+    array([0.   , 0.791])
+    """
 
     name = "uncoded"
 
@@ -154,7 +199,7 @@ class Uncoded(SuccessModel):
     modulation: str = "qpsk"
 
     def __post_init__(self) -> None:
-        _positive_count("Uncoded bits", self.bits)
+        _check_count("Uncoded bits", self.bits)
         if self.modulation not in ("bpsk", "qpsk"):
             raise FedwaveError(f"Uncoded modulation is {self.modulation!r}, must be 'bpsk' or 'qpsk'.")
 
@@ -169,7 +214,18 @@ class Uncoded(SuccessModel):
 
 @dataclass(frozen=True)
 class Table(SuccessModel):
-    """Interpolates between measured points (SNR in dB, block error rate); constant beyond the ends."""
+    """Measured block error rates: p = 1 - (the rate interpolated at the SNR in dB), constant beyond the ends.
+
+    Parameters:
+
+    * ``snr_db``: two or more SNRs in dB, increasing
+    * ``error_rate``: the block error rate at each, from 0 to 1
+
+    The text form names a CSV file with these two columns: "table:path=error_rates.csv".
+
+    >>> Table(snr_db=(-2.0, 0.0), error_rate=(1.0, 0.0)).probability(10 ** (np.array([-2.0, -0.5, 3.0]) / 10))
+    array([0.  , 0.75, 1.  ])
+    """
 
     name = "table"
 
@@ -180,13 +236,18 @@ class Table(SuccessModel):
         try:
             x, y = np.asarray(self.snr_db, np.float64), np.asarray(self.error_rate, np.float64)
         except (TypeError, ValueError, OverflowError):
-            raise FedwaveError("Table snr_db and error_rate must be lists of numbers.") from None
+            raise FedwaveError(
+                f"Table snr_db is {short_repr(self.snr_db)} and error_rate is {short_repr(self.error_rate)}, must be "
+                "lists of numbers."
+            ) from None
         if x.ndim != 1 or x.size < 2 or x.shape != y.shape:
             raise FedwaveError(
                 f"Table has {x.size} SNR values and {y.size} error rates, must have two or more of each, in pairs."
             )
         if not (np.all(np.isfinite(x)) and np.all(np.diff(x) > 0)):
-            raise FedwaveError("Table snr_db must be finite and increasing: sort the points.")
+            raise FedwaveError(
+                f"Table snr_db is {short_repr(x.tolist())}, must be finite and increasing: sort the points."
+            )
         if not np.all((y >= 0) & (y <= 1)):
             raise FedwaveError(f"Table error_rate holds {y[~((y >= 0) & (y <= 1))][0]}, must lie between 0 and 1.")
         object.__setattr__(self, "snr_db", tuple(x.tolist()))
@@ -194,11 +255,11 @@ class Table(SuccessModel):
 
     @classmethod
     def from_file(cls, path: str | Path) -> Table:
-        """Read two columns, ``snr_db`` and ``error_rate``."""
+        """Reads the columns ``snr_db`` and ``error_rate`` of a CSV file, in any order of lines."""
         what = f"error-rate table {path}"
         heading, fields = read_table(path, what)
-        if lacking := {"snr_db", "error_rate"} - set(heading):
-            raise FedwaveError(f"{what} has no column {min(lacking)!r}: it must have the headings snr_db,error_rate.")
+        if missing := {"snr_db", "error_rate"} - set(heading):
+            raise FedwaveError(f"{what} has no column {min(missing)!r}: it must have the headings snr_db,error_rate.")
         x, y = heading.index("snr_db"), heading.index("error_rate")
         rows = [
             (as_number(row[x], f"{what}, line {i}: snr_db"), as_number(row[y], f"{what}, line {i}: error_rate"))
@@ -216,16 +277,20 @@ class Table(SuccessModel):
 
 @dataclass(frozen=True)
 class Arq(SuccessModel):
-    """Type I retransmission: ``tries`` independent tries at the same SNR, p = 1 - (1 - p_1)^tries."""
+    """Retransmission without combining (type I ARQ): p = 1 - (1 - p_1)^tries, p_1 being the ``model``'s at the SNR.
+
+    >>> Arq(Soft(), tries=3).probability(np.array([0.685])).round(3)
+    array([0.747])
+    """
 
     name = "arq"
 
-    model: SuccessModel = field(default_factory=Turbo)
+    model: SuccessModel = _TURBO
     tries: int = 2
 
     def __post_init__(self) -> None:
-        _positive_count("Arq tries", self.tries)
-        _single_try("Arq", self.model)
+        _check_count("Arq tries", self.tries)
+        _check_single_try("Arq", self.model)
 
     @property
     def certain(self) -> bool:
@@ -238,21 +303,25 @@ class Arq(SuccessModel):
 
 @dataclass(frozen=True)
 class Harq(SuccessModel):
-    """Chase combining: up to ``tries`` tries whose SNRs add up before the block-error curve.
+    """Chase combining (HARQ): up to ``tries`` tries, and p is the ``model``'s at the sum of their SNRs.
 
-    The later tries have new gains, drawn by the World. The access point knows only the first gain when
-    it decides, so its p is the mean over the others. One uniform number decides an upload: since p
-    grows with the SNR, an upload that succeeds at some try also does with all of them combined.
+    The World draws new gains for the later tries. When the access point decides it knows the first gain only, so its p
+    is the mean over the others. One uniform number decides an upload: as p grows with the SNR, an upload that succeeds
+    at an earlier try also succeeds with all tries combined.
+
+    >>> import fedwave as fw
+    >>> Harq(tries=3).expected(np.array([0.5]), np.array([0.5]), fw.fading.Rayleigh()).round(2)
+    array([0.94])
     """
 
     name = "harq"
 
-    model: SuccessModel = field(default_factory=Turbo)
+    model: SuccessModel = _TURBO
     tries: int = 2
 
     def __post_init__(self) -> None:
-        _positive_count("Harq tries", self.tries, 1000)  # each draws its gains
-        _single_try("Harq", self.model)
+        _check_count("Harq tries", self.tries, 1000)  # each draws its gains
+        _check_single_try("Harq", self.model)
 
     @property
     def certain(self) -> bool:
@@ -271,25 +340,13 @@ class Harq(SuccessModel):
         return self.model.mean_over_tries(snr, mean_snr, fading, self.tries - 1)
 
 
-def _chance_to_reach(level: float, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int) -> FloatArray:
+def _chance_to_exceed(level: float, snr: FloatArray, mean_snr: FloatArray, fading: Fading, tries: int) -> FloatArray:
     """P[snr + mean_snr * (sum of the gains of ``tries`` new tries) >= level]."""
-    missing = (level - snr) / mean_snr
-    return np.where(missing <= 0, 1.0, fading.sum_exceeds(tries, missing))
+    needed = (level - snr) / mean_snr
+    return np.where(needed <= 0, 1.0, fading.sum_exceeds(tries, needed))
 
 
-def _positive(what: str, value: float) -> None:
-    if not (is_number(value) and value > 0):
-        raise FedwaveError(f"{what} is {value}, must be a number > 0.")
-
-
-def _positive_count(what: str, value: int, most: int = 10**9) -> None:
-    if not (isinstance(value, (int, np.integer)) and value >= 1):
-        raise FedwaveError(f"{what} is {value}, must be a whole number >= 1.")
-    if value > most:
-        raise FedwaveError(f"{what} is {short_repr(value)}, must be at most {most:,}.")
-
-
-def _single_try(what: str, model: SuccessModel) -> None:
+def _check_single_try(what: str, model: SuccessModel) -> None:
     if not isinstance(model, SuccessModel):
         raise FedwaveError(f"{what} model is {model!r}, must be a SuccessModel object, such as Turbo().")
     if isinstance(model, (Arq, Harq)):

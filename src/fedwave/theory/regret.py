@@ -35,7 +35,7 @@ from fedwave.errors import FedwaveError, as_int, is_number
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Poisson
 from fedwave.network.devices import DeviceTable
-from fedwave.network.fading import Fading
+from fedwave.network.fading import Fading, sample_quartiles
 from fedwave.network.network import Network
 from fedwave.network.success import Soft
 from fedwave.planning.exact_model import decisions
@@ -69,7 +69,7 @@ class LevelFading(Fading):
         return rng.choice(np.array(self.levels), shape)
 
     def quartiles(self) -> tuple[float, float, float]:
-        return self._three(np.quantile(self.levels, [0.25, 0.5, 0.75]))
+        return sample_quartiles(self.levels)
 
     def sum_quantiles(self, tries: int, probability: FloatArray) -> FloatArray:
         if tries > 1:
