@@ -258,7 +258,7 @@ class Simulation:
             self.round, self._counts, self._state, self._labels = begun.rounds, begun.final, begun.state, begun.labels
             self._memories = {name: begun.memory_of(name) for name in self._memories}
             self._recorder.restore(begun)
-            self._world.remember(begun.rounds, begun.channel)
+            self._world.restore_channel(begun.rounds, begun.channel)
         freeze(self._state, self._memories)
         self._world_rounds = self._world.rounds(self.round + 1, rounds)
         limit = np.asarray(network.table.buffer_limit)

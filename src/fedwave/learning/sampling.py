@@ -39,7 +39,7 @@ class Sampler:
         from_all = (draws[:, 1] * self._size).astype(np.int64)
         if self._labels.same_everywhere:
             return from_all
-        classes = self._labels.classes_of(keys, sizes, draws)
+        classes = self._labels.sample_classes(keys, sizes, draws)
         which = (draws[:, 1] * self._members[classes]).astype(np.int64)
         of_class = self._by_class[self._first[classes] + which]
         return np.where(classes >= 0, of_class, from_all)

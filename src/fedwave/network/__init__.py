@@ -1,1 +1,1 @@
-"""The wireless network: its description (Network), its random events (World), its counts (step)."""
+"""The wireless network: its description (Network), its random events (World) and its counts (dynamics)."""

@@ -1,4 +1,4 @@
-"""One round of the counts, as in the paper's equations for n and N. Nothing else changes n, N or d."""
+"""One round of the counts n, N and d, and of the labels by class. Nothing else changes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedwave.types import BoolArray, FloatArray, IntArray, LabelState, NetworkSt
 
 
 def accept(state: NetworkState, arrivals: IntArray, buffer_limit: FloatArray | None) -> IntArray:
-    """The arrivals that find room: with ``buffer_limit`` ``[U]``, the others are lost before they are trained on."""
+    """The arrivals ``[I, U]`` that fit under ``buffer_limit`` ``[U]``; the others are lost before training."""
     if buffer_limit is None:
         return arrivals
     room = np.maximum(buffer_limit - state.waiting, 0)
@@ -18,12 +18,17 @@ def accept(state: NetworkState, arrivals: IntArray, buffer_limit: FloatArray | N
 def step(
     state: NetworkState, delivered: BoolArray, arrivals: IntArray, accepted: IntArray, gamma: float
 ) -> tuple[NetworkState, FloatArray]:
-    """Play one round: m accepted shards arrive; delivered devices deliver n + m, the others keep it.
+    """The state after a round, and its score ``[I]``. Every argument but ``gamma`` is ``[I, U]``.
 
-    ``delivered`` marks the devices whose upload arrived, ``[I, U]``. Arrivals so far = learned + waiting + lost
-    holds exactly.
+    A device u with n shards waiting accepts m. If its upload is delivered, N += n + m, n = 0 and d = 1; else n += m and
+    d += 1. The score is F = sum over delivered u of (n + m) - gamma * sum over the others of (n + m).
+    Arrivals so far = learned + waiting + lost holds exactly.
 
-    Also returns the score of the round, ``[I]``: F = sum over delivered of (n + m) - gamma * sum over the others.
+    >>> before = NetworkState.initial(instances=1, devices=2)
+    >>> arrivals = np.array([[3, 4]])
+    >>> after, score = step(before, np.array([[True, False]]), arrivals, arrivals, gamma=0.5)
+    >>> after.learned, after.waiting, after.delay, score
+    (array([[3, 0]]), array([[0, 4]]), array([[1, 2]]), array([1.]))
     """
     waiting = state.waiting + accepted
     # A product with a mask: three times as fast as np.where, which branches at every device.
@@ -42,7 +47,7 @@ def step(
 
 
 def step_labels(state: LabelState, delivered: BoolArray, accepted: IntArray) -> LabelState:
-    """The same round by class: ``accepted`` are the samples of each class in the shards that found room."""
+    """The same round by class; ``accepted`` are the samples of each class in the accepted shards, ``[I, U, C]``."""
     held = state.waiting + accepted
     reported = held * delivered[:, :, None]
     return LabelState(held - reported, state.learned + reported)

@@ -1,7 +1,7 @@
-"""Partitions spread the classes over the devices; Labels are the classes of the samples that arrive.
+"""The labels of the samples that arrive: a Partition gives each device its share of every class, Labels draws by it.
 
 Labels are drawn by (seed, instance, round, device), never in the order of calls (counter_rng.py). So a device has the
-same data with every scheduler, with every trainer and after a run was resumed.
+same data with every scheduler, with every trainer and in a resumed run.
 """
 
 from __future__ import annotations
@@ -22,19 +22,37 @@ from fedwave.types import FloatArray, IntArray, checked
 
 
 class Partition(ABC):
-    """How the classes are spread over the devices."""
+    """Base class of partitions: the share of every class at each device.
+
+    A partition of your own defines ``class_shares``. It may depend on its arguments only; random ones draw from
+    ``fedwave.rng.stream(seed, "skew", instance, device)``.
+
+    >>> @dataclass(frozen=True)
+    ... class Halves(Partition):
+    ...     name = "halves"
+    ...
+    ...     def class_shares(self, seed, instance, device, classes):
+    ...         own = np.arange(classes) % 2 == device % 2
+    ...         return own / own.sum()
+    >>> Halves().class_shares(0, 0, device=1, classes=4)
+    array([0. , 0.5, 0. , 0.5])
+    """
 
     family: ClassVar[str] = "partition"
     name: ClassVar[str]
 
     @abstractmethod
     def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
-        """The probability of each class at a device, ``[classes]``; None: samples from the whole training set."""
+        """The probability of each class at a device, ``[classes]``; None: it draws from the whole training set."""
 
 
 @dataclass(frozen=True)
 class Iid(Partition):
-    """Every device draws from the whole training set."""
+    """Independent and identically distributed: every device draws from the whole training set.
+
+    >>> print(Iid().class_shares(0, 0, device=3, classes=10))
+    None
+    """
 
     name = "iid"
 
@@ -44,7 +62,13 @@ class Iid(Partition):
 
 @dataclass(frozen=True)
 class Dirichlet(Partition):
-    """Label skew: the class shares of each device are Dirichlet(alpha); with a small alpha it has few classes."""
+    """Label skew: the class shares of each device are drawn from Dirichlet(alpha, ..., alpha).
+
+    The smaller ``alpha`` (> 0), the fewer classes a device has.
+
+    >>> Dirichlet(alpha=0.1).class_shares(seed=0, instance=0, device=0, classes=4).round(2)
+    array([0.  , 0.98, 0.  , 0.02])
+    """
 
     name = "dirichlet"
 
@@ -60,7 +84,11 @@ class Dirichlet(Partition):
 
 @dataclass(frozen=True)
 class ByClass(Partition):
-    """Each device holds ``held`` classes, equally often."""
+    """Each device holds ``held`` classes, drawn at random, in equal shares.
+
+    >>> ByClass(held=2).class_shares(seed=0, instance=0, device=0, classes=4)
+    array([0.5, 0. , 0. , 0.5])
+    """
 
     name = "by-class"
 
@@ -71,7 +99,7 @@ class ByClass(Partition):
 
     def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
         if self.held > classes:
-            raise FedwaveError(f"ByClass held is {self.held}, but there are only {classes} classes.")
+            raise FedwaveError(f"ByClass held is {self.held}, but there are only {classes} classes: lower held.")
         shares = np.zeros(classes)
         shares[stream(seed, "skew", instance, device).permutation(classes)[: self.held]] = 1 / self.held
         return shares
@@ -79,17 +107,23 @@ class ByClass(Partition):
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The classes of the samples that arrive at the devices, known before any training.
+    """The classes of the samples that arrive at the devices. Training draws samples of these classes.
 
-    They are a part of the world: drawn by (seed, instance, round, device), the same for every scheduler, and the
-    samples that devices train on follow them. ``training`` has the class of every training sample, for partitions by
-    which a device draws from the whole training set; without it, such a device draws all classes equally often.
+    Parameters:
+
+    * ``partition``: an object, or a text such as "dirichlet:alpha=0.2"; kept as an object
+    * ``classes``: the number of classes, C
+    * ``shard_size``: samples in a shard
+    * ``training``: the class of every training sample, for devices that draw from the whole training set; without it
+      they draw all classes equally often
+
+    Two shards arrive at the first device and none at the second:
 
     >>> Labels("by-class:held=1", classes=3, shard_size=5).counts(0, [0], 1, np.array([[2, 0]])).tolist()
     [[[10, 0, 0], [0, 0, 0]]]
     """
 
-    partition: Partition | str | Mapping[str, Any]  # kept as a Partition
+    partition: Partition | str | Mapping[str, Any]
     classes: int = 10
     shard_size: int = 10
     training: IntArray | None = None
@@ -105,8 +139,8 @@ class Labels:
         fine = training.ndim == 1 and training.size and training.dtype.kind in "iu"
         if not (fine and training.min() >= 0 and training.max() < self.classes):
             raise FedwaveError(
-                f"Labels training must be the classes of the training samples, whole numbers from 0 to "
-                f"{self.classes - 1}."
+                f"Labels training is {short_repr(self.training)}, must be the class of every training sample, whole "
+                f"numbers from 0 to {self.classes - 1}."
             )
         object.__setattr__(self, "training", training)
 
@@ -118,7 +152,7 @@ class Labels:
         )
         sizes = shards[row, device] * self.shard_size
         draws = sample_draws(keys, sizes)
-        classes = self.classes_of(keys, sizes, draws)
+        classes = self.sample_classes(keys, sizes, draws)
         if (classes < 0).any():
             if self.training is None:
                 from_all = (draws[:, 1] * self.classes).astype(np.int64)
@@ -129,7 +163,7 @@ class Labels:
         found = np.bincount(cell, minlength=shards.size * self.classes)
         return found.reshape(*shards.shape, self.classes)
 
-    def classes_of(self, keys: TrainingKeys, sizes: IntArray, draws: FloatArray) -> IntArray:
+    def sample_classes(self, keys: TrainingKeys, sizes: IntArray, draws: FloatArray) -> IntArray:
         """The class of every sample; -1 where a device draws from the whole training set.
 
         ``sizes`` are the samples of each device and ``draws`` their random numbers (``sample_draws``).

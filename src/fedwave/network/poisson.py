@@ -1,7 +1,7 @@
 """Poisson counts by inversion, for many devices that share a few rates.
 
-NumPy draws each count by a product of uniform numbers, about 37 ns, which is half of a round with a million devices.
-Here one uniform number u gives one count, the smallest k with u < P[m <= k]: 8 ns by a table that is made once.
+NumPy multiplies uniform numbers until it has a count, 37 ns each: half of a round with a million devices. Here one
+uniform number u gives one count, the smallest k with u < P[m <= k], in 8 ns by a table that is made once.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import numpy as np
 from fedwave.rng import Block
 from fedwave.types import Array, FloatArray, IntArray
 
-_CELLS = 4096  # of the table: u is looked up by its cell of the unit interval
-_MOST_RATES = 64  # distinct ones, so that the table fits into a processor's cache
-_LARGEST_RATE = 64.0  # for larger rates NumPy's own way is as fast
+_CELLS = 4096  # cells of the unit interval; u is looked up by its cell
+_MOST_RATES = 64  # different rates for which the table fits into a processor's cache
+_LARGEST_RATE = 64.0  # for larger rates NumPy is as fast
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Counts by (rate, cell of u)."""
+    """Counts by rate and cell of u."""
 
     rates: FloatArray  # [U], as given
-    start: Array  # [U]: where the cells of the device's rate begin
-    counts: Array  # [distinct rates * cells]: the count, or -1 where a cell holds several
-    up_to: FloatArray  # [distinct rates, most + 1]: P[m <= k]
+    start: Array  # [U] index of the first cell of the device's rate
+    counts: Array  # [distinct rates * cells] the count, or -1 where a cell holds several
+    up_to: FloatArray  # [distinct rates, most + 1] P[m <= k]
 
     def look_up(self, u: FloatArray) -> IntArray:
         cell = (u * _CELLS).astype(np.int32)  # _CELLS is a power of two: the product is exact
@@ -41,7 +41,7 @@ _last: _Table | None = None  # a simulation asks for the same rates in every blo
 
 
 def poisson_counts(block: Block, rates: FloatArray) -> IntArray:
-    """Counts ``[B, I, U]`` with these means ``[U]``."""
+    """Poisson counts ``[B, I, U]`` with these means ``[U]``."""
     global _last
     table = _last
     if table is None or not np.array_equal(table.rates, rates):
@@ -71,7 +71,7 @@ def _distribution(rates: FloatArray) -> FloatArray:
     while (up_to[-1] < 1).any():
         k += 1
         chance = chance * rates / k
-        # Past the mean, chances too small to count are left out: the sum would stay a rounding below 1.
+        # Past the mean, terms too small to change the sum are dropped, or it would stay just below 1.
         over = (k > rates) & (chance < 2.0**-54)
         up_to.append(np.where(over, 1.0, np.minimum(up_to[-1] + chance, 1.0)))
     return np.stack(up_to, axis=1)

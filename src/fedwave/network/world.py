@@ -1,9 +1,11 @@
 """The World: everything that no decision can change, drawn before any decision.
 
-Gains, the luck of uploads, arrivals and their labels, missed broadcasts. Each comes from its own stream, keyed by
-(seed, instance, block of rounds), so every scheduler meets the same world and comparisons are paired. Luck is kept
-apart from p, so that any decision is judged on the same world: an upload arrives if its luck lies below the p that
-the decision gives it (``arriving``).
+It holds the gains, the luck of uploads, the arrivals, their labels and missed broadcasts. Each has its own random
+stream, keyed by (seed, instance, block of rounds), so every scheduler meets the same world and comparisons are paired.
+Labels are keyed by round and device (partition.py). Luck is uniform and separate from p: an upload arrives if its luck
+lies below p (``arriving``), so the same world serves every decision.
+
+Models that users write fill the blocks, and ``types.checked`` tests every array that they return.
 """
 
 from __future__ import annotations
@@ -12,30 +14,35 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 
 from fedwave.network.network import Network
 from fedwave.network.partition import Labels
 from fedwave.rng import Block, stream
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, WorldRound, checked, freeze
 
-# A block is the same length whatever the number of instances: it enters the random keys.
+# The length of a block enters the random keys, so it may not depend on the number of instances.
 _BLOCK_ROUNDS = 64
 _BLOCK_VALUES = 1 << 16
 
 
 def block_rounds(devices: int) -> int:
-    """Rounds that are drawn together."""
+    """The number of rounds that are drawn together."""
     return min(_BLOCK_ROUNDS, max(1, _BLOCK_VALUES // devices))
 
 
 def block_bytes(instances: int, devices: int) -> float:
-    """Memory of a block: gains, SNR, p, luck, arrivals, and one more while they are drawn."""
+    """The memory of a block: gains, SNR, p, luck and arrivals, and one more array while they are drawn."""
     return 6 * 8 * float(block_rounds(devices)) * instances * devices
 
 
 class World:
-    """Every round of the world, for some instances of a network."""
+    """The rounds of the instances ``ids`` of a network.
+
+    >>> from fedwave.network.network import paper_network
+    >>> one, two = World(paper_network(), seed=0, ids=np.array([0, 7])).rounds(1, 2)
+    >>> two.round, two.gain.shape, two.arrivals.shape
+    (2, (2, 25), (2, 25))
+    """
 
     def __init__(self, network: Network, seed: int, ids: IntArray, labels: Labels | None = None) -> None:
         self.network, self.seed, self.ids = network, seed, ids
@@ -43,17 +50,17 @@ class World:
         self._labels = labels
         self.block_rounds = block_rounds(network.size)
         self._shape = (self.block_rounds, ids.size, network.size)
-        # Of the last block that was drawn and the next one, by the block's number.
+        # The carry that a block's gains start from, by the number of the block: the last one drawn, and the next one.
         self._carries: dict[int, Any] = {0: None}
 
-    def remember(self, round_: int, channel: tuple[Any, ...]) -> None:
-        """Continue after this round with what ``channel_after`` returned; without it, from round 1."""
+    def restore_channel(self, round_: int, channel: tuple[Any, ...]) -> None:
+        """Continues after this round from what ``channel_after`` returned; if that is empty, from round 1."""
         if channel:
             freeze(channel)
             self._carries = {round_ // self.block_rounds: channel[0]}
 
     def channel_after(self, round_: int) -> tuple[Any, ...]:
-        """A copy of what a channel with memory carries on after the last round played, or nothing."""
+        """A copy of the carry of the block that holds this round, in a tuple; empty if the channel has no memory."""
         number = round_ // self.block_rounds
         if self.network.fading.independent or number not in self._carries:
             return ()
@@ -64,7 +71,7 @@ class World:
         """Rounds ``first`` to ``last``, both included."""
         begin = (first - 1) // self.block_rounds
         if not self.network.fading.independent:
-            # A channel with memory is drawn from where its carry is known, also where the rounds are not needed.
+            # The gains of earlier rounds are drawn too, from the last block whose carry is known.
             begin = max((known for known in self._carries if known <= begin), default=0)
         carry = self._carries.get(begin)
         for number in range(begin, (last - 1) // self.block_rounds + 1):
@@ -74,7 +81,7 @@ class World:
             start = 1 + number * self.block_rounds
             wanted = range(max(first, start), min(last, start + self.block_rounds - 1) + 1)
             if wanted:
-                yield from self._play(number, gain, wanted)
+                yield from self._draw(number, gain, wanted)
 
     def label_counts(self, round_: int, shards: IntArray) -> IntArray:
         """Samples of each class among the first ``shards`` (``[I, U]``) that arrive in a round, ``[I, U, C]``.
@@ -98,7 +105,8 @@ class World:
         first = 1 + number * self.block_rounds
         return Block(first, self.block_rounds, self.network.size, self.ids, generators)
 
-    def _play(self, number: int, gain: FloatArray, wanted: range) -> Iterator[WorldRound]:
+    def _draw(self, number: int, gain: FloatArray, wanted: range) -> Iterator[WorldRound]:
+        """Draws the rest of a block, whose gains are known, and cuts it into the wanted rounds."""
         net = self.network
         snr = net.mean_snr * gain
         freeze(snr)
@@ -128,14 +136,9 @@ class World:
             )
 
     def _later_gains(self, number: int) -> FloatArray:
-        """The gains of HARQ's later tries, added up."""
+        """The sum of the gains of HARQ's later tries."""
         tries, fading = self.network.success.later_tries, self.network.fading
-
-        def one(rng: Generator, shape: tuple[int, int]) -> FloatArray:
-            out: FloatArray = fading.fresh(rng, (tries, *shape)).sum(axis=0)
-            return out
-
-        gains = self._block(number, "retries").draw(one)
+        gains = self._block(number, "retries").draw(lambda rng, shape: fading.fresh(rng, (tries, *shape)).sum(axis=0))
         return checked(fading, "gains of new tries", gains, self._shape)
 
 
@@ -149,14 +152,14 @@ def can_keep(carry: Any, instances: int) -> bool:
 
 
 def _copied(carry: Any) -> Any:
-    """A copy: an array of a carry is often a view of a whole block."""
+    """A copy of a carry, whose arrays are often views of a whole block."""
     if isinstance(carry, tuple):
         return tuple(_copied(part) for part in carry)
     return None if carry is None else carry.copy()
 
 
 def arriving(network: Network, world: WorldRound, decision: Decision) -> BoolArray:
-    """Whose upload arrives, ``[I, U]``: who transmits, and whose luck lies below p after the decision."""
+    """Which uploads arrive, ``[I, U]``: the device transmits, and its luck lies below p, now with all tries of HARQ."""
     p = world.success
     if world.later_snr is not None:
         p = network.success.probability(world.snr + world.later_snr)
