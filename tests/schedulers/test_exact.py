@@ -9,7 +9,7 @@ from fedwave.planning.exact_solver import Plan, Table, decision_gains, gains_at
 from fedwave.rng import Draws
 from fedwave.schedulers.exact import Dp, DpTs
 from fedwave.theory.exact_problem import ExactProblem, exact_problem
-from fedwave.theory.policy_value import average_of, value_iteration
+from fedwave.theory.policy_value import mean_backlog, value_iteration
 from fedwave.types import Observation, Problem
 
 
@@ -141,7 +141,7 @@ def test_coarse_plans_are_nearly_as_good():
         return decision_gains(p, table.at(n), 1)  # one slot: a decision is a device
 
     best = value_iteration(problem).backlog
-    assert best < average_of(problem, coarse) < 1.005 * best
+    assert best < mean_backlog(problem, coarse) < 1.005 * best
 
 
 def test_learnt_rates_come_to_cost_little():

@@ -163,8 +163,8 @@ def test_edges():
 @pytest.mark.parametrize(
     "changes, text",
     [
-        ({"fading": fw.fading.GaussMarkov()}, ("GaussMarkov", "round")),
-        ({"fading": fw.fading.Shadowing()}, ("Shadowing", "provide")),
+        ({"fading": fw.fading.GaussMarkov()}, ("GaussMarkov", "independent")),
+        ({"fading": fw.fading.Shadowing()}, ("Shadowing", "independent")),
         ({"fading": fw.fading.RecordedGains(np.ones((3, 25)))}, ("RecordedGains",)),
         ({"arrivals": fw.arrivals.RecordedArrivals(np.ones((3, 25)))}, ("arrivals", "RecordedArrivals")),
         ({"buffer_limit": [np.inf, 7.0] + [np.inf] * 23}, ("device 2", "buffer", 7)),

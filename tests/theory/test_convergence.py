@@ -8,16 +8,16 @@ from refusals import refused
 
 from fedwave.experiments.report.figures.convergence import convergence_figure
 from fedwave.simulation import simulate
-from fedwave.theory.convergence import apart, convergence, descend
-from fedwave.theory.convergence_bounds import Constants, power, product
-from fedwave.theory.convergence_setting import LogisticLoss, Schedule, Setting, schedule_of
+from fedwave.theory.convergence import convergence, gradient_descent, with_different_data
+from fedwave.theory.convergence_bounds import Constants, power_bound, product_bound
+from fedwave.theory.convergence_setting import ConvergenceSetting, LogisticLoss, SettledRounds, settled_rounds
 
-SHORT = Setting(rounds=120, instances=6)
+SHORT = ConvergenceSetting(rounds=120, instances=6)
 
 
 @pytest.fixture(scope="module")
 def loss() -> LogisticLoss:
-    return Setting(seed=3).loss()
+    return ConvergenceSetting(seed=3).loss()
 
 
 def test_gradients_are_those_of_the_loss(loss: LogisticLoss) -> None:
@@ -44,11 +44,11 @@ def test_smoothness_and_convexity_are_the_extreme_eigenvalues(loss: LogisticLoss
 
 @pytest.mark.parametrize("seed", range(5))
 def test_devices_share_their_minimiser(seed: int) -> None:
-    loss = Setting(seed=seed).loss()
+    loss = ConvergenceSetting(seed=seed).loss()
     assert loss.labels.min() >= 0
     assert loss.labels.max() <= 1
     assert np.abs(loss.gradients(loss.minimiser)).max() < 1e-14
-    own = Setting(seed=seed, common=False).loss()
+    own = ConvergenceSetting(seed=seed, common=False).loss()
     assert np.abs(own.gradients(own.minimiser).mean(axis=0)).max() < 1e-14
     assert np.abs(own.gradients(own.minimiser)).max() > 0.01
 
@@ -101,23 +101,24 @@ def test_one_round_where_the_bound_is_tight(eps: float, step: float, shares: tup
     """l = a w^2 / 2 with a = xi or a = L and psi = eps g: the new gap is (1 - a eps sum of q)^2 of the old one."""
     both = np.ones((1, 1, 2), np.bool_)
     share, rate = np.array([[shares]]), np.array([[[1.0, 1.5]]])
-    plan = Schedule(both, both, share, rate, share, share, chance=np.ones(2))
+    settled = SettledRounds(both, both, share, rate, share, share, chance=np.ones(2))
     low, high = 0.5, 2.0
     known = Constants(high, low, eps, abs(eps), 2.0, 2, min(shares), max(shares), max(shares), eta=step)
     moved = eps * step * float((share * rate).sum())
-    left = float(product(known, plan)[1, 0])
+    left = float(product_bound(known, settled)[1, 0])
     for a in (low, high):
         assert (1 - a * moved) ** 2 <= left * (1 + 1e-12)
     # With one curvature and equal steps nothing is given away.
-    flat = replace(plan, rate=np.ones_like(rate), share=np.full_like(share, 0.5))
+    flat = replace(settled, rate=np.ones_like(rate), share=np.full_like(share, 0.5))
     alike = replace(known, convexity=high)
-    assert product(alike, flat)[1, 0] == pytest.approx((1 - high * eps * step) ** 2)
+    assert product_bound(alike, flat)[1, 0] == pytest.approx((1 - high * eps * step) ** 2)
 
 
 def test_the_limit_is_where_the_corrected_power_stops_falling() -> None:
-    known, plan = convergence(SHORT).constants, schedule_of(SHORT)
+    known, settled = convergence(SHORT).constants, settled_rounds(SHORT)
     falls = [
-        float(power(replace(known, eta=share * known.limit), plan)[-1]) for share in (0.25, 0.5, 0.75, 0.999, 1.001)
+        float(power_bound(replace(known, eta=share * known.limit), settled)[-1])
+        for share in (0.25, 0.5, 0.75, 0.999, 1.001)
     ]
     assert falls[1] == min(falls)
     assert falls[3] < 1 < falls[4]
@@ -125,9 +126,9 @@ def test_the_limit_is_where_the_corrected_power_stops_falling() -> None:
 
 def test_training_follows_the_paper_round_by_round() -> None:
     """The same from the counts, one device after another."""
-    setting = Setting(rounds=40, instances=2, beta=0.3, settle=5)
+    setting = ConvergenceSetting(rounds=40, instances=2, beta=0.3, settle=5)
     loss, eta = setting.loss(), 0.7
-    path, _, _ = descend(loss, schedule_of(setting), eta, setting.beta)
+    path, _, _ = gradient_descent(loss, settled_rounds(setting), eta, setting.beta)
     trace = simulate(setting.network(), "alsa-pi", 45, 2, setting.seed)
     assert trace.arrivals.min() >= 1
     for i in range(2):
@@ -149,18 +150,18 @@ def test_training_follows_the_paper_round_by_round() -> None:
 
 
 def test_shares_lie_between_those_of_all_outcomes() -> None:
-    plan = schedule_of(replace(SHORT, slots=3))
-    assert (plan.delivered <= plan.scheduled).all()
-    assert plan.delivered.sum() < plan.scheduled.sum()  # some uploads did fail
-    sent = plan.delivered
-    assert (plan.least[sent] <= plan.share[sent] + 1e-15).all()
-    assert (plan.share[sent] <= plan.most[sent] + 1e-15).all()
-    assert (plan.least[sent] < plan.share[sent]).any()
+    settled = settled_rounds(replace(SHORT, slots=3))
+    assert (settled.delivered <= settled.scheduled).all()
+    assert settled.delivered.sum() < settled.scheduled.sum()  # some uploads did fail
+    sent = settled.delivered
+    assert (settled.least[sent] <= settled.share[sent] + 1e-15).all()
+    assert (settled.share[sent] <= settled.most[sent] + 1e-15).all()
+    assert (settled.least[sent] < settled.share[sent]).any()
 
 
 def test_without_a_common_minimiser_the_assumptions_fail() -> None:
     tried = convergence(SHORT)
-    other = apart(tried)
+    other = with_different_data(tried)
     assert other.constants.eta == tried.constants.eta
     assert tried.alignment.min() > 0.5
     assert tried.dissimilarity.max() < 1.5
@@ -177,7 +178,7 @@ def test_table_and_figure() -> None:
     assert len(rows) == 121
     assert {len(row) for row in rows} == {len(heading)}
     assert rows[7][heading.index("gap_most")] == tried.gap[7].max()
-    left, right = convergence_figure(tried, apart(tried)).axes
+    left, right = convergence_figure(tried, with_different_data(tried)).axes
     assert len(left.get_legend_handles_labels()[1]) == 6
     assert len(right.get_legend_handles_labels()[1]) == 4
 
@@ -191,9 +192,9 @@ def test_table_and_figure() -> None:
         ({"rounds": 0}, ("rounds", 0)),
         ({"samples": 3}, ("samples", 3)),
         ({"samples": 5, "seed": 2}, ("samples",)),
-        ({"common": False}, ("Setting", "eta")),
+        ({"common": False}, ("ConvergenceSetting", "eta")),
     ],
 )
 def test_what_cannot_be_tried(changes: dict[str, object], words: tuple[object, ...]) -> None:
     with refused(*words):
-        convergence(Setting(**changes))  # type: ignore[arg-type]
+        convergence(ConvergenceSetting(**changes))  # type: ignore[arg-type]

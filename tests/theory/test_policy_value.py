@@ -10,7 +10,7 @@ import fedwave as fw
 from fedwave.schedulers.balsa import AlsaPi
 from fedwave.schedulers.greedy import Fresh, MaxWeight, SqrtRule
 from fedwave.theory.exact_problem import ExactProblem, exact_problem
-from fedwave.theory.policy_value import average_of, value_iteration
+from fedwave.theory.policy_value import mean_backlog, value_iteration
 
 
 def in_tenths(rates):
@@ -31,7 +31,7 @@ def test_the_known_values_of_two_devices(rates, levels, best, greedy):
     problem = ExactProblem(rates, [levels, levels], slots=1)
     optimum = value_iteration(problem)
     assert round(optimum.backlog, 3) == best
-    assert round(average_of(problem, in_tenths(rates)), 3) == greedy
+    assert round(mean_backlog(problem, in_tenths(rates)), 3) == greedy
     assert optimum.error < 1e-5
     assert optimum.score(0.01) == pytest.approx(sum(rates) - 0.01 * optimum.backlog)
 
@@ -39,9 +39,9 @@ def test_the_known_values_of_two_devices(rates, levels, best, greedy):
 def test_products_that_are_equal_on_paper_differ_in_float64():
     """0.3 * 3 < 0.9 there: the ties of greedy go to the better channel, which is the better half of them."""
     problem = ExactProblem([1, 1], [[0.3, 0.9]] * 2)
-    ties_to_the_better = average_of(problem, lambda p, n: np.round(10 * p) * (n + 1) + p / 100)
-    assert average_of(problem, AlsaPi()) == pytest.approx(ties_to_the_better, abs=1e-4)
-    assert average_of(problem, AlsaPi()) < average_of(problem, in_tenths([1, 1])) - 0.01
+    ties_to_the_better = mean_backlog(problem, lambda p, n: np.round(10 * p) * (n + 1) + p / 100)
+    assert mean_backlog(problem, AlsaPi()) == pytest.approx(ties_to_the_better, abs=1e-4)
+    assert mean_backlog(problem, AlsaPi()) < mean_backlog(problem, in_tenths([1, 1])) - 0.01
 
 
 def test_greedy_is_not_optimal_where_everything_is_certain():
@@ -50,8 +50,8 @@ def test_greedy_is_not_optimal_where_everything_is_certain():
     chances[0, 1] = chances[1, 9] = 1
     problem = ExactProblem([1, 9], [[1.0], [1.0]], 1, arrivals=chances)
     assert value_iteration(problem).backlog == pytest.approx(3.75, abs=1e-6)
-    assert round(average_of(problem, AlsaPi()), 2) == 5.21
-    slow_first = average_of(problem, lambda p, n: p * (n + np.array([1, 9])) + [0.5, 0])
+    assert round(mean_backlog(problem, AlsaPi()), 2) == 5.21
+    slow_first = mean_backlog(problem, lambda p, n: p * (n + np.array([1, 9])) + [0.5, 0])
     assert slow_first == pytest.approx(5.0, abs=1e-6)
 
 
@@ -109,7 +109,7 @@ def test_it_agrees_with_brute_force(rates, levels, slots, arrivals, most):
     optimum = value_iteration(problem)
     assert optimum.backlog == pytest.approx(g, abs=1e-7)
     np.testing.assert_allclose(optimum.bias.reshape(-1), bias, atol=1e-6)
-    assert average_of(problem, optimum) == pytest.approx(g, abs=1e-7)
+    assert mean_backlog(problem, optimum) == pytest.approx(g, abs=1e-7)
 
 
 def steps(*points):
@@ -151,7 +151,7 @@ def test_long_simulations_agree(parts):
     net = network(*parts)
     problem = exact_problem(net, levels=4)
     optimum = value_iteration(problem)
-    exact = {"dp": optimum.backlog, "alsa-pi": average_of(problem, AlsaPi())}
+    exact = {"dp": optimum.backlog, "alsa-pi": mean_backlog(problem, AlsaPi())}
     for name, expected in exact.items():
         trace = fw.simulate(net, name, rounds=700, instances=100, seed=1, record="summary")
         means = trace.backlog[50:].mean(axis=0)
@@ -169,9 +169,9 @@ def test_nothing_beats_the_optimum(seed):
     # With buffers of 10 shards, where it holds as well and takes no time.
     problem = ExactProblem(rates, levels, slots, truncation=10)
     best = value_iteration(problem)
-    assert average_of(problem, best) == pytest.approx(best.backlog, abs=1e-6)
+    assert mean_backlog(problem, best) == pytest.approx(best.backlog, abs=1e-6)
     for policy in (AlsaPi(), MaxWeight(), SqrtRule(), lambda p, n: n):
-        assert average_of(problem, policy) >= best.backlog - 1e-6
+        assert mean_backlog(problem, policy) >= best.backlog - 1e-6
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -241,30 +241,30 @@ def test_what_is_too_large_is_refused():
 @pytest.mark.parametrize("name", ["age", "w-max", "balsa", "random", "bench", "round-robin"])
 def test_schedulers_that_need_more_than_p_and_n_are_refused(name):
     with refused(f"'{name}'"):
-        average_of(small(), fw.scheduler(name))
+        mean_backlog(small(), fw.scheduler(name))
 
 
 def test_a_policy_that_starves_a_device_has_no_average():
     with refused("device 1"):
-        average_of(small(rates=[1, 1.5]), Fresh())
-    assert average_of(small(truncation=20), Fresh()) > 20  # with a full buffer it has
+        mean_backlog(small(rates=[1, 1.5]), Fresh())
+    assert mean_backlog(small(truncation=20), Fresh()) > 20  # with a full buffer it has
 
 
 def test_a_functions_ties_are_not_lost_to_rounding():
     """0.3 * 3 is not 0.9, but the two devices have the same priority then."""
     rates = np.array([1, 2])
     problem = ExactProblem(rates, [[0.3, 0.9]] * 2)
-    exact = average_of(problem, lambda p, n: np.round(10 * p) * (n + rates))
-    assert average_of(problem, lambda p, n: p * (n + rates)) == pytest.approx(exact, abs=1e-6)
+    exact = mean_backlog(problem, lambda p, n: np.round(10 * p) * (n + rates))
+    assert mean_backlog(problem, lambda p, n: p * (n + rates)) == pytest.approx(exact, abs=1e-6)
 
 
 def test_policies_that_return_wrong_priorities_are_refused():
     for policy in (lambda p, n: p[:, 0], lambda p, n: p * np.nan):
         with refused("one number", "p"):
-            average_of(small(), policy)
+            mean_backlog(small(), policy)
     two = value_iteration(small(slots=2))
     with refused(2, 1, "slots"):
-        average_of(small(), two)
+        mean_backlog(small(), two)
 
 
 def test_networks_without_a_fixed_optimum_are_refused():

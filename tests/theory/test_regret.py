@@ -16,8 +16,17 @@ from fedwave.schedulers.balsa import Balsa
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.priors import Gamma, Jeffreys, Truncated
 from fedwave.simulation import simulate
-from fedwave.theory.policy_value import Optimum, average_of, value_iteration
-from fedwave.theory.regret import InformedGreedy, Regret, RegretSetting, gaps, plain, regret, rest, span
+from fedwave.theory.policy_value import Optimum, mean_backlog, value_iteration
+from fedwave.theory.regret import (
+    InformedGreedy,
+    Regret,
+    RegretSetting,
+    bias_change,
+    bias_span,
+    gaps,
+    plain_regret,
+    regret,
+)
 from fedwave.trace import Trace
 from fedwave.types import FloatArray, Observation, State
 
@@ -114,7 +123,7 @@ def test_optimum_span_and_gaps_are_those_of_the_score(tiny: RegretSetting) -> No
     optimum = value_iteration(tiny.problem(0))
     expected = tiny.theta[0].sum() - tiny.gamma * optimum.backlog
     assert average == pytest.approx(expected, rel=1e-7)
-    assert span(tiny, optimum) == pytest.approx(np.ptp(v) / tiny.scale, rel=1e-6)
+    assert bias_span(tiny, optimum) == pytest.approx(np.ptp(v) / tiny.scale, rel=1e-6)
     trace = simulate(tiny.network.replace(buffer_limit=5), "random", 300, 1)
     state = trace.waiting[:, 0] @ [6, 1]
     good = (trace.gain[:, 0] > 1).astype(int) @ [2, 1]
@@ -122,7 +131,7 @@ def test_optimum_span_and_gaps_are_those_of_the_score(tiny: RegretSetting) -> No
     np.testing.assert_allclose(gaps(tiny, trace, [optimum])[:, 0], by_hand, atol=1e-8)
     assert by_hand.max() > 0.001
     end = v.mean(axis=0)[trace.final.waiting @ [6, 1]] / tiny.scale
-    np.testing.assert_allclose(rest(tiny, trace, [optimum]), end, atol=1e-8)
+    np.testing.assert_allclose(bias_change(tiny, trace, [optimum]), end, atol=1e-8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,14 +158,14 @@ def test_only_the_optimum_gives_nothing_away(optima: list[Optimum]) -> None:
 def test_gaps_add_up_to_the_regret(name: str, optima: list[Optimum]) -> None:
     trace = run(InformedGreedy(MANY.theta) if name == "greedy" else name)
     summed = gaps(MANY, trace, optima).sum(axis=0)
-    luck = estimate(plain(MANY, trace, optima) - summed - rest(MANY, trace, optima), level=0.999)
+    luck = estimate(plain_regret(MANY, trace, optima) - summed - bias_change(MANY, trace, optima), level=0.999)
     assert abs(luck.mean) < luck.half_width
     assert luck.half_width < 0.05
     # By the scores alone, too: arrivals that were taken at their mean are its only difference.
     score = (MANY.theta.sum(axis=1) - MANY.gamma * np.array([o.backlog for o in optima])) * MANY.rounds
     more = (MANY.theta * MANY.rounds - trace.arrivals.sum(axis=0)).sum(axis=1)
     by_score = (score - trace.score.sum(axis=0) - more) / MANY.scale
-    np.testing.assert_allclose(plain(MANY, trace, optima), by_score, atol=1e-9)
+    np.testing.assert_allclose(plain_regret(MANY, trace, optima), by_score, atol=1e-9)
 
 
 def test_regret_grows_by_what_greedy_gives_away(optima: list[Optimum]) -> None:
@@ -165,7 +174,7 @@ def test_regret_grows_by_what_greedy_gives_away(optima: list[Optimum]) -> None:
     exact = (
         np.array(
             [
-                average_of(problem, lambda p, n, theta=problem.theta: p * (n + theta)) - optimum.backlog
+                mean_backlog(problem, lambda p, n, theta=problem.theta: p * (n + theta)) - optimum.backlog
                 for problem, optimum in zip(problems, optima, strict=True)
             ]
         )

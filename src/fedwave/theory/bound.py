@@ -1,8 +1,8 @@
 """A lower bound on the mean backlog that holds for every scheduler.
 
-Put a price on each transmission and let every device minimise its own backlog plus what it pays. The sum of these
-costs, less price * slots, is at most the long-run mean backlog of any scheduler that uses no more slots on average,
-whatever it observes of the present and the past. The best price gives the best bound.
+Put a price on each transmission and let every device minimise its own backlog plus its payments; let g_u be its cost
+per round. Then sum of g_u - price * slots is at most the long-run mean backlog of any scheduler that uses no more slots
+on average, whatever it observes of the present and the past. The best price gives the best bound.
 
 Every approximation makes the bound lower, so it remains a bound:
 
@@ -11,9 +11,8 @@ Every approximation makes the bound lower, so it remains a bound:
 * the tail of the arrivals is cut, and on a lattice coarser than one shard arrivals are spread with their mean kept;
 * every price gives a bound, so the best price need not be exact.
 
-``error`` is the most that these approximations cost. It is computed with p replaced by levels below it, and with the
-steepest slope beyond the last lattice point. The exact value at this price lies between ``value`` and
-``value + error``.
+``error`` limits what these approximations cost. It is computed with p replaced by levels below it, and with the
+steepest slope beyond the last lattice point. The exact value at this price lies between ``value`` and ``value + error``.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ _SAMPLED = float(np.sqrt(np.log(200) / (2 * 200_000)))
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Bound:
-    """No scheduler has a long-run mean backlog below ``value``; ``float(bound)`` is that value."""
+    """No scheduler has a long-run mean backlog below ``value``, in shards; ``float(bound)`` is that value."""
 
     value: float
     error: float  # the exact bound at the same price is larger by at most this
-    price: float  # of a transmission, in shards waiting for one round
+    price: float  # of a transmission, in shards that wait for one round
     service: FloatArray  # [U] transmissions per round at that price
-    cost: FloatArray  # [U] backlog of each device plus what it pays: g
+    cost: FloatArray  # [U] g: the backlog of each device plus its payments
 
     def __float__(self) -> float:
         return self.value
@@ -59,24 +58,28 @@ class Bound:
 def backlog_bound(network: Network, *, hidden: bool = False) -> Bound:
     """A lower bound on the long-run mean backlog of every scheduler on this network.
 
-    ``hidden`` gives the larger bound for schedulers that do not observe the backlogs, even if they know the rates.
-    Slots that change from round to round count by their mean, as if their list were repeated forever.
+    The backlog B is the number of shards that wait after a round, of all devices together. The bound is the largest
+    value over prices c of sum over u of g_u(c) - c W, where g_u(c) is the least mean backlog of device u alone plus c
+    per transmission. It needs rounds that are independent of each other, and devices without a buffer limit. Slots that
+    change from round to round count by their mean.
 
-    >>> from fedwave import paper_network
-    >>> bound = backlog_bound(paper_network())
-    >>> round(float(bound), 2), round(bound.price, 1), bound.error < 0.01
-    (100.13, 25.6, True)
+    ``hidden=True`` gives the larger bound for schedulers that do not observe the backlogs, even if they know the rates.
+
+    >>> import fedwave as fw
+    >>> bound = backlog_bound(fw.paper_network())
+    >>> round(float(bound), 2), round(bound.price, 1), bound.error < 0.01, bound.service.shape
+    (100.13, 25.6, True, (25,))
     """
-    _check(network)
+    _check_has_bound(network)
     slots = float(np.mean(network.slots))
     # Leaving out a device with hardly any data lowers the bound, by a negligible amount.
     rates = np.where(network.rates < LEAST_RATE, 0.0, network.rates)
     classes = DeviceClasses.among(network.mean_snr, rates)
-    nobody = np.zeros(network.size)
+    zero = np.zeros(network.size)
     if not classes.theta.size:
-        return Bound(0.0, 0.0, 0.0, nobody, nobody)
+        return Bound(0.0, 0.0, 0.0, zero, zero)
     if slots == 0:
-        return Bound(np.inf, 0.0, np.inf, nobody, np.where(classes.of_device >= 0, np.inf, 0.0))
+        return Bound(np.inf, 0.0, np.inf, zero, np.where(classes.of_device >= 0, np.inf, 0.0))
     below, above = bracketing_levels(network, classes)
     objective = Backlog(None if hidden else network.planning.arrival_chances)
     best = best_price(objective, classes, slots, below)
@@ -90,36 +93,41 @@ def backlog_bound(network: Network, *, hidden: bool = False) -> Bound:
 
 
 def score_bound(network: Network, *, hidden: bool = False) -> float:
-    """An upper bound on the long-run mean score: total rate - gamma * backlog bound."""
+    """An upper bound on the long-run mean score of every scheduler: sum of theta - gamma * ``backlog_bound``.
+
+    >>> import fedwave as fw
+    >>> round(score_bound(fw.paper_network(gamma=0.1)), 1)
+    57.0
+    """
     check_network(network)
     if network.gamma == 0:
         return float(network.rates.sum())
     return float(network.rates.sum() - network.gamma * backlog_bound(network, hidden=hidden).value)
 
 
-def _check(network: Network) -> None:
+def _check_has_bound(network: Network) -> None:
     check_network(network)
     check_distributions(network)
     limit = np.asarray(network.table.buffer_limit)
     if np.isfinite(limit).any():
         at = int(np.argmax(np.isfinite(limit)))
         raise FedwaveError(
-            f"device {at + 1} has a buffer limit of {limit[at]:g}, with which no bound holds, because lost shards do "
-            "not wait: remove buffer_limit."
+            f"device {at + 1} has a buffer limit of {limit[at]:g}, but the bound does not hold where shards are lost: "
+            "remove buffer_limit."
         )
 
 
 def check_distributions(network: Network) -> None:
-    """Refuse a network whose channels or arrivals are not described by one distribution for all rounds."""
+    """Raises FedwaveError unless one distribution describes the channels, and one the arrivals, of all rounds."""
     if not network.fading.independent:
         raise FedwaveError(
-            f"the bound needs channels that are independent from round to round, which {type(network.fading).__name__} "
-            "does not provide: use Rayleigh(), Rician() or Shadowing(correlation=0)."
+            f"fading is {type(network.fading).__name__}, but the bound needs rounds that are independent of each "
+            "other: use Rayleigh(), Rician() or Shadowing(correlation=0)."
         )
     if isinstance(network.arrivals, RecordedArrivals):
         raise FedwaveError(
-            "the bound needs the distribution of arrivals, which RecordedArrivals does not have: use Poisson(), or "
-            "another distribution."
+            "arrivals is RecordedArrivals, but the bound needs the distribution of arrivals: use Poisson(), "
+            "NegativeBinomial() or ZeroInflatedPoisson()."
         )
 
 
@@ -146,7 +154,7 @@ def bracketing_levels(network: Network, classes: DeviceClasses) -> tuple[Levels,
 
 
 def _counts(network: Network, mean_snr: FloatArray) -> IntArray:
-    """The number of gains at which p is evaluated; more if uploads rarely succeed, since their share matters then."""
+    """The number of gains at which p is evaluated, more where uploads rarely succeed."""
     share = _EVALUATIONS // mean_snr.size
     mean = network.planning.success_levels(mean_snr, 256).mean(axis=1)
     wanted = 2.0 ** np.ceil(np.log2(16384 / np.maximum(mean, 1 / 64)))

@@ -1,4 +1,4 @@
-"""Theorem 1 in a form that can be proved, and as printed; convergence_setting.py has the problem it is tested on.
+"""Theorem 1: a corrected form with its proof, and the printed one; both are tested on convergence_setting.py.
 
 A round is w' = w - sum over u in D of q_u psi_u with q_u = eta_u c_u, D being the k devices whose upload arrived. Let
 l be L-smooth and xi-strongly convex with its least value l*, g its gradient at w, and for every scheduled u
@@ -10,24 +10,25 @@ Let q_low and q_high be the least and the largest q_u in D. By smoothness, and t
     l(w') - l(w) <= - sum q_u <g, psi_u> + (L/2) |sum q_u psi_u|^2 <= -b |g|^2,
     b = eps k q_low - (L/2) (k q_high V)^2.
 
-(Where eps < 0 it goes with q_high.) Convexity and smoothness give 2 xi (l - l*) <= |g|^2 <= 2 L (l - l*), so
+(Where eps < 0, q_high replaces q_low.) Convexity and smoothness give 2 xi (l - l*) <= |g|^2 <= 2 L (l - l*), so
 
     l(w') - l* <= (1 - 2 xi b) (l(w) - l*)  if b >= 0,    (1 - 2 L b) (l(w) - l*)  if b < 0.
 
-The product over rounds bounds every single path: ``product``. For the mean over paths let C_low and C_high be the least
-and the largest c_u max(1, ln d_u) of a scheduled device, whatever uploads fail, and let every round have
+The product over rounds bounds every single path (``product_bound``). For the mean over paths let C_low and C_high be
+the least and the largest c_u max(1, ln d_u) of a scheduled device, whatever uploads fail, and let every round have
 sum a_u P[x_u = 1] = E k >= zeta. With k <= W and eps > 0, every round leaves
 
     E[l(w') - l*] <= (1 - 2 xi b) (l(w) - l*)  if b >= 0,   b = eps zeta eta C_low - (L/2) (W V eta C_high)^2,
 
-whose power is ``power``. It falls while eta < 2 eps zeta C_low / (L W^2 V^2 C_high^2), and fastest at half of that.
+whose powers are ``power_bound``. It falls while eta < 2 eps zeta C_low / (L W^2 V^2 C_high^2), and fastest at half of
+that.
 
 The paper puts q_high where descent needs q_low, and then eta for q, though c < 1 makes the descent smaller: its product
-falls below the loss. It uses 2 xi also where b < 0. Its step limit, 2 eps zeta / (L W^2 V^2 max c), has 1 / max c for
-C_low / C_high^2. That limit in its eps' = eps zeta - L eta W^2 V^2 / 2 leaves eps zeta (1 - 1 / max c), which is never
-positive: its second bound never falls.
+falls below the loss. It uses 2 xi also where b < 0. Its step limit is 2 eps zeta / (L W^2 V^2 max c), with 1 / max c
+for C_low / C_high^2. With that limit its eps' = eps zeta - L eta W^2 V^2 / 2 is eps zeta (1 - 1 / max c), never
+positive, so its second bound never falls.
 
-eps and V are the extremes over the models that were visited, which is where the proof needs them.
+eps and V are the extremes over the visited models, where the proof needs them.
 """
 
 from __future__ import annotations
@@ -37,8 +38,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.theory.convergence_bounds import Constants, constants_of, power, printed_power, printed_product, product
-from fedwave.theory.convergence_setting import LogisticLoss, Schedule, Setting, schedule_of
+from fedwave.theory.convergence_bounds import (
+    Constants,
+    power_bound,
+    printed_power_bound,
+    printed_product_bound,
+    product_bound,
+    theorem_constants,
+)
+from fedwave.theory.convergence_setting import ConvergenceSetting, LogisticLoss, SettledRounds, settled_rounds
 from fedwave.types import BoolArray, FloatArray
 
 _ROUNDING = 1e-9  # a gradient below this share of the first is rounding error
@@ -46,9 +54,9 @@ _ROUNDING = 1e-9  # a gradient below this share of the first is rounding error
 
 @dataclass(frozen=True, eq=False)
 class Convergence:
-    """The loss above its minimum and its bounds; row t is what holds after t rounds."""
+    """The loss above its minimum and its bounds; row t holds the values after t rounds."""
 
-    setting: Setting
+    setting: ConvergenceSetting
     constants: Constants
     gap: FloatArray  # [T + 1, I] l(w) - l*, measured
     product: FloatArray  # [T + 1, I] bounds every path
@@ -74,69 +82,71 @@ class Convergence:
         return list(columns), np.stack(list(columns.values()), axis=1).tolist()
 
 
-def convergence(setting: Setting | None = None) -> Convergence:
-    """Train in a setting and bound it.
+def convergence(setting: ConvergenceSetting | None = None) -> Convergence:
+    """Trains in a setting, and computes the bounds beside the loss.
 
-    >>> tried = convergence(Setting(rounds=50, instances=2))
+    >>> tried = convergence(ConvergenceSetting(rounds=50, instances=2))
     >>> bool((tried.gap <= tried.product).all()), tried.constants.printed_rate < 0
     (True, True)
     """
-    setting = setting or Setting()
-    loss, plan = setting.loss(), schedule_of(setting)
-    eta = setting.eta or _good_step(setting, loss, plan)
-    path, eps, v = descend(loss, plan, eta, setting.aggregation.beta)
-    known = constants_of(loss, plan, setting.slots, float(np.nanmin(eps)), float(np.nanmax(v)), eta)
+    setting = setting or ConvergenceSetting()
+    loss, settled = setting.loss(), settled_rounds(setting)
+    eta = setting.eta or _good_step(setting, loss, settled)
+    path, eps, v = gradient_descent(loss, settled, eta, setting.aggregation.beta)
+    known = theorem_constants(loss, settled, setting.slots, float(np.nanmin(eps)), float(np.nanmax(v)), eta)
     gap = np.maximum(loss.value(path) - loss.value(loss.minimiser), 0.0)
     return Convergence(
         setting,
         known,
         gap,
-        gap[0, 0] * product(known, plan),
-        gap[0, 0] * power(known, plan),
-        gap[0, 0] * printed_product(known, plan),
-        gap[0, 0] * printed_power(known, plan),
+        gap[0, 0] * product_bound(known, settled),
+        gap[0, 0] * power_bound(known, settled),
+        gap[0, 0] * printed_product_bound(known, settled),
+        gap[0, 0] * printed_power_bound(known, settled),
         eps,
         v,
     )
 
 
-def apart(tried: Convergence) -> Convergence:
-    """The same with different data at each device: no common minimiser, and (A) fails."""
+def with_different_data(tried: Convergence) -> Convergence:
+    """The same with different data at each device: there is no common minimiser, and (A) fails."""
     return convergence(replace(tried.setting, common=False, eta=tried.constants.eta))
 
 
-def _good_step(setting: Setting, loss: LogisticLoss, plan: Schedule) -> float:
-    """Half of the limit, with the eps and V of the first model."""
+def _good_step(setting: ConvergenceSetting, loss: LogisticLoss, settled: SettledRounds) -> float:
+    """Half of the largest step that is sure to descend, with the eps and V of the first model."""
     own = loss.gradients(np.zeros((1, setting.features)))
     eps, v = _sides(own, own, np.ones(own.shape[:2], np.bool_))
     if eps <= 0:
         raise FedwaveError(
-            f"eps is {eps:.3g} at the first model, so that no step is sure to descend: give the Setting an eta."
+            f"eps is {eps:.3g} at the first model, so that no step is sure to descend: give ConvergenceSetting an eta."
         )
-    delayed = v / (1 - setting.beta)  # the most of a psi while gradients stay as they are
-    return constants_of(loss, plan, setting.slots, eps, delayed, eta=1.0).limit / 2
+    delayed = v / (1 - setting.beta)  # the largest psi while gradients stay as they are
+    return theorem_constants(loss, settled, setting.slots, eps, delayed, eta=1.0).limit / 2
 
 
-def descend(loss: LogisticLoss, plan: Schedule, eta: float, beta: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Train from 0: the models ``[T + 1, I, F]``, and the eps and V that each round would need ``[T]``."""
-    w = np.zeros((plan.share.shape[1], loss.features.shape[2]))
-    psi, path, sides = np.zeros((*plan.share.shape[1:], w.shape[1])), [w], []
+def gradient_descent(
+    loss: LogisticLoss, settled: SettledRounds, eta: float, beta: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Trains from w = 0: the models ``[T + 1, I, F]``, and the eps and V ``[T]`` that (A) needs in each round."""
+    w = np.zeros((settled.share.shape[1], loss.features.shape[2]))
+    psi, path, sides = np.zeros((*settled.share.shape[1:], w.shape[1])), [w], []
     least = _ROUNDING * np.linalg.norm(loss.gradients(w).mean(axis=1), axis=1)
-    for t in range(plan.share.shape[0]):
+    for t in range(settled.share.shape[0]):
         own = loss.gradients(w)
         psi = own + beta * psi
         tells = np.linalg.norm(own.mean(axis=1), axis=1) > least
-        sides.append(_sides(own, psi, plan.scheduled[t] & tells[:, None]))
-        step = eta * plan.share[t] * plan.rate[t]
+        sides.append(_sides(own, psi, settled.scheduled[t] & tells[:, None]))
+        step = eta * settled.share[t] * settled.rate[t]
         w = w - (step[:, :, None] * psi).sum(axis=1)
-        psi = np.where(plan.delivered[t][:, :, None], 0.0, psi)
+        psi = np.where(settled.delivered[t][:, :, None], 0.0, psi)
         path.append(w)
     eps, v = np.array(sides).T
     return np.array(path), eps, v
 
 
 def _sides(own: FloatArray, psi: FloatArray, where: BoolArray) -> tuple[float, float]:
-    """The largest eps and the least V with which (A) holds there; NaN if nothing determines them."""
+    """The largest eps and the least V with which (A) holds where ``where``; NaN if that is nowhere."""
     if not where.any():
         return np.nan, np.nan
     g = own.mean(axis=1, keepdims=True)

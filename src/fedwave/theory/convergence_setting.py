@@ -1,16 +1,16 @@
 """The test problem of Theorem 1: logistic regression on the devices of a small network.
 
-Device u holds K samples; its loss is mean cross-entropy + (l2/2) |w|^2, and l is the mean over devices. Its local
-gradient is that of one full-batch step at the central model (so a proximal term adds nothing), whatever number of
-shards arrived; shards only determine the counts in c. psi, d, c and the rate follow the paper.
+Device u holds K samples; its loss is mean cross-entropy + (l2/2) |w|^2, and l is the mean over devices. In every round
+it computes one full-batch gradient at the central model (a proximal term would be 0). The shards that arrive only
+determine the counts in c. psi, d, c and the rate follow the paper.
 
-What makes the theorem's assumptions hold:
+The assumptions of the theorem hold because of the following:
 
-* For all w at once they hold only if the devices share their minimiser: where the gradient of l is 0 every psi_u must
-  be 0. So with ``common`` the labels are shares in [0, 1] that put every device's minimiser at one w*. Without, they
-  are classes drawn from a different model at each device, and the assumptions fail.
-* At least one shard arrives everywhere in every round: otherwise psi may be 0, and no eps > 0 exists.
-* Channels do not fade, so that the success probability of every upload, and with it zeta, is known.
+* The devices share their minimiser, because every psi_u must be 0 where the gradient of l is 0. With ``common`` the
+  labels are shares in [0, 1] that put every device's minimiser at one w*. Without it they are classes drawn from a
+  different model at each device, and the assumptions fail.
+* At least one shard arrives at every device in every round. Otherwise psi may be 0, and no eps > 0 exists.
+* Channels do not fade, so that the success probability of every upload is known, and zeta with it.
 * Training starts after ``settle`` rounds, when no c is near 1 any more.
 """
 
@@ -45,12 +45,12 @@ class LogisticLoss:
 
     @cached_property
     def smoothness(self) -> float:
-        """L: no Hessian is larger than at w = 0, where it is the mean of x x' / 4, plus l2."""
+        """L: the Hessian is largest at w = 0, where it is the mean of x x' / 4, plus l2."""
         return float(np.linalg.eigvalsh(self.hessian(np.zeros(self.features.shape[2])))[-1])
 
     @property
     def convexity(self) -> float:
-        """xi: far out all chances are 0 or 1, and nothing but l2 is left."""
+        """xi: far from 0 all chances are 0 or 1, and l2 is all that is left of the Hessian."""
         return self.l2
 
     def value(self, w: FloatArray) -> FloatArray:
@@ -88,8 +88,8 @@ class LogisticLoss:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A network and a learning problem; ``eta`` None is half of the corrected limit, taken at the first model."""
+class ConvergenceSetting:
+    """A network and a learning problem; ``eta`` None takes half of the corrected step limit at the first model."""
 
     devices: int = 6
     slots: int = 2
@@ -107,18 +107,18 @@ class Setting:
 
     def __post_init__(self) -> None:
         for name in ("devices", "slots", "rounds", "instances", "settle", "features"):
-            as_int(f"Setting {name}", getattr(self, name), 1)
-        as_int("Setting samples", self.samples, self.features)
+            as_int(f"ConvergenceSetting {name}", getattr(self, name), 1)
+        as_int("ConvergenceSetting samples", self.samples, self.features)
         if not (is_number(self.l2) and 0 < self.l2 <= 0.1):
-            raise FedwaveError(f"Setting l2 is {self.l2}, must lie above 0 and not above 0.1.")
+            raise FedwaveError(f"ConvergenceSetting l2 is {self.l2}, must lie above 0 and not above 0.1.")
         if not (is_number(self.beta) and 0 <= self.beta < 1):
-            raise FedwaveError(f"Setting beta is {self.beta}, must lie in [0, 1).")
+            raise FedwaveError(f"ConvergenceSetting beta is {self.beta}, must lie in [0, 1).")
         counts = float(self.settle + self.rounds) * self.instances
         need = 8.0 * self.devices * max(counts, float(self.samples) * self.features)
         lower = "lower devices, rounds, instances, samples or features"
-        check_memory("this Setting", need, lower)
+        check_memory("this ConvergenceSetting", need, lower)
         if not (self.eta is None or (is_number(self.eta) and self.eta > 0)):
-            raise FedwaveError(f"Setting eta is {self.eta}, must be a number > 0, or None.")
+            raise FedwaveError(f"ConvergenceSetting eta is {self.eta}, must be a number > 0, or None.")
 
     @property
     def aggregation(self) -> Lee:
@@ -126,10 +126,10 @@ class Setting:
         return Lee(self.beta)
 
     def loss(self) -> LogisticLoss:
-        """The data."""
+        """The loss on data that are drawn by ``seed``."""
         rng = np.random.default_rng([self.seed, 0])
         x = rng.standard_normal((self.devices, self.samples, self.features))
-        # Unequal features: along the weakest little but l2 is left of the curvature, and xi is felt.
+        # Unequal features: along the weakest, little more than l2 is left of the curvature, so that xi matters.
         lengths = _LONGEST * np.geomspace(1, 0.3, self.features)
         x *= lengths / np.linalg.norm(x, axis=-1, keepdims=True)
         w = rng.standard_normal((self.devices, self.features))
@@ -160,20 +160,20 @@ class Setting:
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
-    """What the network did after it had settled, ``[T, I, U]``."""
+class SettledRounds:
+    """The schedule of the rounds in which training happens, after the first ``settle`` ones; ``[T, I, U]``."""
 
     scheduled: BoolArray
     delivered: BoolArray
     share: FloatArray  # c, 0 where nothing was delivered
     rate: FloatArray  # max(1, ln d)
     least: FloatArray  # the c of a scheduled device if all uploads arrive
-    most: FloatArray  # and if only its own does
+    most: FloatArray  # the same if only its own arrives
     chance: FloatArray  # p, [U]
 
 
-def schedule_of(setting: Setting) -> Schedule:
-    """Run the network of a setting."""
+def settled_rounds(setting: ConvergenceSetting) -> SettledRounds:
+    """Simulates the network of a setting."""
     network = setting.network()
     run = simulate(network, setting.scheduler, setting.settle + setting.rounds, setting.instances, setting.seed)
     held = run.waiting + run.arrivals
@@ -187,7 +187,7 @@ def schedule_of(setting: Setting) -> Schedule:
         nothing = np.zeros(learned.shape)
         return Uploads(delivered, learned, run.delay, nothing, nothing).shares[after]
 
-    return Schedule(
+    return SettledRounds(
         scheduled=run.scheduled[after],
         delivered=run.delivered[after],
         share=shares(run.delivered, learned),

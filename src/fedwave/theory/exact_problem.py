@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, as_int
+from fedwave.errors import FedwaveError, as_int, short_repr
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.network import Network
 from fedwave.planning.exact_model import (
@@ -23,15 +23,22 @@ from fedwave.planning.exact_model import (
 from fedwave.types import FloatArray, IntArray
 
 SOLVER_ARRAYS = 30  # additional arrays in memory while the equations of a fixed policy are solved
+_POISSON = Poisson()  # the default; a frozen part can be shared
 _RARE = 1e-4  # probability of a backlog beyond the first truncation that is tried
 
 
 @dataclass(frozen=True, eq=False)
 class ExactProblem:
-    """Devices with rates ``[U]``, whose p is drawn in every round from K equally likely levels ``[U, K]``.
+    """A network of a few devices that can be solved exactly.
 
-    ``arrivals`` is a distribution, or the probabilities ``[U, M + 1]`` of 0, 1, ..., M shards. Backlogs are cut at
-    ``truncation``, one number or one per device; None searches for a truncation that hardly changes the result.
+    Parameters:
+
+    * ``rates``: theta, ``[U]``
+    * ``success_levels``: the values ``[U, K]`` from which p is drawn in every round, all equally likely
+    * ``slots``: W
+    * ``arrivals``: a distribution, or the probabilities ``[U, M + 1]`` of 0, 1, ..., M shards
+    * ``truncation``: the largest backlog, one for all or one per device; None searches for a truncation that hardly
+      changes the result
 
     >>> ExactProblem([1, 5], [[0.7], [0.7]], slots=1).size
     2
@@ -40,7 +47,7 @@ class ExactProblem:
     rates: FloatArray | Sequence[float]
     success_levels: FloatArray | Sequence[Sequence[float]]
     slots: int = 1
-    arrivals: Arrivals | FloatArray | Sequence[Sequence[float]] = field(default_factory=Poisson)
+    arrivals: Arrivals | FloatArray | Sequence[Sequence[float]] = _POISSON
     truncation: int | Sequence[int] | None = None
 
     def __post_init__(self) -> None:
@@ -53,7 +60,7 @@ class ExactProblem:
             )
         slots = as_int("slots (W)", self.slots, 1)
         if slots > rates.size:
-            raise FedwaveError(f"slots (W) is {slots} but there are only {rates.size} devices.")
+            raise FedwaveError(f"slots (W) is {slots} but there are only {rates.size} devices: W must not exceed them.")
         for u in np.flatnonzero((levels.max(axis=1) == 0) & (rates > 0)):
             raise FedwaveError(
                 f"device {u + 1} never succeeds, so its backlog has no finite mean: give it a level above 0."
@@ -94,7 +101,7 @@ class ExactProblem:
         return np.concatenate([given, np.zeros(most + 1 - given.size)])
 
     def round_(self, cuts: IntArray) -> ExactRound:
-        """The model of a round with backlogs cut at ``cuts``; refused if it is too large."""
+        """The model of a round with backlogs cut at ``cuts``; raises FedwaveError if it is too large."""
         check_devices("value iteration", self.size)
         levels, points = distinct_levels(self.levels), [int(n) + 1 for n in cuts]
         different = [p.size for p, _ in levels]
@@ -106,7 +113,9 @@ class ExactProblem:
 def exact_problem(network: Network, levels: int = 8, truncation: int | Sequence[int] | None = None) -> ExactProblem:
     """A network with its channels reduced to ``levels`` different p per device with the same mean."""
     if not isinstance(network.slots, int):
-        raise FedwaveError("slots change from round to round, so there is no fixed optimum: give one W.")
+        raise FedwaveError(
+            f"slots is {short_repr(network.slots)}, must be one W: the optimum needs the same in every round."
+        )
     if np.isfinite(network.table.buffer_limit).any():
         raise FedwaveError(
             "buffer limits are not part of the exact optimum: remove buffer_limit, or describe the network "
@@ -136,8 +145,8 @@ def _checked_arrivals(values: object, rates: FloatArray) -> FloatArray:
     chances = _checked("arrivals", values, 2, 0, 1)
     if chances.shape[0] != rates.size or np.abs(chances.sum(axis=1) - 1).max() > 1e-9:
         raise FedwaveError(
-            "arrivals given as probabilities must have one row per device, the probabilities of 0, 1, 2, ... shards, "
-            "and each row must add up to 1."
+            f"arrivals are probabilities of shape {chances.shape}, must have one row per device, the probabilities of "
+            "0, 1, 2, ... shards, and each row must add up to 1."
         )
     for u, mean in enumerate(chances @ np.arange(chances.shape[1])):
         if abs(mean - rates[u]) > 1e-9 * max(1.0, rates[u]):

@@ -1,19 +1,18 @@
 """An upper bound on the delivered mass of every scheduler that does not see the arrivals.
 
-The mass of a round is sum over delivered u of v_u r(d_u) x_u: the mass of section "metrics" of the docs, with the
-long-run share v_u = theta_u / sum of theta in place of c_u and without a cap. Put a price on each transmission and let
-every device maximise its own mass less what it pays (planning/mass_objective.py). The sum of these, plus price * slots,
-is at least the long-run mean mass of any scheduler that uses no more slots on average and does not see backlogs or
-arrivals before they are delivered.
+The mass of a round is the sum of v_u r(d_u) over the delivered devices: the round metric "mass", with the long-run
+share v_u = theta_u / sum of theta in place of c_u and without a cap. Put a price on each transmission and let every
+device maximise its own mass less its payments (planning/mass_objective.py); let g_u be that maximum per round. Then
+sum of g_u + price * slots is at least the long-run mean mass of any scheduler that uses no more slots on average and
+sees neither backlogs nor arrivals before they are delivered.
 
 Every approximation makes the bound higher, so it remains a bound:
 
 * p is replaced by levels above it, or spread around its value (planning/channel_levels.py);
-* beyond the last delay that is looked at, the mass of a delivery rises in a straight line;
+* beyond the last delay of the tables, the mass of a delivery rises in a straight line;
 * every price gives a bound, so the best price need not be exact.
 
-``error`` is the most that the first two cost. The exact value at this price lies between ``value - error`` and
-``value``.
+``error`` limits what the first two cost. The exact value at this price lies between ``value - error`` and ``value``.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class MassBound:
     error: float  # the exact bound at the same price is smaller by at most this
     price: float  # of a transmission, in mass
     service: FloatArray  # [U] transmissions per round at that price
-    mass: FloatArray  # [U] mass of each device less what it pays: g
+    mass: FloatArray  # [U] g: the mass of each device less its payments
 
     def __float__(self) -> float:
         return self.value
@@ -51,14 +50,15 @@ class MassBound:
 
 
 def mass_bound(network: Network, aggregation: registry.Spec | Aggregation | None = None) -> MassBound:
-    """An upper bound on the long-run mean of the v-weighted delivered mass on this network.
+    """An upper bound on the long-run mean mass that is delivered in a round, for schedulers that see no backlogs.
 
-    ``aggregation`` is the rule that weighs uploads, a name or an object; None is ``lee``. It must weigh an upload by
-    c r(d). The bound holds for every scheduler that does not see backlogs; c, unlike v, can make the mass of a
-    scheduler that starves devices larger. Slots that change from round to round count by their mean.
+    An upload of device u with delay d counts v_u r(d), where v_u = theta_u / sum of theta. The metric "mass" has c_u,
+    the share of u in the data delivered so far, in place of v_u; there a scheduler that starves devices can exceed this
+    bound. ``aggregation`` is the rule that weighs an upload by c r(d), a name or an object; None is "lee". Slots that
+    change from round to round count by their mean.
 
-    >>> from fedwave import paper_network
-    >>> bound = mass_bound(paper_network())
+    >>> import fedwave as fw
+    >>> bound = mass_bound(fw.paper_network())
     >>> round(float(bound), 2), round(bound.price, 2), bound.error < 0.001
     (3.69, 0.28, True)
     """
@@ -67,18 +67,17 @@ def mass_bound(network: Network, aggregation: registry.Spec | Aggregation | None
     reward = Reward(Lee() if aggregation is None else registry.build("aggregation", aggregation))
     if reward.has_no_bound:
         raise FedwaveError(
-            f"with beta = 1 and the growing rate of {reward.rule.name!r} waiting always brings more mass, so no finite "
-            "bound exists: use beta < 1, or a rule with a constant rate."
+            f"beta is 1 and the rate of {reward.rule.name!r} grows with the delay, so that no finite bound exists: use "
+            "beta < 1, or a rule with a constant rate."
         )
     slots = float(np.mean(network.slots))
-    rates = np.where(network.rates > 0, network.rates, 0.0)
-    classes = DeviceClasses.among(network.mean_snr, rates)
-    nobody = np.zeros(network.size)
+    classes = DeviceClasses.among(network.mean_snr, network.rates)
+    zero = np.zeros(network.size)
     if not classes.theta.size or slots == 0:
-        return MassBound(0.0, 0.0, 0.0 if slots else np.inf, nobody, nobody)
+        return MassBound(0.0, 0.0, 0.0 if slots else np.inf, zero, zero)
     if reward.nothing_is_lost:  # every shard counts once, whenever it is delivered
         most = classes.per_device(mass_of_one(classes) * reward.rate(np.array([1])))
-        return MassBound(float(most.sum()), 0.0, 0.0, nobody, most)
+        return MassBound(float(most.sum()), 0.0, 0.0, zero, most)
     above, below = bracketing_levels(network, classes)
     objective = Mass(reward)
     best = best_price(objective, classes, slots, above)

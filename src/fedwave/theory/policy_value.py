@@ -57,7 +57,7 @@ class Optimum:
 
 
 def value_iteration(problem: ExactProblem, tolerance: float = 1e-9) -> Optimum:
-    """Solve an exact problem by relative value iteration.
+    """Solves an exact problem by relative value iteration.
 
     >>> optimum = value_iteration(ExactProblem([1, 5], [[0.7], [0.7]], slots=1))
     >>> round(optimum.backlog, 3), round(optimum.score(gamma=0.01), 3)
@@ -74,16 +74,16 @@ def value_iteration(problem: ExactProblem, tolerance: float = 1e-9) -> Optimum:
     return Optimum(problem, found.average, error, cuts, found.table)
 
 
-def average_of(problem: ExactProblem, policy: Scheduler | Priority | Optimum, tolerance: float = 1e-9) -> float:
+def mean_backlog(problem: ExactProblem, policy: Scheduler | Priority | Optimum, tolerance: float = 1e-9) -> float:
     """The exact mean backlog of a policy that depends only on p and n.
 
     ``policy`` is a function of p and n, both ``[rows, U]``, that returns priorities of the same shape (the W largest
     transmit, ties are broken at random); a Scheduler whose priorities are such a function; or an Optimum, which may
-    belong to another problem. A function's priorities that differ by rounding only are equal: 0.3 * 3 and 0.9 are a
-    tie. Those of a Scheduler are compared bit by bit, as in a simulation, where they are none.
+    belong to another problem. Priorities of a function that differ only by rounding are a tie, such as 0.3 * 3 and
+    0.9. Those of a Scheduler are compared bit by bit, as in a simulation.
 
     >>> greedy = lambda p, n: p * (n + [1, 5])
-    >>> round(average_of(ExactProblem([1, 5], [[0.7], [0.7]], slots=1), greedy), 3)
+    >>> round(mean_backlog(ExactProblem([1, 5], [[0.7], [0.7]], slots=1), greedy), 3)
     6.215
     """
     if isinstance(policy, Optimum) and policy.problem.slots != problem.slots:
@@ -94,12 +94,10 @@ def average_of(problem: ExactProblem, policy: Scheduler | Priority | Optimum, to
 
     def attempt(round_: ExactRound, cuts: IntArray) -> _Attempt:
         if isinstance(policy, Optimum):
-            shape = tuple(int(n) + 1 for n in cuts)
-            waiting = np.indices(shape).reshape(len(shape), -1).T
-            shares = _best_shares(round_, policy.table.at(waiting).T.reshape(-1, *shape))
+            shares = _best_shares(round_, policy.table.at(_backlogs(cuts)).T.reshape(-1, *(cuts + 1)))
         else:
             tie = 0.0 if isinstance(policy, Scheduler) else _TIE
-            shares = _priority_shares(round_, cuts, _priority_of(problem, policy), tie)
+            shares = _priority_shares(round_, cuts, _as_priority(problem, policy), tie)
         fixed = FixedPolicy.of(round_, shares)
         return _Attempt(fixed, *fixed.average(tolerance))
 
@@ -120,7 +118,7 @@ class _Attempt:
 def _solved(
     problem: ExactProblem, attempt: Callable[[ExactRound, IntArray], _Attempt]
 ) -> tuple[_Attempt, float, tuple[int, ...]]:
-    """The result, its error and its truncation: the given one, or one that is raised until it hardly matters."""
+    """The result, its error and its truncation: the given one, or one that grows until the result hardly changes."""
     first = cuts = problem.cuts()
     while True:
         found = attempt(problem.round_(cuts), cuts)
@@ -161,9 +159,7 @@ def _best_shares(round_: ExactRound, gains: FloatArray) -> Shares:
 
 def _priority_shares(round_: ExactRound, cuts: IntArray, priority: Priority, tie: float) -> Shares:
     """The W largest priorities; decisions with equal priorities, up to a share ``tie``, have equal shares."""
-    shape = tuple(int(n) + 1 for n in cuts)
-    waiting = np.indices(shape).reshape(len(shape), -1).T
-    chosen = decisions(round_.devices, round_.slots)
+    waiting, chosen = _backlogs(cuts), decisions(round_.devices, round_.slots)
 
     def shares(p: FloatArray) -> FloatArray:
         values = np.asarray(priority(np.broadcast_to(p, waiting.shape), waiting), dtype=np.float64)
@@ -176,19 +172,24 @@ def _priority_shares(round_: ExactRound, cuts: IntArray, priority: Priority, tie
         near = tie * np.where(np.isfinite(cut), np.abs(cut), 0.0)
         above, level = values > cut + near, values >= cut - near
         possible = [((above & ~a) | (a & ~level)).sum(axis=1) == 0 for a in chosen]
-        return _equally(np.array(possible)).reshape(len(chosen), 1, *shape)
+        return _equally(np.array(possible)).reshape(len(chosen), 1, *(cuts + 1))
 
     return shares
 
 
+def _backlogs(cuts: IntArray) -> IntArray:
+    """Every backlog up to ``cuts``, a row each, ``[states, U]``."""
+    return np.indices(tuple(cuts + 1)).reshape(cuts.size, -1).T
+
+
 def _equally(possible: BoolArray) -> FloatArray:
-    """Equal shares, which add up to 1, of the decisions (first axis) that are possible."""
+    """Equal shares of the decisions (first axis) that are possible; they add up to 1."""
     out: FloatArray = possible / possible.sum(axis=0)
     return out
 
 
-def _priority_of(exact: ExactProblem, policy: Scheduler | Priority) -> Priority:
-    """The priorities of a scheduler as a function of p and n; refused if they depend on anything else."""
+def _as_priority(exact: ExactProblem, policy: Scheduler | Priority) -> Priority:
+    """The priorities of a scheduler as a function of p and n; raises FedwaveError if they depend on more."""
     if not isinstance(policy, Scheduler):
         return policy
     arrivals = exact.arrivals
@@ -244,7 +245,7 @@ class _ExactPlanning:
 
 @dataclass(frozen=True, eq=False)
 class FixedPolicy:
-    """For every state the probability that exactly the devices in D deliver: all that matters of a policy."""
+    """A policy as the probability, in every state, that exactly the devices in D deliver."""
 
     round: ExactRound
     probabilities: dict[Devices, FloatArray]  # D to [1, N_1 + 1, ..., N_U + 1]

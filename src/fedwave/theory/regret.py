@@ -47,7 +47,7 @@ from fedwave.schedulers.priors import Truncated
 from fedwave.schedulers.stages import STAGE_RULES
 from fedwave.simulation import simulate, simulation_bytes
 from fedwave.theory.exact_problem import ExactProblem
-from fedwave.theory.policy_value import Optimum, average_of, value_iteration
+from fedwave.theory.policy_value import Optimum, mean_backlog, value_iteration
 from fedwave.trace import Trace
 from fedwave.types import FloatArray, IntArray, Observation, State
 
@@ -253,11 +253,11 @@ class Regret:
 
 
 def regret(setting: RegretSetting | None = None) -> Regret:
-    """Simulate greedy, the learning schedulers and every stage rule on the same worlds."""
+    """Simulates greedy, the learning schedulers and every stage rule on the same worlds."""
     setting = setting or RegretSetting()
     problems = [setting.problem(i) for i in range(setting.instances)]
     best = [value_iteration(problem) for problem in problems]
-    greedy = [average_of(problem, partial(_greedy, problem.theta)) for problem in problems]
+    greedy = [mean_backlog(problem, partial(_greedy, problem.theta)) for problem in problems]
     traces = {label: _run(setting, policy) for label, policy in policies(setting).items()}
     stages = {"literal": stages_begun(traces["balsa"])}
     for rule in STAGE_RULES:
@@ -269,13 +269,13 @@ def regret(setting: RegretSetting | None = None) -> Regret:
         setting=setting,
         states=setting.states,
         actions=len(decisions(len(setting.distances), setting.slots)),
-        span=max(span(setting, one) for one in best),
+        span=max(bias_span(setting, one) for one in best),
         optimum=(arrivals - setting.gamma * g) / setting.scale,
         greedy=(arrivals - setting.gamma * np.array(greedy)) / setting.scale,
         error=setting.gamma * max(one.error for one in best) / setting.scale,
         regret={k: np.cumsum(gaps(setting, trace, best), axis=0) for k, trace in traces.items()},
-        plain={k: plain(setting, trace, best) for k, trace in traces.items()},
-        rest={k: rest(setting, trace, best) for k, trace in traces.items()},
+        plain={k: plain_regret(setting, trace, best) for k, trace in traces.items()},
+        rest={k: bias_change(setting, trace, best) for k, trace in traces.items()},
         stages=stages,
     )
 
@@ -322,23 +322,23 @@ def gaps(setting: RegretSetting, trace: Trace, best: Sequence[Optimum]) -> Float
     return lost * setting.gamma / setting.scale
 
 
-def plain(setting: RegretSetting, trace: Trace, best: Sequence[Optimum]) -> FloatArray:
-    """T J* - sum of r from the scores, ``[I]``; arrivals are replaced by their mean, which changes no mean."""
+def plain_regret(setting: RegretSetting, trace: Trace, best: Sequence[Optimum]) -> FloatArray:
+    """T J* - sum of r from the scores, ``[I]``, with the mean in place of the arrivals, which leaves its mean."""
     left = trace.final.waiting.sum(axis=1)
     least = np.array([one.backlog for one in best])
     out: FloatArray = left + setting.gamma * (trace.backlog - least).sum(axis=0)
     return out / setting.scale
 
 
-def rest(setting: RegretSetting, trace: Trace, best: Sequence[Optimum]) -> FloatArray:
-    """v after the last round, averaged over the channels of the next; it is 0 where nothing waits."""
+def bias_change(setting: RegretSetting, trace: Trace, best: Sequence[Optimum]) -> FloatArray:
+    """v(s_{T+1}) - v(s_1), ``[I]``, averaged over the channels of round T + 1; v is 0 where nothing waits."""
     left = np.minimum(trace.final.waiting, setting.truncation)
     bias = np.array([one.bias[tuple(n)] for one, n in zip(best, left, strict=True)])
     out: FloatArray = trace.final.waiting.sum(axis=1) - setting.gamma * bias
     return out / setting.scale
 
 
-def span(setting: RegretSetting, optimum: Optimum) -> float:
+def bias_span(setting: RegretSetting, optimum: Optimum) -> float:
     """H: the difference between the largest and the least v over all channels and backlogs."""
     waiting = np.indices(optimum.bias.shape).reshape(optimum.bias.ndim, -1).T
     channels = product(*optimum.problem.levels)

@@ -1,20 +1,19 @@
-"""What a schedule teaches, known before any training: its delivered mass, and the part of it that is of use.
+"""The useful mass of a schedule: how much local training reaches the central model, up to the largest step that helps.
 
-The mass M_t of a round counts the local steps that reach the central model (aggregation.py). It says nothing of how far
-the central step goes beyond the local models: that is its stretch E_t, 1 for the weighted mean of local models. What
-goes beyond that mean is of no use, so the useful mass is
+It is known before any training. The mass M_t of a round counts the local steps that reach the central model
+(aggregation.py). The stretch E_t is the length of the central step relative to the weighted mean of the local ones.
+Steps beyond that mean do not help, so the useful mass of a round is
 
     V_t = M_t min(1, 1 / E_t).
 
-Where devices hold different classes, it matters whose mass it is. Let T_c be the useful mass of class c so far, divided
-by its share pi_c of all data: a delivery counts by the shares of the classes at its device. What is known of a class
-grows with its mass and saturates, as T_c / (T_c + s). The mean of that over the classes,
+Where devices hold different classes, the classes of the mass matter. A delivery counts for class c by the share of c
+at its device. Let T_c be the useful mass of class c so far, divided by its share pi_c of all data. The knowledge of a
+class grows with its mass and saturates as T_c / (T_c + s). The mean over the classes, turned back into a mass, is
 
-    A = sum over c of pi_c T_c / (T_c + s),     is turned back into a mass:     V = s A / (1 - A).
+    V = s A / (1 - A)     with     A = sum over c of pi_c T_c / (T_c + s).
 
-If all devices hold the same classes, all T_c are V, and nothing changes. s = 100 shards is fitted
-(docs/prediction.md says to what); with s = 0 the scarcest class would decide alone, with a large s only the sum would
-count.
+If all devices hold the same classes, every T_c is V, and nothing changes. s = 100 shards is fitted, as
+docs/prediction.md describes. With s = 0 the scarcest class alone would decide; with a large s only the sum would count.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ class ScheduleMass:
 
     @classmethod
     def of(cls, trace: Trace, rule: Aggregation, labels: Labels | None = None) -> ScheduleMass:
-        """That of a trace under an aggregation rule; its limits are in all of it."""
+        """The mass of a trace under an aggregation rule, with the rule's cap and server step."""
         uploads = uploads_of_rounds(rule, trace.delivered, trace.learned, trace.delay, trace.accepted)
         delivered, stretch = delivered_mass(rule, uploads), step_stretch(rule, uploads)
         if labels is None or labels.same_everywhere:
             return cls(delivered, stretch)
         by_class = _by_class(trace, rule, uploads, labels)
-        # A server step that is not linear makes something else of the sum than of its parts.
+        # With a nonlinear server step the masses of the classes do not add up to the mass: scale them so that they do.
         if rule.has_server_step():
             total = by_class.sum(axis=-1)
             scale = np.divide(delivered, total, out=np.zeros(total.shape), where=total != 0)
@@ -57,7 +56,7 @@ class ScheduleMass:
 
     @property
     def useful(self) -> FloatArray:
-        """What every round adds to V, ``[T, I]``."""
+        """The increase of V in every round, ``[T, I]``."""
         scale = 1 / np.maximum(self.stretch, 1.0)
         if self.by_class is None or self.overall is None:
             return self.delivered * scale

@@ -73,7 +73,7 @@ class GapMap:
 def gap_map(rates: Sequence[float], levels: Sequence[Sequence[float]]) -> GapMap:
     """Solve every combination exactly."""
     from fedwave.theory.exact_problem import ExactProblem
-    from fedwave.theory.policy_value import average_of, value_iteration
+    from fedwave.theory.policy_value import mean_backlog, value_iteration
 
     found = np.empty((2, len(levels), len(rates)))
     for i, chances in enumerate(levels):
@@ -81,7 +81,7 @@ def gap_map(rates: Sequence[float], levels: Sequence[Sequence[float]]) -> GapMap
             problem = ExactProblem([1.0, rate], [list(chances)] * 2, slots=1)
             theta = np.array([1.0, rate])
             found[0, i, j] = value_iteration(problem, _TOLERANCE).backlog
-            found[1, i, j] = average_of(problem, lambda p, n, t=theta: p * (n + t), _TOLERANCE)  # type: ignore[misc]
+            found[1, i, j] = mean_backlog(problem, lambda p, n, t=theta: p * (n + t), _TOLERANCE)  # type: ignore[misc]
     return GapMap(tuple(rates), tuple(tuple(c) for c in levels), found[0], found[1])
 
 
@@ -260,11 +260,11 @@ def regret_slopes(found: Regret) -> dict[str, Any]:
 
 def _write_convergence(folder: Path, quick: bool) -> list[Path]:
     from fedwave.experiments.report.figures.convergence import convergence_figure
-    from fedwave.theory.convergence import apart, convergence
-    from fedwave.theory.convergence_setting import Setting
+    from fedwave.theory.convergence import convergence, with_different_data
+    from fedwave.theory.convergence_setting import ConvergenceSetting
 
-    setting = replace(Setting(), rounds=60, instances=5) if quick else Setting()
+    setting = replace(ConvergenceSetting(), rounds=60, instances=5) if quick else ConvergenceSetting()
     tried = convergence(setting)
     heading, lines = tried.table()
-    paths = save_figure(convergence_figure(tried, apart(tried)), folder / "convergence")
+    paths = save_figure(convergence_figure(tried, with_different_data(tried)), folder / "convergence")
     return [*paths, write_csv(folder / "convergence.csv", heading, lines)]
