@@ -74,7 +74,7 @@ def test_the_built_in_datasets_keep_their_contract(tmp_path: Any, monkeypatch: p
     contents = {"mnist": mnist, "cifar10": [np.c_[labels, pixels].tobytes()] * 6}
     files = {n: dict(zip(original_files.MD5[n], c, strict=True)) for n, c in contents.items()}
     for name, held in files.items():
-        sums = {file: original_files.md5_of(content) for file, content in held.items()}
+        sums = {file: original_files.md5_hex(content) for file, content in held.items()}
         monkeypatch.setitem(original_files.MD5, name, sums)
         monkeypatch.setitem(original_files.SIZES, name, {file: len(content) for file, content in held.items()})
         monkeypatch.setitem(sources.SOURCES, name, {})

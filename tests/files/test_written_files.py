@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fedwave as fw
-from fedwave.files.writing import kept_name, kept_of, write_text, write_whole
+from fedwave.files.writing import read_unfinished_stem, unfinished_stem, write_text, write_whole
 
 LONG = {"ascii": "a" * 251 + ".csv", "emoji": "🙂" * 62 + ".csv", "limit": "b" * 232, "above": "b" * 233}
 
@@ -30,11 +30,11 @@ def written_beside(path: Path) -> str:
 def test_the_unfinished_file_keeps_the_name_and_cannot_be_foreseen(tmp_path: Path) -> None:
     first, second = (written_beside(tmp_path / "table.md") for _ in range(2))
     assert first != second
-    assert kept_of(first) == kept_of(second) == "table.md"
+    assert read_unfinished_stem(first) == read_unfinished_stem(second) == "table.md"
     assert str(os.getpid()) != first.split(".")[-2]
     assert names(tmp_path) == ["table.md"]
-    assert kept_of(".table.md.part") is None
-    assert kept_of(".x.part") is None
+    assert read_unfinished_stem(".table.md.part") is None
+    assert read_unfinished_stem(".x.part") is None
 
 
 def test_a_planted_link_is_not_written_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_devices_pipes_and_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "null").symlink_to("/dev/null")
     for name in ("pipe", "folder", "null"):
-        with pytest.raises(fw.FedwaveError, match="cannot be written: it is no plain file"):
+        with pytest.raises(fw.FedwaveError, match="cannot be written: it is not a regular file"):
             write_text(tmp_path / name, "new")
     assert names(tmp_path) == ["folder", "null", "pipe"]
 
@@ -92,13 +92,13 @@ def test_the_umask_decides_who_may_read(tmp_path: Path, mask: int) -> None:
 def test_long_names(tmp_path: Path, name: str) -> None:
     unfinished = written_beside(tmp_path / name)
     assert len(os.fsencode(unfinished)) <= 255
-    assert kept_of(unfinished) == kept_name(name)
+    assert read_unfinished_stem(unfinished) == unfinished_stem(name)
     assert names(tmp_path) == [name]
 
 
 def test_long_names_stay_different() -> None:
     names = [f"{'c' * 250}{number}" for number in range(10)]
-    assert len({kept_name(name) for name in names}) == 10
+    assert len({unfinished_stem(name) for name in names}) == 10
 
 
 def test_a_file_that_fails_leaves_nothing(tmp_path: Path) -> None:

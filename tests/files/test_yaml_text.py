@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedwave.errors import FedwaveError
 from fedwave.files import yaml_text
-from fedwave.files.yaml_text import is_list, read_yaml, write_yaml
+from fedwave.files.yaml_text import is_yaml_list, read_yaml, write_yaml
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,12 @@ def test_many_merged_mappings_are_one() -> None:
 
 
 def test_a_list_is_known_by_its_beginning() -> None:
-    assert is_list("# devices\n---\n- {rate: 1}\n- [never closed", "it")
-    assert is_list("[1, 2]", "it")
-    assert not is_list("a: [1]\nb: [never closed", "it")
-    assert not is_list("", "it")
+    assert is_yaml_list("# devices\n---\n- {rate: 1}\n- [never closed", "it")
+    assert is_yaml_list("[1, 2]", "it")
+    assert not is_yaml_list("a: [1]\nb: [never closed", "it")
+    assert not is_yaml_list("", "it")
     with pytest.raises(FedwaveError, match="it is not valid YAML in line 1"):
-        is_list("@", "it")
+        is_yaml_list("@", "it")
 
 
 def test_lists_are_written_in_one_line() -> None:

@@ -33,7 +33,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Contents:
     contents = {}
     for name, files in (("mnist", mnist), ("cifar10", cifar10)):
         contents[name] = dict(zip(original_files.MD5[name], files, strict=True))
-        sums = {file: original_files.md5_of(content) for file, content in contents[name].items()}
+        sums = {file: original_files.md5_hex(content) for file, content in contents[name].items()}
         monkeypatch.setitem(original_files.MD5, name, sums)
         sizes = {file: len(content) for file, content in contents[name].items()}
         monkeypatch.setitem(original_files.SIZES, name, sizes)

@@ -44,12 +44,12 @@ def _network(source: str) -> dict[str, Any] | None:
 
 def _is_device_table(path: Path) -> bool:
     """A device table in YAML is a list, an experiment is a mapping."""
-    from fedwave.files.yaml_text import is_list
+    from fedwave.files.yaml_text import is_yaml_list
 
     ending = path.suffix.lower()
     if ending not in (".yaml", ".yml") or not path.is_file():
         return ending == ".csv"
     try:
-        return is_list(read_text(path, str(path)), str(path))
+        return is_yaml_list(read_text(path, str(path)), str(path))
     except FedwaveError:
         return False  # load_experiment says what is wrong with it

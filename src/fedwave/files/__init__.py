@@ -1,1 +1,1 @@
-"""Files: bounded readers for untrusted ones, whole-file writes, one archive of arrays."""
+"""Files: bounded readers for untrusted files, atomic writes, one archive of arrays."""

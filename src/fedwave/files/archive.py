@@ -1,8 +1,7 @@
 """The file format of traces, curves and checkpoints: an uncompressed .npz of arrays, a JSON header and a checksum.
 
-Nothing is pickled. An archive is never larger than its file: compressed members are refused before memory is taken,
-and so is an array that is smaller than its own heading says. The checksum detects corruption and edits; it is no
-signature.
+Nothing is pickled. Reading takes no more memory than the file has: a compressed member, or an array whose size differs
+from its heading, is refused first. The checksum detects corruption and edits; it is not a signature.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from fedwave.types import Array
 
 HEADER, CHECKSUM = "header", "checksum"
 _NUMBERS = "biuf"
-_MORE = "cU"  # of users' own parts, and the header
+_MORE = "cU"  # complex numbers and texts: arrays of users' parts, and the header
 _HEADINGS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -45,7 +44,7 @@ def write_archive(file: IO[bytes], format: str, header: Mapping[str, Any], array
 
 
 def read_archive(file: IO[bytes], name: str, format: str) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The header and the arrays that ``write_archive`` wrote in this format; ``name`` is that of the file."""
+    """The header and the arrays that ``write_archive`` wrote in this format; messages call the file ``name``."""
     with refusing(name, format):
         if not zipfile.is_zipfile(file):
             raise ValueError("it is not a .npz archive")
@@ -65,7 +64,7 @@ def read_archive(file: IO[bytes], name: str, format: str) -> tuple[dict[str, Any
 
 @contextmanager
 def refusing(name: str, format: str) -> Iterator[None]:
-    """Within the block, an error means that the file is not of this format, or is damaged: raises FedwaveError."""
+    """Turns every error within the block into a FedwaveError: the file is not of this format, or is damaged."""
     try:
         yield
     except MemoryError:
@@ -77,7 +76,7 @@ def refusing(name: str, format: str) -> Iterator[None]:
 
 
 def is_plain(array: Array, *, numbers: bool = True) -> bool:
-    """Can an archive keep it? Numbers and bools; with ``numbers=False`` complex numbers and texts too."""
+    """Can an archive hold the array? Real numbers and bools; with ``numbers=False`` complex numbers and texts too."""
     return array.dtype.kind in (_NUMBERS if numbers else _NUMBERS + _MORE)
 
 
@@ -107,10 +106,10 @@ def _members(file: IO[bytes]) -> Iterator[tuple[str, Array]]:
 
 
 def _check_size(member: IO[bytes], about: zipfile.ZipInfo) -> None:
-    """Refuse an array of Python objects, and one that is not as large as its heading says."""
+    """Raises ValueError for an array of Python objects, or one whose size differs from its heading."""
     shape, _, dtype = _HEADINGS[npy.read_magic(member)](member)
     if dtype.kind not in _NUMBERS + _MORE:
         raise ValueError(f"{about.filename} holds {dtype}, not numbers")
-    size = prod(shape) * dtype.itemsize  # of Python numbers, which cannot overflow
+    size = prod(shape) * dtype.itemsize  # Python numbers: no overflow
     if size != about.file_size - member.tell() or min(shape, default=0) < 0 or not dtype.itemsize:
         raise ValueError(f"{about.filename} is not as large as its heading says")

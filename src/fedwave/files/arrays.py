@@ -13,21 +13,21 @@ from fedwave.memory import check_memory
 from fedwave.types import Array
 
 _MOST_BYTES = 2**31
-_KEPT = 16  # bytes of each number: as it stands in the file, and as float64
+_BYTES_PER_NUMBER = 16  # as it is in the file, and as float64
 _MOST_AXES = 3
 
 
 def read_array(path: str | Path, what: str) -> Array:
-    """Numbers from a .npy file, or from a .csv file without a heading, a line per round."""
+    """The numbers of a .npy file, or of a .csv file without a heading and with a line per round."""
     path = as_path(f"the file of {what}", path)
     name = f"{what} {path}"
     if path.suffix == ".csv":
         return read_numbers(path, name)
     if path.suffix != ".npy":
-        raise FedwaveError(f"{name} must end in .npy or .csv.")
+        raise FedwaveError(f"{name} ends in {path.suffix!r}, must end in .npy or .csv.")
     with opened(path, name, _MOST_BYTES):  # a regular file of bounded size
         pass
-    try:  # mapped: no more memory is taken than the file has
+    try:  # mapped: takes no memory until it is copied
         mapped = np.lib.format.open_memmap(path, mode="r")
     except Exception:  # numpy fails in many ways
         raise FedwaveError(
@@ -37,5 +37,5 @@ def read_array(path: str | Path, what: str) -> Array:
         raise FedwaveError(f"{name} holds values of type {short_repr(str(mapped.dtype))}, must hold numbers.")
     if mapped.ndim > _MOST_AXES:
         raise FedwaveError(f"{name} has {mapped.ndim} axes, must have at most {_MOST_AXES}.")
-    check_memory(name, _KEPT * mapped.size, "record fewer rounds")
+    check_memory(name, _BYTES_PER_NUMBER * mapped.size, "record fewer rounds")
     return np.array(mapped)

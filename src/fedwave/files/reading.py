@@ -1,4 +1,4 @@
-"""Bounded readers for untrusted files: bytes, text and JSON; one sentence says what is wrong."""
+"""Bounded readers for untrusted files: bytes, text and JSON. What they refuse raises FedwaveError."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any
 
 from fedwave.errors import FedwaveError, short_repr
 
-MOST_BYTES = 8_000_000  # of a text for people: an experiment, a device table in YAML
+_MOST_BYTES = 8_000_000  # of a text written by people: an experiment, a device table in YAML
 _LONGEST_NUMBER = 20  # digits of a whole number, with its sign
 
 
 def as_path(what: str, given: Any) -> Path:
-    """A path that was given from outside, or a sentence: open() takes a number for a file that is already open."""
+    """The given path; raises unless it is a text or a Path, since open() also accepts the number of an open file."""
     try:
         text = os.fspath(given)
     except TypeError:
@@ -32,7 +32,7 @@ def as_path(what: str, given: Any) -> Path:
 
 @contextmanager
 def opened(path: str | Path, what: str, most: float = math.inf) -> Iterator[tuple[BufferedReader, int]]:
-    """Open a regular file of at most ``most`` bytes; gives it and its size."""
+    """Opens a regular file of at most ``most`` bytes; yields the file and its size."""
     path = as_path("a file to read", path)
     try:
         file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
@@ -49,12 +49,12 @@ def opened(path: str | Path, what: str, most: float = math.inf) -> Iterator[tupl
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a pipe without waiting for somebody to write into it."""
+    """Opens a pipe without waiting for a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def is_there(path: str | Path) -> bool:
-    """Is there something at this path? Raises FedwaveError if the path cannot be checked."""
+    """Does the path exist? Raises FedwaveError if it cannot be checked."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -65,20 +65,20 @@ def is_there(path: str | Path) -> bool:
     return True
 
 
-def read_bytes(path: str | Path, what: str, most: int = MOST_BYTES) -> bytes:
+def read_bytes(path: str | Path, what: str, most: int = _MOST_BYTES) -> bytes:
     """The content of a file of at most ``most`` bytes."""
     with opened(path, what, most) as (file, size):
         try:
-            content = file.read(size + 1)  # which takes memory for so many at once
+            content = file.read(size + 1)  # allocates that much at once, so not the limit
         except OSError as error:
             raise FedwaveError(f"{what} cannot be read: {error.strerror}.") from None
     if len(content) > size:
-        raise FedwaveError(f"{what} cannot be read: somebody writes to it at the same time.")
+        raise FedwaveError(f"{what} cannot be read: it grew while it was read; try again.")
     return content
 
 
-def read_text(path: str | Path, what: str, most: int = MOST_BYTES) -> str:
-    """The content of a file in UTF-8, with or without the mark that spreadsheets write first."""
+def read_text(path: str | Path, what: str, most: int = _MOST_BYTES) -> str:
+    """The content of a file in UTF-8, with or without a byte order mark."""
     content = read_bytes(path, what, most)
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise FedwaveError(f"{what} cannot be read: it is UTF-16, save it as UTF-8.")
@@ -88,13 +88,13 @@ def read_text(path: str | Path, what: str, most: int = MOST_BYTES) -> str:
         raise FedwaveError(f"{what} cannot be read: it is not text.") from None
 
 
-def read_json_file(path: str | Path, what: str, most: int = MOST_BYTES) -> Any:
+def read_json_file(path: str | Path, what: str, most: int = _MOST_BYTES) -> Any:
     """The content of a JSON file of at most ``most`` bytes."""
     return read_json(read_text(path, what, most), what)
 
 
 def read_json(text: str, what: str) -> Any:
-    """The content of a JSON text: no key twice, no whole number beyond 64 bits, no text that cannot be encoded."""
+    """The content of a JSON text; refuses a key given twice, a number of over 20 digits, and half characters."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content: dict[str, Any] = {}
@@ -120,10 +120,10 @@ def read_json(text: str, what: str) -> Any:
 
 
 def check_encodable(text: str, what: str) -> None:
-    """Refuse half a character, as "\\ud800" gives: it cannot be written to any file."""
+    """Raises FedwaveError for half a character, such as "\\ud800", which no file can hold."""
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
             near = text[max(0, error.start - 20) : error.end + 20]
-            raise FedwaveError(f"{what} holds {short_repr(near)}, which is not valid text.") from None
+            raise FedwaveError(f"{what} holds {short_repr(near)}, must be text that UTF-8 can encode.") from None

@@ -21,16 +21,16 @@ _MOST_NUMBERS = 256_000_000  # bytes
 
 
 def read_table(path: str | Path, what: str, line: str = "line") -> tuple[list[str], list[list[str]]]:
-    """Returns the heading and the fields of every line below it, without blank lines and lines that begin with #.
+    """The heading and the fields of every line below it, without blank lines and lines that begin with #.
 
-    ``line`` is what a line below the heading is called in a refusal.
+    Messages call a line below the heading ``line``.
     """
     text = read_text(path, what, _MOST_TABLE)
     lines = [one for one in text.splitlines() if one.strip() and not one.lstrip().startswith("#")]
     if len(lines) > _MOST_LINES + 1:
         raise FedwaveError(f"{what} has {len(lines):,} lines, must have at most {_MOST_LINES:,}.")
     try:
-        # Strict: a quote that is never closed would swallow the rest without a word.
+        # Strict: otherwise a quote that is never closed would silently take all that follows as one field.
         heading, *rows = list(csv.reader(lines, strict=True)) or [[]]
     except csv.Error as error:
         raise FedwaveError(f"{what} is not a valid CSV file: {error}.") from None
@@ -42,7 +42,7 @@ def read_table(path: str | Path, what: str, line: str = "line") -> tuple[list[st
             raise FedwaveError(f"{what} has two columns {short_repr(name)}: keep one.")
     for number, row in enumerate(rows, start=1):
         if len(row) != len(heading):
-            raise FedwaveError(f"{what}, {line} {number}: the number of fields differs from the heading's.")
+            raise FedwaveError(f"{what}, {line} {number}: has {len(row)} fields, must have {len(heading)}.")
     return heading, rows
 
 
@@ -56,14 +56,14 @@ def read_numbers(path: str | Path, what: str) -> FloatArray:
         except UnicodeDecodeError:
             raise FedwaveError(f"{what} cannot be read: it is not text.") from None
         except (OSError, ValueError, UserWarning) as error:
-            said = _short(error)
-            if ";" in said:
+            reason = _short(error)
+            if ";" in reason:
                 raise _semicolons(what) from None
-            raise FedwaveError(f"{what} cannot be read: {said}.") from None
+            raise FedwaveError(f"{what} cannot be read: {reason}.") from None
 
 
 def as_number(value: Any, what: str) -> float:
-    """A number, or a field as people write numbers: Python would also read 1_000 and digits of other scripts."""
+    """The value as a number; refuses some texts that Python accepts, such as 1_000 and digits of other scripts."""
     odd = isinstance(value, str) and ("_" in value or not value.strip().isascii())
     try:
         if not odd and not isinstance(value, bool):
@@ -78,6 +78,6 @@ def _semicolons(what: str) -> FedwaveError:
 
 
 def _short(error: Exception) -> str:
-    """The message of numpy, without long quotes and advice to programmers."""
+    """A message of numpy, shortened and without its advice to programmers."""
     text = " ".join(str(error).split()).partition("; use `usecols`")[0].rstrip(".")
     return text if len(text) <= 200 else f"{text[:100]} ... {text[-60:]}"

@@ -18,20 +18,19 @@ from typing import Any, BinaryIO
 
 from fedwave.errors import FedwaveError
 
-_ROOM = 140  # bytes of the longest path that is made inside a folder for results
-# Created here and now: a file or a link that somebody else put there is never written to.
+_ROOM = 140  # bytes of the longest path below a folder for results
+# The file must be new, so that no file or link of somebody else is written to.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _UNFINISHED = re.compile(r"\.(?P<kept>.+)\.[0-9a-f]{16}\.part", re.DOTALL)
-_LONGEST = 255 - len("..0123456789abcdef.part")  # bytes of a kept name: file systems allow 255
+_LONGEST = 255 - len("..0123456789abcdef.part")  # bytes of the stem: file systems allow names of 255
 
-
-# Asked before anything is written below a folder.
+# By folder: called before anything is written below it.
 _GUARDS: dict[str, Callable[[Path], None]] = {}
 
 
 @contextmanager
 def guarded(folder: Path, check: Callable[[Path], None]) -> Iterator[None]:
-    """Within the block, ``check`` sees every path below the folder before it is written; it raises to refuse."""
+    """Calls ``check`` with every path below the folder before it is written, within the block; it raises to refuse."""
     place = os.path.abspath(folder)
     before = _GUARDS.get(place)
     _GUARDS[place] = check
@@ -44,9 +43,9 @@ def guarded(folder: Path, check: Callable[[Path], None]) -> Iterator[None]:
 
 
 def check_folder(folder: Path) -> None:
-    """Make a folder for results, and refuse one that cannot be written to."""
+    """Makes a folder for results; raises FedwaveError if it cannot be written to."""
     try:
-        with suppress(FileNotFoundError):  # whether paths inside it would be too long
+        with suppress(FileNotFoundError):  # raises if paths inside it would be too long
             os.lstat(folder / ("x" * _ROOM))
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
@@ -56,11 +55,11 @@ def check_folder(folder: Path) -> None:
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
-    """Let ``write`` fill a new file beside ``path``, then put it in place in one step.
+    """Lets ``write`` fill a new file beside ``path``, then moves it to ``path`` in one step.
 
-    A link at ``path`` is replaced, and the file that it points to stays as it is.
+    A link at ``path`` is replaced; the file that it points to stays as it is.
     """
-    unfinished = path.with_name(f".{kept_name(path.name)}.{secrets.token_hex(8)}.part")
+    unfinished = path.with_name(f".{unfinished_stem(path.name)}.{secrets.token_hex(8)}.part")
     opened = False
     for place in Path(os.path.abspath(path)).parents if _GUARDS else ():
         if str(place) in _GUARDS:
@@ -68,12 +67,12 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
     try:
         _check_replaceable(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        # The mode of any new file: the umask of the user decides who may read it.
+        # The umask of the user decides who may read it, as for any new file.
         with os.fdopen(os.open(unfinished, _NEW, 0o666), "wb") as file:
             opened = True
             write(file)
             file.flush()
-            os.fsync(file.fileno())  # the name must not exist before the content is on the disk
+            os.fsync(file.fileno())  # the content must be on the disk before the name is
         os.replace(unfinished, path)
     except OSError as error:
         raise FedwaveError(f"{path} cannot be written: {error.strerror}; choose another place.") from None
@@ -83,8 +82,8 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
     return path
 
 
-def kept_name(name: str) -> str:
-    """What the name of an unfinished file keeps of its final name: all of it, or of a long one as much as fits."""
+def unfinished_stem(name: str) -> str:
+    """The part of an unfinished file's name that comes from its final name: all of it, or a long one shortened."""
     content = os.fsencode(name)
     if len(content) <= _LONGEST:
         return name
@@ -92,33 +91,32 @@ def kept_name(name: str) -> str:
     return f"{begin}~{hashlib.sha256(content).hexdigest()[:16]}"
 
 
-def kept_of(unfinished: str) -> str | None:
-    """The same, from the name of a file that write_whole left unfinished; None: it is no such name."""
+def read_unfinished_stem(unfinished: str) -> str | None:
+    """The same part, read from the name of an unfinished file; None if it is not the name of one."""
     found = _UNFINISHED.fullmatch(unfinished)
     return None if found is None else found["kept"]
 
 
 def _check_replaceable(path: Path) -> None:
-    """Refuse folders, devices and pipes: as root, /dev/null would become a plain file."""
+    """Raises for folders, devices and pipes: as root, /dev/null would become a regular file."""
     if path.exists() and not path.is_file():
-        raise FedwaveError(f"{path} cannot be written: it is no plain file; choose another place.")
+        raise FedwaveError(f"{path} cannot be written: it is not a regular file; choose another place.")
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write a text file."""
+    """Writes a text file in UTF-8."""
     return write_whole(path, lambda file: file.write(text.encode("utf-8")))
 
 
 def write_json(path: Path, content: Any) -> Path:
-    """Write JSON for people and machines."""
+    """Writes JSON, indented, as ``json_text`` makes it."""
     return write_text(path, json_text(content) + "\n")
 
 
 def json_text(content: Any) -> str:
     """JSON for other programs: NaN becomes null, and an infinity the text "inf" or "-inf".
 
-    fedwave reads none of these numbers back. Where it does, in records, traces and tables, it writes the words of
-    Python's json, Infinity and NaN.
+    fedwave does not read these files back. Its records, traces and tables, which it does read, have Infinity and NaN.
 
     >>> print(json_text([1.5, float("inf"), float("nan")]).replace("\\n", ""))
     [  1.5,  "inf",  null]
@@ -137,7 +135,7 @@ def _finite(content: Any) -> Any:
 
 
 def write_csv(path: Path, heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> Path:
-    """Write a table with a heading line."""
+    """Writes a CSV table with a heading line."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(heading)

@@ -1,4 +1,4 @@
-"""YAML 1.2 within bounds: plain values only, no key twice, one sentence with the line on what is wrong."""
+"""Reads and writes YAML 1.2: plain values within bounds, no key twice. Errors name the line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fedwave.plain_text import is_unseen, visible
 _MOST_CHARACTERS = 1_000_000
 _MOST_VALUES = 100_000  # seconds of work; a larger device table is better kept as CSV
 _DEEPEST = 20
-_LONGEST_NUMBER = 1000  # characters; Python reads hexadecimal numbers of any length, but cannot show them
+_LONGEST_NUMBER = 1000  # characters; Python reads longer hexadecimal numbers, but cannot print them
 _TAG = "tag:yaml.org,2002:"
 _NUMBERS = ("int", "float", "bool")
 _PLAIN = (*_NUMBERS, "str", "null", "seq", "map", "merge", "value", "timestamp")
@@ -34,8 +34,8 @@ def read_yaml(text: str, what: str) -> Any:
         return _loader().load(text)
 
 
-def is_list(text: str, what: str) -> bool:
-    """Is the content of a YAML text a list? It is read no further than to where that is known."""
+def is_yaml_list(text: str, what: str) -> bool:
+    """Is the content of a YAML text a list? Reads only its beginning."""
     with _refusals(text, what):
         nodes = (event for event in _loader().parse(text) if isinstance(event, NodeEvent))
         return isinstance(next(nodes, None), SequenceStartEvent)
@@ -49,7 +49,7 @@ def _loader() -> YAML:
 
 
 class _Composer(Composer):
-    """Refuses a text that is nested too deeply or stands for too many values, before they are held in memory."""
+    """Refuses a text that is nested too deeply or holds too many values, before they take memory."""
 
     def __init__(self, loader: Any = None) -> None:
         super().__init__(loader=loader)
@@ -57,7 +57,7 @@ class _Composer(Composer):
         self._sizes: dict[int, int] = {}  # of the finished nodes, by identity
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """A node; an alias counts as all the values that it stands for, since a few can stand for billions."""
+        """A node; an alias counts as all values that it stands for, since a few aliases can stand for billions."""
         before, is_alias = self._count, self.parser.check_event(AliasEvent)
         self._count += 1
         self._depth += 1
@@ -96,7 +96,7 @@ class _Constructor(SafeConstructor):
             raise _wrong(node, f"it holds a value that cannot be read, {short_repr(node.value)} as {kind}") from None
 
     def flatten_mapping(self, node: MappingNode) -> Any:
-        """Merge ``<<``. Where it is used, ruamel does not look for keys that are given twice."""
+        """Merges ``<<``, after looking for keys that are given twice, which ruamel does not do beside a merge."""
         seen = set()
         for key, _ in node.value:
             if not isinstance(key, ScalarNode):
@@ -117,12 +117,12 @@ def _wrong(where: Node | NodeEvent, problem: str) -> ConstructorError:
 
 
 class _Limit(Exception):
-    """The text is larger than is read; the message says what is wrong, without its name."""
+    """The text exceeds a limit; the message lacks the name of the text."""
 
 
 @contextmanager
 def _refusals(text: str, what: str) -> Iterator[None]:
-    """What ruamel raises, as one sentence."""
+    """Turns what ruamel raises into a FedwaveError of one sentence."""
     if len(text) > _MOST_CHARACTERS:
         raise FedwaveError(f"{what} has {len(text):,} characters, must have at most {_MOST_CHARACTERS:,}.")
     try:
@@ -156,10 +156,10 @@ class _Representer(SafeRepresenter):
         return self.represent_sequence(_TAG + "seq", data, flow_style=True)
 
     def quoted(self, data: str) -> Any:
-        """In quotes where it would be read as something else.
+        """A text, in quotes where it would be read as something else.
 
         A line break that is not a newline is lost unless it is escaped. In a list, a question mark or a colon at the
-        beginning is taken for the sign of a key or of a value.
+        beginning marks a key or a value.
         """
         plain = data.isprintable() and not data.startswith(("?", ":"))
         return self.represent_scalar(_TAG + "str", data, style=None if plain else '"')
@@ -170,7 +170,7 @@ _Representer.add_representer(str, _Representer.quoted)
 
 
 def write_yaml(content: Any, only_ascii: bool = False) -> str:
-    """A YAML text that read_yaml reads back; what cannot be seen in it is escaped, or all beyond ASCII."""
+    """A YAML text that read_yaml reads back, with invisible characters escaped, or all that are not ASCII."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]

@@ -12,7 +12,8 @@ Every approximation makes the bound lower, so it remains a bound:
 * every price gives a bound, so the best price need not be exact.
 
 ``error`` limits what these approximations cost. It is computed with p replaced by levels below it, and with the
-steepest slope beyond the last lattice point. The exact value at this price lies between ``value`` and ``value + error``.
+steepest slope beyond the last lattice point. The exact value at this price lies between ``value`` and
+``value + error``.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from published import Contents, put, tiny
 from fedwave.errors import FedwaveError
 from fedwave.files import cache
 from fedwave.learning.datasets.mnist_cifar import load_dataset
-from fedwave.learning.datasets.original_files import MD5, NoData, data_folder, md5_of, missing
+from fedwave.learning.datasets.original_files import MD5, NoData, data_folder, md5_hex, missing_files
 
 REAL = Path(os.environ.get("FEDWAVE_DATA") or os.devnull)  # as it was before any test changed it
-NEEDED = {name: missing(name, REAL) for name in MD5}
+NEEDED = {name: missing_files(name, REAL) for name in MD5}
 
 
 FILE = "t10k-labels-idx1-ubyte.gz"
@@ -66,7 +66,7 @@ def test_a_corrupt_file_is_named_with_both_checksums(
     corrupt.write_bytes(published[:-5])
     with pytest.raises(FedwaveError) as caught:
         load_dataset("mnist")
-    for part in (str(corrupt), md5_of(published[:-5]), md5_of(published), "run `fedwave data mnist`."):
+    for part in (str(corrupt), md5_hex(published[:-5]), md5_hex(published), "run `fedwave data mnist`."):
         assert part in str(caught.value)
     assert corrupt.read_bytes() == published[:-5]  # it is the user's: never replaced
 

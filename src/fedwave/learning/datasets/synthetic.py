@@ -17,10 +17,10 @@ _SHIFT, _CLUTTER, _NOISE = 5, 0.5, 0.5
 
 
 def synthetic(train: int = 6000, test: int = 2000, seed: int = 0) -> Dataset:
-    """Ten classes of 28 x 28 grey images made in memory, of the shape of MNIST: for trials, tests and teaching.
+    """Ten classes of 28 x 28 grey images like MNIST's, made in memory, for trials, tests and teaching.
 
-    A linear model reaches an accuracy of about 75 %, a small convolutional network 95 %. The first images of a set do
-    not depend on its size.
+    ``train`` and ``test`` are the numbers of images; the first images do not depend on them. A linear model reaches an
+    accuracy of about 75 %, a small convolutional network 95 %.
 
     >>> synthetic(train=50, test=20).train_images.shape
     (50, 1, 28, 28)
@@ -34,7 +34,7 @@ def synthetic(train: int = 6000, test: int = 2000, seed: int = 0) -> Dataset:
 
 
 def _smooth(rng: Generator, count: int) -> Images:
-    """Random values on a coarse grid, joined by straight lines along both axes."""
+    """Random values on a coarse grid, interpolated linearly along both axes."""
     coarse = rng.standard_normal((count, _KNOTS, _KNOTS), dtype=np.float32)
     distance = np.linspace(0, _KNOTS - 1, _SIDE)[:, None] - np.arange(_KNOTS)
     weights = np.maximum(0, 1 - np.abs(distance)).astype(np.float32)
@@ -43,8 +43,8 @@ def _smooth(rng: Generator, count: int) -> Images:
 
 
 def _sample(classes: Images, source: SeedSequence, count: int) -> tuple[Images, IntArray]:
-    """Each image: its class's pattern, moved around the edges, stronger or weaker, under clutter and noise."""
-    # A generator for each quantity, so that the first images do not depend on the count.
+    """Images and labels; an image is the pattern of its class, cyclically shifted, scaled, with clutter and noise."""
+    # Each quantity has its own generator, so that the first images do not depend on the count.
     which, where, strength, clutter, noise = map(default_rng, source.spawn(5))
     labels = which.integers(_CLASSES, size=count)
     shift = where.integers(-_SHIFT, _SHIFT + 1, size=(count, 2))
