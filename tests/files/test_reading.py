@@ -52,10 +52,10 @@ READERS: dict[str, Callable[[str], object]] = {
     "arrivals.npy": fw.arrivals.RecordedArrivals.from_file,
 }
 THINGS = {
-    pipe: "cannot be read: it is not a regular file.",
-    device: "cannot be read: it is not a regular file.",
-    Path.mkdir: "cannot be read: Is a directory.",
-    enormous: "has 1,000,000,000,000 bytes, must have at most",
+    pipe: "not a regular file",
+    device: "not a regular file",
+    Path.mkdir: "Is a directory",
+    enormous: "1,000,000,000,000 bytes",
 }
 
 
@@ -64,7 +64,8 @@ THINGS = {
 def test_what_is_no_file(thing: Callable[[Path], None], name: str, tmp_path: Path) -> None:
     thing(tmp_path / name)
     sentence = refusal(lambda: READERS[name](str(tmp_path / name)))
-    assert f"{tmp_path / name} {THINGS[thing]}" in sentence
+    assert str(tmp_path / name) in sentence
+    assert THINGS[thing] in sentence
 
 
 def test_a_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch) -> None:
@@ -72,7 +73,7 @@ def test_a_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch) -> None
     path.write_bytes(b"x" * 100)
     true = os.fstat
     monkeypatch.setattr(os, "fstat", lambda fd: os.stat_result((*true(fd)[:6], 7, *true(fd)[7:])))
-    assert refusal(lambda: read_bytes(path, "it", 50)).startswith("it cannot be read: it grew")
+    assert "it grew" in refusal(lambda: read_bytes(path, "it", 50))
 
 
 def test_memory_is_taken_for_what_is_there(tmp_path: Path) -> None:
@@ -96,16 +97,16 @@ def test_encodings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[" * 100_000, "it is nested too deeply"),
-        ('{"a":' * 100_000, "it is nested too deeply"),
-        ("1" * 100_000, "it holds a number of too many digits"),
-        ("[1" + "0" * 30 + "]", "it holds a number of too many digits"),
-        ('{"a": 1, "a": 2}', "the key 'a' is given twice."),
-        ('{"' + "a" * 9999 + '": 1, "' + "a" * 9999 + '": 2}', "aaa' is given twice."),
+        ("[" * 100_000, "too deeply"),
+        ('{"a":' * 100_000, "too deeply"),
+        ("1" * 100_000, "too many digits"),
+        ("[1" + "0" * 30 + "]", "too many digits"),
+        ('{"a": 1, "a": 2}', "'a' is given twice"),
+        ('{"' + "a" * 9999 + '": 1, "' + "a" * 9999 + '": 2}', "aaa' is given twice"),
         ('{"a": ["\\ud800"]}', "must be text"),
         ('{"\\udfff": 1}', "must be text"),
-        ("\0", "it is not valid JSON in line 1"),
-        ("[1,\n2", "it is not valid JSON in line 2"),
+        ("\0", "line 1"),
+        ("[1,\n2", "line 2"),
     ],
     ids=lambda text: text[:20],
 )
@@ -130,21 +131,21 @@ HEADING = "rate,distance_m\n"
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("rate;distance_m\n1;100\n", "has semicolons (;) between its fields, must have commas"),
-        (HEADING + '1,"100\n', "is not a valid CSV file: unexpected end of data."),
-        (HEADING + '1,"100\n' * 100_000, "is not a valid CSV file: "),
-        (HEADING + "1_000,100\n", "device line 1: rate is '1_000', must be a number."),
-        (HEADING + "\uff11,100\n", "device line 1: rate is '\uff11', must be a number."),
-        (HEADING + "0x10,100\n", "device line 1: rate is '0x10', must be a number."),
-        (HEADING + "1\0,100\n", "device line 1: rate is '1\\x00', must be a number."),
-        (HEADING + "9" * 100_000 + ",1\n", "rate of device 1 is inf, must be a number >= 0"),
-        (HEADING + "x" * 100_000 + ",1\n", "xxx', must be a number."),
+        ("rate;distance_m\n1;100\n", "semicolons"),
+        (HEADING + '1,"100\n', "unexpected end of data"),
+        (HEADING + '1,"100\n' * 100_000, "not a valid CSV file"),
+        (HEADING + "1_000,100\n", "line 1: rate is '1_000'"),
+        (HEADING + "\uff11,100\n", "line 1: rate is '\uff11'"),
+        (HEADING + "0x10,100\n", "line 1: rate is '0x10'"),
+        (HEADING + "1\0,100\n", "line 1: rate is '1\\x00'"),
+        (HEADING + "9" * 100_000 + ",1\n", "rate of device 1 is inf"),
+        (HEADING + "x" * 100_000 + ",1\n", "xxx', must be"),
         ("x" * 100_000 + ",rate\n1,2\n", "xxx'; known are"),
-        (HEADING.replace("\n", ",count\n") + "1,1,10000000\n" * 200, "2,000,000,000 devices, must"),
-        (HEADING.replace("\n", ",count\n") + "1,1,1e9\n", "count is 1,000,000,000, must be a whole number"),
+        (HEADING.replace("\n", ",count\n") + "1,1,10000000\n" * 200, "2,000,000,000 devices"),
+        (HEADING.replace("\n", ",count\n") + "1,1,1e9\n", "count is 1,000,000,000"),
         (",".join(f"c{i}" for i in range(100_000)) + "\n" + "," * 99_999, "rate is missing"),
         (",".join(f"c{i}" for i in range(100_000)) + "\n1" + "," * 99_999, "unknown column 'c0'"),
-        (",".join(["rate"] * 100_000) + "\n", "has two columns 'rate': keep one."),
+        (",".join(["rate"] * 100_000) + "\n", "two columns 'rate'"),
     ],
     ids=lambda text: text[:20],
 )
@@ -159,7 +160,7 @@ def test_too_many_lines(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "devices.csv").write_text(HEADING + "1,100\n" * 10)
     assert len(fw.read_devices(tmp_path / "devices.csv")) == 10
     (tmp_path / "devices.csv").write_text(HEADING + "1,100\n" * 11)
-    assert "has 12 lines, must have at most 10." in refusal(lambda: fw.read_devices(tmp_path / "devices.csv"))
+    assert "12 lines" in refusal(lambda: fw.read_devices(tmp_path / "devices.csv"))
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -191,7 +192,7 @@ def shaped(shape: str, kind: str = "'<f8'", content: bytes = b"") -> bytes:
     return with_header(text, content)
 
 
-DAMAGED = "is not a .npy file of numbers, or is damaged"
+DAMAGED = "or is damaged"
 HOSTILE: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", DAMAGED),
     "text": (b"1,2,3\n", DAMAGED),
@@ -219,19 +220,19 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "beyond the file": (shaped("(100, 3)", content=bytes(24)), DAMAGED),
     "truncated": (npy(ONES)[:-1], DAMAGED),
     "objects": (npy(np.array([[{}, 1]], dtype=object)), DAMAGED),
-    "complex": (npy(ONES * 1j), "values of type 'complex128', must hold numbers."),
-    "dates": (npy(ONES.astype("M8[s]")), "values of type 'datetime64[s]', must hold numbers."),
-    "durations": (npy(ONES.astype("m8[s]")), "values of type 'timedelta64[s]', must hold numbers."),
-    "texts": (npy(ONES.astype(str)), "must hold numbers."),
-    "bytes": (npy(ONES.astype("S3")), "must hold numbers."),
+    "complex": (npy(ONES * 1j), "'complex128', must hold numbers"),
+    "dates": (npy(ONES.astype("M8[s]")), "'datetime64[s]', must hold numbers"),
+    "durations": (npy(ONES.astype("m8[s]")), "'timedelta64[s]', must hold numbers"),
+    "texts": (npy(ONES.astype(str)), "must hold numbers"),
+    "bytes": (npy(ONES.astype("S3")), "must hold numbers"),
     "records": (npy(np.zeros((2, 2), [("a", "f8"), ("b", "O")])), DAMAGED),
-    "nothing of type": (npy(np.zeros((2, 2), "V8")), "must hold numbers."),
+    "nothing of type": (npy(np.zeros((2, 2), "V8")), "must hold numbers"),
     "arrays of arrays": (shaped("(2,)", "('<f8', (1000000, 1000000))"), DAMAGED),
-    "no numbers": (npy(np.ones((0, 3))), "recorded gains have shape (0, 3), must not be empty."),
-    "nan": (npy(ONES * np.nan), "recorded gain at [0, 0] is nan, must be a number >= 0"),
-    "infinity": (npy(ONES * np.inf), "recorded gain at [0, 0] is inf, must be a number >= 0"),
-    "one axis": (npy(np.ones(3)), "recorded gains have 1 axes, must be [round, device] or"),
-    "no axis": (npy(np.float64(1)), "recorded gains have 0 axes"),
+    "no numbers": (npy(np.ones((0, 3))), "shape (0, 3)"),
+    "nan": (npy(ONES * np.nan), "[0, 0] is nan"),
+    "infinity": (npy(ONES * np.inf), "[0, 0] is inf"),
+    "one axis": (npy(np.ones(3)), "have 1 axes"),
+    "no axis": (npy(np.float64(1)), "have 0 axes"),
 }
 
 
@@ -268,17 +269,17 @@ def test_records_are_read_as_numpy_reads_them(array, version, tmp_path: Path) ->
 
 
 NUMBERS = {
-    "": "cannot be read: loadtxt: input contained no data",
-    "1;2\n3;4\n": "has semicolons (;) between its fields, must have commas",
+    "": "no data",
+    "1;2\n3;4\n": "semicolons",
     "1,2\n3\n": "the number of columns changed from 2 to 1",
     "1_000,2\n": "could not convert string '1_000'",
     "\uff11,2\n": "could not convert string",
     "1\0,2\n": "could not convert string",
     "a,b\n1,2\n": "could not convert string 'a'",
     "x" * 100_000: "could not convert string 'xxx",
-    "nan,1\n": "recorded gain at [0, 0] is nan",
-    "1e999,1\n": "recorded gain at [0, 0] is inf",
-    "\udcff,1\n": "cannot be read: it is not text.",
+    "nan,1\n": "[0, 0] is nan",
+    "1e999,1\n": "[0, 0] is inf",
+    "\udcff,1\n": "not text",
 }
 
 
@@ -301,7 +302,7 @@ def test_csv_records_that_are_read(tmp_path: Path) -> None:
 def test_arrays_that_numpy_would_convert_without_a_word(kind: Any) -> None:
     for record in (fw.fading.RecordedGains, fw.arrivals.RecordedArrivals):
         sentence = refusal(lambda record=record: record(ONES.astype("i8").astype(kind)))
-        assert "hold something that is not a number" in sentence
+        assert "not a number" in sentence
 
 
 # --- everywhere -----------------------------------------------------------------------------------
