@@ -30,7 +30,7 @@ _HEADINGS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_
 
 
 def write_archive(file: IO[bytes], format: str, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write arrays and a JSON header; ``format`` is the kind of the file and its version, such as "trace 4"."""
+    """Writes arrays and a JSON header; ``format`` is the kind of the file and its version, such as "trace 4"."""
     text = np.array(json.dumps({"format": format, **header}))
     total = hashlib.sha256()
     with zipfile.ZipFile(file, "w") as archive:
