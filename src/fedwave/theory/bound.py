@@ -76,11 +76,11 @@ def backlog_bound(network: Network, *, hidden: bool = False) -> Bound:
     # Leaving out a device with hardly any data lowers the bound, by a negligible amount.
     rates = np.where(network.rates < LEAST_RATE, 0.0, network.rates)
     classes = DeviceClasses.among(network.mean_snr, rates)
-    zero = np.zeros(network.size)
+    nobody = np.zeros(network.size)
     if not classes.theta.size:
-        return Bound(0.0, 0.0, 0.0, zero, zero)
+        return Bound(0.0, 0.0, 0.0, nobody, nobody)
     if slots == 0:
-        return Bound(np.inf, 0.0, np.inf, zero, np.where(classes.of_device >= 0, np.inf, 0.0))
+        return Bound(np.inf, 0.0, np.inf, nobody, np.where(classes.of_device >= 0, np.inf, 0.0))
     below, above = bracketing_levels(network, classes)
     objective = Backlog(None if hidden else network.planning.arrival_chances)
     best = best_price(objective, classes, slots, below)

@@ -71,13 +71,14 @@ def mass_bound(network: Network, aggregation: registry.Spec | Aggregation | None
             "beta < 1, or a rule with a constant rate."
         )
     slots = float(np.mean(network.slots))
-    classes = DeviceClasses.among(network.mean_snr, network.rates)
-    zero = np.zeros(network.size)
+    rates = np.where(network.rates > 0, network.rates, 0.0)
+    classes = DeviceClasses.among(network.mean_snr, rates)
+    nobody = np.zeros(network.size)
     if not classes.theta.size or slots == 0:
-        return MassBound(0.0, 0.0, 0.0 if slots else np.inf, zero, zero)
+        return MassBound(0.0, 0.0, 0.0 if slots else np.inf, nobody, nobody)
     if reward.nothing_is_lost:  # every shard counts once, whenever it is delivered
         most = classes.per_device(mass_of_one(classes) * reward.rate(np.array([1])))
-        return MassBound(float(most.sum()), 0.0, 0.0, zero, most)
+        return MassBound(float(most.sum()), 0.0, 0.0, nobody, most)
     above, below = bracketing_levels(network, classes)
     objective = Mass(reward)
     best = best_price(objective, classes, slots, above)
