@@ -15,8 +15,7 @@ import numpy as np
 
 import fedwave as fw
 from fedwave.experiments.results.statistics import estimate, paired_difference
-from fedwave.planning import backlog_tables
-from fedwave.schedulers import index
+from fedwave.schedulers import priced
 from fedwave.schedulers.base import Scheduler
 from fedwave.theory.bound import Bound, backlog_bound
 from fedwave.types import FloatArray
@@ -123,8 +122,8 @@ def many(instances: int) -> None:
     """Many different devices: indices from the tables, less those that are solved for each device."""
     network, few = fw.random_network(5000), max(4, instances // 10)
     found = {"tables": backlogs(network, "lagrangian", 201, 400, few)}
-    with patch.object(backlog_tables, "MANY_CLASSES", network.size):
-        index._at_best_price.cache_clear()
+    with patch.object(priced, "MANY_CLASSES", network.size):
+        priced._at_best_price.cache_clear()
         found["solved"] = backlogs(network, "lagrangian", 201, 400, few)
     print(f"\n{network.size} different devices, {network.slots} slots, rounds 201-400")
     differences(found, "solved")

@@ -8,15 +8,22 @@ from scipy import stats
 from value_iteration import by_value_iteration
 
 import fedwave as fw
-from fedwave.planning.backlog_objective import COARSE, FINE, MEDIUM, _improve, arrival_steps, arrivals_at_most, solve
-from fedwave.planning.channel_levels import Levels, lowered, merged, raised, spread
+from fedwave.planning.backlog_objective import (
+    BacklogEffort,
+    _arrival_steps,
+    _on_lattice,
+    arrivals_at_most,
+    solve_backlog,
+)
+from fedwave.planning.channel_levels import Levels, lower_success, merge_levels, spread_levels, upper_success
 
+FINE, MEDIUM, COARSE = BacklogEffort.FINE, BacklogEffort.MEDIUM, BacklogEffort.COARSE
 POISSON = fw.arrivals.Poisson().chances
 TWO_LEVELS = np.array([[0.3, 0.9]])
 
 
 def one(levels: Levels, theta, price, chances=POISSON, effort=FINE):
-    return solve(levels, np.array([0]), np.array([theta]), np.array([price]), chances, effort)
+    return solve_backlog(levels, np.array([0]), np.array([theta]), np.array([price]), chances, effort)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +41,7 @@ def test_the_solution_is_that_of_plain_value_iteration(p, theta, price, family):
     arrivals = family.chances(np.array([theta]), 60)[0]
     cost, value, worth = by_value_iteration(p, theta, price, arrivals)
     # 1,000 cells, with all these p on edges: spreading p changes nothing worth speaking of.
-    found = one(spread(p[None], 1000), theta, price, family.chances)
+    found = one(spread_levels(p[None], 1000), theta, price, family.chances)
     assert found.cost[0] == pytest.approx(cost, rel=2e-6)
     few = np.arange(20)
     np.testing.assert_allclose(found.worth_at(np.zeros(20, int), few), worth[:20], rtol=2e-5)
@@ -43,7 +50,7 @@ def test_the_solution_is_that_of_plain_value_iteration(p, theta, price, family):
 
 def test_playing_the_policy_costs_what_the_solution_says():
     theta, price, runs, rounds = 1.0, 4.0, 400, 1500
-    found = one(spread(TWO_LEVELS, 1000), theta, price)
+    found = one(spread_levels(TWO_LEVELS, 1000), theta, price)
     rng = np.random.default_rng(5)
     n, paid, sent = np.zeros(runs, int), np.zeros(runs), np.zeros(runs)
     for t in range(rounds):
@@ -65,13 +72,13 @@ def test_certain_uploads_and_steady_arrivals_have_a_closed_form(theta, price):
     """Sending every k rounds leaves 0, theta, ..., (k - 1) theta behind: theta (k - 1) / 2 + price / k."""
     k = np.arange(1, 200)
     costs = theta * (k - 1) / 2 + price / k
-    found = one(spread(np.ones((1, 1)), 64), theta, price, chances=None)
+    found = one(spread_levels(np.ones((1, 1)), 64), theta, price, chances=None)
     assert found.cost[0] == pytest.approx(costs.min(), rel=1e-12)
     assert found.service[0] == pytest.approx(1 / k[np.argmin(costs)], rel=1e-12)
 
 
 def test_what_costs_nothing_is_sent_whenever_it_can_arrive():
-    levels = spread(np.array([[0.0, 0.4, 0.8]]), 500)
+    levels = spread_levels(np.array([[0.0, 0.4, 0.8]]), 500)
     found = one(levels, 2.0, 0.0)
     assert found.cost[0] == pytest.approx(2.0 * (1 - 0.4) / 0.4, rel=1e-9)
     assert found.service[0] == pytest.approx(2 / 3, abs=1e-3)
@@ -81,13 +88,13 @@ def test_what_costs_nothing_is_sent_whenever_it_can_arrive():
 
 
 def test_the_service_rate_is_the_slope_of_the_cost():
-    levels, h = spread(TWO_LEVELS, 200), 1e-3
+    levels, h = spread_levels(TWO_LEVELS, 200), 1e-3
     near = [one(levels, 1.3, price).cost[0] for price in (7 - h, 7 + h)]
     assert one(levels, 1.3, 7.0).service[0] == pytest.approx((near[1] - near[0]) / (2 * h), rel=1e-3)
 
 
 def test_value_is_concave_and_its_slope_falls_to_that_of_always_sending():
-    found = one(spread(TWO_LEVELS, 200), 1.0, 30.0)
+    found = one(spread_levels(TWO_LEVELS, 200), 1.0, 30.0)
     slopes = np.diff(found.value)
     assert (np.diff(slopes) < 1e-9).all()
     assert slopes[-1] == pytest.approx(0.4 / 0.6, rel=1e-6)
@@ -96,10 +103,10 @@ def test_value_is_concave_and_its_slope_falls_to_that_of_always_sending():
 
 @pytest.mark.parametrize("size", [14, 20, 30, 60])
 def test_a_lattice_cut_short_gives_a_lower_cost_and_says_by_how_much_at_most(size):
-    levels, theta, price = spread(TWO_LEVELS, 200), np.array([1.0]), np.array([30.0])
-    moves = arrival_steps(POISSON, theta, np.ones(1), arrivals_at_most(POISSON, theta, 1e-12))
+    levels, theta, price = spread_levels(TWO_LEVELS, 200), np.array([1.0]), np.array([30.0])
+    moves = _arrival_steps(POISSON, theta, np.ones(1), arrivals_at_most(POISSON, theta, 1e-12))
     exact = one(levels, 1.0, 30.0).cost[0]
-    cut = _improve(levels, np.array([0]), theta, price, moves, size, FINE.saving)
+    cut = _on_lattice(levels, np.array([0]), theta, price, moves, size, FINE.saving)
     assert cut.cost[0] <= exact + 1e-9
     assert cut.cost[0] + cut.error[0] >= exact - 1e-9
     if size == 60:
@@ -109,13 +116,13 @@ def test_a_lattice_cut_short_gives_a_lower_cost_and_says_by_how_much_at_most(siz
 def test_every_approximation_of_the_channel_errs_on_its_side():
     planning = fw.paper_network(success=fw.success.Soft()).planning
     snr = np.array([1.7])
-    exact = one(spread(planning.success_levels(snr, 1 << 16), 4000), 3.0, 25.0).cost[0]
+    exact = one(spread_levels(planning.success_levels(snr, 1 << 16), 4000), 3.0, 25.0).cost[0]
     before = None
     for count, cells in ((64, 16), (512, 64), (4096, 512)):
         p = planning.success_levels(snr, count)
-        up, down = raised(p), lowered(p)
-        below = one(spread(up[0], cells, up[1]), 3.0, 25.0).cost[0]
-        above = one(merged(down[0], cells, down[1]), 3.0, 25.0).cost[0]
+        up, down = upper_success(p), lower_success(p)
+        below = one(spread_levels(up[0], cells, up[1]), 3.0, 25.0).cost[0]
+        above = one(merge_levels(down[0], cells, down[1]), 3.0, 25.0).cost[0]
         assert below < exact < above
         assert before is None or above - below < before / 4
         before = above - below
@@ -123,7 +130,7 @@ def test_every_approximation_of_the_channel_errs_on_its_side():
 
 
 def test_larger_units_of_the_backlog_cost_less_and_little():
-    levels = spread(TWO_LEVELS, 200)
+    levels = spread_levels(TWO_LEVELS, 200)
     exact = one(levels, 40.0, 3000.0).cost[0]
     units = []
     for effort in (replace(FINE, points=400), replace(FINE, points=100), MEDIUM, COARSE):
@@ -134,13 +141,13 @@ def test_larger_units_of_the_backlog_cost_less_and_little():
 
 
 def test_many_problems_at_once_are_solved_as_one_by_one():
-    levels = spread(np.array([[0.3, 0.9], [0.0, 1.0], [0.05, 0.1]]), 100)
+    levels = spread_levels(np.array([[0.3, 0.9], [0.0, 1.0], [0.05, 0.1]]), 100)
     rng = np.random.default_rng(1)
     row = rng.integers(0, 3, 40)
     theta, price = rng.uniform(0.01, 20, 40), rng.uniform(0, 200, 40)
-    together = solve(levels, row, theta, price, POISSON, MEDIUM)
+    together = solve_backlog(levels, row, theta, price, POISSON, MEDIUM)
     for b in range(40):
-        alone = solve(levels, row[b : b + 1], theta[b : b + 1], price[b : b + 1], POISSON, MEDIUM)
+        alone = solve_backlog(levels, row[b : b + 1], theta[b : b + 1], price[b : b + 1], POISSON, MEDIUM)
         assert together.cost[b] == pytest.approx(alone.cost[0], rel=1e-4)
         # Far beyond the lattice C is continued in a straight line, from a place that may differ.
         for backlog, close in ((0, 1e-4), (1, 1e-4), (30, 2e-3), (500, 0.1)):
@@ -150,10 +157,10 @@ def test_many_problems_at_once_are_solved_as_one_by_one():
 
 
 def test_a_device_that_almost_never_gets_data_or_through_is_solved_too():
-    levels = spread(np.array([[0.0] * 999 + [1.0]]), 100)
+    levels = spread_levels(np.array([[0.0] * 999 + [1.0]]), 100)
     rare = one(levels, 1.0, 50.0, effort=MEDIUM)
     assert np.isfinite(rare.worth).all()
     assert rare.cost[0] > 999 * 0.999
-    quiet = one(spread(TWO_LEVELS, 100), 1e-9, 50.0)
+    quiet = one(spread_levels(TWO_LEVELS, 100), 1e-9, 50.0)
     assert 0 <= quiet.cost[0] < 1e-6
     assert quiet.worth_at(np.array([0]), np.array([1]))[0] > 50

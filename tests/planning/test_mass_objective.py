@@ -7,16 +7,17 @@ from value_iteration import mass_by_value_iteration
 
 from fedwave.aggregation import Constant, Lee
 from fedwave.planning import mass_objective
-from fedwave.planning.channel_levels import spread
-from fedwave.planning.mass_objective import COARSE, FINE, MEDIUM, MassEffort, solve
+from fedwave.planning.channel_levels import spread_levels
+from fedwave.planning.mass_objective import MassEffort, solve_mass
 from fedwave.planning.mass_reward import Reward
 
+FINE, MEDIUM, COARSE = MassEffort.FINE, MassEffort.MEDIUM, MassEffort.COARSE
 TWO_LEVELS = np.array([[0.3, 0.9]])
 CERTAIN = np.ones((1, 1))
 
 
 def one(p, price, rule, effort=FINE):
-    return solve(spread(p, 1000), np.array([0]), np.array([float(price)]), Reward(rule), effort)
+    return solve_mass(spread_levels(p, 1000), np.array([0]), np.array([float(price)]), Reward(rule), effort)
 
 
 @pytest.mark.parametrize("rule", [Lee(0.001), Lee(0.9), Constant(0.5), Constant(0.9)], ids=str)
@@ -75,9 +76,9 @@ def test_certain_uploads_have_a_closed_form(rule, price):
 def test_where_delays_are_cut_off_changes_nothing(rule):
     """Values at every first size agree within their errors, and where it is not too small to rounding."""
     prices = np.array([0.0, 0.05, 0.5, 0.9, 1.4, 2.0])
-    levels, row = spread(TWO_LEVELS, 300), np.zeros(6, int)
+    levels, row = spread_levels(TWO_LEVELS, 300), np.zeros(6, int)
     found = [
-        solve(levels, row, prices, Reward(rule), MassEffort(size, size, np.inf, 1e-13))
+        solve_mass(levels, row, prices, Reward(rule), MassEffort(size, size, np.inf, 1e-13))
         for size in (16, 256, 1024, 4096)
     ]
     exact = found[-1]
@@ -130,15 +131,15 @@ def test_the_worth_of_a_delivery_rises_with_the_delay_to_a_limit():
 
 
 def test_many_problems_at_once_are_solved_as_one_by_one(monkeypatch):
-    levels = spread(np.array([[0.3, 0.9], [0.0, 1.0], [0.05, 0.1]]), 100)
+    levels = spread_levels(np.array([[0.3, 0.9], [0.0, 1.0], [0.05, 0.1]]), 100)
     rng = np.random.default_rng(1)
     row, price = rng.integers(0, 3, 14), rng.uniform(0, 3, 14)
     monkeypatch.setattr(mass_objective, "_AT_ONCE", 512)  # several batches
     reward = Reward(Lee(0.5))
-    together = solve(levels, row, price, reward, MEDIUM)
+    together = solve_mass(levels, row, price, reward, MEDIUM)
     d = np.array([1, 2, 9, 80, 5000])
     for b in range(14):
-        alone = solve(levels, row[b : b + 1], price[b : b + 1], reward, MEDIUM)
+        alone = solve_mass(levels, row[b : b + 1], price[b : b + 1], reward, MEDIUM)
         assert together.mass[b] == pytest.approx(alone.mass[0], rel=1e-9, abs=1e-12)
         both = together.worth_at(np.full(5, b), d), alone.worth_at(np.zeros(5, int), d)
         np.testing.assert_allclose(*both, rtol=1e-9)

@@ -5,7 +5,7 @@ import pytest
 
 import fedwave as fw
 from fedwave.planning import exact_solver
-from fedwave.planning.exact_solver import Plan, Table, decision_gains, gains_at
+from fedwave.planning.exact_solver import DecisionTable, ExactPlan, decision_gains, interpolated_gains
 from fedwave.rng import Draws
 from fedwave.schedulers.exact import Dp, DpTs
 from fedwave.theory.exact_problem import ExactProblem, exact_problem
@@ -66,7 +66,7 @@ def test_two_slots_take_the_best_pair(waiting, text):
 
 
 def test_with_as_many_slots_as_devices_or_none_there_is_nothing_to_plan(monkeypatch):
-    monkeypatch.setattr(Plan, "tables", None)
+    monkeypatch.setattr(ExactPlan, "tables", None)
     net = two(slots=[2, 0, 2])
     for name in ("dp", "dp-ts"):
         trace = fw.simulate(net, name, rounds=3, instances=2)
@@ -82,13 +82,13 @@ def test_equal_devices_are_taken_in_turn_by_chance():
 
 def test_equal_networks_share_a_plan_and_others_do_not(monkeypatch):
     solved = []
-    original = exact_solver.best_tables
+    original = exact_solver.solve_networks
 
     def counted(*args):
         solved.append(args)
         return original(*args)
 
-    monkeypatch.setattr(exact_solver, "best_tables", counted)
+    monkeypatch.setattr(exact_solver, "solve_networks", counted)
     monkeypatch.setattr(exact_solver, "_CACHE", exact_solver._Cache())
     for _ in range(2):
         fw.simulate(two((1.3, 2.1)), "dp", rounds=3, instances=2)
@@ -108,7 +108,7 @@ def test_equal_networks_share_a_plan_and_others_do_not(monkeypatch):
 
 
 def test_a_full_memory_forgets_the_oldest_plans_only(monkeypatch):
-    table = Table(np.zeros((1, 10)), np.ones(1), 1, 0.0, 0.0, np.zeros(10))
+    table = DecisionTable(np.zeros((1, 10)), np.ones(1), 1, 0.0, 0.0, np.zeros(10))
     monkeypatch.setattr(exact_solver, "_MOST_BYTES", 3 * 160)
     memory = exact_solver._Cache()
     for key in "abc":
@@ -119,7 +119,7 @@ def test_a_full_memory_forgets_the_oldest_plans_only(monkeypatch):
 
 
 def test_batches_give_each_network_the_answer_it_gets_alone():
-    plan, planning = Plan("dp-ts", 2, steps=12, rare=1e-2, tolerance=1e-4), two().planning
+    plan, planning = ExactPlan("dp-ts", 2, steps=12, rare=1e-2, tolerance=1e-4), two().planning
     rates = np.array([[0.3, 0.3], [1.0, 10.0], [40.0, 2.0]])
     together = plan._solve(planning, 1, rates)
     for row, table in zip(rates, together, strict=True):
@@ -127,13 +127,13 @@ def test_batches_give_each_network_the_answer_it_gets_alone():
         assert np.array_equal(alone.gains, table.gains)
     waiting = np.array([[3, 4], [7, 33], [200, 1]])
     expected = [table.at(n[None])[0] for table, n in zip(together, waiting, strict=True)]
-    np.testing.assert_allclose(gains_at(together, waiting), expected, rtol=1e-12)
+    np.testing.assert_allclose(interpolated_gains(together, waiting), expected, rtol=1e-12)
 
 
 def test_coarse_plans_are_nearly_as_good():
     """Steps of several shards, two levels, rates 3 % off: the decisions cost little all the same."""
     problem = ExactProblem([1, 10], [[0.7], [0.7]])
-    plan = Plan("dp-ts", 2, steps=24, rare=1e-2, tolerance=1e-4)
+    plan = ExactPlan("dp-ts", 2, steps=24, rare=1e-2, tolerance=1e-4)
     (table,) = plan.tables(two().planning, 1, np.array([[1.03, 9.7]]))
     assert table.step.max() > 2
 

@@ -10,12 +10,12 @@ from scipy import stats
 from value_iteration import by_value_iteration
 
 import fedwave as fw
-from fedwave.planning import backlog_tables
-from fedwave.planning.backlog_objective import MEDIUM, Backlog, solve
-from fedwave.planning.backlog_tables import scale_of, tables
+from fedwave.planning.backlog_objective import BacklogEffort, BacklogObjective, solve_backlog
+from fedwave.planning.backlog_tables import backlog_scale, backlog_tables
 from fedwave.planning.channel_statistics import channel_statistics
 from fedwave.planning.price_search import at_price, best_price
 from fedwave.rng import Draws
+from fedwave.schedulers import priced
 from fedwave.theory.bound import backlog_bound
 
 PO = ("lagrangian-po", "lagrangian-po:average=0")
@@ -72,7 +72,7 @@ def test_the_whittle_index_is_the_price_that_makes_sending_not_worth_while(succe
     for p in (0.7,) if success is CONSTANT else (0.1, 0.45, 0.8, 1.0):
         for n in ([1, 3], [0, 2], [5, 40], [2, 11]):
             index = priority("whittle", net, success=p, waiting=np.array(n))
-            solutions = solve(statistics.levels, statistics.channel, net.rates, index, statistics.chances)
+            solutions = solve_backlog(statistics.levels, statistics.channel, net.rates, index, statistics.chances)
             errors.append(p * solutions.worth_at(np.arange(2), np.array(n)) / index - 1)
     assert np.sqrt(np.mean(np.square(errors))) < 0.01
     assert np.abs(errors).max() < 0.03
@@ -86,7 +86,7 @@ def test_there_is_one_such_price():
         for theta in (0.3, 1.0, 6.0):
             channel = np.repeat(statistics.channel, prices.size)
             price = np.tile(prices, 2)
-            solutions = solve(statistics.levels, channel, np.full(price.size, theta), price, statistics.chances)
+            solutions = solve_backlog(statistics.levels, channel, np.full(price.size, theta), price, statistics.chances)
             n = np.arange(30)
             ratio = price[:, None] / solutions.worth_at(np.arange(price.size)[:, None], n)
             ratio = ratio.reshape(2, prices.size, n.size)
@@ -99,21 +99,23 @@ def test_there_is_one_such_price():
 )
 def test_tables_agree_with_exact_solutions(network):
     statistics = channel_statistics(network.planning)
-    made, rng = tables(statistics), np.random.default_rng(2)
+    made, rng = backlog_tables(statistics), np.random.default_rng(2)
     row = made.row[statistics.channel]
     errors = []
     for price in (3.0, 30.0, 300.0):
         theta = np.exp(rng.uniform(np.log(0.05), np.log(40), (1, network.size)))
         n = np.floor(rng.exponential(np.sqrt(2 * theta * price)))
-        got = made.worth_at(row, theta, np.array([price]), n / scale_of(theta))[0]
-        exact = solve(statistics.levels, statistics.channel, theta[0], np.full(n.size, price), statistics.chances)
+        got = made.worth_at(row, theta, np.array([price]), n / backlog_scale(theta))[0]
+        exact = solve_backlog(
+            statistics.levels, statistics.channel, theta[0], np.full(n.size, price), statistics.chances
+        )
         errors.append(got / exact.worth_at(np.arange(n.size), n[0]) - 1)
     errors = np.concatenate(errors)
     assert np.sqrt(np.mean(errors**2)) < 0.02
     assert np.abs(errors).max() < 0.12
     # The price that they find for known rates is about as good as the best one.
-    classes, levels = statistics.classes(statistics.devices(network.rates))
-    objective = Backlog(statistics.chances)
+    classes, levels = statistics.classes_and_levels(statistics.devices(network.rates))
+    objective = BacklogObjective()
     best = best_price(objective, classes, network.slots, levels)
     price = made.price(row, network.rates[None], np.array([float(network.slots)]))[0]
     there = at_price(objective, classes, network.slots, levels, price)
@@ -145,10 +147,10 @@ def test_a_hidden_backlog_is_averaged_over_or_taken_at_its_mean():
     d = 1 + np.arange(25) % 6
     fields = {"theta": net.rates, "success": 1.0, "delay": d}
     averaged = priority("lagrangian-po", net, **fields)
-    statistics, made = channel_statistics(net.planning), tables(channel_statistics(net.planning))
+    statistics, made = channel_statistics(net.planning), backlog_tables(channel_statistics(net.planning))
     row = made.row[statistics.channel]
     price = made.price(row, net.rates[None], np.array([5.0]))
-    rng, scale = np.random.default_rng(0), scale_of(net.rates)
+    rng, scale = np.random.default_rng(0), backlog_scale(net.rates)
     n = rng.poisson((d - 1) * net.rates, (4000, 25))
     rates = np.broadcast_to(net.rates, n.shape)
     sampled = made.worth_at(row, rates, np.repeat(price, 4000), n / scale).mean(axis=0)
@@ -223,8 +225,8 @@ def test_what_was_solved_is_found_again_by_content():
         for p in (fw.success.Threshold(0.685), fw.success.Threshold(0.685), fw.success.Threshold(0.7))
     )
     assert one is not again
-    assert tables(one) is tables(again)
-    assert tables(one) is not tables(other)
+    assert backlog_tables(one) is backlog_tables(again)
+    assert backlog_tables(one) is not backlog_tables(other)
     bursty = channel_statistics(fw.paper_network(arrivals=fw.arrivals.NegativeBinomial(1.9)).planning)
     assert bursty != channel_statistics(fw.paper_network(arrivals=fw.arrivals.NegativeBinomial(2.0)).planning)
 
@@ -242,8 +244,8 @@ def test_many_kinds_of_devices_are_read_from_tables(text):
 def test_indices_from_tables_are_close_to_those_solved_for_each_device(slots):
     net, rng = fw.random_network(2500, slots, seed=1), np.random.default_rng(0)
     statistics = channel_statistics(net.planning)
-    classes, levels = statistics.classes(statistics.devices(net.rates))
-    best = best_price(Backlog(statistics.chances, MEDIUM), classes, slots, levels)
+    classes, levels = statistics.classes_and_levels(statistics.devices(net.rates))
+    best = best_price(BacklogObjective(effort=BacklogEffort.MEDIUM), classes, slots, levels)
     n = np.ceil(rng.uniform(0.1, 3, net.size) * np.sqrt(2 * net.rates * best.price)).astype(int)
     got = priority("lagrangian", net, success=1.0, waiting=n)
     ratio = got / best.solutions.worth_at(classes.of_device, n)
@@ -261,19 +263,19 @@ def test_of_many_kinds_idle_devices_rank_last_and_take_no_slots():
 
 
 def test_many_kinds_beyond_the_rates_of_the_tables_are_solved_for(monkeypatch):
-    monkeypatch.setattr(backlog_tables, "MANY_CLASSES", 20)
+    monkeypatch.setattr(priced, "MANY_CLASSES", 20)
     net = fw.random_network(60, 8, seed=1)
     net = net.replace(rate=np.asarray(net.table.rate) * 100)
     statistics = channel_statistics(net.planning)
-    classes, levels = statistics.classes(statistics.devices(net.rates))
-    solved = best_price(Backlog(statistics.chances, MEDIUM), classes, net.slots, levels).solutions
+    classes, levels = statistics.classes_and_levels(statistics.devices(net.rates))
+    solved = best_price(BacklogObjective(effort=BacklogEffort.MEDIUM), classes, net.slots, levels).solutions
     got = priority("lagrangian", net, success=1.0, waiting=500)
     np.testing.assert_array_equal(got, solved.worth_at(classes.of_device, np.full(net.size, 500)))
 
 
 def test_the_levels_of_some_channels_are_those_of_all():
     statistics, some = channel_statistics(fw.random_network(300).planning), np.array([0, 7, 299])
-    few, of_all = statistics.levels_of(some), statistics.levels.select(some)
+    few, of_all = statistics.channel_levels(some), statistics.levels.select(some)
     for name in ("value", "share", "gain", "top"):
         np.testing.assert_array_equal(getattr(few, name), getattr(of_all, name))
 
@@ -294,7 +296,7 @@ def test_average_must_be_true_or_false():
 @pytest.mark.parametrize("network", [fw.paper_network(), fw.random_network(300, slots=40)], ids=["25", "300"])
 def test_the_price_of_an_instance_does_not_depend_on_the_others(network):
     statistics, rng = channel_statistics(network.planning), np.random.default_rng(3)
-    made = tables(statistics)
+    made = backlog_tables(statistics)
     row = made.row[statistics.channel]
     theta = rng.gamma(0.7, [[0.01], [0.1], [3.0], [60.0], [3.0]], (5, network.size))
     slots = np.array([network.size, 1.0, 0.25, 5.0, 20.0])

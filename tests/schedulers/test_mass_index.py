@@ -9,12 +9,12 @@ from value_iteration import mass_by_value_iteration
 import fedwave as fw
 from fedwave.aggregation import Constant, Lee
 from fedwave.planning.channel_statistics import channel_statistics
-from fedwave.planning.mass_objective import Mass, solve
+from fedwave.planning.mass_objective import MassObjective, solve_mass
 from fedwave.planning.mass_reward import Reward
 from fedwave.planning.mass_tables import mass_tables
 from fedwave.planning.price_search import at_price, best_price
 from fedwave.rng import Draws
-from fedwave.schedulers import mass_index
+from fedwave.schedulers import priced
 
 ALL = ("mass-index", "mass-index-bayes", "mass-index-po")
 
@@ -55,17 +55,17 @@ def test_tables_agree_with_exact_solutions(network, rule):
     k = theta**2
     delay = rng.geometric(0.2, network.size)
     for price in (0.02, 0.2, 2.0, 20.0):
-        got = made.worth_at(row, k, np.array([price]), delay[None])[0] / k[0]
-        exact = solve(statistics.levels, statistics.channel, price / k[0], reward)
+        got = made.worth_at(row, theta, np.array([price]), delay[None])[0] / k[0]
+        exact = solve_mass(statistics.levels, statistics.channel, price / k[0], reward)
         errors = got - exact.worth_at(np.arange(delay.size), delay)
         scale = np.maximum(reward.at(delay), 1)
         assert np.sqrt(np.mean((errors / scale) ** 2)) < 0.01
         assert np.abs(errors / scale).max() < 0.05
     # The price that they find for known rates is about as good as the best one.
-    classes, levels = statistics.classes(statistics.devices(network.rates))
-    best = best_price(Mass(reward), classes, network.slots, levels)
-    price = made.price(row, network.rates[None] ** 2, np.array([float(network.slots)]))[0]
-    there = at_price(Mass(reward), classes, network.slots, levels, price / network.rates.sum())
+    classes, levels = statistics.classes_and_levels(statistics.devices(network.rates))
+    best = best_price(MassObjective(reward), classes, network.slots, levels)
+    price = made.price(row, network.rates[None], np.array([float(network.slots)]))[0]
+    there = at_price(MassObjective(reward), classes, network.slots, levels, price / network.rates.sum())
     assert best.value * (1 + 5e-3) < there.value <= best.value * (1 - 2e-6)
 
 
@@ -106,14 +106,14 @@ def test_a_device_that_never_gets_data_ranks_last():
 
 
 def test_many_kinds_of_devices_are_read_from_tables(monkeypatch):
-    monkeypatch.setattr(mass_index, "MANY_CLASSES", 20)
-    mass_index._at_best_price.cache_clear()
+    monkeypatch.setattr(priced, "MANY_CLASSES", 20)
+    priced._at_best_price.cache_clear()
     net, rng = fw.random_network(60, 8, seed=1), np.random.default_rng(0)
     d, p = rng.integers(1, 40, net.size), rng.random(net.size)
     got = priority("mass-index", net, success=p, delay=d)
     learnt = priority("mass-index-bayes", net, theta=net.rates, success=p, delay=d)
     np.testing.assert_allclose(got, learnt, rtol=1e-12)
-    mass_index._at_best_price.cache_clear()
+    priced._at_best_price.cache_clear()
 
 
 def test_the_price_is_that_of_the_slots_there_are_on_average():
@@ -132,13 +132,13 @@ def test_the_price_of_an_instance_does_not_depend_on_the_others(network):
     statistics, rng = channel_statistics(network.planning), np.random.default_rng(3)
     made = mass_tables(statistics, Reward(Lee(0.001)))
     row = made.row[statistics.channel]
-    k = rng.gamma(0.7, [[0.01], [0.1], [3.0], [60.0], [3.0]], (5, network.size)) ** 2
+    theta = rng.gamma(0.7, [[0.01], [0.1], [3.0], [60.0], [3.0]], (5, network.size))
     slots = np.array([network.size, 1.0, 0.25, 5.0, 20.0])
-    price = made.price(row, k, slots)
+    price = made.price(row, theta, slots)
     assert price[0] == 0
     assert (price[1:] > 0).all()
     for i in range(5):
-        assert made.price(row, k[i : i + 1], slots[i : i + 1])[0] == price[i]
+        assert made.price(row, theta[i : i + 1], slots[i : i + 1])[0] == price[i]
 
 
 def test_what_was_solved_is_found_again_by_content():

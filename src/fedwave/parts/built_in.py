@@ -27,7 +27,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "lagrangian-bayes": _SCHEDULERS + "index:LagrangianBayes",
         "whittle-bayes": _SCHEDULERS + "index:WhittleBayes",
         "lagrangian-po": _SCHEDULERS + "index:LagrangianPo",
-        "mass": _SCHEDULERS + "mass:Mass",
+        "mass": _SCHEDULERS + "mass:MassScheduler",
         "mass-bayes": _SCHEDULERS + "mass:MassBayes",
         "mass-po": _SCHEDULERS + "mass:MassPo",
         "mass-labels": _SCHEDULERS + "mass_labels:MassLabels",

@@ -3,11 +3,10 @@
     g + v(n) = C(n) - E_p[(p C(n) - price)^+],   C(n) = n + theta + E_m v(n + m),   v(0) = 0.
 
 g is the least mean cost per round: backlog, and the price of transmissions. C(n) is what a successful upload
-saves: all future waiting of these n + m shards. The device transmits where p C(n) > price.
+saves: all future waiting of these n + m shards. The device transmits where p C(n) > price (spec.md, section 6).
 
 A backlog only grows until an upload succeeds, which makes it 0. The cost of a given policy therefore follows from
-one sweep from the largest n down to 0, and policy iteration needs a few such sweeps. The policy may have any form.
-Many problems are swept together.
+one sweep from the largest n down to 0. The policy may have any form. Many problems are swept together.
 
 v is concave: under a fixed plan the cost of waiting shards is linear in their number, and v is the minimum over all
 plans. Its slope falls to (1 - p) / p, with p the mean success probability: the slope for a device that always
@@ -17,7 +16,6 @@ makes v and g too low, never too high.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,12 +23,10 @@ import numpy as np
 
 from fedwave.memory import check_memory
 from fedwave.planning.channel_levels import Levels
-from fedwave.planning.price_search import DeviceClasses, Objective, best_price
-from fedwave.planning.renewal_solver import MOST_SWEEPS, Solutions, solve_in_batches
+from fedwave.planning.interpolation import divide_counts
+from fedwave.planning.price_search import ArrivalChances, DeviceClasses, Objective, best_price
+from fedwave.planning.renewal_solver import Solutions, iterate_policy, solve_in_batches
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
-
-# P[m = 0], ..., P[m = most] at these rates: Planning.arrival_chances. None: exactly theta shards per round.
-ArrivalChances = Callable[[FloatArray, int], FloatArray]
 
 _LARGEST = 1 << 16  # lattice points
 _MOST_ARRIVALS = 1 << 17  # per round; larger counts are replaced by this one
@@ -40,8 +36,12 @@ _SAMPLE = 400  # with many classes of devices, about this many give a first esti
 
 
 @dataclass(frozen=True)
-class Effort:
+class BacklogEffort:
     """How accurately a problem is solved."""
+
+    FINE: ClassVar[BacklogEffort]
+    MEDIUM: ClassVar[BacklogEffort]
+    COARSE: ClassVar[BacklogEffort]
 
     tail: float  # probability of more arrivals in a round than are modelled
     points: int  # lattice points; if more were needed, the unit of the backlog grows instead
@@ -49,9 +49,9 @@ class Effort:
     saving: float  # relative saving in C below which policy iteration stops
 
 
-FINE = Effort(tail=1e-12, points=2048, error=1e-7, saving=1e-12)
-MEDIUM = Effort(tail=1e-8, points=256, error=1e-3, saving=1e-8)
-COARSE = Effort(tail=1e-5, points=96, error=np.inf, saving=1e-3)
+BacklogEffort.FINE = BacklogEffort(tail=1e-12, points=2048, error=1e-7, saving=1e-12)
+BacklogEffort.MEDIUM = BacklogEffort(tail=1e-8, points=256, error=1e-3, saving=1e-8)
+BacklogEffort.COARSE = BacklogEffort(tail=1e-5, points=96, error=np.inf, saving=1e-3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +65,9 @@ class BacklogSolutions(Solutions):
     slope: FloatArray  # [B] of C beyond the last point
     value: FloatArray  # v
 
-    def worth_at(self, which: IntArray, backlog: Array) -> FloatArray:
+    def worth_at(self, which: IntArray, state: Array) -> FloatArray:
         """C of problems ``which`` at these backlogs; the two are broadcast."""
-        place = backlog / self.unit[which]
+        place = state / self.unit[which]
         last = self.length[which] - 1
         point = np.minimum(place.astype(np.int64), last)
         rest = place - point
@@ -79,15 +79,20 @@ class BacklogSolutions(Solutions):
 
 
 @dataclass(frozen=True)
-class Backlog(Objective[BacklogSolutions]):
-    """The mean backlog, to be minimised."""
+class BacklogObjective(Objective[BacklogSolutions]):
+    """The mean backlog, to be minimised.
 
-    chances: ArrivalChances | None
-    effort: Effort = FINE
+    ``hidden``: exactly theta shards arrive in every round. That is the mean backlog that an access point computes when
+    it cannot observe the backlog.
+    """
+
+    hidden: bool = False
+    effort: BacklogEffort = BacklogEffort.FINE
 
     def solve_classes(self, classes: DeviceClasses, levels: Levels, price: float) -> BacklogSolutions:
         prices = np.full(classes.row.size, price)
-        return solve(levels, classes.row, classes.theta, prices, self.chances, self.effort)
+        chances = None if self.hidden else classes.chances
+        return solve_backlog(levels, classes.row, classes.theta, prices, chances, self.effort)
 
     def cost(self, classes: DeviceClasses, solutions: BacklogSolutions) -> FloatArray:
         return solutions.cost
@@ -99,36 +104,38 @@ class Backlog(Objective[BacklogSolutions]):
 
 
 def even_price(classes: DeviceClasses, slots: float) -> float:
-    """The best price where arrivals are constant and uploads never fail."""
+    """The best price where arrivals are constant and uploads never fail: (sum of sqrt(theta) / W)^2 / 2."""
     return float((classes.count @ np.sqrt(classes.theta)) / slots) ** 2 / 2
 
 
-def solve(
+def solve_backlog(
     levels: Levels,
     row: IntArray,
     theta: FloatArray,
     price: FloatArray,
     chances: ArrivalChances | None,
-    effort: Effort = FINE,
+    effort: BacklogEffort = BacklogEffort.FINE,
 ) -> BacklogSolutions:
     """Solve problems with channels ``row``, rates ``theta`` > 0 and prices, each ``[B]``.
 
-    With ``chances`` None exactly theta shards arrive in every round: the mean backlog that an access point computes
-    when it cannot observe the backlog.
+    With ``chances`` None exactly theta shards arrive in every round.
     """
     most = arrivals_at_most(chances, theta, effort.tail)
-    unit, points = lattice(levels.mean[row], theta, price, most, chances is None, effort)
+    unit, points = _lattice(levels.mean[row], theta, price, most, chances is None, effort)
+
+    def cut(which: IntArray, size: IntArray) -> list[IntArray]:
+        return _batches_by_size(which, size, most / unit)
 
     def improve(batch: IntArray, size: int) -> tuple[BacklogSolutions, BoolArray]:
-        steps = arrival_steps(chances, theta[batch], unit[batch], most[batch])
-        found = _improve(levels, row[batch], theta[batch], price[batch], steps, size, effort.saving)
+        steps = _arrival_steps(chances, theta[batch], unit[batch], most[batch])
+        found = _on_lattice(levels, row[batch], theta[batch], price[batch], steps, size, effort.saving)
         return found, found.error > effort.error * np.maximum(found.cost, 1e-9)
 
-    return solve_in_batches(points, lambda which, size: batches(which, size, most / unit), improve, 2, _LARGEST)
+    return solve_in_batches(points, cut, improve, 2, _LARGEST)
 
 
-def lattice(
-    mean: FloatArray, theta: FloatArray, price: FloatArray, most: IntArray, steady: bool, effort: Effort
+def _lattice(
+    mean: FloatArray, theta: FloatArray, price: FloatArray, most: IntArray, steady: bool, effort: BacklogEffort
 ) -> tuple[FloatArray, IntArray]:
     """Unit and number of points of each lattice.
 
@@ -147,7 +154,7 @@ def lattice(
     return unit, points
 
 
-def batches(which: IntArray, points: IntArray, span: FloatArray) -> list[IntArray]:
+def _batches_by_size(which: IntArray, points: IntArray, span: FloatArray) -> list[IntArray]:
     """Groups of problems to solve together: problems of similar size, or a few small ones of any size."""
     order = which[np.lexsort((span[which], points[which]))]
     out, start = [], 0
@@ -162,60 +169,42 @@ def batches(which: IntArray, points: IntArray, span: FloatArray) -> list[IntArra
     return out
 
 
-def _improve(
-    levels: Levels, row: IntArray, theta: FloatArray, price: FloatArray, steps: Steps, size: int, saving: float
+def _on_lattice(
+    levels: Levels, row: IntArray, theta: FloatArray, price: FloatArray, steps: ArrivalSteps, size: int, saving: float
 ) -> BacklogSolutions:
-    """Policy iteration from a policy that transmits at about the right backlog."""
-    backlog = np.arange(size + 1)[:, None] * steps.unit
+    """Policy iteration on ``size + 1`` points, from a policy that transmits at about the right backlog."""
+    held = np.arange(size + 1)[:, None] * steps.unit + theta  # n + theta
     mean = levels.mean[row]
-    worth = 1.5 * price / mean * (backlog + theta) / (theta + np.sqrt(2 * theta * price))
-    share, gain, stuck = _policy(levels, row, price, worth)
-    for _ in range(MOST_SWEEPS):
-        parts = _evaluate(share, gain, backlog + theta, (1 - mean) / mean, steps)
-        cost = (parts[0, 0] + price * parts[0, 1]) / parts[0, 2]
-        value = parts[:, 0] + price * parts[:, 1] - cost * parts[:, 2]
-        worth = backlog + theta + _expected(value, steps.probability, size)
-        share_before, gain_before = share, gain
-        share, gain, stuck = _policy(levels, row, price, worth)
-        saved = (gain - gain_before) * worth - price * (share - share_before)
-        if np.all(saved <= saving * worth):
-            break
-    # A further sweep would lower g by at most its largest saving in any state.
-    left = np.maximum(saved, 0.0).max(axis=0)
+    slope = (1 - mean) / mean
+    found = iterate_policy(
+        levels,
+        row,
+        price,
+        1.5 * price / mean * held / (theta + np.sqrt(2 * theta * price)),
+        evaluate=lambda share, gain: _sums_to_next_upload(share, gain, held, slope, steps),
+        worth_after=lambda value: held + _after_arrivals(value, steps.probability, size),
+        saving=lambda worth: saving * worth,
+    )
     # v is concave, so beyond the last n its slope is at most the slope at size / 4, which the cut-off hardly changes.
     early = size // 4
-    steepest = (value[early] - value[early - 1]) / steps.unit - (1 - mean) / mean
-    error = left + np.maximum(steepest, 0.0) * parts[0, 3] / parts[0, 2]
+    steepest = (found.value[early] - found.value[early - 1]) / steps.unit - slope
+    error = found.left + np.maximum(steepest, 0.0) * found.sums[0, 3] / found.sums[0, 2]
     return BacklogSolutions(
-        service=parts[0, 1] / parts[0, 2],
-        error=np.where(stuck, np.inf, error),
+        service=found.sums[0, 1] / found.sums[0, 2],
+        error=np.where(found.stuck, np.inf, error),
         length=np.full(theta.size, size + 1),
         start=np.arange(theta.size) * (size + 1),
-        worth=worth.T.ravel(),
-        cost=cost - left,
+        worth=found.worth.T.ravel(),
+        cost=found.cost - found.left,
         unit=steps.unit,
         slope=1 / mean,
-        value=value[: size + 1].T.ravel(),
+        value=found.value[: size + 1].T.ravel(),
     )
 
 
-def _policy(
-    levels: Levels, row: IntArray, price: FloatArray, worth: FloatArray
-) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """(share, gain) of the levels at which each backlog is sent, ``[N + 1, B]``; and the problems that are stuck.
-
-    A problem is stuck if even its largest backlog is not sent. That backlog is then always sent, and the lattice is
-    too short.
-    """
-    share, gain = levels.above(row, price, worth)
-    stuck: BoolArray = gain[-1] <= 0
-    always = levels.above(row, np.zeros(row.size), np.ones(row.size))
-    share[-1] = np.where(stuck, always[0], share[-1])
-    gain[-1] = np.where(stuck, always[1], gain[-1])
-    return share, gain, stuck
-
-
-def _evaluate(share: FloatArray, gain: FloatArray, held: FloatArray, slope: FloatArray, steps: Steps) -> FloatArray:
+def _sums_to_next_upload(
+    share: FloatArray, gain: FloatArray, held: FloatArray, slope: FloatArray, steps: ArrivalSteps
+) -> FloatArray:
     """Expected sums from backlog n to the next successful upload, under a policy: ``[N + M + 1, 4, B]``.
 
     The four sums are over the backlog, transmissions, rounds, and shards beyond the last n. The fourth gives the
@@ -242,7 +231,7 @@ def _evaluate(share: FloatArray, gain: FloatArray, held: FloatArray, slope: Floa
     return out
 
 
-def _expected(value: FloatArray, probability: FloatArray, last: int) -> FloatArray:
+def _after_arrivals(value: FloatArray, probability: FloatArray, last: int) -> FloatArray:
     """E_m v(n + m) for n up to ``last``: ``[N + 1, B]``."""
     out = np.zeros((last + 1, value.shape[1]))
     for m, weight in enumerate(probability):
@@ -251,7 +240,7 @@ def _expected(value: FloatArray, probability: FloatArray, last: int) -> FloatArr
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class ArrivalSteps:
     """P[the backlog grows by j units in a round], j from 0: ``[M + 1, B]``, one column per problem."""
 
     probability: FloatArray
@@ -287,7 +276,7 @@ def arrivals_at_most(chances: ArrivalChances | None, theta: FloatArray, tail: fl
     return out[which.reshape(-1)]
 
 
-def arrival_steps(chances: ArrivalChances | None, theta: FloatArray, unit: FloatArray, most: IntArray) -> Steps:
+def _arrival_steps(chances: ArrivalChances | None, theta: FloatArray, unit: FloatArray, most: IntArray) -> ArrivalSteps:
     """Arrivals at rates ``theta`` on lattices with these units (whole numbers), up to ``most`` shards.
 
     A count between two lattice points is divided between them, and its mean is kept. v is concave in the backlog, so
@@ -295,7 +284,7 @@ def arrival_steps(chances: ArrivalChances | None, theta: FloatArray, unit: Float
     """
     if chances is None:
         one = np.minimum(theta / unit, 1.0)
-        return Steps(np.stack([1 - one, one]), unit)
+        return ArrivalSteps(np.stack([1 - one, one]), unit)
     keys = np.stack([theta, unit, most])
     different, which = np.unique(keys, axis=1, return_inverse=True)
     columns = [_column(chances, *key) for key in different.T]
@@ -303,16 +292,10 @@ def arrival_steps(chances: ArrivalChances | None, theta: FloatArray, unit: Float
     table = np.zeros((longest, len(columns)))
     for k, column in enumerate(columns):
         table[: column.size, k] = column
-    return Steps(table[:, which.reshape(-1)], unit)
+    return ArrivalSteps(table[:, which.reshape(-1)], unit)
 
 
 def _column(chances: ArrivalChances, theta: float, unit: float, most: float) -> FloatArray:
-    count, size = int(most), int(unit)
-    single: FloatArray = chances(np.array([theta]), count)[0]
+    single: FloatArray = chances(np.array([theta]), int(most))[0]
     single[-1] += max(0.0, 1 - single.sum())  # the tail: fewer shards, so again too low a cost
-    if size == 1:
-        return single
-    below, over = np.divmod(np.arange(count + 1), size)
-    length = int(below[-1]) + 2
-    lower = np.bincount(below, single * (1 - over / size), length).astype(np.float64)
-    return lower + np.bincount(below + 1, single * (over / size), length)
+    return single if unit == 1 else divide_counts(single, unit)

@@ -19,18 +19,23 @@ from functools import lru_cache
 import numpy as np
 
 from fedwave.planning.backlog_objective import (
-    COARSE,
-    MEDIUM,
-    ArrivalChances,
-    Effort,
+    BacklogEffort,
+    BacklogObjective,
     arrivals_at_most,
     even_price,
-    solve,
+    solve_backlog,
 )
 from fedwave.planning.channel_levels import Levels
 from fedwave.planning.channel_statistics import ChannelStatistics
-from fedwave.planning.interpolation import Axis, cell_of, channel_nodes, device_weights, read
-from fedwave.planning.price_search import MANY_CLASSES, DeviceClasses
+from fedwave.planning.interpolation import (
+    Axis,
+    WorthTables,
+    channel_nodes,
+    device_weights,
+    interpolate,
+    split_coordinate,
+)
+from fedwave.planning.price_search import MANY_CLASSES, ArrivalChances, DeviceClasses
 from fedwave.types import Array, FloatArray, IntArray
 
 _RATES = Axis(scale=0.05, ratio=1.6, count=16)  # up to 58; beyond, everything scales
@@ -45,27 +50,26 @@ _LONG = 32  # rounds after which the sum of arrivals is replaced by its mean
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
-    """Interpolated solutions at any rates."""
+class BacklogTables(WorthTables):
+    """C and service rates at any rates; the last axis is n / k, or the delay if the backlog is averaged over."""
 
-    row: IntArray  # [S] row of each channel
+    row: IntArray  # [S]
     worth: FloatArray  # [R, rates, prices, loads] log of C / k
     service: FloatArray  # [R * rates, prices] transmissions per round at _PRICES (not divided by k)
 
-    def worth_at(self, row: IntArray, theta: FloatArray, price: FloatArray, load: Array) -> FloatArray:
-        """C of devices in these rows, ``[U]``, at rates ``[I, U]``, prices ``[I]`` and n / k = ``load``."""
-        scale = scale_of(theta)
-        logs = read(
+    def worth_at(self, row: IntArray, theta: FloatArray, price: FloatArray, place: Array) -> FloatArray:
+        """C of devices in these rows, ``[U]``, at rates ``[I, U]``, prices ``[I]`` and n / k = ``place``."""
+        scale = backlog_scale(theta)
+        logs = interpolate(
             self.worth,
             np.broadcast_to(row, theta.shape),
             _RATES.place(theta),
             _PRICES.place(price[:, None] / scale),
-            _LOADS.place(load),
+            _LOADS.place(place),
         )
-        return np.exp(logs) * scale * _beyond_last(load, _LOADS)
+        return np.exp(logs) * scale * _beyond_last(place, _LOADS)
 
     def price(self, row: IntArray, theta: FloatArray, slots: FloatArray) -> FloatArray:
-        """The price at which the devices use this many slots; ``theta`` is ``[I, U]``, the result ``[I]``."""
         weight = device_weights(row, self.worth.shape[0], _RATES.place(theta), _RATES.count)
         # Multiplied one by one: the sums must not depend on the other instances.
         wanted = np.stack([one @ self.service for one in weight])
@@ -73,38 +77,40 @@ class Tables:
 
 
 @dataclass(frozen=True, eq=False)
-class TabulatedWorth:
-    """C of many classes of devices at one price; read where DeviceSolutions would have been solved for."""
+class TabulatedBacklog:
+    """C of many classes of devices at one price, in place of BacklogSolutions."""
 
-    made: Tables
+    tables: BacklogTables
     row: IntArray  # [D]
     theta: FloatArray  # [D]
     price: FloatArray  # [1]
     stretch: float  # of a price beyond the tables: C(n; price) = s^2 C(n / s; price / s^2)
 
-    def worth_at(self, which: IntArray, backlog: Array) -> FloatArray:
-        """C of classes ``which``, ``[U]``, at backlogs ``[I, U]``."""
+    def device_worth(self, which: IntArray, rates: FloatArray, state: Array) -> FloatArray:
+        """C of devices of classes ``which``, ``[U]``, at backlogs ``[I, U]``."""
         theta = self.theta[which][None]
-        load = backlog / (scale_of(theta) * self.stretch)
-        return self.stretch**2 * self.made.worth_at(self.row[which], theta, self.price, load)
+        load = state / (backlog_scale(theta) * self.stretch)
+        return self.stretch**2 * self.tables.worth_at(self.row[which], theta, self.price, load)
 
 
-def tabulated_worth(statistics: ChannelStatistics, classes: DeviceClasses, slots: float) -> TabulatedWorth | None:
-    """C at the price at which the devices use the slots; None for few classes, and beyond the tables."""
-    if classes.theta.size <= MANY_CLASSES or classes.theta.max() > _RATES.last:
+def tabulated_backlog(
+    objective: BacklogObjective, statistics: ChannelStatistics, devices: bytes, classes: DeviceClasses, slots: float
+) -> TabulatedBacklog | None:
+    """C at the price at which the devices use the slots; None beyond the tables."""
+    if classes.theta.max() > _RATES.last:
         return None
-    made = tables(statistics)
-    row = made.row[np.searchsorted(statistics.mean_snr, classes.mean_snr)][classes.row]
+    tables = backlog_tables(statistics)
+    row = tables.row[np.searchsorted(statistics.mean_snr, classes.mean_snr)][classes.row]
     each = np.repeat(np.arange(row.size), classes.count)
     about = even_price(classes, slots)
     stretch = max(2 * about / _PRICES.last, 1.0) ** 0.5
-    price = made.price(row[each], classes.theta[None, each], np.array([slots * stretch]))
+    price = tables.price(row[each], classes.theta[None, each], np.array([slots * stretch]))
     if price[0] >= _PRICES.last:
         return None
-    return TabulatedWorth(made, row, classes.theta, price, stretch)
+    return TabulatedBacklog(tables, row, classes.theta, price, stretch)
 
 
-def scale_of(theta: Array) -> FloatArray:
+def backlog_scale(theta: Array) -> FloatArray:
     """k: near 1 for small rates, where backlogs are small whole numbers, and near theta for large ones."""
     out: FloatArray = np.sqrt(1 + theta * theta)
     return out
@@ -131,17 +137,17 @@ def _crossing(wanted: FloatArray, slots: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=8)
-def tables(statistics: ChannelStatistics, hidden: bool = False) -> Tables:
+def backlog_tables(statistics: ChannelStatistics, hidden: bool = False) -> BacklogTables:
     """Tables for observed backlogs; with ``hidden``, for backlogs that grow by exactly theta per round."""
     nodes, row, mix = channel_nodes(statistics.mean_snr)
     theta = np.maximum(_RATES.points, _LEAST_THETA)
     which = np.repeat(np.arange(nodes.size), theta.size)
     chances = None if hidden else statistics.chances
-    worth, service = _solved(statistics.levels_of(nodes), which, np.tile(theta, nodes.size), chances)
+    worth, service = _solved(statistics.channel_levels(nodes), which, np.tile(theta, nodes.size), chances)
     shape = (nodes.size, theta.size)
     worth = np.tensordot(mix, worth.reshape(*shape, *worth.shape[1:]), axes=1)
     service = np.tensordot(mix, service.reshape(*shape, -1), axes=1)
-    return Tables(row, worth, _at_common_prices(service, theta))
+    return BacklogTables(row, worth, _at_common_prices(service, theta))
 
 
 def _solved(
@@ -149,15 +155,16 @@ def _solved(
     channel: IntArray,
     theta: FloatArray,
     chances: ArrivalChances | None,
-    effort: Effort = COARSE,
+    effort: BacklogEffort = BacklogEffort.COARSE,
     prices: Axis = _PRICES,
     loads: Axis = _LOADS,
 ) -> tuple[FloatArray, FloatArray]:
     """Logarithms of C / k, ``[B, prices, loads]``, and of the service rates, ``[B, prices]``."""
     shape = (theta.size, prices.count)
-    scale = scale_of(theta)
+    scale = backlog_scale(theta)
     price = (scale[:, None] * prices.points).ravel()
-    solutions = solve(levels, np.repeat(channel, prices.count), np.repeat(theta, prices.count), price, chances, effort)
+    row, rates = np.repeat(channel, prices.count), np.repeat(theta, prices.count)
+    solutions = solve_backlog(levels, row, rates, price, chances, effort)
     load = np.repeat(scale, prices.count)[:, None] * loads.points
     worth = solutions.worth_at(np.arange(price.size)[:, None], load)
     worth = worth.reshape(*shape, -1) / scale[:, None, None]
@@ -167,7 +174,7 @@ def _solved(
 
 def _at_common_prices(service: FloatArray, theta: FloatArray) -> FloatArray:
     """Service rates at _PRICES instead of k * _PRICES, with rows and rates on one axis."""
-    cell, part = _PRICES.place(_PRICES.points / scale_of(theta)[:, None])
+    cell, part = _PRICES.place(_PRICES.points / backlog_scale(theta)[:, None])
     low = np.take_along_axis(service, cell[None], axis=2)
     high = np.take_along_axis(service, cell[None] + 1, axis=2)
     return np.exp(low + (high - low) * part).reshape(-1, _PRICES.count)
@@ -182,35 +189,36 @@ class WhittleTables:
 
     def index_at(self, row: IntArray, theta: FloatArray, success: FloatArray, backlog: Array) -> FloatArray:
         """The index of each device, ``[I, U]``; ``row`` is ``[U]``."""
-        scale = scale_of(theta)
+        scale = backlog_scale(theta)
         load = backlog / scale
-        places = [cell_of(success * (_STEPS - 1), _STEPS), self.loads.place(load)]
+        places = [split_coordinate(success * (_STEPS - 1), _STEPS), self.loads.place(load)]
         if self.log_index.ndim == 4:
             places.insert(0, _RATES.place(theta))
-        logs = read(self.log_index, np.broadcast_to(row, success.shape), *places)
+        logs = interpolate(self.log_index, np.broadcast_to(row, success.shape), *places)
         return success * np.exp(logs) * scale * _beyond_last(load, self.loads)
 
 
 @lru_cache(maxsize=8)
 def whittle_tables(statistics: ChannelStatistics) -> WhittleTables:
-    """Tables for any rates; the row of a device is its row in ``tables``."""
-    return WhittleTables(_log_index(tables(statistics).worth, _PRICES), _LOADS)
+    """Tables for any rates; the row of a device is its row in ``backlog_tables``."""
+    return WhittleTables(_log_index(backlog_tables(statistics).worth, _PRICES), _LOADS)
 
 
 @lru_cache(maxsize=8)
 def known_whittle_tables(statistics: ChannelStatistics, devices: bytes) -> tuple[IntArray, WhittleTables]:
     """Tables solved for each class of devices, and the row of each device; -1 for a device without arrivals."""
-    classes = statistics.classes_of(devices)
+    classes = statistics.device_classes(devices)
     if not classes.theta.size:
         return classes.of_device, WhittleTables(np.zeros((1, _STEPS, _LOADS.count)), _LOADS)
     if classes.theta.size > MANY_CLASSES:
-        row = tables(statistics).row[statistics.channel_of(devices)]
+        row = backlog_tables(statistics).row[statistics.device_channels(devices)]
         return np.where(classes.of_device >= 0, row, -1), whittle_tables(statistics)
-    classes, levels = statistics.classes(devices)
+    classes, levels = statistics.classes_and_levels(devices)
     if classes.theta.size > _FEW_CLASSES:
         worth, _ = _solved(levels, classes.row, classes.theta, statistics.chances)
         return classes.of_device, WhittleTables(_log_index(worth, _PRICES), _LOADS)
-    worth, _ = _solved(levels, classes.row, classes.theta, statistics.chances, MEDIUM, _FINE_PRICES, _FINE_LOADS)
+    effort = BacklogEffort.MEDIUM
+    worth, _ = _solved(levels, classes.row, classes.theta, statistics.chances, effort, _FINE_PRICES, _FINE_LOADS)
     return classes.of_device, WhittleTables(_log_index(worth, _FINE_PRICES), _FINE_LOADS)
 
 
@@ -237,23 +245,23 @@ def _log_index(log_worth: FloatArray, prices: Axis) -> FloatArray:
 
 
 @lru_cache(maxsize=8)
-def averaged_tables(statistics: ChannelStatistics) -> Tables:
+def averaged_backlog_tables(statistics: ChannelStatistics) -> BacklogTables:
     """Tables for hidden backlogs: E[C(n)] given d, where the last axis is d - 1 instead of n / k."""
-    seen = tables(statistics)
+    seen = backlog_tables(statistics)
     theta = np.maximum(_RATES.points, _LEAST_THETA)
     belief = np.stack([_belief(statistics.chances, rate) for rate in theta])
     worth = np.einsum("txy,rtqy->rtqx", belief, np.exp(seen.worth), optimize=True)
     # A contiguous table is read without a copy.
-    return Tables(seen.row, np.ascontiguousarray(np.log(worth)), seen.service)
+    return BacklogTables(seen.row, np.ascontiguousarray(np.log(worth)), seen.service)
 
 
 def _belief(chances: ArrivalChances, theta: float) -> FloatArray:
     """Weights of the backlogs k * _LOADS after _LOADS rounds, ``[rounds, loads]``."""
-    rounds, part = cell_of(_LOADS.points, 1 << 30)
+    rounds, part = split_coordinate(_LOADS.points, 1 << 30)
     wanted = np.unique(np.concatenate([rounds, rounds + 1]))
     short = wanted[wanted <= _LONG]
-    sums = _sums(chances, theta, short)
-    scale = scale_of(np.array(theta))
+    sums = _sums_over_rounds(chances, theta, short)
+    scale = backlog_scale(np.array(theta))
     backlogs = _load_weights(np.arange(sums.shape[1]) / scale, sums)
     means = wanted[short.size :] * theta / scale
     later = np.concatenate([_load_weights(mean[None], np.ones((1, 1))) for mean in means])
@@ -264,7 +272,7 @@ def _belief(chances: ArrivalChances, theta: float) -> FloatArray:
     return out
 
 
-def _sums(chances: ArrivalChances, theta: float, rounds: IntArray) -> FloatArray:
+def _sums_over_rounds(chances: ArrivalChances, theta: float, rounds: IntArray) -> FloatArray:
     """Probability of each sum of arrivals over these numbers of rounds, ``[rounds, sums]``."""
     largest = arrivals_at_most(chances, np.array([theta]), 1e-6)[0]
     size = 1 << int(np.ceil(np.log2(theta * _LONG + 8 * largest + 64)))

@@ -1,9 +1,9 @@
 """The success probability p of an upload as a few levels: all that planning needs of a channel.
 
-A planner uses p only in E[(p C - price)^+], which is convex in p. ``spread`` moves each p to the two levels beside it
-and keeps its mean. This can only make the expectation larger, so the cost comes out too low, never too high.
-``merged`` replaces all p between two levels by their mean and errs the other way. Both errors fall with the square
-of the number of levels.
+A planner uses p only in E[(p C - price)^+], which is convex in p. ``spread_levels`` moves each p to the two levels
+beside it and keeps its mean. This can only make the expectation larger, so the cost comes out too low, never too high.
+``merge_levels`` replaces all p between two levels by their mean and errs the other way. Both errors fall with the
+square of the number of levels.
 """
 
 from __future__ import annotations
@@ -27,14 +27,18 @@ class Levels:
 
     @property
     def mean(self) -> FloatArray:
+        """Mean p of each channel, ``[S]``."""
         return self.gain[:, 0]
 
     def select(self, rows: IntArray) -> Levels:
-        """Some of the channels."""
+        """The channels ``rows``, in this order."""
         return Levels(self.value[rows], self.share[rows], self.gain[rows], self.top[rows], self.cells)
 
     def above(self, row: IntArray, price: FloatArray, worth: FloatArray) -> tuple[FloatArray, ...]:
-        """(share, gain) of the levels with p * worth > price; ``row`` are channels."""
+        """P[p worth > price] and E[p; p worth > price] of channels ``row``: the transmissions, and those that succeed.
+
+        ``row`` and ``price`` are ``[B]``, ``worth`` is ``[..., B]``, and so are both results.
+        """
         # A worth of 0 pays at no level. The ratio may overflow where the worth is far below the price.
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             least = np.where(worth > 0, price / worth, np.inf)
@@ -44,8 +48,8 @@ class Levels:
         return self.share[row, cell], self.gain[row, cell]
 
 
-def stacked(parts: list[Levels]) -> Levels:
-    """The channels of all parts in one record; all parts have the same number of cells."""
+def stack_levels(parts: list[Levels]) -> Levels:
+    """The channels of all parts, one after the other; all parts have the same number of cells."""
 
     def rows(name: str) -> FloatArray:
         return np.concatenate([getattr(part, name) for part in parts])
@@ -53,28 +57,28 @@ def stacked(parts: list[Levels]) -> Levels:
     return Levels(rows("value"), rows("share"), rows("gain"), rows("top"), parts[0].cells)
 
 
-def spread(success: FloatArray, cells: int, weights: FloatArray | None = None) -> Levels:
+def spread_levels(success: FloatArray, cells: int, weights: FloatArray | None = None) -> Levels:
     """Each p (``[S, K]``, with ``weights``) divided between the two levels beside it; its mean is kept."""
     top, edges, cell, weights = _cells(success, cells, weights)
     low = np.take_along_axis(edges, cell, axis=1)
     high = np.take_along_axis(edges, cell + 1, axis=1)
     upper = np.clip((success - low) / (high - low), 0.0, 1.0)
-    share = _grouped(cell, weights * (1 - upper), cells + 1)
-    share += _grouped(cell + 1, weights * upper, cells + 1)
+    share = _sums_by_cell(cell, weights * (1 - upper), cells + 1)
+    share += _sums_by_cell(cell + 1, weights * upper, cells + 1)
     return _levels(edges, share, top, cells)
 
 
-def merged(success: FloatArray, cells: int, weights: FloatArray | None = None) -> Levels:
+def merge_levels(success: FloatArray, cells: int, weights: FloatArray | None = None) -> Levels:
     """All p (``[S, K]``) between two neighbouring levels replaced by their mean."""
     top, edges, cell, weights = _cells(success, cells, weights)
-    share = _grouped(cell, weights, cells)
-    total = _grouped(cell, weights * success, cells)
+    share = _sums_by_cell(cell, weights, cells)
+    total = _sums_by_cell(cell, weights * success, cells)
     mean = np.where(share > 0, total / np.where(share > 0, share, 1.0), edges[:, :-1])
     return _levels(mean, share, top, cells)
 
 
-def raised(success: FloatArray, slip: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Levels that are at least the true p, and their weights; ``success`` is p in the middle of equal ranges.
+def upper_success(success: FloatArray, slip: int = 0) -> tuple[FloatArray, FloatArray]:
+    """p ``[S, K + 1]`` that are at least the true p, and their weights; ``success`` ``[S, K]`` is p amid equal ranges.
 
     p rises with the gain. Between two middles it is at most p at the upper one; beyond the last middle it is at
     most 1. ``slip`` is the number of places by which the ranges themselves may be wrong.
@@ -83,8 +87,8 @@ def raised(success: FloatArray, slip: int = 0) -> tuple[FloatArray, FloatArray]:
     return np.concatenate([success[:, slip:], certain], axis=1), _half_ends(success.shape[1])
 
 
-def lowered(success: FloatArray, slip: int = 0) -> tuple[FloatArray, FloatArray]:
-    """The same from the other side: levels that are at most the true p."""
+def lower_success(success: FloatArray, slip: int = 0) -> tuple[FloatArray, FloatArray]:
+    """p ``[S, K + 1]`` that are at most the true p, and their weights: the counterpart of ``upper_success``."""
     none = np.zeros((success.shape[0], slip + 1))
     kept = success[:, : success.shape[1] - slip]
     return np.concatenate([none, kept], axis=1), _half_ends(success.shape[1])
@@ -109,7 +113,7 @@ def _cells(
     return top, edges, np.minimum(cell, cells - 1), np.broadcast_to(weights, success.shape)
 
 
-def _grouped(cell: IntArray, values: FloatArray, count: int) -> FloatArray:
+def _sums_by_cell(cell: IntArray, values: FloatArray, count: int) -> FloatArray:
     """Sums of ``values`` by cell, in each row: ``[S, count]``."""
     rows = cell.shape[0]
     flat = (np.arange(rows)[:, None] * count + cell).ravel()

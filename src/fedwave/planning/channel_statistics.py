@@ -13,9 +13,8 @@ from hashlib import blake2b
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.planning.backlog_objective import ArrivalChances
-from fedwave.planning.channel_levels import Levels, spread
-from fedwave.planning.price_search import DeviceClasses
+from fedwave.planning.channel_levels import Levels, spread_levels
+from fedwave.planning.price_search import ArrivalChances, DeviceClasses
 from fedwave.types import FloatArray, IntArray, Planning
 
 _LEVELS, _CELLS = 512, 128
@@ -43,34 +42,36 @@ class ChannelStatistics:
 
     @property
     def chances(self) -> ArrivalChances:
+        """The distribution of the arrivals of a round."""
         return self.planning.arrival_chances
 
     @cached_property
     def levels(self) -> Levels:
-        """Of all different channels."""
-        return self.levels_of(np.arange(self.mean_snr.size))
+        """The levels of all different channels."""
+        return self.channel_levels(np.arange(self.mean_snr.size))
 
-    def levels_of(self, channels: IntArray) -> Levels:
-        """Of some channels: tables solve for a few of many."""
+    def channel_levels(self, channels: IntArray) -> Levels:
+        """The levels of some channels: tables solve for a few of many."""
         return _raised_levels(_success(self.planning, self.mean_snr[channels]))
 
     def devices(self, rates: FloatArray) -> bytes:
         """Mean SNR and rate of every device in a form that can be hashed."""
         return np.stack([self.mean_snr[self.channel], rates]).tobytes()
 
-    def channel_of(self, devices: bytes) -> IntArray:
+    def device_channels(self, devices: bytes) -> IntArray:
         """The channel of each device, ``[U]``."""
-        mean_snr = np.frombuffer(devices).reshape(2, -1)[0]
+        mean_snr, _ = np.frombuffer(devices).reshape(2, -1)
         out: IntArray = np.searchsorted(self.mean_snr, mean_snr)
         return out
 
-    def classes_of(self, devices: bytes) -> DeviceClasses:
+    def device_classes(self, devices: bytes) -> DeviceClasses:
         """The different devices."""
-        return DeviceClasses.among(*np.frombuffer(devices).reshape(2, -1))
+        mean_snr, rates = np.frombuffer(devices).reshape(2, -1)
+        return DeviceClasses.among(mean_snr, rates, self.chances)
 
-    def classes(self, devices: bytes) -> tuple[DeviceClasses, Levels]:
+    def classes_and_levels(self, devices: bytes) -> tuple[DeviceClasses, Levels]:
         """The different devices and the levels of their channels."""
-        classes = self.classes_of(devices)
+        classes = self.device_classes(devices)
         return classes, self.levels.select(np.searchsorted(self.mean_snr, classes.mean_snr))
 
 
@@ -104,4 +105,4 @@ def _raised_levels(success: FloatArray) -> Levels:
     missing = np.clip(_LEAST_SUCCESS - success.mean(axis=1), 0.0, None)[:, None]
     certain = np.ones((success.shape[0], 1))
     weights = np.repeat((1 - missing) / success.shape[1], success.shape[1], axis=1)
-    return spread(np.concatenate([success, certain], axis=1), _CELLS, np.concatenate([weights, missing], axis=1))
+    return spread_levels(np.concatenate([success, certain], axis=1), _CELLS, np.concatenate([weights, missing], axis=1))

@@ -25,6 +25,7 @@ from itertools import combinations, product
 import numpy as np
 
 from fedwave.errors import FedwaveError
+from fedwave.planning.interpolation import divide_counts
 from fedwave.types import BoolArray, FloatArray, IntArray, Planning
 
 Devices = tuple[int, ...]  # a set of devices, by number
@@ -181,13 +182,9 @@ def arrival_matrix(chances: FloatArray, points: int, step: float) -> FloatArray:
     """Transition probabilities of a backlog by arrivals, ``[points, points]``; states are ``step`` shards apart.
 
     ``chances`` are the probabilities of 0, 1, ... shards, up to as many as reach the last state. Larger counts end in
-    the last state. A count between two states is divided between them, and its mean is kept.
+    the last state. divide_counts says what becomes of a count between two states.
     """
-    place = np.arange(chances.size) / step
-    low = place.astype(np.int64)
-    share = place - low
-    jump = np.bincount(low, chances * (1 - share), minlength=points + 1)
-    jump = jump + np.bincount(low + 1, chances * share, minlength=jump.size + 1)[: jump.size]
+    jump = divide_counts(chances, step, points)
     start, end = np.indices((points, points))
     matrix: FloatArray = np.where(end >= start, jump[np.maximum(end - start, 0)], 0.0)
     matrix[:, -1] = 0.0
@@ -210,7 +207,7 @@ def sufficient_truncation(rates: FloatArray, mean_p: FloatArray, slots: int, rar
     return np.where(rates > 0, most, 0).astype(np.int64)
 
 
-def backlogs(points: Sequence[int], steps: FloatArray) -> FloatArray:
+def total_backlog(points: Sequence[int], steps: FloatArray) -> FloatArray:
     """The total backlog in every state, ``[B, N_1 + 1, ...]``; ``steps`` is ``[B, U]``."""
     total = np.zeros((steps.shape[0], *points))
     for u, size in enumerate(points):
@@ -231,10 +228,10 @@ def fine_levels(planning: Planning, name: str) -> FloatArray:
 
 def reduced_levels(planning: Planning, count: int, name: str) -> FloatArray:
     """Equally likely p of every device, ``[U, K]``, with at most ``count`` different values."""
-    return np.stack([_grouped(row, count) for row in fine_levels(planning, name)])
+    return np.stack([_join_neighbours(row, count) for row in fine_levels(planning, name)])
 
 
-def _grouped(levels: FloatArray, count: int) -> FloatArray:
+def _join_neighbours(levels: FloatArray, count: int) -> FloatArray:
     """Equally likely p replaced by at most ``count`` different values with the same mean.
 
     The neighbours that differ least are joined first. p is nearly a step function of the gain, so a few levels

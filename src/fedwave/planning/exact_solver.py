@@ -19,7 +19,6 @@ from fedwave.errors import FedwaveError
 from fedwave.planning.exact_model import (
     ExactRound,
     arrival_matrix,
-    backlogs,
     check_devices,
     check_size,
     distinct_levels,
@@ -28,6 +27,7 @@ from fedwave.planning.exact_model import (
     products,
     reduced_levels,
     sufficient_truncation,
+    total_backlog,
 )
 from fedwave.types import FloatArray, IntArray, Planning
 
@@ -41,7 +41,7 @@ _SAMPLE_RATES, _SAMPLE_COUNTS = np.array([0.5, 8.0]), 32  # distinguish arrival 
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class DecisionTable:
     """The gains G_S (see exact_model.py) of the optimum in every state."""
 
     gains: FloatArray  # [S, N_1 + 1, ..., N_U + 1]
@@ -59,19 +59,10 @@ class Table:
         """The gains ``[rows, S]`` at n ``[rows, U]``, interpolated between states and constant beyond the last."""
         last = np.array(self.gains.shape[1:]) - 1
         place = np.minimum(waiting / self.step, last)
-        low = np.minimum(place.astype(np.int64), np.maximum(last - 1, 0))
-        share = place - low
-        if not share.any():
-            return self._in(low).T
-        out = np.zeros((self.gains.shape[0], waiting.shape[0]))
-        for corner in np.ndindex(*(2,) * last.size):
-            up = np.array(corner)
-            weight = np.prod(np.where(up == 1, share, 1 - share), axis=1)
-            out += weight * self._in(np.minimum(low + up, last))
-        return out.T
-
-    def _in(self, states: IntArray) -> FloatArray:
-        out: FloatArray = self.gains[(slice(None), *states.T)]
+        state = place.astype(np.int64)
+        if np.any(place > state):
+            return interpolated_gains([self] * len(waiting), waiting)
+        out: FloatArray = self.gains[(slice(None), *state.T)].T
         return out
 
 
@@ -81,8 +72,8 @@ def decision_gains(p: FloatArray, gains: FloatArray, slots: int) -> FloatArray:
     return np.stack([weighted[:, within].sum(axis=1) for within in inside], axis=1)
 
 
-def gains_at(tables: Sequence[Table], waiting: IntArray) -> FloatArray:
-    """Table.at with a table for each row; all tables have the same shape."""
+def interpolated_gains(tables: Sequence[DecisionTable], waiting: IntArray) -> FloatArray:
+    """DecisionTable.at with a table for each row; all tables have the same shape."""
     last = np.array(tables[0].gains.shape[1:]) - 1
     place = np.minimum(waiting / np.stack([table.step for table in tables]), last)
     low = np.minimum(place.astype(np.int64), np.maximum(last - 1, 0))
@@ -99,14 +90,14 @@ def gains_at(tables: Sequence[Table], waiting: IntArray) -> FloatArray:
     return cells
 
 
-def best_tables(round_: ExactRound, steps: FloatArray, tolerance: float, name: str) -> list[Table]:
+def solve_networks(round_: ExactRound, steps: FloatArray, tolerance: float, name: str) -> list[DecisionTable]:
     """Solve a batch of networks until g of each is known to ``tolerance``; ``steps`` is ``[B, U]``.
 
     Each network stops by itself, so its result does not depend on the other networks of the batch.
     """
     bias = np.zeros_like(round_.backlog)
     unsolved = np.arange(bias.shape[0])
-    out: dict[int, Table] = {}
+    out: dict[int, DecisionTable] = {}
     states = math.prod(bias.shape[1:])
     for number in range(_MOST_SWEEPS):
         values = round_.deliveries(round_.backlog + bias)
@@ -119,7 +110,7 @@ def best_tables(round_: ExactRound, steps: FloatArray, tolerance: float, name: s
             which, of_this = int(unsolved[b]), np.stack([part[b] for part in gains])
             g, spread = float(low[b] + high[b]) / 2, float(high[b] - low[b])
             # A copy: a view would keep the whole batch in memory.
-            out[which] = Table(of_this, steps[which], round_.slots, g, spread, bias[b].copy())
+            out[which] = DecisionTable(of_this, steps[which], round_.slots, g, spread, bias[b].copy())
         if done.all():
             return [out[b] for b in range(len(out))]
         # A periodic network (constant arrivals, p = 1) converges only with damping.
@@ -135,7 +126,7 @@ def best_tables(round_: ExactRound, steps: FloatArray, tolerance: float, name: s
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExactPlan:
     """How accurately to plan. ``truncation`` None follows the rates; ``steps`` is the number of steps up to it."""
 
     name: str
@@ -145,12 +136,12 @@ class Plan:
     rare: float = 1e-3
     tolerance: float = 1e-6
 
-    def tables(self, planning: Planning, slots: int, rates: FloatArray) -> list[Table]:
+    def tables(self, planning: Planning, slots: int, rates: FloatArray) -> list[DecisionTable]:
         """The optimal decisions for each row of ``rates`` ``[rows, U]``."""
         check_devices(self.name, rates.shape[1])
         about = (self, slots, *_contents(planning, self.name))
         keys = [(about, row.tobytes()) for row in rates]
-        found: dict[Hashable, Table | None] = {key: _CACHE.get(key) for key in keys}
+        found: dict[Hashable, DecisionTable | None] = {key: _CACHE.get(key) for key in keys}
         missing = {key: row for key, row in zip(keys, rates, strict=True) if found[key] is None}
         if missing:
             solved = self._solve(planning, slots, np.array(list(missing.values())))
@@ -159,13 +150,13 @@ class Plan:
                 found[key] = one
         return [table for key in keys if (table := found[key]) is not None]
 
-    def _solve(self, planning: Planning, slots: int, rates: FloatArray) -> list[Table]:
+    def _solve(self, planning: Planning, slots: int, rates: FloatArray) -> list[DecisionTable]:
         levels = reduced_levels(planning, self.levels, self.name)
         most = self._truncation(rates, levels, slots)
         together = 1
         if self.steps is not None:  # only then do all networks have the same number of states
             together = max(1, _MOST_TOGETHER // (self.steps + 1) ** rates.shape[1])
-        out: list[Table] = []
+        out: list[DecisionTable] = []
         for first in range(0, len(rates), together):
             part = slice(first, first + together)
             out += self._solve_batch(planning, slots, rates[part], levels, most[part])
@@ -190,7 +181,7 @@ class Plan:
 
     def _solve_batch(
         self, planning: Planning, slots: int, rates: FloatArray, levels: FloatArray, most: IntArray
-    ) -> list[Table]:
+    ) -> list[DecisionTable]:
         step = np.ones(rates.shape) if self.steps is None else np.maximum(most / self.steps, 1.0)
         points = (most[0] if self.steps is None else np.full(most.shape[1], self.steps)) + 1
         arrivals = []
@@ -200,9 +191,9 @@ class Plan:
                 chances = planning.arrival_chances(rate, math.ceil((size - 1) * width))
                 each.append(arrival_matrix(chances, size, width))
             arrivals.append(np.stack(each))
-        states = backlogs(points.tolist(), step)
+        states = total_backlog(points.tolist(), step)
         round_ = ExactRound(distinct_levels(levels), slots, tuple(arrivals), states)
-        return best_tables(round_, step, self.tolerance, self.name)
+        return solve_networks(round_, step, self.tolerance, self.name)
 
 
 @lru_cache(maxsize=32)  # by object: a decision must not compute all levels again
@@ -216,16 +207,16 @@ class _Cache:
     """The tables used last, up to a total size."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Table] = OrderedDict()
+        self._kept: OrderedDict[Hashable, DecisionTable] = OrderedDict()
         self._bytes = 0
 
-    def get(self, key: Hashable) -> Table | None:
+    def get(self, key: Hashable) -> DecisionTable | None:
         table = self._kept.get(key)
         if table is not None:
             self._kept.move_to_end(key)
         return table
 
-    def put(self, key: Hashable, table: Table) -> None:
+    def put(self, key: Hashable, table: DecisionTable) -> None:
         self._kept[key] = table
         self._bytes += table.gains.nbytes + table.bias.nbytes
         while self._bytes > _MOST_BYTES and len(self._kept) > 1:

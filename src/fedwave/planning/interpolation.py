@@ -1,7 +1,11 @@
-"""Tables that are read by interpolation: their axes, the channels they are solved for, and how they are read."""
+"""Tables that are read by interpolation: their axes, the channels they are solved for, and how they are read.
+
+Also the inverse: amounts that lie between the points of a grid, divided between the two points beside them.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,10 +29,12 @@ class Axis:
 
     @property
     def points(self) -> FloatArray:
+        """All points, ``[count]``."""
         return self.scale * (self.ratio ** np.arange(self.count, dtype=np.float64) - 1)
 
     @property
     def last(self) -> float:
+        """The largest point."""
         return self.at(self.count - 1)
 
     def at(self, coordinate: float) -> float:
@@ -36,18 +42,32 @@ class Axis:
         return float(self.scale * (self.ratio**coordinate - 1))
 
     def place(self, value: Array) -> Place:
-        """Values beyond the last point are moved to it."""
+        """The Place of each value; values beyond the last point are moved to it."""
         coordinate = np.log1p(value / self.scale) / np.log(self.ratio)
-        return cell_of(np.minimum(coordinate, self.count - 1), self.count)
+        return split_coordinate(np.minimum(coordinate, self.count - 1), self.count)
 
 
-def cell_of(coordinate: FloatArray, count: int) -> Place:
-    """Split a coordinate between 0 and count - 1."""
+class WorthTables(ABC):
+    """What an upload is worth at any rates and prices, and the price at which the devices use the slots."""
+
+    row: IntArray  # [S] row of each channel in the tables
+
+    @abstractmethod
+    def price(self, row: IntArray, theta: FloatArray, slots: FloatArray) -> FloatArray:
+        """The price at which devices in rows ``row`` ``[U]`` with rates ``[I, U]`` use ``slots`` ``[I]``: ``[I]``."""
+
+    @abstractmethod
+    def worth_at(self, row: IntArray, theta: FloatArray, price: FloatArray, place: Array) -> FloatArray:
+        """The worth of an upload of these devices, ``[I, U]``, at prices ``[I]``; ``place`` is on the last axis."""
+
+
+def split_coordinate(coordinate: FloatArray, count: int) -> Place:
+    """The Place of a coordinate between 0 and count - 1 on an axis with ``count`` points."""
     cell = np.minimum(coordinate.astype(np.int64), max(count - 2, 0))
     return cell, coordinate - cell
 
 
-def read(table: FloatArray, row: IntArray, *places: Place) -> FloatArray:
+def interpolate(table: FloatArray, row: IntArray, *places: Place) -> FloatArray:
     """A table ``[R, ...]`` at the given rows and places, by linear interpolation along every axis."""
     at, weights = row, []
     for (cell, part), size in zip(places, table.shape[1:], strict=True):
@@ -83,7 +103,7 @@ def channel_nodes(mean_snr: FloatArray) -> tuple[IntArray, IntArray, FloatArray]
     log_snr = np.log(mean_snr)
     nearest = np.searchsorted((log_snr[middle][1:] + log_snr[middle][:-1]) / 2, log_snr)
     place = np.interp(log_snr[middle], log_snr[nodes], np.arange(nodes.size))
-    cell, part = cell_of(place, nodes.size)
+    cell, part = split_coordinate(place, nodes.size)
     mix = np.zeros((middle.size, nodes.size))
     mix[np.arange(middle.size), cell] = 1 - part
     mix[np.arange(middle.size), cell + 1] += part
@@ -91,7 +111,7 @@ def channel_nodes(mean_snr: FloatArray) -> tuple[IntArray, IntArray, FloatArray]
 
 
 def device_weights(row: IntArray, rows: int, place: Place, count: int) -> FloatArray:
-    """How many devices lie at each point of a table ``[rows, count]``, flat: ``[I, rows * count]``.
+    """The number of devices at each point of a table ``[rows, count]``, flat: ``[I, rows * count]``.
 
     Devices are in rows ``row`` ``[U]`` and at places ``[I, U]`` of the other axis.
     """
@@ -102,3 +122,17 @@ def device_weights(row: IntArray, rows: int, place: Place, count: int) -> FloatA
     bins = size * instances
     weight = np.bincount(at, (1 - part).ravel(), bins) + np.bincount(at + 1, part.ravel(), bins)
     return weight.astype(np.float64, copy=False).reshape(instances, size)
+
+
+def divide_counts(chances: FloatArray, step: float, points: int = 0) -> FloatArray:
+    """Probabilities of 0, 1, ... shards as probabilities of states that are ``step`` shards apart.
+
+    A count between two states is divided between them, and its mean is kept. The result has at least ``points``
+    entries.
+    """
+    place = np.arange(chances.size) / step
+    low = place.astype(np.int64)
+    share = place - low
+    length = max(int(low[-1]) + 2, points)
+    lower = np.bincount(low, chances * (1 - share), length).astype(np.float64)
+    return lower + np.bincount(low + 1, chances * share, length)

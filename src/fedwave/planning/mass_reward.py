@@ -42,11 +42,11 @@ class Reward:
             )
 
     def rate(self, delay: Array) -> FloatArray:
-        """r."""
+        """r(d): what the rule makes of the delay, in the shape of ``delay``."""
         return np.asarray(self.rule.rate(delay), dtype=np.float64)
 
     def steps(self, delay: Array) -> FloatArray:
-        """Expected mass of an update at this delay, for a device with rate 1."""
+        """(1 - beta^d) / (1 - beta): the expected mass of an update at this delay, for a device with rate 1."""
         if self.rule.decay == 1:
             return np.asarray(delay, dtype=np.float64)
         if self.rule.decay == 0:
@@ -55,7 +55,7 @@ class Reward:
         return out
 
     def at(self, delay: Array) -> FloatArray:
-        """rho."""
+        """rho(d), in the shape of ``delay``."""
         return self.rate(delay) * self.steps(delay)
 
     def __eq__(self, other: object) -> bool:
@@ -115,6 +115,18 @@ class Reward:
         """Does waiting always bring more per round? Then no policy is best."""
         far = self.rate(2 ** np.array([20, 40]))
         return self.rule.decay == 1 and bool(far[1] > far[0] * (1 + 1e-9))
+
+
+def shared_mass(rates: FloatArray) -> FloatArray:
+    """k = v theta of each device, over the last axis: what a delivery of the shards of one round brings."""
+    return long_run_shares(rates) * rates
+
+
+def long_run_shares(rates: FloatArray) -> FloatArray:
+    """v = theta / sum of theta over the last axis: the share of each device in all shards; 0 without any arrivals."""
+    total = rates.sum(axis=-1, keepdims=True)
+    out: FloatArray = rates / np.where(total > 0, total, 1.0)
+    return out
 
 
 def _weighs_by_share(rule: Aggregation) -> bool:

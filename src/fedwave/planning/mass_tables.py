@@ -16,9 +16,10 @@ from functools import lru_cache
 import numpy as np
 
 from fedwave.planning.channel_statistics import ChannelStatistics
-from fedwave.planning.interpolation import cell_of, channel_nodes, device_weights, read
-from fedwave.planning.mass_objective import COARSE, solve
+from fedwave.planning.interpolation import WorthTables, channel_nodes, device_weights, interpolate, split_coordinate
+from fedwave.planning.mass_objective import MassEffort, MassObjective, solve_mass
 from fedwave.planning.mass_reward import Reward
+from fedwave.planning.price_search import DeviceClasses
 from fedwave.types import Array, FloatArray, IntArray
 
 _RATIO = 1.125
@@ -29,31 +30,31 @@ _DELAYS = np.unique(np.concatenate([np.arange(1, 17), np.round(np.geomspace(16, 
 
 
 @dataclass(frozen=True, eq=False)
-class MassTables:
-    """Interpolated solutions at any rates."""
+class MassTables(WorthTables):
+    """rho(d) - h(d + 1) and service rates at any rates; the last axis is the delay."""
 
-    row: IntArray  # [S] row of each channel
+    row: IntArray  # [S]
     worth: FloatArray  # [R, prices, delays] rho(d) - h(d + 1)
     service: FloatArray  # [R, prices] transmissions per round
     least: float  # the smallest price / k; the others are _RATIO apart
 
-    def worth_at(self, row: IntArray, k: FloatArray, price: FloatArray, delay: Array) -> FloatArray:
-        """k (rho(d) - h(d + 1)) of devices in these rows, ``[U]``, at k ``[I, U]``, prices ``[I]``, delays."""
-        k = np.clip(k, _LEAST_K, None)
+    def worth_at(self, row: IntArray, theta: FloatArray, price: FloatArray, place: Array) -> FloatArray:
+        """k (rho(d) - h(d + 1)) of devices in these rows, ``[U]``, at rates ``[I, U]``, prices ``[I]``, delays."""
+        k = np.clip(theta * theta, _LEAST_K, None)
         with np.errstate(divide="ignore"):
-            place = np.log(price[:, None] / k / self.least) / np.log(_RATIO)
+            at = np.log(price[:, None] / k / self.least) / np.log(_RATIO)
         count = self.service.shape[1]
-        prices = cell_of(np.clip(place, 0, count - 1), count)
-        delays = cell_of(np.interp(delay, _DELAYS, np.arange(_DELAYS.size)), _DELAYS.size)
-        return k * read(self.worth, np.broadcast_to(row, k.shape), prices, delays)
+        prices = split_coordinate(np.clip(at, 0, count - 1), count)
+        delays = split_coordinate(np.interp(place, _DELAYS, np.arange(_DELAYS.size)), _DELAYS.size)
+        return k * interpolate(self.worth, np.broadcast_to(row, k.shape), prices, delays)
 
-    def price(self, row: IntArray, k: FloatArray, slots: FloatArray) -> FloatArray:
-        """The price at which the devices use this many slots; ``k`` is ``[I, U]``, the result ``[I]``."""
+    def price(self, row: IntArray, theta: FloatArray, slots: FloatArray) -> FloatArray:
+        k = theta * theta
         place = np.log(np.clip(k, _LEAST_K, _MOST_K) / _LEAST_K) / np.log(_RATIO)
-        weight = device_weights(row, self.service.shape[0], cell_of(place, _KS), _KS)
+        weight = device_weights(row, self.service.shape[0], split_coordinate(place, _KS), _KS)
         # Prices are tried by bisection: they lie at places 0 to last, the service falls along them.
-        low = np.full(k.shape[0], -1)
-        high = np.full(k.shape[0], self.service.shape[1] + _KS)
+        low = np.full(theta.shape[0], -1)
+        high = np.full(theta.shape[0], self.service.shape[1] + _KS)
         while np.any(high - low > 1):
             middle = (low + high) // 2
             more = self._wanted(weight, middle) > slots
@@ -73,6 +74,29 @@ class MassTables:
         return out
 
 
+@dataclass(frozen=True, eq=False)
+class TabulatedMass:
+    """What an upload is worth at known rates and one price, in place of MassSolutions."""
+
+    tables: MassTables
+    row: IntArray  # [U]
+    price: FloatArray  # [1]
+
+    def device_worth(self, which: IntArray, rates: FloatArray, state: Array) -> FloatArray:
+        """k (rho(d) - h(d + 1)) of devices with these rates, ``[U]``, at delays ``[I, U]``."""
+        return self.tables.worth_at(self.row, rates[None], self.price, state)
+
+
+def tabulated_mass(
+    objective: MassObjective, statistics: ChannelStatistics, devices: bytes, classes: DeviceClasses, slots: float
+) -> TabulatedMass:
+    """The worth at the price at which the devices use the slots."""
+    tables = mass_tables(statistics, objective.reward)
+    row = tables.row[statistics.device_channels(devices)]
+    rates = np.frombuffer(devices).reshape(2, -1)[1]
+    return TabulatedMass(tables, row, tables.price(row, rates[None], np.array([slots])))
+
+
 @lru_cache(maxsize=8)
 def mass_tables(statistics: ChannelStatistics, reward: Reward) -> MassTables:
     """Tables for the known channels."""
@@ -83,7 +107,7 @@ def mass_tables(statistics: ChannelStatistics, reward: Reward) -> MassTables:
     count = max(int(np.ceil(np.log(most / least) / np.log(_RATIO))), 1) + 1
     price = least * _RATIO ** np.arange(count)
     which = np.repeat(np.arange(nodes.size), count)
-    found = solve(statistics.levels_of(nodes), which, np.tile(price, nodes.size), reward, COARSE)
+    found = solve_mass(statistics.channel_levels(nodes), which, np.tile(price, nodes.size), reward, MassEffort.COARSE)
     worth = found.worth_at(np.arange(found.mass.size)[:, None], _DELAYS)
     worth = np.tensordot(mix, worth.reshape(nodes.size, count, -1), axes=1)
     service = np.tensordot(mix, found.service.reshape(nodes.size, count), axes=1)

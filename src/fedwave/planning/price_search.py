@@ -1,16 +1,16 @@
 """The price of a transmission at which all devices together use exactly the available slots.
 
-Only the slots couple the devices. With a price in their place, each device solves its own problem, and
-sum of g(price) - price * slots bounds what any policy can reach that uses no more slots on average. g is the least
-mean cost of a device; an objective that is maximised counts as a negative cost. The expression is concave in the
-price, with slope sum of service rates - slots. Its maximum is the best bound.
+Only the slots couple the devices. With a price in their place, each device solves its own problem (an ``Objective``),
+and sum of g(price) - price * slots bounds what any policy can reach that uses no more slots on average (spec.md,
+section 6). g is the least mean cost of a device; an objective that is maximised counts as a negative cost. The
+expression is concave in the price, with slope sum of service rates - slots. Its maximum is the best bound.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -22,7 +22,10 @@ from fedwave.types import FloatArray, IntArray
 _CLOSE = 1e-6  # relative loss in the bound at which the search for the price stops
 _MOST_STEPS = 60
 LEAST_RATE = 1e-9  # smaller rates are raised to it, so that P[m = 0] < 1 in float64
-MANY_CLASSES = 2000  # more classes of devices are read from the tables for any rates
+MANY_CLASSES = 2000  # more classes of devices are read from tables that hold any rates, if there are some
+
+# P[m = 0], ..., P[m = most] at rates [R]: [R, most + 1], as Planning.arrival_chances.
+ArrivalChances = Callable[[FloatArray, int], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +37,10 @@ class DeviceClasses:
     theta: FloatArray  # [D] > 0
     count: IntArray  # [D] number of devices in each class
     of_device: IntArray  # [U] class of each device; -1 for a device without arrivals
+    chances: ArrivalChances
 
     @classmethod
-    def among(cls, mean_snr: FloatArray, rates: FloatArray) -> DeviceClasses:
+    def among(cls, mean_snr: FloatArray, rates: FloatArray, chances: ArrivalChances) -> DeviceClasses:
         """The classes of devices with these mean SNRs and rates, ``[U]`` each."""
         busy = rates > 0
         pairs = np.stack([mean_snr[busy], rates[busy]])
@@ -45,64 +49,71 @@ class DeviceClasses:
         of_device = np.full(rates.size, -1)
         of_device[busy] = which.reshape(-1)
         theta = np.maximum(different[1], LEAST_RATE)
-        return cls(channels, row.reshape(-1), theta, count, of_device)
+        return cls(channels, row.reshape(-1), theta, count, of_device, chances)
 
     def thinned(self, size: int) -> DeviceClasses:
         """About ``size`` of the classes, weighted to represent all of them."""
         step = -(-self.theta.size // size)
         some = slice(step // 2, None, step)
-        return DeviceClasses(self.mean_snr, self.row[some], self.theta[some], self.count[some] * step, self.of_device)
+        return replace(self, row=self.row[some], theta=self.theta[some], count=self.count[some] * step)
 
     def per_device(self, values: FloatArray) -> FloatArray:
-        """A value per class as a value per device; 0 for a device without arrivals."""
+        """Values per class, ``[D]``, as values per device, ``[U]``; 0 for a device without arrivals."""
         return np.append(values, 0.0)[self.of_device]
 
 
-S = TypeVar("S", bound=Solutions)
+SolutionsT = TypeVar("SolutionsT", bound=Solutions)
 
 
-class Objective(ABC, Generic[S]):
-    """What a device pays for beside its transmissions: all that differs between backlog and delivered mass."""
+class Objective(ABC, Generic[SolutionsT]):
+    """What a device pays beside its transmissions. An objective is one file; docs/architecture.md says what is in it.
+
+    Derive a frozen dataclass: solutions are cached by the objective.
+    """
 
     @abstractmethod
-    def solve_classes(self, classes: DeviceClasses, levels: Levels, price: float) -> S:
+    def solve_classes(self, classes: DeviceClasses, levels: Levels, price: float) -> SolutionsT:
         """The problem of each class at one price; ``levels`` are those of ``classes.mean_snr``."""
 
     @abstractmethod
-    def cost(self, classes: DeviceClasses, solutions: S) -> FloatArray:
-        """g of each class, ``[D]``."""
+    def cost(self, classes: DeviceClasses, solutions: SolutionsT) -> FloatArray:
+        """g of each class, ``[D]``: its least mean cost per round, transmissions included."""
 
-    @abstractmethod
     def first_guess(self, classes: DeviceClasses, slots: float, levels: Levels) -> tuple[float, float]:
         """About the best price, and the factor by which the search widens around it."""
+        return 1.0, 4.0
 
 
 @dataclass(frozen=True, eq=False)
-class Priced(Generic[S]):
-    """The devices at one price."""
+class PricedDevices(Generic[SolutionsT]):
+    """All devices at one price."""
 
     price: float
     value: float  # sum of g - price * slots: a bound
     slope: float  # transmissions per round, less the slots
     cost: FloatArray  # [D] g of each class
-    solutions: S
+    solutions: SolutionsT
 
 
-def at_price(objective: Objective[S], classes: DeviceClasses, slots: float, levels: Levels, price: float) -> Priced[S]:
-    """The problem of every device at one price."""
+def at_price(
+    objective: Objective[SolutionsT], classes: DeviceClasses, slots: float, levels: Levels, price: float
+) -> PricedDevices[SolutionsT]:
+    """Solve the problem of every device at one price."""
     solutions = objective.solve_classes(classes, levels, price)
     cost = objective.cost(classes, solutions)
     service = float(classes.count @ solutions.service)
-    return Priced(price, float(classes.count @ cost) - price * slots, service - slots, cost, solutions)
+    return PricedDevices(price, float(classes.count @ cost) - price * slots, service - slots, cost, solutions)
 
 
-def best_price(objective: Objective[S], classes: DeviceClasses, slots: float, levels: Levels) -> Priced[S]:
+def best_price(
+    objective: Objective[SolutionsT], classes: DeviceClasses, slots: float, levels: Levels
+) -> PricedDevices[SolutionsT]:
     """The price with the largest bound, to a relative loss of 1e-6."""
     guess, factor = objective.first_guess(classes, slots, levels)
     return maximise_concave(lambda price: at_price(objective, classes, slots, levels, price), guess, factor)
 
 
-class AtPrice(Protocol):
+class ConcavePoint(Protocol):
     """A point of a concave function of the price."""
 
     @property
@@ -113,10 +124,10 @@ class AtPrice(Protocol):
     def slope(self) -> float: ...
 
 
-P = TypeVar("P", bound=AtPrice)
+PointT = TypeVar("PointT", bound=ConcavePoint)
 
 
-def maximise_concave(at: Callable[[float], P], guess: float, factor: float) -> P:
+def maximise_concave(at: Callable[[float], PointT], guess: float, factor: float) -> PointT:
     """The price at which a concave value is largest, to a relative loss of 1e-6; ``factor`` widens the search."""
     low, high = _bracket(at, guess, factor)
     if low is high:
@@ -134,7 +145,7 @@ def maximise_concave(at: Callable[[float], P], guess: float, factor: float) -> P
     return best
 
 
-def _bracket(at: Callable[[float], P], guess: float, factor: float) -> tuple[P, P]:
+def _bracket(at: Callable[[float], PointT], guess: float, factor: float) -> tuple[PointT, PointT]:
     """Prices below and above the best one; twice the same object if it is the best price itself."""
     one = at(guess)
     if one.slope > 0:

@@ -1,27 +1,32 @@
-"""Many single-device problems solved side by side, whatever the objective.
+"""Single-device problems with a price per transmission, solved side by side by policy iteration, for any objective.
 
-A state, the backlog or the delay, grows until an upload succeeds and then starts again. So one sweep from the largest
-state down to the first evaluates a policy, and policy iteration takes a few sweeps. The sweep is in the file of each
-objective. Shared are the batches, longer grids for problems whose grid is too short, and the record of solutions.
+A state s, the backlog or the delay, grows until an upload succeeds and then starts again. With c(s) the cost of a
+round without a delivery and r(s) what a delivery saves in its own round,
+
+    g + v(s) = c(s) + E v(s') - E_p[(p worth(s) - price)^+],    worth(s) = r(s) + E v(s'),    v(first state) = 0,
+
+and the device transmits where p worth(s) > price. One sweep from the largest state down to the first evaluates a
+policy, and policy iteration needs a few such sweeps. The sweep is in the file of each objective. Shared are the
+iteration, the batches, longer grids for problems whose grid is too short, and the record of solutions.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from fedwave.planning.channel_levels import Levels
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
-MOST_SWEEPS = 60  # a few suffice; more are needed only if rounding errors make a tie alternate
-
-S = TypeVar("S", bound="Solutions")
+_MOST_SWEEPS = 60  # a few suffice; more are needed only if rounding errors make a tie alternate
 
 
 @dataclass(frozen=True, eq=False)
-class Solutions:
+class Solutions(ABC):
     """Solutions of B problems.
 
     Arrays over states hold all solutions one after the other: solution b has ``length[b]`` states from ``start[b]`` on.
@@ -35,7 +40,15 @@ class Solutions:
     start: IntArray  # [B]
     worth: FloatArray  # what a successful upload is worth in each state
 
-    def select(self: S, which: BoolArray | IntArray) -> S:
+    @abstractmethod
+    def worth_at(self, which: IntArray, state: Array) -> FloatArray:
+        """The worth in problems ``which`` at these states; the two are broadcast."""
+
+    def device_worth(self, which: IntArray, rates: FloatArray, state: Array) -> FloatArray:
+        """The worth of devices of classes ``which`` with these rates, ``[U]``, at states ``[I, U]``."""
+        return self.worth_at(which, state)
+
+    def select(self: SolutionsT, which: BoolArray | IntArray) -> SolutionsT:
         """Some of the problems, in the given order."""
         chosen = np.arange(self.start.size)[which]
         length = self.length[chosen]
@@ -45,19 +58,85 @@ class Solutions:
         return replace(self, **(arrays | {"start": start}))
 
 
+SolutionsT = TypeVar("SolutionsT", bound=Solutions)
+
+
+@dataclass(frozen=True, eq=False)
+class IteratedPolicy:
+    """Where policy iteration has stopped; N states and B problems."""
+
+    sums: FloatArray  # [N, 4, B] of the last policy that was evaluated
+    cost: FloatArray  # [B] its g
+    value: FloatArray  # [N, B] its v
+    worth: FloatArray  # [N, B]
+    gain: FloatArray  # [N, B] successes of the policy that follows from this worth
+    stuck: BoolArray  # [B] that policy does not transmit in the largest state: too few states
+    left: FloatArray  # [B] a further sweep would lower g by at most this
+
+
+def iterate_policy(
+    levels: Levels,
+    row: IntArray,
+    price: FloatArray,
+    worth: FloatArray,
+    evaluate: Callable[[FloatArray, FloatArray], FloatArray],
+    worth_after: Callable[[FloatArray], FloatArray],
+    saving: Callable[[FloatArray], FloatArray],
+    last_state_keeps: bool = False,
+) -> IteratedPolicy:
+    """Policy iteration for problems with channels ``row`` and prices ``[B]``, from the policy of a guessed worth.
+
+    ``evaluate(share, gain)``: from every state to the next successful upload the expected sums of the cost without
+    the price, of transmissions, of rounds, and of a fourth quantity, ``[N, 4, B]``, under the policy that transmits
+    with probability ``share`` and succeeds with ``gain``, ``[N, B]`` each. ``worth_after(v)``: the worth in every
+    state. It stops where no state saves more than ``saving(worth)``. So that every cycle ends, a stuck problem keeps
+    what it did in its largest state before (``last_state_keeps``), or transmits there always.
+    """
+    always = levels.above(row, np.zeros(row.size), np.ones(row.size))
+    share, gain, stuck = _policy(levels, row, price, worth, always)
+    for _ in range(_MOST_SWEEPS):
+        sums = evaluate(share, gain)
+        cost = (sums[0, 0] + price * sums[0, 1]) / sums[0, 2]
+        value = sums[:, 0] + price * sums[:, 1] - cost * sums[:, 2]
+        worth = worth_after(value)
+        share_before, gain_before = share, gain
+        instead = (share[-1], gain[-1]) if last_state_keeps else always
+        share, gain, stuck = _policy(levels, row, price, worth, instead)
+        saved = (gain - gain_before) * worth - price * (share - share_before)
+        if np.all(saved <= saving(worth)):
+            break
+    # A further sweep would lower g by at most its largest saving in any state.
+    left = np.maximum(saved, 0.0).max(axis=0)
+    return IteratedPolicy(sums, cost, value, worth, gain, stuck, left)
+
+
+def _policy(
+    levels: Levels, row: IntArray, price: FloatArray, worth: FloatArray, instead: tuple[FloatArray, ...]
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """(share, gain) of the levels that pay, ``[N, B]``, and which problems are stuck.
+
+    In the largest state a stuck problem does what ``instead`` says.
+    """
+    share, gain = levels.above(row, price, worth)
+    stuck: BoolArray = gain[-1] <= 0
+    share[-1] = np.where(stuck, instead[0], share[-1])
+    gain[-1] = np.where(stuck, instead[1], gain[-1])
+    return share, gain, stuck
+
+
 def solve_in_batches(
     states: IntArray,
     cut: Callable[[IntArray, IntArray], list[IntArray]],
-    solve: Callable[[IntArray, int], tuple[S, BoolArray]],
+    solve: Callable[[IntArray, int], tuple[SolutionsT, BoolArray]],
     growth: int,
     most: int,
-) -> S:
+) -> SolutionsT:
     """Solve problems that begin with ``states`` ``[B]`` each; where that is too few, with ``growth`` times as many.
 
     ``cut(which, states)`` divides problems into batches. ``solve(batch, size)`` solves a batch with ``size`` states
     each and says which problems need more; they get at most ``most``.
     """
-    parts: list[tuple[IntArray, S]] = []
+    parts: list[tuple[IntArray, SolutionsT]] = []
     unsolved = np.arange(states.size)
     while unsolved.size:
         again = []
@@ -72,7 +151,7 @@ def solve_in_batches(
     return _joined(parts)
 
 
-def _joined(parts: list[tuple[IntArray, S]]) -> S:
+def _joined(parts: list[tuple[IntArray, SolutionsT]]) -> SolutionsT:
     """One record from several, each with the places of its problems."""
     places, records = [where for where, _ in parts], [found for _, found in parts]
     arrays = {name: np.concatenate([getattr(one, name) for one in records]) for name, _ in _arrays(records[0])}

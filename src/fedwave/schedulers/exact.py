@@ -8,7 +8,7 @@ import numpy as np
 
 from fedwave.errors import as_int
 from fedwave.planning.exact_model import decisions
-from fedwave.planning.exact_solver import Plan, decision_gains, gains_at
+from fedwave.planning.exact_solver import ExactPlan, decision_gains, interpolated_gains
 from fedwave.rng import Draws
 from fedwave.schedulers.balsa import Balsa
 from fedwave.schedulers.base import Scheduler
@@ -44,7 +44,7 @@ class Dp(Scheduler):
         devices = seen.success.shape[1]
         if not 0 < seen.slots < devices:
             return np.zeros(seen.success.shape)  # nothing to decide
-        plan = Plan(self.name, int(self.levels), self.truncation)
+        plan = ExactPlan(self.name, int(self.levels), self.truncation)
         (table,) = plan.tables(seen.planning, seen.slots, seen.rates[None])
         return best_set(table.decision_gains(seen.success, seen.waiting), seen, draws)
 
@@ -75,10 +75,10 @@ class DpTs(Balsa):
         devices = seen.success.shape[1]
         if not 0 < seen.slots < devices:
             return np.zeros(seen.success.shape)  # nothing to decide
-        plan = Plan(self.name, int(self.levels), steps=int(self.steps), rare=1e-2, tolerance=1e-4)
+        plan = ExactPlan(self.name, int(self.levels), steps=int(self.steps), rare=1e-2, tolerance=1e-4)
         rates, which = np.unique(_rounded(state["theta"]), axis=0, return_inverse=True)
         solved = plan.tables(seen.planning, seen.slots, rates)
-        gains = gains_at([solved[k] for k in which.reshape(-1)], seen.waiting)
+        gains = interpolated_gains([solved[k] for k in which.reshape(-1)], seen.waiting)
         return best_set(decision_gains(seen.success, gains, seen.slots), seen, draws)
 
 

@@ -1,40 +1,33 @@
-"""Index schedulers, which plan for the rounds to come and beat greedy.
+"""The index schedulers for the backlog, which plan for the rounds to come and beat greedy: lagrangian and whittle.
 
 ``lagrangian`` ranks devices by p C(n; price): what a transmission now saves, at the price at which all devices together
 use exactly the available slots. ``whittle`` ranks by the price at which a device is indifferent between sending and
-waiting. Both follow from the single-device problem (planning/backlog_objective.py).
+waiting. Both follow from the single-device problem (planning/backlog_objective.py; spec.md, section 6).
 
 Planning assumes channels that are independent from round to round and buffers without limit; the schedulers also
 run on other networks.
-
-With learned rates a new stage draws new rates and so needs a new price; price and C are looked up in tables
-(planning/backlog_tables.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.planning.backlog_objective import MEDIUM, Backlog, BacklogSolutions
+from fedwave.planning.backlog_objective import BacklogEffort, BacklogObjective
 from fedwave.planning.backlog_tables import (
-    Tables,
-    TabulatedWorth,
-    averaged_tables,
+    averaged_backlog_tables,
+    backlog_scale,
+    backlog_tables,
     known_whittle_tables,
-    scale_of,
-    tables,
-    tabulated_worth,
+    tabulated_backlog,
     whittle_tables,
 )
-from fedwave.planning.channel_statistics import ChannelStatistics, channel_statistics
-from fedwave.planning.price_search import best_price
-from fedwave.schedulers.priced import PricedIndex, mean_slots
+from fedwave.planning.channel_statistics import channel_statistics
+from fedwave.schedulers.priced import PricedIndex, priority_from_tables
 from fedwave.schedulers.rates import Index, KnownRates, RatesFromBacklogs, RatesFromDeliveries
-from fedwave.types import Array, FloatArray, IntArray, Observation, State
+from fedwave.types import FloatArray, IntArray, Observation, State
 
 
 @dataclass(frozen=True)
@@ -48,6 +41,8 @@ class SavedWaiting(PricedIndex):
 
     average: bool = True
 
+    objective = BacklogObjective(effort=BacklogEffort.MEDIUM)
+    many_classes = tabulated_backlog
     needs = frozenset({"backlog", "statistics"})
 
     def __post_init__(self) -> None:
@@ -57,44 +52,19 @@ class SavedWaiting(PricedIndex):
                 "possible backlogs."
             )
 
-    def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
-        return _read(tables(channel_statistics(seen.planning)), rates, state, seen, seen.waiting / scale_of(rates))
+    def device_state(self, seen: Observation) -> IntArray:
+        return seen.waiting
 
-    def priority_known(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
-        slots = mean_slots(state, seen)[0]  # the same in all instances
-        statistics = channel_statistics(seen.planning)
-        which, solutions = _at_best_price(statistics, statistics.devices(rates), float(slots))
-        if solutions is None:
-            return np.zeros(seen.success.shape)
-        worth = solutions.worth_at(np.maximum(which, 0), seen.waiting)
-        return seen.success * np.where(which >= 0, worth, 0.0)
+    def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
+        tables = backlog_tables(channel_statistics(seen.planning))
+        return priority_from_tables(tables, rates, state, seen, seen.waiting / backlog_scale(rates))
 
     def priority_hidden(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
         statistics, rounds = channel_statistics(seen.planning), seen.delay - 1
         if self.average:
-            return _read(averaged_tables(statistics), rates, state, seen, rounds)
-        return _read(tables(statistics, hidden=True), rates, state, seen, rounds * rates / scale_of(rates))
-
-
-def _read(made: Tables, rates: FloatArray, state: State, seen: Observation, load: Array) -> FloatArray:
-    """p C at the price that fits the rates ``[I, U]``; ``load`` is the last axis of the tables."""
-    row = made.row[channel_statistics(seen.planning).channel]
-    price = made.price(row, rates, mean_slots(state, seen))
-    return seen.success * made.worth_at(row, rates, price, load)
-
-
-@lru_cache(maxsize=32)
-def _at_best_price(
-    statistics: ChannelStatistics, devices: bytes, slots: float
-) -> tuple[IntArray, BacklogSolutions | TabulatedWorth | None]:
-    """The class of each device, and the solutions of the classes at the best price; None without any arrivals."""
-    classes = statistics.classes_of(devices)
-    if not classes.theta.size:
-        return classes.of_device, None
-    if (read := tabulated_worth(statistics, classes, slots)) is not None:
-        return classes.of_device, read
-    classes, levels = statistics.classes(devices)
-    return classes.of_device, best_price(Backlog(statistics.chances, MEDIUM), classes, slots, levels).solutions
+            return priority_from_tables(averaged_backlog_tables(statistics), rates, state, seen, rounds)
+        tables = backlog_tables(statistics, hidden=True)
+        return priority_from_tables(tables, rates, state, seen, rounds * rates / backlog_scale(rates))
 
 
 class IndifferencePrice(Index):
@@ -104,13 +74,13 @@ class IndifferencePrice(Index):
 
     def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
         statistics = channel_statistics(seen.planning)
-        row = tables(statistics).row[statistics.channel]
+        row = backlog_tables(statistics).row[statistics.channel]
         return whittle_tables(statistics).index_at(row, rates, seen.success, seen.waiting)
 
     def priority_known(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
         statistics = channel_statistics(seen.planning)
-        row, made = known_whittle_tables(statistics, statistics.devices(rates))
-        index = made.index_at(np.maximum(row, 0), rates, seen.success, seen.waiting)
+        row, tables = known_whittle_tables(statistics, statistics.devices(rates))
+        index = tables.index_at(np.maximum(row, 0), rates, seen.success, seen.waiting)
         return np.where(row >= 0, index, 0.0)
 
 

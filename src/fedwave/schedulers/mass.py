@@ -19,7 +19,7 @@ import numpy as np
 
 from fedwave.aggregation import Aggregation, Lee, after_delivery
 from fedwave.errors import FedwaveError
-from fedwave.planning.mass_reward import Reward
+from fedwave.planning.mass_reward import Reward, long_run_shares, shared_mass
 from fedwave.schedulers.rates import Index, KnownRates, RatesFromBacklogs, RatesFromDeliveries, arrivals_of_last_round
 from fedwave.types import FloatArray, Observation, Problem, State
 
@@ -60,11 +60,11 @@ class ObservedMass(ExpectedMass):
 
     def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
         mass = self.reward.rule.age(state["mass"], rates)  # with the arrivals that are expected
-        return seen.success * shares(rates) * self.reward.rate(seen.delay) * mass
+        return seen.success * long_run_shares(rates) * self.reward.rate(seen.delay) * mass
 
 
 @dataclass(frozen=True)
-class Mass(KnownRates):
+class MassScheduler(KnownRates):
     """The delivered mass expected from an upload now, with known rates."""
 
     aggregation: Aggregation | None = None
@@ -94,15 +94,3 @@ class MassPo(RatesFromDeliveries):
     name = "mass-po"
     formula = "p R_k(d)"
     index = ExpectedMass
-
-
-def shares(rates: FloatArray) -> FloatArray:
-    """v: the long-run share of each device in all shards, over the last axis; 0 without any arrivals."""
-    total = rates.sum(axis=-1, keepdims=True)
-    out: FloatArray = rates / np.where(total > 0, total, 1.0)
-    return out
-
-
-def shared_mass(rates: FloatArray) -> FloatArray:
-    """v theta: what a delivery of the shards of one round brings."""
-    return shares(rates) * rates

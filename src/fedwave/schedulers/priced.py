@@ -1,17 +1,55 @@
-"""Indices with a price of a transmission: they count the slots, whose mean so far the price is found for."""
+"""Indices with a price: what an upload is worth at the price at which all devices use exactly the available slots.
+
+A planning.price_search.Objective says what each device pays beside its transmissions. With known rates its problem is
+solved for every different device; sampled rates are read from tables, because a new stage needs a new price.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol
+
 import numpy as np
 
+from fedwave.planning.channel_statistics import ChannelStatistics, channel_statistics
+from fedwave.planning.interpolation import WorthTables
+from fedwave.planning.price_search import MANY_CLASSES, DeviceClasses, Objective, best_price
 from fedwave.schedulers.rates import Index
-from fedwave.types import FloatArray, Observation, Problem, State
+from fedwave.types import Array, FloatArray, IntArray, Observation, Problem, State
+
+
+class DeviceWorth(Protocol):
+    """What an upload of each device is worth: Solutions, or what tables hold in their place."""
+
+    def device_worth(self, which: IntArray, rates: FloatArray, state: Array) -> FloatArray: ...
+
+
+# Reads the worth of many classes from tables: (objective, statistics, devices, classes, slots); None: solve instead.
+ManyClasses = Callable[[Any, ChannelStatistics, bytes, DeviceClasses, float], DeviceWorth | None]
 
 
 class PricedIndex(Index):
-    """Base of indices with a price. If W changes from round to round, the price is that of its mean so far."""
+    """p times what an upload is worth; if W changes from round to round, at the price of its mean so far.
+
+    Derive ``objective`` and ``device_state``. Without tables the sampled rates of every instance are solved for, which
+    suits a few devices and instances; with tables override ``priority`` (see ``priority_from_tables``), and
+    set ``many_classes``.
+    """
+
+    many_classes: ClassVar[ManyClasses | None] = None
 
     needs = frozenset({"statistics"})
+
+    @property
+    @abstractmethod
+    def objective(self) -> Objective[Any]:
+        """The problem of a device: a value that can be hashed."""
+
+    @abstractmethod
+    def device_state(self, seen: Observation) -> IntArray:
+        """What the worth depends on, ``[I, U]``: the backlog n or the delay d."""
 
     def start(self, problem: Problem) -> State:
         zero = np.zeros(problem.instances, dtype=np.int64)
@@ -20,6 +58,54 @@ class PricedIndex(Index):
     def learn(self, state: State, seen: Observation) -> State:
         slots, rounds = state["slots_so_far"], state["rounds_so_far"]
         return {**state, "slots_so_far": slots + seen.slots, "rounds_so_far": rounds + 1}
+
+    def priority(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
+        slots, held = mean_slots(state, seen), self.device_state(seen)
+        worth = [self._worth(rates[i], held[i : i + 1], slots[i], seen) for i in range(slots.size)]
+        return seen.success * np.concatenate(worth)
+
+    def priority_known(self, rates: FloatArray, state: State, seen: Observation) -> FloatArray:
+        slots = mean_slots(state, seen)[0]  # the same in all instances
+        return seen.success * self._worth(rates, self.device_state(seen), slots, seen)
+
+    def _worth(self, rates: FloatArray, held: IntArray, slots: float, seen: Observation) -> FloatArray:
+        """The worth of an upload at rates ``[U]`` and states ``[I, U]``; 0 for a device without arrivals."""
+        statistics = channel_statistics(seen.planning)
+        devices = statistics.devices(rates)
+        which, found = _at_best_price(self.objective, type(self).many_classes, statistics, devices, float(slots))
+        if found is None:
+            return np.zeros(held.shape)
+        worth = found.device_worth(np.maximum(which, 0), rates, held)
+        return np.where(which >= 0, worth, 0.0)
+
+
+@lru_cache(maxsize=32)
+def _at_best_price(
+    objective: Objective[Any],
+    many_classes: ManyClasses | None,
+    statistics: ChannelStatistics,
+    devices: bytes,
+    slots: float,
+) -> tuple[IntArray, DeviceWorth | None]:
+    """The class of each device, and the worth of the classes at the best price; None without any arrivals."""
+    classes = statistics.device_classes(devices)
+    if not classes.theta.size:
+        return classes.of_device, None
+    if many_classes is not None and classes.theta.size > MANY_CLASSES:
+        read = many_classes(objective, statistics, devices, classes, slots)
+        if read is not None:
+            return classes.of_device, read
+    classes, levels = statistics.classes_and_levels(devices)
+    return classes.of_device, best_price(objective, classes, slots, levels).solutions
+
+
+def priority_from_tables(
+    tables: WorthTables, rates: FloatArray, state: State, seen: Observation, place: Array
+) -> FloatArray:
+    """p times the worth at the price that fits the rates ``[I, U]``; ``place`` is on the last axis of the tables."""
+    row = tables.row[channel_statistics(seen.planning).channel]
+    price = tables.price(row, rates, mean_slots(state, seen))
+    return seen.success * tables.worth_at(row, rates, price, place)
 
 
 def mean_slots(state: State, seen: Observation) -> FloatArray:

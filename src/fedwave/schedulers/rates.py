@@ -22,7 +22,7 @@ from fedwave.schedulers.posterior import Posterior, posterior_for
 from fedwave.schedulers.priors import Jeffreys, Prior
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, Observation, Problem, State
 
-S = TypeVar("S", bound="IndexScheduler")
+SchedulerT = TypeVar("SchedulerT", bound="IndexScheduler")
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class IndexScheduler(Scheduler):
     def rates(self, state: State, seen: Observation) -> FloatArray:
         """The arrival rates, ``[U]`` or ``[I, U]``."""
 
-    def with_aggregation(self: S, rule: Aggregation) -> S:
+    def with_aggregation(self: SchedulerT, rule: Aggregation) -> SchedulerT:
         follows = {"aggregation": rule} if getattr(self, "aggregation", rule) is None else {}
         return replace(self, **follows) if follows else self
 
@@ -172,7 +172,7 @@ class LearnedRates(IndexScheduler):
             "theta": np.ones(shape),
             "load_before": np.zeros(shape, dtype=np.int64),
             **self._posterior(problem).start(problem),
-            **stages.start(self.stage_rule, problem),
+            **stages.initial_stages(self.stage_rule, problem),
             **super().start(problem),
         }
 
@@ -181,7 +181,7 @@ class LearnedRates(IndexScheduler):
         posterior = self._posterior(seen.problem)
         if seen.round > 1:
             state = posterior.update(state, *self.evidence(state, seen))
-        new = stages.ended(self.stage_rule, state, seen.round)
+        new = stages.stage_ends(self.stage_rule, state, seen.round)
         if not new.any():
             return state
         rows = np.flatnonzero(new)
@@ -189,11 +189,13 @@ class LearnedRates(IndexScheduler):
         if rows.size < new.size:
             sampled, theta = theta, state["theta"].copy()
             theta[rows] = sampled
-        return {**stages.begin(self.stage_rule, state, new, seen.round), "theta": theta}
+        return {**stages.begin_stage(self.stage_rule, state, new, seen.round), "theta": theta}
 
     def remember(self, state: State, seen: Observation, decision: Decision) -> State:
         load = self.load(seen)
-        state = stages.visit(self.stage_rule, super().remember(state, seen, decision), seen, load, decision.transmits)
+        state = stages.count_visit(
+            self.stage_rule, super().remember(state, seen, decision), seen, load, decision.transmits
+        )
         return {**state, "load_before": load}
 
     def beliefs(self, state: State) -> State:

@@ -36,7 +36,7 @@ _BLOCK = 256  # at least this many recent pairs are merged at a time
 _PROBES = np.arange(1, 16)  # a search divides the range that is left by 16
 
 
-def start(rule: str, problem: Problem) -> State:
+def initial_stages(rule: str, problem: Problem) -> State:
     """The stage state before round 1: no stage has begun, T_0 = 1."""
     state: dict[str, Array] = {
         "stage_start": np.zeros(problem.instances, dtype=np.int64),
@@ -50,7 +50,7 @@ def start(rule: str, problem: Problem) -> State:
     return state | {"recent_pairs": none, "older_pairs": none}
 
 
-def ended(rule: str, state: State, round_: int) -> BoolArray:
+def stage_ends(rule: str, state: State, round_: int) -> BoolArray:
     """Which instances begin a new stage in this round, ``[I]``."""
     begun = state["stage_start"]
     if round_ == 1:
@@ -64,7 +64,7 @@ def ended(rule: str, state: State, round_: int) -> BoolArray:
     return over_long | _doubled(state, round_, least=1 if rule == "max1" else 0)
 
 
-def begin(rule: str, state: State, new: BoolArray, round_: int) -> State:
+def begin_stage(rule: str, state: State, new: BoolArray, round_: int) -> State:
     """Begin a stage in the instances marked ``new``."""
     length = np.where(state["stage_start"] > 0, round_ - state["stage_start"], 1)
     changed = {
@@ -76,7 +76,7 @@ def begin(rule: str, state: State, new: BoolArray, round_: int) -> State:
     return {**state, **changed}
 
 
-def visit(rule: str, state: State, seen: Observation, load: IntArray, scheduled: BoolArray) -> State:
+def count_visit(rule: str, state: State, seen: Observation, load: IntArray, scheduled: BoolArray) -> State:
     """Count the state-action pair of this round; ``load`` is n, or d where n is hidden, ``[I, U]``."""
     code = _code(seen, load, scheduled)
     if rule == "per-device":

@@ -26,9 +26,16 @@ from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import RecordedArrivals
 from fedwave.network.fading import Fading
 from fedwave.network.network import Network, check_network
-from fedwave.planning.backlog_objective import FINE, Backlog, BacklogSolutions
-from fedwave.planning.channel_levels import Levels, lowered, merged, raised, spread, stacked
-from fedwave.planning.price_search import LEAST_RATE, DeviceClasses, Priced, best_price
+from fedwave.planning.backlog_objective import BacklogObjective, BacklogSolutions
+from fedwave.planning.channel_levels import (
+    Levels,
+    lower_success,
+    merge_levels,
+    spread_levels,
+    stack_levels,
+    upper_success,
+)
+from fedwave.planning.price_search import LEAST_RATE, DeviceClasses, PricedDevices, best_price
 from fedwave.types import FloatArray, IntArray
 
 # Values of p over all channels: tens of thousands per channel if there are few channels, at least 4,096 each.
@@ -75,14 +82,14 @@ def backlog_bound(network: Network, *, hidden: bool = False) -> Bound:
     slots = float(np.mean(network.slots))
     # Leaving out a device with hardly any data lowers the bound, by a negligible amount.
     rates = np.where(network.rates < LEAST_RATE, 0.0, network.rates)
-    classes = DeviceClasses.among(network.mean_snr, rates)
+    classes = DeviceClasses.among(network.mean_snr, rates, network.planning.arrival_chances)
     nobody = np.zeros(network.size)
     if not classes.theta.size:
         return Bound(0.0, 0.0, 0.0, nobody, nobody)
     if slots == 0:
         return Bound(np.inf, 0.0, np.inf, nobody, np.where(classes.of_device >= 0, np.inf, 0.0))
     below, above = bracketing_levels(network, classes)
-    objective = Backlog(None if hidden else network.planning.arrival_chances)
+    objective = BacklogObjective(hidden)
     best = best_price(objective, classes, slots, below)
     return Bound(
         best.value,
@@ -145,13 +152,13 @@ def bracketing_levels(network: Network, classes: DeviceClasses) -> tuple[Levels,
         for some in np.array_split(rows, -(-rows.size * int(size) // _AT_ONCE)):
             # A measured curve may not rise everywhere.
             p = np.sort(network.planning.success_levels(classes.mean_snr[some], int(size)), axis=1)
-            levels, weights = raised(p, slip)
-            better.append(spread(levels, cells, weights))
-            levels, weights = lowered(p, slip)
-            worse.append(merged(levels, cells, weights))
+            levels, weights = upper_success(p, slip)
+            better.append(spread_levels(levels, cells, weights))
+            levels, weights = lower_success(p, slip)
+            worse.append(merge_levels(levels, cells, weights))
             order.append(some)
     back = np.argsort(np.concatenate(order))
-    return stacked(better).select(back), stacked(worse).select(back)
+    return stack_levels(better).select(back), stack_levels(worse).select(back)
 
 
 def _counts(network: Network, mean_snr: FloatArray) -> IntArray:
@@ -164,15 +171,19 @@ def _counts(network: Network, mean_snr: FloatArray) -> IntArray:
 
 
 def _error(
-    objective: Backlog, classes: DeviceClasses, slots: float, best: Priced[BacklogSolutions], above: Levels
+    objective: BacklogObjective,
+    classes: DeviceClasses,
+    slots: float,
+    best: PricedDevices[BacklogSolutions],
+    above: Levels,
 ) -> float:
     if np.any(above.mean[classes.row] < 1e-9):  # some device may never succeed
         return float(np.inf)
     high = objective.solve_classes(classes, above, best.price)
     cost = high.cost + high.error
-    if objective.chances is not None and np.any(high.unit > 1):
+    if not objective.hidden and np.any(high.unit > 1):
         # On a lattice with unit 1 the cost would be larger. A lattice twice as coarse estimates by how much.
-        coarser = replace(objective, effort=replace(FINE, points=FINE.points // 2))
+        coarser = replace(objective, effort=replace(objective.effort, points=objective.effort.points // 2))
         coarse = coarser.solve_classes(classes, above, best.price)
         cost = cost + np.where(high.unit > 1, np.abs(high.cost - coarse.cost), 0.0)
     return max(float(classes.count @ cost) - best.price * slots - best.value, 0.0)

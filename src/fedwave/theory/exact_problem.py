@@ -13,12 +13,12 @@ from fedwave.network.network import Network
 from fedwave.planning.exact_model import (
     ExactRound,
     arrival_matrix,
-    backlogs,
     check_devices,
     check_size,
     distinct_levels,
     reduced_levels,
     sufficient_truncation,
+    total_backlog,
 )
 from fedwave.types import FloatArray, IntArray
 
@@ -107,7 +107,7 @@ class ExactProblem:
         different = [p.size for p, _ in levels]
         check_size("value iteration", cuts.tolist(), different, self.slots, SOLVER_ARRAYS)
         arrivals = [arrival_matrix(self.chances(u, size - 1), size, 1.0)[None] for u, size in enumerate(points)]
-        return ExactRound(levels, self.slots, tuple(arrivals), backlogs(points, np.ones((1, self.size))))
+        return ExactRound(levels, self.slots, tuple(arrivals), total_backlog(points, np.ones((1, self.size))))
 
 
 def exact_problem(network: Network, levels: int = 8, truncation: int | Sequence[int] | None = None) -> ExactProblem:

@@ -25,7 +25,7 @@ from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError
 from fedwave.network.network import Network, check_network
 from fedwave.parts import registry
-from fedwave.planning.mass_objective import Mass, mass_of_one
+from fedwave.planning.mass_objective import MassObjective, unit_mass
 from fedwave.planning.mass_reward import Reward
 from fedwave.planning.price_search import DeviceClasses, at_price, best_price
 from fedwave.theory.bound import bracketing_levels, check_distributions
@@ -72,18 +72,18 @@ def mass_bound(network: Network, aggregation: registry.Spec | Aggregation | None
         )
     slots = float(np.mean(network.slots))
     rates = np.where(network.rates > 0, network.rates, 0.0)
-    classes = DeviceClasses.among(network.mean_snr, rates)
+    classes = DeviceClasses.among(network.mean_snr, rates, network.planning.arrival_chances)
     nobody = np.zeros(network.size)
     if not classes.theta.size or slots == 0:
         return MassBound(0.0, 0.0, 0.0 if slots else np.inf, nobody, nobody)
     if reward.nothing_is_lost:  # every shard counts once, whenever it is delivered
-        most = classes.per_device(mass_of_one(classes) * reward.rate(np.array([1])))
+        most = classes.per_device(unit_mass(classes) * reward.rate(np.array([1])))
         return MassBound(float(most.sum()), 0.0, 0.0, nobody, most)
     above, below = bracketing_levels(network, classes)
-    objective = Mass(reward)
+    objective = MassObjective(reward)
     best = best_price(objective, classes, slots, above)
     low = at_price(objective, classes, slots, below, best.price)
-    cut_off = float((classes.count * mass_of_one(classes)) @ low.solutions.error)
+    cut_off = float((classes.count * unit_mass(classes)) @ low.solutions.error)
     error = max(low.value + cut_off - best.value, 0.0)
     service, mass = classes.per_device(best.solutions.service), classes.per_device(-best.cost)
     return MassBound(-best.value, error, best.price, service, mass)

@@ -12,7 +12,7 @@ import numpy as np
 from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import Arrivals
 from fedwave.planning.exact_model import Devices, ExactRound, along, decisions, incidence, products
-from fedwave.planning.exact_solver import Table, best_tables
+from fedwave.planning.exact_solver import DecisionTable, solve_networks
 from fedwave.schedulers.base import Scheduler
 from fedwave.theory.exact_problem import SOLVER_ARRAYS, ExactProblem
 from fedwave.types import BoolArray, FloatArray, IntArray, Observation, Problem
@@ -44,7 +44,7 @@ class Optimum:
     backlog: float
     error: float
     truncation: tuple[int, ...]
-    table: Table  # the best decision has the largest Table.decision_gains(p, n)
+    table: DecisionTable  # the best decision has the largest DecisionTable.decision_gains(p, n)
 
     @property
     def bias(self) -> FloatArray:
@@ -65,7 +65,7 @@ def value_iteration(problem: ExactProblem, tolerance: float = 1e-9) -> Optimum:
     """
 
     def attempt(round_: ExactRound, cuts: IntArray) -> _Attempt:
-        table = best_tables(round_, np.ones((1, problem.size)), tolerance, _NAME)[0]
+        table = solve_networks(round_, np.ones((1, problem.size)), tolerance, _NAME)[0]
         fixed = FixedPolicy.of(round_, _best_shares(round_, table.gains))
         return _Attempt(fixed, table.average, table.spread, table.bias, table)
 
@@ -112,7 +112,7 @@ class _Attempt:
     average: float
     spread: float
     bias: FloatArray
-    table: Table | None = None
+    table: DecisionTable | None = None
 
 
 def _solved(
@@ -145,7 +145,7 @@ def _steepest(bias: FloatArray, device: int) -> float:
 
 
 def _best_shares(round_: ExactRound, gains: FloatArray) -> Shares:
-    """The best decision; equally good ones have equal shares. ``gains`` are those of a Table."""
+    """The best decision; equally good ones have equal shares. ``gains`` are those of a DecisionTable."""
     inside = incidence(round_.devices, round_.slots)
 
     def shares(p: FloatArray) -> FloatArray:
