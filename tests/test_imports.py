@@ -131,6 +131,20 @@ def test_heavy_libraries_stay_in_their_places(path: Path) -> None:
         assert not any(name.startswith("matplotlib") for name in imported(path))
 
 
+@pytest.mark.parametrize("room", ["planning", "schedulers"])
+def test_no_modules_of_a_room_import_each_other_in_a_circle(room: str) -> None:
+    """Also not by imports within functions."""
+    left = {f"fedwave.{room}.{path.stem}": imported(path) for path in (SOURCE / room).glob("*.py")}
+    while left:
+        free = [
+            name
+            for name, found in left.items()
+            if not any(f"{one}.".startswith(f"{o}.") for o in left for one in found)
+        ]
+        assert free, f"a circle among {sorted(left)}"
+        left = {name: found for name, found in left.items() if name not in free}
+
+
 HEAVY = {
     "torch",
     "matplotlib",

@@ -1,8 +1,8 @@
 """fedwave: who should transmit now? Federated learning over a wireless network, simulated and scheduled.
 
 Everything that outside code may rely on is listed here; the rest is private and may move. Parts lie in namespaces:
-``fw.fading``, ``fw.success``, ``fw.arrivals``, ``fw.priors``, ``fw.posterior``, ``fw.partition``, ``fw.aggregation``,
-``fw.metrics``.
+``fw.fading``, ``fw.success``, ``fw.arrivals``, ``fw.priors``, ``fw.posterior``, ``fw.rates``, ``fw.partition``,
+``fw.aggregation``, ``fw.metrics``.
 """
 
 from importlib import import_module as _import_module
@@ -18,7 +18,7 @@ from fedwave.network.devices import Device, DeviceTable, read_devices
 from fedwave.network.network import Network, paper_network, random_network
 from fedwave.parts.registry import register
 from fedwave.rng import Draws
-from fedwave.schedulers import posterior, priors
+from fedwave.schedulers import posterior, priors, rates
 from fedwave.schedulers.base import Scheduler, scheduler, scheduler_names
 from fedwave.simulation import extend, remake, simulate
 from fedwave.trace import Trace
@@ -118,6 +118,7 @@ __all__ = [
     "arrivals",
     "priors",
     "posterior",
+    "rates",
     "partition",
     "aggregation",
     "metrics",

@@ -1,26 +1,25 @@
-"""A new index gets its three schedulers from the three sources of rates."""
+"""An index of a user's own gets its three schedulers from the three sources of rates, by public names alone."""
 
 import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.schedulers.rates import Index, KnownRates, RatesFromBacklogs, RatesFromDeliveries
 
 
-class Urgency(Index):
+class Urgency(fw.rates.Index):
     def priority(self, rates, state, seen):
         return seen.success * rates * seen.delay**2
 
 
-class UrgencyKnown(KnownRates):
+class UrgencyKnown(fw.rates.KnownRates):
     name, index = "urgency", Urgency
 
 
-class UrgencyBayes(RatesFromBacklogs):
+class UrgencyBayes(fw.rates.RatesFromBacklogs):
     name, index = "urgency-bayes", Urgency
 
 
-class UrgencyPo(RatesFromDeliveries):
+class UrgencyPo(fw.rates.RatesFromDeliveries):
     name, index = "urgency-po", Urgency
 
 
@@ -44,7 +43,7 @@ def test_an_index_works_with_every_source(kind, needs, covered):
 
 
 def test_needs_can_be_declared_and_are_inherited():
-    class Declared(KnownRates):
+    class Declared(fw.rates.KnownRates):
         name, index, needs = "declared", Urgency, frozenset({"channel", "rates", "labels"})
 
     class Derived(UrgencyPo):
@@ -55,7 +54,7 @@ def test_needs_can_be_declared_and_are_inherited():
 
 
 def test_a_source_without_an_index_is_refused():
-    class Bare(RatesFromBacklogs):
+    class Bare(fw.rates.RatesFromBacklogs):
         name = "bare"
 
     with pytest.raises(fw.FedwaveError, match="'bare' has no index"):

@@ -20,8 +20,8 @@ from fedwave.checks.common import (
 )
 from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import Arrivals
-from fedwave.schedulers.posterior import posterior_for
 from fedwave.schedulers.priors import Jeffreys
+from fedwave.schedulers.rates import posterior_for
 from fedwave.types import Array, FloatArray, IntArray
 
 _RATES = np.array([0.0, 0.3, 4.0, 12.0])

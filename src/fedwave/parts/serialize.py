@@ -23,7 +23,7 @@ _RECORDS = {
     "Network": "fedwave.network.network",
     "Device": "fedwave.network.devices",
     "DeviceTable": "fedwave.network.devices",
-    "ConjugatePosterior": "fedwave.schedulers.posterior",
+    "ConjugatePosterior": "fedwave.schedulers.conjugate_posterior",
     "GridPosterior": "fedwave.schedulers.posterior",
     "Labels": "fedwave.network.partition",
 }

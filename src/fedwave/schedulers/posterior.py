@@ -1,17 +1,13 @@
-"""Posteriors of a device's rate, from observed sums of counts over some rounds.
+"""Posteriors of a device's rate (``fw.posterior``): ConjugatePosterior for Poisson arrivals, GridPosterior for others.
 
-A Posterior holds hyper-parameters; the statistics are in the scheduler's State. Two kinds:
-
-* ConjugatePosterior, for Poisson arrivals: Gamma(a0 + S, b0 + R), S shards counted over R rounds.
-* GridPosterior, for arrivals without a conjugate prior: the likelihood of everything seen is kept at every point of a
-  grid of rates and shapes, so one class serves single counts (R = 1) and sums over R rounds, in constant memory and
-  without a Markov chain that would have to converge. The shape (dispersion of a negative binomial, silence
-  of a zero-inflated Poisson) is unknown too and averaged over; pass ``shapes`` with a single value if it is known.
+GridPosterior is for arrivals without a conjugate prior. The likelihood of everything seen is kept at every point of a
+grid of rates and shapes, so one class serves single counts (R = 1) and sums over R rounds, in constant memory and
+without a Markov chain that would have to converge. The shape (dispersion of a negative binomial, silence of a
+zero-inflated Poisson) is unknown too and averaged over; pass ``shapes`` with a single value if it is known.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,87 +17,15 @@ import numpy as np
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.memory import check_memory
 from fedwave.rng import Draws
+from fedwave.schedulers.conjugate_posterior import ConjugatePosterior, Posterior
 from fedwave.schedulers.priors import Jeffreys, Prior
 from fedwave.types import BoolArray, FloatArray, IntArray, Problem, State
 
-
-class Posterior(ABC):
-    """Samples the arrival rate of each device from what was observed: S shards counted over R rounds.
-
-    S and R are "counted" and "covered" in the scheduler's state, ``[I, U]`` each; a posterior may add arrays.
-
-    >>> import numpy as np
-    >>> from fedwave.rng import Draws
-    >>> problem = Problem(1, 2, "poisson", (0.3, 0.7, 1.4))  # one instance, two devices
-    >>> posterior = ConjugatePosterior()
-    >>> state = posterior.start(problem)
-    >>> state = posterior.update(state, np.array([[400, 0]]), 100, np.array([[True, False]]))
-    >>> rates = posterior.sample(state, np.array([0]), Draws(0, [0]).at(1))  # near 4; 1 while nothing is known
-    >>> rates.round(1).tolist()
-    [[3.9, 1.0]]
-    """
-
-    def start(self, problem: Problem) -> State:
-        """The statistics before round 1."""
-        zero = np.zeros((problem.instances, problem.devices), dtype=np.int64)
-        return {"counted": zero, "covered": zero}
-
-    def update(self, state: State, total: IntArray, rounds: IntArray | int, known: BoolArray) -> State:
-        """Where ``known``, ``total`` shards arrived over ``rounds`` rounds; all ``[I, U]``."""
-        return {**state, "counted": state["counted"] + known * total, "covered": state["covered"] + known * rounds}
-
-    @abstractmethod
-    def sample(self, state: State, rows: IntArray, draws: Draws) -> FloatArray:
-        """Rates drawn from the posterior for the given instances, ``[rows, U]``."""
-
-
-@dataclass(frozen=True)
-class ConjugatePosterior(Posterior):
-    """theta | S, R ~ Gamma(a0 + S, rate b0 + R), cut to the prior's interval if it has one."""
-
-    prior: Prior = field(default_factory=Jeffreys)
-
-    def sample(self, state: State, rows: IntArray, draws: Draws) -> FloatArray:
-        shape = self.prior.shape + state["counted"][rows]
-        rate = self.prior.rate + state["covered"][rows]
-        if np.isfinite(self.prior.high):
-            return self._sample_between(shape, rate, rows, draws)
-        unseen = rate == 0  # nothing counted yet, and an improper prior
-        theta: FloatArray = draws.standard_gamma(shape, rows) / (rate + unseen)
-        theta[unseen] = 1.0
-        return theta
-
-    def _sample_between(self, shape: FloatArray, rate: FloatArray, rows: IntArray, draws: Draws) -> FloatArray:
-        """By inversion: rejection could take forever if the data lie outside the interval."""
-        from scipy import special  # slow to import, and rarely needed
-
-        low, high = self.prior.low, self.prior.high
-        u = draws.uniform(shape.shape[1], rows)
-        with np.errstate(all="ignore"):  # each formula is used only where it holds
-            # Use the nearer tail: on the other side the values round to 1.
-            right = special.gammainc(shape, rate * low) > 0.5
-
-            def tail(x: FloatArray) -> FloatArray:
-                out: FloatArray = np.where(right, special.gammaincc(shape, x), special.gammainc(shape, x))
-                return out
-
-            at_low, at_high = tail(rate * low), tail(rate * high)
-            aim = at_low + u * (at_high - at_low)
-            inverse = special.gammaincinv(shape, aim) / rate
-            inverse = np.where(right, special.gammainccinv(shape, aim) / rate, inverse)
-            # If even the nearer tail underflows: an exponential from the nearer end.
-            end = np.where(right, low, high)
-            slope = (shape - 1) / end - rate
-            beyond = end + np.log1p(-u) / slope
-            # Jeffreys prior without data: the density is theta^(shape - 1).
-            prior_only = (low**shape + u * (high**shape - low**shape)) ** (1 / shape)
-        far = np.maximum(at_low, at_high) < 1e-250
-        theta = np.where(rate == 0, prior_only, np.where(far, beyond, inverse))
-        return np.clip(theta, low, high)
+__all__ = ["ConjugatePosterior", "GridPosterior", "Posterior"]
 
 
 def negative_binomial_sum(total: int, rounds: int, theta: FloatArray, dispersion: FloatArray) -> FloatArray:
-    """log P[sum of ``rounds`` counts = total]: again negative binomial, with dispersion * rounds."""
+    """log P[sum of ``rounds`` counts = total]: again negative binomial, with dispersion * rounds; in theta's shape."""
     from scipy import special  # slow to import, and needed only for non-Poisson arrivals
 
     size = dispersion * rounds
@@ -112,7 +36,7 @@ def negative_binomial_sum(total: int, rounds: int, theta: FloatArray, dispersion
 
 
 def zero_inflated_sum(total: int, rounds: int, theta: FloatArray, silence: FloatArray) -> FloatArray:
-    """log P[sum = total]: a mixture over the number of rounds that were not silent."""
+    """log P[sum of ``rounds`` counts = total]: a mixture over the number of rounds that were not silent."""
     from scipy import special  # slow to import, and needed only for non-Poisson arrivals
 
     check_memory(
@@ -143,9 +67,16 @@ _FAMILIES = {
 
 @dataclass(frozen=True)
 class GridPosterior(Posterior):
-    """Rates between ``low`` and ``high``, ``points`` of them evenly spaced in the logarithm.
+    """A posterior on a grid: ``points`` rates between ``low`` and ``high``, evenly spaced in the logarithm.
 
     A rate beyond the grid is estimated as its end point: move the grid if rates are that large or small.
+
+    >>> import numpy as np
+    >>> posterior = GridPosterior("negative-binomial", shapes=(2.0,))
+    >>> state = posterior.start(Problem(1, 2, "negative-binomial", (0.3, 0.7, 1.4)))
+    >>> state = posterior.update(state, np.array([[400, 0]]), 100, np.array([[True, False]]))
+    >>> posterior.sample(state, np.array([0]), Draws(0, [0]).at(1)).round(1).tolist()
+    [[3.8, 1.0]]
     """
 
     distribution: str = "negative-binomial"
@@ -174,10 +105,12 @@ class GridPosterior(Posterior):
 
     @property
     def rates(self) -> FloatArray:
+        """The grid of rates, ``[points]``."""
         return np.geomspace(self.low, self.high, self.points)
 
     @property
     def shape_values(self) -> tuple[float, ...]:
+        """The shapes that are averaged over."""
         return self.shapes or _FAMILIES[self.distribution].shapes
 
     def start(self, problem: Problem) -> State:
@@ -226,10 +159,3 @@ def _log_prior(posterior: GridPosterior) -> FloatArray:
     # + log(theta): the grid is even in log(theta), so the cell of each point has a width proportional to theta.
     on_rates = posterior.prior.log_density(posterior.rates) + np.log(posterior.rates)
     return np.repeat(on_rates, len(posterior.shape_values))
-
-
-def posterior_for(distribution: str, prior: Prior) -> Posterior:
-    """The posterior that fits a distribution of arrivals."""
-    if distribution == "poisson":
-        return ConjugatePosterior(prior)
-    return GridPosterior(distribution=distribution, prior=prior)

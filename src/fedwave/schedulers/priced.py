@@ -17,7 +17,7 @@ from fedwave.planning.channel_statistics import ChannelStatistics, channel_stati
 from fedwave.planning.interpolation import WorthTables
 from fedwave.planning.price_search import MANY_CLASSES, DeviceClasses, Objective, best_price
 from fedwave.schedulers.rates import Index
-from fedwave.types import Array, FloatArray, IntArray, Observation, Problem, State
+from fedwave.types import Array, BoolArray, FloatArray, IntArray, Observation, Problem, State
 
 
 class DeviceWorth(Protocol):
@@ -72,11 +72,10 @@ class PricedIndex(Index):
         """The worth of an upload at rates ``[U]`` and states ``[I, U]``; 0 for a device without arrivals."""
         statistics = channel_statistics(seen.planning)
         devices = statistics.devices(rates)
-        which, found = _at_best_price(self.objective, type(self).many_classes, statistics, devices, float(slots))
+        which, busy, found = _at_best_price(self.objective, type(self).many_classes, statistics, devices, float(slots))
         if found is None:
             return np.zeros(held.shape)
-        worth = found.device_worth(np.maximum(which, 0), rates, held)
-        return np.where(which >= 0, worth, 0.0)
+        return np.where(busy, found.device_worth(which, rates, held), 0.0)
 
 
 @lru_cache(maxsize=32)
@@ -86,17 +85,18 @@ def _at_best_price(
     statistics: ChannelStatistics,
     devices: bytes,
     slots: float,
-) -> tuple[IntArray, DeviceWorth | None]:
-    """The class of each device, and the worth of the classes at the best price; None without any arrivals."""
+) -> tuple[IntArray, BoolArray, DeviceWorth | None]:
+    """Of each device its class and whether data arrive; the worth at the best price, None without any arrivals."""
     classes = statistics.device_classes(devices)
+    which, busy = np.maximum(classes.of_device, 0), classes.of_device >= 0
     if not classes.theta.size:
-        return classes.of_device, None
+        return which, busy, None
     if many_classes is not None and classes.theta.size > MANY_CLASSES:
         read = many_classes(objective, statistics, devices, classes, slots)
         if read is not None:
-            return classes.of_device, read
+            return which, busy, read
     classes, levels = statistics.classes_and_levels(devices)
-    return classes.of_device, best_price(objective, classes, slots, levels).solutions
+    return which, busy, best_price(objective, classes, slots, levels).solutions
 
 
 def priority_from_tables(

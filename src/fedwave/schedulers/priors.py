@@ -1,4 +1,4 @@
-"""Priors of a rate."""
+"""Priors of a rate (``fw.priors``): Gamma densities, possibly truncated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ _MOST = 1e15  # larger numbers would swallow what is counted
 
 
 class Prior(ABC):
-    """A Gamma prior of a rate, possibly truncated: conjugate to Poisson counts."""
+    """A Gamma prior of a rate, theta^(shape - 1) exp(-rate theta), on [low, high]: conjugate to Poisson counts.
+
+    Derive a frozen dataclass and give it ``name``, ``shape`` and ``rate``; ``low`` and ``high`` truncate it.
+
+    >>> import numpy as np
+    >>> @dataclass(frozen=True)
+    ... class Uniform(Prior):
+    ...     name, shape, rate, high = "uniform", 1.0, 0.0, 20.0
+    >>> Uniform().log_density(np.array([3.0, 30.0])).tolist()
+    [0.0, -inf]
+    """
 
     family: ClassVar[str] = "prior"
     name: ClassVar[str]
@@ -26,7 +36,7 @@ class Prior(ABC):
     high: float = np.inf
 
     def log_density(self, theta: FloatArray) -> FloatArray:
-        """Up to a constant; -inf outside [low, high]."""
+        """log density at each rate, up to a constant; -inf outside [low, high]."""
         inside = (theta >= self.low) & (theta <= self.high)
         return np.where(inside, (self.shape - 1) * np.log(theta) - self.rate * theta, -np.inf)
 

@@ -18,7 +18,8 @@ from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.rng import Draws
 from fedwave.schedulers import stages
 from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.posterior import Posterior, posterior_for
+from fedwave.schedulers.conjugate_posterior import ConjugatePosterior, Posterior
+from fedwave.schedulers.posterior import GridPosterior
 from fedwave.schedulers.priors import Jeffreys, Prior
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, Observation, Problem, State
 
@@ -248,6 +249,13 @@ class RatesFromDeliveries(LearnedRates):
 
     def evidence(self, state: State, seen: Observation) -> tuple[IntArray, IntArray | int, BoolArray]:
         return seen.reported, state["load_before"], seen.delivered
+
+
+def posterior_for(distribution: str, prior: Prior) -> Posterior:
+    """The posterior that fits a distribution of arrivals."""
+    if distribution == "poisson":
+        return ConjugatePosterior(prior)
+    return GridPosterior(distribution=distribution, prior=prior)
 
 
 def arrivals_of_last_round(state: State, seen: Observation) -> IntArray:
