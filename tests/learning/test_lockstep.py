@@ -28,7 +28,7 @@ from fedwave.learning.schedule import Run, runs_of
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 from fedwave.rng import Draws
-from fedwave.schedulers.learning_aware import UpdateAware
+from fedwave.schedulers.greedy import UpdateAware
 from fedwave.types import FloatArray, Observation, State
 
 ROUNDS, SEED = 10, 5

@@ -21,7 +21,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "sqrt-rule": _SCHEDULERS + "greedy:SqrtRule",
         "fresh": _SCHEDULERS + "greedy:Fresh",
         "alpha-fresh": _SCHEDULERS + "greedy:AlphaFresh",
-        "update-aware": _SCHEDULERS + "learning_aware:UpdateAware",
+        "update-aware": _SCHEDULERS + "greedy:UpdateAware",
         "lagrangian": _SCHEDULERS + "index:Lagrangian",
         "whittle": _SCHEDULERS + "index:Whittle",
         "lagrangian-bayes": _SCHEDULERS + "index:LagrangianBayes",

@@ -46,6 +46,7 @@ class ExactRound:
 
     @property
     def devices(self) -> int:
+        """U."""
         return len(self.levels)
 
     def rows(self, keep: BoolArray) -> ExactRound:
@@ -79,7 +80,7 @@ class ExactRound:
         work = [np.empty(self.backlog.shape) for _ in range(3)]
         for p, probability in self.channels:
             weights = products(p, self.slots)
-            np.multiply(_best_of(gains, weights, self._within, work), probability, out=work[0])
+            np.multiply(_largest_gain(gains, weights, self._within, work), probability, out=work[0])
             total += work[0]
         return total
 
@@ -97,7 +98,7 @@ class ExactRound:
         return [np.flatnonzero(row).tolist() for row in incidence(self.devices, self.slots)]
 
 
-def _best_of(
+def _largest_gain(
     gains: Sequence[FloatArray], weights: FloatArray, within: list[list[int]], work: list[FloatArray]
 ) -> FloatArray:
     """The largest gain over all decisions; computed in place, because most of the time is spent here."""

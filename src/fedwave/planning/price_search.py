@@ -11,12 +11,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 import numpy as np
 
 from fedwave.planning.channel_levels import Levels
-from fedwave.planning.renewal_solver import Solutions
+from fedwave.planning.renewal_solver import SolutionsT
 from fedwave.types import FloatArray, IntArray
 
 _CLOSE = 1e-6  # relative loss in the bound at which the search for the price stops
@@ -62,9 +62,6 @@ class DeviceClasses:
         return np.append(values, 0.0)[self.of_device]
 
 
-SolutionsT = TypeVar("SolutionsT", bound=Solutions)
-
-
 class Objective(ABC, Generic[SolutionsT]):
     """What a device pays beside its transmissions. An objective is one file; docs/architecture.md says what is in it.
 
@@ -108,28 +105,12 @@ def at_price(
 def best_price(
     objective: Objective[SolutionsT], classes: DeviceClasses, slots: float, levels: Levels
 ) -> PricedDevices[SolutionsT]:
-    """The price with the largest bound, to a relative loss of 1e-6."""
-    guess, factor = objective.first_guess(classes, slots, levels)
-    return maximise_concave(lambda price: at_price(objective, classes, slots, levels, price), guess, factor)
+    """The devices at the price with the largest bound, to a relative loss of 1e-6."""
 
+    def at(price: float) -> PricedDevices[SolutionsT]:
+        return at_price(objective, classes, slots, levels, price)
 
-class ConcavePoint(Protocol):
-    """A point of a concave function of the price."""
-
-    @property
-    def price(self) -> float: ...
-    @property
-    def value(self) -> float: ...
-    @property
-    def slope(self) -> float: ...
-
-
-PointT = TypeVar("PointT", bound=ConcavePoint)
-
-
-def maximise_concave(at: Callable[[float], PointT], guess: float, factor: float) -> PointT:
-    """The price at which a concave value is largest, to a relative loss of 1e-6; ``factor`` widens the search."""
-    low, high = _bracket(at, guess, factor)
+    low, high = _bracket(at, *objective.first_guess(classes, slots, levels))
     if low is high:
         return low
     best = max(low, high, key=lambda one: one.value)
@@ -145,7 +126,9 @@ def maximise_concave(at: Callable[[float], PointT], guess: float, factor: float)
     return best
 
 
-def _bracket(at: Callable[[float], PointT], guess: float, factor: float) -> tuple[PointT, PointT]:
+def _bracket(
+    at: Callable[[float], PricedDevices[SolutionsT]], guess: float, factor: float
+) -> tuple[PricedDevices[SolutionsT], PricedDevices[SolutionsT]]:
     """Prices below and above the best one; twice the same object if it is the best price itself."""
     one = at(guess)
     if one.slope > 0:

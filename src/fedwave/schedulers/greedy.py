@@ -1,4 +1,4 @@
-"""Schedulers that rank by the expected gain of an upload now."""
+"""Schedulers that rank by the gain of an upload now: waiting or fresh shards, delay, or the size of the update."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, is_number
+from fedwave.errors import FedwaveError, as_int, is_number
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.picking import pick_largest
 from fedwave.types import FloatArray, Observation, State
 
 
@@ -79,3 +80,22 @@ class Age(Scheduler):
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         return seen.success * seen.delay
+
+
+@dataclass(frozen=True)
+class UpdateAware(Scheduler):
+    """The largest updates among the `breadth` times W best channels; for training in lock step."""
+
+    breadth: int = 2
+
+    name = "update-aware"
+    needs = frozenset({"channel", "learner"})
+    formula = "update norm, if among the 2 W best SNR"
+
+    def __post_init__(self) -> None:
+        as_int("update-aware breadth", self.breadth, 1)
+
+    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+        devices = seen.snr.shape[1]
+        considered = pick_largest(seen.snr, min(self.breadth * seen.slots, devices), draws)
+        return np.where(considered, seen.update_norm, -np.inf)

@@ -45,15 +45,7 @@ class Prior(ABC):
 class Jeffreys(Prior):
     """theta^(-1/2), improper until the first count; until then the rate is taken as 1."""
 
-    name = "jeffreys"
-
-    @property
-    def shape(self) -> float:  # type: ignore[override]
-        return 0.5
-
-    @property
-    def rate(self) -> float:  # type: ignore[override]
-        return 0.0
+    name, shape, rate = "jeffreys", 0.5, 0.0
 
 
 @dataclass(frozen=True)
