@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: reproduce test test-slow attacks soak first-hour reference bench lint types unit clean
+.PHONY: reproduce test test-slow attacks soak first-hour reference bench bench-peers lint types unit clean
 
 reproduce: $(STAMP)  ## the paper's figures with bands: out/score, out/mnist
 	$(BIN)/fedwave reproduce score --out out/score
@@ -37,6 +37,9 @@ bench: $(STAMP)  ## speed and memory, printed
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.cpu_chain
 	$(BIN)/python -m benchmarks.runner
+
+bench-peers: $(STAMP)  ## the same rounds by plain PyTorch, pfl-research, Flower and fedwave: out/peers/bench.json, .png
+	$(BIN)/python -m benchmarks.peers --threads 1 2 --repeats 6
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

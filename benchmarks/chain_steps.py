@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 import numpy as np
@@ -50,14 +51,8 @@ def main() -> None:
         seen = torch.as_tensor(data[0][: IMAGES if make is Cnn else 2000]).cuda()
         keys = np.zeros(lanes, np.int64)
 
-        def one_round(trains=trains, start=start, batches=batches, keys=keys):
-            trains.train(start, batches, keys)
-
-        def evaluation(evaluates=evaluates, start=start, seen=seen, models=models):
-            evaluates.logits(start.rows(slice(models)), seen)
-
-        first, again = seconds(one_round)
-        first_seen, seen_again = seconds(evaluation)
+        first, again = seconds(partial(trains.train, start, batches, keys))
+        first_seen, seen_again = seconds(partial(evaluates.logits, start.rows(slice(models)), seen))
         total = int(steps.sum()) * batch
         least, most = total / max(again), total / min(again)
         print(
@@ -69,7 +64,7 @@ def main() -> None:
         )
 
 
-def seconds(work: Callable[[], None]) -> tuple[float, list[float]]:
+def seconds(work: Callable[[], object]) -> tuple[float, list[float]]:
     """Of the first time, and of some more."""
     found = []
     for _ in range(1 + REPEATS):

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -111,7 +112,7 @@ def parts(chain: CpuChain, w: np.ndarray) -> None:
                 )
 
             work(1)
-            found.append(min(seconds(lambda work=work: work(200)) for _ in range(5)) / 200 * 1e6)
+            found.append(min(seconds(partial(work, 200)) for _ in range(5)) / 200 * 1e6)
         total += sum(found)
         print(f"  {names.get(int(op[cpu_plan.KIND]), 'pointwise'):15s} {found[0]:6.1f} {found[1]:6.1f}")
     print(f"  {'all':15s} {total:6.1f}")
@@ -126,7 +127,7 @@ def evaluation(task: Task, chain: CpuChain, layout: Layout) -> None:
     ratios = []
     with torch.no_grad():
         for _ in range(REPEATS):
-            theirs = seconds(lambda: [model(part) for part in tensor.split(500)])
+            theirs = seconds(lambda: [model(part) for part in torch.split(tensor, 500)])
             ratios.append(theirs / seconds(lambda: chain.logits(w, {}, images)))
     print(
         f"evaluation of {len(images)} images: {statistics.median(ratios):.2f} x torch in batches of 500 "

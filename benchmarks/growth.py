@@ -18,7 +18,7 @@ from fedwave.errors import plural
 
 SCHEDULERS = ("alsa-pi", "balsa", "round-robin")
 ROUNDS = 6
-SIZES = {
+SIZES: dict[str, dict[str, tuple[int, ...]]] = {
     "instances": {"cpu": (1, 2, 4, 8), "cuda": (1, 2, 5, 10, 20, 50, 100)},
     "devices": {"cpu": (10, 25, 50, 100), "cuda": (10, 25, 50, 100, 200, 400, 1000)},
     "slots": {"cpu": (1, 2, 5, 10, 25), "cuda": (1, 2, 5, 10, 25)},

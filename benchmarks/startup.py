@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
@@ -25,6 +26,7 @@ def main(dataset: str) -> None:
         import fedwave as fw
         from fedwave.cli import app  # noqa: F401
         from fedwave.experiments.run import work  # noqa: F401
+        from fedwave.parts.registry import build
     with stage("import torch"):
         import torch
     with stage("import the learning half"):
@@ -35,7 +37,7 @@ def main(dataset: str) -> None:
     with stage("simulate 3 rounds"):
         trace = fw.simulate(fw.paper_network(), "alsa-pi", 3, 1)
     with stage("read the data"):
-        data = fw.registry.build("dataset", dataset)
+        data = build("dataset", dataset)
     with stage("try the model"):
         task = fw.task(dataset=data, **_model(dataset))
     with stage("sum of the data, for the pins of a run folder"):
@@ -51,7 +53,7 @@ def main(dataset: str) -> None:
     print(f"{dataset} on a {where}: {time.perf_counter() - began:.1f} s with three rounds")
 
 
-def _model(dataset: str) -> dict[str, object]:
+def _model(dataset: str) -> dict[str, Any]:
     from fedwave.learning.task import PRESETS
 
     return dict(PRESETS[dataset])

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parent))  # for the modules beside this one
+# For the modules beside this one, and for benchmarks.
+sys.path.extend(map(str, [Path(__file__).parent, Path(__file__).parents[1]]))
 from cifar10_numbers import (
     behind_bench,
     best_evaluation,
@@ -48,13 +49,12 @@ from prediction_tables import (
     rules_table,
 )
 
-from fedwave.bench.table import work_of
+from benchmarks.peers.report import ratio_text, work_of
 from fedwave.errors import plural
 from fedwave.experiments.report.figures.common import name_of
 from fedwave.experiments.report.tables import markdown
 from fedwave.experiments.results.statistics import estimate
 from fedwave.network.network import paper_network
-from fedwave.plain_text import ratio_text
 
 PAGES = (
     DOCS / "theory.md",

@@ -41,12 +41,3 @@ def _escaped(character: str) -> str:
     if number < 0x100:
         return f"\\x{number:02x}"
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
-
-
-def ratio_text(ratio: float) -> str:
-    """A ratio with three digits or so.
-
-    >>> ratio_text(0.968), ratio_text(65.52), ratio_text(2164.6)
-    ('0.97', '65.5', '2,165')
-    """
-    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}" if ratio < 100 else f"{ratio:,.0f}"

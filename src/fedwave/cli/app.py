@@ -11,7 +11,6 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from fedwave.cli.bench import bench
 from fedwave.cli.compare import compare
 from fedwave.cli.data import data
 from fedwave.cli.listing import config, presets, schedulers
@@ -57,7 +56,6 @@ for command in (
     presets,
     config,
     data,
-    bench,
 ):
     app.command()(command)
 

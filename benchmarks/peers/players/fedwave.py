@@ -1,28 +1,25 @@
-"""Plays the rounds with fedwave: `rounds_fedwave.py WORK THREADS DEVICE TOLERANCE RUNS`.
-
-It draws the samples itself, in the measured time: the others find them drawn.
-"""
+"""fedwave, with a thread per core. It draws the samples in the measured time: the others find them drawn."""
 
 from __future__ import annotations
 
-import sys
+from typing import TextIO
 
+import numpy as np
 import torch
-from rounds_protocol import Talk, serve
 
-from fedwave.bench.work import read_setting
+from benchmarks.peers.players.protocol import serve
+from benchmarks.peers.work import task_of, trace_of
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import labelled_runs
 from fedwave.learning.settings import Settings
 
 
-def main(folder: str, threads: str, device: str, tolerance: str, runs: str) -> None:
-    """Answer the bench until it ends."""
-    talk = Talk()
-    torch.set_num_threads(int(threads))
-    setting = read_setting(folder)
-    task, trace = setting.task(), setting.trace(int(runs))
+def main(answers: TextIO, path: str, threads: int, device: str, tolerance: str, runs: str) -> None:
+    """Plays the rounds that it is asked for, in so many runs side by side."""
+    torch.set_num_threads(threads)
+    with np.load(path) as file:
+        task, trace = task_of(str(file["dataset"])), trace_of(len(file["counts"]), int(runs))
     settings = Settings(device=device, tolerance=float(tolerance))
     # Nothing is evaluated: the smallest sizes.
     replay = Replay(labelled_runs({"run": trace}), task, settings, EvaluationSizes(1, 1))
@@ -40,8 +37,4 @@ def main(folder: str, threads: str, device: str, tolerance: str, runs: str) -> N
     def weights() -> dict[str, torch.Tensor]:
         return {k: p[0] for k, p in replay.layout.views(replay.central.w).items()}
 
-    serve(talk, play, weights, ("numpy",))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve(answers, play, weights, ("numpy",))

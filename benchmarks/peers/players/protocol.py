@@ -1,20 +1,17 @@
-"""What the players of the benchmark share: the work, the model, one client's training, and the talk with the bench.
+"""What the players share: the work, the model, one client's training, the aggregation, and the answers.
 
-A player is a program that plays the rounds in one way. It runs in the Python of what it measures, which may have
-neither fedwave nor the same versions: this file needs NumPy and PyTorch alone.
+It needs NumPy and PyTorch alone: the Python of a player may have neither fedwave nor the same versions.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata
-from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import torch
@@ -25,24 +22,25 @@ State = dict[str, Tensor]
 
 
 class Work:
-    """The rounds to play, as the bench has written them: who trains on what, and what is delivered."""
+    """The rounds to play: who trains on what, and what is delivered."""
 
-    def __init__(self, folder: str) -> None:
-        place = Path(folder)
-        about = json.loads((place / "work.json").read_text())
-        self.eta, self.beta, self.batch = about["eta"], about["beta"], about["batch"]
-        self.about: dict[str, Any] = about
-        arrays = {name: np.load(place / f"{name}.npy") for name in about["arrays"]}
+    def __init__(self, path: str) -> None:
+        with np.load(path) as file:
+            arrays = dict(file)
+        self.eta, self.beta, self.batch = float(arrays["eta"]), float(arrays["beta"]), int(arrays["batch"])
         self.images = torch.from_numpy(arrays["images"])  # [sample, 1, 28, 28]
         self.labels = torch.from_numpy(arrays["labels"])
-        self.samples = torch.from_numpy(arrays["samples"])  # of all epochs, in the order of the steps
-        self.first, self.counts = (arrays["first"], arrays["counts"])  # [round, client]: places in samples
-        self.delivered, self.coefficients = arrays["delivered"], arrays["coefficients"]
-        with np.load(place / "weights.npz") as weights:
-            self.weights = {name: torch.from_numpy(weights[name]) for name in weights.files}
+        self.samples = torch.from_numpy(arrays["samples"])  # of all clients and epochs, in the order of the steps
+        self.first, self.counts = arrays["first"], arrays["counts"]  # [round, client]: places in samples
+        self.delivered, self.coefficients = arrays["delivered"], arrays["coefficients"]  # [round, client]
+        self.weights: State = {
+            name.removeprefix("weights."): torch.from_numpy(array)
+            for name, array in arrays.items()
+            if name.startswith("weights.")
+        }
 
     def clients(self, t: int) -> list[int]:
-        """Who takes part in a round: those who train, and those whose earlier training is delivered."""
+        """The clients of a round: those that train, and those whose earlier training is delivered."""
         found: list[int] = np.flatnonzero((self.counts[t] > 0) | self.delivered[t]).tolist()
         return found
 
@@ -52,7 +50,7 @@ class Work:
         return self.samples[begin : begin + count]
 
     def to(self, device: str) -> Work:
-        """The same with images, labels and samples on a device."""
+        """Moves images, labels and samples to a device."""
         self.images, self.labels = self.images.to(device), self.labels.to(device)
         self.samples = self.samples.to(device)
         return self
@@ -78,7 +76,7 @@ def new_model(weights: Mapping[str, Tensor]) -> nn.Sequential:
 
 
 def train_client(model: nn.Module, work: Work, t: int, client: int) -> int:
-    """Local training as people write it: plain SGD, one batch after another; returns the samples trained on."""
+    """Local training as people write it: plain SGD, one batch after another. Returns the number of samples."""
     optimiser = torch.optim.SGD(model.parameters(), lr=work.eta)
     chosen = work.samples_of(t, client)
     images, labels = work.images[chosen], work.labels[chosen]
@@ -90,14 +88,14 @@ def train_client(model: nn.Module, work: Work, t: int, client: int) -> int:
 
 
 class Server:
-    """The paper's aggregation: what is not delivered waits, and weighs beta of it a round later."""
+    """The paper's aggregation: an undelivered update waits, and its weight shrinks by beta every round."""
 
     def __init__(self, work: Work, central: State) -> None:
         self._work, self.central = work, central
         self._waiting: dict[int, State] = {}
 
     def finish(self, t: int, trained: Mapping[int, State]) -> None:
-        """The central model after a round; ``trained`` are the models of those who trained in it."""
+        """Computes the central model after a round from the models of the clients that trained in it."""
         work, start = self._work, self.central
         for waiting in self._waiting.values():
             for p in waiting.values():
@@ -114,43 +112,30 @@ class Server:
                 self.central[name].add_(p, alpha=float(work.coefficients[t, client]))
 
 
-class Talk:
-    """The conversation with the bench: a line of JSON for a line of JSON."""
-
-    def __init__(self) -> None:
-        # Libraries print to standard output: it is kept for the answers, and theirs goes to standard error.
-        self._answers = os.fdopen(os.dup(1), "w")
-        os.dup2(2, 1)
-
-    def questions(self) -> Iterator[dict[str, Any]]:
-        """What is asked, until the end."""
-        for line in sys.stdin:
-            question = json.loads(line)
-            if question["ask"] == "end":
-                return
-            yield question
-
-    def answer(self, **content: Any) -> None:
-        """One line."""
-        self._answers.write(json.dumps(content) + "\n")
-        self._answers.flush()
-
-
 def serve(
-    talk: Talk,
+    answers: TextIO,
     play: Callable[[int, int], int],
     weights: Callable[[], Mapping[str, Tensor]],
     packages: tuple[str, ...] = (),
 ) -> None:
-    """Answer the bench; ``play(first, last)`` plays rounds and returns the samples that were back-propagated."""
+    """Answers the questions of standard input, a line of JSON each, until it is closed; says its versions first.
+
+    ``play(first, last)`` plays rounds and returns the number of samples that were back-propagated.
+    """
+
+    def answer(**content: Any) -> None:
+        answers.write(json.dumps(content) + "\n")
+        answers.flush()
+
     versions = {name: metadata.version(name) for name in ("torch", *packages)}
-    talk.answer(versions={"python": sys.version.split()[0], **versions})
-    for question in talk.questions():
-        if question["ask"] == "play":
+    answer(versions={"python": sys.version.split()[0], **versions})
+    for line in sys.stdin:
+        question = json.loads(line)
+        if "play" in question:
             begin = time.perf_counter()
-            samples = play(question["first"], question["last"])
-            talk.answer(seconds=time.perf_counter() - begin, samples=samples)
+            samples = play(*question["play"])
+            answer(seconds=time.perf_counter() - begin, samples=samples)
         else:
             found = {name: p.detach().cpu().numpy() for name, p in weights().items()}
-            np.savez(question["path"], **found)  # type: ignore[arg-type]
-            talk.answer(written=question["path"])
+            np.savez(question["weights"], **found)  # type: ignore[arg-type]
+            answer()

@@ -1,4 +1,4 @@
-"""Every module in benchmarks/ is importable and explains itself; every one that is named somewhere exists."""
+"""Every program in benchmarks/ is importable and explains itself; every one that is named somewhere exists."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-NAMES = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "__init__")
-WITH_HELP = [name for name in NAMES if "ArgumentParser" in (ROOT / "benchmarks" / f"{name}.py").read_text()]
-PAGES = [ROOT / "Makefile", ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+ROOT = Path(__file__).parents[2]
+FILES = {path.stem: path for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "__init__"}
+FILES |= {f"peers.{name}": ROOT / "benchmarks" / "peers" / f"{name}.py" for name in ("__main__", "report")}
+WITH_HELP = [name for name, path in FILES.items() if "ArgumentParser" in path.read_text()]
+PAGES = [ROOT / "Makefile", ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FILES)
 def test_it_can_be_imported(name: str) -> None:
     assert callable(importlib.import_module(f"benchmarks.{name}").main)
 
@@ -31,5 +32,5 @@ def test_it_has_help(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_is_named_exists(page: Path) -> None:
-    named = re.findall(r"-m benchmarks\.(\w+)", page.read_text(encoding="utf-8"))
-    assert set(named) <= set(NAMES)
+    named = re.findall(r"-m benchmarks\.([\w.]*\w)", page.read_text(encoding="utf-8"))
+    assert set(named) <= {*FILES, "peers"}

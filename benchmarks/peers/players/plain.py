@@ -1,21 +1,21 @@
-"""Plays the rounds in plain PyTorch, one client after another: `rounds_plain.py WORK THREADS DEVICE`.
+"""Plain PyTorch, one client after another.
 
-In one thread, whatever it is given: two that share every small step were several times slower on a busy machine.
+In one thread, however many cores it has: two that share every small step were several times slower on a busy machine.
 """
 
 from __future__ import annotations
 
-import sys
+from typing import TextIO
 
 import torch
-from rounds_protocol import Server, Talk, Work, new_model, serve, train_client
+
+from benchmarks.peers.players.protocol import Server, Work, new_model, serve, train_client
 
 
-def main(folder: str, threads: str, device: str) -> None:
-    """Answer the bench until it ends."""
-    talk = Talk()
+def main(answers: TextIO, path: str, threads: int, device: str) -> None:
+    """Plays the rounds that it is asked for."""
     torch.set_num_threads(1)
-    work = Work(folder).to(device)
+    work = Work(path).to(device)
     model = new_model(work.weights).to(device)
     server = Server(work, {name: p.to(device) for name, p in work.weights.items()})
 
@@ -33,8 +33,4 @@ def main(folder: str, threads: str, device: str) -> None:
             torch.cuda.synchronize()
         return samples
 
-    serve(talk, play, lambda: server.central)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve(answers, play, lambda: server.central)

@@ -1,0 +1,227 @@
+"""`python -m benchmarks.peers` without network: all play the same rounds, and a contender that fails is named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import numpy as np
+import pytest
+from refusals import mentions, refused
+
+from benchmarks.peers import __main__ as program
+from benchmarks.peers import environments, measure
+from benchmarks.peers.contenders import PEERS, PLAIN, contenders
+from benchmarks.peers.environments import NoEnvironment, python_of, requirements_of
+from benchmarks.peers.measure import Section
+from benchmarks.peers.player import PlayerFailed
+from benchmarks.peers.work import Work
+
+
+def quiet(text: str) -> None:
+    """Nobody looks at progress here."""
+
+
+# The whole program
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the program wrote. Flower's environment cannot be made, and pfl-research's lacks the library."""
+
+    def python(peer: str, *more: object) -> Path:
+        if peer == "flower":
+            raise NoEnvironment("there is no network")
+        return Path(sys.executable)
+
+    folder = tmp_path_factory.mktemp("peers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "python_of", python)
+        words = ["--dataset", "synthetic", "--rounds", "1", "--repeats", "1", "--out", str(folder / "bench.json")]
+        patch.setattr(sys, "argv", ["peers", *words])
+        program.main()
+    return folder
+
+
+@pytest.fixture
+def content(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "bench.json").read_text()))
+
+
+@pytest.fixture
+def found(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {way["name"]: way for way in content["sections"][0]["ways"]}
+
+
+def test_all_play_the_same_rounds(found: dict[str, dict[str, Any]]) -> None:
+    assert list(found) == ["plain", "pfl", "flower", "fedwave-all", "fedwave"]
+    plain, everything, skipping = (found[name] for name in ("plain", "fedwave-all", "fedwave"))
+    assert plain["samples"] == everything["samples"]
+    assert 0 < skipping["samples"][0] < plain["samples"][0]
+    assert plain["difference_after_one_round"] == 0
+    for way in (everything, skipping):
+        assert way["difference_after_one_round"] < 3e-2
+        assert len(way["seconds"]) == 1
+        assert way["times_plain"]["median"] == pytest.approx(plain["seconds"][0] / way["seconds"][0])
+        assert way["samples_per_second"]["median"] == pytest.approx(way["samples"][0] / way["seconds"][0])
+    if sys.platform == "linux":
+        assert plain["memory_bytes"] > 2**20
+
+
+def test_who_fails_is_named_and_the_others_go_on(found: dict[str, dict[str, Any]]) -> None:
+    assert not found["pfl"]["available"]
+    assert found["pfl"]["why"].endswith("No module named 'pfl'")
+    assert found["flower"]["why"] == "there is no network"
+
+
+def test_the_work_and_the_machine_are_described(content: dict[str, Any]) -> None:
+    work = content["work"]
+    assert (work["clients"], work["scheduled_per_round"]) == (25, 5)
+    assert (work["batch"], work["epochs"], work["shard_size"]) == (10, 10, 10)
+    assert content["machine"].keys() >= {"processor", "cores", "memory_bytes", "gpu"}
+    assert content["versions"]["torch"]
+
+
+def test_the_report_is_made_again_from_the_numbers(folder: Path) -> None:
+    figure = (folder / "bench.png").read_bytes()
+    (folder / "bench.png").unlink()
+    table = program.write_report(folder / "bench.json")
+    assert (folder / "bench.png").read_bytes() == figure
+    for label in ("plain PyTorch", "fedwave, skipping off", "fedwave, skipping on"):
+        assert f"| {label}" in table
+    assert mentions(table, "Flower is unavailable", "no network")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--rounds", "0"),
+        ("--repeats", "-1"),
+        ("--threads", "x"),
+        ("--device", "tpu"),
+        ("--dataset", "cifar10"),
+        ("--peers", "fedml"),
+    ],
+)
+def test_refusals(option: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["peers", option, value])
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == 2
+    assert mentions(capsys.readouterr().err, option, value)
+
+
+# The measurement
+
+
+class Pretender:
+    """Plays at once; some do not play what they are asked for."""
+
+    log: list[tuple[str, int]] = []  # noqa: RUF012
+    memory = 5
+    work: Work
+    left_out = 0
+
+    def __init__(self, python: Path, words: list[str], alone: bool) -> None:
+        self.name, self.skipping = words[0], words[-2] == "1e-06"
+
+    def versions(self) -> dict[str, str]:
+        return {"torch": "1"}
+
+    def play(self, first: int, last: int) -> tuple[float, int]:
+        self.log.append((self.name, first))
+        if self.name == "pfl" and first >= 2:
+            raise PlayerFailed("it is tired")
+        samples = self.work.samples(first, last) - self.left_out
+        return (4.0 if self.name == "plain" else 2.0), samples // (1 + self.skipping)
+
+    def write_weights(self, path: Path) -> None:
+        error = 0.5 if self.name == "flower" else 1e-6
+        np.savez(path, **{name: p + 1 + error for name, p in self.work.weights.items()})  # type: ignore[arg-type]
+
+    def __enter__(self) -> Pretender:
+        return self
+
+    def __exit__(self, *more: object) -> None:
+        self.log.append((self.name, -1))
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], dict[str, dict[str, Any]]]:
+    work = Work("synthetic", 6)
+    monkeypatch.setattr(Pretender, "work", work, raising=False)
+    monkeypatch.setattr(Pretender, "log", [])
+    monkeypatch.setattr(measure, "Player", Pretender)
+    monkeypatch.setattr(measure, "python_of", lambda *asked: Path(sys.executable))
+    section = Section(work, tmp_path, 2, 2, quiet)
+    return lambda: {way["name"]: way for way in section.measure("cpu", 1, list(PEERS), tmp_path)["ways"]}
+
+
+def test_contenders_that_do_other_work_are_out(pretended: Callable[[], dict[str, dict[str, Any]]]) -> None:
+    found = pretended()
+    assert mentions(found["flower"]["why"], 0.5)
+    assert found["pfl"]["why"] == "it is tired"
+    assert found["fedwave-all"]["available"]
+    assert found["fedwave-all"]["times_plain"] == {"median": 2.0, "least": 2.0, "most": 2.0}
+    assert found["fedwave"]["times_plain"]["median"] == 2.0
+
+
+def test_a_contender_that_trains_on_fewer_samples_is_out(
+    pretended: Callable[[], dict[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pretender, "left_out", 10)
+    with refused("samples", error=PlayerFailed):
+        pretended()
+
+
+def test_contenders_take_turns_and_are_ended(pretended: Callable[[], dict[str, dict[str, Any]]]) -> None:
+    pretended()
+    log = Pretender.log
+    assert [first for name, first in log if name == "plain"] == [0, 1, 2, 4, -1]
+    order = [name for name, first in log if first == 4]
+    assert order == [name for name, first in log if first == 2 and name in order][::-1]
+    assert len([name for name, first in log if first == -1]) == len(contenders("cpu", list(PEERS)))
+
+
+def test_the_gpu_section_has_plain_and_fedwave() -> None:
+    found = contenders("cuda", list(PEERS))
+    assert found[0] is PLAIN
+    assert not any(contender.peer for contender in found)
+    assert found[-1].runs == 300
+
+
+# Environments
+
+
+def test_an_environment_is_kept_or_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requirements, log = tmp_path / "other.txt", list[list[str]]()
+    requirements.write_text("other==1.0\n")
+    monkeypatch.setattr(environments, "requirements_of", lambda peer: requirements)
+
+    def run(step: list[str], **more: object) -> CompletedProcess[str]:
+        log.append(step)
+        (tmp_path / "other").mkdir(exist_ok=True)
+        failed = "pip" in step and "9" in requirements.read_text()
+        return CompletedProcess(step, int(failed), stderr="ERROR: No matching other==9.0\nERROR: and more\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    python = python_of("other", tmp_path, quiet)
+    assert python_of("other", tmp_path, quiet) == python
+    assert [step[0] for step in log] == [sys.executable, str(python)]
+    requirements.write_text("other==9.0\n")
+    for _ in range(2):  # an incomplete environment is not used
+        with refused("No matching other==9.0", error=NoEnvironment):
+            python_of("other", tmp_path, quiet)
+    assert len(log) == 6
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_all_requirements_of_a_peer_are_pinned(peer: str) -> None:
+    lines = [line for line in requirements_of(peer).read_text().splitlines() if not line.startswith("#")]
+    assert all(line.count("==") == 1 for line in lines)
+    assert any(line.startswith("torch==") for line in lines)
