@@ -49,7 +49,7 @@ from prediction_tables import (
     rules_table,
 )
 
-from benchmarks.peers.report import ratio_text, work_of
+from benchmarks.peers.report import CELLS, ratio_text, speed_table, work_of
 from fedwave.errors import plural
 from fedwave.experiments.report.figures.common import name_of
 from fedwave.experiments.report.tables import markdown
@@ -292,34 +292,22 @@ def attacks_table() -> str:
 # Speed
 
 
-_BENCH: dict[str, Callable[[dict[str, Any]], str]] = {
-    "times plain PyTorch": lambda way: "{median} ({least} to {most})".format(
-        **{key: ratio_text(value) for key, value in way["times_plain"].items()}
-    ),
-    "rounds/s": lambda way: ratio_text(way["rounds_per_second"]["median"]),
-    "samples/s": lambda way: f"{way['samples_per_second']['median']:,.0f}",
-    "memory": lambda way: f"{way['memory_bytes'] / 2**20:,.0f} MiB",
-}
-
-
 def bench_table(file: str) -> str:
     """The ways of a benchmark of one section, ratios first."""
     (section,) = content(f"{file}.json")["sections"]
-    ways = [way for way in section["ways"] if way["available"]]
-    lines = [[way["label"], *(cell(way) for cell in _BENCH.values())] for way in ways]
-    return "\n" + markdown(["", *_BENCH], lines).strip() + "\n"
+    return "\n" + speed_table(section).strip() + "\n"
 
 
 def bench_by_cores(file: str) -> str:
     """The ways of a benchmark, the sections side by side; rounds/s are left out, because their ratios are there."""
-    shown = [name for name in _BENCH if name != "rounds/s"]
+    shown = [name for name in CELLS if name != "rounds/s"]
     sections = content(f"{file}.json")["sections"]
     heading, lines = [""], [[way["label"]] for way in sections[0]["ways"]]
     for section in sections:
         cores = plural(section["threads"], "core")
         heading += [f"{cores}: {shown[0]}", *shown[1:]]
         for line, way in zip(lines, section["ways"], strict=True):
-            line += [_BENCH[name](way) if way["available"] else "-" for name in shown]
+            line += [CELLS[name](way) if way["available"] else "-" for name in shown]
     return "\n" + markdown(heading, lines).strip() + "\n"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.peers.contenders import PEERS
 from benchmarks.peers.environments import ENVIRONMENTS
-from benchmarks.peers.measure import Section
+from benchmarks.peers.measure import Measurement
 from benchmarks.peers.player import PlayerFailed
 from benchmarks.peers.report import write_report
 from benchmarks.peers.work import Work
@@ -38,9 +38,6 @@ def main() -> None:
     asked.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: fedwave and plain PyTorch alone")
     asked.add_argument("--peers", choices=PEERS, nargs="*", default=list(PEERS), help="other simulators (all)")
     asked.add_argument("--dataset", choices=("mnist", "synthetic"), default="mnist", help="synthetic needs no download")
-    asked.add_argument(
-        "--environments", type=Path, default=ENVIRONMENTS, help="folder for those of the peers, 1 GB each"
-    )
     asked.add_argument(
         "--out", type=Path, default=ENVIRONMENTS / "bench.json", help="the numbers; the figure beside it"
     )
@@ -69,9 +66,9 @@ def _measured(how: argparse.Namespace) -> dict[str, Any]:
     work = Work(how.dataset, how.rounds * (how.repeats + 1))
     gpu = how.device == "cuda"
     with TemporaryDirectory(prefix="fedwave-peers-") as folder:
-        section = Section(work, Path(folder), how.rounds, how.repeats, lambda text: print(text, file=sys.stderr))
+        measurement = Measurement(work, Path(folder), how.rounds, how.repeats)
         threads = [max(how.threads)] if gpu else how.threads
-        sections = [section.measure(how.device, count, how.peers, how.environments.absolute()) for count in threads]
+        sections = [measurement.section(how.device, count, how.peers) for count in threads]
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {

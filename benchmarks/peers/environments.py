@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -24,14 +23,14 @@ def requirements_of(peer: str) -> Path:
     return Path(__file__).with_name(f"{peer}.txt")
 
 
-def python_of(peer: str, environments: Path, message: Callable[[str], None]) -> Path:
+def python_of(peer: str) -> Path:
     """The Python of a peer's environment; makes the environment if it is missing, incomplete or out of date."""
-    requirements, folder = requirements_of(peer), environments / peer
+    requirements, folder = requirements_of(peer), ENVIRONMENTS / peer
     python, made = folder / "bin" / "python", folder / _MADE
     content = f"# Python {sys.version}\n{requirements.read_text()}"
     if made.is_file() and made.read_text() == content:
         return python
-    message(f"{peer}: installing {requirements.name} into {folder}")
+    print(f"{peer}: installing {requirements.name} into {folder}", file=sys.stderr)
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "-r", str(requirements)]
     for step in ([sys.executable, "-m", "venv", "--clear", str(folder)], pip):
         done = subprocess.run(step, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")

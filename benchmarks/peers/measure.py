@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,6 @@ from benchmarks.peers.player import Player, PlayerFailed
 from benchmarks.peers.work import Work
 from fedwave.types import Array
 
-Message = Callable[[str], None]
 # The largest distance from plain PyTorch's model after one round, relative to the change of the weights. Rounding makes
 # 1e-5 of it, and 1e-2 where it opens a ReLU in one model and not in the other; one client's training in another order
 # makes more. Later rounds amplify it.
@@ -61,18 +60,19 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "least": min(values), "most": max(values)}
 
 
-class Section:
-    """All contenders on one device, with the same number of cores."""
+class Measurement:
+    """Repeats of ``rounds`` rounds each, after a warm-up of as many; ``folder`` is for its files."""
 
-    def __init__(self, work: Work, folder: Path, rounds: int, repeats: int, message: Message) -> None:
-        """``folder`` is for files of the measurement; a repeat, and the warm-up, is ``rounds`` rounds."""
-        self._work, self._folder, self._message = work, folder, message
-        self._rounds, self._repeats = rounds, repeats
+    def __init__(self, work: Work, folder: Path, rounds: int, repeats: int) -> None:
+        self._work, self._folder, self._rounds, self._repeats = work, folder, rounds, repeats
         self._path = folder / "work.npz"
         work.write(self._path)
 
-    def measure(self, device: str, threads: int, peers: Sequence[str], environments: Path) -> dict[str, Any]:
-        """Plain values. Raises PlayerFailed if plain PyTorch fails; any other that fails is unavailable."""
+    def section(self, device: str, threads: int, peers: Sequence[str]) -> dict[str, Any]:
+        """Measures all contenders on one device, with the same number of cores; returns plain values.
+
+        Raises PlayerFailed if plain PyTorch fails; any other contender that fails is unavailable.
+        """
         found = [Played(contender) for contender in contenders(device, peers)]
         with ExitStack() as stack:
             players: dict[str, Player] = {}
@@ -80,7 +80,7 @@ class Section:
                 contender, python = one.contender, Path(sys.executable)
                 try:
                     if contender.peer:
-                        python = python_of(contender.name, environments, self._message)
+                        python = python_of(contender.name)
                 except NoEnvironment as error:
                     one.why = str(error)
                     continue
@@ -89,7 +89,7 @@ class Section:
             for repeat in range(self._repeats + 1):
                 for one in found if repeat % 2 else found[::-1]:  # no contender is always the first
                     if one.why is None:
-                        self._message(f"{one.contender.label}: {f'repeat {repeat}' if repeat else 'warm-up'}")
+                        print(f"{one.contender.label}: {f'repeat {repeat}' if repeat else 'warm-up'}", file=sys.stderr)
                         self._play(one, players[one.contender.name], repeat)
                 if repeat == 0:
                     self._compare([one for one in found if one.why is None])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Content = Mapping[str, Any]  # of the JSON file, or of a part of it
-_HEADING = ("", "times plain PyTorch", "least to most", "rounds/s", "samples/s", "memory")
+# The cells of a contender, by column.
+CELLS: dict[str, Callable[[Content], str]] = {
+    "times plain PyTorch": lambda way: "{median} ({least} to {most})".format(
+        **{key: ratio_text(value) for key, value in way["times_plain"].items()}
+    ),
+    "rounds/s": lambda way: ratio_text(way["rounds_per_second"]["median"]),
+    "samples/s": lambda way: f"{way['samples_per_second']['median']:,.0f}",
+    "memory": lambda way: "-" if way["memory_bytes"] is None else f"{way['memory_bytes'] / 2**20:,.0f} MiB",
+}
 _WIDE = 50  # times as fast: from here on the axis is logarithmic
 _OURS, _PLAIN, _OTHERS = "#0072B2", "#555555", "#B8B8B8"
 _WIDTH, _BAR, _AROUND = (8.0, 0.42, 0.75)  # inches: of the figure, for a bar, and around the bars of a panel
@@ -34,7 +42,18 @@ def write_report(path: Path) -> str:
     """Draws the figure beside the file of a measurement (.png instead of .json); returns the tables."""
     content = json.loads(path.read_text())
     write_figure(speed_figure(content), path.with_suffix(".png"))
-    return "\n".join([*(_table(content, section) for section in content["sections"]), work_of(content)])
+    lines = [work_of(content)]
+    for section in content["sections"]:
+        missing = [way for way in section["ways"] if not way["available"]]
+        lines += ["", _title(content, section), "", speed_table(section)]
+        lines += [f"{way['label']} is unavailable: {way['why']}." for way in missing]
+    return "\n".join(lines)
+
+
+def speed_table(section: Content) -> str:
+    """A row for every contender that is available, in Markdown."""
+    ways = [way for way in section["ways"] if way["available"]]
+    return markdown(["", *CELLS], [[way["label"], *(cell(way) for cell in CELLS.values())] for way in ways])
 
 
 def work_of(content: Content) -> str:
@@ -64,25 +83,6 @@ def _title(content: Content, section: Content) -> str:
     if section["device"] == "cuda":
         return f"{machine['gpu']}"
     return f"{machine['processor']}, {plural(section['threads'], 'core')}"
-
-
-def _table(content: Content, section: Content) -> str:
-    """A row for every contender; below it, why some are unavailable."""
-    ways = section["ways"]
-    lines = [_title(content, section), "", markdown(_HEADING, [_row(way) for way in ways if way["available"]])]
-    return "\n".join([*lines, *(f"{w['label']} is unavailable: {w['why']}.\n" for w in ways if not w["available"])])
-
-
-def _row(way: Content) -> list[str]:
-    ratio, memory = way["times_plain"], way["memory_bytes"]
-    return [
-        way["label"],
-        ratio_text(ratio["median"]),
-        f"{ratio_text(ratio['least'])} to {ratio_text(ratio['most'])}",
-        ratio_text(way["rounds_per_second"]["median"]),
-        f"{way['samples_per_second']['median']:,.0f}",
-        "-" if memory is None else f"{memory / 2**20:,.0f} MiB",
-    ]
 
 
 def speed_figure(content: Content) -> Figure:

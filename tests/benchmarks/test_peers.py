@@ -18,14 +18,9 @@ from benchmarks.peers import __main__ as program
 from benchmarks.peers import environments, measure
 from benchmarks.peers.contenders import PEERS, PLAIN, contenders
 from benchmarks.peers.environments import NoEnvironment, python_of, requirements_of
-from benchmarks.peers.measure import Section
+from benchmarks.peers.measure import Measurement
 from benchmarks.peers.player import PlayerFailed
 from benchmarks.peers.work import Work
-
-
-def quiet(text: str) -> None:
-    """Nobody looks at progress here."""
-
 
 # The whole program
 
@@ -34,7 +29,7 @@ def quiet(text: str) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the program wrote. Flower's environment cannot be made, and pfl-research's lacks the library."""
 
-    def python(peer: str, *more: object) -> Path:
+    def python(peer: str) -> Path:
         if peer == "flower":
             raise NoEnvironment("there is no network")
         return Path(sys.executable)
@@ -157,9 +152,9 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], d
     monkeypatch.setattr(Pretender, "work", work, raising=False)
     monkeypatch.setattr(Pretender, "log", [])
     monkeypatch.setattr(measure, "Player", Pretender)
-    monkeypatch.setattr(measure, "python_of", lambda *asked: Path(sys.executable))
-    section = Section(work, tmp_path, 2, 2, quiet)
-    return lambda: {way["name"]: way for way in section.measure("cpu", 1, list(PEERS), tmp_path)["ways"]}
+    monkeypatch.setattr(measure, "python_of", lambda peer: Path(sys.executable))
+    asked = Measurement(work, tmp_path, 2, 2)
+    return lambda: {way["name"]: way for way in asked.section("cpu", 1, list(PEERS))["ways"]}
 
 
 def test_contenders_that_do_other_work_are_out(pretended: Callable[[], dict[str, dict[str, Any]]]) -> None:
@@ -201,6 +196,7 @@ def test_the_gpu_section_has_plain_and_fedwave() -> None:
 def test_an_environment_is_kept_or_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requirements, log = tmp_path / "other.txt", list[list[str]]()
     requirements.write_text("other==1.0\n")
+    monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path)
     monkeypatch.setattr(environments, "requirements_of", lambda peer: requirements)
 
     def run(step: list[str], **more: object) -> CompletedProcess[str]:
@@ -210,13 +206,13 @@ def test_an_environment_is_kept_or_made_again(tmp_path: Path, monkeypatch: pytes
         return CompletedProcess(step, int(failed), stderr="ERROR: No matching other==9.0\nERROR: and more\n")
 
     monkeypatch.setattr(subprocess, "run", run)
-    python = python_of("other", tmp_path, quiet)
-    assert python_of("other", tmp_path, quiet) == python
+    python = python_of("other")
+    assert python_of("other") == python
     assert [step[0] for step in log] == [sys.executable, str(python)]
     requirements.write_text("other==9.0\n")
     for _ in range(2):  # an incomplete environment is not used
         with refused("No matching other==9.0", error=NoEnvironment):
-            python_of("other", tmp_path, quiet)
+            python_of("other")
     assert len(log) == 6
 
 
