@@ -66,7 +66,9 @@ def _measured(how: argparse.Namespace) -> dict[str, Any]:
     work = Work(how.dataset, how.rounds * (how.repeats + 1))
     gpu = how.device == "cuda"
     with TemporaryDirectory(prefix="fedwave-peers-") as folder:
-        measurement = Measurement(work, Path(folder), how.rounds, how.repeats)
+        path = Path(folder) / "work.npz"
+        work.write(path)
+        measurement = Measurement(work, path, how.rounds, how.repeats)
         threads = [max(how.threads)] if gpu else how.threads
         sections = [measurement.section(how.device, count, how.peers) for count in threads]
     return {

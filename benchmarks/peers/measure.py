@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers.contenders import PLAIN, Contender, contenders
+from benchmarks.peers.contenders import Contender, contenders
 from benchmarks.peers.environments import NoEnvironment, python_of
 from benchmarks.peers.player import Player, PlayerFailed
 from benchmarks.peers.work import Work
@@ -31,6 +31,7 @@ class Played:
     contender: Contender
     why: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
+    weights: Mapping[str, Array] = field(default_factory=dict)  # after one round
     seconds: list[float] = field(default_factory=list)  # by repeat
     samples: list[int] = field(default_factory=list)
     memory: int | None = None
@@ -61,12 +62,10 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
 
 
 class Measurement:
-    """Repeats of ``rounds`` rounds each, after a warm-up of as many; ``folder`` is for its files."""
+    """Repeats of ``rounds`` rounds each, after a warm-up of as many; ``path`` is that of the work's file."""
 
-    def __init__(self, work: Work, folder: Path, rounds: int, repeats: int) -> None:
-        self._work, self._folder, self._rounds, self._repeats = work, folder, rounds, repeats
-        self._path = folder / "work.npz"
-        work.write(self._path)
+    def __init__(self, work: Work, path: Path, rounds: int, repeats: int) -> None:
+        self._work, self._path, self._rounds, self._repeats = work, path, rounds, repeats
 
     def section(self, device: str, threads: int, peers: Sequence[str]) -> dict[str, Any]:
         """Measures all contenders on one device, with the same number of cores; returns plain values.
@@ -91,15 +90,14 @@ class Measurement:
                     if one.why is None:
                         print(f"{one.contender.label}: {f'repeat {repeat}' if repeat else 'warm-up'}", file=sys.stderr)
                         self._play(one, players[one.contender.name], repeat)
+                if found[0].why is not None:
+                    raise PlayerFailed(found[0].why)
                 if repeat == 0:
-                    self._compare([one for one in found if one.why is None])
-        plain = found[0]
-        if plain.why is not None:
-            raise PlayerFailed(plain.why)
+                    self._compare(found[0], [one for one in found if one.why is None])
         return {
             "device": device,
             "threads": threads if device == "cpu" else None,
-            "ways": [one.to_json(plain, self._rounds) for one in found],
+            "ways": [one.to_json(found[0], self._rounds) for one in found],
         }
 
     def _play(self, one: Played, player: Player, repeat: int) -> None:
@@ -109,7 +107,7 @@ class Measurement:
             if repeat == 0:  # the warm-up
                 one.versions = player.versions()
                 player.play(0, 1)
-                player.write_weights(self._weights(one))
+                one.weights = player.weights()
                 if last > 1:
                     player.play(1, last)
                 return
@@ -124,21 +122,11 @@ class Measurement:
         if samples != wanted and not one.contender.skips:
             one.why = f"it trained on {samples:,} samples instead of {wanted:,}"
 
-    def _weights(self, one: Played) -> Path:
-        return self._folder / f"{one.contender.name}.npz"
-
-    def _compare(self, found: Sequence[Played]) -> None:
+    def _compare(self, plain: Played, found: Sequence[Played]) -> None:
         """Puts out contenders whose central model after one round is not that of plain PyTorch."""
-        models: dict[str, Mapping[str, Array]] = {}
+        change = _distance(plain.weights, self._work.weights)
         for one in found:
-            with np.load(self._weights(one)) as file:
-                models[one.contender.name] = dict(file)
-        if PLAIN.name not in models:
-            return
-        wanted = models[PLAIN.name]
-        change = _distance(wanted, self._work.weights)
-        for one in found:
-            one.difference = _distance(models[one.contender.name], wanted) / change
+            one.difference = _distance(one.weights, plain.weights) / change
             if not one.difference < _SAME:
                 one.why = f"its model after one round is another one ({one.difference:.1g} of the change)"
 

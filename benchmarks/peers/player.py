@@ -1,19 +1,19 @@
-"""Talks to a process that plays rounds (players/protocol.py): a line of JSON for a line of JSON."""
+"""Talks to a process that plays rounds (players/protocol.py)."""
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any, Self
 
 from benchmarks.peers.environments import ROOT, reason_in
+from fedwave.types import Array
 
 _PATIENCE = 900.0  # seconds for an answer
 _FAREWELL = 30.0  # seconds to end by itself
@@ -31,54 +31,53 @@ class Player:
         environment = {k: v for k, v in os.environ.items() if not (alone and k.startswith("PYTHON"))}
         path = [str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
         environment |= {"PYTHONPATH": os.pathsep.join(path), "PYTHONWARNINGS": "ignore"}
-        self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
+        self._connection, theirs = Pipe()
+        self._output = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         # In a session of its own: Ctrl-C is for the benchmark, which ends its players itself.
         self._process = subprocess.Popen(
-            [str(python), "-m", "benchmarks.peers.players", *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
+            [str(python), "-m", "benchmarks.peers.players", str(theirs.fileno()), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._output,
             env=environment,
+            pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._questions, self._answers = self._process.stdin, self._process.stdout
+        theirs.close()
         self.memory: int | None = None  # bytes: the most that it used after playing
 
     def versions(self) -> dict[str, str]:
         """Waits until it is ready; returns the versions that it plays with."""
-        return dict(self._answer()["versions"])
+        return dict(self._answer())
 
     def play(self, first: int, last: int) -> tuple[float, int]:
         """Lets it play some rounds; returns the seconds and the number of samples that were back-propagated."""
-        answer = self._ask(play=[first, last])
+        seconds, samples = self._ask((first, last))
         used = _memory_of(self._process.pid)
         if used is not None:
             self.memory = max(used, self.memory or 0)
-        return float(answer["seconds"]), int(answer["samples"])
+        return seconds, samples
 
-    def write_weights(self, path: Path) -> None:
-        """Lets it write the central model."""
-        self._ask(weights=str(path))
+    def weights(self) -> dict[str, Array]:
+        """The central model."""
+        return dict(self._ask("weights"))
 
-    def _ask(self, **question: Any) -> dict[str, Any]:
+    def _ask(self, question: object) -> Any:
         with suppress(OSError):  # it has ended: the answer says why
-            self._questions.write(json.dumps(question) + "\n")
-            self._questions.flush()
+            self._connection.send(question)
         return self._answer()
 
-    def _answer(self) -> dict[str, Any]:
-        if not select.select([self._answers], [], [], _PATIENCE)[0]:
-            raise PlayerFailed(f"it has not answered for {_PATIENCE:.0f} s")
-        line = self._answers.readline()
-        if line:
-            return dict(json.loads(line))
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=10)
-        self._errors.seek(0)
-        raise PlayerFailed(f"it ended with status {self._process.returncode}: {reason_in(self._errors.read())}")
+    def _answer(self) -> Any:
+        try:
+            if self._connection.poll(_PATIENCE):
+                return self._connection.recv()
+        except (EOFError, OSError):
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=10)
+            self._output.seek(0)
+            why = reason_in(self._output.read())
+            raise PlayerFailed(f"it ended with status {self._process.returncode}: {why}") from None
+        raise PlayerFailed(f"it has not answered for {_PATIENCE:.0f} s")
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +85,7 @@ class Player:
     def __exit__(self, kind: type[BaseException] | None, *more: object) -> None:
         family = _family(self._process.pid)
         with suppress(OSError):
-            self._questions.close()  # it ends by itself
+            self._connection.send(None)  # it ends by itself
         try:
             # Ctrl-C does not wait for a player that is busy.
             self._process.wait(timeout=_FAREWELL if kind is None else 0)
@@ -95,8 +94,8 @@ class Player:
                 with suppress(OSError):
                     os.kill(process, signal.SIGKILL)
             self._process.wait()
-        self._answers.close()
-        self._errors.close()
+        self._connection.close()
+        self._output.close()
 
 
 def _memory_of(process: int) -> int | None:

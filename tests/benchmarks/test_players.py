@@ -71,9 +71,10 @@ def test_after_ctrl_c_a_player_and_its_own_processes_end_at_once(
     child = tmp_path / "child"
     code = (
         "import subprocess, sys, time\n"
+        "from multiprocessing.connection import Connection\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
         f"open({str(child)!r}, 'w').write(str(child.pid))\n"
-        "print('{\"versions\": {}}', flush=True)\n"
+        "Connection(int(sys.argv[1])).send({})\n"
         "time.sleep(60)"
     )
     busy = playing(code, tmp_path, monkeypatch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from multiprocessing.connection import Connection
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from fedwave.learning.schedule import labelled_runs
 from fedwave.learning.settings import Settings
 
 
-def main(answers: TextIO, path: str, threads: int, device: str, tolerance: str, runs: str) -> None:
+def main(bench: Connection, path: str, threads: int, device: str, tolerance: str, runs: str) -> None:
     """Plays the rounds that it is asked for, in so many runs side by side."""
     torch.set_num_threads(threads)
     with np.load(path) as file:
@@ -37,4 +37,4 @@ def main(answers: TextIO, path: str, threads: int, device: str, tolerance: str, 
     def weights() -> dict[str, torch.Tensor]:
         return {k: p[0] for k, p in replay.layout.views(replay.central.w).items()}
 
-    serve(answers, play, weights, ("numpy",))
+    serve(bench, play, weights, ("numpy",))

@@ -9,7 +9,7 @@ import os
 import time
 from collections import OrderedDict
 from functools import cache
-from typing import TextIO
+from multiprocessing.connection import Connection
 
 import torch
 from torch import nn
@@ -48,7 +48,7 @@ def train(message: Message, context: Context) -> Message:
     return Message(content=RecordDict(found), reply_to=message)
 
 
-def main(answers: TextIO, path: str, threads: int, device: str) -> None:
+def main(bench: Connection, path: str, threads: int, device: str) -> None:
     """Plays the rounds that it is asked for, from within the server of a simulation."""
     torch.set_num_threads(1)
     work = Work(path)
@@ -71,7 +71,7 @@ def main(answers: TextIO, path: str, threads: int, device: str) -> None:
                 server.finish(t, trained)
             return samples
 
-        serve(answers, play, lambda: server.central, ("flwr", "ray"))
+        serve(bench, play, lambda: server.central, ("flwr", "ray"))
 
     run_simulation(
         server_app,

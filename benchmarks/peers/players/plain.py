@@ -5,14 +5,14 @@ In one thread, however many cores it has: two that share every small step were s
 
 from __future__ import annotations
 
-from typing import TextIO
+from multiprocessing.connection import Connection
 
 import torch
 
 from benchmarks.peers.players.protocol import Server, Work, new_model, serve, train_client
 
 
-def main(answers: TextIO, path: str, threads: int, device: str) -> None:
+def main(bench: Connection, path: str, threads: int, device: str) -> None:
     """Plays the rounds that it is asked for."""
     torch.set_num_threads(1)
     work = Work(path).to(device)
@@ -33,4 +33,4 @@ def main(answers: TextIO, path: str, threads: int, device: str) -> None:
             torch.cuda.synchronize()
         return samples
 
-    serve(answers, play, lambda: server.central)
+    serve(bench, play, lambda: server.central)

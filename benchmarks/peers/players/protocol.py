@@ -1,17 +1,16 @@
-"""What the players share: the work, the model, one client's training, the aggregation, and the answers.
+"""What the players share: the work, the model, one client's training, the aggregation, and the talk with the benchmark.
 
 It needs NumPy and PyTorch alone: the Python of a player may have neither fedwave nor the same versions.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from importlib import metadata
-from typing import Any, TextIO
+from multiprocessing.connection import Connection
 
 import numpy as np
 import torch
@@ -113,29 +112,21 @@ class Server:
 
 
 def serve(
-    answers: TextIO,
+    bench: Connection,
     play: Callable[[int, int], int],
     weights: Callable[[], Mapping[str, Tensor]],
     packages: tuple[str, ...] = (),
 ) -> None:
-    """Answers the questions of standard input, a line of JSON each, until it is closed; says its versions first.
+    """Sends its versions, and then answers the benchmark until it sends None.
 
     ``play(first, last)`` plays rounds and returns the number of samples that were back-propagated.
     """
-
-    def answer(**content: Any) -> None:
-        answers.write(json.dumps(content) + "\n")
-        answers.flush()
-
     versions = {name: metadata.version(name) for name in ("torch", *packages)}
-    answer(versions={"python": sys.version.split()[0], **versions})
-    for line in sys.stdin:
-        question = json.loads(line)
-        if "play" in question:
-            begin = time.perf_counter()
-            samples = play(*question["play"])
-            answer(seconds=time.perf_counter() - begin, samples=samples)
+    bench.send({"python": sys.version.split()[0], **versions})
+    for question in iter(bench.recv, None):
+        if question == "weights":
+            bench.send({name: p.detach().cpu().numpy() for name, p in weights().items()})
         else:
-            found = {name: p.detach().cpu().numpy() for name, p in weights().items()}
-            np.savez(question["weights"], **found)  # type: ignore[arg-type]
-            answer()
+            begin = time.perf_counter()
+            samples = play(*question)
+            bench.send((time.perf_counter() - begin, samples))
