@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from unittest.mock import patch
 
 import numpy as np
@@ -143,13 +144,16 @@ def decision_times(devices: int = 1000, slots: int = 50, rounds: int = 300) -> N
         print(f"  {text:<28}{1e6 * middle:>8.0f} us{middle / base:>8.2f} x balsa")
 
 
+@dataclass(eq=False)
 class _Timed(Scheduler):
     """Passes every call on, and takes the time of the decision."""
 
     name = "timed"
+    text: str
+    taken: list[float]
 
-    def __init__(self, text: str, taken: list[float]) -> None:
-        self._inner, self._taken = fw.scheduler(text), taken
+    def __post_init__(self) -> None:
+        self._inner = fw.scheduler(self.text)
         self.needs = self._inner.needs  # type: ignore[misc]
         self.start = self._inner.start  # type: ignore[method-assign]
         self.priority = self._inner.priority  # type: ignore[method-assign]
@@ -160,7 +164,7 @@ class _Timed(Scheduler):
     def decide(self, state, seen, draws):  # type: ignore[no-untyped-def]
         start = time.perf_counter()
         out = self._inner.decide(state, seen, draws)
-        self._taken.append(time.perf_counter() - start)
+        self.taken.append(time.perf_counter() - start)
         return out
 
 

@@ -163,16 +163,15 @@ class GrowsIntoFractions(Metric):
         return state, np.zeros(count, dtype=int) if first else np.full(count, 1.8)
 
 
+@dataclass
 class Small(Metric):
     """Per device, in a type too narrow for a sum, and an array that is changed afterwards."""
 
     name, over_rounds, per_device = "small", "sum", True
-
-    def __init__(self, kind):
-        self._kind = kind
+    kind: str
 
     def measure(self, state, played):
-        return state, np.full(played.accepted.shape, 100 if self._kind == "uint8" else 1, self._kind)
+        return state, np.full(played.accepted.shape, 100 if self.kind == "uint8" else 1, self.kind)
 
 
 class ChangesItsArray(Metric):

@@ -97,14 +97,14 @@ def test_a_run_that_goes_on_cannot_write_into_its_trace(
         assert one.final.waiting.any()
 
 
+@dataclass
 class Writes(fw.Scheduler):
     """Writes into one of the arrays that its methods are given."""
 
     name = "writes"
     needs = frozenset({"rates", "statistics"})
-
-    def __init__(self, when: str, which: Callable[..., Any]) -> None:
-        self.when, self.which = when, which
+    when: str
+    which: Callable[..., Any]
 
     def write(self, when: str, *given: Any) -> None:
         if when == self.when:

@@ -224,9 +224,9 @@ def test_a_trace_of_another_format(saved):
     [
         ({"class": "Popen", "fields": {"args": "ls"}}, "made with Popen, which is not known here"),
         ({"family": "success", "name": "turbo", "class": "Turbo", "fields": {"wheels": 4}}, "made with another Turbo"),
-        ({"fields": {}}, "in the file is damaged"),
-        ({"class": "Network", "fields": 5}, "in the file is damaged"),
-        ({"array": "nowhere"}, "in the file is damaged"),
+        ({"fields": {}}, "corrupt"),
+        ({"class": "Network", "fields": 5}, "corrupt"),
+        ({"array": "nowhere"}, "corrupt"),
     ],
 )
 @pytest.mark.parametrize("part", ["fading", "scheduler"])

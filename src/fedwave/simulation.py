@@ -165,7 +165,7 @@ def make_setup(
     if not isinstance(beliefs, bool):
         raise FedwaveError(f"beliefs is {short_repr(beliefs)}, must be True or False.")
     chosen = find_scheduler(scheduler)
-    label = registry.text(scheduler if isinstance(scheduler, (str, Mapping)) else registry.spec_of(chosen))
+    label = registry.text(scheduler if isinstance(scheduler, (str, Mapping)) else chosen)
     if "labels" not in chosen.needs:
         labels = None  # its runs are the same with and without
     elif labels is not None and not isinstance(labels, Labels):

@@ -88,25 +88,6 @@ def test_a_scheduler_of_ten_lines_is_checked_found_by_name_and_simulated():
     assert not other.same_as(trace)
 
 
-def test_a_registered_scheduler_must_survive_being_built_from_its_file():
-    """Not a dataclass: its parameter is in no file, and another value would be used after loading."""
-
-    @fw.register
-    class Weighted(fw.Scheduler):
-        name = "weighted"
-        needs = frozenset({"channel"})
-
-        def __init__(self, weight=1.0):
-            self.weight = weight
-
-        def priority(self, state, seen, draws):
-            return seen.success + self.weight * seen.delay
-
-    assert check_scheduler(Weighted()) == ALL
-    with refused("saving", "dataclass"):
-        check_scheduler(Weighted(-5.0))
-
-
 def test_numbers_of_its_own_kind_from_a_generator_cannot_follow_the_devices():
     class Shuffles(fw.Scheduler):
         name = "shuffles"

@@ -28,19 +28,64 @@ def test_two_files_cannot_register_one_name():
 
 
 def test_parameters_must_be_fields_of_a_dataclass():
-    @fw.register
     class Plain(fw.Metric):
         name = "plain"
-
-        def __init__(self, k=1.0):
-            self.k = k
+        floor = 0.0  # an attribute of the class is no parameter
 
         def measure(self, state, played):
             return state, played.score
 
-    with pytest.raises(fw.FedwaveError, match="is no dataclass, so a file could not keep them"):
-        registry.build("metric", "plain:k=5")
-    assert registry.build("metric", "plain").k == 1.0
+    class Weighted(Plain):
+        name = "weighted"
+
+        def __init__(self, k=1.0):
+            self.k = k
+
+    assert registry.build("metric", fw.register(Plain)).floor == 0
+    assert registry.build("metric", "plain").floor == 0
+    for use in (
+        fw.register,
+        lambda kind: registry.build("metric", kind),
+        lambda kind: registry.build("metric", kind()),
+    ):
+        with pytest.raises(fw.FedwaveError, match="'k', which must be a field of a dataclass"):
+            use(Weighted)
+
+
+@pytest.mark.parametrize(
+    "family, one, other",
+    [
+        ("success", "turbo", {"name": "turbo", "blocks": 1.0}),
+        (
+            "success",
+            "harq:tries=3,model=turbo:slope=7",
+            {"name": "harq", "model": {"name": "turbo", "slope": 7}, "tries": 3},
+        ),
+        ("scheduler", "balsa", "balsa:prior=jeffreys"),
+        ("scheduler", "balsa", fw.scheduler("balsa")),
+        ("success", "table:path=a.csv", {"name": "table", "path": "a.csv"}),
+        (
+            "success",
+            fw.success.Table((0.0, 1.0), (1.0, 0.5)),
+            {"name": "table", "snr_db": [0, 1], "error_rate": [1, 0.5]},
+        ),
+        ("model", "logistic", "logistic:inputs=784"),
+    ],
+)
+def test_the_full_text_is_the_same_for_every_way_to_write_a_part(family, one, other):
+    assert registry.full_text(family, one) == registry.full_text(family, other)
+
+
+def test_the_full_texts_of_different_parts_differ():
+    texts = ["balsa", "balsa:prior=gamma", "balsa:prior=gamma:shape=2", "balsa:stage_rule=max1", "balsa-po"]
+    assert len({registry.full_text("scheduler", one) for one in texts}) == len(texts)
+
+
+@pytest.mark.parametrize("part", ["age", "balsa:prior=gamma:shape=2;rate=1.5", "mass:aggregation=sync"])
+def test_the_text_of_an_object_makes_it_again(part):
+    made = fw.scheduler(part)
+    assert registry.text(made) == part
+    assert registry.build("scheduler", registry.text(made)) == made or not hasattr(made, "__dataclass_fields__")
 
 
 def test_a_parameter_of_a_part_within_a_part_is_written_with_a_semicolon():

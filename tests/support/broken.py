@@ -1,6 +1,8 @@
 """Schedulers that break the contract in one way each: (scheduler, check that must fail, what the message names)."""
 
 import itertools
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -44,9 +46,14 @@ class Unfinished(Scheduler):
     name = "unfinished"
 
 
-class Demanding(Sound):
+class PlainWithParameters(Sound):
     def __init__(self, weight):
         self.weight = weight
+
+
+@dataclass
+class Demanding(Sound):
+    weight: float
 
 
 class Peeks(Sound):
@@ -101,11 +108,11 @@ class OnePriorityPerDevice(Sound):
         return seen.delay[0]
 
 
+@dataclass
 class DecidesIn(Sound):
     """Decides for itself, and hands back something else than a bool array."""
 
-    def __init__(self, form):
-        self.form = form
+    form: Any
 
     def decide(self, state, seen, draws):
         decision, state = Sound().decide(state, seen, draws)
@@ -152,9 +159,9 @@ class OwnGenerator(Sound):
         return self.rng.random(seen.delay.shape)
 
 
+@dataclass
 class StateOf(Sound):
-    def __init__(self, content):
-        self.content = content
+    content: Any
 
     def start(self, problem):
         return self.content
@@ -214,6 +221,7 @@ BROKEN = [
     (NeedsNothingIterable, "declaration", ("None",)),
     (NeedsUnknown, "declaration", ("chanel", "channel")),
     (Unfinished, "declaration", ("abstract", "priority")),
+    (PlainWithParameters(1), "declaration", ("weight", "dataclass")),
     (Demanding, "declaration", ("missing", "weight")),
     (Peeks, "information", ("waiting", "backlog", "needs")),
     (PeeksLate, "information", ("rates", "needs")),

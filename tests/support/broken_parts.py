@@ -35,6 +35,12 @@ def put(part: Any, name: str, value: Any) -> None:
     object.__setattr__(part, name, value)
 
 
+def with_attribute(part: Any, name: str) -> Any:
+    """The part with an attribute that is no field: no file keeps it."""
+    put(part, name, 2.0)
+    return part
+
+
 # Fading
 
 
@@ -151,6 +157,10 @@ class NotAField(Rayleigh):
         put(self, "scale", scale)
 
 
+class LostScaleOfGains(Rayleigh):
+    pass
+
+
 @dataclass(frozen=True)
 class KeepsASet(Rayleigh):
     table: Any = frozenset({1})
@@ -199,7 +209,8 @@ FADING = [
     (WrongSums, "sums", ("sum_quantiles", 3, 0.05)),
     (WrongExceeds, "sums", ("sum_exceeds", 1)),
     (CountsBlocks, "parameters", ("blocks",)),
-    (NotAField(2.0), "saving", ("scale",)),
+    (NotAField(2.0), "declaration", ("scale", "dataclass")),
+    (with_attribute(LostScaleOfGains(), "scale"), "saving", ("scale",)),
     (KeepsASet, "saving", ("rebuilt",)),
     (NotFrozen, "equality", ("dataclass", "hashed")),
     (NeverEqual, "equality", ("parameters", "equal")),
@@ -285,8 +296,7 @@ class CountsCalls(Chance):
 
 
 class LostSlope(Chance):
-    def __init__(self, slope=1.0):
-        put(self, "slope", slope)
+    pass
 
 
 class UnhashableChance(Chance):
@@ -307,7 +317,7 @@ SUCCESS = [
     (OtherExpectation, "expected", ("later", 0)),
     (HalfATry, "expected", ("later_tries", 0.5)),
     (CountsCalls, "parameters", ("calls",)),
-    (LostSlope(2.0), "saving", ("slope",)),
+    (with_attribute(LostSlope(), "slope"), "saving", ("slope",)),
     (UnhashableChance, "equality", ("hashed",)),
 ]
 
@@ -394,8 +404,7 @@ class CountsSamples(Poisson):
 
 
 class LostScale(Poisson):
-    def __init__(self, scale=1.0):
-        put(self, "scale", scale)
+    pass
 
 
 class UnhashableArrivals(Poisson):
@@ -425,7 +434,7 @@ ARRIVALS = [
     (OwnDistribution, "distribution", ("lomax", "poisson")),
     (NumberedDistribution, "distribution", ("distribution", 3)),
     (CountsSamples, "parameters", ("samples",)),
-    (LostScale(2.0), "saving", ("scale",)),
+    (with_attribute(LostScale(), "scale"), "saving", ("scale",)),
     (UnhashableArrivals, "equality", ("hashed",)),
 ]
 
@@ -480,10 +489,7 @@ class CountsDensities(Gamma):
 
 
 class LostWidth(Gamma):
-    def __init__(self, shape=1.0, rate=1.0, width=1.0):
-        put(self, "shape", shape)
-        put(self, "rate", rate)
-        put(self, "width", width)
+    pass
 
 
 @dataclass(frozen=True)
@@ -514,7 +520,7 @@ PRIOR = [
     (OtherDensity, "conjugacy", ("shape", "theta")),
     (HalfOpen, "sampling", ("ConjugatePosterior", "[0.5, inf]")),
     (CountsDensities, "parameters", ("asked",)),
-    (LostWidth(width=2.0), "saving", ("width",)),
+    (with_attribute(LostWidth(), "width"), "saving", ("width",)),
     (UnhashablePrior, "equality", ("hashed",)),
 ]
 
@@ -554,9 +560,7 @@ class CountsDevices(Dirichlet):
 
 
 class LostSkew(Dirichlet):
-    def __init__(self, alpha=0.2, skew=1.0):
-        put(self, "alpha", alpha)
-        put(self, "skew", skew)
+    pass
 
 
 class UnhashablePartition(Dirichlet):
@@ -585,7 +589,7 @@ PARTITION = [
     (RandomShares, "repetition", ("skew",)),
     (Spread, "sampling", ("dirichlet",)),
     (CountsDevices, "parameters", ("asked",)),
-    (LostSkew(skew=2.0), "saving", ("skew",)),
+    (with_attribute(LostSkew(), "skew"), "saving", ("skew",)),
     (UnhashablePartition, "equality", ("hashed",)),
 ]
 
@@ -1013,9 +1017,7 @@ class CountsWeights(Lee):
 
 class LostPower(Aggregation):
     name = "lost-power"
-
-    def __init__(self, power=1.0):
-        self.power = power
+    power = 1.0
 
     def weights(self, uploads):
         return uploads.shares**self.power
@@ -1052,7 +1054,7 @@ AGGREGATION = [
     (RemembersMore, "stopping", ("restored", 17)),
     (DependsOnKind, "tensors", ("torch", "arrays")),
     (CountsWeights, "parameters", ("asked",)),
-    (LostPower(2.0), "saving", ("power",)),
+    (with_attribute(LostPower(), "power"), "saving", ("power",)),
     (UnhashableRule, "equality", ("hashed",)),
 ]
 
@@ -1074,11 +1076,10 @@ def value_of(form: Any, **declared: Any) -> type[Metric]:
     return type("Valued", (ValueOf,), {"form": staticmethod(form), **declared})
 
 
+@dataclass
 class MemoryOf(ValueOf):
+    content: Any = ()
     form = staticmethod(lambda played: played.score)
-
-    def __init__(self, content=()):
-        self.content = content
 
     def start(self, problem):
         return self.content
@@ -1123,9 +1124,7 @@ class MemoryMixesInstances(Metric):
 
 class LostWeight(Metric):
     name = "lost_weight"
-
-    def __init__(self, weight=1.0):
-        self.weight = weight
+    weight = 1.0
 
     def measure(self, state, played):
         return state, self.weight * played.score
@@ -1151,7 +1150,7 @@ METRIC = [
     (value_of(lambda r: r.score - r.score.mean()), "instances", ("instance 2", "values")),
     (MemoryMixesInstances, "instances", ("rows",)),
     (CountsRounds, "parameters", ("rounds",)),
-    (LostWeight(2.0), "saving", ("weight",)),
+    (with_attribute(LostWeight(), "weight"), "saving", ("weight",)),
 ]
 
 BROKEN: dict[str, list[tuple[Any, str, tuple[object, ...]]]] = {

@@ -54,40 +54,42 @@ def watch(scheduler: Scheduler, problem: Problem, play: Callable[[Scheduler], ob
     return run
 
 
+@dataclass(eq=False)
 class _Witness(Scheduler):
     """Passes every call on to the scheduler under test."""
 
     name = "witness"
+    inner: Scheduler
+    run: Run = field(repr=False)
 
-    def __init__(self, inner: Scheduler, run: Run) -> None:
-        self._inner, self._run = inner, run
+    def __post_init__(self) -> None:
         # The class variables of the wrapped scheduler, which the round loop reads.
         for what in ("name", "needs", "ideal"):
-            setattr(self, what, getattr(inner, what))
+            setattr(self, what, getattr(self.inner, what))
 
     def start(self, problem: Problem) -> State:
-        self._run.start = self._inner.start(problem)
-        out: State = self._run.start
+        self.run.start = self.inner.start(problem)
+        out: State = self.run.start
         return out
 
     def learn(self, state: State, seen: Observation, draws: Draws) -> State:
-        return self._inner.learn(state, seen, draws)
+        return self.inner.learn(state, seen, draws)
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        out = self._inner.priority(state, seen, draws)
-        self._run.calls[-1].priority = out
+        out = self.inner.priority(state, seen, draws)
+        self.run.calls[-1].priority = out
         return out
 
     def remember(self, state: State, seen: Observation, decision: Decision) -> State:
-        return self._inner.remember(state, seen, decision)
+        return self.inner.remember(state, seen, decision)
 
     def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[Decision, State]:
         call = Call(seen)
-        self._run.calls.append(call)
+        self.run.calls.append(call)
         before = _inputs(state, seen)
         # Step by step if the scheduler uses the base class's decide: then its priorities are recorded.
-        by_steps = type(self._inner).decide is Scheduler.decide
-        decide = super().decide if by_steps else self._inner.decide
+        by_steps = type(self.inner).decide is Scheduler.decide
+        decide = super().decide if by_steps else self.inner.decide
         decision, new_state = decide(state, seen, draws)
         after = _inputs(state, seen)
         call.changed = differences(before, after)

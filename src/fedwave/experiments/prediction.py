@@ -235,8 +235,8 @@ def predict(
         )
     useful = {label: ScheduleMass.of(trace, rule, labels).useful for label, trace in many.items()}
     skewed = labels is not None and not labels.same_everywhere
-    partition = registry.full_text(labels.partition) if labels and skewed else ""
-    return Prediction(useful, registry.text(registry.spec_of(rule)), partition)
+    partition = registry.full_text("partition", labels.partition) if labels and skewed else ""
+    return Prediction(useful, registry.text(rule), partition)
 
 
 def _rule_of(task: Any) -> Aggregation:

@@ -152,16 +152,14 @@ def _labelled(schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike])
     if not chosen:
         raise FedwaveError("schedulers is empty: name at least one, such as 'alsa-pi'.")
     if not isinstance(schedulers, Mapping):
-        identities = ((label, registry.identity("scheduler", one)) for label, one in chosen.items())
+        texts = ((label, registry.full_text("scheduler", one)) for label, one in chosen.items())
         fix = "name each once, or give a mapping of labels to schedulers"
-        registry.check_different("schedulers", identities, fix)
+        registry.check_different("schedulers", texts, fix)
     return chosen
 
 
 def _label(scheduler: SchedulerLike) -> str:
-    if isinstance(scheduler, (str, Mapping)):
+    if isinstance(scheduler, (str, Mapping, Scheduler)):
         return registry.text(scheduler)
-    if isinstance(scheduler, Scheduler) and not isinstance(scheduler, type):
-        return registry.text(registry.spec_of(scheduler))
     name = getattr(scheduler, "name", None)
     return str(name) if name else repr(scheduler)

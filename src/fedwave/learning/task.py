@@ -79,8 +79,8 @@ class Task:
         return {
             "dataset": self.dataset.name,
             **{name: getattr(self, name) for name in names},
-            "partition": registry.full_text(self.partition),
-            "aggregation": registry.full_text(self.aggregation),
+            "partition": registry.full_text("partition", self.partition),
+            "aggregation": registry.full_text("aggregation", self.aggregation),
         }
 
     @property

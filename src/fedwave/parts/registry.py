@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from importlib import import_module
@@ -23,19 +23,19 @@ from fedwave.errors import FedwaveError, check_parameters, did_you_mean, extra_f
 from fedwave.parts.built_in import BUILT_IN
 
 Spec = str | Mapping[str, Any]  # a part as text or as a mapping with its name
-P = TypeVar("P")
+_P = TypeVar("_P")
 
 FAMILIES = tuple(BUILT_IN)
 _WORDS = {"success": "success model", "aggregation": "aggregation rule"}  # where they differ
-_WORDS_OF: dict[str, Any] = {"true": True, "false": False, "null": None}
+_LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _LONGEST_NAME = 80
 _own: dict[str, dict[str, Any]] = {family: {} for family in FAMILIES}
 
 
 @overload
-def register(part: P, /) -> P: ...
+def register(part: _P, /) -> _P: ...
 @overload
-def register(part: str, /, *, family: str) -> Callable[[P], P]: ...
+def register(part: str, /, *, family: str) -> Callable[[_P], _P]: ...
 def register(part: Any, /, *, family: str | None = None) -> Any:
     """Register your own part under its name; a decorator.
 
@@ -57,11 +57,21 @@ def register(part: Any, /, *, family: str | None = None) -> Any:
 
 
 def check_declaration(kind: type) -> None:
-    """Refuse a class without a valid name, or without what its family requires."""
+    """Raise FedwaveError for a class without a valid name, or without what its family requires.
+
+    Parameters must be the fields of a dataclass: files keep them, and equal ones make equal parts.
+    """
     name, what = getattr(kind, "name", None), word(kind.family)  # type: ignore[attr-defined]
     if not isinstance(name, str) or not name:
         raise FedwaveError(f'{what} class {kind.__qualname__} has no `name`: add name = "...".')
     _check_name(what, name)
+    kept = {f.name for f in fields(kind)} if is_dataclass(kind) else set()
+    for parameter in _parameters(kind):
+        if parameter not in kept:
+            raise FedwaveError(
+                f"{what} {name!r} takes the parameter {parameter!r}, which must be a field of a dataclass: "
+                "put @dataclass(frozen=True) above the class, and leave out __init__."
+            )
     declared = getattr(kind, "check_declaration", None)
     if declared is not None:
         declared()
@@ -117,7 +127,8 @@ def build(family: str, part: Any, **more: Any) -> Any:
     if getattr(kind, "family", None) != family:
         example = next(iter(names(family)), "...")
         raise FedwaveError(
-            f"{part!r} is no {word(family)}: give a name, such as {example!r}, or an object of its base class."
+            f"{short_repr(part)} is not a part of the family {family!r}: give a name, such as {example!r}, or an "
+            "object of its base class."
         )
     check_declaration(kind)
     return _make(family, part, more, f"{word(family)} {kind.name!r}") if part is kind else part
@@ -161,74 +172,56 @@ def _check_nesting(family: str, name: str, given: Mapping[str, Any]) -> None:
                 )
 
 
-def text(part: Spec) -> str:
-    """A part in one line, as ``parse`` reads it; for example the label of a scheduler.
+def text(part: Any) -> str:
+    """A part in one line, as ``parse`` reads it; of an object with the parameters that are not its defaults.
 
     >>> text({"name": "balsa", "prior": {"name": "gamma", "shape": 2, "rate": 1}})
     'balsa:prior=gamma:shape=2;rate=1'
+    >>> import fedwave as fw
+    >>> text(fw.success.Turbo(blocks=3))
+    'turbo:blocks=3'
     """
     if isinstance(part, str):
         return part.strip()
-    given = {key: value for key, value in part.items() if key != "name"}
-    texts = {k: text(v) if _is_part(v) else _text(v) for k, v in given.items()}
-    inside = ",".join(f"{k}={v.replace(',', ';')}" for k, v in texts.items())
-    return f"{part['name']}:{inside}" if inside else str(part["name"])
+    if isinstance(part, Mapping):
+        return _line(part["name"], {key: value for key, value in part.items() if key != "name"})
+    given = {f.name: (getattr(part, f.name), _default(f)) for f in fields(part) if f.init} if is_dataclass(part) else {}
+    # By their texts: parameters may be arrays or objects without an equality of their own.
+    return _line(part.name, {key: value for key, (value, default) in given.items() if repr(value) != repr(default)})
 
 
-def full_text(part: Any) -> str:
-    """A part, registered or not, in one line: its name and all parameters that are not None."""
-    parameters = {f.name: getattr(part, f.name) for f in fields(part)} if is_dataclass(part) else {}
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return text({"name": part.name, **given})
+def full_text(family: str, part: Any) -> str:
+    """A part with all its parameters in one line, the same for every way to write it; builds nothing.
 
+    Parameters that are None are left out.
 
-def spec_of(part: Any) -> dict[str, Any]:
-    """A part's name and the parameters that are not its defaults, as its text form would give them."""
-    given: dict[str, Any] = {"name": part.name}
-    for one in fields(part) if is_dataclass(part) else ():
-        value = getattr(part, one.name)
-        # By their texts: parameters may be arrays or objects without an equality of their own.
-        if one.init and repr(value) != repr(_default(one)):
-            is_part = getattr(type(value), "family", None) in FAMILIES
-            given[one.name] = spec_of(value) if is_part else " ".join(_text(value).split())
-    return given
-
-
-def identity(family: str, part: Any) -> Any:
-    """A hashable value that is equal for two ways to write one part, with its defaults or without; builds nothing.
-
-    >>> identity("success", "turbo") == identity("success", {"name": "turbo", "blocks": 1})
+    >>> full_text("success", "arq:model=turbo")
+    'arq:model=turbo:midpoint_db=-1.647;slope=7.468;blocks=1,tries=2'
+    >>> full_text("success", {"name": "soft", "w0": 1}) == full_text("success", "soft:w0=1.0")
     True
     """
-    if not isinstance(part, (str, Mapping)):
-        return hashable(part)
-    given = parse(family, part)
-    kind = find(family, given.pop("name"))
-    inner, given = _families_of(kind), {**_defaults(kind), **given}
-    values = {k: identity(inner[k], v) if k in inner and v is not None else hashable(v) for k, v in given.items()}
-    return kind, frozenset(values.items())
+    if isinstance(part, (str, Mapping)):
+        given = parse(family, part)
+        name = given.pop("name")
+        kind = find(family, name)
+        inner = _families_of(kind)
+        given = dict.fromkeys(_parameters(kind)) | _defaults(kind) | given
+    else:
+        name = part.name
+        given = {f.name: getattr(part, f.name) for f in fields(part) if f.init} if is_dataclass(part) else {}
+        inner = {key: value.family for key, value in given.items() if _is_object(value)}
+    given = {key: value for key, value in given.items() if value is not None}
+    texts = {key: full_text(inner[key], value) if key in inner else _canonical(value) for key, value in given.items()}
+    return _line(name, texts)
 
 
-def check_different(what: str, identities: Iterable[tuple[str, Any]], fix: str) -> None:
-    """Refuse two equal identities in a list of labels and identities."""
-    labels: dict[Any, str] = {}
-    for label, one in identities:
+def check_different(what: str, texts: Iterable[tuple[str, str]], fix: str) -> None:
+    """Raise FedwaveError if two of the labelled texts, which ``full_text`` returned, are the same."""
+    labels: dict[str, str] = {}
+    for label, one in texts:
         first = labels.setdefault(one, label)
         if first is not label:
             raise FedwaveError(f"{what}: {short_repr(label)} is the same as {short_repr(first)}: {fix}.")
-
-
-def hashable(value: Any) -> Any:
-    """The value, hashable: equal for equal content. What cannot be looked into is equal to itself only."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return type(value), frozenset((f.name, hashable(getattr(value, f.name))) for f in fields(value))
-    if isinstance(value, Mapping):
-        return frozenset((key, hashable(one)) for key, one in value.items())
-    if isinstance(value, (list, tuple)):
-        return tuple(map(hashable, value))
-    if isinstance(value, np.ndarray):
-        return value.shape, value.dtype.str, value.tobytes()
-    return value if isinstance(value, Hashable) else id(value)
 
 
 def parameters(family: str, name: str) -> tuple[str, ...]:
@@ -263,13 +256,9 @@ def _make(family: str, kind: Any, given: dict[str, Any], what: str) -> Any:
         kind = from_file
     known = _parameters(kind)
     check_parameters(what, given, known if from_file is None else ("path", *known))
-    inner = _families_of(kind)
-    if given and isinstance(kind, type) and not is_dataclass(kind) and family != "model":
-        raise FedwaveError(
-            f"{what} has parameters but is no dataclass, so a file could not keep them: add @dataclass(frozen=True)."
-        )
     if kind in _own[family].values():  # ours word their own refusals
         _check_numbers(kind, given, what)
+    inner = _families_of(kind)
     empty = {k for k, v in given.items() if v is None and NoneType in get_args(_hints(kind).get(k))}
     values = {k: build(inner[k], v) if k in inner.keys() - empty else v for k, v in given.items()}
     try:
@@ -288,8 +277,7 @@ def _check_numbers(kind: Any, given: Mapping[str, Any], what: str) -> None:
 
 
 def _parameters(kind: Any) -> tuple[str, ...]:
-    if is_dataclass(kind):
-        return tuple(f.name for f in fields(kind) if f.init)
+    """The parameters of a class or function, by its signature: models and datasets need not be dataclasses."""
     try:
         return tuple(inspect.signature(kind).parameters)
     except (TypeError, ValueError):
@@ -326,7 +314,7 @@ def _hints(kind: Any) -> dict[str, Any]:
         return {}
 
 
-def _put(family: str, name: str, part: P) -> P:
+def _put(family: str, name: str, part: _P) -> _P:
     _check_name(word(family), name)
     known = _own[family].get(name)
     if known is None and name in BUILT_IN[family]:
@@ -390,17 +378,39 @@ def _load_entry_points() -> None:
             warnings.warn(f"the parts of an installed package are missing: {error}", stacklevel=2)
 
 
-def _is_part(value: Any) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("name"), str)
+def _is_object(value: Any) -> bool:
+    """Is it an object of a family?"""
+    return getattr(type(value), "family", None) in FAMILIES
+
+
+def _line(name: str, given: Mapping[str, Any]) -> str:
+    """A name with parameters; the commas within a part's own text become semicolons."""
+    inside = ",".join(f"{key}={_text(value).replace(',', ';')}" for key, value in given.items())
+    return f"{name}:{inside}" if inside else str(name)
 
 
 def _text(value: Any) -> str:
-    return next((word for word, it in _WORDS_OF.items() if it is value), str(value))
+    if _is_object(value) or (isinstance(value, Mapping) and isinstance(value.get("name"), str)):
+        return text(value)
+    if isinstance(value, str):
+        return value
+    return next((word for word, it in _LITERALS.items() if it is value), " ".join(str(value).split()))
+
+
+def _canonical(value: Any) -> str:
+    """The text of a parameter, the same for equal numbers and for a list and a tuple."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_canonical, value))}]"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return _text(value)
 
 
 def _value(text: str) -> Any:
-    if text in _WORDS_OF:
-        return _WORDS_OF[text]
+    if text in _LITERALS:
+        return _LITERALS[text]
     for kind in (int, float):
         try:
             return kind(text)

@@ -51,8 +51,8 @@ def check(experiment: Experiment) -> None:
     """Refuse an experiment whose parts are unknown or cannot be built, or whose network is too small for it."""
     made = schedulers_of(experiment)
     # Before they follow the rule of a task: where a sweep varies it, two may be the same at one point only.
-    identities = [(str(p), registry.identity("scheduler", p)) for p in experiment.schedulers]
-    registry.check_different("schedulers", identities, "name each once")
+    texts = [(str(p), registry.full_text("scheduler", p)) for p in experiment.schedulers]
+    registry.check_different("schedulers", texts, "name each once")
     for label, chosen in made.items():
         if "learner" in chosen.needs and experiment.task is None:
             raise FedwaveError(

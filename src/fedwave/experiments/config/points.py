@@ -65,7 +65,7 @@ def _meet(part: str, axis: str) -> bool:
     return f"{part}.".startswith(f"{axis}.") or axis.startswith(f"{part}.")
 
 
-def _identity(experiment: Experiment, parts: Sequence[str]) -> Any:
+def _identity(experiment: Experiment, parts: Sequence[str]) -> str:
     """Equal for two experiments that only write these parts in two ways."""
     content = to_mapping(experiment)
     for dotted in parts:
@@ -74,8 +74,8 @@ def _identity(experiment: Experiment, parts: Sequence[str]) -> Any:
         if place is not None and place[name] is not None:
             several = place[name] if dotted in PART_LISTS else [place[name]]
             with suppress(MissingExtra):  # without torch a model is what is written
-                place[name] = [registry.identity(PARTS[dotted], part) for part in several]
-    return registry.hashable(content)
+                place[name] = [registry.full_text(PARTS[dotted], part) for part in several]
+    return repr(content)
 
 
 def _at(base: Mapping[str, Any], point: Point, check: Check) -> Experiment:
