@@ -39,11 +39,11 @@ def small_run(finished_run: Path, tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _registry_as_shipped() -> Iterator[None]:
     """A part that one test registers must not be met by another."""
-    before = {family: dict(parts) for family, parts in registry._own.items()}
+    before = {family: dict(parts) for family, parts in registry.own().items()}
     yield
     for family, parts in before.items():
-        registry._own[family].clear()
-        registry._own[family].update(parts)
+        registry.own()[family].clear()
+        registry.own()[family].update(parts)
 
 
 # Fixtures hold no doctests, and would all be called "conftest". The typed script registers parts when imported.

@@ -62,16 +62,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     known = sorted(known)
     near = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known) or 'none'}."
+    choice = f"choose from {', '.join(known)}." if known else "there are none."
+    return f"did you mean {near[0]!r}?" if near else choice
 
 
-def check_parameters(what: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse a parameter that ``what`` does not have."""
+def check_parameters(what: str, given: Iterable[str], known: Iterable[str], hint: str = "") -> None:
+    """Raise FedwaveError, which ends with ``hint``, for a parameter that ``what`` does not have."""
     known = list(known)
     for name in given:
         if name not in known:
-            hint = did_you_mean(name, known) if known else "it has none."
-            raise FedwaveError(f"{what} has no parameter {name!r}; {hint}")
+            raise FedwaveError(f"{what} has no parameter {name!r}; {did_you_mean(name, known)}{hint}")
 
 
 def is_number(value: Any) -> bool:

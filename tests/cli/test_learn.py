@@ -52,8 +52,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise NoData(f"{name} could not be fetched: there is no network here.")
 
     for name in ("mnist", "cifar10"):
-        monkeypatch.setitem(registry._own["dataset"], name, partial(missing, name))
-    monkeypatch.setitem(registry._own["dataset"], "synthetic", lambda: synthetic(200, 100))
+        monkeypatch.setitem(registry.own()["dataset"], name, partial(missing, name))
+    monkeypatch.setitem(registry.own()["dataset"], "synthetic", lambda: synthetic(200, 100))
     work._task.cache_clear()  # of tasks with all their images, before and after
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -43,7 +43,7 @@ def _in_an_empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iter
 
 @pytest.fixture
 def _few_images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(registry._own["dataset"], "synthetic", lambda: synthetic(200, 100))
+    monkeypatch.setitem(registry.own()["dataset"], "synthetic", lambda: synthetic(200, 100))
     work._task.cache_clear()
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -140,7 +140,7 @@ HEADING = "rate,distance_m\n"
         (HEADING + "1\0,100\n", "line 1: rate is '1\\x00'"),
         (HEADING + "9" * 100_000 + ",1\n", "rate of device 1 is inf"),
         (HEADING + "x" * 100_000 + ",1\n", "xxx', must be a number."),
-        ("x" * 100_000 + ",rate\n1,2\n", "xxx'; known are"),
+        ("x" * 100_000 + ",rate\n1,2\n", "xxx'; choose from"),
         (HEADING.replace("\n", ",count\n") + "1,1,10000000\n" * 200, "2,000,000,000 devices, must"),
         (HEADING.replace("\n", ",count\n") + "1,1,1e9\n", "count is 1,000,000,000"),
         (",".join(f"c{i}" for i in range(100_000)) + "\n" + "," * 99_999, "rate is missing"),

@@ -28,10 +28,10 @@ class Flat(fw.fading.Rayleigh):
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
     """What a test registers is forgotten after it."""
-    before = {family: dict(own) for family, own in registry._own.items()}
+    before = {family: dict(own) for family, own in registry.own().items()}
     modules = set(sys.modules)
     yield
-    registry._own.update(before)
+    registry.own().update(before)
     for name in set(sys.modules) - modules:
         if "own_parts" in name or "mine" in name:
             del sys.modules[name]

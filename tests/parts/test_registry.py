@@ -89,13 +89,11 @@ def test_the_text_of_an_object_makes_it_again(part):
 
 
 def test_a_parameter_of_a_part_within_a_part_is_written_with_a_semicolon():
-    meant = "has no parameter 'stretch', but 'constant' has: write aggregation=constant:beta=1;stretch=2, with ';'"
-    with pytest.raises(fw.FedwaveError, match=meant):
+    with pytest.raises(fw.FedwaveError, match=r"'stretch'.* by ';'"):
         fw.scheduler("mass:aggregation=constant:beta=1,stretch=2")
     assert fw.scheduler("mass:aggregation=constant:beta=1;stretch=2").aggregation.stretch == 2
-    for other in ("balsa:prior=gamma:shape=2,stage_rul=max1", "mass:aggregation=a:b=1,foo=2"):
-        with pytest.raises(fw.FedwaveError, match=r"did you mean 'stage_rule'|known are aggregation"):
-            fw.scheduler(other)
+    with pytest.raises(fw.FedwaveError, match="did you mean 'stage_rule'"):
+        fw.scheduler("balsa:prior=gamma:shape=2,stage_rul=max1")
 
 
 def test_text_for_a_number_of_a_users_own_part():

@@ -193,7 +193,7 @@ def _factory(model: Any) -> Callable[[], nn.Module]:
     given = registry.parse("model", model)
     name = given.pop("name")
     make: Callable[..., nn.Module] = registry.find("model", name)
-    check_parameters(f"model {name!r}", given, registry.parameters("model", name))
+    check_parameters(f"model {name!r}", given, registry.parameter_names("model", name))
     return partial(make, **given) if given else make
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from types import NoneType
@@ -66,12 +66,11 @@ def check_declaration(kind: type) -> None:
         raise FedwaveError(f'{what} class {kind.__qualname__} has no `name`: add name = "...".')
     _check_name(what, name)
     kept = {f.name for f in fields(kind)} if is_dataclass(kind) else set()
-    for parameter in _parameters(kind):
-        if parameter not in kept:
-            raise FedwaveError(
-                f"{what} {name!r} takes the parameter {parameter!r}, which must be a field of a dataclass: "
-                "put @dataclass(frozen=True) above the class, and leave out __init__."
-            )
+    for parameter in _parameters(kind).keys() - kept:
+        raise FedwaveError(
+            f"{what} {name!r} takes the parameter {parameter!r}, which must be a field of a dataclass: "
+            "put @dataclass(frozen=True) above the class, and leave out __init__."
+        )
     declared = getattr(kind, "check_declaration", None)
     if declared is not None:
         declared()
@@ -96,10 +95,9 @@ def find(family: str, name: str) -> Any:
 
 
 def check_known(family: str, name: str) -> None:
-    """Refuse a name that the family does not have; imports no built-in part."""
+    """Raise FedwaveError if the family has no part of this name; imports no built-in part."""
     if not _is_there(family, name) and name not in names(family):
-        hint = did_you_mean(name, names(family))
-        raise FedwaveError(f"there is no {word(family)} {name!r}; {hint}")
+        raise FedwaveError(f"there is no {word(family)} {name!r}; {did_you_mean(name, names(family))}")
 
 
 def is_known(part: object) -> bool:
@@ -118,10 +116,8 @@ def build(family: str, part: Any, **more: Any) -> Any:
     Harq(model=Soft(w0=0.685), tries=3)
     """
     if isinstance(part, (str, Mapping)):
-        given = dict(parse(family, part)) | more
+        given = parse(family, part) | more
         name = given.pop("name")
-        if isinstance(part, str):
-            _check_nesting(family, name, given)
         return _make(family, find(family, name), given, f"{word(family)} {name!r}")
     kind = part if isinstance(part, type) else type(part)
     if getattr(kind, "family", None) != family:
@@ -156,22 +152,6 @@ def parse(family: str, part: Spec) -> dict[str, Any]:
     return given
 
 
-def _check_nesting(family: str, name: str, given: Mapping[str, Any]) -> None:
-    """Refuse a parameter that was meant for a part within the part, and say how that is written."""
-    known = parameters(family, name)
-    strange = [key for key in given if key not in known]
-    nested = [(k, v) for k, v in given.items() if isinstance(v, str) and ":" in v]
-    for outer, value in nested if strange else ():
-        inner = value.partition(":")[0]
-        homes = [f for f in FAMILIES if inner in names(f)]
-        for key in strange:
-            if any(key in parameters(f, inner) for f in homes):
-                meant = f"{outer}={value},{key}={_text(given[key])}".replace(",", ";")
-                raise FedwaveError(
-                    f"{word(family)} {name!r} has no parameter {key!r}, but {inner!r} has: write {meant}, with ';'."
-                )
-
-
 def text(part: Any) -> str:
     """A part in one line, as ``parse`` reads it; of an object with the parameters that are not its defaults.
 
@@ -185,9 +165,9 @@ def text(part: Any) -> str:
         return part.strip()
     if isinstance(part, Mapping):
         return _line(part["name"], {key: value for key, value in part.items() if key != "name"})
-    given = {f.name: (getattr(part, f.name), _default(f)) for f in fields(part) if f.init} if is_dataclass(part) else {}
+    defaults = _parameters(type(part))
     # By their texts: parameters may be arrays or objects without an equality of their own.
-    return _line(part.name, {key: value for key, (value, default) in given.items() if repr(value) != repr(default)})
+    return _line(part.name, {key: value for key, value in _values(part).items() if repr(value) != repr(defaults[key])})
 
 
 def full_text(family: str, part: Any) -> str:
@@ -204,15 +184,13 @@ def full_text(family: str, part: Any) -> str:
         given = parse(family, part)
         name = given.pop("name")
         kind = find(family, name)
-        inner = _families_of(kind)
-        given = dict.fromkeys(_parameters(kind)) | _defaults(kind) | given
+        given = {key: value for key, value in (_parameters(kind) | given).items() if value is not MISSING}
+        inner = _inner_families(kind)
     else:
-        name = part.name
-        given = {f.name: getattr(part, f.name) for f in fields(part) if f.init} if is_dataclass(part) else {}
+        name, given = part.name, _values(part)
         inner = {key: value.family for key, value in given.items() if _is_object(value)}
     given = {key: value for key, value in given.items() if value is not None}
-    texts = {key: full_text(inner[key], value) if key in inner else _canonical(value) for key, value in given.items()}
-    return _line(name, texts)
+    return _line(name, {k: full_text(inner[k], v) if k in inner else _canonical(v) for k, v in given.items()})
 
 
 def check_different(what: str, texts: Iterable[tuple[str, str]], fix: str) -> None:
@@ -224,11 +202,10 @@ def check_different(what: str, texts: Iterable[tuple[str, str]], fix: str) -> No
             raise FedwaveError(f"{what}: {short_repr(label)} is the same as {short_repr(first)}: {fix}.")
 
 
-def parameters(family: str, name: str) -> tuple[str, ...]:
+def parameter_names(family: str, name: str) -> tuple[str, ...]:
     """The parameters of a part; with "path" if it can be read from a file."""
     kind = find(family, name)
-    own = _parameters(kind)
-    return ("path", *own) if hasattr(kind, "from_file") else own
+    return (*["path"] * hasattr(kind, "from_file"), *_parameters(kind))
 
 
 def inner_families(family: str, name: str) -> dict[str, str]:
@@ -237,7 +214,7 @@ def inner_families(family: str, name: str) -> dict[str, str]:
     >>> inner_families("scheduler", "balsa")
     {'prior': 'prior'}
     """
-    return _families_of(find(family, name)) if _is_there(family, name) else {}
+    return _inner_families(find(family, name)) if _is_there(family, name) else {}
 
 
 def own() -> dict[str, dict[str, Any]]:
@@ -254,12 +231,13 @@ def _make(family: str, kind: Any, given: dict[str, Any], what: str) -> Any:
     from_file = getattr(kind, "from_file", None)
     if from_file is not None and "path" in given:
         kind = from_file
-    known = _parameters(kind)
-    check_parameters(what, given, known if from_file is None else ("path", *known))
+    nested = any(isinstance(value, str) and ":" in value for value in given.values())
+    hint = " Separate the parameters of a part within a part by ';'." if nested else ""
+    check_parameters(what, given, (*["path"] * (from_file is not None), *_parameters(kind)), hint)
     if kind in _own[family].values():  # ours word their own refusals
         _check_numbers(kind, given, what)
-    inner = _families_of(kind)
-    empty = {k for k, v in given.items() if v is None and NoneType in get_args(_hints(kind).get(k))}
+    hints, inner = _hints(kind), _inner_families(kind)
+    empty = {k for k, v in given.items() if v is None and NoneType in get_args(hints.get(k))}
     values = {k: build(inner[k], v) if k in inner.keys() - empty else v for k, v in given.items()}
     try:
         return kind(**values)
@@ -276,27 +254,25 @@ def _check_numbers(kind: Any, given: Mapping[str, Any], what: str) -> None:
             raise FedwaveError(f"{what}: {name} is {value!r}, must be a number.")
 
 
-def _parameters(kind: Any) -> tuple[str, ...]:
-    """The parameters of a class or function, by its signature: models and datasets need not be dataclasses."""
+def _parameters(kind: Any) -> dict[str, Any]:
+    """The parameters of a class or function and their defaults, MISSING for one that has none."""
     try:
-        return tuple(inspect.signature(kind).parameters)
+        known = inspect.signature(kind).parameters
     except (TypeError, ValueError):
-        return ()
+        return {}
+    found = {name: MISSING if one.default is one.empty else one.default for name, one in known.items()}
+    for one in fields(kind) if is_dataclass(kind) else ():
+        if one.name in found and one.default_factory is not MISSING:
+            found[one.name] = one.default_factory()
+    return found
 
 
-def _defaults(kind: Any) -> dict[str, Any]:
-    if is_dataclass(kind):
-        found = {f.name: _default(f) for f in fields(kind) if f.init}
-        return {name: value for name, value in found.items() if value is not MISSING}
-    known = inspect.signature(kind).parameters if _parameters(kind) else {}
-    return {name: p.default for name, p in known.items() if p.default is not p.empty}
+def _values(part: Any) -> dict[str, Any]:
+    """The parameters of an object."""
+    return {one.name: getattr(part, one.name) for one in fields(part) if one.init} if is_dataclass(part) else {}
 
 
-def _default(one: Field[Any]) -> Any:
-    return one.default if one.default_factory is MISSING else one.default_factory()
-
-
-def _families_of(kind: Any) -> dict[str, str]:
+def _inner_families(kind: Any) -> dict[str, str]:
     """Parameters that are parts themselves, by the family of the class in their type hint."""
     found = {}
     for name, hint in _hints(kind).items():

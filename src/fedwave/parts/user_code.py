@@ -10,8 +10,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -42,27 +41,38 @@ def import_parts(source: str | Path) -> None:
     """Import a .py file, or a module by its dotted name, so that its parts are registered."""
     source = str(source)
     if is_module(source):
-        with _recorded(source):
-            import_module(source)
+        import_source(source)
     else:
         path = os.path.abspath(source)
         import_source(path, read_source(path))
 
 
-def import_source(path: str, text: str) -> None:
-    """Execute the text of a user's file, once; the file need not exist on this machine.
+def import_source(source: str, text: str = "") -> None:
+    """Import a module, or execute the text of a user's file, which need not exist on this machine; once.
 
     A changed text is executed again, and the parts that the old one registered are removed before.
     """
-    old = _imports.get(path)
-    if old is not None and old.text != text:
-        for family, parts in old.parts.items():
-            own = registry.own()[family]
-            for name in [n for n, part in parts.items() if own.get(n) is part]:
-                del own[name]
-    with _recorded(path, text) as is_new:
-        if is_new:
-            _execute(path, text)
+    own, old = registry.own(), _imports.get(source)
+    if old is not None and old.text == text:
+        for family, parts in old.parts.items():  # the registry may have been emptied since
+            own[family].update(parts)
+        return
+    for family, parts in old.parts.items() if old is not None else ():
+        own[family] = {name: part for name, part in own[family].items() if parts.get(name) is not part}
+    known, loaded = {family: dict(parts) for family, parts in own.items()}, set(sys.modules)
+    try:
+        if is_module(source):
+            import_module(source)
+        else:
+            _execute(source, text)
+    except (Exception, SystemExit) as error:  # an import that fails registers nothing
+        own.update(known)
+        _imports.pop(source, None)
+        raise _import_failure(source, error) from None
+    brought = {f: {name: part for name, part in own[f].items() if known[f].get(name) is not part} for f in own}
+    # A file that is executed again finds its helpers loaded.
+    modules = set(sys.modules) - loaded | (old.modules if old is not None else set())
+    _imports[source] = _Import(text, brought, modules)
 
 
 def imported_sources(sources: Iterable[str]) -> dict[str, str]:
@@ -74,12 +84,12 @@ def imported_sources(sources: Iterable[str]) -> dict[str, str]:
     return {path: _imports[path].text for path in paths}
 
 
-def texts_imported() -> dict[str, str]:
+def imported_texts() -> dict[str, str]:
     """The texts of all files that this process has imported, by absolute path."""
     return {path: one.text for path, one in _imports.items() if not is_module(path)}
 
 
-def importer_of(part: Any) -> str | None:
+def find_importer(part: Any) -> str | None:
     """The file or module whose import registered the part; None if a script or a notebook did."""
     for source, one in _imports.items():
         if any(part is own for parts in one.parts.values() for own in parts.values()):
@@ -168,31 +178,6 @@ def failure_in_user_code(error: BaseException) -> FedwaveError | None:
     return None
 
 
-@contextmanager
-def _recorded(source: str, text: str = "") -> Iterator[bool]:
-    """Record what an import within the block brings; an import that fails registers nothing.
-
-    Yields whether the source is new, or has another text than before.
-    """
-    own, old = registry.own(), _imports.get(source)
-    known = {family: dict(parts) for family, parts in own.items()}
-    loaded = set(sys.modules)
-    is_new = old is None or old.text != text
-    try:
-        yield is_new
-    except (Exception, SystemExit) as error:
-        own.update(known)
-        _imports.pop(source, None)
-        raise _import_failure(source, error) from None
-    if old is None or is_new:
-        parts = {f: {n: p for n, p in own[f].items() if known[f].get(n) is not p} for f in own}
-        # A file that is executed again finds its helpers loaded.
-        modules = set(sys.modules) - loaded | (old.modules if old is not None else set())
-        old = _imports[source] = _Import(text, parts, modules)
-    for family, parts_of_family in old.parts.items():  # also if the registry was emptied since
-        own[family].update(parts_of_family)
-
-
 def _execute(path: str, text: str) -> None:
     # The same name in every process, and no other file's.
     name = f"{_PREFIX}{Path(path).stem}_{checksum(path)[:12]}"
@@ -217,7 +202,7 @@ def _import_failure(source: str, error: BaseException) -> FedwaveError:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename != __file__ and "importlib" not in frame.filename and "contextlib" not in frame.filename
+        if frame.filename != __file__ and "importlib" not in frame.filename
     ]
     own = [frame for frame in frames if frame.filename == source] or frames
     line = error.lineno if isinstance(error, SyntaxError) else own[-1].lineno if own else None

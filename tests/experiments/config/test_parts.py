@@ -174,7 +174,7 @@ def make(width: int = 3):
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with an experiment that uses parts of its own, which are forgotten afterwards."""
     for family in registry.FAMILIES:
-        monkeypatch.setitem(registry._own, family, dict(registry._own[family]))
+        monkeypatch.setitem(registry.own(), family, dict(registry.own()[family]))
     monkeypatch.setattr("fedwave.parts.user_code._imports", {})
     (tmp_path / "parts.py").write_text(OWN)
     (tmp_path / "mine.yaml").write_text(

@@ -15,7 +15,7 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.parts import PARTS, Part
 from fedwave.experiments.config.points import points
 from fedwave.parts import registry
-from fedwave.parts.user_code import importer_of, is_module, is_package_file
+from fedwave.parts.user_code import find_importer, is_module, is_package_file
 
 
 def script_parts(experiment: Experiment) -> list[str]:
@@ -23,7 +23,7 @@ def script_parts(experiment: Experiment) -> list[str]:
     return [
         part_title(family, name)
         for family, name, part in _registered(experiment)
-        if family != "dataset" and importer_of(part) is None and not _package_module(part)
+        if family != "dataset" and find_importer(part) is None and not _package_module(part)
     ]
 
 
@@ -42,7 +42,7 @@ def part_title(family: str, name: str) -> str:
 
 def _package_module(part: Any) -> str:
     """The module of an installed package that registered or defines the part; empty if there is none."""
-    source = importer_of(part)
+    source = find_importer(part)
     for module in (source, getattr(part, "__module__", None)):
         file = getattr(sys.modules.get(module or ""), "__file__", None)
         if module and file and is_module(module) and is_package_file(file) and not module.startswith("fedwave"):

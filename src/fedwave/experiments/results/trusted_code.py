@@ -21,7 +21,7 @@ from fedwave.experiments.results.own_files import CONFIG, PLAN, PROVENANCE
 from fedwave.experiments.results.own_parts import part_title
 from fedwave.experiments.results.sealed import Damaged
 from fedwave.parts import registry
-from fedwave.parts.user_code import checksum, is_module, read_source, texts_imported
+from fedwave.parts.user_code import checksum, imported_texts, is_module, read_source
 
 
 def code_for(folder: Path, imports: Sequence[str], given: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -100,7 +100,7 @@ class _Trusted:
     def __init__(self, given: Iterable[str]) -> None:
         self.given = [one if is_module(one) else os.path.abspath(one) for one in given]
         named = {path: read_source(path) for path in self.given if not is_module(path)}
-        self.texts = named | {path: text for path, text in texts_imported().items() if path not in named}
+        self.texts = named | {path: text for path, text in imported_texts().items() if path not in named}
         self._used: set[str] = set()
 
     def file(self, old: inputs.Input) -> str | None:
