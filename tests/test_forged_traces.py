@@ -143,27 +143,38 @@ def test_a_metric_is_described_as_one(change: dict[str, Any], honest: Any, tmp_p
         load(arrays, {**header, "measured": measured}, tmp_path / "t.npz")
 
 
-def test_parts_that_cannot_be_built_leave_the_numbers(honest: Any, tmp_path: Path) -> None:
+UNKNOWN = {"class": "Popen", "fields": {"args": "ls"}}, {"array": "nowhere"}, {"fields": {}}
+
+
+@pytest.mark.parametrize("name", ["network", "scheduler", "metrics"])
+def test_parts_that_cannot_be_built_leave_the_numbers(name: str, honest: Any, tmp_path: Path) -> None:
     arrays, header = honest
     whole = load(arrays, header, tmp_path / "t.npz")
-    for name in ("network", "scheduler", "metrics"):
-        for part in (None, 5, [[]], {"class": "Popen", "fields": {"args": "ls"}}, {"array": "nowhere"}):
-            trace = load(arrays, {**header, name: part}, tmp_path / "t.npz")
-            np.testing.assert_array_equal(trace.score, whole.score)
-            assert repr(trace) == repr(whole)
-            assert trace.device_names == whole.device_names
-            for needs_it in (fw.remake, lambda trace: fw.extend(trace, 9)):
-                with pytest.raises(fw.FedwaveError):
-                    needs_it(trace)
+    for part in UNKNOWN:
+        trace = load(arrays, {**header, name: part}, tmp_path / "t.npz")
+        np.testing.assert_array_equal(trace.score, whole.score)
+        assert repr(trace) == repr(whole)
+        assert trace.device_names == whole.device_names
+        assert fw.Trace.load(trace.save(tmp_path / "again.npz")).same_as(trace)
+        for needs_it in (fw.remake, lambda trace: fw.extend(trace, 9)):
+            with pytest.raises(fw.FedwaveError):
+                needs_it(trace)
+
+
+@pytest.mark.parametrize("name", ["network", "scheduler", "metrics"])
+@pytest.mark.parametrize("part", [None, 5, [[]], {"family": "success", "name": "soft", "class": "Soft", "fields": {}}])
+def test_what_is_not_such_a_part(name: str, part: Any, honest: Any, tmp_path: Path) -> None:
+    arrays, header = honest
+    with pytest.raises(fw.FedwaveError, match=name):
+        load(arrays, {**header, name: part}, tmp_path / "t.npz")
 
 
 def test_a_network_of_another_size(honest: Any, tmp_path: Path) -> None:
     arrays, header = honest
     other = contents(fw.simulate(fw.paper_network(), "age", 3, 2))
     constants = {name: array for name, array in other[0].items() if name.startswith("constants/network")}
-    trace = load({**arrays, **constants}, {**header, "network": other[1]["network"]}, tmp_path / "t.npz")
-    with pytest.raises(fw.FedwaveError, match="25 devices"):
-        _ = trace.network
+    with pytest.raises(fw.FedwaveError, match="network"):
+        load({**arrays, **constants}, {**header, "network": other[1]["network"]}, tmp_path / "t.npz")
 
 
 def test_compressed_archives_are_refused_before_they_take_memory(honest: Any, tmp_path: Path) -> None:

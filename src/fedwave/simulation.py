@@ -20,10 +20,11 @@ from fedwave.network.network import Network, check_network
 from fedwave.network.partition import Labels
 from fedwave.network.world import World, arriving, block_bytes
 from fedwave.parts import registry
+from fedwave.parts.serialize import built
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler, checked_decision
 from fedwave.schedulers.base import scheduler as find_scheduler
-from fedwave.trace import DEVICE_ARRAYS, Packed, Setup, Trace
+from fedwave.trace import DEVICE_ARRAYS, PART_NAMES, Setup, Trace, same_parts
 from fedwave.types import (
     INFORMATION,
     Array,
@@ -114,7 +115,7 @@ def extend(
     >>> fw.extend(begun, 20).same_as(fw.simulate(fw.paper_network(), "balsa", rounds=20, instances=3))
     True
     """
-    setup = setup_of(trace, network=network, scheduler=scheduler, metrics=metrics, labels=labels)
+    setup = continued_setup(trace, network=network, scheduler=scheduler, metrics=metrics, labels=labels)
     rounds = as_int("rounds", rounds, 1)
     if rounds <= trace.rounds:
         raise FedwaveError(f"the trace has {trace.rounds} rounds already: ask for more than {rounds}.")
@@ -141,7 +142,7 @@ def remake(
     >>> fw.remake(trace).same_as(trace)
     True
     """
-    setup = setup_of(trace, network=network, scheduler=scheduler, labels=labels)
+    setup = continued_setup(trace, network=network, scheduler=scheduler, labels=labels)
     run = Simulation(setup, trace.rounds, learner=learner)
     run.play()
     return run.trace()
@@ -192,7 +193,7 @@ def instance_numbers(instances: int | Iterable[int]) -> Sequence[int]:
     return numbers
 
 
-def setup_of(trace: Trace, **given: Any) -> Setup:
+def continued_setup(trace: Trace, **given: Any) -> Setup:
     """The setup of a trace with all parts built. A part that is given must be that of the trace.
 
     Raises FedwaveError otherwise, and if a part from a file is neither registered nor given.
@@ -201,18 +202,16 @@ def setup_of(trace: Trace, **given: Any) -> Setup:
         raise FedwaveError(
             f"trace is {short_repr(trace)}, must be a Trace: what simulate returns, or Trace.load reads."
         )
-    parts: dict[str, Any] = {"metrics": None, **given}
-    for name, part in parts.items():
-        theirs = Packed.of(name, getattr(trace.setup, name))
-        unseen = name == "labels" and theirs.content is None  # by the scheduler: they make no difference
-        if part is None or unseen:
-            parts[name] = trace.network if name == "network" else trace.setup.part(name)
+    parts: dict[str, Any] = {}
+    for name in PART_NAMES:
+        theirs, part = getattr(trace.setup, name), given.get(name)
+        if part is None or (name == "labels" and theirs is None):  # its scheduler sees none
+            parts[name] = built(theirs)
             continue
         if name == "network":
             check_network(part)
-        if name == "metrics":
-            parts[name] = part = MetricSet(part).more
-        if not Packed.of(name, part).same_as(theirs):
+        parts[name] = MetricSet(part).more if name == "metrics" else part
+        if not same_parts(name, parts[name], theirs):
             other = f"other {name}" if name.endswith("s") else f"another {name}"
             raise FedwaveError(
                 f"the trace was made with {other} than {short_repr(part)}: pass the same, or simulate again."
@@ -235,8 +234,7 @@ class Simulation:
         learner: Learner | None = None,
         meter: Meter | None = None,
     ) -> None:
-        network: Network = setup.network
-        scheduler: Scheduler = setup.scheduler
+        network, scheduler = setup.network, setup.scheduler
         self.setup, self.network, self.scheduler, self.rounds = setup, network, scheduler, rounds
         self._learner, self._meter, self._watch = learner, meter, MetricSet(setup.metrics)
         _check_needs(setup, learner)
@@ -252,11 +250,12 @@ class Simulation:
         if begun is None:
             self.round = 0  # the last one played
             self._counts = NetworkState.initial(ids.size, network.size)
-            self._labels = setup.labels and LabelState.initial(ids.size, network.size, setup.labels.classes)
+            labels, sizes = setup.labels, (ids.size, network.size)
+            self._labels = None if labels is None else LabelState.initial(*sizes, labels.classes)
         else:
             check_continues(begun, scheduler, self._state, self._memories)
             self.round, self._counts, self._state, self._labels = begun.rounds, begun.final, begun.state, begun.labels
-            self._memories = {name: begun.memory_of(name) for name in self._memories}
+            self._memories = {name: begun.metric_memory(name) for name in self._memories}
             self._recorder.restore(begun)
             self._world.restore_channel(begun.rounds, begun.channel)
         freeze(self._state, self._memories)
@@ -387,7 +386,7 @@ def check_continues(trace: Trace, scheduler: Scheduler, state: State, memories: 
     if memories.keys() != trace.metrics.keys():
         raise FedwaveError("the trace has other metrics than a simulation of this version: simulate again.")
     kept = [(f"state of {scheduler.name}", state, trace.state)]
-    kept += [(f"memory of {name}", memory, trace.memory_of(name)) for name, memory in memories.items()]
+    kept += [(f"memory of {name}", memory, trace.metric_memory(name)) for name, memory in memories.items()]
     for what, fresh, found in kept:
         for name, array in fresh.items():
             if name not in found or found[name].ndim != array.ndim:

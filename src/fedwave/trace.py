@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from html import escape
 from pathlib import Path
+from types import NoneType
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +24,7 @@ from fedwave.metrics import Description, Metric, check_column, over_rounds
 from fedwave.network.network import Network
 from fedwave.network.partition import Labels
 from fedwave.network.world import can_keep
-from fedwave.parts.serialize import pack, unpack
-from fedwave.plain_text import brief
+from fedwave.parts.serialize import Unbuilt, built, pack, unpack, unpack_or_keep
 from fedwave.schedulers.base import Scheduler
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, LabelState, NetworkState, State
 from fedwave.version import __version__
@@ -33,8 +32,7 @@ from fedwave.version import __version__
 if TYPE_CHECKING:
     import xarray as xr
 
-FORMAT = "trace 4"
-PARTS: dict[str, Any] = {"network": Network, "scheduler": Scheduler, "metrics": Metric, "labels": Labels}
+_FORMAT = "trace 4"
 # The arrays of a full record: one number per round, instance and device.
 DEVICE_ARRAYS = {
     "gain": "float64",
@@ -51,75 +49,47 @@ _MOST = 2**53  # shards or rounds: float64 counts exactly up to here
 
 
 @dataclass(frozen=True, eq=False)
-class Packed:
-    """A part as a file holds it. It is built when it is needed, because its class may not be registered here."""
-
-    content: Any
-    arrays: Mapping[str, Array]
-
-    @classmethod
-    def of(cls, name: str, part: Any) -> Packed:
-        """The packed form of a part, which may be packed already."""
-        if isinstance(part, Packed):
-            return part
-        arrays: dict[str, Array] = {}
-        return cls(pack(list(part) if name == "metrics" else part, arrays, name), arrays)
-
-    def same_as(self, other: Packed) -> bool:
-        return bool(self.content == other.content) and _same_arrays(self.arrays, other.arrays)
-
-
-@dataclass(frozen=True, eq=False)
 class Setup:
     """What is simulated. With the number of rounds, it determines every number in a Trace.
 
-    ``simulation.make_setup`` checks the arguments of ``fw.simulate`` and makes one.
+    ``simulation.make_setup`` checks the arguments of ``fw.simulate`` and makes one. After ``Trace.load`` a part whose
+    class is not registered here is Unbuilt; ``built`` raises FedwaveError for it.
     """
 
-    network: Any  # a Network; of a trace from a file Packed, like the other parts: see ``part``
-    scheduler: Any
+    network: Network
+    scheduler: Scheduler
     label: str  # the scheduler with the parameters that were given
     instances: Sequence[int]  # their numbers
     seed: int = 0
     record: str = "full"  # or "summary"
     beliefs: bool = False  # are they recorded?
-    metrics: Any = ()  # beside the built-in ones
-    labels: Any = None
+    metrics: tuple[Metric, ...] = ()  # beside the built-in ones
+    labels: Labels | None = None
     version: str = __version__  # of fedwave, which simulated the first round
-
-    def part(self, name: str) -> Any:
-        """The network, scheduler, labels or metrics; FedwaveError if a part from a file cannot be built here."""
-        part = getattr(self, name)
-        if not isinstance(part, Packed):
-            return part
-        try:
-            part = unpack(part.content, part.arrays)
-        except (FedwaveError, RecursionError) as error:  # it may quote the file
-            raise FedwaveError(brief(error)) from None
-        if name == "labels" and part is None:
-            return None
-        every = part if name == "metrics" and isinstance(part, tuple) else [part]
-        if not all(isinstance(one, PARTS[name]) for one in every):
-            raise FedwaveError(f"the {name} in the file is {brief(short_repr(part))}, not a {PARTS[name].__name__}.")
-        return part
 
     def same_as(self, other: Setup) -> bool:
         """Do both make the same trace? The version of fedwave may differ."""
-        mine, theirs = self.packed(), other.packed()
-        one, two = ({**setup, "version": None} for setup, _ in (mine, theirs))
-        return one == two and _same_arrays(mine[1], theirs[1])
+        return _same_packed(replace(self, version="").packed(), replace(other, version="").packed())
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The setup as JSON, and the arrays that it refers to."""
-        content = {f.name: getattr(self, f.name) for f in fields(self)}
-        # A seed may have more digits than readers of JSON accept as a number.
-        content |= {"instances": list(self.instances), "seed": str(self.seed)}
         arrays: dict[str, Array] = {}
-        for name in PARTS:
-            part = Packed.of(name, content[name])
-            content[name] = part.content
-            arrays |= part.arrays
-        return content, arrays
+        content = {f.name: getattr(self, f.name) for f in fields(self)}
+        content |= {name: pack(content[name], arrays, name) for name in PART_NAMES}
+        # A seed may have more digits than readers of JSON accept as a number.
+        return content | {"instances": list(self.instances), "seed": str(self.seed)}, arrays
+
+
+# The fields of a Setup that a file keeps as parts, and their types.
+_PARTS = {"network": (Network,), "scheduler": (Scheduler,), "metrics": (tuple,), "labels": (Labels, NoneType)}
+PART_NAMES = tuple(_PARTS)
+
+
+def same_parts(name: str, one: Any, other: Any) -> bool:
+    """Would a file keep the same of both parts, which are this field of a Setup?"""
+    mine: dict[str, Array] = {}
+    theirs: dict[str, Array] = {}
+    return _same_packed((pack(one, mine, name), mine), (pack(other, theirs, name), theirs))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,21 +127,15 @@ class Trace:
     labels: LabelState | None = field(default=None, metadata={"axes": ("instance", "device", ...)})
     channel: tuple[Any, ...] = ()  # what a channel with memory carries into the next block: one value, or nothing
 
-    @cached_property
+    @property
     def network(self) -> Network:
         """The network that was simulated."""
-        network: Network = self.setup.part("network")
-        if network.size != self.final.waiting.shape[1]:
-            raise FedwaveError(
-                f"the network in the file has {network.size} devices, but the trace has {self.final.waiting.shape[1]}."
-            )
-        return network
+        return built(self.setup.network)
 
-    @cached_property
+    @property
     def scheduler(self) -> Scheduler:
         """The scheduler that decided."""
-        scheduler: Scheduler = self.setup.part("scheduler")
-        return scheduler
+        return built(self.setup.scheduler)
 
     @property
     def label(self) -> str:
@@ -272,7 +236,7 @@ class Trace:
             raise FedwaveError(f'this trace is a summary and has no {name!r}: simulate with record="full" to keep it.')
         return self.devices[name]
 
-    def memory_of(self, metric: str) -> dict[str, Array]:
+    def metric_memory(self, metric: str) -> dict[str, Array]:
         """The memory of a metric after the last round."""
         start = f"{metric}."
         return {k.removeprefix(start): v for k, v in self.memories.items() if k.startswith(start)}
@@ -321,7 +285,20 @@ class Trace:
         return isinstance(other, Trace) and _same_arrays(self._packed()[1], other._packed()[1])
 
     def save(self, path: str | Path) -> Path:
-        """Write the trace to ``path`` (.npz), whole or not at all."""
+        """Write the trace to ``path`` (.npz), whole or not at all.
+
+        Of every part the file keeps the family, the name, the name of its class and the fields of the dataclass. A part
+        without parameters may be a plain class; the file keeps its name. Attributes of the class and its code are not
+        kept: after a change of them, a loaded trace is continued with the new ones. ``fw.check`` tells whether a part
+        is the same after a file.
+
+        >>> import fedwave as fw, tempfile
+        >>> trace = fw.simulate(fw.paper_network(), "age", rounds=5, instances=2)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     loaded = fw.Trace.load(trace.save(f"{folder}/age.npz"))
+        >>> loaded.same_as(trace), loaded.scheduler
+        (True, Age())
+        """
         path = as_path("the file for a trace", path)
         if path.suffix != ".npz":
             raise FedwaveError(f"a trace is saved as a .npz file, not {path.name!r}.")
@@ -334,13 +311,14 @@ class Trace:
             if not is_plain(array, numbers=not name.startswith("constants/")):
                 what = "Python objects" if array.dtype.hasobject else array.dtype
                 raise FedwaveError(f"{name} holds {what}, which a trace cannot keep: use arrays of numbers.")
-        write_archive(file, FORMAT, header, arrays)
+        write_archive(file, _FORMAT, header, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
         """Read a trace that ``save`` wrote.
 
-        A part whose class is not registered here is no obstacle: only what needs it raises FedwaveError.
+        The file may hold a part whose class is not registered here. Then only what needs the part raises
+        FedwaveError: ``trace.scheduler``, ``fw.extend`` unless it is given, ...
         """
         path = as_path("the file of a trace", path)
         if not os.path.lexists(path):
@@ -351,8 +329,8 @@ class Trace:
     @classmethod
     def read(cls, raw: IO[bytes], name: str) -> Trace:
         """Read a trace from an open file, which messages call ``name``."""
-        header, arrays = read_archive(raw, name, FORMAT)
-        with refusing(name, FORMAT):
+        header, arrays = read_archive(raw, name, _FORMAT)
+        with refusing(name, _FORMAT):
             trace = cls._of(header, arrays)
             _check_arrays(trace)
         return trace
@@ -391,6 +369,10 @@ def _named(group: Any) -> Mapping[str, Array]:
     return {f.name: getattr(group, f.name) for f in fields(group)} if is_dataclass(group) else group or {}
 
 
+def _same_packed(one: tuple[Any, Mapping[str, Array]], other: tuple[Any, Mapping[str, Array]]) -> bool:
+    return bool(one[0] == other[0]) and _same_arrays(one[1], other[1])
+
+
 def _same_arrays(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
     return one.keys() == other.keys() and all(
         np.array_equal(array, other[name], equal_nan=array.dtype.kind == "f") for name, array in one.items()
@@ -421,17 +403,20 @@ def _read_header(
         check_column(name, about.over_rounds)
     channel = unpack(header.pop("channel"), constants)
     _need(channel == () or can_keep(channel, len(ids)), "channel")
-    for name in PARTS:
+    for name, kinds in _PARTS.items():
         own = {key: array for key, array in constants.items() if key.split(".")[0] == name}
-        header[name] = Packed(header[name], own)
-    header |= {"instances": tuple(ids), "seed": int(seed)}
-    return Setup(**header), measured, tuple(names), channel
+        header[name] = part = unpack_or_keep(header[name], own)
+        several = part if isinstance(part, tuple) else ()
+        _need(isinstance(part, (Unbuilt, *kinds)) and all(isinstance(one, Metric) for one in several), name)
+    setup = Setup(**{**header, "instances": tuple(ids), "seed": int(seed)})
+    return setup, measured, tuple(names), channel
 
 
 def _check_arrays(trace: Trace) -> None:
     """Raises ValueError if an array has not the axes and the type of its group."""
     _need(trace.score.ndim == 2 and trace.score.size > 0 and trace.final.waiting.ndim == 2, "score")
-    size = trace.final.waiting.shape[1]
+    size, network = trace.final.waiting.shape[1], trace.setup.network
+    _need(isinstance(network, Unbuilt) or network.size == size, "network")
     sizes = {"round": trace.rounds, "instance": trace.instances, "device": size}
     for group in _GROUPS:
         wanted = group.metadata["axes"]

@@ -347,7 +347,7 @@ def uses(folder: Path) -> dict[str, Callable[[fw.Trace], object]]:
         "html": lambda trace: trace._repr_html_(),
         "to_xarray": lambda trace: trace.to_xarray().load(),
         "same_as": lambda trace: trace.same_as(trace),
-        "memory_of": lambda trace: [trace.memory_of(name) for name in trace.metrics],
+        "metric_memory": lambda trace: [trace.metric_memory(name) for name in trace.metrics],
         "save": lambda trace: fw.Trace.load(trace.save(folder / "again.npz")),
         "extend": lambda trace: fw.extend(trace, trace.rounds + 3),
         "remake": fw.remake,

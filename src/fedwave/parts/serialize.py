@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fedwave.errors import FedwaveError
 from fedwave.parts import registry
+from fedwave.plain_text import brief
 from fedwave.types import Array
+
+_T = TypeVar("_T")
 
 # Records that are not registered parts.
 _RECORDS = {
@@ -26,6 +29,22 @@ _RECORDS = {
     "GridPosterior": "fedwave.schedulers.posterior",
     "Labels": "fedwave.network.partition",
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Unbuilt:
+    """A part from a file that cannot be built here, for example because its class is not registered."""
+
+    content: Any
+    arrays: Mapping[str, Array]
+    reason: str
+
+
+def built(part: _T) -> _T:
+    """The part; raises FedwaveError if it is Unbuilt."""
+    if isinstance(part, Unbuilt):
+        raise FedwaveError(part.reason)
+    return part
 
 
 def pack(value: Any, arrays: dict[str, Array], path: str) -> Any:
@@ -43,6 +62,9 @@ def pack(value: Any, arrays: dict[str, Array], path: str) -> Any:
         return value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if isinstance(value, Unbuilt):
+        arrays.update(value.arrays)
+        return value.content
     kind: Any = type(value)
     family = getattr(kind, "family", None)
     if family:
@@ -55,6 +77,14 @@ def pack(value: Any, arrays: dict[str, Array], path: str) -> Any:
     if family:
         return {"family": family, "name": kind.name, **place}
     return place if kind.__name__ in _RECORDS else {"text": re.sub(r" at 0x[0-9a-f]+", "", repr(value)), **place}
+
+
+def unpack_or_keep(content: Any, arrays: Mapping[str, Array]) -> Any:
+    """The inverse of ``pack``; Unbuilt if it cannot be built."""
+    try:
+        return unpack(content, arrays)
+    except (FedwaveError, RecursionError) as error:  # it may quote the file
+        return Unbuilt(content, arrays, brief(error))
 
 
 def unpack(content: Any, arrays: Mapping[str, Array]) -> Any:
