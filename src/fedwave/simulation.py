@@ -20,7 +20,7 @@ from fedwave.network.network import Network, check_network
 from fedwave.network.partition import Labels
 from fedwave.network.world import World, arriving, block_bytes
 from fedwave.parts import registry
-from fedwave.parts.serialize import built
+from fedwave.parts.serialize import built, pack
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler, checked_decision
 from fedwave.schedulers.base import scheduler as find_scheduler
@@ -45,9 +45,9 @@ SchedulerLike = str | Mapping[str, Any] | Scheduler
 MetricLike = str | Mapping[str, Any] | Metric
 
 # Bytes of every instance (generators) and of every device of it (counts, state, what a round computes).
-_OF_INSTANCE, _OF_DEVICE = 3200, 100
-_OF_LABEL = 40  # and of every class at a device: what waited, was delivered, arrived, and both after the round
-_OF_ROW = sum(np.dtype(kind).itemsize for kind in DEVICE_ARRAYS.values())  # of a device in a round of a full record
+_INSTANCE_BYTES, _DEVICE_BYTES = 3200, 100
+_LABEL_BYTES = 40  # and of every class at a device: what waited, was delivered, arrived, and both after the round
+_ROW_BYTES = sum(np.dtype(kind).itemsize for kind in DEVICE_ARRAYS.values())  # of a device in a round of a full record
 _MOST_SHARDS = np.iinfo(np.int32).max  # of a device in a full record
 
 
@@ -172,7 +172,9 @@ def make_setup(
     elif labels is not None and not isinstance(labels, Labels):
         raise FedwaveError(f"labels is {short_repr(labels)}, must be fw.partition.Labels(...) or task.labels().")
     numbers, seed = instance_numbers(instances), as_int("seed", seed, 0)
-    return Setup(network, chosen, label, numbers, seed, record, beliefs, MetricSet(metrics).more, labels)
+    more = MetricSet(metrics).more
+    pack([network, chosen, more, labels], {}, "")  # raises FedwaveError for a part that no file could keep
+    return Setup(network, chosen, label, numbers, seed, record, beliefs, more, labels)
 
 
 def instance_numbers(instances: int | Iterable[int]) -> Sequence[int]:
@@ -236,7 +238,7 @@ class Simulation:
     ) -> None:
         network, scheduler = setup.network, setup.scheduler
         self.setup, self.network, self.scheduler, self.rounds = setup, network, scheduler, rounds
-        self._learner, self._meter, self._watch = learner, meter, MetricSet(setup.metrics)
+        self._learner, self._meter, self._metrics = learner, meter, MetricSet(setup.metrics)
         _check_needs(setup, learner)
         self._check_memory({} if begun is None else {name: rows[0] for name, rows in begun.beliefs.items()})
         ids = np.array(setup.instances, dtype=np.int64)
@@ -246,14 +248,14 @@ class Simulation:
         self._draws = Draws(setup.seed, ids)
         self._world = World(network, setup.seed, ids, setup.labels)
         self._state = scheduler.start(self._problem)
-        self._memories = self._watch.start(self._problem)
+        self._memories = self._metrics.start(self._problem)
         if begun is None:
             self.round = 0  # the last one played
             self._counts = NetworkState.initial(ids.size, network.size)
             labels, sizes = setup.labels, (ids.size, network.size)
             self._labels = None if labels is None else LabelState.initial(*sizes, labels.classes)
         else:
-            check_continues(begun, scheduler, self._state, self._memories)
+            _check_continues(begun, scheduler, self._state, self._memories)
             self.round, self._counts, self._state, self._labels = begun.rounds, begun.final, begun.state, begun.labels
             self._memories = {name: begun.metric_memory(name) for name in self._memories}
             self._recorder.restore(begun)
@@ -292,11 +294,11 @@ class Simulation:
             learner.deliver(decision, after)
         freeze(score)
         played = PlayedRound(world, decision, counts, after, accepted, score)
-        self._memories, values = self._watch.measure(self._memories, played)
+        self._memories, values = self._metrics.measure(self._memories, played)
         beliefs = self.scheduler.beliefs(self._state) if self.setup.beliefs else {}
         if beliefs and not self._recorder.beliefs:  # before memory is taken for them
             self._check_memory(beliefs)
-        self._recorder.write(self._watch.metrics, values, played, beliefs)
+        self._recorder.write(self._metrics.metrics, values, played, beliefs)
         self._counts, self.round = after, world.round
 
     def _observe(self, world: WorldRound, signals: Mapping[str, FloatArray]) -> Observation:
@@ -328,7 +330,7 @@ class Simulation:
         """The rounds played so far."""
         return Trace(
             self.setup,
-            self._watch.descriptions(),
+            self._metrics.descriptions(),
             tuple(self.network.table.name or ()),
             **self._recorder.until(self.round),
             final=self._counts,
@@ -342,9 +344,9 @@ class Simulation:
         """Refuse a simulation that does not fit; ``beliefs`` are those of one round, known after the first."""
         setup, labels, full = self.setup, self.setup.labels, self.setup.record == "full"
         instances, devices = capped_len(setup.instances), self.network.size
-        need = simulation_bytes(devices, self.rounds, instances, len(self._watch.metrics), full=full)
+        need = simulation_bytes(devices, self.rounds, instances, len(self._metrics.metrics), full=full)
         if labels is not None:
-            need += _OF_LABEL * float(instances) * devices * labels.classes
+            need += _LABEL_BYTES * float(instances) * devices * labels.classes
         sizes = (self.rounds, "round"), (instances, "instance"), (devices, "device")
         what = f"a simulation of {', '.join(plural(*one) for one in sizes)}"
         lower = "lower one of them" + (', or record="summary"' if full else "")
@@ -356,8 +358,8 @@ class Simulation:
 
 def simulation_bytes(devices: int, rounds: int, instances: int, series: int, *, full: bool) -> float:
     """About how much memory a simulation takes at its most, beside the network; ``series``: its metrics."""
-    small = float(instances) * (_OF_INSTANCE + _OF_DEVICE * devices)
-    record = float(rounds) * instances * (8 * series + (_OF_ROW * devices if full else 0))
+    small = float(instances) * (_INSTANCE_BYTES + _DEVICE_BYTES * devices)
+    record = float(rounds) * instances * (8 * series + (_ROW_BYTES * devices if full else 0))
     return small + block_bytes(instances, devices) + record
 
 
@@ -378,7 +380,7 @@ def _check_needs(setup: Setup, learner: Learner | None) -> None:
         )
 
 
-def check_continues(trace: Trace, scheduler: Scheduler, state: State, memories: Mapping[str, State]) -> None:
+def _check_continues(trace: Trace, scheduler: Scheduler, state: State, memories: Mapping[str, State]) -> None:
     """Raises FedwaveError if the states in a trace are not of this scheduler and these metrics.
 
     ``state`` and ``memories`` are theirs before round 1.
@@ -433,7 +435,7 @@ class Recorder:
             else:
                 self._room(self.series, metric.name, value)[row] = value
         if self._full:
-            for name, value in _of_devices(played).items():
+            for name, value in _device_rows(played).items():
                 if name not in self.devices:
                     self.devices[name] = np.empty((self._rounds, *value.shape), DEVICE_ARRAYS[name])
                 self.devices[name][row] = value
@@ -456,7 +458,7 @@ def _accumulate(over_rounds: str, before: Array | None, value: Array) -> Array:
     return np.maximum(before, value) if over_rounds == "max" else before + value
 
 
-def _of_devices(played: PlayedRound) -> dict[str, Array]:
+def _device_rows(played: PlayedRound) -> dict[str, Array]:
     """The numbers of a round in a full record, ``[I, U]`` each; all fit into the types of DEVICE_ARRAYS."""
     world, before, after = played.world, played.before, played.after
     transmits = played.decision.transmits

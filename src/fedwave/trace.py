@@ -184,27 +184,27 @@ class Trace:
     @property
     def gain(self) -> FloatArray:
         """h, ``[T, I, U]``."""
-        return self._of_devices("gain")
+        return self._device_rows("gain")
 
     @property
     def scheduled(self) -> BoolArray:
         """a, ``[T, I, U]``."""
-        return self._of_devices("scheduled")
+        return self._device_rows("scheduled")
 
     @property
     def delivered(self) -> BoolArray:
         """Scheduled and arrived, ``[T, I, U]``."""
-        return self._of_devices("delivered")
+        return self._device_rows("delivered")
 
     @property
     def arrivals(self) -> IntArray:
         """m, shards that arrived, lost ones included, ``[T, I, U]``."""
-        return self._of_devices("arrivals")
+        return self._device_rows("arrivals")
 
     @property
     def lost(self) -> IntArray:
         """Shards of ``arrivals`` that found the buffer full, ``[T, I, U]``."""
-        return self._of_devices("lost")
+        return self._device_rows("lost")
 
     @property
     def accepted(self) -> IntArray:
@@ -214,24 +214,24 @@ class Trace:
     @property
     def waiting(self) -> IntArray:
         """n at the round's start, ``[T, I, U]``."""
-        return self._of_devices("waiting")
+        return self._device_rows("waiting")
 
     @property
     def heard(self) -> BoolArray:
         """Which devices heard the broadcast, ``[T, I, U]``."""
-        return self._of_devices("heard")
+        return self._device_rows("heard")
 
     @property
     def delay(self) -> IntArray:
         """d in every round, ``[T, I, U]``."""
-        return self._of_devices("delay")
+        return self._device_rows("delay")
 
     @property
     def learned(self) -> IntArray:
         """N after every round: the shards that a device has delivered so far, ``[T, I, U]``."""
-        return self._of_devices("learned")
+        return self._device_rows("learned")
 
-    def _of_devices(self, name: str) -> Array:
+    def _device_rows(self, name: str) -> Array:
         if name not in self.devices:
             raise FedwaveError(f'this trace is a summary and has no {name!r}: simulate with record="full" to keep it.')
         return self.devices[name]

@@ -105,8 +105,8 @@ def test_a_parameter_that_is_no_field_is_refused_before_a_run():
 
     with pytest.raises(fw.FedwaveError, match="weight"):
         fw.simulate(fw.paper_network(), Weighted(1.0), rounds=3, instances=1)
-    with pytest.raises(fw.FedwaveError, match="scale"):
-        fw.paper_network(fading=Scaled(2.0))
+    with pytest.raises(fw.FedwaveError, match="scale"):  # also within another part
+        fw.simulate(fw.paper_network(fading=fw.fading.Shadowing(fading=Scaled(2.0))), "age", rounds=3, instances=1)
     with pytest.raises(fw.FedwaveError, match="weight"):
         pack(Weighted(1.0), {}, "x")
 

@@ -99,19 +99,19 @@ class _Witness(Scheduler):
 
 def _inputs(state: Any, seen: Observation) -> dict[str, Any]:
     states = state.items() if isinstance(state, Mapping) else [("", state)]
-    fields = {f"seen.{name}": getattr(seen, name) for name in visible(seen)}
+    fields = {f"seen.{name}": getattr(seen, name) for name in visible_fields(seen)}
     named = fields | {f"state[{name!r}]": value for name, value in states}
     return {name: contents(value) for name, value in named.items()}
 
 
-def visible(seen: Observation) -> list[str]:
+def visible_fields(seen: Observation) -> list[str]:
     """The fields that an Observation holds."""
     return [name for name in seen.__slots__ if hasattr(seen, name)]
 
 
 def reordered(seen: Observation, order: IntArray) -> Observation:
     """The same situation with the devices in another order."""
-    fields = {name: getattr(seen, name) for name in visible(seen)}
+    fields = {name: getattr(seen, name) for name in visible_fields(seen)}
     for name, value in fields.items():
         if isinstance(value, np.ndarray):
             # The last axis is that of the devices, except for counts by class.

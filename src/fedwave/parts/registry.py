@@ -65,8 +65,7 @@ def check_declaration(kind: type) -> None:
     if not isinstance(name, str) or not name:
         raise FedwaveError(f'{what} class {kind.__qualname__} has no `name`: add name = "...".')
     _check_name(what, name)
-    kept = {f.name for f in fields(kind)} if is_dataclass(kind) else set()
-    for parameter in _parameters(kind).keys() - kept:
+    for parameter in _not_fields(kind):
         raise FedwaveError(
             f"{what} {name!r} takes the parameter {parameter!r}, which must be a field of a dataclass: "
             "put @dataclass(frozen=True) above the class, and leave out __init__."
@@ -265,6 +264,12 @@ def _parameters(kind: Any) -> dict[str, Any]:
         if one.name in found and one.default_factory is not MISSING:
             found[one.name] = one.default_factory()
     return found
+
+
+@cache
+def _not_fields(kind: type) -> set[str]:
+    """The parameters of a class that are not fields of a dataclass."""
+    return _parameters(kind).keys() - ({f.name for f in fields(kind)} if is_dataclass(kind) else set())
 
 
 def _values(part: Any) -> dict[str, Any]:
