@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib
 import pytest
-
-from fedwave.parts import registry
 
 # Where the home is read-only, it finds another folder and leaves it in the environment: the commands that tests start
 # would otherwise say so on standard error.
@@ -34,16 +31,6 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_run(finished_run: Path, tmp_path: Path) -> Path:
     """A copy of it, in the test's own folder."""
     return Path(shutil.copytree(finished_run, tmp_path / "run"))
-
-
-@pytest.fixture(autouse=True)
-def _registry_as_shipped() -> Iterator[None]:
-    """A part that one test registers must not be met by another."""
-    before = {family: dict(parts) for family, parts in registry.own().items()}
-    yield
-    for family, parts in before.items():
-        registry.own()[family].clear()
-        registry.own()[family].update(parts)
 
 
 # Fixtures hold no doctests, and would all be called "conftest". The typed script registers parts when imported.

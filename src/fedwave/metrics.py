@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,11 +20,32 @@ from fedwave.parts import registry
 from fedwave.types import Array, FloatArray, PlayedRound, Problem, State, freeze
 
 Memories = Mapping[str, State]  # by the metric's name
+_PAPER_RULE = Lee()
 OVER_ROUNDS = ("mean", "last", "max", "sum")
 
 
 class Metric(ABC):
-    """Base class of round metrics. The arrays of ``state`` and ``played`` are read-only: change a copy."""
+    """Base class of round metrics: derive it and give it ``name`` and ``measure``.
+
+    With I instances and U devices, ``measure`` returns ``[I]``, or ``[I, U]`` if ``per_device``. What a metric
+    remembers from round to round is its state, a mapping of arrays whose first axis is the instance; ``start`` returns
+    the first one. The arrays of ``state`` and ``played`` (a ``PlayedRound``) are read-only: return new ones.
+
+    >>> import fedwave as fw
+    >>> class LongestWait(fw.Metric):
+    ...     name, label = "longest_wait", "Longest queue so far (shards)"
+    ...     over_rounds, better = "last", "lower"
+    ...
+    ...     def start(self, problem):
+    ...         return {"longest": np.zeros(problem.instances, dtype=np.int64)}
+    ...
+    ...     def measure(self, state, played):
+    ...         longest = np.maximum(state["longest"], played.after.waiting.max(axis=1))
+    ...         return {"longest": longest}, longest
+    >>> trace = fw.simulate(fw.paper_network(), "age", rounds=20, instances=3, metrics=[LongestWait()])
+    >>> trace.series["longest_wait"].shape
+    (20, 3)
+    """
 
     family: ClassVar[str] = "metric"
     name: ClassVar[str]  # in files, tables and YAML
@@ -35,7 +56,7 @@ class Metric(ABC):
 
     @classmethod
     def check_declaration(cls) -> None:
-        """Refuse an unknown ``over_rounds``, and a name that cannot be a column of a file."""
+        """Raises FedwaveError for an unknown ``over_rounds``, or a name that cannot be a column of a file."""
         check_column(cls.name, cls.over_rounds)
         if cls.name in _OF_TRAINING:
             raise FedwaveError(f"the name {cls.name!r} is used by a metric of training: choose another.")
@@ -94,7 +115,7 @@ _RESERVED = frozenset(
 
 
 def check_column(name: str, how: str) -> None:
-    """Refuse an unknown ``over_rounds``, and a metric's name that cannot be a column of a file."""
+    """Raises FedwaveError for an unknown ``over_rounds``, or a metric's name that cannot be a column of a file."""
     if how not in OVER_ROUNDS:
         raise FedwaveError(f"metric {name!r} has over_rounds {how!r}; {did_you_mean(str(how), OVER_ROUNDS)}")
     if not name.isidentifier():
@@ -293,7 +314,7 @@ class Mass(Metric):
     of the aggregation rule, so M is known before any training.
     """
 
-    aggregation: Aggregation = field(default_factory=Lee)
+    aggregation: Aggregation = _PAPER_RULE
 
     name, label, better = "mass", "Mass delivered per round (shards)", "higher"
 

@@ -55,11 +55,22 @@ class Block:
 
 
 class Draws:
-    """A scheduler's own randomness, rewound to the start of one round by ``at``.
+    """A scheduler's own random numbers: the same for a seed, an instance and a round, however often they are drawn.
 
-    Philox is a counter-based generator: writing the round into its counter moves to that round's
-    stream in about a microsecond, where seeding a new generator takes ten times as long.
+    Rows are the instances of a run. ``at`` moves to the start of a round.
+
+    >>> draws = Draws(seed=1, ids=[0, 1, 2])
+    >>> numbers = draws.at(7).uniform(devices=4)
+    >>> numbers.shape
+    (3, 4)
+    >>> bool((Draws(seed=1, ids=[2]).at(7).uniform(devices=4)[0] == numbers[2]).all())
+    True
+    >>> draws.at(8).generator(row=0).permutation(4).shape
+    (4,)
     """
+
+    # Philox is a counter-based generator: writing the round into its counter moves to that round's stream in about a
+    # microsecond, where seeding a new generator takes ten times as long.
 
     def __init__(self, seed: int, ids: Sequence[int] | IntArray) -> None:
         self._bits = []
@@ -77,6 +88,7 @@ class Draws:
         self._round = 0
 
     def at(self, round_: int) -> Draws:
+        """The same object, at the start of a round."""
         self._round = round_
         return self
 

@@ -27,9 +27,10 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-# A scheduler's evolving state: named arrays, the first axis of each being the instance.
-# Plain arrays can be saved, compared and cut by instance without knowing the scheduler.
 State = Mapping[str, Array]
+"""What a scheduler or a metric remembers: named arrays, for example ``{"count": counts}``, whose first axis is the
+instance. Plain arrays can be saved, compared and cut by instance without knowing the scheduler.
+"""
 
 # What a scheduler can declare in ``needs``, and the fields of the Observation that become visible.
 INFORMATION: dict[str, tuple[str, ...]] = {
@@ -86,7 +87,13 @@ def checked(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What every scheduler knows before the first round."""
+    """The sizes of a run, and what every scheduler knows of the network before the first round.
+
+    >>> import fedwave as fw
+    >>> problem = fw.paper_network().problem(instances=3)
+    >>> problem.instances, problem.devices, problem.arrival_distribution
+    (3, 25, 'poisson')
+    """
 
     instances: int
     devices: int
@@ -119,7 +126,7 @@ class Planning(Protocol):
 
 
 class Observation:
-    """What the access point knows when it decides in round ``round``.
+    """What the access point knows when it decides in round ``round``; the methods of a Scheduler are given one.
 
     Always visible: ``problem``, ``round``, ``slots`` and, each ``[I, U]``, ``delay`` (d: rounds since
     the last upload that arrived, this round included), ``delivered`` (whose upload arrived in the
@@ -130,7 +137,19 @@ class Observation:
     ``update_norm`` (of the update each device would send now, ``[I, U]``) with "learner"; ``planning`` (the
     probabilities of the coming rounds) with "statistics"; ``label_counts`` (samples of each class in all uploads that
     have arrived so far, as devices report them, ``[I, U, C]``) with "labels".
-    Other fields are not stored, so a scheduler cannot read them.
+    Other fields are not stored: reading one raises FedwaveError.
+
+    >>> import fedwave as fw
+    >>> class Curious(fw.Scheduler):
+    ...     name = "curious"
+    ...     needs = frozenset({"channel"})  # gain, snr and success
+    ...
+    ...     def priority(self, state, seen, draws):
+    ...         assert seen.success.shape == seen.delay.shape == (seen.problem.instances, seen.problem.devices)
+    ...         return seen.success * seen.waiting
+    >>> fw.simulate(fw.paper_network(), Curious(), rounds=5, instances=2)
+    Traceback (most recent call last):
+    fedwave.errors.HiddenInformation: the scheduler reads 'waiting' but does not declare it: ...
     """
 
     __slots__ = (
@@ -185,7 +204,22 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the access point decides in a round: who transmits."""
+    """Who transmits in a round: at most W devices of each instance. Only schedulers with a ``decide`` make one.
+
+    >>> import fedwave as fw
+    >>> class FirstOnes(fw.Scheduler):
+    ...     name = "first-ones"
+    ...
+    ...     def priority(self, state, seen, draws):
+    ...         raise NotImplementedError  # decide does not ask for it
+    ...
+    ...     def decide(self, state, seen, draws):
+    ...         transmits = np.zeros(seen.delay.shape, dtype=bool)
+    ...         transmits[:, : seen.slots] = True
+    ...         return fw.Decision(transmits), state
+    >>> fw.simulate(fw.paper_network(), FirstOnes(), rounds=10, instances=2).scheduled[0, 0].nonzero()[0]
+    array([0, 1, 2, 3, 4])
+    """
 
     transmits: BoolArray  # a, [I, U]
 
@@ -257,7 +291,11 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class PlayedRound:
-    """A round that was played: everything that a metric may use."""
+    """A round that was played: everything that a metric may use. Arrays are ``[I, U]`` and read-only.
+
+    ``world`` holds gains, luck and arrivals; ``before`` and ``after`` the counts at the round's start and end:
+    ``waiting`` (n), ``learned`` (N), ``delay`` (d), ... A Metric shows how it is used.
+    """
 
     world: WorldRound
     decision: Decision
