@@ -1,8 +1,14 @@
-"""fedwave: who should transmit now? Federated learning over a wireless network, simulated and scheduled.
+"""Simulates federated learning over a wireless network, and compares who should transmit when.
 
-Everything that outside code may rely on is listed here; the rest is private and may move. Parts lie in namespaces:
-``fw.fading``, ``fw.success``, ``fw.arrivals``, ``fw.priors``, ``fw.posterior``, ``fw.rates``, ``fw.partition``,
-``fw.aggregation``, ``fw.metrics``.
+>>> import fedwave as fw
+>>> net = fw.paper_network(fading="rician:k_factor=6")
+>>> trace = fw.simulate(net, "max-weight", rounds=50, instances=4)
+>>> trace.backlog.shape
+(50, 4)
+
+``__all__`` lists all that outside code may rely on, in the order in which one meets it. Everything else is private and
+may move. Parts lie in namespaces: ``fw.fading``, ``fw.success``, ``fw.arrivals``, ``fw.priors``, ``fw.posterior``,
+``fw.rates``, ``fw.partition``, ``fw.aggregation``, ``fw.metrics``.
 """
 
 from importlib import import_module as _import_module
@@ -66,27 +72,23 @@ _ON_DEMAND = {
 }
 
 __all__ = [
-    # a network and what happens on it
-    "Network",
-    "Device",
-    "DeviceTable",
+    # a network
     "paper_network",
     "random_network",
     "read_devices",
+    "Network",
+    "Device",
+    "DeviceTable",
+    # schedulers on it: all at once, or one by one with every round kept
+    "scheduler_names",
+    "scheduler",
+    "compare",
+    "Comparison",
     "simulate",
+    "Trace",
     "extend",
     "remake",
-    "Trace",
-    # schedulers, and what one sees
-    "Scheduler",
-    "scheduler",
-    "scheduler_names",
-    "Observation",
-    "Draws",
-    "Decision",
-    "Problem",
-    "State",
-    # learning on a trace
+    # learning on a trace, and its prediction without training
     "task",
     "Task",
     "Dataset",
@@ -94,23 +96,28 @@ __all__ = [
     "train_in_lock_step",
     "Curves",
     "EvaluationSizes",
-    # studies
-    "compare",
-    "Comparison",
     "predict",
     "Prediction",
+    # experiments in a folder
     "run",
     "load",
     "merge",
-    "Experiment",
     "load_experiment",
+    "Experiment",
+    # what no scheduler can exceed
     "backlog_bound",
     "score_bound",
     "mass_bound",
-    # parts of your own
+    # parts: of one's own, and those that come with fedwave
     "register",
     "check",
     "check_scheduler",
+    "Scheduler",
+    "Observation",
+    "Decision",
+    "Draws",
+    "Problem",
+    "State",
     "Metric",
     "PlayedRound",
     "fading",
