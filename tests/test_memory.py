@@ -294,7 +294,7 @@ def test_a_run_says_that_it_uses_fewer_workers(monkeypatch: pytest.MonkeyPatch) 
 
 @linux
 def test_what_is_available(tmp_path: Path) -> None:
-    machine = memory._machine("MemAvailable")
+    machine = memory._machine_bytes("MemAvailable")
     assert 2**20 < machine < 2**60
     for name, limit, used, stat in (
         ("v2", "memory.max", "memory.current", "inactive_file"),

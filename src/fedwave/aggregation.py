@@ -65,7 +65,7 @@ class Aggregation(ABC):
     """Data wait at the device, which trains on all of them when it is scheduled."""
 
     beta: float = 1.0
-    """What is left of an undelivered update after a round."""
+    """The factor by which an undelivered update shrinks in a round."""
     cap: float | None = None
     """Largest delivered mass of a round; None: no limit."""
     stretch: float | None = None
@@ -87,7 +87,7 @@ class Aggregation(ABC):
         """a of every upload, ``[..., U]``; 0 where none was delivered. No limit is applied yet."""
 
     def coefficients(self, uploads: Uploads) -> FloatArray:
-        """a as it is used: scaled down in a round whose M_t exceeds the cap, or E_t the stretch."""
+        """a after the limits: scaled down in a round whose M_t exceeds the cap, or E_t the stretch."""
         weights = self.weights(uploads)
         weights = checked(self, "weights", weights, uploads.delivered.shape)
         if self.cap is None and self.stretch is None:
@@ -100,7 +100,7 @@ class Aggregation(ABC):
         return weights * scale
 
     def rate(self, delay: IntArray) -> FloatArray:
-        """What the delay alone makes of an update: its weight if the network had no other device."""
+        """The weight of an upload with this delay if the network had no other device."""
         alone = np.ones((*np.shape(delay), 1), dtype=np.int64)
         nothing = np.zeros(alone.shape)
         upload = Uploads(alone > 0, alone, np.asarray(delay)[..., None], nothing, nothing)
@@ -108,7 +108,7 @@ class Aggregation(ABC):
 
     @property
     def decay(self) -> float:
-        """What is left of x after a round without a delivery."""
+        """The factor by which x shrinks in a round without a delivery."""
         return 1.0 if self.waits else float(self.beta)
 
     def age(self, mass: FloatArray, shards: Array) -> FloatArray:
@@ -306,7 +306,7 @@ def step_stretch(rule: Aggregation, uploads: Uploads) -> FloatArray:
 
 
 def through_server(rule: Aggregation, uploads: Uploads, amounts: FloatArray) -> FloatArray:
-    """What enters w in every round if every upload holds so much of something, ``[T, ...]``."""
+    """The amount that enters w in every round, ``[T, ...]``, from the amount in every upload, ``[T, ..., U]``."""
     brought: FloatArray = (rule.coefficients(uploads.at(...)) * amounts).sum(axis=-1)
     if not rule.has_server_step():
         return brought
@@ -322,9 +322,9 @@ def through_server(rule: Aggregation, uploads: Uploads, amounts: FloatArray) -> 
 
 
 def _check(rule: Aggregation, name: str, fits: Callable[[float], bool], wanted: str) -> None:
-    """Refuse a parameter that is not a number in its range."""
+    """Raises FedwaveError for a parameter that is not a number in its range."""
     value = getattr(rule, name)
     if not (is_number(value) and fits(value)):
         raise FedwaveError(f"{type(rule).__name__} {name} is {value!r}, must be {wanted}.")
-    if type(value) not in (int, float):  # arrays know no fractions, and True is no number to show
+    if type(value) not in (int, float):  # NumPy cannot compute with fractions.Fraction; True would be shown as a word
         object.__setattr__(rule, name, float(value))

@@ -87,7 +87,7 @@ def shuffled(keys: Keys, times: int, size: int) -> IntArray:
 
 
 def _ahead(keys: Keys | np.uint64, steps: IntArray) -> Keys:
-    """The states of the generators after so many steps; sums wrap around at 2^64, as they must."""
+    """The states of the generators after these steps; sums wrap around at 2^64, as they must."""
     moved: Keys = keys + steps.astype(np.uint64) * _STRIDE
     return moved
 

@@ -29,7 +29,7 @@ _EXTRAS = {"torch": ("PyTorch", "learn"), "ray": ("Ray", "ray")}  # library: its
 
 @contextmanager
 def extra_for(what: str) -> Iterator[None]:
-    """If an import within the block fails for want of an extra, say which: ``what`` needs it."""
+    """Raises MissingExtra, which names the extra that ``what`` needs, if an import within the block fails."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -92,7 +92,7 @@ def is_whole(value: Any) -> bool:
 
 
 def is_list(value: Any) -> bool:
-    """Can it be read one by one, as a list? A text, bytes, a mapping or an array without an axis is none.
+    """Can it be read one by one, as a list? A text, bytes, a mapping or an array without an axis cannot.
 
     >>> is_list(range(3)), is_list("abc"), is_list({1: 2})
     (True, False, False)
@@ -103,7 +103,7 @@ def is_list(value: Any) -> bool:
 
 
 def capped_len(values: Sized) -> int:
-    """How many there are; of a range that is longer than Python can say, the most that it can say."""
+    """``len()``, capped at ``sys.maxsize``: a range may be longer."""
     try:
         return len(values)
     except OverflowError:
@@ -111,7 +111,7 @@ def capped_len(values: Sized) -> int:
 
 
 def as_int(what: str, value: Any, least: int) -> int:
-    """``value`` as an int; refused with a sentence if it is not a whole number >= ``least``."""
+    """``value`` as an int; raises FedwaveError unless it is a whole number >= ``least``."""
     if not is_whole(value) or value < least:
         raise FedwaveError(f"{what} is {short_repr(value)}, must be a whole number >= {least}.")
     return int(value)

@@ -1,7 +1,7 @@
-"""How much memory there is, and one sentence where something would need more.
+"""Available memory, and the refusal of work that needs more.
 
-What needs memory estimates it before it begins, beside the code that takes it. Estimates are rather too small than too
-large: what works must not be refused.
+The estimates stand beside the code that takes the memory. They are rather too small than too large: what works must not
+be refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FILES = (
 
 
 def check_memory(what: str, need: float, lower: str) -> None:
-    """Refuse ``what``, which needs so many bytes, if there are fewer; ``lower`` says what makes it smaller."""
+    """Raises FedwaveError if ``what`` needs more bytes than there are; ``lower`` tells the user what to lower."""
     if need < _SMALL:
         return
     there = available()
@@ -35,7 +35,7 @@ def check_memory(what: str, need: float, lower: str) -> None:
 
 
 def too_little(what: str, need: float, there: float, lower: str) -> FedwaveError:
-    """The refusal of ``what``; its two numbers have as many digits as it takes to tell them apart."""
+    """The error for ``what``, which needs more bytes than there are; its two numbers differ in their digits."""
     for more in range(_MORE_DIGITS + 1):
         wanted, found = in_words(need, more), in_words(there, more)
         if wanted != found:
@@ -43,23 +43,23 @@ def too_little(what: str, need: float, there: float, lower: str) -> FedwaveError
     return FedwaveError(f"{what} needs about {wanted} of memory, but only {found} is available: {lower}.")
 
 
-def reason_of(error: MemoryError) -> str:
-    """What could not be allocated, in one line."""
+def memory_error(error: MemoryError) -> str:
+    """The text of a MemoryError in one line."""
     return " ".join(str(error).split()) or "an allocation failed"
 
 
 def available() -> float:
     """Bytes that this process can still take: of the machine, of its control groups, and of its own limit."""
-    return max(0.0, min(_machine("MemAvailable"), _of_the_groups(), _of_the_process()))
+    return max(0.0, min(_machine_bytes("MemAvailable"), _group_bytes(), _process_bytes()))
 
 
 def limit() -> float:
     """Bytes that this process may take at the most, whatever is used now: the same in every run on a machine."""
-    return min(_machine("MemTotal"), _of_the_groups(free=False), _of_the_process(free=False))
+    return min(_machine_bytes("MemTotal"), _group_bytes(free=False), _process_bytes(free=False))
 
 
 def in_words(size: float, more: int = 0) -> str:
-    """A number of bytes, with so many ``more`` digits than are usual.
+    """A number of bytes in words, with ``more`` digits than usual.
 
     >>> in_words(3 * 2**20), in_words(1.26 * 2**40), in_words(1.26 * 2**40, 1), in_words(1e30)
     ('3 MiB', '1.3 TiB', '1.26 TiB', 'more than 1,000 PiB')
@@ -73,18 +73,18 @@ def in_words(size: float, more: int = 0) -> str:
     return f"more than 1,000 {_UNITS[-1]}"
 
 
-def _machine(which: str) -> float:
+def _machine_bytes(which: str) -> float:
     with suppress(OSError, ValueError, IndexError):  # Linux; what is swapped out is slow, but works
         lines = Path("/proc/meminfo").read_text().splitlines()
         fields = {line.split(":")[0]: 1024 * int(line.split()[1]) for line in lines if "kB" in line}
         if which in fields:
             return fields[which] + (fields.get("SwapFree", 0) if which == "MemAvailable" else 0)
-    with suppress(AttributeError, OSError, ValueError):  # all of it: what is free is not told here
+    with suppress(AttributeError, OSError, ValueError):  # total only; free memory is unknown on this system
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return math.inf
 
 
-def _of_the_groups(*, free: bool = True) -> float:
+def _group_bytes(*, free: bool = True) -> float:
     """The least that is left, or allowed, in any control group of this process: a container, a job of a cluster."""
     left = math.inf
     with suppress(OSError):
@@ -114,7 +114,7 @@ def _left_in(folder: Path, free: bool) -> float:
     return math.inf
 
 
-def _of_the_process(*, free: bool = True) -> float:
+def _process_bytes(*, free: bool = True) -> float:
     with suppress(ImportError, OSError, ValueError, IndexError):  # no such limits on Windows
         import resource
 

@@ -58,7 +58,7 @@ class Metric(ABC):
     def check_declaration(cls) -> None:
         """Raises FedwaveError for an unknown ``over_rounds``, or a name that cannot be a column of a file."""
         check_column(cls.name, cls.over_rounds)
-        if cls.name in _OF_TRAINING:
+        if cls.name in _TRAINING_METRICS:
             raise FedwaveError(f"the name {cls.name!r} is used by a metric of training: choose another.")
 
     def start(self, problem: Problem) -> State:
@@ -72,7 +72,7 @@ class Metric(ABC):
 
 @dataclass(frozen=True)
 class Description:
-    """What tables and figures need to know about a metric; it is stored with the values."""
+    """How tables and figures show a metric; it is stored with the values."""
 
     name: str
     label: str
@@ -82,7 +82,7 @@ class Description:
 
 
 # Measured by training, not by the simulation.
-_OF_TRAINING = {
+_TRAINING_METRICS = {
     "accuracy": Description("accuracy", "Accuracy on test images", "last", "higher"),
     "loss": Description("loss", "Loss on training images", "last", "lower"),
     "accuracy_on_all": Description("accuracy_on_all", "Accuracy on all test images", "last", "higher"),
@@ -130,8 +130,8 @@ def describe(metric: str | Metric | type[Metric]) -> Description:
     >>> describe("jain").over_rounds
     'last'
     """
-    if isinstance(metric, str) and metric in _OF_TRAINING:
-        return _OF_TRAINING[metric]
+    if isinstance(metric, str) and metric in _TRAINING_METRICS:
+        return _TRAINING_METRICS[metric]
     kind = registry.find("metric", metric) if isinstance(metric, str) else metric
     label = kind.label or kind.name
     return Description(kind.name, label, kind.over_rounds, kind.better, kind.per_device)
@@ -148,7 +148,7 @@ def metric_names(training: bool = False) -> tuple[str, ...]:
     """The names of the metrics with one number per round."""
     every = (describe(name) for name in registry.names("metric"))
     simulated = tuple(d.name for d in every if not d.per_device)
-    return (*simulated, *_OF_TRAINING) if training else simulated
+    return (*simulated, *_TRAINING_METRICS) if training else simulated
 
 
 class MetricSet:

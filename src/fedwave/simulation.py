@@ -1,4 +1,4 @@
-"""``fw.simulate``, ``fw.extend`` and ``fw.remake``, and the only round loop, which they play.
+"""``fw.simulate``, ``fw.extend``, ``fw.remake`` and the only round loop.
 
 A Setup (trace.py) says what is simulated. A Simulation draws its World, lets the scheduler decide round by round, and
 records what happens as a Trace.
@@ -123,7 +123,9 @@ def extend(
         run = Simulation(setup, rounds, begun=trace, learner=learner, meter=meter)
         run.play()
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise FedwaveError(f"scheduler {trace.label!r} cannot go on from what the trace holds ({error}).") from error
+        raise FedwaveError(
+            f"scheduler {trace.label!r} cannot be continued from the state in the trace ({error})."
+        ) from error
     return run.trace()
 
 
@@ -341,7 +343,7 @@ class Simulation:
         )
 
     def _check_memory(self, beliefs: State) -> None:
-        """Refuse a simulation that does not fit; ``beliefs`` are those of one round, known after the first."""
+        """Raises FedwaveError if the simulation does not fit into memory; ``beliefs`` are those of one round."""
         setup, labels, full = self.setup, self.setup.labels, self.setup.record == "full"
         instances, devices = capped_len(setup.instances), self.network.size
         need = simulation_bytes(devices, self.rounds, instances, len(self._metrics.metrics), full=full)

@@ -139,5 +139,5 @@ def test_a_forged_carry_is_refused(carry, tmp_path):
 
 def test_a_carry_of_another_model_is_a_sentence():
     trace = replace(fw.simulate(net(SHADOWED), "w-max", 70, 3), channel=(np.ones((3, 25)),))
-    with pytest.raises(fw.FedwaveError, match="cannot go on from what the trace holds"):
+    with pytest.raises(fw.FedwaveError, match="cannot be continued"):
         fw.extend(trace, 140)

@@ -20,7 +20,7 @@ from fedwave.network.devices import Device
 from fedwave.network.network import Network
 from fedwave.network.success import Soft
 from fedwave.parts import registry
-from fedwave.parts.serialize import pack, unpack
+from fedwave.parts.serialize import Unbuilt, pack, unpack
 from fedwave.rng import Block, stream
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
@@ -154,8 +154,8 @@ def saving(
     def play(until: int) -> Trace:
         return simulate(network, chosen, until, instances, metrics=metrics)
 
-    known, own = registry.is_known(part), {"network": network, "metrics": metrics}
-    if not continued(play(stop), rounds, known, scheduler=chosen, **own).same_as(play(rounds)):
+    own = {"scheduler": chosen, "network": network, "metrics": metrics}
+    if not continued(play(stop), rounds, **own).same_as(play(rounds)):
         raise FedwaveError(
             f"a run that was saved after round {stop}, loaded and continued differs from one that never stopped: "
             "keep what evolves out of the object, and parameters in the fields of a dataclass."
@@ -198,12 +198,12 @@ def _rebuilt(part: Any) -> Any:
         ) from None
 
 
-def continued(begun: Trace, rounds: int, known: bool, **own: Any) -> Trace:
+def continued(begun: Trace, rounds: int, learner: Any = None, **own: Any) -> Trace:
     """A run that is saved, loaded and continued; registered parts are built from the file, as for a user."""
-    learner = own.pop("learner", None)
     with TemporaryDirectory() as folder:
         loaded = Trace.load(begun.save(Path(folder) / "begun.npz"))
-    return extend(loaded, rounds, learner=learner, **({} if known else own))
+    missing = {name: part for name, part in own.items() if isinstance(getattr(loaded.setup, name), Unbuilt)}
+    return extend(loaded, rounds, learner=learner, **missing)
 
 
 def named_arrays(state: Any, instances: int, what: str) -> None:

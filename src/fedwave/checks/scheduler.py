@@ -21,7 +21,6 @@ from fedwave.network.devices import Device
 from fedwave.network.network import Network, paper_network
 from fedwave.network.partition import Dirichlet, Labels
 from fedwave.network.success import Soft
-from fedwave.parts import registry
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
 from fedwave.simulation import simulate
@@ -109,10 +108,9 @@ def _instances(scheduler: Scheduler, runs: Sequence[Run]) -> None:
 
 
 def _saving(scheduler: Scheduler, runs: Sequence[Run]) -> None:
-    known = registry.is_known(scheduler)
     for network, run in zip(_networks(scheduler), runs, strict=True):
         begun, learner = _play(network, scheduler, rounds=_STOP), _learner_for(scheduler)
-        later = continued(begun, _ROUNDS, known, scheduler=scheduler, learner=learner)
+        later = continued(begun, _ROUNDS, learner, scheduler=scheduler)
         if not later.same_as(_play(network, scheduler)):
             raise FedwaveError(
                 f"a run that was saved, loaded and continued differs on {which_network(run)} from one that never "

@@ -25,7 +25,7 @@ from fedwave.cli.terminal import OutputClosed, print_error, standard_streams
 from fedwave.cli.verify import verify
 from fedwave.errors import FedwaveError, short_repr
 from fedwave.experiments.run.stopping import SIGNALS, stop_at_once
-from fedwave.memory import reason_of
+from fedwave.memory import memory_error
 from fedwave.parts.user_code import failure_in_user_code
 from fedwave.version import __version__
 
@@ -89,7 +89,9 @@ def main() -> None:
     except OutputClosed:
         status = _CLOSED
     except MemoryError as error:  # what no estimate has foreseen
-        _refuse(f"there is too little memory ({reason_of(error)}): lower instances, block, rounds, devices or workers.")
+        _refuse(
+            f"there is too little memory ({memory_error(error)}): lower instances, block, rounds, devices or workers."
+        )
     except OSError as error:  # of the file system, where nobody has foreseen it
         _refuse(f"{error.filename or 'a file'} cannot be used: {error.strerror or error}.")
     except KeyboardInterrupt:

@@ -26,7 +26,7 @@ from fedwave.experiments.results.trusted_code import resume_command
 from fedwave.experiments.run.runner import Engine, running
 from fedwave.experiments.run.stopping import Terminated, last_words
 from fedwave.experiments.run.time_limit import checked_timeout
-from fedwave.memory import reason_of
+from fedwave.memory import memory_error
 
 _TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
 TRAIN = {
@@ -168,7 +168,7 @@ def stopping(folder: Path | None, go_on: str = "") -> Iterator[None]:
         if folder is None or not RunFolder(folder).exists():
             raise
         raise FedwaveError(
-            f"there is too little memory ({reason_of(error)}); finished units are kept: {go_on} goes on, with fewer "
+            f"there is too little memory ({memory_error(error)}); finished units are kept: {go_on} goes on, with fewer "
             "--workers or where there is more memory."
         ) from None
 

@@ -123,13 +123,6 @@ def check_known(family: str, name: str) -> None:
         raise FedwaveError(f"there is no {word(family)} {name!r}; {did_you_mean(name, names(family))}")
 
 
-def is_known(part: object) -> bool:
-    """Would the part's name find its class again?"""
-    kind = part if isinstance(part, type) else type(part)
-    family, name = getattr(kind, "family", None), getattr(kind, "name", None)
-    return family in FAMILIES and name in names(family) and find(family, name) is kind
-
-
 def build(family: str, part: Any, **more: Any) -> Any:
     """A part from its text, its mapping or its class; an object of the family passes through.
 
@@ -269,7 +262,7 @@ def _make(family: str, kind: Any, given: dict[str, Any], what: str) -> Any:
 
 
 def _check_numbers(kind: Any, given: Mapping[str, Any], what: str) -> None:
-    """Refuse text where the type hint of a dataclass field says number: it would fail in the middle of a run."""
+    """Raises FedwaveError for text in a field whose type hint is a number: it would fail in the middle of a run."""
     hints = _hints(kind) if is_dataclass(kind) else {}
     for name, value in given.items():
         options = {hints.get(name), *get_args(hints.get(name))}
@@ -341,14 +334,12 @@ def _origin(part: Any) -> tuple[str, str]:
 
 
 def _check_name(what: str, name: str) -> None:
-    if any(character in name for character in ":,;="):
-        raise FedwaveError(f"the {what} name {name!r} contains one of the characters : , ; = : use a hyphen.")
-    if not name.isprintable() or len(name) > _LONGEST_NAME:  # it becomes a part of file names
+    plain = name.isprintable() and name == name.strip() and not set(name) & set(":,;=")
+    if not plain or len(name) > _LONGEST_NAME:  # it becomes a part of file names
         raise FedwaveError(
-            f"the {what} name {short_repr(name)} must be a text of one line, of at most {_LONGEST_NAME} characters."
+            f"the {what} name {short_repr(name)} must be one line of at most {_LONGEST_NAME} characters, "
+            "without : , ; = and without spaces around it."
         )
-    if name != name.strip():
-        raise FedwaveError(f"the {what} name {name!r} begins or ends with a space: remove it.")
 
 
 def _is_there(family: str, name: str) -> bool:

@@ -125,7 +125,7 @@ def module_file(name: str) -> str | None:
 
 
 def absolute(source: str, folder: Path) -> str:
-    """The source as any folder can name it: the absolute path of a file in ``folder``; a module's name stays."""
+    """The absolute path of a file in ``folder``; the name of a module as it is."""
     return source if is_module(source) else os.path.abspath(folder / source)
 
 
@@ -165,7 +165,7 @@ def checksum(text: str) -> str:
 
 
 def failure_in_user_code(error: BaseException) -> FedwaveError | None:
-    """The sentence about an error that was raised in a file with parts of the user's; None if it was not."""
+    """The FedwaveError for an error that was raised in a user's file; None if it was raised elsewhere."""
     parts = [part for own in registry.own().values() for part in own.values()]
     modules = [sys.modules.get(getattr(part, "__module__", None) or "") for part in parts]
     files = {*_imports, *(getattr(module, "__file__", None) for module in modules)}
@@ -196,7 +196,7 @@ def _execute(path: str, text: str) -> None:
 
 
 def _import_failure(source: str, error: BaseException) -> FedwaveError:
-    """Says what went wrong in a user's file or module, and in which line of it."""
+    """The FedwaveError for a user's file or module that cannot be imported, with the line."""
     if isinstance(error, ModuleNotFoundError) and error.name and f"{source}.".startswith(f"{error.name}."):
         return FedwaveError(f"there is no module {source!r} to import: install it, or give a file, which ends in .py.")
     frames = [
