@@ -108,10 +108,10 @@ def _frequencies(arrivals: Arrivals) -> bool:
     expected = _all_chances(arrivals, _RATES).cumsum(axis=-1)
     for u, rate in enumerate(_RATES):
         off = _distance(counts[:, u], expected[u])
-        if off > statistics.limit(statistics.DRAWS):
+        if off > statistics.error_limit(statistics.DRAWS):
             raise FedwaveError(
                 f"at rate {rate:g} the counts do not follow `chances` (the distribution functions differ by {off:.2f}, "
-                f"chance explains {statistics.limit(statistics.DRAWS):.2f}): make both the same distribution."
+                f"chance explains {statistics.error_limit(statistics.DRAWS):.2f}): make both the same distribution."
             )
     return True
 

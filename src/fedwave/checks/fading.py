@@ -121,7 +121,7 @@ def _fresh(fading: Fading) -> bool:
     if not np.array_equal(many, fading.fresh(np.random.default_rng(1), (4, 5000))):
         raise FedwaveError("fresh differs between calls with equal generators: draw only from `rng`.")
     path = _paths(fading)
-    allowed = statistics.limit(statistics.DRAWS, many.size)
+    allowed = statistics.error_limit(statistics.DRAWS, many.size)
     for row in (0, 7, 15):
         off = statistics.distance(path[row], many.ravel())
         if off > allowed:
@@ -141,7 +141,7 @@ def _quartiles(fading: Fading) -> bool:
     sample = _paths(fading)[0]
     for value, share in zip(values, (0.25, 0.5, 0.75), strict=True):
         off = statistics.misses(sample, value, share)
-        if off > statistics.limit(statistics.DRAWS, 200_000):  # the base class draws, too
+        if off > statistics.error_limit(statistics.DRAWS, 200_000):  # the base class draws, too
             raise FedwaveError(
                 f"quartiles says that {share:.0%} of the gains lie below {value:.4g}, but "
                 f"{np.mean(sample < value):.0%} do: correct it, or leave it to the base class."
@@ -153,7 +153,7 @@ def _sums(fading: Fading) -> bool:
     if _fresh_draws(fading, (1,)) is None:
         return False
     size = 20_000
-    allowed = statistics.limit(size) + statistics.limit(200_000)  # the base class draws, too
+    allowed = statistics.error_limit(size) + statistics.error_limit(200_000)  # the base class draws, too
     for tries in (1, 3):
         sums = fading.fresh(np.random.default_rng(2), (tries, size)).sum(axis=0)
         quantiles = fading.sum_quantiles(tries, _SHARES)

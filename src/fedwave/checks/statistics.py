@@ -11,7 +11,7 @@ _FALSE_ALARM = 1e-9
 _SIGMAS = 7.0  # of a normal distribution: 2.6e-12
 
 
-def limit(size: int, other: float = np.inf) -> float:
+def error_limit(size: int, other: float = np.inf) -> float:
     """Largest distance of two empirical distribution functions (Dvoretzky, Kiefer, Wolfowitz and Massart)."""
     return float(np.sqrt(np.log(2 / _FALSE_ALARM) / 2 * (1 / size + 1 / other)))
 

@@ -82,7 +82,7 @@ def _expected(model: SuccessModel) -> None:
             later = fading.fresh(np.random.default_rng(0), (size, tries, *snr.shape)).sum(axis=1)
             mean = model.probability(snr + _MEAN_SNR * later).mean(axis=0)
             # Hoeffding's inequality, and the error of a quadrature.
-            allowed = statistics.limit(size) + _QUADRATURE
+            allowed = statistics.error_limit(size) + _QUADRATURE
         off = np.abs(known - mean)
         if off.max() > allowed:
             at = np.unravel_index(int(np.argmax(off)), off.shape)
