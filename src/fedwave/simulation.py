@@ -254,8 +254,9 @@ class Simulation:
         if begun is None:
             self.round = 0  # the last one played
             self._counts = NetworkState.initial(ids.size, network.size)
-            labels, sizes = setup.labels, (ids.size, network.size)
-            self._labels = None if labels is None else LabelState.initial(*sizes, labels.classes)
+            self._labels: LabelState | None = None
+            if setup.labels is not None:
+                self._labels = LabelState.initial(ids.size, network.size, setup.labels.classes)
         else:
             _check_continues(begun, scheduler, self._state, self._memories)
             self.round, self._counts, self._state, self._labels = begun.rounds, begun.final, begun.state, begun.labels

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forging import contents
+from saved_traces import contents
 from summed import archive
 from tiny import blobs, linear
 
