@@ -67,7 +67,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def check_parameters(what: str, given: Iterable[str], known: Iterable[str], hint: str = "") -> None:
-    """Raise FedwaveError, which ends with ``hint``, for a parameter that ``what`` does not have."""
+    """Raises FedwaveError, which ends with ``hint``, for a parameter that ``what`` does not have."""
     known = list(known)
     for name in given:
         if name not in known:

@@ -203,9 +203,7 @@ def continued_setup(trace: Trace, **given: Any) -> Setup:
     Raises FedwaveError otherwise, and if a part from a file is neither registered nor given.
     """
     if not isinstance(trace, Trace):
-        raise FedwaveError(
-            f"trace is {short_repr(trace)}, must be a Trace: what simulate returns, or Trace.load reads."
-        )
+        raise FedwaveError(f"trace is {short_repr(trace)}, must be a Trace, as fw.simulate or fw.Trace.load returns.")
     parts: dict[str, Any] = {}
     for name in PART_NAMES:
         theirs, part = getattr(trace.setup, name), given.get(name)

@@ -81,7 +81,7 @@ def register(part: Any, /, *, family: str | None = None) -> Any:
 
 
 def check_declaration(kind: type) -> None:
-    """Raise FedwaveError for a class without a valid name, or without what its family requires.
+    """Raises FedwaveError for a class without a valid name, or without what its family requires.
 
     Parameters must be the fields of a dataclass: files keep them, and equal ones make equal parts.
     """
@@ -118,7 +118,7 @@ def find(family: str, name: str) -> Any:
 
 
 def check_known(family: str, name: str) -> None:
-    """Raise FedwaveError if the family has no part of this name; imports no built-in part."""
+    """Raises FedwaveError if the family has no part of this name; imports no built-in part."""
     if not _is_there(family, name) and name not in names(family):
         raise FedwaveError(f"there is no {word(family)} {name!r}; {did_you_mean(name, names(family))}")
 
@@ -183,7 +183,8 @@ def text(part: Any) -> str:
         return _line(part["name"], {key: value for key, value in part.items() if key != "name"})
     defaults = _parameters(type(part))
     # By their texts: parameters may be arrays or objects without an equality of their own.
-    return _line(part.name, {key: value for key, value in _values(part).items() if repr(value) != repr(defaults[key])})
+    given = {key: value for key, value in _values(part).items() if repr(value) != repr(defaults.get(key))}
+    return _line(getattr(part, "name", type(part).__name__), given)
 
 
 def full_text(family: str, part: Any) -> str:
@@ -210,7 +211,7 @@ def full_text(family: str, part: Any) -> str:
 
 
 def check_different(what: str, texts: Iterable[tuple[str, str]], fix: str) -> None:
-    """Raise FedwaveError if two of the labelled texts, which ``full_text`` returned, are the same."""
+    """Raises FedwaveError if two of the labelled texts, which ``full_text`` returned, are the same."""
     labels: dict[str, str] = {}
     for label, one in texts:
         first = labels.setdefault(one, label)
@@ -284,9 +285,10 @@ def _parameters(kind: Any) -> dict[str, Any]:
 
 
 @cache
-def _not_fields(kind: type) -> set[str]:
+def _not_fields(kind: type) -> tuple[str, ...]:
     """The parameters of a class that are not fields of a dataclass."""
-    return _parameters(kind).keys() - ({f.name for f in fields(kind)} if is_dataclass(kind) else set())
+    kept = {one.name for one in fields(kind)} if is_dataclass(kind) else set()
+    return tuple(name for name in _parameters(kind) if name not in kept)
 
 
 def _values(part: Any) -> dict[str, Any]:
