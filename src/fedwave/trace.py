@@ -1,4 +1,4 @@
-"""The Trace: what happened in a simulation, and the setup that made it.
+"""The Trace: the record of a simulation, and the setup that made it.
 
 A file is a plain NumPy .npz archive with a JSON header and a checksum. Reading one executes nothing from the file,
 unpickles nothing, and takes no more memory than the file has bytes.
@@ -50,7 +50,7 @@ _MOST = 2**53  # shards or rounds: float64 counts exactly up to here
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What is simulated. With the number of rounds, it determines every number in a Trace.
+    """The arguments of a simulation. With the number of rounds they determine every number in a Trace.
 
     ``simulation.make_setup`` checks the arguments of ``fw.simulate`` and makes one. After ``Trace.load`` a part whose
     class is not registered here is Unbuilt; ``built`` raises FedwaveError for it.
@@ -68,7 +68,7 @@ class Setup:
     version: str = __version__  # of fedwave, which simulated the first round
 
     def same_as(self, other: Setup) -> bool:
-        """Do both make the same trace? The version of fedwave may differ."""
+        """True if both make the same trace; the version of fedwave may differ."""
         return _same_packed(replace(self, version="").packed(), replace(other, version="").packed())
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -86,7 +86,7 @@ PART_NAMES = tuple(_PARTS)
 
 
 def same_parts(name: str, one: Any, other: Any) -> bool:
-    """Would a file keep the same of both parts, which are this field of a Setup?"""
+    """True if a file keeps the same of both parts; ``name`` is their field of a Setup."""
     mine: dict[str, Array] = {}
     theirs: dict[str, Array] = {}
     return _same_packed((pack(one, mine, name), mine), (pack(other, theirs, name), theirs))
@@ -94,7 +94,7 @@ def same_parts(name: str, one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace:
-    """What happened in a simulation: one row per round, and the setup, from which it can be continued or repeated.
+    """The record of a simulation: one row per round, and the setup, from which it can be continued or repeated.
 
     T rounds, I instances and U devices; round t is row t - 1. Series ``[T, I]`` are always there, the arrays of devices
     ``[T, I, U]`` unless the simulation kept only a summary, beliefs only with ``beliefs=True``.
@@ -281,7 +281,7 @@ class Trace:
         return f"<pre>{escape(repr(self))}</pre><table>{heading}{''.join(rows)}</table>"
 
     def same_as(self, other: Trace) -> bool:
-        """Are all arrays of both traces equal, to the last bit? False if ``other`` is not a Trace."""
+        """True if ``other`` is a Trace and all arrays of both are equal, to the last bit."""
         return isinstance(other, Trace) and _same_arrays(self._packed()[1], other._packed()[1])
 
     def save(self, path: str | Path) -> Path:

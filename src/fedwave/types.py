@@ -28,8 +28,9 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 State = Mapping[str, Array]
-"""What a scheduler or a metric remembers: named arrays, for example ``{"count": counts}``, whose first axis is the
-instance. Plain arrays can be saved, compared and cut by instance without knowing the scheduler.
+"""The memory of a scheduler or a metric: named arrays, such as ``{"count": counts}``, whose first axis is the instance.
+
+Plain arrays can be saved, compared and cut by instance without knowing the scheduler.
 """
 
 # What a scheduler can declare in ``needs``, and the fields of the Observation that become visible.

@@ -377,7 +377,7 @@ def _load_entry_points() -> None:
 
 
 def _is_object(value: Any) -> bool:
-    """Is it an object of a family?"""
+    """True for an object of a family."""
     return getattr(type(value), "family", None) in FAMILIES
 
 

@@ -130,7 +130,7 @@ def absolute(source: str, folder: Path) -> str:
 
 
 def is_module(source: str) -> bool:
-    """Is it the dotted name of a module, not a file?"""
+    """True for the dotted name of a module, False for a file."""
     return not source.endswith(".py") and all(step.isidentifier() for step in source.split("."))
 
 
