@@ -98,6 +98,42 @@ def _names(tree: ast.Module) -> set[str]:
     return names
 
 
+def module_name(path: Path) -> str:
+    return ".".join(("fedwave", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def import_graph() -> dict[str, set[str]]:
+    """The modules below ``experiments``, and those that each loads: also later, within a function or by name."""
+    paths = {module_name(path): path for path in MODULES if LAYERS[part(path)] < LAYERS["experiments"]}
+    graph: dict[str, set[str]] = {}
+    for name, path in paths.items():
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                node.body = [ast.Pass()]
+        texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        found = {one if one in paths else one.rpartition(".")[0] for one in _names(tree)}
+        graph[name] = ((found | texts) & paths.keys()) - {name}
+    return graph
+
+
+def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The groups of modules that load each other, in a circle."""
+    below = {name: _reached(name, graph) for name in graph}
+    rings = {tuple(sorted({m for m in below[name] if name in below[m]})) for name in graph}
+    return [list(ring) for ring in sorted(rings) if ring]
+
+
+def _reached(start: str, graph: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    ahead = [start]
+    while ahead:
+        for name in graph[ahead.pop()] - found:
+            found.add(name)
+            ahead.append(name)
+    return found
+
+
 def part(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
@@ -117,6 +153,14 @@ def test_imports_point_downwards(path: Path) -> None:
             assert theirs in {"network", "types", "parts", "files", "rng", "counter_rng", "errors", "memory"}
 
 
+def test_no_modules_load_each_other_not_even_later() -> None:
+    assert cycles(import_graph()) == []
+
+
+def test_a_circle_of_imports_is_found() -> None:
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_heavy_libraries_stay_in_their_places(path: Path) -> None:
     for name in imported(path):
@@ -128,20 +172,6 @@ def test_heavy_libraries_stay_in_their_places(path: Path) -> None:
             assert not f"{name}.".startswith(f"{heavy}."), f"{path.name} imports {name} at once"
     if "figures" not in path.parts:
         assert not any(name.startswith("matplotlib") for name in imported(path))
-
-
-@pytest.mark.parametrize("room", ["planning", "schedulers"])
-def test_no_modules_of_a_room_import_each_other_in_a_circle(room: str) -> None:
-    """Also not by imports within functions."""
-    left = {f"fedwave.{room}.{path.stem}": imported(path) for path in (SOURCE / room).glob("*.py")}
-    while left:
-        free = [
-            name
-            for name, found in left.items()
-            if not any(f"{one}.".startswith(f"{o}.") for o in left for one in found)
-        ]
-        assert free, f"a circle among {sorted(left)}"
-        left = {name: found for name, found in left.items() if name not in free}
 
 
 HEAVY = {

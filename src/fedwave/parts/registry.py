@@ -367,13 +367,14 @@ def _load_entry_points() -> None:
     """Installed packages can register parts: each entry point of the group is a module that does."""
     from importlib.metadata import entry_points
 
-    from fedwave.parts.user_code import import_parts
-
     for entry in entry_points(group="fedwave.parts"):
+        known = {family: dict(parts) for family, parts in _own.items()}
         try:
-            import_parts(entry.module)
-        except FedwaveError as error:  # a broken package must not break every command
-            warnings.warn(f"the parts of an installed package are missing: {error}", stacklevel=2)
+            import_module(entry.module)
+        except (Exception, SystemExit) as error:  # a broken package must not break every command
+            _own.update(known)
+            why = f"{entry.module} cannot be imported: {type(error).__name__}: {error}"
+            warnings.warn(f"the parts of an installed package are missing: {why}", stacklevel=2)
 
 
 def _is_object(value: Any) -> bool:
