@@ -16,11 +16,9 @@ import torch
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.choose import choose
 from fedwave.learning.datasets.dataset import Dataset
-from fedwave.learning.layout import Layout
+from fedwave.learning.model_rows import Layout, ModelRows
 from fedwave.learning.models import Cnn, Vgg19
-from fedwave.learning.rows import Models
 from fedwave.learning.sampling import Batches
-from fedwave.learning.state import carried_of, trained_of
 from fedwave.learning.task import Task
 
 CASES = [
@@ -45,7 +43,7 @@ def main() -> None:
         steps = np.sort(shards)[::-1] * epochs
         sizes = batch * (np.arange(steps[0]) < steps[:, None])
         batches = Batches(np.random.default_rng(2).integers(0, IMAGES, (lanes, int(steps[0]), batch)), sizes)
-        start = Models.stacked([Layout(model).flat(trained_of(model))] * lanes, [carried_of(model)] * lanes)
+        start = ModelRows.of([model], Layout(model)).padded(lanes)
         torch.cuda.reset_peak_memory_stats()
         trains, evaluates = choose(task, Precision(torch.device("cuda"), torch.float32, half), room=lanes)
         seen = torch.as_tensor(data[0][: IMAGES if make is Cnn else 2000]).cuda()

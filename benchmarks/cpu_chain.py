@@ -26,11 +26,9 @@ from fedwave.learning.backends.cpu import steps as cpu_steps
 from fedwave.learning.backends.cpu.chain import CpuChain
 from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.datasets.synthetic import synthetic
-from fedwave.learning.layout import Layout
+from fedwave.learning.model_rows import Layout, ModelRows, trained_parameters
 from fedwave.learning.models import Cnn
-from fedwave.learning.rows import Models
 from fedwave.learning.sampling import Batches
-from fedwave.learning.state import carried_of, trained_of
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
 
@@ -64,7 +62,7 @@ def training(task: Task, chain: CpuChain, layout: Layout) -> None:
     steps = [list(rng.integers(0, len(labels), (STEPS, BATCH))) for _ in range(MODELS)]
     model = task.new_model(0, 0)
     trainer = TorchBackend(task, Precision(torch.device("cpu"), torch.float32))
-    start = Models.stacked([layout.flat(trained_of(model))] * MODELS, [carried_of(model)] * MODELS)
+    start = ModelRows.of([model], layout).padded(MODELS)
     batches = Batches(np.array(steps), np.full((MODELS, STEPS), BATCH))
     keys = np.zeros(MODELS, np.int64)
     first = start.w.numpy()
@@ -95,10 +93,9 @@ def training(task: Task, chain: CpuChain, layout: Layout) -> None:
 
 def parts(chain: CpuChain, w: np.ndarray) -> None:
     """Each layer alone, again and again, its numbers in the cache."""
-    benches = chain._benches()
-    bench = chain._bench(benches, BATCH)
-    plan = bench.plan
-    bench.memory[: len(w)] = w
+    workspace = chain._workspace(chain._free_workspaces(), BATCH)
+    plan = workspace.plan
+    workspace.memory[: len(w)] = w
     names = {cpu_plan.CONV: "convolution", cpu_plan.POOL: "max-pool, relu", cpu_plan.LINEAR: "linear"}
     print("microseconds of a step by layer: forward, backward")
     total = 0.0
@@ -108,7 +105,7 @@ def parts(chain: CpuChain, w: np.ndarray) -> None:
 
             def work(times: int, i: int = i, backward: bool = backward) -> None:
                 cpu_steps.run_layer(
-                    bench.memory, plan.table, plan.ops, plan.numbers, i, BATCH, plan.gradients, backward, times
+                    workspace.memory, plan.table, plan.ops, plan.numbers, i, BATCH, plan.gradients, backward, times
                 )
 
             work(1)
@@ -120,7 +117,7 @@ def parts(chain: CpuChain, w: np.ndarray) -> None:
 
 def evaluation(task: Task, chain: CpuChain, layout: Layout) -> None:
     model = task.new_model(0, 0).eval()
-    w = layout.flat(trained_of(model)).numpy()
+    w = layout.flat(trained_parameters(model)).numpy()
     images = task.dataset.test_images[:1000]
     tensor = torch.as_tensor(images)
     chain.logits(w, {}, images)
@@ -166,7 +163,7 @@ def ready() -> tuple[Task, CpuChain, Layout]:
 def main() -> None:
     task, chain, layout = ready()
     training(task, chain, layout)
-    parts(chain, layout.flat(trained_of(task.new_model(0, 0))).numpy())
+    parts(chain, layout.flat(trained_parameters(task.new_model(0, 0))).numpy())
     evaluation(task, chain, layout)
     first_call()
 

@@ -53,7 +53,7 @@ from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Tensors
 from fedwave.learning.reference import train_run
 from fedwave.learning.replay import Replay
-from fedwave.learning.schedule import Run, runs_of
+from fedwave.learning.schedule import TrainingRun, training_runs
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 from fedwave.network.partition import Partition
@@ -103,8 +103,8 @@ def two_numbers() -> Dataset:
     return Dataset("two numbers", images, labels, images, labels)
 
 
-def by_hand(**numbers: Any) -> tuple[Run, Task]:
-    (run,) = runs_of(trace(ARRIVALS, DELIVERED, scheduled=SCHEDULED, heard=HEARD))
+def by_hand(**numbers: Any) -> tuple[TrainingRun, Task]:
+    (run,) = training_runs(trace(ARRIVALS, DELIVERED, scheduled=SCHEDULED, heard=HEARD))
     usual = {"shard_size": 2, "batch": 2, "epochs": 2, "eta": 0.25, "aggregation": Lee(0.5), "prox": 1.0}
     return run, Task(two_numbers(), Parabola, partition=OwnLabel(), **(usual | numbers))
 
@@ -121,13 +121,13 @@ class Watching(Evaluator):
         return super().__call__(model, parameters, buffers, full=full)
 
 
-def reference(run: Run, task: Task) -> list[Tensors]:
+def reference(run: TrainingRun, task: Task) -> list[Tensors]:
     evaluator = Watching(task)
     train_run(run, task, evaluator, torch.float64)
     return evaluator.seen
 
 
-def lanes(run: Run, task: Task, **settings: Any) -> list[Tensors]:
+def lanes(run: TrainingRun, task: Task, **settings: Any) -> list[Tensors]:
     replay = Replay([run], task, Settings(precision="float64", **settings), SIZES)
     seen = []
     for _ in range(run.rounds):
@@ -169,7 +169,7 @@ def test_longer_local_training_and_other_numbers(trainer: str) -> None:
     and the one that is left is dropped, so there is one step an epoch: 1, 3/2, 7/4. g = -4 * 7/4 = -7, c = 1, w = 7/4.
     """
     _, task = by_hand(epochs=3, prox=0.0, l2=1.0, aggregation=Lee(0.0), batch=3)
-    (run,) = runs_of(trace([[1, 2], [2, 0]], [[0, 0], [1, 0]]))
+    (run,) = training_runs(trace([[1, 2], [2, 0]], [[0, 0], [1, 0]]))
     train, settings = TRAINERS[trainer]
     found = [float(state["w"]) for state in train(run, task, **settings)]
     np.testing.assert_allclose(found, [0, 7 / 4], rtol=0, atol=1e-12)
@@ -185,7 +185,7 @@ def test_synchronous_devices_train_when_scheduled_on_all_that_waits(trainer: str
     """
     _, task = by_hand()
     scheduled, delivered = [[0], [1], [1], [1], [1]], [[0], [0], [1], [1], [1]]
-    (run,) = runs_of(trace([[1], [1], [0], [0], [1]], delivered, scheduled=scheduled))
+    (run,) = training_runs(trace([[1], [1], [0], [0], [1]], delivered, scheduled=scheduled))
     train, settings = TRAINERS[trainer]
     found = [float(state["w"]) for state in train(run, replace(task, aggregation=Sync()), **settings)]
     expected = [0, 0, 15 / 8, 15 / 8, 15 / 8 + 51 / 64]
@@ -209,7 +209,7 @@ def test_a_constant_rate(trainer: str) -> None:
 def test_a_cap_on_the_step_of_a_round(cap: float, w: float, trainer: str) -> None:
     """A: x = 1 and psi = -6, then x = 2 + 1/2 and psi = -15/2 - 3 = -21/2. It delivers with a = c = 1: M = 5/2."""
     _, task = by_hand(aggregation=Lee(0.5, cap=cap))
-    (run,) = runs_of(trace([[1, 2], [2, 0]], [[0, 0], [1, 0]]))
+    (run,) = training_runs(trace([[1, 2], [2, 0]], [[0, 0], [1, 0]]))
     train, settings = TRAINERS[trainer]
     found = [float(state["w"]) for state in train(run, task, **settings)]
     np.testing.assert_allclose(found, [0, w], rtol=0, atol=1e-12)
@@ -230,7 +230,7 @@ def test_fedasync(staleness: str, trainer: str) -> None:
     """
     a, s = STALE[staleness]
     _, task = by_hand(aggregation=FedAsync(0.5, staleness, a=a, b=1))
-    (run,) = runs_of(trace([[1, 2], [0, 0], [1, 0]], [[0, 1], [0, 0], [1, 1]]))
+    (run,) = training_runs(trace([[1, 2], [0, 0], [1, 0]], [[0, 1], [0, 0], [1, 1]]))
     train, settings = TRAINERS[trainer]
     found = [float(state["w"]) for state in train(run, task, **settings)]
     expected = [-15 / 8, -15 / 8, -15 / 8 + 237 * s / 256]
@@ -249,7 +249,7 @@ def test_fedbuff(trainer: str) -> None:
     """
     _, task = by_hand(aggregation=FedBuff(3))
     delivered = [[1, 0], [0, 1], [1, 1], [1, 0]]
-    (run,) = runs_of(trace([[1, 2], [1, 0], [0, 1], [1, 0]], delivered))
+    (run,) = training_runs(trace([[1, 2], [1, 0], [0, 1], [1, 0]], delivered))
     train, settings = TRAINERS[trainer]
     found = [float(state["w"]) for state in train(run, task, **settings)]
     w = -(6 + 9 / sqrt(2)) / 16
@@ -297,7 +297,7 @@ def test_running_statistics_bypass_psi_and_the_rule(trainer: str, rule: Aggregat
     """
     _, task = by_hand(epochs=1, aggregation=rule)
     task = replace(task, model=OnlyStatistics)
-    (run,) = runs_of(trace([[1, 1], [2, 0], [0, 1]], [[0, 0], [1, 1], [0, 1]]))
+    (run,) = training_runs(trace([[1, 1], [2, 0], [0, 1]], [[0, 0], [1, 1], [0, 1]]))
     train, settings = TRAINERS[trainer]
     seen = train(run, task, **settings)
     means = [float(state["norm.running_mean"]) for state in seen]
@@ -316,7 +316,7 @@ def test_a_missed_broadcast_keeps_the_own_running_statistics(trainer: str) -> No
     """
     _, task = by_hand(epochs=1)
     task = replace(task, model=OnlyStatistics)
-    (run,) = runs_of(trace([[1], [1]], [[0], [1]], heard=[[1], [0]]))
+    (run,) = training_runs(trace([[1], [1]], [[0], [1]], heard=[[1], [0]]))
     train, settings = TRAINERS[trainer]
     seen = train(run, task, **settings)
     assert float(seen[1]["norm.running_mean"]) == pytest.approx(0.76, abs=1e-12)

@@ -14,7 +14,7 @@ from small_models import images
 from torch import nn
 
 import fedwave as fw
-from fedwave.learning.sampling import Sampler, batches
+from fedwave.learning.sampling import Sampler, device_batches
 from fedwave.network.partition import Iid
 
 SEED = 5
@@ -103,7 +103,7 @@ def test_it_is_trained_as_by_torch(name: str) -> None:
     samples = Sampler(data.train_labels, Iid(), 20).shards(SEED, 0, 1, 0, int(trace.accepted[0, 0, 0]))
     pixels, labels = torch.as_tensor(data.train_images), torch.as_tensor(data.train_labels)
     sgd = torch.optim.SGD(mine.parameters(), lr=0.05)
-    for batch in batches(samples, 20, 5, SEED, 0, 1, 0):
+    for batch in device_batches(samples, 20, 5, SEED, 0, 1, 0):
         sgd.zero_grad()
         F.cross_entropy(mine(pixels[batch]), labels[batch]).backward()
         sgd.step()

@@ -17,9 +17,8 @@ from torch import nn
 
 from fedwave.learning.backends.cpu.chain import CpuChain
 from fedwave.learning.dropout import key_dropout, step_keys
-from fedwave.learning.layout import Layout
+from fedwave.learning.model_rows import Layout, Tensors, carried_state, trained_parameters
 from fedwave.learning.models import Cnn
-from fedwave.learning.state import Tensors, carried_of, trained_of
 from fedwave.types import Array, IntArray
 
 pytest.importorskip("numba")
@@ -73,18 +72,18 @@ def _plain(made: Made, start: Tensors, steps: list[IntArray], key: int = KEY) ->
 def _compare(made: Made, sizes: Sequence[int], relative: float = 1e-10, key: int = KEY) -> None:
     chain, model, layout, *_ = made
     steps = _steps(sizes)
-    w = layout.flat(trained_of(model)).numpy()
-    rest = _arrays(carried_of(model))
+    w = layout.flat(trained_parameters(model)).numpy()
+    rest = _arrays(carried_state(model))
     # The centre of the proximal term is elsewhere than where training begins: the term must be felt in the first step.
-    centre = {name: p + 0.1 for name, p in trained_of(model).items()}
+    centre = {name: p + 0.1 for name, p in trained_parameters(model).items()}
     before = w.copy()
     chain.train(w, layout.flat(centre).numpy(), rest, steps, key)
     _plain(made, centre, steps, key)
-    after = layout.flat(trained_of(model)).numpy()
+    after = layout.flat(trained_parameters(model)).numpy()
     moved = np.abs(after - before).max()
     assert moved > 1e-4, "nothing was learnt, so nothing is compared"
     assert np.abs(after - w).max() <= relative * max(moved, 1.0)
-    for name, tensor in carried_of(model).items():
+    for name, tensor in carried_state(model).items():
         assert rest[name].dtype == tensor.numpy().dtype
         np.testing.assert_allclose(rest[name], tensor.numpy(), rtol=10 * relative, atol=relative)
 
@@ -224,7 +223,7 @@ def test_masks_follow_the_key() -> None:
     chain, model, layout, *_ = made
     found = []
     for key in (1, 1, 2):
-        w = layout.flat(trained_of(model)).numpy()
+        w = layout.flat(trained_parameters(model)).numpy()
         chain.train(w, w.copy(), {}, _steps([5, 5]), key)
         found.append(w)
     assert np.array_equal(found[0], found[1])
@@ -238,11 +237,11 @@ def test_threads_change_no_bit(threads: int) -> None:
     chain, model, layout, *_ = _made(model, np.float32)
     lanes = 7
     steps = [_steps([4] * (lane + 1) + [3], seed=lane) for lane in range(lanes)]
-    start = np.stack([layout.flat(trained_of(model)).numpy() * (1 + lane) for lane in range(lanes)])
+    start = np.stack([layout.flat(trained_parameters(model)).numpy() * (1 + lane) for lane in range(lanes)])
 
     def trained(count: int) -> tuple[Array, dict[str, Array]]:
         w = start.copy()
-        rest = {k: np.stack([a] * lanes) for k, a in _arrays(carried_of(model)).items()}
+        rest = {k: np.stack([a] * lanes) for k, a in _arrays(carried_state(model)).items()}
         chain.train_many(w, start, rest, steps, list(range(lanes)), count)
         return w, rest
 
@@ -252,7 +251,7 @@ def test_threads_change_no_bit(threads: int) -> None:
         assert np.array_equal(one[1][name], many[1][name])
     assert one[1]["1.num_batches_tracked"].tolist() == [lane + 2 for lane in range(lanes)]
     alone = start[3].copy()
-    rest = _arrays(carried_of(model))
+    rest = _arrays(carried_state(model))
     chain.train(alone, start[3], rest, steps[3], 3)
     assert np.array_equal(alone, one[0][3])
 
@@ -261,12 +260,12 @@ def test_a_diverged_lane_leaves_nothing_behind() -> None:
     """Its infinities lie in the memory that the next lane uses."""
     layers = [nn.Conv2d(2, 5, 3, padding=1, stride=2), nn.BatchNorm2d(5), nn.ReLU(), nn.Conv2d(5, 3, 2)]
     chain, model, layout, *_ = _made(_ready(_small(*layers, nn.MaxPool2d(2, 1))))
-    good = layout.flat(trained_of(model)).numpy()
+    good = layout.flat(trained_parameters(model)).numpy()
     bad = good * 1e200
     first, last = good.copy(), good.copy()
-    chain.train(first, good, _arrays(carried_of(model)), _steps([5, 3]), 0)
-    chain.train(bad, good, _arrays(carried_of(model)), _steps([5, 3]), 0)
-    chain.train(last, good, _arrays(carried_of(model)), _steps([5, 3]), 0)
+    chain.train(first, good, _arrays(carried_state(model)), _steps([5, 3]), 0)
+    chain.train(bad, good, _arrays(carried_state(model)), _steps([5, 3]), 0)
+    chain.train(last, good, _arrays(carried_state(model)), _steps([5, 3]), 0)
     assert not np.isfinite(bad).all()
     assert np.array_equal(first, last)
 
@@ -277,7 +276,7 @@ def test_logits_are_those_of_eval_mode(count: int) -> None:
     chain, model, layout, *_ = _made(_ready(_small(*layers)))
     model(torch.randn(20, *IMAGE, dtype=torch.float64) + 1)  # running statistics that are not 0 and 1
     images = np.random.default_rng(5).normal(size=(count, *IMAGE))
-    found = chain.logits(layout.flat(trained_of(model)).numpy(), _arrays(carried_of(model)), images)
+    found = chain.logits(layout.flat(trained_parameters(model)).numpy(), _arrays(carried_state(model)), images)
     with torch.no_grad():
         wanted = model.eval()(torch.as_tensor(images)).numpy()
     np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
@@ -286,9 +285,9 @@ def test_logits_are_those_of_eval_mode(count: int) -> None:
 def test_batch_norm_refuses_a_single_value_as_torch_does() -> None:
     model = _ready(_small(nn.Conv2d(2, 3, (9, 8)), nn.BatchNorm2d(3)))
     chain, model, layout, *_ = _made(model)
-    w = layout.flat(trained_of(model)).numpy()
+    w = layout.flat(trained_parameters(model)).numpy()
     with pytest.raises(ValueError, match="more than one value"):
-        chain.train(w, w.copy(), _arrays(carried_of(model)), _steps([1]), 0)
+        chain.train(w, w.copy(), _arrays(carried_state(model)), _steps([1]), 0)
 
 
 class _Own(nn.Linear):
@@ -332,14 +331,13 @@ _TWO_STEPS = """
 import hashlib, numpy as np, torch
 from torch import nn
 from fedwave.learning.backends.cpu.chain import CpuChain
-from fedwave.learning.layout import Layout
-from fedwave.learning.state import carried_of, trained_of
+from fedwave.learning.model_rows import Layout, carried_state, trained_parameters
 torch.manual_seed(0)
 model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)).double()
 layout, rng = Layout(model), np.random.default_rng(0)
 images, labels = rng.standard_normal((20, 1, 8, 8)), rng.integers(0, 3, 20)
 chain = CpuChain.of(model, layout, images, labels, eta=0.1, prox=0.1, l2=0.1, dtype=np.float64)
-w, rest = layout.flat(trained_of(model)).numpy(), {k: p.numpy() for k, p in carried_of(model).items()}
+w, rest = layout.flat(trained_parameters(model)).numpy(), {k: p.numpy() for k, p in carried_state(model).items()}
 chain.train(w, w.copy(), rest, [np.arange(10), np.arange(5)])
 print(hashlib.sha256(w.tobytes() + b"".join(p.tobytes() for p in rest.values())).hexdigest())
 """

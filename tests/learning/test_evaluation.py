@@ -12,9 +12,7 @@ from fedwave.learning import evaluation
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
-from fedwave.learning.layout import Layout
-from fedwave.learning.rows import Models
-from fedwave.learning.state import carried_of, trained_of
+from fedwave.learning.model_rows import Layout, ModelRows
 from fedwave.learning.task import Task
 
 
@@ -38,7 +36,7 @@ def test_many_at_once_are_evaluated_as_one_by_one(
     task = Task(images((1, 3, 4)), make, shard_size=4, batch=4)
     made = [task.new_model(3, i).double() for i in range(5)]
     layout = Layout(made[0])
-    models = Models.stacked([layout.flat(trained_of(model)) for model in made], [carried_of(model) for model in made])
+    models = ModelRows.of(made, layout)
     evaluator = Evaluator(task, EvaluationSizes(50, 30, 2), torch.device("cpu"), torch.float64)
     backend = TorchBackend(task, Precision(torch.device("cpu"), torch.float64))
     expected = evaluator.start(backend, models, full=full)()

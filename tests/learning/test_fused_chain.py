@@ -16,15 +16,13 @@ from torch.func import functional_call
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.gpu import backends
 from fedwave.learning.backends.gpu.backends import FusedBackend
-from fedwave.learning.backends.gpu.blocks import Blocks
+from fedwave.learning.backends.gpu.blocks import ChainBlocks
 from fedwave.learning.backends.gpu.fused_chain import FusedChain
-from fedwave.learning.backends.spec import ChainSpec
 from fedwave.learning.backends.torch import TorchBackend
-from fedwave.learning.layout import Layout
+from fedwave.learning.chain_spec import ChainSpec
+from fedwave.learning.model_rows import Layout, ModelRows
 from fedwave.learning.models import Cnn, vgg19_plain
-from fedwave.learning.rows import Models
 from fedwave.learning.sampling import Batches
-from fedwave.learning.state import trained_of
 from fedwave.learning.task import Task
 
 HARNESS = Path(__file__).parents[1] / "support" / "thread_block.cpp"
@@ -54,10 +52,10 @@ def only_linear() -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(2 * 25 * 24, 5))
 
 
-def blocks(model: nn.Module, image: tuple[int, ...]) -> Blocks | None:
+def blocks(model: nn.Module, image: tuple[int, ...]) -> ChainBlocks | None:
     spec = ChainSpec.of(model, image)
     assert spec is not None
-    return Blocks.of(spec)
+    return ChainBlocks.of(spec)
 
 
 class OnCpu:
@@ -143,7 +141,7 @@ def test_the_backend_trains_and_evaluates_as_torch_does(tmp_path, monkeypatch):
     assert fused is not None
     fused._chain.__dict__["_kernels"] = Launched(OnCpu(fused._chain, tmp_path))
     model = task.new_model(0, 0)
-    rows = Models.stacked([Layout(model).flat(trained_of(model))] * LANES, [{}] * LANES)
+    rows = ModelRows.of([model], Layout(model)).padded(LANES)
     samples = np.random.default_rng(0).integers(0, 200, (LANES, STEPS, task.batch))
     samples[1, 1, 4:] = samples[2, 1:] = -1
     work = rows, Batches(samples, (samples >= 0).sum(2)), np.zeros(LANES, np.int64)

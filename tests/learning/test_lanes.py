@@ -13,23 +13,20 @@ from torch import nn
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.gpu.backends import WideBackend
 from fedwave.learning.backends.gradients import Gradients
-from fedwave.learning.backends.spec import known_layers
 from fedwave.learning.backends.torch import TorchBackend
-from fedwave.learning.layout import Layout
-from fedwave.learning.rows import Models
+from fedwave.learning.chain_spec import known_layers
+from fedwave.learning.model_rows import Layout, ModelRows
 from fedwave.learning.sampling import Batches
-from fedwave.learning.state import carried_of, trained_of
 from fedwave.learning.task import Task
 
 CPU = torch.device("cpu")
 EXACT = Precision(CPU, torch.float64)
 
 
-def copies(task: Task, count: int) -> Models:
+def copies(task: Task, count: int) -> ModelRows:
     """So many times one new model."""
     net = task.new_model(0, 0).double()
-    vector = Layout(net).flat(trained_of(net))
-    return Models.stacked([vector] * count, [carried_of(net)] * count)
+    return ModelRows.of([net], Layout(net)).padded(count)
 
 
 def steps(*sizes: list[int]) -> Batches:
@@ -42,7 +39,7 @@ def steps(*sizes: list[int]) -> Batches:
     return Batches(cut, np.count_nonzero(cut >= 0, axis=2))
 
 
-def assert_close(one: Models, other: Models) -> None:
+def assert_close(one: ModelRows, other: ModelRows) -> None:
     for a, b in ((one.w, other.w), *((one.rest[k], other.rest[k]) for k in one.rest)):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 

@@ -23,8 +23,8 @@ from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.lockstep import LockStep
 from fedwave.learning.reference import train_run
 from fedwave.learning.replay import Replay
-from fedwave.learning.sampling import batches
-from fedwave.learning.schedule import Run, runs_of
+from fedwave.learning.sampling import device_batches
+from fedwave.learning.schedule import TrainingRun, training_runs
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 from fedwave.rng import Draws
@@ -56,7 +56,7 @@ class Watched(UpdateAware):
 shown: list[Observation] = []
 
 
-def norms_by_hand(run: Run, task: Task) -> FloatArray:
+def norms_by_hand(run: TrainingRun, task: Task) -> FloatArray:
     """eta max(1, ln d) |psi| of a linear model with cross-entropy, in numpy, ``[T, U]``."""
     first = task.new_model(run.seed, run.instance).double().state_dict()
     w = np.hstack([first["1.weight"].numpy(), first["1.bias"].numpy()[:, None]])
@@ -71,7 +71,7 @@ def norms_by_hand(run: Run, task: Task) -> FloatArray:
         for u, m in enumerate(run.shards[t]):
             samples = sampler.shards(run.seed, run.instance, t + 1, u, int(m))
             local = w.copy()
-            for some in batches(samples, task.batch, task.epochs, run.seed, run.instance, t + 1, u):
+            for some in device_batches(samples, task.batch, task.epochs, run.seed, run.instance, t + 1, u):
                 odds = np.exp(x[some] @ local.T)
                 error = odds / odds.sum(axis=1, keepdims=True) - one_hot[some]
                 local -= task.eta * (error.T @ x[some] / len(some) + task.prox * (local - w))
@@ -84,7 +84,7 @@ def norms_by_hand(run: Run, task: Task) -> FloatArray:
     return norms
 
 
-def rate(task: Task, run: Run, t: int, u: int) -> float:
+def rate(task: Task, run: TrainingRun, t: int, u: int) -> float:
     return task.eta * max(1.0, log(run.delay[t, u]))
 
 
@@ -93,7 +93,7 @@ def test_update_aware_takes_the_largest_updates_of_the_best_channels() -> None:
     trace, _ = fw.train_in_lock_step(network(), Watched(), task(), ROUNDS, 2, SEED, sizes=SIZES, **EXACT)
     assert (trace.delay >= 4).any(), "ln d is never more than 1, so the rate is not tested"
     passed_over = 0
-    for i, run in enumerate(runs_of(trace)):
+    for i, run in enumerate(training_runs(trace)):
         norms = norms_by_hand(run, task())
         np.testing.assert_allclose([seen.update_norm[i] for seen in shown], norms, rtol=1e-9)
         for t, seen in enumerate(shown):
@@ -118,7 +118,7 @@ def test_breadth_says_how_many_channels_are_considered() -> None:
         == np.array([np.flatnonzero(row) for row in trace.scheduled[:, 0]])
     ).all()
     widest, _ = fw.train_in_lock_step(network(), UpdateAware(breadth=100), task(), 4, 1, sizes=SIZES, **EXACT)
-    norms = norms_by_hand(runs_of(widest)[0], task())
+    norms = norms_by_hand(training_runs(widest)[0], task())
     for row, taken in zip(norms, widest.scheduled[:, 0], strict=True):
         assert row[taken].min() >= row[~taken].max()
 
@@ -177,7 +177,7 @@ def assert_near(found: dict[str, Tensor], wanted: dict[str, Tensor], first: dict
 def test_the_trace_replays_to_the_same_models(name: str) -> None:
     path = PATHS[name]
     trace, lock_step = played(name)
-    replay = Replay(runs_of(trace), task(path.model, **path.numbers), settings(path), SIZES)
+    replay = Replay(training_runs(trace), task(path.model, **path.numbers), settings(path), SIZES)
     first = [state.w for state in states(replay)]
     for _ in range(ROUNDS):
         replay.advance()
@@ -200,7 +200,7 @@ def test_lock_step_equals_the_reference(name: str) -> None:
     how = settings(path)
     made = task(path.model, **path.numbers)
     evaluator = Evaluator(made, SIZES, torch.device("cpu"), how.dtype)
-    for run, state in zip(runs_of(trace), states(lock_step), strict=True):
+    for run, state in zip(training_runs(trace), states(lock_step), strict=True):
         first = made.new_model(run.seed, run.instance).to(how.dtype)
         w = train_run(run, made, evaluator, how.dtype)[1]
         start = {k: p.detach() for k, p in first.named_parameters()}
@@ -294,7 +294,7 @@ class Smallest(fw.Scheduler):
 def test_a_scheduler_of_your_own() -> None:
     trace, curves = fw.train_in_lock_step(network(), Smallest(), task(), ROUNDS, 1, SEED, sizes=SIZES, **EXACT)
     assert curves.label == "smallest"
-    norms = norms_by_hand(runs_of(trace)[0], task())
+    norms = norms_by_hand(training_runs(trace)[0], task())
     for row, taken in zip(norms, trace.scheduled[:, 0], strict=True):
         assert row[taken].max() <= row[~taken].min()
 

@@ -7,13 +7,11 @@ from small_models import images
 from torch import nn
 
 from fedwave.learning.backends.base import Backend, Precision
-from fedwave.learning.backends.cpu.backend import NumbaBackend
+from fedwave.learning.backends.cpu.chain import NumbaBackend
 from fedwave.learning.backends.gpu.backends import WideBackend
 from fedwave.learning.backends.torch import TorchBackend
-from fedwave.learning.layout import Layout
-from fedwave.learning.rows import Models
+from fedwave.learning.model_rows import Layout, ModelRows, trained_parameters
 from fedwave.learning.sampling import Batches
-from fedwave.learning.state import trained_of
 from fedwave.learning.task import Task
 
 ETA, PROX, STEPS, LANES, BATCH = 0.01, 0.01, 400, 3, 4
@@ -42,13 +40,13 @@ class Own(nn.Module):
         return self.layers(x)
 
 
-def trained(way: str, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, Models]:
+def trained(way: str, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, ModelRows]:
     """Models before and after."""
     make = {"module": Own, "wide": convolved}.get(way, dead)
     task = Task(images((1, 3, 4)), make, batch=BATCH, eta=ETA, prox=PROX)
     model = task.new_model(0, 0).to(dtype)
     layout = Layout(model)
-    start = torch.stack([layout.flat(trained_of(model))] * LANES)
+    start = torch.stack([layout.flat(trained_parameters(model))] * LANES)
     samples = np.random.default_rng(0).integers(0, 200, (LANES, STEPS, BATCH))
     precision = Precision(CPU, dtype)
     backend: Backend | None = TorchBackend(task, precision)
@@ -58,7 +56,7 @@ def trained(way: str, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor,
         backend = WideBackend.of(task, precision, BATCH)
     assert backend is not None
     batches = Batches(samples, np.full((LANES, STEPS), BATCH))
-    return start, backend.train(Models(start.clone(), {}), batches, np.zeros(LANES, np.int64))
+    return start, backend.train(ModelRows(start.clone(), {}), batches, np.zeros(LANES, np.int64))
 
 
 @pytest.mark.parametrize("way", ["compiled", "module", "chain", "wide"])

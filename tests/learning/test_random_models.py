@@ -21,16 +21,16 @@ from torch import nn
 
 import fedwave as fw
 from fedwave.learning.backends.base import Precision
-from fedwave.learning.backends.gradients import Way
+from fedwave.learning.backends.gradients import GradientMethod
 from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.dropout import device_key, key_dropout, seeded, step_keys
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
+from fedwave.learning.model_rows import Tensors, trained_parameters
 from fedwave.learning.reference import train_run
 from fedwave.learning.replay import Replay
-from fedwave.learning.sampling import batches
-from fedwave.learning.schedule import Run, labelled_runs
+from fedwave.learning.sampling import device_batches
+from fedwave.learning.schedule import TrainingRun, labelled_runs
 from fedwave.learning.settings import Settings
-from fedwave.learning.state import Tensors, trained_of
 from fedwave.learning.task import Task
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # lazy layers, and the older of two kinds of weight norm
@@ -42,7 +42,7 @@ NUMBERS: dict[str, Any] = {"shard_size": 5, "batch": 4, "epochs": 2, "eta": 0.05
 
 
 @cache
-def _runs() -> list[Run]:
+def _runs() -> list[TrainingRun]:
     network = fw.random_network(3, 2, seed=3, rate=[0.6, 1.0, 2.0], miss_probability=0.2)
     return labelled_runs({"alsa-pi": fw.simulate(network, "alsa-pi", 4, 2, seed=5)})
 
@@ -67,7 +67,7 @@ def distances(make: Make, device: str = "cpu") -> dict[str, float]:
     references = [train_run(run, task, evaluator, torch.float64)[1] for run in _runs()]
     precision = Precision(torch.device(device), torch.float64)
     chosen = TorchBackend(task, precision).way
-    ways: list[Way] = ["chain", "vectorised", "one by one"]
+    ways: list[GradientMethod] = ["chain", "vectorised", "one by one"]
     if task.draws:
         ways = ["one by one"] if device == "cpu" else []  # a GPU's generator draws other numbers
     found: dict[str, float] = {}
@@ -93,7 +93,7 @@ def _plain_distance(task: Task) -> float:
     start = {name: p.detach().clone() for name, p in model.named_parameters()}
     noise, key = key_dropout(model), device_key(run.seed, run.instance, 1, 0)
     samples = task.sampler().shards(run.seed, run.instance, 1, 0, 2)
-    order = batches(samples, task.batch, task.epochs, run.seed, run.instance, 1, 0)
+    order = device_batches(samples, task.batch, task.epochs, run.seed, run.instance, 1, 0)
     optimiser = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=task.eta)
     for step, chosen in enumerate(order):
         step_key = step_keys(torch.tensor(key), step)
@@ -107,7 +107,7 @@ def _plain_distance(task: Task) -> float:
         optimiser.step()
     frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
     assert all(torch.equal(start[name], dict(model.named_parameters())[name]) for name in frozen)
-    return _distance(trained_of(model), w, {k: start[k] for k in w})
+    return _distance(trained_parameters(model), w, {k: start[k] for k in w})
 
 
 def _rounding(make: Make) -> float:
@@ -128,7 +128,7 @@ def _rounding(make: Make) -> float:
 
     moved = []
     for run in _runs():
-        start = trained_of(task.new_model(run.seed, run.instance).double())
+        start = trained_parameters(task.new_model(run.seed, run.instance).double())
         w = train_run(run, task, evaluator, torch.float64)[1]
         object.__setattr__(task, "new_model", nearly)
         other = train_run(run, task, evaluator, torch.float64)[1]

@@ -8,10 +8,8 @@ import torch
 from small_models import with_batch_norm
 from torch import nn
 
-from fedwave.learning.layout import Layout
+from fedwave.learning.model_rows import Layout, ModelRows, carried_state, trained_parameters
 from fedwave.learning.models import Cnn
-from fedwave.learning.rows import Models
-from fedwave.learning.state import carried_of, trained_of
 from fedwave.learning.undelivered import Undelivered
 
 
@@ -28,7 +26,7 @@ class Scaled(nn.Module):
 @pytest.mark.parametrize("make", [Cnn, with_batch_norm, Scaled])
 def test_a_vector_has_every_parameter_at_its_place(make: type[nn.Module]) -> None:
     model = make()
-    layout, trained = Layout(model), trained_of(model)
+    layout, trained = Layout(model), trained_parameters(model)
     vector = layout.flat(trained)
     assert vector.shape == (layout.size,)
     whole = sum(float(p.double().sum()) for p in trained.values())
@@ -48,14 +46,14 @@ def test_a_vector_has_every_parameter_at_its_place(make: type[nn.Module]) -> Non
 def test_rows_are_taken_put_and_padded() -> None:
     nets = [with_batch_norm() for _ in range(3)]
     layout = Layout(nets[0])
-    models = Models.stacked([layout.flat(trained_of(n)) for n in nets], [carried_of(n) for n in nets])
+    models = ModelRows.of(nets, layout)
     two = models.rows(np.array([2, 0]))
     assert torch.equal(two.w, models.w[[2, 0]])
     two.w.zero_()
     assert models.w.any(dim=1).all()  # a copy
     models.put(np.array([1]), two.rows(slice(1)))
     assert not models.w[1].any()
-    for name, tensor in carried_of(nets[2]).items():
+    for name, tensor in carried_state(nets[2]).items():
         assert torch.equal(models.rest[name][1], tensor)
     more = models.padded(5)
     assert torch.equal(more.w[3], models.w[2])

@@ -15,7 +15,7 @@ import fedwave as fw
 from fedwave.counter_rng import TrainingKeys
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Replay
-from fedwave.learning.sampling import Sampler, batches
+from fedwave.learning.sampling import Sampler, device_batches
 from fedwave.learning.schedule import labelled_runs
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
@@ -154,7 +154,7 @@ def test_a_device_keeps_its_classes_over_the_rounds_and_other_instances_get_othe
 
 
 def cut(samples: int, batch: int, epochs: int, place: tuple[int, ...] = (0, 0, 1, 0)) -> list[Any]:
-    return batches(np.arange(100, 100 + samples), batch, epochs, *place)
+    return device_batches(np.arange(100, 100 + samples), batch, epochs, *place)
 
 
 @pytest.mark.parametrize("samples, batch", [(20, 5), (23, 5), (3, 10), (7, 2)])
@@ -170,7 +170,7 @@ def test_every_epoch_holds_all_samples_in_another_order(samples: int, batch: int
 
 
 def test_repeated_samples_stay_repeated() -> None:
-    found = batches(np.array([4, 4, 4, 9, 9]), 2, 50, 0, 0, 1, 0)
+    found = device_batches(np.array([4, 4, 4, 9, 9]), 2, 50, 0, 0, 1, 0)
     left = {4: 150, 9: 100}
     for piece in found:
         assert len(piece) == 2  # the fifth is dropped

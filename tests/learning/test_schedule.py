@@ -10,7 +10,7 @@ from tiny import trace
 
 import fedwave as fw
 from fedwave.aggregation import Lee, Sync
-from fedwave.learning.schedule import Run, needed_training, rounds_until_delivery, runs_of
+from fedwave.learning.schedule import TrainingRun, needed_training, rounds_until_delivery, training_runs
 
 
 def busy_trace() -> fw.Trace:
@@ -21,7 +21,7 @@ def busy_trace() -> fw.Trace:
 
 def test_runs_of_against_a_plain_recomputation() -> None:
     trace = busy_trace()
-    found = runs_of(trace)
+    found = training_runs(trace)
     assert [(run.label, run.seed, run.instance) for run in found] == [
         ("round-robin", 9, 7),
         ("round-robin", 9, 2),
@@ -53,7 +53,7 @@ def test_runs_of_against_a_plain_recomputation() -> None:
 def test_a_summary_cannot_be_trained_on() -> None:
     summary = fw.simulate(fw.paper_network(), "random", rounds=2, instances=1, record="summary")
     with pytest.raises(fw.FedwaveError, match='simulate with record="full" to keep it'):
-        runs_of(summary)
+        training_runs(summary)
 
 
 def test_rounds_until_delivery() -> None:
@@ -67,7 +67,7 @@ def test_rounds_until_delivery() -> None:
 def test_where_data_wait_a_scheduled_device_trains_on_all_since_its_last_delivery() -> None:
     arrivals, delivered = [[1, 2], [3, 0], [0, 1], [5, 0]], [[0, 1], [1, 0], [0, 0], [0, 1]]
     scheduled = [[0, 1], [1, 1], [1, 0], [1, 1]]
-    (run,) = runs_of(trace(arrivals, delivered, scheduled=scheduled))
+    (run,) = training_runs(trace(arrivals, delivered, scheduled=scheduled))
     np.testing.assert_array_equal(run.uploads(Sync()).mass, [[1, 2], [4, 0], [0, 1], [5, 1]])
     for tolerance in (0.0, 0.5):
         needed = needed_training(run, Sync(), tolerance)
@@ -77,14 +77,14 @@ def test_where_data_wait_a_scheduled_device_trains_on_all_since_its_last_deliver
 # --- which local training can be left out ---------------------------------------------------------
 
 
-def one_device(shards: str, delivered: str, heard: str | None = None) -> Run:
+def one_device(shards: str, delivered: str, heard: str | None = None) -> TrainingRun:
     """A run of one device, a digit per round."""
     columns = [[[int(x)] for x in text] for text in (shards, delivered, heard or "1" * len(shards))]
-    (run,) = runs_of(trace(columns[0], columns[1], heard=columns[2]))
+    (run,) = training_runs(trace(columns[0], columns[1], heard=columns[2]))
     return run
 
 
-def kept(run: Run, beta: float, tolerance: float) -> str:
+def kept(run: TrainingRun, beta: float, tolerance: float) -> str:
     return "".join(str(int(x)) for x in needed_training(run, Lee(beta), tolerance)[:, 0])
 
 
@@ -134,7 +134,7 @@ def test_a_missed_broadcast_keeps_the_training_before_it() -> None:
     assert kept(one_device("1111", "0001", "1011"), 0.001, 0.1) == "0001"
 
 
-def influential(run: Run, beta: float, tolerance: float) -> np.ndarray:
+def influential(run: TrainingRun, beta: float, tolerance: float) -> np.ndarray:
     """The same, forwards: what enters which delivery, and which training started from what another one left."""
     out = np.zeros(run.shards.shape, dtype=bool)
     for u in range(run.shards.shape[1]):
@@ -169,7 +169,7 @@ def test_needed_training_against_a_forward_derivation(miss: float, tolerance: fl
     left_out = kept_for_a_start = 0
     for _ in range(60):
         shape = (int(rng.integers(1, 13)), 3)
-        (run,) = runs_of(trace(rng.poisson(0.8, shape), rng.random(shape) < 0.3, heard=rng.random(shape) >= miss))
+        (run,) = training_runs(trace(rng.poisson(0.8, shape), rng.random(shape) < 0.3, heard=rng.random(shape) >= miss))
         beta = float(rng.choice([0.0, 0.01, 0.37, 0.83]))
         found = needed_training(run, Lee(beta), tolerance)
         np.testing.assert_array_equal(found, influential(run, beta, tolerance))

@@ -10,17 +10,16 @@ from torch.func import functional_call
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.choose import choose
 from fedwave.learning.backends.gpu.backends import FusedBackend, WideBackend
-from fedwave.learning.backends.gpu.blocks import Blocks
+from fedwave.learning.backends.gpu.blocks import ChainBlocks
 from fedwave.learning.backends.gpu.lane_plan import segments
 from fedwave.learning.backends.gpu.wide_chain import WideChain
-from fedwave.learning.backends.gpu.wide_ops import Rule, WideOps
-from fedwave.learning.backends.spec import ChainSpec
+from fedwave.learning.backends.gpu.wide_ops import SgdRule, WideOps
 from fedwave.learning.backends.torch import TorchBackend
+from fedwave.learning.chain_spec import ChainSpec
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.dropout import key_dropout
-from fedwave.learning.layout import Layout
+from fedwave.learning.model_rows import Layout, ModelRows
 from fedwave.learning.models import Cnn, Logistic, Vgg19
-from fedwave.learning.rows import Models
 from fedwave.learning.sampling import Batches
 from fedwave.learning.task import Task
 
@@ -99,7 +98,7 @@ class Work:
             self.images,
             self.labels,
             batch=BATCH,
-            rule=Rule.of(ETA, PROX, L2),
+            rule=SgdRule.of(ETA, PROX, L2),
             half=half,
             width=3 if grouped else 2,
             ops=WideOps(),
@@ -123,7 +122,7 @@ class Work:
         for lane, count in enumerate(STEPS):
             samples[lane, count:] = -1
         trained = trains.train(
-            Models(self.w, self.rest), Batches(samples, (samples >= 0).sum(2)), self.keys.cpu().numpy()
+            ModelRows(self.w, self.rest), Batches(samples, (samples >= 0).sum(2)), self.keys.cpu().numpy()
         )
         self.w.copy_(trained.w)
         for name, p in self.rest.items():
@@ -158,7 +157,7 @@ class Work:
 
 def blocks(model, image):
     key_dropout(model)
-    return Blocks.of(ChainSpec.of(model, image))
+    return ChainBlocks.of(ChainSpec.of(model, image))
 
 
 @pytest.mark.parametrize("make", [normalised, plain])
@@ -241,7 +240,7 @@ class TestOnGpu:
         assert isinstance(trains, kind)
         assert isinstance(evaluates, kind)
         work.check(trains, 1e-4)
-        found = evaluates.logits(Models(work.w, work.rest), work.images)
+        found = evaluates.logits(ModelRows(work.w, work.rest), work.images)
         for lane in range(LANES):
             assert torch.allclose(found[lane], _logits(work, lane), rtol=1e-3, atol=1e-4)
 

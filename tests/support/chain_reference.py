@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedwave.learning.dropout import key_dropout, step_keys
-from fedwave.learning.layout import Layout
-from fedwave.learning.state import Tensors, carried_of, trained_of
+from fedwave.learning.model_rows import Layout, Tensors, carried_state, trained_parameters
 
 
 def flat_models(
@@ -19,7 +18,7 @@ def flat_models(
     models = [make().to(dtype) for _ in range(count)]
     trained, carried = (
         {k: torch.stack([one[k] for one in states]) for k in states[0]}
-        for states in ([trained_of(m) for m in models], [carried_of(m) for m in models])
+        for states in ([trained_parameters(m) for m in models], [carried_state(m) for m in models])
     )
     return layout.flat(trained), carried
 

@@ -9,7 +9,7 @@ from refusals import refused
 
 import fedwave as fw
 from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, Sync, uploads_of_rounds
-from fedwave.learning.schedule import runs_of
+from fedwave.learning.schedule import training_runs
 from fedwave.network.partition import Labels, Partition
 from fedwave.theory.useful_mass import ScheduleMass
 
@@ -39,7 +39,7 @@ def by_hand(run, rule):
 @pytest.mark.parametrize("rule", RULES, ids=str)
 def test_every_training_counts_until_it_is_delivered(rule):
     found = ScheduleMass.of(TRACE, rule)
-    for i, run in enumerate(runs_of(TRACE)):
+    for i, run in enumerate(training_runs(TRACE)):
         mass, stretch = by_hand(run, rule)
         np.testing.assert_allclose(found.delivered[:, i], mass, rtol=1e-12)
         np.testing.assert_allclose(found.stretch[:, i], stretch, rtol=1e-12)

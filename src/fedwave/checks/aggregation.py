@@ -196,9 +196,9 @@ def _tensors(rule: Aggregation) -> bool:
     """Training uses torch tensors, the mass NumPy arrays."""
     if not rule.has_server_step() or find_spec("torch") is None:
         return False
-    from fedwave.learning.server_steps import tensor
+    from fedwave.learning.server_steps import as_tensor
 
-    if not np.allclose(_server_steps(rule, 3), _server_steps(rule, 3, tensor), rtol=1e-12):
+    if not np.allclose(_server_steps(rule, 3), _server_steps(rule, 3, as_tensor), rtol=1e-12):
         raise FedwaveError(
             "server_step gives different results for torch tensors and for arrays: use plain arithmetic only."
         )

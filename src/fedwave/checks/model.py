@@ -10,7 +10,7 @@ import numpy as np
 from fedwave.checks.common import Check, passed
 from fedwave.errors import FedwaveError
 from fedwave.learning.datasets.dataset import Dataset
-from fedwave.learning.model_check import made, outputs_and_gradients
+from fedwave.learning.model_check import make_model, outputs_and_gradients
 from fedwave.learning.task import Task
 
 _SHAPES = ((1, 28, 28), (3, 32, 32))  # of MNIST and CIFAR-10
@@ -52,7 +52,7 @@ def _random_images(shape: tuple[int, ...]) -> Dataset:
 
 
 def _declaration(subject: _Subject) -> None:
-    made(subject.make, None)
+    make_model(subject.make, None)
 
 
 def _images(subject: _Subject) -> None:

@@ -15,9 +15,8 @@ from fedwave.files.archive import read_archive, refusing, write_archive
 from fedwave.files.reading import opened
 from fedwave.files.writing import write_whole
 from fedwave.learning.curves import Evaluation
+from fedwave.learning.model_rows import ModelRows, Tensors
 from fedwave.learning.replay import Replay
-from fedwave.learning.rows import Models
-from fedwave.learning.state import Tensors
 from fedwave.types import Array
 
 _FORMAT = "checkpoint 2"
@@ -77,12 +76,12 @@ def read(replay: Replay, raw: IO[bytes], name: str) -> None:
 
 def _restored(
     replay: Replay, arrays: dict[str, Array], header: dict[str, Any]
-) -> tuple[Models, Models, list[Tensors], list[list[Evaluation]], Tensor]:
+) -> tuple[ModelRows, ModelRows, list[Tensors], list[list[Evaluation]], Tensor]:
     """The saved models, memories of the server step, results and waiting gradients."""
 
-    def models(prefix: str, rest: str, like: Models) -> Models:
+    def models(prefix: str, rest: str, like: ModelRows) -> ModelRows:
         names = like.rest
-        return Models(_tensor(arrays[prefix], like.w), {k: _tensor(arrays[f"{rest}/{k}"], names[k]) for k in names})
+        return ModelRows(_tensor(arrays[prefix], like.w), {k: _tensor(arrays[f"{rest}/{k}"], names[k]) for k in names})
 
     server = [{k: _tensor(arrays[f"server/{r}/{k}"], p) for k, p in one.items()} for r, one in enumerate(replay.server)]
     results: list[list[Evaluation]] = [[] for _ in replay.runs]

@@ -12,17 +12,16 @@ from torch import Tensor, nn
 
 from fedwave.errors import as_int
 from fedwave.learning.backends.base import Backend
-from fedwave.learning.backends.torch import outputs_of
+from fedwave.learning.backends.torch import model_outputs
 from fedwave.learning.curves import Evaluation
-from fedwave.learning.rows import Models
-from fedwave.learning.state import Tensors
+from fedwave.learning.model_rows import ModelRows, Tensors
 from fedwave.learning.task import Task, subset
 from fedwave.types import IntArray
 
 _LOGITS_AT_ONCE = 2**26  # numbers
 
 # What was found, once it is there: calling it may wait for a GPU.
-Found = Callable[[], list[Evaluation]]
+PendingEvaluations = Callable[[], list[Evaluation]]
 
 
 @dataclass(frozen=True)
@@ -64,9 +63,9 @@ class Evaluator:
         """Evaluate one model; with ``full`` on all test images too."""
         model.eval()
         with torch.no_grad():
-            return self._evaluation(lambda images: outputs_of(model, parameters | buffers, images), full)
+            return self._evaluation(lambda images: model_outputs(model, parameters | buffers, images), full)
 
-    def start(self, backend: Backend, models: Models, *, full: bool) -> Found:
+    def start(self, backend: Backend, models: ModelRows, *, full: bool) -> PendingEvaluations:
         """Evaluate several models. On a GPU nothing is waited for, until what was found is asked for."""
         if not self._waits:
             return self._on_gpu(backend, models, full)
@@ -78,7 +77,7 @@ class Evaluator:
         every = self._sizes.full_every
         return bool(every) and (round_ % every == 0 or round_ == last)
 
-    def _one(self, backend: Backend, model: Models, full: bool) -> Evaluation:
+    def _one(self, backend: Backend, model: ModelRows, full: bool) -> Evaluation:
         return self._evaluation(lambda images: backend.logits(model, images)[0], full)
 
     def _evaluation(self, logits_of: Callable[[Tensor], Tensor], full: bool) -> Evaluation:
@@ -90,7 +89,7 @@ class Evaluator:
         of_all = self._counts(guess, labels) if full else (None, None)
         return Evaluation(float(loss), *self._counts(guess[usual], labels[usual]), *of_all)
 
-    def _on_gpu(self, backend: Backend, models: Models, full: bool) -> Found:
+    def _on_gpu(self, backend: Backend, models: ModelRows, full: bool) -> PendingEvaluations:
         """The same for many models at once, without a loop over them."""
         sets = [(self._usual_images, self._usual_labels)]
         if full:
@@ -113,7 +112,7 @@ class Evaluator:
 
         return found
 
-    def _measured(self, backend: Backend, models: Models, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def _measured(self, backend: Backend, models: ModelRows, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Mean loss ``[model]`` and right answers ``[model, class]``, on the device."""
         each = max(1, _LOGITS_AT_ONCE // (len(labels) * self._classes))
         of_class = F.one_hot(labels, self._classes).to(torch.float32)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fedwave.errors import FedwaveError
-from fedwave.learning.schedule import Schedule
+from fedwave.learning.schedule import TrainingSchedule
 from fedwave.learning.settings import COPIES, Settings
 from fedwave.learning.task import Task
 from fedwave.memory import check_memory, in_words
@@ -21,7 +21,9 @@ def sample_bytes(samples: float, epochs: int) -> float:
     return samples * epochs * _OF_SAMPLE
 
 
-def check_training(task: Task, schedule: Schedule, settings: Settings, model: torch.nn.Module, kept: int) -> None:
+def check_training_memory(
+    task: Task, schedule: TrainingSchedule, settings: Settings, model: torch.nn.Module, kept: int
+) -> None:
     """Refuse training whose largest round does not fit: the samples of its lanes, and their models.
 
     ``kept`` is the largest number of gradients that wait, and of models that devices keep of their own.
@@ -54,12 +56,12 @@ def check_training(task: Task, schedule: Schedule, settings: Settings, model: to
         )
 
 
-def most_lanes(schedule: Schedule) -> int:
+def most_lanes(schedule: TrainingSchedule) -> int:
     """The largest number of models that are trained in a round, in all runs together."""
     return int(schedule.needed.sum(axis=(1, 2)).max(initial=0))
 
 
-def most_waiting(schedule: Schedule) -> int:
+def most_waiting(schedule: TrainingSchedule) -> int:
     """The largest number of gradients that wait for delivery at a time, in all runs together."""
     held, most = np.zeros(schedule.needed.shape[1:], np.bool_), 0
     for trains, delivered in zip(schedule.needed, schedule.uploads.delivered, strict=True):

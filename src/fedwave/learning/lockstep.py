@@ -18,8 +18,8 @@ from fedwave.errors import as_int, check_parameters
 from fedwave.learning.backends.cpu.chain import numba_advice
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
-from fedwave.learning.replay import Meter, Replay, Trained
-from fedwave.learning.schedule import Run, Schedule, runs_of
+from fedwave.learning.replay import Meter, Replay, TrainedLanes
+from fedwave.learning.schedule import TrainingRun, TrainingSchedule, training_runs
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 from fedwave.learning.task import task as make_task
@@ -49,13 +49,13 @@ class LockStep:
         runs = [_blank(label, seed, i, rounds, network.size, misses) for i in instances]
         # It is not known in advance which training matters, so none is left out.
         self.replay = Replay(runs, task, replace(settings, tolerance=0.0), sizes)
-        self._trained: Trained
+        self._trained: TrainedLanes
         # x and y, after the last round's uploads
         self._mass = self._trainings = np.zeros((len(instances), network.size))
 
     def go_on(self, trace: Trace) -> None:
         """Restore the counts of a trace; the models come from a checkpoint."""
-        before = Schedule.of(runs_of(trace), self.replay.task.aggregation, 0.0)
+        before = TrainingSchedule.of(training_runs(trace), self.replay.task.aggregation, 0.0)
         schedule = self.replay.schedule
         for name in ("scheduled", "shards", "heard"):
             getattr(schedule, name)[: trace.rounds] = getattr(before, name)
@@ -127,11 +127,11 @@ def train_in_lock_step(
     return trace, replace(curves, weights=learner.replay.weights_of(chosen.name))
 
 
-def _blank(label: str, seed: int, instance: int, rounds: int, devices: int, misses: bool) -> Run:
+def _blank(label: str, seed: int, instance: int, rounds: int, devices: int, misses: bool) -> TrainingRun:
     """An empty run, filled while it is played."""
     shape = (rounds, devices)
     heard = np.full(shape, not misses)  # False for now, so that Replay keeps where a device would start
-    return Run(
+    return TrainingRun(
         label,
         seed,
         instance,

@@ -20,17 +20,17 @@ from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
 from fedwave.errors import FedwaveError
-from fedwave.learning.backends.spec import known_layers
+from fedwave.learning.chain_spec import known_layers
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.dropout import key_dropout, seeded
-from fedwave.learning.state import Tensors, carried_of, trained_of
+from fedwave.learning.model_rows import Tensors, carried_state, trained_parameters
 
 _CPU = torch.device("cpu")
 _STEPS, _RATE = 2, 0.05  # of the trial
 _OF_MODULES = ("_parameters", "_buffers", "_modules", "training")
 
 
-def made(make: Callable[[], nn.Module], images: Tensor | None) -> nn.Module:
+def make_model(make: Callable[[], nn.Module], images: Tensor | None) -> nn.Module:
     """A new model; lazy layers get their sizes from ``images``, if there are any."""
     if isinstance(make, nn.Module) or not callable(make):
         raise FedwaveError(
@@ -55,7 +55,7 @@ def made(make: Callable[[], nn.Module], images: Tensor | None) -> nn.Module:
     return model
 
 
-def check(new_model: Callable[[int], nn.Module], data: Dataset) -> bool:
+def check_model(new_model: Callable[[int], nn.Module], data: Dataset) -> bool:
     """Refuse a model that cannot be trained on these data. True: it draws from torch's generator in training.
 
     ``new_model`` makes the model of an instance.
@@ -125,8 +125,8 @@ def _check_apart(one: nn.Module, again: nn.Module, other: nn.Module) -> None:
             "the function model makes two models that share layers or weights: make new ones in every call, such as "
             "copy.deepcopy(backbone)."
         )
-    same = trained_of(again) | carried_of(again)
-    for name, tensor in (trained_of(one) | carried_of(one)).items():
+    same = trained_parameters(again) | carried_state(again)
+    for name, tensor in (trained_parameters(one) | carried_state(one)).items():
         if not torch.equal(tensor.nan_to_num(), same[name].nan_to_num()):
             raise FedwaveError(
                 f"two models made under one seed differ in {name!r}, so no run could be repeated: draw first weights "
@@ -137,7 +137,7 @@ def _check_apart(one: nn.Module, again: nn.Module, other: nn.Module) -> None:
 def _pass(model: nn.Module, images: Tensor, *, training: bool) -> tuple[Any, Tensors, bool]:
     """The outputs of one pass, the parameters that enter it, and whether it drew from torch's generator."""
     step = key_dropout(model)
-    w, rest = {name: p.requires_grad_() for name, p in trained_of(model).items()}, carried_of(model)
+    w, rest = {name: p.requires_grad_() for name, p in trained_parameters(model).items()}, carried_state(model)
     with _refusing(images), seeded(1, _CPU), step.draws_by(torch.tensor(1)):
         model.train(training)
         before = torch.random.get_rng_state()
@@ -201,7 +201,7 @@ def _check_turns(trains: nn.Module, evaluates: nn.Module, alone: nn.Module, imag
     for dtype, relative in ((torch.float64, 1e-6), (torch.float32, 1e-2)):
         for model in (trains, evaluates, alone):
             model.to(dtype)
-        start, rest = trained_of(alone), carried_of(alone)
+        start, rest = trained_parameters(alone), carried_state(alone)
         try:
             own = _trained_alone(alone, images.to(dtype), labels)
         except Exception:  # forward is the user's: in double precision it may fail with anything

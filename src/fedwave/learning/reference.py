@@ -15,22 +15,22 @@ from fedwave.learning import server_steps
 from fedwave.learning.curves import Evaluation
 from fedwave.learning.dropout import Step, device_key, key_dropout, seeded, step_keys
 from fedwave.learning.evaluation import Evaluator
-from fedwave.learning.sampling import batches
-from fedwave.learning.schedule import Run
-from fedwave.learning.state import Tensors, carried_of, trained_of
+from fedwave.learning.model_rows import Tensors, carried_state, trained_parameters
+from fedwave.learning.sampling import device_batches
+from fedwave.learning.schedule import TrainingRun
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
 
 
 def train_run(
-    run: Run, task: Task, evaluator: Evaluator, dtype: torch.dtype = torch.float32
+    run: TrainingRun, task: Task, evaluator: Evaluator, dtype: torch.dtype = torch.float32
 ) -> tuple[list[Evaluation], Tensors]:
     """Train one run; returns the evaluation after every round, and the final parameters."""
     rule = task.aggregation
     model = task.new_model(run.seed, run.instance).to(dtype)
     sampler = task.sampler()
     noise = key_dropout(model)
-    w, b = trained_of(model), carried_of(model)
+    w, b = trained_parameters(model), carried_state(model)
     memory, all_uploads = server_steps.start(rule, w), run.uploads(rule)
     devices = range(run.shards.shape[1])
     psi = [_zeros(w) for _ in devices]  # gradients not delivered yet
@@ -47,7 +47,7 @@ def train_run(
                 stored[u].append(samples)
                 samples = np.concatenate(stored[u]) if run.scheduled[t, u] else samples[:0]
             if len(samples) > 0:
-                order = batches(samples, task.batch, task.epochs, run.seed, run.instance, t + 1, u)
+                order = device_batches(samples, task.batch, task.epochs, run.seed, run.instance, t + 1, u)
                 key = device_key(run.seed, run.instance, t + 1, u)
                 local, local_buffers = _train_locally(model, start, start_buffers, order, task, dtype, noise, key)
                 gradient = {k: (start[k] - local[k]) / task.eta for k in w}

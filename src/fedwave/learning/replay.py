@@ -1,7 +1,7 @@
 """Training on traces: all runs of an experiment advance together, a round at a time, in lanes.
 
 The schedule is known in advance, so local training without effect is left out (schedule.py). All models are rows of
-tensors (rows.py), and there is no loop over runs, devices or parameters in a round.
+tensors (model_rows.py), and there is no loop over runs, devices or parameters in a round.
 """
 
 from __future__ import annotations
@@ -21,14 +21,20 @@ from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.choose import choose
 from fedwave.learning.curves import Curves, Evaluation
 from fedwave.learning.dropout import device_keys
-from fedwave.learning.evaluation import EvaluationSizes, Evaluator, Found
-from fedwave.learning.footprint import check_training, most_lanes, most_waiting
-from fedwave.learning.layout import Layout
-from fedwave.learning.rows import Models, concat_columns, joined, split_columns, to_device
+from fedwave.learning.evaluation import EvaluationSizes, Evaluator, PendingEvaluations
+from fedwave.learning.footprint import check_training_memory, most_lanes, most_waiting
+from fedwave.learning.model_rows import (
+    Layout,
+    ModelRows,
+    Tensors,
+    concat_columns,
+    concat_rows,
+    split_columns,
+    to_device,
+)
 from fedwave.learning.sampling import Batches, cut_into_batches
-from fedwave.learning.schedule import Run, Schedule
+from fedwave.learning.schedule import TrainingRun, TrainingSchedule
 from fedwave.learning.settings import Settings
-from fedwave.learning.state import Tensors, carried_of, trained_of
 from fedwave.learning.task import Task
 from fedwave.learning.undelivered import Undelivered
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
@@ -38,7 +44,7 @@ _NO_ROW = -1
 
 
 @dataclass(frozen=True)
-class Jobs:
+class Lanes:
     """The local training of a round: lanes, longest first."""
 
     runs: IntArray  # [N]
@@ -46,26 +52,26 @@ class Jobs:
     batches: Batches
     keys: IntArray  # of random layers
 
-    def of_runs(self, which: BoolArray) -> Jobs:
+    def of_runs(self, which: BoolArray) -> Lanes:
         """Those of some runs, ``[R]``."""
         mine = which[self.runs]
         if mine.all():
             return self
         batches = Batches(self.batches.samples[mine], self.batches.sizes[mine])
-        return Jobs(self.runs[mine], self.devices[mine], batches, self.keys[mine])
+        return Lanes(self.runs[mine], self.devices[mine], batches, self.keys[mine])
 
-    def blocks(self, size: int) -> Iterator[Jobs]:
+    def blocks(self, size: int) -> Iterator[Lanes]:
         """So many lanes at a time."""
         for first in range(0, len(self.runs), size):
             part = slice(first, first + size)
             samples, sizes = self.batches.samples[part], self.batches.sizes[part]
             steps = int(np.count_nonzero(sizes[0]))  # of the longest
             batches = Batches(samples[:, :steps], sizes[:, :steps])
-            yield Jobs(self.runs[part], self.devices[part], batches, self.keys[part])
+            yield Lanes(self.runs[part], self.devices[part], batches, self.keys[part])
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedLanes:
     """The local training of a round, done."""
 
     row: IntArray  # [R, U]: the lane of a device, or -1
@@ -73,16 +79,16 @@ class Trained:
     w: Tensor  # [M, P]: parameters, for devices that may start from them
     row_of_w: IntArray  # [R, U]: their row in w, or -1
 
-    def without(self, who: BoolArray) -> Trained:
+    def without(self, who: BoolArray) -> TrainedLanes:
         """As if some devices, ``[R, U]``, had not trained."""
         rows = (np.where(who, _NO_ROW, row) for row in (self.row, self.row_of_w))
-        return Trained(next(rows), self.rest, self.w, next(rows))
+        return TrainedLanes(next(rows), self.rest, self.w, next(rows))
 
 
 class Replay:
     """Trains runs side by side; ``advance`` plays one round of all of them."""
 
-    def __init__(self, runs: list[Run], task: Task, settings: Settings, sizes: EvaluationSizes) -> None:
+    def __init__(self, runs: list[TrainingRun], task: Task, settings: Settings, sizes: EvaluationSizes) -> None:
         model = task.new_model(0, 0)
         settings = settings.for_model(model)
         self.runs, self.task, self.settings, self.sizes = runs, task, settings, sizes
@@ -90,12 +96,12 @@ class Replay:
         precision = Precision(torch.device(settings.device), settings.dtype, half)
         self._model = model.to(precision.device, precision.dtype)
         self.layout = Layout(self._model)
-        self.schedule = Schedule.of(runs, task.aggregation, settings.tolerance)
+        self.schedule = TrainingSchedule.of(runs, task.aggregation, settings.tolerance)
         waiting = most_waiting(self.schedule)
         # Models of devices that miss a broadcast some time: they go on from their own parameters.
         ever = ~self.schedule.heard.all(axis=0)
         kept = waiting + int(ever.sum())
-        check_training(task, self.schedule, settings, self._model, kept)
+        check_training_memory(task, self.schedule, settings, self._model, kept)
         room = min(settings.lanes or 1, most_lanes(self.schedule))
         self._trains, self._evaluates = choose(task, precision, room)
         self._evaluator = Evaluator(task, sizes, precision.device, precision.dtype)
@@ -110,20 +116,18 @@ class Replay:
         self.diverged: BoolArray = np.zeros(len(runs), np.bool_)
         self.round = 0
         self._overlaps = settings.device == "cuda"  # it computes while the processor prepares
-        self._ahead: tuple[int, Jobs] | None = None  # drawn for the row that is named
+        self._ahead: tuple[int, Lanes] | None = None  # drawn for the row that is named
         self.results: list[list[Evaluation]] = [[] for _ in runs]
         # Of an evaluation under way: the runs, and what is found once it is there.
-        self._evaluation: tuple[IntArray, Found] | None = None
+        self._evaluation: tuple[IntArray, PendingEvaluations] | None = None
 
-    def _first_models(self) -> Models:
+    def _first_models(self) -> ModelRows:
         """The central models before round 1: the same for all schedulers of an instance."""
         whose = [(run.seed, run.instance) for run in self.runs]
         row = {start: k for k, start in enumerate(dict.fromkeys(whose))}
         device, dtype = self.settings.device, self.settings.dtype
         models = [self.task.new_model(*start).to(device, dtype) for start in row]
-        different = Models.stacked(
-            [self.layout.flat(trained_of(model)) for model in models], [carried_of(model) for model in models]
-        )
+        different = ModelRows.of(models, self.layout)
         return different.rows(np.array([row[start] for start in whose]))
 
     @property
@@ -168,7 +172,7 @@ class Replay:
         if self._overlaps and coming < self.rounds:
             self._ahead = coming, self._jobs(coming)
 
-    def train_round(self) -> Trained:
+    def train_round(self) -> TrainedLanes:
         """Local training of the round in all runs, and the gradients that now wait for delivery (psi)."""
         shape = self.row_of_own.shape
         row, row_of_w = np.full(shape, _NO_ROW), np.full(shape, _NO_ROW)
@@ -189,14 +193,14 @@ class Replay:
                 row_of_w[jobs.runs[keeps], jobs.devices[keeps]] = kept + np.arange(keeps.size)
                 kept += keeps.size
                 own.append(trained.w[to_device(trained.w.device, keeps)])
-        return Trained(row, joined(rests), torch.cat(own), row_of_w)
+        return TrainedLanes(row, concat_rows(rests), torch.cat(own), row_of_w)
 
-    def finish_round(self, trained: Trained) -> None:
+    def finish_round(self, trained: TrainedLanes) -> None:
         """Apply the uploads of the round in every run, then evaluate the central models."""
         self.deliver(trained)
         self.evaluate()
 
-    def deliver(self, trained: Trained) -> None:
+    def deliver(self, trained: TrainedLanes) -> None:
         """Apply the uploads of the round in every run; nothing is evaluated."""
         uploads, live = self.schedule.uploads.at(self.round), ~self.diverged
         arrived = uploads.delivered & live[:, None]
@@ -204,20 +208,20 @@ class Replay:
         rest = self._mixed_rest(arrived, uploads.shares, trained)
         self._keep_own(trained)
         if live.all():
-            self.central = Models(self.central.w - update, rest)
+            self.central = ModelRows(self.central.w - update, rest)
         else:  # a run that diverged stays as it was
             going = np.flatnonzero(live)
-            self.central.put(going, Models(self.central.w - update, rest).rows(going))
+            self.central.put(going, ModelRows(self.central.w - update, rest).rows(going))
         self.round += 1
 
-    def jobs_of_round(self) -> Jobs:
+    def jobs_of_round(self) -> Lanes:
         """The local training of the round; runs that diverged have none."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == self.round:
             return ahead[1].of_runs(~self.diverged)
         return self._jobs(self.round)
 
-    def _jobs(self, t: int) -> Jobs:
+    def _jobs(self, t: int) -> Lanes:
         """Who trains in row t, and on what."""
         runs, devices = np.nonzero(self.schedule.needed[t] & ~self.diverged[:, None])
         places = self._places(runs, np.full(len(runs), t + 1), devices)
@@ -228,7 +232,7 @@ class Replay:
         keys = device_keys(places) if self._trains.needs_keys else np.zeros(len(runs), np.int64)
         order = np.argsort(-batches.steps, kind="stable")
         longest_first = Batches(batches.samples[order], batches.sizes[order])
-        return Jobs(runs[order], devices[order], longest_first, keys[order])
+        return Lanes(runs[order], devices[order], longest_first, keys[order])
 
     def _samples(self, t: int, runs: IntArray, devices: IntArray) -> tuple[IntArray, IntArray]:
         """The samples that devices train on in row t, and how many each has: of this round, or all that waited."""
@@ -251,7 +255,7 @@ class Replay:
         seeds = [self.runs[r].seed for r in runs.tolist()]
         return TrainingKeys(seeds, [self.runs[r].instance for r in runs.tolist()], rounds, devices)
 
-    def _starts(self, jobs: Jobs) -> Models:
+    def _starts(self, jobs: Lanes) -> ModelRows:
         """The models that lanes start from: the central one, or a device's own if it missed the broadcast."""
         start = self.central.rows(jobs.runs)
         missed = np.flatnonzero(~self.schedule.heard[self.round, jobs.runs, jobs.devices])
@@ -271,7 +275,7 @@ class Replay:
             update[r] = step["w"]
         return eta * update
 
-    def _mixed_rest(self, arrived: BoolArray, shares: FloatArray, trained: Trained) -> Tensors:
+    def _mixed_rest(self, arrived: BoolArray, shares: FloatArray, trained: TrainedLanes) -> Tensors:
         """The central running statistics and counts after the uploads.
 
         Statistics are averages, not gradients: they bypass psi and the rule. A whole number counts something, such as
@@ -303,14 +307,14 @@ class Replay:
             new |= split_columns(after, old, names)
         return {k: new[k] for k in old}
 
-    def _keep_own(self, trained: Trained) -> None:
+    def _keep_own(self, trained: TrainedLanes) -> None:
         """Where a device would start next if it missed the broadcast: where it is now."""
         mine = self.row_of_own != _NO_ROW
         runs, devices = np.nonzero(mine & (trained.row_of_w != _NO_ROW))
         if len(runs):
             lanes, rows = trained.row[runs, devices], trained.row_of_w[runs, devices]
             rest = {k: p[to_device(p.device, lanes)] for k, p in trained.rest.items()}
-            local = Models(trained.w[to_device(trained.w.device, rows)], rest)
+            local = ModelRows(trained.w[to_device(trained.w.device, rows)], rest)
             self.own.put(self.row_of_own[runs, devices], local)
         # Also if its training was left out: then no device starts from it (needed_training).
         idle = mine & (trained.row_of_w == _NO_ROW) & self.schedule.heard[self.round]

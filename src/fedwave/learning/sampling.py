@@ -81,7 +81,7 @@ def cut_into_batches(samples: IntArray, counts: IntArray, keys: TrainingKeys, ba
     return Batches(cut, np.count_nonzero(cut >= 0, axis=2))
 
 
-def batches(
+def device_batches(
     samples: IntArray, batch: int, epochs: int, seed: int, instance: int, round_: int, device: int
 ) -> list[IntArray]:
     """The batches of one device, in the order of its steps."""

@@ -14,7 +14,7 @@ from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """One instance of one trace; arrays ``[T, U]``, round t in row t - 1."""
 
     label: str  # the scheduler
@@ -36,11 +36,11 @@ class Run:
         return uploads_of_rounds(rule, self.delivered, self.learned, self.delay, self.shards)
 
 
-def runs_of(trace: Trace) -> list[Run]:
+def training_runs(trace: Trace) -> list[TrainingRun]:
     """The runs of a trace, in the order of its instances."""
     shards = trace.accepted
     return [
-        Run(
+        TrainingRun(
             trace.label,
             trace.seed,
             int(instance),
@@ -55,16 +55,16 @@ def runs_of(trace: Trace) -> list[Run]:
     ]
 
 
-def labelled_runs(traces: Mapping[str, Trace]) -> list[Run]:
+def labelled_runs(traces: Mapping[str, Trace]) -> list[TrainingRun]:
     """All runs of several traces, each with its trace's label."""
-    runs = [replace(run, label=label) for label, trace in traces.items() for run in runs_of(trace)]
+    runs = [replace(run, label=label) for label, trace in traces.items() for run in training_runs(trace)]
     if len({run.rounds for run in runs}) != 1:
         raise FedwaveError("traces that are trained together must have the same number of rounds.")
     return runs
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
+class TrainingSchedule:
     """What happens in all runs of a replay; arrays ``[T, R, U]``, round t in row t - 1."""
 
     scheduled: BoolArray
@@ -74,7 +74,7 @@ class Schedule:
     needed: BoolArray  # whose local training has an effect
 
     @classmethod
-    def of(cls, runs: Sequence[Run], rule: Aggregation, tolerance: float) -> Schedule:
+    def of(cls, runs: Sequence[TrainingRun], rule: Aggregation, tolerance: float) -> TrainingSchedule:
         """That of these runs; copies."""
 
         def stacked(name: str) -> Array:
@@ -97,7 +97,7 @@ def rounds_until_delivery(delivered: BoolArray) -> FloatArray:
     return left
 
 
-def needed_training(run: Run, rule: Aggregation, tolerance: float) -> BoolArray:
+def needed_training(run: TrainingRun, rule: Aggregation, tolerance: float) -> BoolArray:
     """Which local training changes the central model by more than ``tolerance`` of an update, ``[T, U]``.
 
     A gradient computed j rounds before its delivery enters with weight beta^j. Tolerance 0 keeps everything.
@@ -122,7 +122,7 @@ def needed_training(run: Run, rule: Aggregation, tolerance: float) -> BoolArray:
     return needed
 
 
-def _source_of_parameters(run: Run, t: int, u: int) -> int | None:
+def _source_of_parameters(run: TrainingRun, t: int, u: int) -> int | None:
     """The round whose training left the parameters that device u holds at the start of row t, if any did."""
     for before in reversed(range(t)):
         if run.shards[before, u] > 0:

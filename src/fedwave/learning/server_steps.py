@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedwave.aggregation import Aggregation, Memory, Uploads
-from fedwave.learning.state import Tensors
+from fedwave.learning.model_rows import Tensors
 
 
 def start(rule: Aggregation, w: Tensors) -> Tensors:
@@ -28,7 +28,7 @@ def step(rule: Aggregation, memory: Tensors, update: Tensors, uploads: Uploads) 
     return _tensors(after, update), {k: piece.view_as(p) for (k, p), piece in shaped}
 
 
-def tensor(value: Any) -> Tensor:
+def as_tensor(value: Any) -> Tensor:
     """An array as a tensor, for the contract checks of rules."""
     return torch.as_tensor(value)
 

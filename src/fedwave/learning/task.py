@@ -13,8 +13,8 @@ from torch import nn
 
 from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError, as_int, check_parameters, did_you_mean, is_number, short_repr
-from fedwave.learning import model_check
 from fedwave.learning.datasets.dataset import Dataset
+from fedwave.learning.model_check import check_model, make_model
 from fedwave.learning.sampling import Sampler
 from fedwave.learning.settings import one_thread
 from fedwave.network.partition import ByClass, Dirichlet, Iid, Labels, Partition
@@ -69,7 +69,7 @@ class Task:
         if self.batch == 1:
             raise FedwaveError("task batch is 1, must be larger: a batch of one sample is never trained on.")
         with one_thread():
-            draws = model_check.check(lambda instance: self.new_model(0, instance), self.dataset)
+            draws = check_model(lambda instance: self.new_model(0, instance), self.dataset)
         object.__setattr__(self, "draws", draws)
 
     @property
@@ -122,7 +122,7 @@ class Task:
         number = int(stream(seed, "weights", instance).integers(2**62))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(number)
-            return model_check.made(self.model, torch.as_tensor(self.dataset.train_images[:2]))
+            return make_model(self.model, torch.as_tensor(self.dataset.train_images[:2]))
 
     def trained_model(self, weights: Mapping[str, Array]) -> nn.Module:
         """A model with the weights that training returned (``curves.weights[i]``), in eval mode."""
@@ -183,7 +183,7 @@ def bare_model(dataset: str | Mapping[str, Any], model: str | Mapping[str, Any] 
     if chosen is None:
         raise FedwaveError(_NO_MODEL)
     with torch.random.fork_rng(devices=[]):
-        return model_check.made(_factory(chosen), None)
+        return make_model(_factory(chosen), None)
 
 
 def _factory(model: Any) -> Callable[[], nn.Module]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedwave.learning.rows import to_device
+from fedwave.learning.model_rows import to_device
 from fedwave.types import BoolArray, FloatArray, IntArray
 
 _NONE = 0  # the slot of a device without a gradient: a row of zeros

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedwave.learning.rows import Models
+from fedwave.learning.model_rows import ModelRows
 from fedwave.learning.sampling import Batches
 from fedwave.types import IntArray
 
@@ -32,12 +32,12 @@ class Backend(ABC):
     needs_keys: bool  # has the model random layers, whose lanes need keys?
 
     @abstractmethod
-    def train(self, rows: Models, batches: Batches, keys: IntArray) -> Models:
+    def train(self, rows: ModelRows, batches: Batches, keys: IntArray) -> ModelRows:
         """The models after local training, in rows that the next call may overwrite; ``rows`` stay as they are.
 
         Each row is a lane, longest first; ``keys`` are those of their random layers.
         """
 
     @abstractmethod
-    def logits(self, rows: Models, images: Tensor) -> Tensor:
+    def logits(self, rows: ModelRows, images: Tensor) -> Tensor:
         """The outputs in evaluation mode, ``[model, image, class]``."""

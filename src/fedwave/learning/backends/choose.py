@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from fedwave.learning.backends.base import Backend, Precision
-from fedwave.learning.backends.cpu.backend import NumbaBackend
+from fedwave.learning.backends.cpu.chain import NumbaBackend
 from fedwave.learning.backends.gpu.backends import FusedBackend, WideBackend
 from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.task import Task

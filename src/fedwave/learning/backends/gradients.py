@@ -19,28 +19,26 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedwave.errors import FedwaveError
 from fedwave.learning.backends.base import Precision
-from fedwave.learning.backends.batched_layers import side_by_side
-from fedwave.learning.backends.spec import known_layers
+from fedwave.learning.backends.batched_layers import batched_forward
 from fedwave.learning.dropout import KeyedDropout, key_dropout, seeded
 from fedwave.learning.model_check import error_text
-from fedwave.learning.state import Tensors, carried_of, trained_of
+from fedwave.learning.model_rows import Tensors, carried_state, trained_parameters
 from fedwave.learning.task import Task
 
-Way = Literal["chain", "vectorised", "one by one"]
+GradientMethod = Literal["chain", "vectorised", "one by one"]
 
 
 class Gradients:
     """Gradients of the loss of many models; ``way`` is chosen unless it is given."""
 
     def __init__(
-        self, task: Task, precision: Precision, *, way: Way | None = None, channels_last: bool = False
+        self, task: Task, precision: Precision, *, way: GradientMethod | None = None, channels_last: bool = False
     ) -> None:
         self._precision, self._half = precision, precision.half is not None
         device, dtype = precision.device, precision.dtype
         self._model: nn.Module = task.new_model(0, 0).to(device, dtype).train()
         self._step = key_dropout(self._model)
-        layers = known_layers(self._model)
-        self._forward = side_by_side(layers, channels_last) if layers else None
+        self._forward = batched_forward(self._model, channels_last)
         self._draws = task.draws
         # Has the model random layers?
         dropout = any(isinstance(m, KeyedDropout) and m.p > 0 for m in self._model.modules())
@@ -49,7 +47,7 @@ class Gradients:
             self._check_runs(torch.as_tensor(task.dataset.train_images[:2]).to(device, dtype))
         if way is None:
             way = "chain" if self._forward else _way_of_other(task, precision)
-        self.way: Way = way
+        self.way: GradientMethod = way
         if way == "vectorised" and self._half:
             # Vectorised by torch, batch norm cannot mix half-precision inputs with float32 statistics.
             for module in self._model.modules():
@@ -102,7 +100,7 @@ class Gradients:
         try:
             with torch.no_grad(), self._precision.autocast(), seeded(0, device):
                 # A copy of the state, since batch norm would take these images into its running statistics.
-                copies = trained_of(self._model), carried_of(self._model)
+                copies = trained_parameters(self._model), carried_state(self._model)
                 functional_call(self._model, copies, (images.clone(),))
         except Exception as error:  # forward is the user's
             raise FedwaveError(f"the model cannot run on {where}: {error_text(error)}.") from error
@@ -113,7 +111,7 @@ def _gradient(loss: Tensor, w: Tensors) -> Tensors:
     return {k: torch.zeros_like(p) if g is None else g for (k, p), g in zip(w.items(), found, strict=True)}
 
 
-def _way_of_other(task: Task, precision: Precision) -> Way:
+def _way_of_other(task: Task, precision: Precision) -> GradientMethod:
     """Can torch vectorise this model? Tried with two models on the first batch, where they will be trained.
 
     Compared in double precision if the model can do that: there, a difference is no rounding error.
@@ -135,13 +133,13 @@ def _way_of_other(task: Task, precision: Precision) -> Way:
     return "one by one"
 
 
-def _trial(task: Task, precision: Precision, way: Way) -> Tensors:
+def _trial(task: Task, precision: Precision, way: GradientMethod) -> Tensors:
     """The gradients and the state after one step of two models."""
     device, dtype = precision.device, precision.dtype
     models = [task.new_model(0, instance).to(device, dtype) for instance in range(2)]
     w, rest = (
         {k: torch.stack([one[k] for one in states]) for k in states[0]}
-        for states in ([trained_of(m) for m in models], [carried_of(m) for m in models])
+        for states in ([trained_parameters(m) for m in models], [carried_state(m) for m in models])
     )
     size = min(task.batch, len(task.dataset.train_labels))
     images = torch.as_tensor(task.dataset.train_images[:size]).to(device, dtype)

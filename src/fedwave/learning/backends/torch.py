@@ -12,19 +12,17 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedwave.learning.backends.base import Backend, Precision
-from fedwave.learning.backends.gradients import Gradients, Way
+from fedwave.learning.backends.gradients import GradientMethod, Gradients
 from fedwave.learning.dropout import step_keys
-from fedwave.learning.layout import Layout
-from fedwave.learning.rows import Models, to_device
+from fedwave.learning.model_rows import Layout, ModelRows, Tensors, to_device
 from fedwave.learning.sampling import Batches
-from fedwave.learning.state import Tensors
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
 
 _IMAGES_AT_ONCE = 1000  # 10,000 would need gigabytes for the first layer of a large model
 
 
-def outputs_of(model: nn.Module, state: Tensors, images: Tensor) -> Tensor:
+def model_outputs(model: nn.Module, state: Tensors, images: Tensor) -> Tensor:
     """The outputs of one model with these parameters and buffers, in the mode that it is in."""
     # A copy: a model may write into its images.
     pieces = [functional_call(model, state, (x.clone(),)) for x in torch.split(images, _IMAGES_AT_ONCE)]
@@ -34,7 +32,7 @@ def outputs_of(model: nn.Module, state: Tensors, images: Tensor) -> Tensor:
 class TorchBackend(Backend):
     """``way``: how gradients are computed (gradients.py), chosen unless it is given."""
 
-    def __init__(self, task: Task, precision: Precision, way: Way | None = None) -> None:
+    def __init__(self, task: Task, precision: Precision, way: GradientMethod | None = None) -> None:
         self._task, self._precision = task, precision
         device, dtype = precision.device, precision.dtype
         on_gpu = device.type == "cuda"
@@ -49,7 +47,7 @@ class TorchBackend(Backend):
         # cuDNN searches its fastest kernel once per shape, so the number of lanes takes few values.
         self._multiple = 32 if on_gpu and self.way != "one by one" else 1
 
-    def train(self, rows: Models, batches: Batches, keys: IntArray) -> Models:
+    def train(self, rows: ModelRows, batches: Batches, keys: IntArray) -> ModelRows:
         count, device = len(rows), self._precision.device
         models = rows.padded(-(-count // self._multiple) * self._multiple)
         first = models.w.clone()
@@ -64,13 +62,13 @@ class TorchBackend(Backend):
         return models.rows(slice(count))
 
     @torch.no_grad()
-    def logits(self, rows: Models, images: Tensor) -> Tensor:
+    def logits(self, rows: ModelRows, images: Tensor) -> Tensor:
         views = self._layout.views(rows.w) | rows.rest
         with self._precision.autocast():
-            found = [outputs_of(self._model, {k: p[i] for k, p in views.items()}, images) for i in range(len(rows))]
+            found = [model_outputs(self._model, {k: p[i] for k, p in views.items()}, images) for i in range(len(rows))]
         return torch.stack(found)
 
-    def _step(self, models: Models, start: Tensor, lanes: IntArray, samples: Tensor, keys: Tensor) -> None:
+    def _step(self, models: ModelRows, start: Tensor, lanes: IntArray, samples: Tensor, keys: Tensor) -> None:
         """One SGD step of some lanes, in place."""
         if len(lanes) == lanes[-1] + 1:
             self._step_prefix(models, start, samples[: len(lanes)], keys)
@@ -81,7 +79,7 @@ class TorchBackend(Backend):
         self._step_prefix(part, start[chosen], samples[chosen[: len(lanes)]], keys[chosen])
         models.put(lanes, part.rows(slice(len(lanes))))
 
-    def _step_prefix(self, models: Models, start: Tensor, samples: Tensor, keys: Tensor) -> None:
+    def _step_prefix(self, models: ModelRows, start: Tensor, samples: Tensor, keys: Tensor) -> None:
         """One SGD step of the first ``len(samples)`` lanes, in place; these are views and need no copy."""
         count = len(samples)
         wide = -(-count // self._multiple) * self._multiple

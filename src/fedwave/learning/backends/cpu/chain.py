@@ -1,9 +1,9 @@
-"""Local training on a CPU of a chain of known layers, by compiled code: one lane per core.
+"""Local training on a CPU of a chain of known layers, by compiled code: one lane per thread.
 
 On one core it is several times as fast as torch for small models: no patches are copied, sums stay in registers, and a
-whole lane is one call (kernels.py, steps.py). Without numba, or for a model with other layers, there is none
-(``CpuChain.of`` gives None), and torch trains it. No product is left to a BLAS library, so no threads are started but
-those of ``train_many``, and results do not depend on their number.
+whole lane is one call (kernels.py, steps.py). Without numba, or for a model with other layers, ``NumbaBackend.of``
+gives None and torch trains the model. No product is left to a BLAS library, so no threads are started but those of
+``train_many``, and results do not depend on their number.
 """
 
 from __future__ import annotations
@@ -17,20 +17,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from fedwave.learning.backends.cpu.plan import Plan, plan_of
-from fedwave.learning.backends.spec import ChainSpec, known_layers
-from fedwave.learning.layout import Layout
-from fedwave.learning.settings import Settings
-from fedwave.learning.state import carried_of
+from fedwave.learning.backends.base import Backend, Precision
+from fedwave.learning.backends.cpu.plan import ChainPlan, plan_chain, supports
+from fedwave.learning.chain_spec import ChainSpec, known_layers
+from fedwave.learning.dropout import key_dropout
+from fedwave.learning.model_rows import Layout, ModelRows, carried_state
+from fedwave.learning.sampling import Batches
+from fedwave.learning.settings import Settings, one_thread
+from fedwave.learning.task import Task
 from fedwave.types import Array, IntArray
 
-_AT_ONCE = 50  # images of an evaluation; more of them no longer fit in the second cache
+_IMAGES_AT_ONCE = 50  # in evaluation; more of them no longer fit in the second cache
 
 _LINE = 64  # bytes
 _TRIED = 8  # images on which compiled code is compared with the model itself
 _SIZES_KEPT = 4  # batch sizes whose memory a thread keeps
+_TYPES = {torch.float32: np.float32, torch.float64: np.float64}
 _NO_NUMBA = (
     "numba cannot be imported, so PyTorch trains this model, several times as slowly: "
     'pip install "fedwave[learn]", or pip install numba.'
@@ -38,7 +42,7 @@ _NO_NUMBA = (
 
 
 def numba_advice(make: Callable[[], nn.Module], settings: Settings) -> str | None:
-    """The advice to install numba; None if it is there or would not train this model."""
+    """The advice to install numba; None if numba is installed or would not train this model."""
     if settings.device != "cpu" or settings.precision == "bfloat16":
         return None
     try:
@@ -48,11 +52,50 @@ def numba_advice(make: Callable[[], nn.Module], settings: Settings) -> str | Non
     return None
 
 
+class NumbaBackend(Backend):
+    """Compiled chains as a backend; made by ``of``."""
+
+    @classmethod
+    def of(cls, task: Task, precision: Precision) -> NumbaBackend | None:
+        """None if compiled code cannot train this model in this precision."""
+        if precision.half is not None:
+            return None
+        model = task.new_model(0, 0).to(precision.dtype)
+        key_dropout(model)
+        data, rates = task.dataset, {"eta": task.eta, "prox": task.prox, "l2": task.l2}
+        with one_thread():
+            chain = CpuChain.of(
+                model, Layout(model), data.train_images, data.train_labels, **rates, dtype=_TYPES[precision.dtype]
+            )
+        return None if chain is None else cls(chain)
+
+    def __init__(self, chain: CpuChain) -> None:
+        self._chain, self.needs_keys = chain, chain.spec.draws
+
+    def train(self, rows: ModelRows, batches: Batches, keys: IntArray) -> ModelRows:
+        models = rows.padded(len(rows))  # a copy
+        steps = [
+            [row[:size] for row, size in zip(samples, sizes, strict=True) if size]
+            for samples, sizes in zip(batches.samples, batches.sizes, strict=True)
+        ]
+        rest = {k: p.numpy() for k, p in models.rest.items()}
+        threads = torch.get_num_threads()
+        self._chain.train_many(models.w.numpy(), rows.w.numpy(), rest, steps, keys.tolist(), threads)
+        return models
+
+    def logits(self, rows: ModelRows, images: Tensor) -> Tensor:
+        found = []
+        for row in range(len(rows)):
+            rest = {k: p[row].numpy() for k, p in rows.rest.items()}
+            found.append(self._chain.logits(rows.w[row].numpy(), rest, images.numpy()))
+        return torch.as_tensor(np.stack(found))
+
+
 @dataclass(frozen=True)
-class _Bench:
+class _Workspace:
     """The memory of one thread for one batch size."""
 
-    plan: Plan
+    plan: ChainPlan
     memory: Array
 
 
@@ -71,11 +114,11 @@ class CpuChain:
         l2: float,
         dtype: Any,
     ) -> CpuChain | None:
-        """None if the model is no chain of known layers (dropout by key, see dropout.py), or if numba is missing."""
+        """None if a layer of the model cannot be compiled (dropout by key can, see dropout.py), or without numba."""
         if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
             return None
         spec = ChainSpec.of(model, images.shape[1:])
-        if spec is None or not layout.shapes or _compiled_steps() is None:
+        if spec is None or not supports(spec) or not layout.shapes or _compiled_steps() is None:
             return None
         made = CpuChain(model, spec, layout, images, labels, (eta, prox, l2), np.dtype(dtype))
         return made if made._matches_torch(model, layout, images[:_TRIED]) else None
@@ -94,15 +137,13 @@ class CpuChain:
         self._steps = _compiled_steps()
         self._images = np.ascontiguousarray(images, dtype=dtype).reshape(len(images), -1)
         self._labels = np.ascontiguousarray(labels, dtype=np.int64)
-        numbers = layout.views(torch.arange(layout.size))
-        self._positions = {name: int(view.reshape(-1)[0]) for name, view in numbers.items()}
+        self._positions = {name: layout.first(name) for name in layout.shapes}
         self._trained = layout.size
         self._size = layout.size
-        # Behind the trained parameters: running statistics, and parameters that are frozen.
-        frozen = {name: p for name, p in model.named_parameters() if not p.requires_grad}
+        # After the trained parameters: frozen parameters and running statistics.
         self._rest: dict[str, slice] = {}
         self._counts: list[str] = []
-        for name, tensor in (frozen | dict(model.named_buffers())).items():
+        for name, tensor in carried_state(model).items():
             if tensor.is_floating_point():
                 self._positions[name] = self._size
                 self._rest[name] = slice(self._size, self._size + tensor.numel())
@@ -113,7 +154,7 @@ class CpuChain:
         # The least that a batch norm sees of a sample.
         norms = [place.before for place in spec.layers if isinstance(place.layer, nn.BatchNorm2d)]
         self._pixels = min((shape[1] * shape[2] for shape in norms), default=0)
-        self._free: queue.SimpleQueue[dict[int, _Bench]] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[dict[int, _Workspace]] = queue.SimpleQueue()
 
     def train(self, w: Array, start: Array, rest: dict[str, Array], steps: Sequence[IntArray], key: int = 0) -> None:
         """Train one model ``w [P]`` in place: ``steps`` are the samples of each step, ``key`` is of its dropout masks.
@@ -121,7 +162,7 @@ class CpuChain:
         Running statistics in ``rest`` change in place. The loss is the mean cross-entropy, plus prox/2 |w - start|^2,
         plus l2/2 |w|^2.
         """
-        benches = self._benches()
+        workspaces = self._free_workspaces()
         state = np.empty(self._size, self._dtype)
         state[: self._trained] = w
         for name, where in self._rest.items():
@@ -132,9 +173,9 @@ class CpuChain:
             if size * self._pixels == 1:
                 raise ValueError("batch norm needs more than one value per channel in training.")
             if size:  # a step without samples would divide by zero
-                self._run(self._bench(benches, size), state, start, samples, done, key)
+                self._run(self._workspace(workspaces, size), state, start, samples, done, key)
             done += len(samples)
-        self._free.put(benches)
+        self._free.put(workspaces)
         w[...] = state[: self._trained]
         for name, where in self._rest.items():
             rest[name][...] = state[where].reshape(rest[name].shape)
@@ -165,7 +206,7 @@ class CpuChain:
             list(pool.map(one, order))
 
     def _matches_torch(self, model: nn.Module, layout: Layout, images: Array) -> bool:
-        """Is the compiled model the given one? There are many ways to change a layer after it was made."""
+        """Does the compiled model compute what the given one does? A layer can be changed in many ways."""
         modes = {module: module.training for module in model.modules()}
         with torch.no_grad():
             given = torch.as_tensor(images).to(next(model.parameters()).dtype, copy=True)
@@ -173,7 +214,7 @@ class CpuChain:
         for module, mode in modes.items():
             module.training = mode
         w = layout.flat({k: p.detach() for k, p in model.named_parameters() if k in layout.shapes})
-        rest = {k: p.detach().numpy() for k, p in carried_of(model).items()}
+        rest = {k: p.detach().numpy() for k, p in carried_state(model).items()}
         found = self.logits(w.numpy(), rest, images)
         exact = 1e-3 if self._dtype == np.float32 else 1e-9
         return found.shape == wanted.shape and bool(
@@ -181,14 +222,14 @@ class CpuChain:
         )
 
     def logits(self, w: Array, rest: dict[str, Array], images: Array) -> Array:
-        """The outputs of a model in eval mode, ``[image, class]``."""
+        """The outputs of one model in eval mode, ``[image, class]``."""
         images = np.ascontiguousarray(images, dtype=self._dtype).reshape(len(images), -1)
-        benches = self._benches()
+        workspaces = self._free_workspaces()
         found = []
-        for first in range(0, len(images), _AT_ONCE):
-            samples = np.arange(first, min(first + _AT_ONCE, len(images)))
-            bench = self._bench(benches, len(samples))
-            plan, memory = bench.plan, bench.memory
+        for first in range(0, len(images), _IMAGES_AT_ONCE):
+            samples = np.arange(first, min(first + _IMAGES_AT_ONCE, len(images)))
+            workspace = self._workspace(workspaces, len(samples))
+            plan, memory = workspace.plan, workspace.memory
             memory[: self._trained] = w
             for name, where in self._rest.items():
                 memory[where] = rest[name].reshape(-1)
@@ -196,11 +237,11 @@ class CpuChain:
             size = plan.classes * plan.batch
             out = memory[plan.output : plan.output + size].reshape(plan.classes, plan.batch)
             found.append(out.T.copy())
-        self._free.put(benches)
+        self._free.put(workspaces)
         return np.concatenate(found)
 
-    def _run(self, bench: _Bench, state: Array, start: Array, samples: IntArray, done: int, key: int) -> None:
-        plan, memory = bench.plan, bench.memory
+    def _run(self, workspace: _Workspace, state: Array, start: Array, samples: IntArray, done: int, key: int) -> None:
+        plan, memory = workspace.plan, workspace.memory
         memory[: self._size] = state
         memory[plan.start : plan.start + self._trained] = start
         self._steps.run_steps(
@@ -208,7 +249,7 @@ class CpuChain:
             plan.table,
             plan.ops,
             plan.numbers,
-            self._steps.sizes_of(plan, self._trained),
+            plan.step_positions(self._trained),
             self._images,
             self._labels,
             samples,
@@ -218,22 +259,22 @@ class CpuChain:
         )
         state[:] = memory[: self._size]
 
-    def _benches(self) -> dict[int, _Bench]:
-        """Memory that no other thread uses now."""
+    def _free_workspaces(self) -> dict[int, _Workspace]:
+        """Memory that no other thread uses now, by batch size."""
         try:
             return self._free.get_nowait()
         except queue.Empty:
             return {}
 
-    def _bench(self, benches: dict[int, _Bench], size: int) -> _Bench:
-        bench = benches.pop(size, None)
-        if bench is None:
-            while len(benches) >= _SIZES_KEPT:
-                del benches[next(iter(benches))]  # the one not used for longest
-            plan = plan_of(self.spec, self._positions, self._names, self._size, size)
-            bench = _Bench(plan, _zeros(plan.size, self._dtype))
-        benches[size] = bench
-        return bench
+    def _workspace(self, workspaces: dict[int, _Workspace], size: int) -> _Workspace:
+        workspace = workspaces.pop(size, None)
+        if workspace is None:
+            while len(workspaces) >= _SIZES_KEPT:
+                del workspaces[next(iter(workspaces))]  # the one not used for longest
+            plan = plan_chain(self.spec, self._positions, self._names, self._size, size)
+            workspace = _Workspace(plan, _zeros(plan.size, self._dtype))
+        workspaces[size] = workspace
+        return workspace
 
 
 def _zeros(size: int, dtype: np.dtype[Any]) -> Array:

@@ -24,7 +24,7 @@ from fedwave.learning.backends.cpu.products import (
     row_sums,
     total,
 )
-from fedwave.learning.backends.cpu.vectors import lanes_of, larger, read, splat, where_equal, write
+from fedwave.learning.backends.cpu.vectors import larger, read, splat, vector_width, where_equal, write
 
 
 @inlined
@@ -135,7 +135,7 @@ def conv_backward(m, t, op, n, g):
 @kernel
 def pool_forward(m, op, n):
     """The largest of each window (the first of equal ones), which of them it is, and ReLU if it follows."""
-    lanes = lanes_of(m)
+    lanes = vector_width(m)
     of = m.dtype.type
     zero = splat(of(0))
     height, width = op[plan.H], op[plan.WD]
@@ -184,7 +184,7 @@ def pool_backward(m, op, n):
 @kernel
 def _tiling_pool_backward(m, op, n):
     """Windows that cover each pixel once: pixels are written in rising order, as in the forward pass."""
-    lanes = lanes_of(m)
+    lanes = vector_width(m)
     of = m.dtype.type
     zero = splat(of(0))
     kh, kw, columns, relu = op[plan.KH], op[plan.KW], op[plan.WO], op[plan.RELU]

@@ -6,7 +6,7 @@ from typing import Any
 
 from numba import njit
 
-from fedwave.learning.backends.cpu.vectors import DOTS, MOST_VECTORS, ROWS, TILES, lanes_of
+from fedwave.learning.backends.cpu.vectors import DOTS, MOST_VECTORS, ROWS, TILES, vector_width
 
 # These are called from compiled code only, and need nothing that calls from Python need: compiling takes half the time.
 _INNER = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -47,7 +47,7 @@ _rows1, _rows2, _rows3, _rows4, _rows5 = (_rows_of(min(v, MOST_VECTORS)) for v i
 @kernel
 def product(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, width, begin, bias):
     """A matrix product ``[count, width]``; the arguments as those of vectors' tile."""
-    lanes = lanes_of(m)
+    lanes = vector_width(m)
     vectors = (width + lanes - 1) // lanes
     blocks = (vectors + MOST_VECTORS - 1) // MOST_VECTORS
     v = 0

@@ -84,7 +84,7 @@ def cached(function: Any) -> Any:
 def _compiled(sources: str) -> Any:
     @cached
     def run_steps(m, t, ops, numbers, sizes, images, labels, steps, first_step, key, eta, prox, l2):
-        """Steps of SGD. ``sizes``: what else the plan says, see ``sizes_of``."""
+        """Steps of SGD. ``sizes``: ``ChainPlan.step_positions``."""
         _ = sources
         trained, start, g, first, classes, y, gy = sizes
         n = steps.shape[1]
@@ -122,8 +122,3 @@ def _compiled(sources: str) -> Any:
 
 
 run_steps, run_forward, run_layer = _compiled(_SOURCES)
-
-
-def sizes_of(found: plan.Plan, trained: int) -> tuple[int, ...]:
-    """The numbers of a plan that the steps need."""
-    return (trained, found.start, found.gradients, found.first, found.classes, found.output, found.output_gradient)

@@ -21,7 +21,7 @@ _BYTES = 64 if _WIDE else 32 if _FEATURES.get("avx2") or _FEATURES.get("avx") el
 # Sums of a tile: rows x vectors. AVX2 has 16 registers, AVX-512 and NEON have 32.
 ROWS = 4
 MOST_VECTORS = 3 if _BYTES == 32 else 5
-LANES32, LANES64 = _BYTES // 4, _BYTES // 8
+WIDTH32, WIDTH64 = _BYTES // 4, _BYTES // 8
 
 _INT = types.intp
 
@@ -42,8 +42,8 @@ class _VectorModel(models.PrimitiveModel):
 
 def _llvm(dtype: Any) -> ir.VectorType:
     if dtype == types.float32:
-        return ir.VectorType(ir.FloatType(), LANES32)
-    return ir.VectorType(ir.DoubleType(), LANES64)
+        return ir.VectorType(ir.FloatType(), WIDTH32)
+    return ir.VectorType(ir.DoubleType(), WIDTH64)
 
 
 class _Code:
@@ -158,7 +158,7 @@ def _function(name: str, memory: Any, table: Any, body: Any) -> Any:
 
 
 @intrinsic
-def lanes_of(_: Any, memory: Any) -> Any:
+def vector_width(_: Any, memory: Any) -> Any:
     """How many numbers a vector has."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

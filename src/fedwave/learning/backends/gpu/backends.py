@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 from fedwave.learning.backends.base import Backend, Precision
-from fedwave.learning.backends.gpu.blocks import Blocks
+from fedwave.learning.backends.gpu.blocks import ChainBlocks
 from fedwave.learning.backends.gpu.cuda_source import can_compile
 from fedwave.learning.backends.gpu.fused_chain import FusedChain
 from fedwave.learning.backends.gpu.wide_chain import WideChain
 from fedwave.learning.backends.gpu.wide_kernels import CudaOps
-from fedwave.learning.backends.gpu.wide_ops import Rule, WideOps
-from fedwave.learning.backends.spec import ChainSpec
-from fedwave.learning.layout import Layout
-from fedwave.learning.rows import Models, to_device
+from fedwave.learning.backends.gpu.wide_ops import SgdRule, WideOps
+from fedwave.learning.chain_spec import ChainSpec
+from fedwave.learning.model_rows import Layout, ModelRows, to_device
 from fedwave.learning.sampling import Batches
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
@@ -36,10 +35,10 @@ class GpuBackend(Backend):
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._rows: Models | None = None
+        self._rows: ModelRows | None = None
         self._start: Tensor | None = None
 
-    def train(self, rows: Models, batches: Batches, keys: IntArray) -> Models:
+    def train(self, rows: ModelRows, batches: Batches, keys: IntArray) -> ModelRows:
         count, device = len(rows), rows.w.device
         if self._rows is None or len(self._rows) < count:
             self._rows = self._start = None  # the old ones make room for the new
@@ -56,7 +55,7 @@ class GpuBackend(Backend):
         return own
 
     @abstractmethod
-    def _steps(self, rows: Models, start: Tensor, samples: Tensor, steps: IntArray) -> None:
+    def _steps(self, rows: ModelRows, start: Tensor, samples: Tensor, steps: IntArray) -> None:
         """All steps of the first lanes, in place; ``samples`` are ``[step, lane, batch]``, below zero none."""
 
 
@@ -75,19 +74,19 @@ class FusedBackend(GpuBackend):
         return (
             None
             if chain is None
-            else cls(chain, Rule.of(task.eta, task.prox, task.l2), _data(task, precision, batch), room)
+            else cls(chain, SgdRule.of(task.eta, task.prox, task.l2), _data(task, precision, batch), room)
         )
 
-    def __init__(self, chain: FusedChain, rule: Rule, data: tuple[Tensor, Tensor], room: int) -> None:
+    def __init__(self, chain: FusedChain, rule: SgdRule, data: tuple[Tensor, Tensor], room: int) -> None:
         super().__init__(room)
         self._chain, self._rule, self._data = chain, rule, data
 
-    def _steps(self, rows: Models, start: Tensor, samples: Tensor, steps: IntArray) -> None:
+    def _steps(self, rows: ModelRows, start: Tensor, samples: Tensor, steps: IntArray) -> None:
         on_device = torch.as_tensor(steps.astype(np.int32)).to(samples.device, non_blocking=True)
         rule = (self._rule.eta, self._rule.decay, self._rule.pull)
         self._chain.train(rows.w, start, *self._data, samples.contiguous(), on_device, rule)
 
-    def logits(self, rows: Models, images: Tensor) -> Tensor:
+    def logits(self, rows: ModelRows, images: Tensor) -> Tensor:
         return self._chain.logits(rows.w.contiguous(), images.contiguous())
 
 
@@ -110,7 +109,7 @@ class WideBackend(GpuBackend):
             layout,
             *_data(task, precision, batch),
             batch=batch or 100,
-            rule=Rule.of(task.eta, task.prox, task.l2),
+            rule=SgdRule.of(task.eta, task.prox, task.l2),
             half=precision.half,
             width=_WIDTH,
             ops=CudaOps(precision.half is not None) if own else WideOps(),
@@ -123,18 +122,18 @@ class WideBackend(GpuBackend):
         super().__init__(room)
         self._chain = chain
 
-    def _steps(self, rows: Models, start: Tensor, samples: Tensor, steps: IntArray) -> None:
+    def _steps(self, rows: ModelRows, start: Tensor, samples: Tensor, steps: IntArray) -> None:
         self._chain(rows.w, start, rows.rest, samples, steps.tolist())
 
-    def logits(self, rows: Models, images: Tensor) -> Tensor:
+    def logits(self, rows: ModelRows, images: Tensor) -> Tensor:
         rest = {k: p.contiguous() for k, p in rows.rest.items()}
         return self._chain.logits(rows.w.contiguous(), rest, images.contiguous())
 
 
-def _blocks_of(task: Task) -> tuple[Blocks | None, Layout]:
+def _blocks_of(task: Task) -> tuple[ChainBlocks | None, Layout]:
     model = task.new_model(0, 0)
     spec = ChainSpec.of(model, task.dataset.train_images.shape[1:])
-    return None if spec is None else Blocks.of(spec), Layout(model)
+    return None if spec is None else ChainBlocks.of(spec), Layout(model)
 
 
 def _data(task: Task, precision: Precision, batch: int | None) -> tuple[Tensor, Tensor]:

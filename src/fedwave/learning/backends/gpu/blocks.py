@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from fedwave.learning.backends.gpu.wide_ops import Block
-from fedwave.learning.backends.spec import ChainSpec
+from fedwave.learning.backends.gpu.wide_ops import ConvBlock
+from fedwave.learning.chain_spec import ChainSpec
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearBlock:
     """A linear layer with the ReLU after it."""
 
     name: str
@@ -22,23 +22,23 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class ChainBlocks:
     """A chain of convolutions, each with the batch norm, ReLU and max-pooling after it, and of linear layers."""
 
-    convolutions: list[Block]
-    linears: list[Linear]
+    convolutions: list[ConvBlock]
+    linears: list[LinearBlock]
 
     @classmethod
-    def of(cls, spec: ChainSpec) -> Blocks | None:
+    def of(cls, spec: ChainSpec) -> ChainBlocks | None:
         """None if the chain has other layers, or parameters that are not trained."""
-        blocks: list[Block] = []
-        linears: list[Linear] = []
+        blocks: list[ConvBlock] = []
+        linears: list[LinearBlock] = []
         if not all(p.requires_grad for one in spec.layers for p in one.layer.parameters()):
             return None
         for one in spec.layers:
             layer, last = one.layer, blocks[-1] if blocks else None
             if isinstance(layer, nn.Conv2d):
-                made = Block.of(one.name, layer, one.before)
+                made = ConvBlock.of(one.name, layer, one.before)
                 if made is None:
                     return None
                 blocks.append(made)
@@ -51,7 +51,7 @@ class Blocks:
             elif isinstance(layer, nn.MaxPool2d) and last and last.pool == 1 and _tile(layer) > 1:
                 blocks[-1] = last.changed(pool=_tile(layer))
             elif isinstance(layer, nn.Linear):
-                linears.append(Linear(one.name, layer.in_features, layer.out_features, layer.bias is not None))
+                linears.append(LinearBlock(one.name, layer.in_features, layer.out_features, layer.bias is not None))
             elif not isinstance(layer, nn.Flatten):
                 return None
         usable = linears and not linears[-1].relu and len(spec.image) == 3

@@ -14,7 +14,7 @@ from torch import Tensor
 StepBody = Callable[[Tensor, Tensor], None]
 
 
-class Recorder:
+class StepGraphs:
     """Steps of up to ``width`` places; all recordings share their memory, since they run one after another."""
 
     def __init__(self, width: int, batch: int, device: torch.device) -> None:

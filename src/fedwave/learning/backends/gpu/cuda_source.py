@@ -29,7 +29,7 @@ def can_compile() -> bool:
 
 
 @lru_cache(maxsize=32)
-def kernels_of(source: str) -> Kernels:
+def compiled_kernels(source: str) -> Kernels:
     """The kernels of a source text; compiled once."""
     return Kernels(source)
 
@@ -42,7 +42,7 @@ class Kernels:
         self._functions: dict[str, ctypes.c_void_p] = {}
         torch.cuda.current_stream()  # makes torch's context the current one
         self._module = ctypes.c_void_p()
-        binary = compiled(source)
+        binary = _binary(source)
         self._check(self._driver.cuModuleLoadData(ctypes.byref(self._module), binary))
 
     def launch(
@@ -77,7 +77,7 @@ class Kernels:
             raise RuntimeError(f"CUDA error {code}: {(text.value or b'unknown').decode()}")
 
 
-def compiled(source: str) -> bytes:
+def _binary(source: str) -> bytes:
     """The machine code of a source text for the present GPU."""
     compiler = _compiler()
     program = ctypes.c_void_p()

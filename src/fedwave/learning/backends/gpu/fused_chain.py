@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fedwave.learning.backends.gpu.blocks import Blocks, Linear
-from fedwave.learning.backends.gpu.cuda_source import Kernels, kernels_of
-from fedwave.learning.backends.gpu.wide_ops import Block
-from fedwave.learning.layout import Layout
+from fedwave.learning.backends.gpu.blocks import ChainBlocks, LinearBlock
+from fedwave.learning.backends.gpu.cuda_source import Kernels, compiled_kernels
+from fedwave.learning.backends.gpu.wide_ops import ConvBlock
+from fedwave.learning.model_rows import Layout
 
 _SOURCE = Path(__file__).with_name("fused_chain.cu")
 _THREADS = 640  # of a block; a multiple of 32
@@ -30,7 +30,7 @@ _PLACES = "  // places"
 class FusedChain:
     """The kernels of one model and batch size; ``of`` says whether there are any."""
 
-    def __init__(self, blocks: Blocks, layout: Layout, batch: int, memory: int) -> None:
+    def __init__(self, blocks: ChainBlocks, layout: Layout, batch: int, memory: int) -> None:
         self._blocks, self._layout, self._pixels, self._batch = blocks, layout, blocks.pixels, batch
         self._arrays: dict[str, tuple[int, str]] = {}  # numbers, and their type
         body = self._generated()
@@ -38,7 +38,7 @@ class FusedChain:
         self.source = body.replace(_PLACES, places)
 
     @classmethod
-    def of(cls, blocks: Blocks, layout: Layout, batch: int, memory: int) -> FusedChain | None:
+    def of(cls, blocks: ChainBlocks, layout: Layout, batch: int, memory: int) -> FusedChain | None:
         """The kernels, if the layers are small and plain.
 
         ``memory`` is what a block has of the shared memory, in bytes. What does not fit goes through the cache.
@@ -54,7 +54,7 @@ class FusedChain:
 
     @cached_property
     def _kernels(self) -> Kernels:
-        return kernels_of(self.source)
+        return compiled_kernels(self.source)
 
     def train(
         self,
@@ -254,15 +254,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) judge(
             first[out] += numbers
         return shared * 4, scratch * 4, "\n".join(lines)
 
-    def _at(self, part: Block | Linear, which: str) -> int:
+    def _at(self, part: ConvBlock | LinearBlock, which: str) -> int:
         return self._layout.first(f"{part.name}.{which}") if which == "weight" or part.has_bias else 0
 
-    def _in_place(self, part: Linear) -> tuple[str, str]:
+    def _in_place(self, part: LinearBlock) -> tuple[str, str]:
         bias = f"w + {self._at(part, 'bias')}" if part.has_bias else "(float*)nullptr"
         return f"w + {self._at(part, 'weight')}", bias
 
 
-def _weights(c: Block) -> int:
+def _weights(c: ConvBlock) -> int:
     return c.outputs * c.inputs * c.kernel**2
 
 
@@ -276,7 +276,7 @@ def _group(channels: int) -> int:
     return next(n for n in (5, 8, 4, 6, 3, 2, 1) if channels % n == 0)
 
 
-def _weight_group(c: Block) -> int:
+def _weight_group(c: ConvBlock) -> int:
     """How many kernels' gradients a thread computes at once; fewer if there would be too few threads."""
     fits = [n for n in (5, 4, 3, 2) if c.outputs % n == 0 and c.outputs // n * c.inputs * c.kernel >= _THREADS // 4]
     return fits[0] if fits else 1

@@ -16,12 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedwave.learning.backends.gpu.blocks import Blocks, Linear
-from fedwave.learning.backends.gpu.cuda_graph import Recorder
+from fedwave.learning.backends.gpu.blocks import ChainBlocks, LinearBlock
+from fedwave.learning.backends.gpu.cuda_graph import StepGraphs
 from fedwave.learning.backends.gpu.lane_plan import Segment, segments
-from fedwave.learning.backends.gpu.wide_ops import Block, Map, Rows, Rule, WideOps
-from fedwave.learning.layout import Layout
-from fedwave.learning.state import Tensors
+from fedwave.learning.backends.gpu.wide_ops import ConvBlock, LaneRows, Map, SgdRule, WideOps
+from fedwave.learning.model_rows import Layout, Tensors
 
 _GROUPED = (4, 8, 16, 32)  # lanes of a grouped convolution: few numbers, since cuDNN searches a kernel for each
 _RECORDED = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)  # places of a recorded step
@@ -32,13 +31,13 @@ class WideChain:
 
     def __init__(
         self,
-        blocks: Blocks,
+        blocks: ChainBlocks,
         layout: Layout,
         images: Tensor,
         labels: Tensor,
         *,
         batch: int,
-        rule: Rule,
+        rule: SgdRule,
         half: torch.dtype | None,
         width: int,
         ops: WideOps,
@@ -51,10 +50,10 @@ class WideChain:
         self._dtype = half or images.dtype
         self._grouped = group_wide_maps
         self._copies: list[Tensor] = []
-        self._recorder = Recorder(width, batch, images.device) if record else None
+        self._graphs = StepGraphs(width, batch, images.device) if record else None
 
     @staticmethod
-    def supports(blocks: Blocks) -> bool:
+    def supports(blocks: ChainBlocks) -> bool:
         """Does it know these blocks?"""
         return bool(blocks.convolutions) and all(block.pool in (1, 2) for block in blocks.convolutions)
 
@@ -66,12 +65,12 @@ class WideChain:
         sizes = [self._size(len(s.lanes)) for s in plan]
         widest = self._padded(max(sizes))
         # What is recorded must stay where it is, so there is room for all places from the start.
-        room = widest if self._recorder is None else self._padded(self._size(self._width))
+        room = widest if self._graphs is None else self._padded(self._size(self._width))
         self._prepare(room, w.device)
         batches, models, changed = self._on_device(plan, widest, samples)
         state = (w, start, rest)
-        if self._recorder is not None:
-            self._recorder.begin([w, start, *rest.values(), *self._copies])
+        if self._graphs is not None:
+            self._graphs.begin([w, start, *rest.values(), *self._copies])
 
         def record(lane_of: Tensor, chosen: Tensor) -> None:
             self._step(self._rows(state, lane_of, len(chosen)), chosen)
@@ -81,10 +80,10 @@ class WideChain:
             self._copy_weights(self._rows(state, changed[i], widest))
             rows = self._rows(state, models[i], size)
             for _ in range(segment.count):
-                if self._recorder is None:
+                if self._graphs is None:
                     self._step(rows, batches[step, :size])
                 else:
-                    self._recorder(size, batches[step], models[i], record)
+                    self._graphs(size, batches[step], models[i], record)
                 step += 1
 
     def _on_device(self, plan: list[Segment], widest: int, samples: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -105,12 +104,12 @@ class WideChain:
         lanes = torch.tensor([models, changed], dtype=torch.int32).to(device, non_blocking=True)
         return samples.flatten(0, 1)[rows].int(), lanes[0], lanes[1]
 
-    def _rows(self, state: tuple[Tensor, Tensor, Tensors], lane_of: Tensor, count: int) -> Rows:
-        return Rows(*state, lane_of, count, self._layout, self._rule)
+    def _rows(self, state: tuple[Tensor, Tensor, Tensors], lane_of: Tensor, count: int) -> LaneRows:
+        return LaneRows(*state, lane_of, count, self._layout, self._rule)
 
     def _size(self, count: int) -> int:
         """How many places are computed for so many lanes: few numbers, if steps are recorded."""
-        if self._recorder is None:
+        if self._graphs is None:
             return count
         return next((n for n in _RECORDED if n >= count), -(-count // 8) * 8)
 
@@ -147,13 +146,13 @@ class WideChain:
         shapes += [(p.outputs, p.inputs) for p in self._linears]
         self._copies = [torch.zeros(places, *s, dtype=self._dtype, device=device) for s in shapes]
 
-    def _copy_weights(self, rows: Rows) -> None:
+    def _copy_weights(self, rows: LaneRows) -> None:
         names = [b.name for b in self._blocks] + [p.name for p in self._linears]
         for name, copy in zip(names, self._copies, strict=True):
             self._ops.step_weights(rows, name, None, copy)
 
     @torch.no_grad()
-    def _step(self, rows: Rows, chosen: Tensor) -> None:
+    def _step(self, rows: LaneRows, chosen: Tensor) -> None:
         ops, count = self._ops, rows.count
         rows = replace(rows, present=(chosen >= 0).sum(1, dtype=torch.int32))
         x: Any = None
@@ -190,7 +189,7 @@ class WideChain:
             return 1
         return self._padded(count) if self._blocks[i].wants_groups else 1
 
-    def _convolved(self, i: int, block: Block, x: Any, images: Tensor, chosen: Tensor) -> tuple[Map, Tensor | None]:
+    def _convolved(self, i: int, block: ConvBlock, x: Any, images: Tensor, chosen: Tensor) -> tuple[Map, Tensor | None]:
         copy = self._copies[i]
         shape = (len(chosen), chosen.shape[1], *block.convolved)
         if i and x.group > 1:
@@ -203,7 +202,7 @@ class WideChain:
         return Map(y, shape, 1), columns
 
     def _convolution_backward(
-        self, i: int, block: Block, x: Any, columns: Tensor | None, grad: Map, rows: Rows
+        self, i: int, block: ConvBlock, x: Any, columns: Tensor | None, grad: Map, rows: LaneRows
     ) -> Map | None:
         """The gradient of the block's input; its weights are updated."""
         copy = self._copies[i]
@@ -236,13 +235,13 @@ class WideChain:
 
     # Linear layers and the loss.
 
-    def _linear(self, j: int, linear: Linear, h: Tensor, rows: Rows) -> Tensor:
+    def _linear(self, j: int, linear: LinearBlock, h: Tensor, rows: LaneRows) -> Tensor:
         out = torch.bmm(h, self._copies[len(self._blocks) + j][: rows.count].transpose(1, 2))
         if linear.has_bias:
             out = out + rows.vector(f"{linear.name}.bias")[:, None].to(out.dtype)
         return out.relu() if linear.relu else out
 
-    def _head(self, h: Tensor, rows: Rows, chosen: Tensor) -> Tensor:
+    def _head(self, h: Tensor, rows: LaneRows, chosen: Tensor) -> Tensor:
         """The gradient of the features; the linear layers are updated."""
         labels = self._labels[chosen.clamp(min=0).long()]
         present = (chosen >= 0)[:, :, None]
@@ -267,7 +266,7 @@ class WideChain:
         return g
 
 
-def _kernels(copy: Tensor, block: Block) -> Tensor:
+def _kernels(copy: Tensor, block: ConvBlock) -> Tensor:
     """The weights of a grouped convolution, channels last."""
     k = block.kernel
     return copy.view(-1, k, k, block.inputs).permute(0, 3, 1, 2)

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedwave.learning.backends.gpu.cuda_source import Kernels, kernels_of
-from fedwave.learning.backends.gpu.wide_ops import Block, Map, Rows, WideOps
+from fedwave.learning.backends.gpu.cuda_source import Kernels, compiled_kernels
+from fedwave.learning.backends.gpu.wide_ops import ConvBlock, LaneRows, Map, WideOps
 
 
 class CudaOps(WideOps):
@@ -24,13 +24,13 @@ class CudaOps(WideOps):
 
     @cached_property
     def _kernels(self) -> Kernels:
-        return kernels_of(self._source)
+        return compiled_kernels(self._source)
 
     def _each(self, name: str, threads: int, *arguments: Any) -> None:
         """One thread for each of ``threads`` pieces of work."""
         self._kernels.launch(name, (-(-threads // 256), 1), 256, *arguments)
 
-    def columns(self, x: Map, block: Block) -> Tensor:
+    def columns(self, x: Map, block: ConvBlock) -> Tensor:
         lanes, samples = x.shape[:2]
         rows, columns, _ = block.convolved
         out = x.data.new_empty(lanes, samples * rows * columns, block.wide)
@@ -38,7 +38,7 @@ class CudaOps(WideOps):
         self._each("columns", threads, x.data, x.group, out, lanes, *_sizes(block, samples))
         return out
 
-    def image_columns(self, images: Tensor, chosen: Tensor, block: Block, dtype: torch.dtype) -> Tensor:
+    def image_columns(self, images: Tensor, chosen: Tensor, block: ConvBlock, dtype: torch.dtype) -> Tensor:
         lanes, samples = chosen.shape
         rows, columns, _ = block.convolved
         out = torch.empty(lanes, samples * rows * columns, block.wide, dtype=dtype, device=images.device)
@@ -47,14 +47,14 @@ class CudaOps(WideOps):
         self._each("image_columns", threads, images, chosen, out, lanes, block.wide, *sizes)
         return out
 
-    def from_columns(self, grad: Tensor, block: Block, shape: tuple[int, ...], group: int) -> Map:
+    def from_columns(self, grad: Tensor, block: ConvBlock, shape: tuple[int, ...], group: int) -> Map:
         out = Map.empty(shape, group, grad)
         lanes, samples = shape[:2]
         threads = lanes * samples * block.height * block.width * block.inputs // 8
         self._each("from_columns", threads, grad, out.data, group, lanes, *_sizes(block, samples))
         return out
 
-    def statistics(self, y: Map, block: Block, rows: Rows) -> Tensor:
+    def statistics(self, y: Map, block: ConvBlock, rows: LaneRows) -> Tensor:
         lanes, samples, height, width, channels = y.shape
         count = samples * height * width
         stats = torch.empty(lanes, 6, channels, device=y.data.device)
@@ -102,7 +102,7 @@ class CudaOps(WideOps):
         )
         return stats
 
-    def activate(self, y: Map, block: Block, stats: Tensor, group: int) -> Map:
+    def activate(self, y: Map, block: ConvBlock, stats: Tensor, group: int) -> Map:
         lanes, samples, height, width, channels = y.shape
         rows, columns = height // block.pool, width // block.pool
         out = Map.empty((lanes, samples, rows, columns, channels), group, y.data)
@@ -125,7 +125,7 @@ class CudaOps(WideOps):
         )
         return out
 
-    def gradient_sums(self, grad: Map, y: Map, block: Block, stats: Tensor, rows: Rows) -> None:
+    def gradient_sums(self, grad: Map, y: Map, block: ConvBlock, stats: Tensor, rows: LaneRows) -> None:
         lanes, samples, height, width, channels = y.shape
         windows = samples * (height // block.pool) * (width // block.pool)
         shares, each = _shares(windows, channels)
@@ -169,7 +169,7 @@ class CudaOps(WideOps):
             stats,
         )
 
-    def before_activation(self, grad: Map, y: Map, block: Block, stats: Tensor, rows: Rows) -> Map:
+    def before_activation(self, grad: Map, y: Map, block: ConvBlock, stats: Tensor, rows: LaneRows) -> Map:
         lanes, samples, height, width, channels = y.shape
         out = Map(torch.empty_like(y.data), y.shape, y.group)
         windows = samples * -(-height // block.pool) * -(-width // block.pool)
@@ -194,7 +194,7 @@ class CudaOps(WideOps):
         )
         return out
 
-    def step_weights(self, rows: Rows, name: str, grad: Tensor | None, copy: Tensor) -> None:
+    def step_weights(self, rows: LaneRows, name: str, grad: Tensor | None, copy: Tensor) -> None:
         outputs, inputs, *kernel = rows.layout.shapes[f"{name}.weight"]
         taps = kernel[0] * kernel[1] if kernel else 1
         rule, tile = rows.rule, max(8, 4608 // taps // 8 * 8)
@@ -220,7 +220,7 @@ class CudaOps(WideOps):
             shared=4 * tile * taps,
         )
 
-    def step_vector(self, rows: Rows, name: str, grad: Tensor) -> None:
+    def step_vector(self, rows: LaneRows, name: str, grad: Tensor) -> None:
         count, rule = grad.shape[1], rows.rule
         self._each(
             "step_vector",
@@ -239,14 +239,14 @@ class CudaOps(WideOps):
         )
 
     @staticmethod
-    def _places(block: Block, rows: Rows) -> list[int]:
+    def _places(block: ConvBlock, rows: LaneRows) -> list[int]:
         """Where the batch norm's weight and bias and the convolution's bias lie; -1: there is none."""
         first = rows.layout.first
         norm = [first(f"{block.norm}.{p}") for p in ("weight", "bias")] if block.norm else [-1, -1]
         return [*norm, first(f"{block.name}.bias") if block.has_bias else -1]
 
 
-def _sizes(block: Block, samples: int) -> tuple[int, ...]:
+def _sizes(block: ConvBlock, samples: int) -> tuple[int, ...]:
     rows, columns, _ = block.convolved
     return (samples, block.height, block.width, block.inputs, rows, columns, block.kernel, block.padding, block.stride)
 

@@ -13,12 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedwave.learning.layout import Layout
-from fedwave.learning.state import Tensors
+from fedwave.learning.model_rows import Layout, Tensors
 
 
 @dataclass(frozen=True)
-class Rule:
+class SgdRule:
     """w becomes w - (eta * gradient + decay * w + pull * (w - start)).
 
     As a difference w - start: w * (1 - pull) + start * pull would move w even where it equals start, because the
@@ -30,7 +29,7 @@ class Rule:
     pull: float
 
     @classmethod
-    def of(cls, eta: float, prox: float, l2: float) -> Rule:
+    def of(cls, eta: float, prox: float, l2: float) -> SgdRule:
         return cls(eta, eta * l2, eta * prox)
 
     def moved(self, w: Tensor, gradient: Tensor | None, start: Tensor) -> Tensor:
@@ -44,7 +43,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Rows:
+class LaneRows:
     """The models at work: which row of the flat parameters each lane trains, below zero none."""
 
     w: Tensor
@@ -53,7 +52,7 @@ class Rows:
     lane_of: Tensor
     count: int
     layout: Layout
-    rule: Rule
+    rule: SgdRule
     present: Tensor | None = None  # how many samples of each lane are there: the first ones of its batch
 
     @property
@@ -65,7 +64,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Block:
+class ConvBlock:
     """A convolution with the batch norm, the ReLU and the pooling after it."""
 
     name: str
@@ -84,7 +83,7 @@ class Block:
     pool: int = 1
 
     @classmethod
-    def of(cls, name: str, layer: nn.Conv2d, shape: tuple[int, ...]) -> Block | None:
+    def of(cls, name: str, layer: nn.Conv2d, shape: tuple[int, ...]) -> ConvBlock | None:
         """The block of a convolution on maps of this shape; None if it is not of the usual kind."""
         padding, kernel, stride = layer.padding, layer.kernel_size[0], layer.stride[0]
         square = layer.kernel_size == (kernel, kernel) and layer.stride == (stride, stride)
@@ -97,7 +96,7 @@ class Block:
             name, channels, height, width, layer.out_channels, kernel, padding[0], stride, layer.bias is not None
         )
 
-    def changed(self, **fields: Any) -> Block:
+    def changed(self, **fields: Any) -> ConvBlock:
         return replace(self, **fields)
 
     @cached_property
@@ -172,19 +171,19 @@ class Map:
 class WideOps:
     """By torch. ``stats`` are [lane, 6, channel]: mean, 1 / deviation, scale, shift, and two means of the gradient."""
 
-    def columns(self, x: Map, block: Block) -> Tensor:
+    def columns(self, x: Map, block: ConvBlock) -> Tensor:
         return self._columns_of(x.lanes().permute(0, 1, 4, 2, 3), block)
 
-    def image_columns(self, images: Tensor, chosen: Tensor, block: Block, dtype: torch.dtype) -> Tensor:
+    def image_columns(self, images: Tensor, chosen: Tensor, block: ConvBlock, dtype: torch.dtype) -> Tensor:
         return F.pad(self._columns_of(images[chosen.clamp(min=0).long()].to(dtype), block), (0, block.padded_columns()))
 
     @staticmethod
-    def _columns_of(x: Tensor, block: Block) -> Tensor:
+    def _columns_of(x: Tensor, block: ConvBlock) -> Tensor:
         found = F.unfold(x.flatten(0, 1), block.kernel, 1, block.padding, block.stride)
         found = found.view(len(found), block.inputs, block.kernel**2, -1).permute(0, 3, 2, 1)
         return found.reshape(len(x), -1, block.kernel**2 * block.inputs)
 
-    def from_columns(self, grad: Tensor, block: Block, shape: tuple[int, ...], group: int) -> Map:
+    def from_columns(self, grad: Tensor, block: ConvBlock, shape: tuple[int, ...], group: int) -> Map:
         lanes, samples = shape[:2]
         g = grad.view(lanes * samples, -1, block.kernel**2, block.inputs).permute(0, 3, 2, 1).flatten(1, 2)
         size = (block.height, block.width)
@@ -192,7 +191,7 @@ class WideOps:
         x = x.view(lanes, samples, block.inputs, *size).permute(0, 1, 3, 4, 2)
         return Map.of_lanes(x, group)
 
-    def statistics(self, y: Map, block: Block, rows: Rows) -> Tensor:
+    def statistics(self, y: Map, block: ConvBlock, rows: LaneRows) -> Tensor:
         """Of the present samples; running statistics change in place."""
         x = _wide(y.lanes())
         zero = x.new_zeros(rows.count, block.outputs)
@@ -210,7 +209,7 @@ class WideOps:
         rows.rest[at + "num_batches_tracked"][index] += 1
         return self._affine(block, rows, mean, var)
 
-    def running_statistics(self, block: Block, rows: Rows) -> Tensor:
+    def running_statistics(self, block: ConvBlock, rows: LaneRows) -> Tensor:
         """The same for evaluation, from the running statistics."""
         bias: Any = rows.vector(f"{block.name}.bias") if block.has_bias else 0.0
         if block.norm:
@@ -221,17 +220,17 @@ class WideOps:
         return torch.stack([zero, zero + 1, zero + 1, zero + bias, zero, zero], 1)
 
     @staticmethod
-    def _affine(block: Block, rows: Rows, mean: Tensor, var: Tensor) -> Tensor:
+    def _affine(block: ConvBlock, rows: LaneRows, mean: Tensor, var: Tensor) -> Tensor:
         inverse = (var + block.eps).rsqrt()
         scale = rows.vector(f"{block.norm}.weight") * inverse
         shift = rows.vector(f"{block.norm}.bias") - mean * scale
         return torch.stack([mean, inverse, scale, shift, mean * 0, mean * 0], 1)
 
-    def activate(self, y: Map, block: Block, stats: Tensor, group: int) -> Map:
+    def activate(self, y: Map, block: ConvBlock, stats: Tensor, group: int) -> Map:
         u = self._normalised(y, stats)
         return Map.of_lanes(_pooled(u.relu() if block.relu else u, block.pool), group)
 
-    def gradient_sums(self, grad: Map, y: Map, block: Block, stats: Tensor, rows: Rows) -> None:
+    def gradient_sums(self, grad: Map, y: Map, block: ConvBlock, stats: Tensor, rows: LaneRows) -> None:
         """Two means of the gradient, into ``stats``; the parameters of the batch norm, or the bias, are updated."""
         du = self._through_activation(grad, y, block, stats)
         mean, inverse = (stats[:, k, None, None, None] for k in (0, 1))
@@ -246,7 +245,7 @@ class WideOps:
         if block.has_bias:
             self.step_vector(rows, f"{block.name}.bias", first)
 
-    def before_activation(self, grad: Map, y: Map, block: Block, stats: Tensor, rows: Rows) -> Map:
+    def before_activation(self, grad: Map, y: Map, block: ConvBlock, stats: Tensor, rows: LaneRows) -> Map:
         """The gradient of the convolution's result."""
         du = self._through_activation(grad, y, block, stats)
         mean, inverse, scale, _, one, two = (stats[:, k, None, None, None] for k in range(6))
@@ -254,7 +253,7 @@ class WideOps:
         found = scale * (du - one - x * two) * self._there(y, rows)[0]
         return Map.of_lanes(found.to(y.data.dtype), y.group)
 
-    def step_weights(self, rows: Rows, name: str, grad: Tensor | None, copy: Tensor) -> None:
+    def step_weights(self, rows: LaneRows, name: str, grad: Tensor | None, copy: Tensor) -> None:
         """The SGD step from a gradient [lane, output, tap and input], and the copy of the weights in that order."""
         place = torch.arange(rows.count, device=copy.device)[rows.index >= 0]
         index = rows.index[place]
@@ -268,18 +267,18 @@ class WideOps:
         flat = w[index].flatten(3) if kernel else w[index][..., None]
         copy[place, :, :used] = flat.transpose(2, 3).flatten(2).to(copy.dtype)
 
-    def step_vector(self, rows: Rows, name: str, grad: Tensor) -> None:
+    def step_vector(self, rows: LaneRows, name: str, grad: Tensor) -> None:
         """The SGD step of a vector of every lane."""
         place = torch.arange(rows.count, device=grad.device)[rows.index >= 0]
         self._step(rows, name, rows.index[place], grad[place])
 
     @staticmethod
-    def _step(rows: Rows, name: str, index: Tensor, grad: Tensor) -> None:
+    def _step(rows: LaneRows, name: str, index: Tensor, grad: Tensor) -> None:
         w, start = (rows.layout.views(of)[name] for of in (rows.w, rows.start))
         w[index] = rows.rule.moved(w[index], grad, start[index])
 
     @staticmethod
-    def _there(y: Map, rows: Rows) -> tuple[Tensor, Tensor]:
+    def _there(y: Map, rows: LaneRows) -> tuple[Tensor, Tensor]:
         """Which samples are there, ``[lane, sample, 1, 1, 1]``, and how many pixels they have in each lane."""
         assert rows.present is not None
         places = torch.arange(y.shape[1], device=y.data.device)
@@ -291,7 +290,7 @@ class WideOps:
         scale, shift = (stats[:, k, None, None, None] for k in (2, 3))
         return (_wide(y.lanes()) * scale + shift).to(y.data.dtype)
 
-    def _through_activation(self, grad: Map, y: Map, block: Block, stats: Tensor) -> Tensor:
+    def _through_activation(self, grad: Map, y: Map, block: ConvBlock, stats: Tensor) -> Tensor:
         """The gradient of the normalised numbers."""
         with torch.enable_grad():
             u = self._normalised(y, stats).requires_grad_()

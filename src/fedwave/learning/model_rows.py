@@ -1,0 +1,134 @@
+"""The state of models as tensors: of one model by name, of many models as rows.
+
+The state of a model has two parts. The *trained parameters* are what SGD changes; the *carried state* is the rest:
+buffers such as running statistics, and frozen parameters. Many models of one kind are the rows of ``ModelRows``: their
+trained parameters are one tensor ``[N, P]``, so that gathering, mixing and storing them is one operation each. A
+``Layout`` says where each parameter lies in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedwave.types import Array, IntArray
+
+Tensors = dict[str, Tensor]  # by the name of the parameter or buffer
+
+_ALIGNED = 16  # numbers; compiled kernels read aligned addresses faster
+
+
+def trained_parameters(model: nn.Module) -> Tensors:
+    """Copies of the parameters that are trained."""
+    return {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
+
+
+def carried_state(model: nn.Module) -> Tensors:
+    """Copies of the rest: frozen parameters (``requires_grad=False``), then buffers such as running statistics."""
+    frozen = {name: p for name, p in model.named_parameters() if not p.requires_grad}
+    return {name: p.detach().clone() for name, p in (frozen | dict(model.named_buffers())).items()}
+
+
+class Layout:
+    """Where each trained parameter of a model lies in a row: one after another, aligned, with zeros in between.
+
+    >>> layout = Layout(nn.Linear(3, 2))
+    >>> layout.size, layout.first("weight"), layout.first("bias")
+    (32, 0, 16)
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.shapes = {k: tuple(p.shape) for k, p in model.named_parameters() if p.requires_grad}
+        self._spans: dict[str, tuple[int, int]] = {}  # the first number, and how many
+        self.size = 0
+        for name, shape in self.shapes.items():
+            self._spans[name] = (self.size, prod(shape))
+            self.size += -(-prod(shape) // _ALIGNED) * _ALIGNED
+
+    def first(self, name: str) -> int:
+        """The position of a parameter's first number in a row."""
+        return self._spans[name][0]
+
+    def flat(self, tensors: Tensors) -> Tensor:
+        """The rows ``[..., P]`` of parameters ``[..., shape]``; a copy."""
+        some = next(iter(tensors.values()))
+        lead = some.shape[: some.ndim - len(next(iter(self.shapes.values())))]
+        vector = torch.zeros(*lead, self.size, dtype=some.dtype, device=some.device)
+        for name, view in self.views(vector).items():
+            view.copy_(tensors[name])
+        return vector
+
+    def views(self, vector: Tensor) -> Tensors:
+        """The parameters ``[..., shape]`` of rows ``[..., P]``, as views: writing into them writes into the rows."""
+        return {
+            name: vector[..., first : first + count].view((*vector.shape[:-1], *self.shapes[name]))
+            for name, (first, count) in self._spans.items()
+        }
+
+
+@dataclass
+class ModelRows:
+    """Several models of one kind, a row each."""
+
+    w: Tensor  # [N, P]: trained parameters, see Layout
+    rest: Tensors  # carried state, [N, ...] each
+
+    @classmethod
+    def of(cls, models: Sequence[nn.Module], layout: Layout) -> ModelRows:
+        """One row for each model; copies."""
+        rests = [carried_state(model) for model in models]
+        w = torch.stack([layout.flat(trained_parameters(model)) for model in models])
+        return cls(w, {k: torch.stack([one[k] for one in rests]) for k in rests[0]})
+
+    def __len__(self) -> int:
+        return len(self.w)
+
+    def rows(self, which: IntArray | slice) -> ModelRows:
+        """Some of the rows: copies by number, views by slice."""
+        chosen = which if isinstance(which, slice) else to_device(self.w.device, which)
+        return ModelRows(self.w[chosen], {k: p[chosen] for k, p in self.rest.items()})
+
+    def put(self, which: IntArray, models: ModelRows) -> None:
+        """Replace some of the rows."""
+        if len(which):
+            chosen = to_device(self.w.device, which)
+            self.w[chosen] = models.w
+            for k, p in self.rest.items():
+                p[chosen] = models.rest[k]
+
+    def padded(self, count: int) -> ModelRows:
+        """A copy with ``count`` rows; the last row is repeated to fill it up."""
+        more = count - len(self)
+
+        def grown(p: Tensor) -> Tensor:
+            return torch.cat([p, p[-1:].expand(more, *p.shape[1:])]) if more else p.clone()
+
+        return ModelRows(grown(self.w), {k: grown(p) for k, p in self.rest.items()})
+
+
+def concat_rows(parts: list[Tensors]) -> Tensors:
+    """The rows of all parts, one part after the other."""
+    return {k: torch.cat([part[k] for part in parts]) for k in parts[0]} if parts else {}
+
+
+def concat_columns(tensors: Tensors, names: list[str]) -> Tensor:
+    """Some tensors ``[N, ...]`` of one type as one ``[N, Q]``, so that one operation serves all of them."""
+    return torch.cat([tensors[k].reshape(len(tensors[k]), -1) for k in names], dim=1)
+
+
+def split_columns(side_by_side: Tensor, like: Tensors, names: list[str]) -> Tensors:
+    """The inverse of ``concat_columns``."""
+    widths = [like[k][0].numel() for k in names]
+    parts = torch.split(side_by_side, widths, dim=1)
+    return {k: part.reshape(like[k].shape) for k, part in zip(names, parts, strict=True)}
+
+
+def to_device(device: torch.device, numbers: Array) -> Tensor:
+    """Numbers as a tensor on the device; does not wait for the copy."""
+    tensor = torch.as_tensor(np.ascontiguousarray(numbers))
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
