@@ -79,9 +79,9 @@ def _seconds(network: fw.Network, instances: int, task: Any, device: str) -> tup
     times, samples = [], []
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        jobs = replay.jobs_of_round()
-        samples.append(int(jobs.batches.sizes.sum()))
-        replay._ahead = replay.round, jobs
+        lanes = replay.lanes_of_round()
+        samples.append(int(lanes.batches.sizes.sum()))
+        replay._ahead = replay.round, lanes
         replay.advance()  # waits for the GPU when it reads the loss
         times.append(time.perf_counter() - began)
     return simulated, statistics.median(times[1:]), int(statistics.median(samples[1:]))

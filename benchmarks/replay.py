@@ -53,8 +53,8 @@ def main() -> None:
     samples = 0
     for t in range(how.rounds):
         times = [time.perf_counter()]
-        jobs = replay.jobs_of_round()
-        replay._ahead = t, jobs
+        lanes = replay.lanes_of_round()
+        replay._ahead = t, lanes
         times.append(time.perf_counter())
         trained = replay.train_round()
         replay.draw_ahead()
@@ -69,7 +69,7 @@ def main() -> None:
         if t == 0:
             print(f"  first round: {', '.join(f'{k} {s:.2f} s' for k, s in zip(seconds, took, strict=True))}")
             continue  # warm-up
-        samples += int(jobs.batches.sizes.sum())
+        samples += int(lanes.batches.sizes.sum())
         for name, s in zip(seconds, took, strict=True):
             seconds[name] += s
     rounds = how.rounds - 1
@@ -78,7 +78,7 @@ def main() -> None:
     print(
         f"  {samples / seconds['train']:,.0f} samples/s in training, "
         f"{samples / (whole - seconds['judge']):,.0f} over rounds without evaluation, "
-        f"{samples / whole:,.0f} with it; {len(jobs.runs):,} lanes in the last round"
+        f"{samples / whole:,.0f} with it; {len(lanes.runs):,} lanes in the last round"
     )
     if torch.cuda.is_available():
         print(f"  {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of GPU memory at most")

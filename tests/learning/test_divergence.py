@@ -97,7 +97,7 @@ def test_the_others_are_what_they_are_without_it(epochs: int, lanes: int) -> Non
 
 def test_one_that_diverged_is_not_trained_any_more() -> None:
     out = replay(MIXED)
-    usual, asked = out._trains, []
+    usual, asked = out._training_backend, []
 
     class Counted:
         needs_keys = False
@@ -106,7 +106,7 @@ def test_one_that_diverged_is_not_trained_any_more() -> None:
             asked.append(len(start))
             return usual.train(start, *work)
 
-    out._trains = Counted()  # type: ignore[assignment]
+    out._training_backend = Counted()  # type: ignore[assignment]
     for t in range(ROUNDS):
         going = [not state.diverged for state in states(out)]
         before = [state.w for state in states(out)]

@@ -49,7 +49,7 @@ def _task(make: Callable[[], nn.Module]) -> Task:
 @pytest.mark.parametrize("way", MODELS)
 def test_results_do_not_depend_on_what_runs_beside(way: str) -> None:
     task = _task(MODELS[way])
-    assert TorchBackend(task, Precision(torch.device("cpu"), torch.float64)).way == way
+    assert TorchBackend(task, Precision(torch.device("cpu"), torch.float64)).method == way
     network = fw.random_network(4, 2, seed=3, rate=1.5)
     both, more = (fw.simulate(network, "age", 5, instances, seed=2) for instances in ([0, 1], [1, 2, 3]))
     kept = fw.train(both, task, precision="float64")

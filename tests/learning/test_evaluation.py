@@ -39,12 +39,12 @@ def test_many_at_once_are_evaluated_as_one_by_one(
     models = ModelRows.of(made, layout)
     evaluator = Evaluator(task, EvaluationSizes(50, 30, 2), torch.device("cpu"), torch.float64)
     backend = TorchBackend(task, Precision(torch.device("cpu"), torch.float64))
-    expected = evaluator.start(backend, models, full=full)()
-    evaluator._waits = False
+    expected = evaluator.evaluate_many(backend, models, full=full)()
+    evaluator._on_gpu = True
     monkeypatch.setattr(torch.cuda, "Event", Arrived)
-    monkeypatch.setattr(evaluation, "_on_its_way", Tensor.clone)
+    monkeypatch.setattr(evaluation, "_copy_to_cpu", Tensor.clone)
     Arrived.waited = False
-    found = evaluator.start(backend, models, full=full)
+    found = evaluator.evaluate_many(backend, models, full=full)
     assert not Arrived.waited
     for one, other in zip(found(), expected, strict=True):
         assert one.loss == pytest.approx(other.loss, rel=1e-12)

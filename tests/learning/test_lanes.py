@@ -159,6 +159,6 @@ def test_a_model_that_torch_vectorises_wrongly_is_trained_one_by_one() -> None:
         return nn.Sequential(nn.Flatten(), nn.Linear(12, 4), Square(), nn.Linear(4, 3))
 
     task = Task(images((1, 3, 4)), model, batch=4, eta=0.05)
-    assert TorchBackend(task, Precision(CPU, torch.float32)).way == "one by one"
+    assert TorchBackend(task, Precision(CPU, torch.float32)).method == "one by one"
     plain = Task(images((1, 3, 4)), lambda: nn.Sequential(*model()[:2], nn.ELU(), nn.Linear(4, 3)))  # type: ignore[index]
-    assert TorchBackend(plain, Precision(CPU, torch.float32)).way == "vectorised"
+    assert TorchBackend(plain, Precision(CPU, torch.float32)).method == "vectorised"

@@ -66,14 +66,14 @@ def distances(make: Make, device: str = "cpu") -> dict[str, float]:
     evaluator = Evaluator(task, SIZES, CPU, torch.float64)
     references = [train_run(run, task, evaluator, torch.float64)[1] for run in _runs()]
     precision = Precision(torch.device(device), torch.float64)
-    chosen = TorchBackend(task, precision).way
+    chosen = TorchBackend(task, precision).method
     ways: list[GradientMethod] = ["chain", "vectorised", "one by one"]
     if task.draws:
         ways = ["one by one"] if device == "cpu" else []  # a GPU's generator draws other numbers
     found: dict[str, float] = {}
     for way in ways[ways.index(chosen) :] if ways else ():
         replay = Replay(_runs(), task, settings, SIZES)
-        replay._trains = TorchBackend(task, precision, way)
+        replay._training_backend = TorchBackend(task, precision, way)
         starts = [state.w for state in states(replay)]
         for _ in range(replay.rounds):
             replay.advance()
@@ -160,7 +160,7 @@ def test_more_of_them(number: int) -> None:
 def test_the_drawn_models_take_both_other_ways() -> None:
     ways: dict[str, int] = defaultdict(int)
     for number in range(DRAWN // 2):
-        ways[TorchBackend(_task(draw(number)), Precision(CPU, torch.float64)).way] += 1
+        ways[TorchBackend(_task(draw(number)), Precision(CPU, torch.float64)).method] += 1
     assert min(ways["vectorised"], ways["one by one"]) >= 5, dict(ways)
 
 

@@ -76,7 +76,7 @@ def test_a_setting_that_is_not_known() -> None:
 def test_traces_of_different_length_are_not_trained_together() -> None:
     short, task = two_rounds()
     long = trace([[1, 1]] * 3, [[1, 0]] * 3)
-    with pytest.raises(fw.FedwaveError, match="must have the same number of rounds"):
+    with pytest.raises(fw.FedwaveError, match="same number"):
         fw.train({"short": short, "long": long}, task)
 
 

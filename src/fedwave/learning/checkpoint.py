@@ -29,7 +29,7 @@ def save(replay: Replay, path: Path) -> Path:
 
 def write(replay: Replay, file: IO[bytes]) -> None:
     """Write a checkpoint into an open file."""
-    replay.settle()
+    replay.collect_evaluation()
     runs, devices = np.nonzero(replay.undelivered.held)
     tensors = {
         "w": replay.central.w,
@@ -65,7 +65,7 @@ def read(replay: Replay, raw: IO[bytes], name: str) -> None:
         raise FedwaveError(f"{name} belongs to other runs, another task or other settings: remove it to start again.")
     with refusing(name, _FORMAT):
         restored = _restored(replay, arrays, header)  # all of it, before any of it is used
-    replay.settle()  # an evaluation under way is of no use any more
+    replay.collect_evaluation()  # an evaluation under way is of no use any more
     replay.central, replay.own, replay.server, replay.results, psi = restored
     replay.diverged = np.array(header["diverged"], np.bool_)
     replay.undelivered.drop(replay.undelivered.held)

@@ -1,4 +1,4 @@
-"""Evaluation of the central model on fixed subsets, the same for every run."""
+"""Evaluates central models on fixed subsets of the images, the same for every run."""
 
 from __future__ import annotations
 
@@ -20,17 +20,28 @@ from fedwave.types import IntArray
 
 _LOGITS_AT_ONCE = 2**26  # numbers
 
-# What was found, once it is there: calling it may wait for a GPU.
+# Evaluations that a GPU may still compute: calling it waits for them.
 PendingEvaluations = Callable[[], list[Evaluation]]
 
 
 @dataclass(frozen=True)
 class EvaluationSizes:
-    """The numbers of images that the central model is evaluated on."""
+    """How many images the central model is evaluated on after every round.
 
-    loss_images: int = 2000  # training images, for the loss
-    test_images: int = 10_000  # test images of every round
-    full_every: int = 0  # rounds between tests on all test images; 0: never
+    The images are a fixed random choice, the same for every run and round. More images than the dataset has means all
+    of them.
+
+    ``loss_images`` is the number of training images for ``Curves.loss``, ``test_images`` that of test images for
+    ``Curves.accuracy`` and ``Curves.class_accuracy``. Every ``full_every`` rounds, and in the last one, the model is
+    also tested on all test images, for ``Curves.accuracy_on_all``; 0 means never.
+
+    >>> EvaluationSizes(test_images=500)
+    EvaluationSizes(loss_images=2000, test_images=500, full_every=0)
+    """
+
+    loss_images: int = 2000
+    test_images: int = 10_000
+    full_every: int = 0
 
     def __post_init__(self) -> None:
         for name, least in (("loss_images", 1), ("test_images", 1), ("full_every", 0)):
@@ -42,7 +53,7 @@ class Evaluator:
 
     def __init__(self, task: Task, sizes: EvaluationSizes, device: torch.device, dtype: torch.dtype) -> None:
         data = task.dataset
-        self._classes, self._sizes, self._waits = data.classes, sizes, device.type != "cuda"
+        self._classes, self._sizes, self._on_gpu = data.classes, sizes, device.type == "cuda"
         chosen = subset(len(data.train_labels), sizes.loss_images)
         self._loss_images = torch.as_tensor(data.train_images[chosen]).to(device, dtype).contiguous()
         self._loss_labels = torch.as_tensor(data.train_labels[chosen]).to(device)
@@ -50,9 +61,9 @@ class Evaluator:
         kept = np.arange(len(data.test_labels)) if sizes.full_every else test
         self._images = torch.as_tensor(data.test_images[kept]).to(device, dtype).contiguous()
         self._labels = torch.as_tensor(data.test_labels[kept]).to(device)
-        # As many as asked for, or all there are: what captions state.
+        # The number that was asked for, or of all images; captions state it.
         self.images_used = {"loss_images": len(chosen), "test_images": len(test)}
-        # Indices of the images of every round among those kept.
+        # Indices of the images of every round among those that are kept.
         self._usual = torch.as_tensor(np.flatnonzero(np.isin(kept, test))).to(device)
         self._usual_images, self._usual_labels = self._images, self._labels
         if sizes.full_every:
@@ -65,15 +76,15 @@ class Evaluator:
         with torch.no_grad():
             return self._evaluation(lambda images: model_outputs(model, parameters | buffers, images), full)
 
-    def start(self, backend: Backend, models: ModelRows, *, full: bool) -> PendingEvaluations:
-        """Evaluate several models. On a GPU nothing is waited for, until what was found is asked for."""
-        if not self._waits:
-            return self._on_gpu(backend, models, full)
+    def evaluate_many(self, backend: Backend, models: ModelRows, *, full: bool) -> PendingEvaluations:
+        """Evaluate several models; a GPU is not waited for until the evaluations are asked for."""
+        if self._on_gpu:
+            return self._evaluate_on_gpu(backend, models, full)
         found = [self._one(backend, models.rows(slice(i, i + 1)), full) for i in range(len(models))]
         return lambda: found
 
     def full_in(self, round_: int, last: int) -> bool:
-        """Is this a round in which all test images are used?"""
+        """Are all test images used in this round?"""
         every = self._sizes.full_every
         return bool(every) and (round_ % every == 0 or round_ == last)
 
@@ -89,14 +100,14 @@ class Evaluator:
         of_all = self._counts(guess, labels) if full else (None, None)
         return Evaluation(float(loss), *self._counts(guess[usual], labels[usual]), *of_all)
 
-    def _on_gpu(self, backend: Backend, models: ModelRows, full: bool) -> PendingEvaluations:
+    def _evaluate_on_gpu(self, backend: Backend, models: ModelRows, full: bool) -> PendingEvaluations:
         """The same for many models at once, without a loop over them."""
         sets = [(self._usual_images, self._usual_labels)]
         if full:
             sets.append((self._images, self._labels))
         loss, _ = self._measured(backend, models, self._loss_images, self._loss_labels)
         rights = [self._measured(backend, models, *one)[1] for one in sets]
-        parts = [_on_its_way(part) for part in (loss.double(), *rights)]
+        parts = [_copy_to_cpu(part) for part in (loss.double(), *rights)]
         arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
         arrived.record()
         there = [_by_class(labels, self._classes) for _, labels in sets]
@@ -137,10 +148,10 @@ def _wide(logits: Tensor) -> Tensor:
     return logits.float() if logits.element_size() < 4 else logits
 
 
-def _on_its_way(numbers: Tensor) -> Tensor:
-    """A copy for the processor, which may not have arrived yet."""
-    there = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
-    return there.copy_(numbers, non_blocking=True)
+def _copy_to_cpu(numbers: Tensor) -> Tensor:
+    """A copy in the memory of the processor; it may not have arrived yet."""
+    copy = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+    return copy.copy_(numbers, non_blocking=True)
 
 
 def _by_class(labels: Tensor, classes: int) -> IntArray:

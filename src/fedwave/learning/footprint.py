@@ -17,19 +17,19 @@ _OF_SAMPLE = 32  # bytes: random bits, the order, the samples in this order, and
 
 
 def sample_bytes(samples: float, epochs: int) -> float:
-    """The order in which so many samples are trained on, in all epochs."""
+    """Bytes of the order in which a round's samples are trained on, in all epochs."""
     return samples * epochs * _OF_SAMPLE
 
 
 def check_training_memory(
     task: Task, schedule: TrainingSchedule, settings: Settings, model: torch.nn.Module, kept: int
 ) -> None:
-    """Refuse training whose largest round does not fit: the samples of its lanes, and their models.
+    """Raises FedwaveError if the largest round does not fit into the memory: the samples of its lanes, their models.
 
-    ``kept`` is the largest number of gradients that wait, and of models that devices keep of their own.
+    ``kept`` is the largest number of undelivered gradients, and of models that devices keep of their own.
     """
     shards = (schedule.shards * schedule.needed).sum(axis=(1, 2))
-    most, samples = most_lanes(schedule), float(np.max(shards)) * task.shard_size
+    most, samples = schedule.most_lanes(), float(np.max(shards)) * task.shard_size
     lower = "lower shard_size, epochs or the rates, or train fewer runs together (block, group)"
     check_memory(
         f"a round with {samples:.3g} samples and {task.epochs:,} epochs of training",
@@ -37,7 +37,7 @@ def check_training_memory(
         lower,
     )
     size = sum(p.numel() * p.element_size() for p in (*model.parameters(), *model.buffers()))
-    # The central models, what devices keep, and the lanes at work.
+    # The central models, the models that devices keep, and the lanes at work.
     at_once = COPIES * min(settings.lanes or most, most)
     models = float(size) * (schedule.shards.shape[1] + kept + at_once)
     lower = "lower lanes, or train fewer runs together (block, group)"
@@ -46,7 +46,7 @@ def check_training_memory(
     if device.type != "cuda":
         check_memory(what, models, lower)
         return
-    # What the training before this one has left behind is free, but torch keeps it for itself.
+    # Memory of an earlier training is free, but torch keeps it for itself.
     gc.collect()
     torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info(device)[0]
@@ -54,18 +54,3 @@ def check_training_memory(
         raise FedwaveError(
             f"{what} needs about {in_words(models)} of GPU memory, but only {in_words(free)} is available: {lower}."
         )
-
-
-def most_lanes(schedule: TrainingSchedule) -> int:
-    """The largest number of models that are trained in a round, in all runs together."""
-    return int(schedule.needed.sum(axis=(1, 2)).max(initial=0))
-
-
-def most_waiting(schedule: TrainingSchedule) -> int:
-    """The largest number of gradients that wait for delivery at a time, in all runs together."""
-    held, most = np.zeros(schedule.needed.shape[1:], np.bool_), 0
-    for trains, delivered in zip(schedule.needed, schedule.uploads.delivered, strict=True):
-        held |= trains
-        most = max(most, int(held.sum()))
-        held &= ~delivered
-    return most

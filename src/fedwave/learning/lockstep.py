@@ -18,7 +18,7 @@ from fedwave.errors import as_int, check_parameters
 from fedwave.learning.backends.cpu.chain import numba_advice
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
-from fedwave.learning.replay import Meter, Replay, TrainedLanes
+from fedwave.learning.replay import Replay, TrainedLanes
 from fedwave.learning.schedule import TrainingRun, TrainingSchedule, training_runs
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
@@ -26,7 +26,7 @@ from fedwave.learning.task import task as make_task
 from fedwave.network.network import Network, check_network
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
-from fedwave.simulation import instance_numbers, simulate
+from fedwave.simulation import Meter, instance_numbers, simulate
 from fedwave.trace import Trace
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState
 
@@ -50,11 +50,10 @@ class LockStep:
         # It is not known in advance which training matters, so none is left out.
         self.replay = Replay(runs, task, replace(settings, tolerance=0.0), sizes)
         self._trained: TrainedLanes
-        # x and y, after the last round's uploads
-        self._mass = self._trainings = np.zeros((len(instances), network.size))
+        self._mass = self._trainings = np.zeros((len(instances), network.size))  # x and y, after the last uploads
 
-    def go_on(self, trace: Trace) -> None:
-        """Restore the counts of a trace; the models come from a checkpoint."""
+    def resume(self, trace: Trace) -> None:
+        """Restore the counts of a trace that was played before; a checkpoint restores the models."""
         before = TrainingSchedule.of(training_runs(trace), self.replay.task.aggregation, 0.0)
         schedule = self.replay.schedule
         for name in ("scheduled", "shards", "heard"):
@@ -108,9 +107,21 @@ def train_in_lock_step(
     meter: Meter | None = None,
     **settings: Any,
 ) -> tuple[Trace, Curves]:
-    """Simulate and train together; the trace and the curves. ``settings`` as in ``train``, less the tolerance.
+    """Simulate and train together, for a scheduler that looks at the models; returns the trace and the curves.
 
-    ``instances`` as in ``simulate``: how many, or a list of their numbers.
+    For any other scheduler, ``simulate`` and ``train`` give the same trace and curves faster.
+
+    ``network``, ``scheduler``, ``rounds``, ``instances`` and ``seed`` are as in ``simulate``, ``task``, ``sizes`` and
+    ``settings`` as in ``train``. The tolerance has no effect: which training matters is not known in advance. ``meter``
+    is called with 1 after every round. The curves hold the final weights.
+
+    Arrays of the trace are ``[round, instance, device]``, those of the curves ``[round, instance]``:
+
+    >>> import fedwave as fw
+    >>> task = fw.task("synthetic:train=100,test=50", model="logistic", epochs=1)
+    >>> trace, curves = fw.train_in_lock_step(fw.random_network(3, 1), "update-aware", task, rounds=4, instances=2)
+    >>> trace.scheduled.shape, curves.accuracy.shape
+    ((4, 2, 3), (4, 2))
     """
     check_network(network)
     chosen = find_scheduler(scheduler)
@@ -124,21 +135,20 @@ def train_in_lock_step(
         warnings.warn(advice, stacklevel=2)
     trace = simulate(network, chosen, rounds, numbers, seed, meter=meter, labels=learnt.labels(), learner=learner)
     curves = learner.replay.curves()[0]
-    return trace, replace(curves, weights=learner.replay.weights_of(chosen.name))
+    return trace, replace(curves, weights=learner.replay.central_weights(chosen.name))
 
 
 def _blank(label: str, seed: int, instance: int, rounds: int, devices: int, misses: bool) -> TrainingRun:
     """An empty run, filled while it is played."""
     shape = (rounds, devices)
-    heard = np.full(shape, not misses)  # False for now, so that Replay keeps where a device would start
     return TrainingRun(
         label,
         seed,
         instance,
-        np.zeros(shape, np.bool_),
-        np.zeros(shape, np.bool_),
-        np.zeros(shape, np.int64),
-        heard,
-        np.ones(shape, np.int64),
-        np.zeros(shape, np.int64),
+        scheduled=np.zeros(shape, np.bool_),
+        delivered=np.zeros(shape, np.bool_),
+        shards=np.zeros(shape, np.int64),
+        heard=np.full(shape, not misses),  # if a broadcast can be missed, Replay keeps a model for every device
+        delay=np.ones(shape, np.int64),
+        learned=np.zeros(shape, np.int64),
     )

@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
-from fedwave.learning import server_steps
 from fedwave.learning.curves import Evaluation
 from fedwave.learning.dropout import Step, device_key, key_dropout, seeded, step_keys
 from fedwave.learning.evaluation import Evaluator
 from fedwave.learning.model_rows import Tensors, carried_state, trained_parameters
 from fedwave.learning.sampling import device_batches
 from fedwave.learning.schedule import TrainingRun
+from fedwave.learning.server_steps import initial_memory, server_step
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
 
@@ -31,7 +31,7 @@ def train_run(
     sampler = task.sampler()
     noise = key_dropout(model)
     w, b = trained_parameters(model), carried_state(model)
-    memory, all_uploads = server_steps.start(rule, w), run.uploads(rule)
+    memory, all_uploads = initial_memory(rule, _vector(w)), run.uploads(rule)
     devices = range(run.shards.shape[1])
     psi = [_zeros(w) for _ in devices]  # gradients not delivered yet
     own = [(w, b) for _ in devices]  # where a device starts if it misses the broadcast
@@ -75,7 +75,9 @@ def train_run(
                 counts = {k: torch.maximum(counts[k], local[k]) for k in counts}
             psi[u] = _zeros(w)
             stored[u] = []
-        memory, step = server_steps.step(rule, memory, update, uploads)
+        memory, vector = server_step(rule, memory, _vector(update), uploads)
+        pieces = torch.split(vector, [p.numel() for p in w.values()])
+        step = {k: piece.view_as(p) for (k, p), piece in zip(w.items(), pieces, strict=True)}
         w = {k: w[k] - task.eta * step[k] for k in w}
         b = {k: b[k] + shift[k] if k in shift else counts[k] for k in b}
         results.append(evaluator(model, w, b, full=evaluator.full_in(t + 1, run.rounds)))
@@ -109,6 +111,10 @@ def _train_locally(
             for p, g in zip(w.values(), gradient, strict=True):
                 p -= task.eta * g
     return {name: p.detach() for name, p in w.items()}, buffers
+
+
+def _vector(tensors: Tensors) -> torch.Tensor:
+    return torch.cat([p.flatten() for p in tensors.values()])
 
 
 def _zeros(like: Tensors) -> Tensors:

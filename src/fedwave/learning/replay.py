@@ -1,13 +1,15 @@
-"""Training on traces: all runs of an experiment advance together, a round at a time, in lanes.
+"""Training on traces: all runs of an experiment advance together, a round at a time.
 
-The schedule is known in advance, so local training without effect is left out (schedule.py). All models are rows of
-tensors (model_rows.py), and there is no loop over runs, devices or parameters in a round.
+A *lane* is the local training of one device of one run in one round. The lanes of a round are trained side by side by a
+backend, some at a time, longest first. The schedule is known in advance, so local training without effect is left out
+(schedule.py). All models are rows of tensors (model_rows.py), and there is no loop over runs, devices or parameters in
+a round. reference.py computes the same and is written to be read.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -16,13 +18,12 @@ from torch import Tensor
 
 from fedwave.aggregation import Uploads
 from fedwave.counter_rng import TrainingKeys, within
-from fedwave.learning import server_steps
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.choose import choose
 from fedwave.learning.curves import Curves, Evaluation
 from fedwave.learning.dropout import device_keys
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, PendingEvaluations
-from fedwave.learning.footprint import check_training_memory, most_lanes, most_waiting
+from fedwave.learning.footprint import check_training_memory
 from fedwave.learning.model_rows import (
     Layout,
     ModelRows,
@@ -34,34 +35,34 @@ from fedwave.learning.model_rows import (
 )
 from fedwave.learning.sampling import Batches, cut_into_batches
 from fedwave.learning.schedule import TrainingRun, TrainingSchedule
+from fedwave.learning.server_steps import initial_memory, server_step
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 from fedwave.learning.undelivered import Undelivered
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
-Meter = Callable[[int], None]
-_NO_ROW = -1
+_NONE = -1  # in arrays of lanes and rows
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """The local training of a round: lanes, longest first."""
+    """The lanes of a round, longest first: which device of which run trains, and on what."""
 
     runs: IntArray  # [N]
-    devices: IntArray
+    devices: IntArray  # [N]
     batches: Batches
-    keys: IntArray  # of random layers
+    keys: IntArray  # [N]: of random layers
 
-    def of_runs(self, which: BoolArray) -> Lanes:
-        """Those of some runs, ``[R]``."""
+    def in_runs(self, which: BoolArray) -> Lanes:
+        """The lanes of some runs, ``[R]``."""
         mine = which[self.runs]
         if mine.all():
             return self
         batches = Batches(self.batches.samples[mine], self.batches.sizes[mine])
         return Lanes(self.runs[mine], self.devices[mine], batches, self.keys[mine])
 
-    def blocks(self, size: int) -> Iterator[Lanes]:
-        """So many lanes at a time."""
+    def chunks(self, size: int) -> Iterator[Lanes]:
+        """At most ``size`` lanes at a time."""
         for first in range(0, len(self.runs), size):
             part = slice(first, first + size)
             samples, sizes = self.batches.samples[part], self.batches.sizes[part]
@@ -72,17 +73,16 @@ class Lanes:
 
 @dataclass(frozen=True)
 class TrainedLanes:
-    """The local training of a round, done."""
+    """The results of the lanes of a round."""
 
-    row: IntArray  # [R, U]: the lane of a device, or -1
-    rest: Tensors  # [N, ...]: running statistics and the like
-    w: Tensor  # [M, P]: parameters, for devices that may start from them
-    row_of_w: IntArray  # [R, U]: their row in w, or -1
+    lane: IntArray  # [R, U]: the lane of a device, or -1
+    rest: Tensors  # [N, ...]: the carried state of every lane, such as running statistics
+    w: Tensor  # [M, P]: the parameters of lanes whose device may start from them
+    row: IntArray  # [R, U]: the row of a device in w, or -1
 
     def without(self, who: BoolArray) -> TrainedLanes:
-        """As if some devices, ``[R, U]``, had not trained."""
-        rows = (np.where(who, _NO_ROW, row) for row in (self.row, self.row_of_w))
-        return TrainedLanes(next(rows), self.rest, self.w, next(rows))
+        """The results as if some devices, ``[R, U]``, had not trained."""
+        return TrainedLanes(np.where(who, _NONE, self.lane), self.rest, self.w, np.where(who, _NONE, self.row))
 
 
 class Replay:
@@ -97,29 +97,25 @@ class Replay:
         self._model = model.to(precision.device, precision.dtype)
         self.layout = Layout(self._model)
         self.schedule = TrainingSchedule.of(runs, task.aggregation, settings.tolerance)
-        waiting = most_waiting(self.schedule)
-        # Models of devices that miss a broadcast some time: they go on from their own parameters.
-        ever = ~self.schedule.heard.all(axis=0)
-        kept = waiting + int(ever.sum())
-        check_training_memory(task, self.schedule, settings, self._model, kept)
-        room = min(settings.lanes or 1, most_lanes(self.schedule))
-        self._trains, self._evaluates = choose(task, precision, room)
+        undelivered = self.schedule.most_undelivered()
+        # A device that misses a broadcast goes on from its own model, which is kept for it.
+        keeps = ~self.schedule.heard.all(axis=0)
+        check_training_memory(task, self.schedule, settings, self._model, undelivered + int(keeps.sum()))
+        room = min(settings.lanes or 1, self.schedule.most_lanes())
+        self._training_backend, self._evaluation_backend = choose(task, precision, room)
         self._evaluator = Evaluator(task, sizes, precision.device, precision.dtype)
         self._sampler = task.sampler()
-        self.central = self._first_models()
-        self.undelivered = Undelivered(len(runs), runs[0].shards.shape[1], self.central.w, waiting)
-        self.row_of_own = np.where(ever, np.cumsum(ever).reshape(ever.shape) - 1, _NO_ROW)
-        self.own = self.central.rows(np.nonzero(ever)[0])
-        self.server = [
-            server_steps.start(task.aggregation, {"w": row}) for row in self.central.w
-        ]  # memory of the server step
+        self.central = self._first_models()  # a row for each run
+        self.undelivered = Undelivered(len(runs), runs[0].shards.shape[1], self.central.w, undelivered)
+        self.row_of_own = np.where(keeps, np.cumsum(keeps).reshape(keeps.shape) - 1, _NONE)  # [R, U]: a row in own
+        self.own = self.central.rows(np.nonzero(keeps)[0])
+        self.server = [initial_memory(task.aggregation, row) for row in self.central.w]  # of the server step, by run
         self.diverged: BoolArray = np.zeros(len(runs), np.bool_)
         self.round = 0
-        self._overlaps = settings.device == "cuda"  # it computes while the processor prepares
-        self._ahead: tuple[int, Lanes] | None = None  # drawn for the row that is named
+        self._overlaps = settings.device == "cuda"  # a GPU computes while the processor prepares
+        self._ahead: tuple[int, Lanes] | None = None  # the lanes of a row of the schedule, drawn ahead
         self.results: list[list[Evaluation]] = [[] for _ in runs]
-        # Of an evaluation under way: the runs, and what is found once it is there.
-        self._evaluation: tuple[IntArray, PendingEvaluations] | None = None
+        self._evaluation: tuple[IntArray, PendingEvaluations] | None = None  # under way: its runs, its results
 
     def _first_models(self) -> ModelRows:
         """The central models before round 1: the same for all schedulers of an instance."""
@@ -153,47 +149,47 @@ class Replay:
         return digest.hexdigest()
 
     def advance(self) -> None:
-        """Play the next round of every run.
+        """Play the next round of every run: train, deliver, evaluate.
 
         A GPU evaluates the round before while the training of this one is prepared. So a run that has just diverged
         trains once more; nothing of that is delivered.
         """
         trained = self.train_round()
-        self.settle()
+        self.collect_evaluation()
         self.draw_ahead()
         self.deliver(trained)
         self._start_evaluation()
         if not self._overlaps or self.round == self.rounds:
-            self.settle()
+            self.collect_evaluation()
 
     def draw_ahead(self) -> None:
         """Draw the samples of the next round, while a GPU still trains on those of this one."""
         coming = self.round + 1
         if self._overlaps and coming < self.rounds:
-            self._ahead = coming, self._jobs(coming)
+            self._ahead = coming, self._draw_lanes(coming)
 
     def train_round(self) -> TrainedLanes:
-        """Local training of the round in all runs, and the gradients that now wait for delivery (psi)."""
+        """Train the lanes of the round, and add their gradients to those that wait for delivery (psi)."""
         shape = self.row_of_own.shape
-        row, row_of_w = np.full(shape, _NO_ROW), np.full(shape, _NO_ROW)
+        lane, row = np.full(shape, _NONE), np.full(shape, _NONE)
         rests, own = [], [self.central.w[:0]]
         self.undelivered.decay(self.task.aggregation.beta)
         first = kept = 0
-        for jobs in self.jobs_of_round().blocks(self.settings.lanes or 1):
-            who = (jobs.runs, jobs.devices)
-            start = self._starts(jobs)
-            trained = self._trains.train(start, jobs.batches, jobs.keys)
+        for lanes in self.lanes_of_round().chunks(self.settings.lanes or 1):
+            who = (lanes.runs, lanes.devices)
+            start = self._start_models(lanes)
+            trained = self._training_backend.train(start, lanes.batches, lanes.keys)
             # In place: lanes are many, and a copy of all of their parameters is large.
             self.undelivered.add(*who, start.w.sub_(trained.w).div_(self.task.eta))
-            row[who] = first + np.arange(len(jobs.runs))
-            first += len(jobs.runs)
+            lane[who] = first + np.arange(len(lanes.runs))
+            first += len(lanes.runs)
             rests.append({k: p.clone() for k, p in trained.rest.items()})
-            keeps = np.flatnonzero(self.row_of_own[who] != _NO_ROW)
+            keeps = np.flatnonzero(self.row_of_own[who] != _NONE)
             if keeps.size:
-                row_of_w[jobs.runs[keeps], jobs.devices[keeps]] = kept + np.arange(keeps.size)
+                row[lanes.runs[keeps], lanes.devices[keeps]] = kept + np.arange(keeps.size)
                 kept += keeps.size
                 own.append(trained.w[to_device(trained.w.device, keeps)])
-        return TrainedLanes(row, concat_rows(rests), torch.cat(own), row_of_w)
+        return TrainedLanes(lane, concat_rows(rests), torch.cat(own), row)
 
     def finish_round(self, trained: TrainedLanes) -> None:
         """Apply the uploads of the round in every run, then evaluate the central models."""
@@ -214,28 +210,28 @@ class Replay:
             self.central.put(going, ModelRows(self.central.w - update, rest).rows(going))
         self.round += 1
 
-    def jobs_of_round(self) -> Lanes:
-        """The local training of the round; runs that diverged have none."""
+    def lanes_of_round(self) -> Lanes:
+        """The lanes of the round; runs that diverged have none."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == self.round:
-            return ahead[1].of_runs(~self.diverged)
-        return self._jobs(self.round)
+            return ahead[1].in_runs(~self.diverged)
+        return self._draw_lanes(self.round)
 
-    def _jobs(self, t: int) -> Lanes:
-        """Who trains in row t, and on what."""
+    def _draw_lanes(self, t: int) -> Lanes:
+        """The lanes of row t of the schedule."""
         runs, devices = np.nonzero(self.schedule.needed[t] & ~self.diverged[:, None])
-        places = self._places(runs, np.full(len(runs), t + 1), devices)
+        places = self._training_keys(runs, np.full(len(runs), t + 1), devices)
         samples, counts = self._samples(t, runs, devices)
         task = self.task
         batches = cut_into_batches(samples, counts, places, task.batch, task.epochs)
         # Only random layers need a key.
-        keys = device_keys(places) if self._trains.needs_keys else np.zeros(len(runs), np.int64)
+        keys = device_keys(places) if self._training_backend.needs_keys else np.zeros(len(runs), np.int64)
         order = np.argsort(-batches.steps, kind="stable")
         longest_first = Batches(batches.samples[order], batches.sizes[order])
         return Lanes(runs[order], devices[order], longest_first, keys[order])
 
     def _samples(self, t: int, runs: IntArray, devices: IntArray) -> tuple[IntArray, IntArray]:
-        """The samples that devices train on in row t, and how many each has: of this round, or all that waited."""
+        """The samples that devices train on in row t, and their numbers: of this round, or all that waited."""
         shards = self.schedule.shards
         first = np.full(len(runs), t)
         if self.task.aggregation.waits:  # since the last delivery
@@ -246,20 +242,20 @@ class Replay:
         owner = np.repeat(np.arange(len(runs)), pieces)
         rows = np.repeat(first, pieces) + within(pieces)
         counts = shards[rows, runs[owner], devices[owner]]
-        places = self._places(runs[owner], rows + 1, devices[owner])
+        places = self._training_keys(runs[owner], rows + 1, devices[owner])
         samples = self._sampler.arriving(places, counts)
         total = np.bincount(owner, weights=counts, minlength=len(runs)).astype(np.int64)
         return samples, total * self.task.shard_size
 
-    def _places(self, runs: IntArray, rounds: IntArray, devices: IntArray) -> TrainingKeys:
+    def _training_keys(self, runs: IntArray, rounds: IntArray, devices: IntArray) -> TrainingKeys:
         seeds = [self.runs[r].seed for r in runs.tolist()]
         return TrainingKeys(seeds, [self.runs[r].instance for r in runs.tolist()], rounds, devices)
 
-    def _starts(self, jobs: Lanes) -> ModelRows:
+    def _start_models(self, lanes: Lanes) -> ModelRows:
         """The models that lanes start from: the central one, or a device's own if it missed the broadcast."""
-        start = self.central.rows(jobs.runs)
-        missed = np.flatnonzero(~self.schedule.heard[self.round, jobs.runs, jobs.devices])
-        own = self.row_of_own[jobs.runs[missed], jobs.devices[missed]]
+        start = self.central.rows(lanes.runs)
+        missed = np.flatnonzero(~self.schedule.heard[self.round, lanes.runs, lanes.devices])
+        own = self.row_of_own[lanes.runs[missed], lanes.devices[missed]]
         start.put(missed, self.own.rows(own))
         return start
 
@@ -271,8 +267,7 @@ class Replay:
             return self.undelivered.delivered(arrived, eta * weights)
         update = self.undelivered.delivered(arrived, weights)
         for r in np.flatnonzero(~self.diverged).tolist():  # a rule sees one run at a time
-            self.server[r], step = server_steps.step(rule, self.server[r], {"w": update[r]}, uploads.at(r))
-            update[r] = step["w"]
+            self.server[r], update[r] = server_step(rule, self.server[r], update[r].clone(), uploads.at(r))
         return eta * update
 
     def _mixed_rest(self, arrived: BoolArray, shares: FloatArray, trained: TrainedLanes) -> Tensors:
@@ -282,18 +277,18 @@ class Replay:
         batches: the largest delivered count is the central one.
         """
         old, device = self.central.rest, self.central.w.device
-        runs, devices = np.nonzero(arrived & (trained.row != _NO_ROW))
+        runs, devices = np.nonzero(arrived & (trained.lane != _NONE))
         if not len(runs):
             return old
         # The first upload of every run, then the second: no run is written twice at once.
-        rank = _rank(runs)
+        rank = _rank_in_run(runs)
         ranks = [np.flatnonzero(rank == now) for now in range(int(rank.max(initial=-1)) + 1)]
         at = [
-            tuple(to_device(device, x[mine]) for x in (runs, trained.row[runs, devices], shares[runs, devices]))
+            tuple(to_device(device, x[mine]) for x in (runs, trained.lane[runs, devices], shares[runs, devices]))
             for mine in ranks
         ]
         new: Tensors = {}
-        for names in _alike(old):
+        for names in _names_by_type(old):
             before, local = concat_columns(old, names), concat_columns(trained.rest, names)
             after = before.clone()
             for r, lanes, share in at:
@@ -308,33 +303,33 @@ class Replay:
         return {k: new[k] for k in old}
 
     def _keep_own(self, trained: TrainedLanes) -> None:
-        """Where a device would start next if it missed the broadcast: where it is now."""
-        mine = self.row_of_own != _NO_ROW
-        runs, devices = np.nonzero(mine & (trained.row_of_w != _NO_ROW))
+        """Keep the models of devices that may miss the next broadcast: the trained one, or the broadcast heard."""
+        mine = self.row_of_own != _NONE
+        runs, devices = np.nonzero(mine & (trained.row != _NONE))
         if len(runs):
-            lanes, rows = trained.row[runs, devices], trained.row_of_w[runs, devices]
+            lanes, rows = trained.lane[runs, devices], trained.row[runs, devices]
             rest = {k: p[to_device(p.device, lanes)] for k, p in trained.rest.items()}
             local = ModelRows(trained.w[to_device(trained.w.device, rows)], rest)
             self.own.put(self.row_of_own[runs, devices], local)
         # Also if its training was left out: then no device starts from it (needed_training).
-        idle = mine & (trained.row_of_w == _NO_ROW) & self.schedule.heard[self.round]
+        idle = mine & (trained.row == _NONE) & self.schedule.heard[self.round]
         runs, devices = np.nonzero(idle & ~self.diverged[:, None])
         self.own.put(self.row_of_own[runs, devices], self.central.rows(runs))
 
     def evaluate(self) -> None:
         """Evaluate the central models now."""
         self._start_evaluation()
-        self.settle()
+        self.collect_evaluation()
 
     def _start_evaluation(self) -> None:
-        """Evaluate the central models of the runs that have not diverged; nothing waits for a GPU."""
+        """Begin to evaluate the central models of the runs that have not diverged; does not wait for a GPU."""
         live = np.flatnonzero(~self.diverged)
         models = self.central if len(live) == len(self.runs) else self.central.rows(live)
         full = self._evaluator.full_in(self.round, self.rounds)
-        self._evaluation = live, self._evaluator.start(self._evaluates, models, full=full)
+        self._evaluation = live, self._evaluator.evaluate_many(self._evaluation_backend, models, full=full)
 
-    def settle(self) -> None:
-        """Take in what the last evaluation has found; who has no finite loss has diverged."""
+    def collect_evaluation(self) -> None:
+        """Take in the results of the evaluation under way; a run without a finite loss has diverged."""
         if self._evaluation is None:
             return
         (live, found), self._evaluation = self._evaluation, None
@@ -343,8 +338,8 @@ class Replay:
             self.diverged[r] = not np.isfinite(one.loss)
         self.undelivered.drop(np.broadcast_to(self.diverged[:, None], self.undelivered.slots.shape))
 
-    def weights_of(self, label: str) -> tuple[dict[str, Array], ...]:
-        """Parameters and buffers of the central models of one scheduler, by instance."""
+    def central_weights(self, label: str) -> tuple[dict[str, Array], ...]:
+        """Parameters and buffers of the central models of one scheduler, in the order of its runs."""
         state = self.layout.views(self.central.w) | self.central.rest
         arrays = {k: p.detach().cpu().numpy() for k, p in state.items()}
         mine = [r for r, run in enumerate(self.runs) if run.label == label]
@@ -352,7 +347,7 @@ class Replay:
 
     def curves(self) -> list[Curves]:
         """One Curves per scheduler, instances in the order of the runs."""
-        self.settle()
+        self.collect_evaluation()
         how = {f.name: getattr(self.settings, f.name) for f in fields(self.settings)}
         settings = {**how, **self.task.numbers, **self._evaluator.images_used}
         out = []
@@ -362,12 +357,12 @@ class Replay:
         return out
 
 
-def _alike(tensors: Tensors) -> list[list[str]]:
+def _names_by_type(tensors: Tensors) -> list[list[str]]:
     """The names of tensors of the same type."""
     types = dict.fromkeys(p.dtype for p in tensors.values())
     return [[k for k, p in tensors.items() if p.dtype == dtype] for dtype in types]
 
 
-def _rank(sorted_runs: IntArray) -> IntArray:
+def _rank_in_run(sorted_runs: IntArray) -> IntArray:
     """0 for the first of every run, 1 for the second, ..."""
     return within(np.bincount(sorted_runs)[np.unique(sorted_runs)])

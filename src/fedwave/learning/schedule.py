@@ -1,4 +1,7 @@
-"""What training needs from a Trace, run by run, and which local training can be left out."""
+"""What training needs from a Trace, run by run, and which local training can be left out.
+
+A *run* is one instance of one trace: one scheduler on one world, and one central model that is trained by it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ class TrainingRun:
     scheduled: BoolArray
     delivered: BoolArray
     shards: IntArray  # m: shards that arrived and found room
-    heard: BoolArray
+    heard: BoolArray  # the broadcast before the round
     delay: IntArray  # d in every round
     learned: IntArray  # N after every round
 
@@ -56,10 +59,14 @@ def training_runs(trace: Trace) -> list[TrainingRun]:
 
 
 def labelled_runs(traces: Mapping[str, Trace]) -> list[TrainingRun]:
-    """All runs of several traces, each with its trace's label."""
+    """The runs of several traces, each with the label of its trace."""
     runs = [replace(run, label=label) for label, trace in traces.items() for run in training_runs(trace)]
-    if len({run.rounds for run in runs}) != 1:
-        raise FedwaveError("traces that are trained together must have the same number of rounds.")
+    rounds = sorted({run.rounds for run in runs})
+    if len(rounds) != 1:
+        raise FedwaveError(
+            f"the traces have {' and '.join(map(str, rounds))} rounds; those that are trained together must have the "
+            "same number: train them one by one."
+        )
     return runs
 
 
@@ -70,12 +77,12 @@ class TrainingSchedule:
     scheduled: BoolArray
     shards: IntArray
     heard: BoolArray
-    uploads: Uploads  # who delivered, and what the aggregation rule weighs
-    needed: BoolArray  # whose local training has an effect
+    uploads: Uploads  # which devices delivered, and the counts that weigh their uploads
+    needed: BoolArray  # the local training that has an effect
 
     @classmethod
     def of(cls, runs: Sequence[TrainingRun], rule: Aggregation, tolerance: float) -> TrainingSchedule:
-        """That of these runs; copies."""
+        """The schedule of these runs; copies."""
 
         def stacked(name: str) -> Array:
             return np.stack([getattr(run, name) for run in runs], axis=1)
@@ -86,9 +93,26 @@ class TrainingSchedule:
         needed = np.stack([needed_training(run, rule, tolerance) for run in runs], axis=1)
         return cls(stacked("scheduled"), shards, stacked("heard"), uploads, needed)
 
+    def most_lanes(self) -> int:
+        """The largest number of models that are trained in a round, in all runs together."""
+        return int(self.needed.sum(axis=(1, 2)).max(initial=0))
+
+    def most_undelivered(self) -> int:
+        """The largest number of gradients that wait for delivery at a time, in all runs together."""
+        held, most = np.zeros(self.needed.shape[1:], np.bool_), 0
+        for trains, delivered in zip(self.needed, self.uploads.delivered, strict=True):
+            held |= trains
+            most = max(most, int(held.sum()))
+            held &= ~delivered
+        return most
+
 
 def rounds_until_delivery(delivered: BoolArray) -> FloatArray:
-    """j for every (round, device): 0 if delivered in this very round, inf if never again, ``[T, U]``."""
+    """j for every (round, device), ``[T, U]``: 0 if delivered in this very round, inf if never again.
+
+    >>> rounds_until_delivery(np.array([[False], [True], [False]])).ravel()
+    array([ 1.,  0., inf])
+    """
     left = np.full(delivered.shape, np.inf)
     after = np.full(delivered.shape[1], np.inf)
     for t in reversed(range(delivered.shape[0])):
@@ -123,7 +147,7 @@ def needed_training(run: TrainingRun, rule: Aggregation, tolerance: float) -> Bo
 
 
 def _source_of_parameters(run: TrainingRun, t: int, u: int) -> int | None:
-    """The round whose training left the parameters that device u holds at the start of row t, if any did."""
+    """The row of the training that made the parameters of device u at the start of row t; None for a broadcast."""
     for before in reversed(range(t)):
         if run.shards[before, u] > 0:
             return before

@@ -1,4 +1,4 @@
-"""The server step of an aggregation rule, applied to the parameters of a model as one vector."""
+"""The server step of an aggregation rule, applied to the parameters of a model as one vector ``[P]``."""
 
 from __future__ import annotations
 
@@ -11,33 +11,24 @@ from fedwave.aggregation import Aggregation, Memory, Uploads
 from fedwave.learning.model_rows import Tensors
 
 
-def start(rule: Aggregation, w: Tensors) -> Tensors:
+def initial_memory(rule: Aggregation, w: Tensor) -> Tensors:
     """The rule's memory before the first round; empty without a server step."""
-    if not rule.has_server_step():
-        return {}
-    return _tensors(rule.start(torch.zeros_like(_vector(w))), w)
+    return _tensors(rule.start(torch.zeros_like(w)), w) if rule.has_server_step() else {}
 
 
-def step(rule: Aggregation, memory: Tensors, update: Tensors, uploads: Uploads) -> tuple[Tensors, Tensors]:
+def server_step(rule: Aggregation, memory: Tensors, update: Tensor, uploads: Uploads) -> tuple[Tensors, Tensor]:
     """The memory after a round, and the step that w takes instead of the round's own ``update``."""
     if not rule.has_server_step():
         return memory, update
-    after, vector = rule.server_step(memory, _vector(update), uploads)
-    pieces = torch.split(vector, [p.numel() for p in update.values()])
-    shaped = zip(update.items(), pieces, strict=True)
-    return _tensors(after, update), {k: piece.view_as(p) for (k, p), piece in shaped}
+    after, step = rule.server_step(memory, update, uploads)
+    return _tensors(after, update), step.view_as(update)
 
 
 def as_tensor(value: Any) -> Tensor:
-    """An array as a tensor, for the contract checks of rules."""
+    """An array as a tensor, for the contract checks of rules, which do not import torch."""
     return torch.as_tensor(value)
 
 
-def _vector(tensors: Tensors) -> Tensor:
-    return torch.cat([p.flatten() for p in tensors.values()])
-
-
-def _tensors(memory: Memory, like: Tensors) -> Tensors:
+def _tensors(memory: Memory, like: Tensor) -> Tensors:
     """A user's rule may keep plain numbers in its memory, but a checkpoint needs tensors."""
-    device = next(iter(like.values())).device
-    return {k: torch.as_tensor(v, device=device) for k, v in memory.items()}
+    return {k: torch.as_tensor(v, device=like.device) for k, v in memory.items()}

@@ -13,11 +13,12 @@ from fedwave.errors import FedwaveError, check_parameters, short_repr
 from fedwave.learning.backends.cpu.chain import numba_advice
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
-from fedwave.learning.replay import Meter, Replay
+from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import labelled_runs
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
 from fedwave.learning.task import task as make_task
+from fedwave.simulation import Meter
 from fedwave.trace import Trace, labelled_traces
 
 
@@ -50,11 +51,31 @@ def train(
     progress: bool = False,
     **settings: Any,
 ) -> Curves | dict[str, Curves]:
-    """Train a task on a trace, or on several side by side (by label); the curves of each, with the final weights.
+    """Train a task on a trace; returns the curves, with the final weights.
 
-    ``task`` is a Task, or the name of a dataset with the paper's settings. ``settings`` are the fields of Settings:
-    tolerance, device, precision, lanes. ``progress`` shows a bar with the time left; ``meter`` is called after every
-    round.
+    A central model is trained for every instance of the trace: in every round its devices train on the shards that
+    arrived, and the delivered uploads change it. Several traces of the same number of rounds are trained side by side,
+    which is faster than one by one.
+
+    ``traces`` is a Trace, or several: a mapping by label, or an iterable. Of several, the result is a dict of Curves by
+    label. ``task`` is a Task, or the name of a dataset with the paper's settings, such as "mnist". ``sizes`` is the
+    number of images that the central models are evaluated on. ``meter`` is called with 1 after every round, and
+    ``progress`` shows a bar with the time left on standard error.
+
+    The ``settings`` say how to train: ``tolerance`` (1e-6) leaves out local training that weighs at most this, and 0
+    trains everything; ``device`` is "cpu", "cuda" or "auto"; ``precision`` is "float32", "float64", "bfloat16" or
+    "auto"; ``lanes`` is the number of models that are trained at once, chosen by the memory unless it is given.
+
+    Arrays of the curves are ``[round, instance]``:
+
+    >>> import fedwave as fw
+    >>> trace = fw.simulate(fw.random_network(3, 1), "age", rounds=4, instances=2)
+    >>> task = fw.task("synthetic:train=100,test=50", model="logistic", epochs=1)
+    >>> curves = fw.train(trace, task)
+    >>> curves.accuracy.shape
+    (4, 2)
+    >>> curves.weights[0]["out.weight"].shape
+    (10, 784)
     """
     many = labelled_traces(traces)
     check_parameters("train", settings, [f.name for f in fields(Settings)])
@@ -68,10 +89,10 @@ def train(
     with _bar(many, replay.rounds) if progress else nullcontext() as tick:
         for _ in range(replay.rounds):
             replay.advance()
-            for told in (meter, tick):
-                if told is not None:
-                    told(1)
-    curves = {c.label: replace(c, weights=replay.weights_of(c.label)) for c in replay.curves()}
+            for listener in (meter, tick):
+                if listener is not None:
+                    listener(1)
+    curves = {c.label: replace(c, weights=replay.central_weights(c.label)) for c in replay.curves()}
     return curves[traces.label] if isinstance(traces, Trace) else curves
 
 

@@ -23,7 +23,7 @@ from fedwave.experiments.run.units import Unit
 from fedwave.network.network import Network
 from fedwave.parts.user_code import failure_in_user_code
 from fedwave.schedulers.base import Scheduler
-from fedwave.simulation import Simulation, make_setup, simulate
+from fedwave.simulation import Meter, Simulation, make_setup, simulate
 from fedwave.trace import Trace
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from fedwave.learning.lockstep import LockStep
     from fedwave.learning.replay import Replay
     from fedwave.learning.task import Task
-
-Meter = Callable[[int], None]  # called with the rounds played, over all runs of the unit
-
 
 Warn = Callable[[str], object]  # called with a sentence
 
@@ -241,7 +238,7 @@ def _resume_lock_step(learner: LockStep, run: Simulation, raw: IO[bytes]) -> Tra
     with zipfile.ZipFile(raw) as archive:
         with archive.open("trace.npz") as part:
             trace = _beginning_of(run, Trace.read(part, "its checkpoint"))
-        learner.go_on(trace)
+        learner.resume(trace)
         with archive.open("models.npz") as part:
             checkpoint.read(learner.replay, part, "its checkpoint")
     if learner.replay.round != trace.rounds:

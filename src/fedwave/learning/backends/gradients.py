@@ -1,10 +1,10 @@
-"""The gradients of many models at once, by the fastest of three ways that gives the right ones.
+"""The gradients of many models at once, by the fastest of three methods that computes them correctly.
 
 - "chain": a plain chain of known layers, all models by one call per layer (batched_layers.py).
-- "vectorised": torch.func runs forward once for all models. Tried on a few images first: what it cannot do, or does
-  differently from one model alone, goes the third way.
-- "one by one": each model alone, as the reference trainer does it. Always right; also for layers that draw from
-  torch's generator.
+- "vectorised": torch.func runs forward once for all models. It is tried on a few images first, and taken if it gives
+  what each model gives alone.
+- "one by one": each model alone, as in the reference trainer. Always correct, also for layers that draw from torch's
+  generator.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ GradientMethod = Literal["chain", "vectorised", "one by one"]
 
 
 class Gradients:
-    """Gradients of the loss of many models; ``way`` is chosen unless it is given."""
+    """Gradients of the loss of many models; the fastest ``method`` is chosen unless one is given."""
 
     def __init__(
-        self, task: Task, precision: Precision, *, way: GradientMethod | None = None, channels_last: bool = False
+        self, task: Task, precision: Precision, *, method: GradientMethod | None = None, channels_last: bool = False
     ) -> None:
         self._precision, self._half = precision, precision.half is not None
         device, dtype = precision.device, precision.dtype
@@ -40,15 +40,14 @@ class Gradients:
         self._step = key_dropout(self._model)
         self._forward = batched_forward(self._model, channels_last)
         self._draws = task.draws
-        # Has the model random layers?
         dropout = any(isinstance(m, KeyedDropout) and m.p > 0 for m in self._model.modules())
         self.needs_keys = self._draws or dropout
         if (device.type, dtype, self._half) != ("cpu", torch.float32, False):
             self._check_runs(torch.as_tensor(task.dataset.train_images[:2]).to(device, dtype))
-        if way is None:
-            way = "chain" if self._forward else _way_of_other(task, precision)
-        self.way: GradientMethod = way
-        if way == "vectorised" and self._half:
+        if method is None:
+            method = "chain" if self._forward else _choose_method(task, precision)
+        self.method: GradientMethod = method
+        if method == "vectorised" and self._half:
             # Vectorised by torch, batch norm cannot mix half-precision inputs with float32 statistics.
             for module in self._model.modules():
                 if isinstance(module, _BatchNorm):
@@ -60,14 +59,14 @@ class Gradients:
 
         ``keys`` are those of the step, one for each model.
         """
-        if self.way == "chain":
-            return self._of_chain(w, rest, images, labels, keys)
-        if self.way == "vectorised":
+        if self.method == "chain":
+            return self._by_chain(w, rest, images, labels, keys)
+        if self.method == "vectorised":
             found: Tensors = self._vectorised(w, rest, images, labels, keys)
             return found
         return self._one_by_one(w, rest, images, labels, keys)
 
-    def _of_chain(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor) -> Tensors:
+    def _by_chain(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor) -> Tensors:
         assert self._forward is not None
         w = {k: p.detach().requires_grad_() for k, p in w.items()}
         with self._precision.autocast(), self._step.draws_by(keys):
@@ -94,7 +93,7 @@ class Gradients:
         return F.cross_entropy(logits.float() if self._half else logits, labels)
 
     def _check_runs(self, images: Tensor) -> None:
-        """Refuse a model that works in float32 on the CPU only: the task has tried just that."""
+        """Raises unless the model runs on this device in this precision; the task has tried float32 on the CPU."""
         device, half = self._precision.device, self._precision.half
         where = f"{device.type} in {str(half or images.dtype).removeprefix('torch.')}"
         try:
@@ -103,7 +102,9 @@ class Gradients:
                 copies = trained_parameters(self._model), carried_state(self._model)
                 functional_call(self._model, copies, (images.clone(),))
         except Exception as error:  # forward is the user's
-            raise FedwaveError(f"the model cannot run on {where}: {error_text(error)}.") from error
+            raise FedwaveError(
+                f"the model cannot run on {where}: {error_text(error)}; choose another device or precision."
+            ) from error
 
 
 def _gradient(loss: Tensor, w: Tensors) -> Tensors:
@@ -111,8 +112,8 @@ def _gradient(loss: Tensor, w: Tensors) -> Tensors:
     return {k: torch.zeros_like(p) if g is None else g for (k, p), g in zip(w.items(), found, strict=True)}
 
 
-def _way_of_other(task: Task, precision: Precision) -> GradientMethod:
-    """Can torch vectorise this model? Tried with two models on the first batch, where they will be trained.
+def _choose_method(task: Task, precision: Precision) -> GradientMethod:
+    """The method for a model that is not a chain: tried with two models on the first batch, on the same device.
 
     Compared in double precision if the model can do that: there, a difference is no rounding error.
     """
@@ -133,7 +134,7 @@ def _way_of_other(task: Task, precision: Precision) -> GradientMethod:
     return "one by one"
 
 
-def _trial(task: Task, precision: Precision, way: GradientMethod) -> Tensors:
+def _trial(task: Task, precision: Precision, method: GradientMethod) -> Tensors:
     """The gradients and the state after one step of two models."""
     device, dtype = precision.device, precision.dtype
     models = [task.new_model(0, instance).to(device, dtype) for instance in range(2)]
@@ -144,7 +145,7 @@ def _trial(task: Task, precision: Precision, way: GradientMethod) -> Tensors:
     size = min(task.batch, len(task.dataset.train_labels))
     images = torch.as_tensor(task.dataset.train_images[:size]).to(device, dtype)
     labels = torch.as_tensor(task.dataset.train_labels[:size]).to(device)
-    gradients = Gradients(task, precision, way=way)
+    gradients = Gradients(task, precision, method=method)
     found = gradients(
         w, rest, torch.stack([images] * 2), torch.stack([labels] * 2), torch.tensor([1, 2], device=device)
     )

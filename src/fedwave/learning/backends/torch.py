@@ -30,9 +30,9 @@ def model_outputs(model: nn.Module, state: Tensors, images: Tensor) -> Tensor:
 
 
 class TorchBackend(Backend):
-    """``way``: how gradients are computed (gradients.py), chosen unless it is given."""
+    """Trains and evaluates any model; the fastest ``method`` of gradients.py is chosen unless one is given."""
 
-    def __init__(self, task: Task, precision: Precision, way: GradientMethod | None = None) -> None:
+    def __init__(self, task: Task, precision: Precision, method: GradientMethod | None = None) -> None:
         self._task, self._precision = task, precision
         device, dtype = precision.device, precision.dtype
         on_gpu = device.type == "cuda"
@@ -42,10 +42,10 @@ class TorchBackend(Backend):
         self._labels = torch.as_tensor(task.dataset.train_labels).to(device)
         # Channels-last layout in half precision only: on an H200 it is faster there and slower in float32.
         wanted = on_gpu and precision.half is not None
-        self._gradients = Gradients(task, precision, way=way, channels_last=wanted)
-        self.way, self.needs_keys = self._gradients.way, self._gradients.needs_keys
+        self._gradients = Gradients(task, precision, method=method, channels_last=wanted)
+        self.method, self.needs_keys = self._gradients.method, self._gradients.needs_keys
         # cuDNN searches its fastest kernel once per shape, so the number of lanes takes few values.
-        self._multiple = 32 if on_gpu and self.way != "one by one" else 1
+        self._multiple = 32 if on_gpu and self.method != "one by one" else 1
 
     def train(self, rows: ModelRows, batches: Batches, keys: IntArray) -> ModelRows:
         count, device = len(rows), self._precision.device
