@@ -57,7 +57,7 @@ def _plain(made: Made, start: Tensors, steps: list[IntArray], key: int = KEY) ->
     noise = key_dropout(model)
     optimiser = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=RATES["eta"])
     for number, chosen in enumerate(steps):
-        with noise.draws_by(step_keys(torch.tensor(key), number)):
+        with noise.keyed_by(step_keys(torch.tensor(key), number)):
             outputs = model(torch.as_tensor(images[chosen]))
         loss = F.cross_entropy(outputs, torch.as_tensor(labels[chosen]))
         for name, p in model.named_parameters():

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from checkpoint_files import load, save
 from states import states
 from tiny import blobs
 from torch import Tensor, nn
 
 import fedwave as fw
 from fedwave.aggregation import Lee
-from fedwave.learning import checkpoint
 from fedwave.learning.curves import Curves
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.replay import Replay
@@ -129,10 +129,10 @@ def test_evaluation_beside_the_next_round_changes_nothing(epochs: int, stop: int
     late._overlaps = True
     for t in range(ROUNDS):
         if t == stop:  # a checkpoint waits for the evaluation
-            path = checkpoint.save(late, tmp_path / "late.npz")
+            path = save(late, tmp_path / "late.npz")
             late = replay(MIXED, epochs)
             late._overlaps = True
-            checkpoint.load(late, path)
+            load(late, path)
         late.advance()
         evaluated = max(len(results) for results in late.results)
         assert evaluated == (ROUNDS if t == ROUNDS - 1 else t)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import fedwave as fw
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.torch import TorchBackend
-from fedwave.learning.dropout import Step, device_key, key_dropout, step_keys
+from fedwave.learning.dropout import StepMasks, device_key, key_dropout, step_keys
 from fedwave.learning.task import Task
 
 IMAGE = (1, 3, 4)
@@ -90,9 +90,9 @@ def test_keys_differ_between_devices_rounds_instances_seeds_and_steps() -> None:
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_masks_have_the_right_mean_and_no_pattern(p: float) -> None:
-    step, count = Step(), 200_000
+    step, count = StepMasks(), 200_000
     keys = step_keys(torch.tensor([device_key(0, 0, 1, u) for u in range(2)]), 0)
-    with step.draws_by(keys):
+    with step.keyed_by(keys):
         first, second = step.mask((count,), p), step.mask((count,), p)
     assert set(first.unique().tolist()) == {0.0, 1 / (1 - p)}
     kept = torch.stack([first[0], first[1], second[0], first[0].roll(1), first[0].roll(7)]) > 0
@@ -109,5 +109,5 @@ def test_dropout_is_as_ever_outside_training() -> None:
     assert set(dropped.unique().tolist()) == {0.0, 1.25}
     assert (model.eval()[1](torch.ones(5, 4)) == 1).all()
     everything = nn.Dropout(1.0)
-    with key_dropout(everything).draws_by(torch.tensor(3)):
+    with key_dropout(everything).keyed_by(torch.tensor(3)):
         assert (everything(torch.ones(5)) == 0).all()

@@ -97,7 +97,7 @@ def _plain_distance(task: Task) -> float:
     optimiser = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=task.eta)
     for step, chosen in enumerate(order):
         step_key = step_keys(torch.tensor(key), step)
-        with seeded(int(step_key), CPU), noise.draws_by(step_key):
+        with seeded(int(step_key), CPU), noise.keyed_by(step_key):
             outputs = model(torch.as_tensor(task.dataset.train_images[chosen]).double())
         loss = F.cross_entropy(outputs, torch.as_tensor(task.dataset.train_labels[chosen]))
         for name, p in model.named_parameters():

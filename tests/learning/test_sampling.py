@@ -211,6 +211,6 @@ def test_more_classes_than_there_are() -> None:
 
 @pytest.mark.parametrize("partition", [Dirichlet(), ByClass(1)])
 def test_a_skew_over_a_class_without_samples(partition: Partition) -> None:
-    with pytest.raises(fw.FedwaveError, match="needs training samples of every class"):
+    with pytest.raises(fw.FedwaveError, match="class 1"):
         Sampler(np.array([0, 0, 2, 2]), partition, 10)
     Sampler(np.array([0, 0, 2, 2]), Iid(), 10)

@@ -148,7 +148,7 @@ def test_what_is_no_trace(traces: Any, sentence: str) -> None:
     ("given", "sentence"),
     [
         ("mnits", "there is no dataset 'mnits'; did you mean 'mnist'"),
-        (None, "a task needs data: name one, such as 'mnist'"),
+        (None, "a task needs data"),
         (3, "dataset is 3, must be a Dataset or the name of one"),
         (blobs(), "a task on your own data needs model="),
     ],

@@ -49,7 +49,7 @@ def trained_alone(
             chosen = chosen[chosen >= 0]
             trained = {k: p.detach().clone().requires_grad_() for k, p in own.items()}
             key = torch.tensor(0) if keys is None else step_keys(keys[lane], step)
-            with noise.draws_by(key), torch.autocast(w.device.type, autocast, enabled=autocast is not None):
+            with noise.keyed_by(key), torch.autocast(w.device.type, autocast, enabled=autocast is not None):
                 state = trained, {k: p[lane] for k, p in rest.items()}
                 logits = functional_call(model, state, (images[chosen],))
             loss = F.cross_entropy(logits.float() if autocast else logits, labels[chosen])

@@ -20,7 +20,7 @@ from torch import nn
 
 import fedwave as fw
 from fedwave.aggregation import Lee, Sync
-from fedwave.learning import checkpoint
+from fedwave.learning.checkpoint import read_checkpoint, write_checkpoint
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator
 from fedwave.learning.models import Cnn
 from fedwave.learning.reference import train_run
@@ -134,9 +134,9 @@ def distances(path: Path, stop: int | None = None, **settings: Any) -> list[Dist
     for t in range(replay.rounds):
         if t == stop:
             kept = BytesIO()
-            checkpoint.write(replay, kept)
+            write_checkpoint(replay, kept)
             replay = Replay(all_runs, task, Settings(**chosen), SIZES)
-            checkpoint.read(replay, kept, "its checkpoint")
+            read_checkpoint(replay, kept, "its checkpoint")
         replay.advance()
     # In double precision: in single precision the reference itself can take the other pixel of a pool.
     evaluator = Evaluator(task, SIZES, torch.device("cpu"), torch.float64)

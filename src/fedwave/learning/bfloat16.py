@@ -1,4 +1,4 @@
-"""Can this CPU train in bfloat16? Some virtual machines offer AMX instructions that kill the process."""
+"""Checks that this CPU can train in bfloat16: some virtual machines offer AMX instructions that kill the process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ for n in (4, 64):
 
 
 def check_bfloat16() -> None:
-    """Refuse bfloat16 on a CPU where it kills the process."""
+    """Raises FedwaveError if bfloat16 kills the process on this CPU."""
     if not cpu_trains_in_bfloat16():
         raise FedwaveError(
             "precision is 'bfloat16', but bfloat16 products kill the process on this CPU: set "
@@ -44,7 +44,7 @@ def check_bfloat16() -> None:
 
 @cache
 def cpu_trains_in_bfloat16() -> bool:
-    """Tried in a child process, unless a file in fedwave's cache says that it has worked before."""
+    """Tries bfloat16 in a child process, unless a file in fedwave's cache says that it worked before."""
     marker = None
     with suppress(FedwaveError):  # there is no home
         folder = cache_folder("a trial", "")
@@ -68,7 +68,7 @@ def cpu_trains_in_bfloat16() -> bool:
 
 
 def _machine() -> str:
-    """What the answer depends on."""
+    """The versions and the processor that the answer depends on."""
     cpu = platform.processor()
     with suppress(OSError):  # Linux
         lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()

@@ -1,9 +1,8 @@
-"""Checkpoints of a replay: plain arrays, written whole or not at all."""
+"""Checkpoints of a replay: plain arrays, one file (files/archive.py)."""
 
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -12,8 +11,6 @@ from torch import Tensor
 
 from fedwave.errors import FedwaveError
 from fedwave.files.archive import read_archive, refusing, write_archive
-from fedwave.files.reading import opened
-from fedwave.files.writing import write_whole
 from fedwave.learning.curves import Evaluation
 from fedwave.learning.model_rows import ModelRows, Tensors
 from fedwave.learning.replay import Replay
@@ -22,13 +19,8 @@ from fedwave.types import Array
 _FORMAT = "checkpoint 2"
 
 
-def save(replay: Replay, path: Path) -> Path:
-    """Write everything that ``advance`` needs to go on, whole or not at all."""
-    return write_whole(path, lambda file: write(replay, file))
-
-
-def write(replay: Replay, file: IO[bytes]) -> None:
-    """Write a checkpoint into an open file."""
+def write_checkpoint(replay: Replay, file: IO[bytes]) -> None:
+    """Write everything that ``Replay.advance`` needs to go on into an open file."""
     replay.collect_evaluation()
     runs, devices = np.nonzero(replay.undelivered.held)
     tensors = {
@@ -52,14 +44,8 @@ def write(replay: Replay, file: IO[bytes]) -> None:
     write_archive(file, _FORMAT, header, arrays)
 
 
-def load(replay: Replay, path: Path) -> None:
-    """Continue a saved replay: restore its state into a new replay of the same runs."""
-    with opened(path, str(path)) as (raw, _):
-        read(replay, raw, str(path))
-
-
-def read(replay: Replay, raw: IO[bytes], name: str) -> None:
-    """The same from an open file; ``name`` is what to call it if it is damaged."""
+def read_checkpoint(replay: Replay, raw: IO[bytes], name: str) -> None:
+    """Restore a checkpoint into a new replay of the same runs; ``name`` is the name of the file in messages."""
     header, arrays = read_archive(raw, name, _FORMAT)
     if header.get("made_for") != replay.fingerprint():
         raise FedwaveError(f"{name} belongs to other runs, another task or other settings: remove it to start again.")
@@ -77,7 +63,7 @@ def read(replay: Replay, raw: IO[bytes], name: str) -> None:
 def _restored(
     replay: Replay, arrays: dict[str, Array], header: dict[str, Any]
 ) -> tuple[ModelRows, ModelRows, list[Tensors], list[list[Evaluation]], Tensor]:
-    """The saved models, memories of the server step, results and waiting gradients."""
+    """The saved models, memories of the server step, results and undelivered gradients."""
 
     def models(prefix: str, rest: str, like: ModelRows) -> ModelRows:
         names = like.rest

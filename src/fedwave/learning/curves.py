@@ -58,19 +58,28 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Curves:
-    """Training of one scheduler. A run that diverged is NaN from that round on."""
+    """Loss and accuracy of one scheduler, after every round: what ``fw.train`` returns.
 
-    label: str
+    Row t - 1 of an array ``[T, I]`` is round t, and a column is an instance. An instance that diverged (its loss is not
+    finite) is NaN from that round on.
+
+    >>> curves = Curves("age", np.array([[2.0], [1.5]]), np.array([[0.4], [0.6]]), np.zeros((2, 1, 10)), {},
+    ...                 np.full((2, 1), np.nan))
+    >>> curves.rounds_to(0.5, in_a_row=1), curves.reaches(0.5)
+    (array([2.]), array([ True]))
+    """
+
+    label: str  # the scheduler
     loss: FloatArray  # [T, I] training loss of the central model
     accuracy: FloatArray  # [T, I] test accuracy
     class_accuracy: FloatArray  # [T, I, C]; NaN for a class without test images
     settings: Mapping[str, Any]  # how it was trained, for captions and reproduction
-    accuracy_on_all: FloatArray  # [T, I] on all test images; NaN in rounds without
+    accuracy_on_all: FloatArray  # [T, I] on all test images; NaN in rounds where it was not measured
     weights: tuple[Mapping[str, Array], ...] = ()  # of the central model after the last round, by instance
 
     @classmethod
     def of(cls, label: str, runs: Sequence[Sequence[Evaluation]], rounds: int, settings: Mapping[str, Any]) -> Curves:
-        """From the evaluations after every round of every instance."""
+        """Make curves from the evaluations after every round, for every instance."""
         classes = next((len(run[0].right) for run in runs if run), 0)
         loss = np.full((rounds, len(runs)), np.nan)
         accuracy, on_all = loss.copy(), loss.copy()
@@ -154,15 +163,16 @@ class Curves:
 
     @property
     def diverged(self) -> IntArray:
-        """The round in which each instance diverged, ``[I]``; 0: it did not."""
+        """The round in which each instance diverged, ``[I]``; 0 for an instance that did not."""
         bad = ~np.isfinite(self.loss)
         first: IntArray = np.where(bad.any(axis=0), bad.argmax(axis=0) + 1, 0)
         return first
 
     def spikes(self) -> FloatArray:
-        """How many rounds of each instance were spikes, ``[I]``.
+        """The number of rounds of each instance whose loss was a spike, ``[I]``.
 
-        NaN (not measured) for one that diverged, and where no round has ten before it.
+        A spike is a loss above 1.2 times the median of the ten rounds before. NaN (not measured) for an instance that
+        diverged, and with ten rounds or fewer.
         """
         if len(self.loss) <= _WINDOW:
             return np.full(self.loss.shape[1], np.nan)
@@ -172,12 +182,12 @@ class Curves:
         return count
 
     def reaches(self, target: float) -> BoolArray:
-        """Does the final accuracy beat the target, ``[I]``? A diverged instance does not."""
+        """Whether the final accuracy is above the target, ``[I]``; False for an instance that diverged."""
         beats: BoolArray = np.nan_to_num(self.accuracy[-1], nan=-1.0) > target
         return beats
 
     def rounds_to(self, target: float, in_a_row: int = 3) -> FloatArray:
-        """First round from which ``in_a_row`` accuracies beat the target, ``[I]``; inf: never."""
+        """The first of ``in_a_row`` rounds with an accuracy above the target, ``[I]``; inf if there is none."""
         above = np.nan_to_num(self.accuracy, nan=-1.0) > target
         out = np.full(above.shape[1], np.inf)
         for t in reversed(range(above.shape[0] - in_a_row + 1)):

@@ -1,8 +1,9 @@
-"""Random layers: what they draw follows from (seed, instance, round, device) and the step, and from nothing else.
+"""Keys the random layers of a model: their draws depend only on (seed, instance, round, device) and the step.
 
-So a device draws the same with every scheduler, whichever models are trained beside it, and after a run was resumed.
-nn.Dropout draws by a counter: the mask is a hash of the step's key and the position, which can be computed for many
-models at once, on any device. Any other random layer is run model by model, with torch's generator seeded by the key.
+So a device draws the same numbers under every scheduler, whichever models are trained beside it, and after a run was
+resumed. nn.Dropout draws by a counter: the mask is a hash of the step's key and the position, which can be computed for
+many models at once, on any device. Any other random layer is run model by model, with torch's generator seeded by the
+key.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ def step_keys(keys: Tensor, step: int) -> Tensor:
     return _mixed(keys + step) & _LARGEST
 
 
-class Step:
-    """The step that the dropout layers of a model draw for: its key, and how often they have drawn."""
+class StepMasks:
+    """The dropout masks of one step, shared by the layers of a model: the step's key, and the number of calls."""
 
     def __init__(self) -> None:
         self._key: Tensor | None = None
         self._calls = 0
 
     @contextmanager
-    def draws_by(self, key: Tensor) -> Iterator[None]:
-        """Draw by this key; a second dropout layer draws other numbers than the first."""
+    def keyed_by(self, key: Tensor) -> Iterator[None]:
+        """Draw by this key within the block; each call of a dropout layer draws other numbers."""
         self._key, self._calls = key, 0
         try:
             yield
@@ -54,11 +55,11 @@ class Step:
             self._key = None
 
     @property
-    def keyed(self) -> bool:
+    def is_keyed(self) -> bool:
         return self._key is not None
 
     def mask(self, shape: Sequence[int], p: float) -> Tensor:
-        """What a dropout layer multiplies with: 0 or 1 / (1 - p); ``shape`` is without the dimensions of the key."""
+        """The factors of a dropout layer, 0 or 1 / (1 - p); ``shape`` is without the dimensions of the key."""
         assert self._key is not None
         key = self._key
         positions = torch.arange(prod(shape), device=key.device) + self._calls * _CALL
@@ -71,29 +72,29 @@ class Step:
 class KeyedDropout(nn.Dropout):
     """nn.Dropout that draws by the key of the step."""
 
-    step: Step
+    masks: StepMasks
 
     def forward(self, x: Tensor) -> Tensor:
-        if not (self.training and self.p > 0 and self.step.keyed):
+        if not (self.training and self.p > 0 and self.masks.is_keyed):
             return super().forward(x)
-        mask = self.step.mask(x.shape, self.p).to(x.dtype)
+        mask = self.masks.mask(x.shape, self.p).to(x.dtype)
         return x.mul_(mask) if self.inplace else x * mask
 
 
-def key_dropout(model: nn.Module) -> Step:
-    """Let every nn.Dropout of a model draw by key; the step to set the key of."""
-    step = Step()
+def key_dropout(model: nn.Module) -> StepMasks:
+    """Make every nn.Dropout of a model draw by key; returns the masks, whose key is to be set for every step."""
+    masks = StepMasks()
     for module in model.modules():
         if type(module) in (nn.Dropout, KeyedDropout) and "forward" not in vars(module):
             # The object stays the same, with its hooks and in all its places.
             module.__class__ = KeyedDropout
-            module.step = step  # type: ignore[assignment]
-    return step
+            module.masks = masks  # type: ignore[assignment]
+    return masks
 
 
 @contextmanager
 def seeded(key: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's generators; afterwards they are as before."""
+    """Seed torch's generators within the block, and restore them afterwards."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(key)
         yield

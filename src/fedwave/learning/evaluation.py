@@ -15,7 +15,7 @@ from fedwave.learning.backends.base import Backend
 from fedwave.learning.backends.torch import model_outputs
 from fedwave.learning.curves import Evaluation
 from fedwave.learning.model_rows import ModelRows, Tensors
-from fedwave.learning.task import Task, subset
+from fedwave.learning.task import Task
 from fedwave.types import IntArray
 
 _LOGITS_AT_ONCE = 2**26  # numbers
@@ -54,10 +54,10 @@ class Evaluator:
     def __init__(self, task: Task, sizes: EvaluationSizes, device: torch.device, dtype: torch.dtype) -> None:
         data = task.dataset
         self._classes, self._sizes, self._on_gpu = data.classes, sizes, device.type == "cuda"
-        chosen = subset(len(data.train_labels), sizes.loss_images)
+        chosen = _subset(len(data.train_labels), sizes.loss_images)
         self._loss_images = torch.as_tensor(data.train_images[chosen]).to(device, dtype).contiguous()
         self._loss_labels = torch.as_tensor(data.train_labels[chosen]).to(device)
-        test = subset(len(data.test_labels), sizes.test_images)
+        test = _subset(len(data.test_labels), sizes.test_images)
         kept = np.arange(len(data.test_labels)) if sizes.full_every else test
         self._images = torch.as_tensor(data.test_images[kept]).to(device, dtype).contiguous()
         self._labels = torch.as_tensor(data.test_labels[kept]).to(device)
@@ -141,6 +141,13 @@ class Evaluator:
         """Right answers and images of every class."""
         right = _by_class(labels[guess == labels], self._classes)
         return right, _by_class(labels, self._classes)
+
+
+def _subset(size: int, wanted: int) -> IntArray:
+    """A fixed choice of ``wanted`` images out of ``size``, the same in every run."""
+    if wanted >= size:
+        return np.arange(size)
+    return np.sort(np.random.default_rng(0).permutation(size)[:wanted])
 
 
 def _wide(logits: Tensor) -> Tensor:

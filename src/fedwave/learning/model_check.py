@@ -1,8 +1,8 @@
-"""Makes models, and refuses those that cannot be trained: tried once, on two images, before anything is run.
+"""Makes models, and refuses models that cannot be trained; they are tried on two images before anything is run.
 
 The models of all devices take turns in one module, and another module evaluates them. So the outputs of a model must
-follow from its parameters, its buffers, the images and torch's generator alone. A trial trains two steps in turns and
-two steps alone, and compares.
+depend on its parameters, its buffers, the images and torch's generator alone. A trial trains two steps in turns and two
+steps alone, and compares.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def make_model(make: Callable[[], nn.Module], images: Tensor | None) -> nn.Modul
     """A new model; lazy layers get their sizes from ``images``, if there are any."""
     if isinstance(make, nn.Module) or not callable(make):
         raise FedwaveError(
-            f"model is a {type(make).__name__} object, must be a function that makes an nn.Module: pass the class for "
+            f"model is of type {type(make).__name__}, must be a function that makes an nn.Module: pass the class for "
             "new weights in every instance, or lambda: copy.deepcopy(net) to start all of them from the weights of net."
         )
     try:
@@ -47,7 +47,9 @@ def make_model(make: Callable[[], nn.Module], images: Tensor | None) -> nn.Modul
             "nn.Module."
         ) from error
     if not isinstance(model, nn.Module):
-        raise FedwaveError(f"the function model makes a {type(model).__name__}, must make an nn.Module.")
+        raise FedwaveError(
+            f"the function model returns an object of type {type(model).__name__}, must return an nn.Module."
+        )
     if images is not None and any(is_lazy(p) for p in [*model.parameters(), *model.buffers()]):
         with _refusing(images), torch.no_grad():
             model.eval()(images.clone())
@@ -55,10 +57,10 @@ def make_model(make: Callable[[], nn.Module], images: Tensor | None) -> nn.Modul
     return model
 
 
-def check_model(new_model: Callable[[int], nn.Module], data: Dataset) -> bool:
-    """Refuse a model that cannot be trained on these data. True: it draws from torch's generator in training.
+def check_trainable(new_model: Callable[[int], nn.Module], data: Dataset) -> bool:
+    """Raises FedwaveError if the model cannot be trained on these data; returns whether it draws random numbers.
 
-    ``new_model`` makes the model of an instance.
+    ``new_model`` makes the model of an instance. The random numbers are those of torch's generator, in training.
     """
     one, again, other = (new_model(instance).float() for instance in (0, 0, 1))
     _check_parameters(one)
@@ -100,7 +102,7 @@ def outputs_and_gradients(model: nn.Module, batches: list[Any], labels: Any) -> 
 
 
 def error_text(error: Exception) -> str:
-    """The first line of an error of somebody else's code, without its full stop."""
+    """The type and the first line of an error of the user's code, without its full stop."""
     first = (str(error).splitlines() or [""])[0].rstrip(". ")
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
@@ -118,7 +120,7 @@ def _check_parameters(model: nn.Module) -> None:
 
 
 def _check_apart(one: nn.Module, again: nn.Module, other: nn.Module) -> None:
-    """Refuse a function that does not make new models, or not the same ones under the same seed."""
+    """Raises unless the function makes new models, and the same ones under the same seed."""
     objects = {id(thing) for thing in (*one.modules(), *one.parameters(), *one.buffers())}
     if any(id(thing) in objects for thing in (*other.modules(), *other.parameters(), *other.buffers())):
         raise FedwaveError(
@@ -136,9 +138,9 @@ def _check_apart(one: nn.Module, again: nn.Module, other: nn.Module) -> None:
 
 def _pass(model: nn.Module, images: Tensor, *, training: bool) -> tuple[Any, Tensors, bool]:
     """The outputs of one pass, the parameters that enter it, and whether it drew from torch's generator."""
-    step = key_dropout(model)
+    masks = key_dropout(model)
     w, rest = {name: p.requires_grad_() for name, p in trained_parameters(model).items()}, carried_state(model)
-    with _refusing(images), seeded(1, _CPU), step.draws_by(torch.tensor(1)):
+    with _refusing(images), seeded(1, _CPU), masks.keyed_by(torch.tensor(1)):
         model.train(training)
         before = torch.random.get_rng_state()
         outputs = functional_call(model, (w, rest), (images.clone(),))
@@ -187,14 +189,14 @@ def _kept(model: nn.Module) -> dict[str, bytes]:
                 file = io.BytesIO()
                 try:
                     _Pickler(file).dump(value)
-                except Exception:  # it is the user's, and may fail with anything
+                except Exception:  # an attribute of the user, which may fail with anything
                     continue
                 found[f"{place}.{name}" if place else name] = file.getvalue()
     return found
 
 
 def _check_turns(trains: nn.Module, evaluates: nn.Module, alone: nn.Module, images: Tensor, labels: Tensor) -> None:
-    """Refuse a model that does not compute in other modules, with its tensors, what it computes in its own.
+    """Raises unless another module of the same kind computes the same with the tensors of this one.
 
     Compared in double precision if the model can do that: there, a difference is no rounding error.
     """
@@ -213,8 +215,8 @@ def _check_turns(trains: nn.Module, evaluates: nn.Module, alone: nn.Module, imag
         size = max(float(output.abs().max()) for output in own)
         if any(float((a - b).abs().max()) > relative * size for a, b in zip(own, in_turns, strict=True)):
             raise FedwaveError(
-                "the model computes something else when its weights are put into another module of its kind, as is "
-                "done here: what it computes, in train and in eval mode, must follow from parameters and buffers that "
+                "the model computes something else when its weights are put into another module of its kind, as "
+                "training does: its outputs, in train and in eval mode, must depend on parameters and buffers that "
                 "__init__ makes (write into them: self.mean.copy_(...)), images and torch's generator alone, also in "
                 "the backward pass (no torch.utils.checkpoint), and train() must not freeze."
             )
@@ -223,12 +225,12 @@ def _check_turns(trains: nn.Module, evaluates: nn.Module, alone: nn.Module, imag
 
 def _trained_alone(model: nn.Module, images: Tensor, labels: Tensor) -> list[Tensor]:
     """The outputs in and after every step of ordinary training."""
-    step, found = key_dropout(model), []
+    masks, found = key_dropout(model), []
     for number in range(_STEPS):
         model.train()
         optimiser = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=_RATE)
         optimiser.zero_grad()
-        with seeded(number, _CPU), step.draws_by(torch.tensor(number)):
+        with seeded(number, _CPU), masks.keyed_by(torch.tensor(number)):
             outputs = model(images.clone())
         F.cross_entropy(outputs, labels).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
@@ -241,11 +243,11 @@ def _trained_in_turns(
     trains: nn.Module, evaluates: nn.Module, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor
 ) -> list[Tensor]:
     """The same, in one module that trains and another one that evaluates."""
-    step, found = key_dropout(trains), []
+    masks, found = key_dropout(trains), []
     for number in range(_STEPS):
         trains.train()
         w = {name: p.detach().clone().requires_grad_() for name, p in w.items()}
-        with seeded(number, _CPU), step.draws_by(torch.tensor(number)):
+        with seeded(number, _CPU), masks.keyed_by(torch.tensor(number)):
             outputs = functional_call(trains, (w, rest), (images.clone(),))
         gradients = torch.autograd.grad(F.cross_entropy(outputs, labels), list(w.values()), allow_unused=True)
         w = {k: p if g is None else p - _RATE * g for (k, p), g in zip(w.items(), gradients, strict=True)}
@@ -257,7 +259,7 @@ def _trained_in_turns(
 
 @contextmanager
 def _refusing(images: Tensor) -> Iterator[None]:
-    """Turn an error of the user's forward into a sentence."""
+    """Turns an error of the user's forward into a FedwaveError."""
     try:
         yield
     except FedwaveError:

@@ -1,4 +1,4 @@
-"""The models of the paper's experiments, and a convex one for its theorem.
+"""The models of the paper's experiments, and a convex model for its theorem.
 
 Each is a plain chain of layers, so that many of them can be trained side by side fast (batched_layers.py).
 """

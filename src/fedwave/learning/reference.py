@@ -12,7 +12,7 @@ from torch import nn
 from torch.func import functional_call
 
 from fedwave.learning.curves import Evaluation
-from fedwave.learning.dropout import Step, device_key, key_dropout, seeded, step_keys
+from fedwave.learning.dropout import StepMasks, device_key, key_dropout, seeded, step_keys
 from fedwave.learning.evaluation import Evaluator
 from fedwave.learning.model_rows import Tensors, carried_state, trained_parameters
 from fedwave.learning.sampling import device_batches
@@ -29,7 +29,7 @@ def train_run(
     rule = task.aggregation
     model = task.new_model(run.seed, run.instance).to(dtype)
     sampler = task.sampler()
-    noise = key_dropout(model)
+    masks = key_dropout(model)
     w, b = trained_parameters(model), carried_state(model)
     memory, all_uploads = initial_memory(rule, _vector(w)), run.uploads(rule)
     devices = range(run.shards.shape[1])
@@ -49,7 +49,7 @@ def train_run(
             if len(samples) > 0:
                 order = device_batches(samples, task.batch, task.epochs, run.seed, run.instance, t + 1, u)
                 key = device_key(run.seed, run.instance, t + 1, u)
-                local, local_buffers = _train_locally(model, start, start_buffers, order, task, dtype, noise, key)
+                local, local_buffers = _train_locally(model, start, start_buffers, order, task, dtype, masks, key)
                 gradient = {k: (start[k] - local[k]) / task.eta for k in w}
                 own[u] = (local, local_buffers)
                 trained_buffers[u] = local_buffers
@@ -91,7 +91,7 @@ def _train_locally(
     order: list[IntArray],
     task: Task,
     dtype: torch.dtype,
-    noise: Step,
+    masks: StepMasks,
     key: int,
 ) -> tuple[Tensors, Tensors]:
     model.train()
@@ -101,7 +101,7 @@ def _train_locally(
         images = torch.as_tensor(task.dataset.train_images[chosen]).to(dtype)
         labels = torch.as_tensor(task.dataset.train_labels[chosen])
         step_key = step_keys(torch.tensor(key), step)
-        with seeded(int(step_key), torch.device("cpu")), noise.draws_by(step_key):
+        with seeded(int(step_key), torch.device("cpu")), masks.keyed_by(step_key):
             loss = F.cross_entropy(functional_call(model, (w, buffers), (images,)), labels)
         for name in w:
             loss = loss + task.prox / 2 * ((w[name] - start[name]) ** 2).sum()

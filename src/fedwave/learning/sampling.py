@@ -1,4 +1,4 @@
-"""Which samples a device trains on, and in which batches.
+"""Draws the samples that a device trains on, and cuts them into batches.
 
 Samples follow the labels of the world (network/partition.py): they are drawn by (seed, instance, round, device), never
 in the order of calls.
@@ -24,16 +24,20 @@ class Sampler:
         self._labels = Labels(partition, int(labels.max()) + 1, shard_size)
         self._by_class = np.argsort(labels, kind="stable")
         self._members = np.bincount(labels, minlength=self._labels.classes)
-        self._first = np.cumsum(self._members) - self._members  # of each class in by_class
+        self._first = np.cumsum(self._members) - self._members  # position of each class in _by_class
         if not self._labels.same_everywhere and not self._members.all():
-            raise FedwaveError("a skewed partition needs training samples of every class up to the largest label.")
+            missing = int(np.argmin(self._members))
+            raise FedwaveError(
+                f"the partition is skewed, but class {missing} has no training sample: it needs samples of every class "
+                "up to the largest label; number the labels 0, 1, 2 and so on."
+            )
 
     def shards(self, seed: int, instance: int, round_: int, device: int, count: int) -> IntArray:
         """Indices of the samples that arrive at a device in a round, with replacement."""
         return self.arriving(TrainingKeys.of(seed, instance, round_, device), np.array([count]))
 
     def arriving(self, keys: TrainingKeys, counts: IntArray) -> IntArray:
-        """The same for many devices, one after the other; ``counts`` are their shards, ``[N]``."""
+        """The samples of many devices, one device after the other; ``counts`` are their shards, ``[N]``."""
         sizes = counts * self._labels.shard_size
         draws = sample_draws(keys, sizes)
         from_all = (draws[:, 1] * self._size).astype(np.int64)
@@ -47,10 +51,10 @@ class Sampler:
 
 @dataclass(frozen=True)
 class Batches:
-    """The samples of every step of many devices' local training."""
+    """The samples of every step of local training, for many devices."""
 
     samples: IntArray  # [N, S, batch]; -1 where a batch is short or a device has finished
-    sizes: IntArray  # [N, S]: how many samples there are
+    sizes: IntArray  # [N, S]: the number of samples of a step
 
     @property
     def steps(self) -> IntArray:
@@ -60,11 +64,11 @@ class Batches:
 
 
 def cut_into_batches(samples: IntArray, counts: IntArray, keys: TrainingKeys, batch: int, epochs: int) -> Batches:
-    """Every epoch's batches: reshuffled, the last one short, dropped if it holds a single sample.
+    """Reshuffle the samples in every epoch and cut them; the last batch is short, or dropped if it holds one sample.
 
-    ``samples`` are those of all devices, one device after the other, ``counts`` of each.
+    ``samples`` are those of all devices, one device after the other, ``counts`` their numbers.
     """
-    # Batch norm cannot normalise one sample.
+    # Batch norm cannot normalise a single sample.
     each = -(-counts // batch) - (counts % batch == 1)  # batches of an epoch
     longest = int(each.max(initial=0))
     cut = np.full((len(counts), epochs * longest, batch), -1)

@@ -15,21 +15,21 @@ from fedwave.learning.bfloat16 import check_bfloat16
 from fedwave.memory import limit
 
 _LARGE = 1_000_000  # parameters of a model that gains from bfloat16 on a GPU
-_MOST_LANES = {"cpu": 64, "cuda": 8192}  # more gain nothing
-_SHARE = 4  # lanes take one part in so many of the memory
+_MOST_LANES = {"cpu": 64, "cuda": 8192}  # more are not faster
+_SHARE = 4  # lanes take a quarter of the memory
 COPIES = 3  # of a lane's model while it is trained: where it started, as it is, and one in between
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train. The settings belong to the results: lanes and precision change the last digits."""
+    """How and where to train. Lanes and precision change the last digits of results, so they are recorded with them."""
 
     tolerance: float = 1e-6  # leave out local training that weighs at most this; 0 trains everything
     device: str = "cpu"  # or "cuda"; "auto" takes a GPU if there is one
-    # "float64", or "bfloat16": float32 weights, bfloat16 layers; "auto": bfloat16 for large models on a GPU, else
-    # float32.
+    # "float32", "float64", or "bfloat16": float32 weights, bfloat16 layers. "auto" takes bfloat16 for large models on a
+    # GPU, else float32.
     precision: str = "float32"
-    lanes: int | None = None  # models trained at once; None: as many as fit well into the memory
+    lanes: int | None = None  # the most models trained at once; None: chosen by the memory
 
     def __post_init__(self) -> None:
         if self.precision not in ("float32", "float64", "bfloat16", "auto"):
@@ -43,7 +43,7 @@ class Settings:
             object.__setattr__(self, "lanes", as_int("lanes", self.lanes, 1))
 
     def for_model(self, model: nn.Module) -> Settings:
-        """These settings with a precision and a number of lanes: what is left open is chosen for this machine."""
+        """These settings with a precision and a number of lanes, chosen for this machine where they are open."""
         chosen = self
         numbers = sum(p.numel() for p in model.parameters() if not is_lazy(p))
         if chosen.precision == "auto":
@@ -60,7 +60,7 @@ class Settings:
 
 
 def _memory(device: str) -> float:
-    """Bytes, also those in use: the same machine always gives the same lanes, and a command can be given again."""
+    """Bytes of the machine, used or not, so that the same machine always gives the same lanes."""
     return torch.cuda.mem_get_info()[1] if device == "cuda" else limit()
 
 
@@ -71,7 +71,7 @@ def use_threads(count: int) -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For steps of a few images: threads that share them wait for each other longer than they work."""
+    """Use one thread within the block: for steps of a few images, threads wait longer than they work."""
     before = torch.get_num_threads()
     use_threads(1)
     try:
@@ -85,9 +85,9 @@ def available_device(wanted: str) -> str:
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if wanted not in ("cpu", "cuda"):
-        raise FedwaveError(f"device is {short_repr(wanted)}, must be auto, cpu or cuda.")
+        raise FedwaveError(f"device is {short_repr(wanted)}, must be 'auto', 'cpu' or 'cuda'.")
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise FedwaveError("device is 'cuda', but torch finds no CUDA GPU here: use auto or cpu.")
+        raise FedwaveError("device is 'cuda', but torch finds no CUDA GPU: use 'auto' or 'cpu'.")
     return wanted
 
 

@@ -1,4 +1,4 @@
-"""A learning task: data, model and the numbers of local training."""
+"""``fw.task``: data, a model and the numbers of local training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError, as_int, check_parameters, did_you_mean, is_number, short_repr
 from fedwave.learning.datasets.dataset import Dataset
-from fedwave.learning.model_check import check_model, make_model
+from fedwave.learning.model_check import check_trainable, make_model
 from fedwave.learning.sampling import Sampler
 from fedwave.learning.settings import one_thread
 from fedwave.network.partition import ByClass, Dirichlet, Iid, Labels, Partition
@@ -29,11 +29,24 @@ _MOST = 10**8  # samples in a shard or a batch, and epochs
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Task:
-    """What devices learn, and how.
+    """What devices learn, and how. ``fw.task`` makes one from names.
 
-    A shard is ``shard_size`` samples. A device trains ``epochs`` epochs of plain SGD with rate ``eta`` in batches
-    of ``batch`` on mean cross-entropy + (prox/2) ||w - start||^2 + (l2/2) ||w||^2. The aggregation rule gives
-    the weight of each upload and the decay of gradients that were not delivered.
+    ``model`` is a function without arguments that makes an ``nn.Module``; it maps images ``[n, channels, height,
+    width]`` to logits ``[n, classes]``. A shard is ``shard_size`` samples. A device trains ``epochs`` epochs of plain
+    SGD with rate ``eta`` in batches of ``batch`` samples on
+
+        mean cross-entropy + (prox/2) ||w - start||^2 + (l2/2) ||w||^2.
+
+    ``partition`` gives the classes of a device's samples, and ``aggregation`` the weight of each upload and the decay
+    of gradients that were not delivered; both are objects or names.
+
+    >>> from fedwave.learning.datasets.synthetic import synthetic
+    >>> from fedwave.learning.models import Logistic
+    >>> task = Task(synthetic(train=100, test=50), Logistic, epochs=1, aggregation="fedbuff:size=10")
+    >>> task.aggregation.size
+    10
+    >>> task.new_model(seed=0, instance=3)(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 10])
     """
 
     dataset: Dataset
@@ -46,7 +59,7 @@ class Task:
     l2: float = 0.0
     partition: Partition = field(default_factory=Iid)
     aggregation: Aggregation = field(default_factory=Lee)
-    draws: bool = field(init=False)  # does the model draw from torch's generator in training?
+    draws: bool = field(init=False)  # whether the model draws from torch's generator in training
 
     def __post_init__(self) -> None:
         for family in ("partition", "aggregation"):  # by name, as a mapping or an object
@@ -67,14 +80,14 @@ class Task:
         if self.eta == 0:
             raise FedwaveError("task eta is 0, must be a number > 0.")
         if self.batch == 1:
-            raise FedwaveError("task batch is 1, must be larger: a batch of one sample is never trained on.")
+            raise FedwaveError("task batch is 1, must be at least 2: a batch of one sample is never trained on.")
         with one_thread():
-            draws = check_model(lambda instance: self.new_model(0, instance), self.dataset)
+            draws = check_trainable(lambda instance: self.new_model(0, instance), self.dataset)
         object.__setattr__(self, "draws", draws)
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """The task as plain values, for results and checkpoints."""
+        """The parameters as plain values, for results and checkpoints."""
         names = ("shard_size", "batch", "epochs", "eta", "prox", "l2")
         return {
             "dataset": self.dataset.name,
@@ -125,11 +138,14 @@ class Task:
             return make_model(self.model, torch.as_tensor(self.dataset.train_images[:2]))
 
     def trained_model(self, weights: Mapping[str, Array]) -> nn.Module:
-        """A model with the weights that training returned (``curves.weights[i]``), in eval mode."""
+        """A model with weights from a training (``curves.weights[i]``), in eval mode."""
         model = self.new_model(0, 0)
         state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         if state.keys() != weights.keys() or any(p.shape != weights[k].shape for k, p in state.items()):
-            raise FedwaveError("these weights are not those of a model of this task.")
+            raise FedwaveError(
+                "the weights do not fit the model of this task: pass those of its own training, such as "
+                "curves.weights[0]."
+            )
         with torch.no_grad():
             for name, tensor in state.items():
                 tensor.copy_(torch.as_tensor(weights[name]))
@@ -150,14 +166,20 @@ def task(
     model: str | Mapping[str, Any] | Callable[[], nn.Module] | None = None,
     **numbers: Any,
 ) -> Task:
-    """A task on a dataset by name ("mnist", "cifar10", "synthetic"), or from your own Dataset and model factory.
+    """Make a Task on a dataset by name ("mnist", "cifar10", "synthetic"), or on a Dataset of your own.
 
-    Every part can be given by name, with parameters, and any number can be replaced:
-    ``task("mnist", epochs=5, partition="dirichlet:alpha=0.2", aggregation="fedbuff:size=10")``.
+    A dataset by name comes with the model and the numbers of the paper. ``model`` is a name or a function that makes an
+    ``nn.Module``; your own Dataset needs one. ``numbers`` are the other fields of a Task. Parts can be given by name,
+    with parameters.
+
+    >>> task("synthetic:train=100,test=50", epochs=5, partition="dirichlet:alpha=0.2")
+    Task 'synthetic': 100 training and 50 test images (1 x 28 x 28), 10 classes
+      Cnn, shard_size 10, batch 10, epochs 5, eta 0.01, prox 0.01, l2 0.0
+      partition dirichlet:alpha=0.2, aggregation lee:beta=0.001
     """
     given: Any = dataset if dataset is not None else name
     if given is None:
-        raise FedwaveError("a task needs data: name one, such as 'mnist', or pass dataset=.")
+        raise FedwaveError("a task needs data: name a dataset, such as 'mnist', or pass dataset=.")
     settings: dict[str, Any] = {}
     if isinstance(given, (str, Mapping)):
         settings = dict(PRESETS.get(registry.parse("dataset", given)["name"], {}))
@@ -177,7 +199,7 @@ def task(
 
 
 def bare_model(dataset: str | Mapping[str, Any], model: str | Mapping[str, Any] | None) -> nn.Module:
-    """A model of a task by its names, made without data: lazy layers have no sizes yet."""
+    """The model of a task by name, made without its data: lazy layers have no sizes yet."""
     preset = PRESETS.get(registry.parse("dataset", dataset)["name"], {})
     chosen = model if model is not None else preset.get("model")
     if chosen is None:
@@ -195,10 +217,3 @@ def _factory(model: Any) -> Callable[[], nn.Module]:
     make: Callable[..., nn.Module] = registry.find("model", name)
     check_parameters(f"model {name!r}", given, registry.parameter_names("model", name))
     return partial(make, **given) if given else make
-
-
-def subset(size: int, wanted: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A fixed choice of ``wanted`` samples out of ``size``, the same in every run."""
-    if wanted >= size:
-        return np.arange(size)
-    return np.sort(np.random.default_rng(0).permutation(size)[:wanted])

@@ -1,7 +1,7 @@
 """Gradients that wait for delivery (psi), of all devices of all runs.
 
-Few devices hold one at a time, so each lies in a slot that is in use only while it waits. Which slots these are follows
-from the schedule and is known here, not on the device that computes: nothing waits for it.
+Few devices hold one at a time, so each lies in a slot that is in use only while it waits. The schedule decides which
+slots are in use, so they are known without asking a GPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NONE = 0  # the slot of a device without a gradient: a row of zeros
 
 
 class Undelivered:
-    """psi of every run and device; absent means zero. ``room``: how many there will be at a time, if that is known."""
+    """psi of every run and device; absent means zero. ``room`` is the largest number at a time, if it is known."""
 
     def __init__(self, runs: int, devices: int, like: Tensor, room: int = 0) -> None:
         self.slots = np.full((runs, devices), _NONE)
@@ -26,12 +26,12 @@ class Undelivered:
 
     @property
     def held(self) -> BoolArray:
-        """Who has one, ``[R, U]``."""
+        """Which devices hold a gradient, ``[R, U]``."""
         found: BoolArray = self.slots != _NONE
         return found
 
     def decay(self, beta: float) -> None:
-        """A round passes: what waits keeps a share of ``beta``."""
+        """Multiply all gradients by ``beta``, as a round passes."""
         if beta == 0:
             self.drop(self.held)
         elif beta != 1:
@@ -50,7 +50,7 @@ class Undelivered:
         self._values.index_add_(0, to_device(self._values.device, slots), gradients)
 
     def delivered(self, who: BoolArray, weights: FloatArray) -> Tensor:
-        """The weighted sum of those delivered, for every run ``[R, P]``; they wait no longer. Arrays ``[R, U]``."""
+        """The weighted sum of the delivered gradients of every run, ``[R, P]``; drops them. Arrays ``[R, U]``."""
         who = who & self.held
         total = self._values.new_zeros(len(who), self._values.shape[1])
         # The first upload of every run, then the second. Values of one run never touch another run, which may have
@@ -66,23 +66,23 @@ class Undelivered:
         return total
 
     def drop(self, who: BoolArray) -> None:
-        """Forget some, ``[R, U]``."""
+        """Drop the gradients of some devices, ``[R, U]``."""
         self._free += self.slots[who & self.held].tolist()
         self.slots[who] = _NONE
 
     def rows(self, runs: IntArray, devices: IntArray) -> Tensor:
-        """Copies of some, ``[N, P]``; zeros for who has none."""
+        """Copies of some gradients, ``[N, P]``; zeros where a device holds none."""
         return self._values[to_device(self._values.device, self.slots[runs, devices])]
 
     def norms(self) -> FloatArray:
-        """The Euclidean norm of each, ``[R, U]``."""
+        """The Euclidean norm of every gradient, ``[R, U]``."""
         runs, devices = np.nonzero(self.held)
         found = np.zeros(self.slots.shape)
         found[runs, devices] = torch.linalg.vector_norm(self.rows(runs, devices).double(), dim=1).cpu()
         return found
 
     def _take(self, count: int) -> IntArray:
-        """Slots that nobody uses."""
+        """Numbers of free slots."""
         missing = count - len(self._free)
         if missing > 0:
             first = len(self._values)

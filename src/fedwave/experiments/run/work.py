@@ -144,7 +144,7 @@ def _replay(
     warn: Warn,
 ) -> xr.Dataset:
     """Simulate, then train on the traces: the schedule does not depend on the models."""
-    from fedwave.learning import checkpoint
+    from fedwave.learning.checkpoint import read_checkpoint, write_checkpoint
     from fedwave.learning.replay import Replay
     from fedwave.learning.schedule import labelled_runs
 
@@ -162,7 +162,7 @@ def _replay(
     }
     settings, sizes = settings_of(how.training)
     replay = Replay(labelled_runs(traces), task, settings, sizes)
-    _read(unit, checkpointer, lambda raw: checkpoint.read(replay, raw, "its checkpoint"), warn)
+    _read(unit, checkpointer, lambda raw: read_checkpoint(replay, raw, "its checkpoint"), warn)
     runs = len(replay.runs)
     meter(replay.round * runs)
     while replay.round < replay.rounds:
@@ -170,7 +170,7 @@ def _replay(
             replay.advance()
         meter(runs)
         if replay.round < replay.rounds:
-            checkpointer.between_rounds(_enclosed(unit, lambda file: checkpoint.write(replay, file)))
+            checkpointer.between_rounds(_enclosed(unit, lambda file: write_checkpoint(replay, file)))
     return unit_dataset(traces, {curves.label: curves for curves in replay.curves()})
 
 
@@ -223,24 +223,24 @@ def _in_lock_step(
 
 def _write_lock_step(trace: Trace, replay: Replay, file: IO[bytes]) -> None:
     """The trace and the models of the same moment, in one file."""
-    from fedwave.learning import checkpoint
+    from fedwave.learning.checkpoint import write_checkpoint
 
     with zipfile.ZipFile(file, "w") as archive:
         with archive.open("trace.npz", "w", force_zip64=True) as part:
             trace.write(part)
         with archive.open("models.npz", "w", force_zip64=True) as part:
-            checkpoint.write(replay, part)
+            write_checkpoint(replay, part)
 
 
 def _resume_lock_step(learner: LockStep, run: Simulation, raw: IO[bytes]) -> Trace:
-    from fedwave.learning import checkpoint
+    from fedwave.learning.checkpoint import read_checkpoint
 
     with zipfile.ZipFile(raw) as archive:
         with archive.open("trace.npz") as part:
             trace = _beginning_of(run, Trace.read(part, "its checkpoint"))
         learner.resume(trace)
         with archive.open("models.npz") as part:
-            checkpoint.read(learner.replay, part, "its checkpoint")
+            read_checkpoint(learner.replay, part, "its checkpoint")
     if learner.replay.round != trace.rounds:
         raise FedwaveError("its models are of another round than its counts")
     return trace

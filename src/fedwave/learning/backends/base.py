@@ -1,4 +1,8 @@
-"""What a backend does, and where and in which number types it computes."""
+"""The seam of training: what a backend does, and where and in which number types it computes.
+
+To add a backend, derive from ``Backend`` and add it to choose.py. tests/learning/test_equality.py compares every
+backend with the reference trainer.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,11 @@ from fedwave.types import IntArray
 
 @dataclass(frozen=True)
 class Precision:
-    """A device, the type of parameters and, if they differ, of layers."""
+    """Where and in which number types to compute."""
 
     device: torch.device
-    dtype: torch.dtype
-    half: torch.dtype | None = None
+    dtype: torch.dtype  # of parameters
+    half: torch.dtype | None = None  # of layers, if they differ
 
     def autocast(self) -> torch.autocast:
         """The context that layers are computed in."""
@@ -29,13 +33,13 @@ class Precision:
 class Backend(ABC):
     """Trains and evaluates many models of one kind, which are rows of tensors."""
 
-    needs_keys: bool  # has the model random layers, whose lanes need keys?
+    needs_keys: bool  # whether lanes need keys, for random layers
 
     @abstractmethod
     def train(self, rows: ModelRows, batches: Batches, keys: IntArray) -> ModelRows:
-        """The models after local training, in rows that the next call may overwrite; ``rows`` stay as they are.
+        """Train each row as a lane; returns the models after training, in rows that the next call may overwrite.
 
-        Each row is a lane, longest first; ``keys`` are those of their random layers.
+        Lanes are sorted longest first. ``rows`` must not change. ``keys`` are those of random layers, ``[N]``.
         """
 
     @abstractmethod

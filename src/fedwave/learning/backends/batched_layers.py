@@ -81,9 +81,9 @@ def _dropout(layer: KeyedDropout, x: Tensor, lanes: int, own: dict[str, Any]) ->
     if layer.p == 0:
         return x
     if x.ndim != 4:
-        return x * layer.step.mask(x.shape[1:], layer.p).to(x.dtype)
+        return x * layer.masks.mask(x.shape[1:], layer.p).to(x.dtype)
     one = (len(x), x.shape[1] // lanes, *x.shape[2:])  # as one model sees it
-    return x * layer.step.mask(one, layer.p).to(x.dtype).transpose(0, 1).flatten(1, 2)
+    return x * layer.masks.mask(one, layer.p).to(x.dtype).transpose(0, 1).flatten(1, 2)
 
 
 def _itself(layer: nn.Module, x: Tensor, lanes: int, own: dict[str, Any]) -> Tensor:

@@ -1,4 +1,7 @@
-"""Chooses the backend for a task: the fastest that supports its model on this device and in this precision."""
+"""Chooses the backends for a task: the fastest that support its model on this device and in this precision.
+
+``of`` of a backend gives None for a model that it does not support; TorchBackend supports every model.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ from fedwave.learning.task import Task
 
 
 def choose(task: Task, precision: Precision, room: int = 0) -> tuple[Backend, Backend]:
-    """The backend that trains and the one that evaluates, often the same.
+    """The backend that trains and the backend that evaluates, often the same.
 
-    ``room``: how many lanes are trained at once at most, if that is known.
+    ``room`` is the largest number of lanes that are trained at once, if it is known.
     """
     if precision.device.type == "cpu":
         on_cpu = NumbaBackend.of(task, precision) or TorchBackend(task, precision)
         return on_cpu, on_cpu
     torch.backends.cudnn.benchmark = True
-    # Torch would round the factors of a convolution to ten bits: float32 is asked for, and bfloat16 is faster.
+    # Otherwise torch rounds the factors of a convolution to ten bits, although float32 is asked for.
     torch.backends.cudnn.allow_tf32 = False
     trains = FusedBackend.of(task, precision, task.batch, room) or WideBackend.of(task, precision, task.batch, room)
     evaluates = FusedBackend.of(task, precision) or WideBackend.of(task, precision)

@@ -37,7 +37,7 @@ class Gradients:
         self._precision, self._half = precision, precision.half is not None
         device, dtype = precision.device, precision.dtype
         self._model: nn.Module = task.new_model(0, 0).to(device, dtype).train()
-        self._step = key_dropout(self._model)
+        self._masks = key_dropout(self._model)
         self._forward = batched_forward(self._model, channels_last)
         self._draws = task.draws
         dropout = any(isinstance(m, KeyedDropout) and m.p > 0 for m in self._model.modules())
@@ -69,7 +69,7 @@ class Gradients:
     def _by_chain(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, keys: Tensor) -> Tensors:
         assert self._forward is not None
         w = {k: p.detach().requires_grad_() for k, p in w.items()}
-        with self._precision.autocast(), self._step.draws_by(keys):
+        with self._precision.autocast(), self._masks.keyed_by(keys):
             logits = self._forward(w, rest, images)
         logits = logits.flatten(0, 1)
         logits = logits.float() if self._half else logits
@@ -88,7 +88,7 @@ class Gradients:
         return {k: torch.stack([one[k] for one in found]) for k in w}
 
     def _loss(self, w: Tensors, rest: Tensors, images: Tensor, labels: Tensor, key: Tensor) -> Tensor:
-        with self._precision.autocast(), self._step.draws_by(key):
+        with self._precision.autocast(), self._masks.keyed_by(key):
             logits = functional_call(self._model, (w, rest), (images,))
         return F.cross_entropy(logits.float() if self._half else logits, labels)
 

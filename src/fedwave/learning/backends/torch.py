@@ -1,7 +1,7 @@
-"""Any model, on any device, by torch: one vectorised step updates many models, each in its own lane.
+"""Trains any model on any device by torch: one vectorised step updates the models of many lanes.
 
-Every lane has its own weights, running statistics and number of steps. Lanes are sorted longest first, so
-that the unfinished ones are always a prefix.
+Every lane has its own weights, running statistics and number of steps. Lanes are sorted longest first, so that the
+unfinished ones are always a prefix.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TorchBackend(Backend):
         wanted = on_gpu and precision.half is not None
         self._gradients = Gradients(task, precision, method=method, channels_last=wanted)
         self.method, self.needs_keys = self._gradients.method, self._gradients.needs_keys
-        # cuDNN searches its fastest kernel once per shape, so the number of lanes takes few values.
+        # cuDNN searches for its fastest kernel once per shape, so the number of lanes takes few values.
         self._multiple = 32 if on_gpu and self.method != "one by one" else 1
 
     def train(self, rows: ModelRows, batches: Batches, keys: IntArray) -> ModelRows:

@@ -1,1 +1,1 @@
-"""Chains of known layers on a CPU, by code that numba compiles."""
+"""Trains chains of known layers on a CPU by code that numba compiles; docs/kernels.md explains the memory."""

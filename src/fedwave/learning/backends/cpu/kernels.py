@@ -19,12 +19,12 @@ from fedwave.learning.backends.cpu.products import (
     fill,
     inlined,
     kernel,
-    product,
+    matrix_product,
     reordering,
     row_sums,
     total,
 )
-from fedwave.learning.backends.cpu.vectors import larger, read, splat, vector_width, where_equal, write
+from fedwave.learning.backends.cpu.vectors import larger, read_vector, splat, vector_width, where_equal, write_vector
 
 
 @inlined
@@ -37,7 +37,7 @@ def conv_forward(m, t, op, n):
     line = op[plan.SY] * op[plan.SX] * op[plan.WQ] * n
     begin = 1 if op[plan.B] >= 0 else 0
     for y in range(op[plan.HO]):
-        product(
+        matrix_product(
             m,
             t,
             op[plan.O],
@@ -57,7 +57,7 @@ def conv_forward(m, t, op, n):
 
 @kernel
 def _pack(m, op, n):
-    """The input with its padding, and columns that a stride apart follow each other."""
+    """Copy the input into its padding, with columns that are a stride apart side by side."""
     sx, wq = op[plan.SX], op[plan.WQ]
     for c in range(op[plan.C]):
         for y in range(op[plan.H]):
@@ -86,7 +86,7 @@ def _unpack_gradient(m, op, n):
 
 @inlined
 def conv_backward(m, t, op, n, g):
-    """By weight and bias; by the input where it is needed: added up where the output's rows came from."""
+    """The gradients by weight and bias, and by the input where it is needed: each output row adds to its input rows."""
     depth = op[plan.C] * op[plan.KH] * op[plan.KW]
     run = op[plan.WO] * n
     line = op[plan.SY] * op[plan.SX] * op[plan.WQ] * n
@@ -112,7 +112,7 @@ def conv_backward(m, t, op, n, g):
     size = op[plan.C] * op[plan.HP] * op[plan.SX] * op[plan.WQ] * n
     fill(m, op[plan.GP], size)
     for y in range(op[plan.HO]):
-        product(
+        matrix_product(
             m,
             t,
             depth,
@@ -158,7 +158,7 @@ def pool_forward(m, op, n):
                             if x < 0 or x >= width:
                                 continue
                             here = splat(of(ky * op[plan.KW] + kx))
-                            value = read(m, op[plan.X] + ((c * height + y) * width + x) * n + i)
+                            value = read_vector(m, op[plan.X] + ((c * height + y) * width + x) * n + i)
                             if fresh:
                                 best, which, fresh = value, here, False
                             else:
@@ -166,8 +166,8 @@ def pool_forward(m, op, n):
                                 best = larger(value, best, value, best)
                     if op[plan.RELU]:
                         best = larger(best, zero, best, zero)
-                    write(m, op[plan.Y] + to + i, best)
-                    write(m, op[plan.ARGMAX] + to + i, which)
+                    write_vector(m, op[plan.Y] + to + i, best)
+                    write_vector(m, op[plan.ARGMAX] + to + i, which)
                 to += n
 
 
@@ -196,10 +196,12 @@ def _tiling_pool_backward(m, op, n):
                 for kx in range(kw):
                     here = splat(of(ky * kw + kx))
                     for i in range(at, at + n, lanes):
-                        value = read(m, op[plan.GY] + i)
+                        value = read_vector(m, op[plan.GY] + i)
                         if relu:
-                            value = larger(read(m, op[plan.Y] + i), zero, value, zero)
-                        write(m, to + i - at, where_equal(read(m, op[plan.ARGMAX] + i), here, value, zero))
+                            value = larger(read_vector(m, op[plan.Y] + i), zero, value, zero)
+                        write_vector(
+                            m, to + i - at, where_equal(read_vector(m, op[plan.ARGMAX] + i), here, value, zero)
+                        )
                     to += n
                 at += n
 
@@ -227,7 +229,7 @@ def _any_pool_backward(m, op, n):
 def linear_forward(m, t, op, n):
     """Weights times features."""
     begin = 1 if op[plan.B] >= 0 else 0
-    product(
+    matrix_product(
         m,
         t,
         op[plan.O],
@@ -247,13 +249,13 @@ def linear_forward(m, t, op, n):
 
 @inlined
 def linear_backward(m, t, op, n, g):
-    """By weight and bias, and by the input where it is needed."""
+    """The gradients by weight and bias, and by the input where it is needed."""
     features, outputs = op[plan.C], op[plan.O]
     x, turned = op[plan.X], op[plan.SAVED]
     for f in range(features):
         for i in range(n):
             m[turned + i * features + f] = m[x + f * n + i]
-    product(
+    matrix_product(
         m,
         t,
         outputs,
@@ -272,7 +274,7 @@ def linear_backward(m, t, op, n, g):
     if op[plan.B] >= 0:
         row_sums(m, outputs, n, op[plan.GY], op[plan.B] + g)
     if op[plan.GX] >= 0:
-        product(
+        matrix_product(
             m,
             t,
             features,
@@ -316,7 +318,7 @@ def norm_forward(m, op, n, momentum, eps, training):
 
 @reordering
 def norm_backward(m, op, n, g):
-    """Batch norm in training."""
+    """The gradients of batch norm in training."""
     of = m.dtype.type
     size = op[plan.H] * op[plan.WD] * n
     for c in range(op[plan.C]):
@@ -365,7 +367,7 @@ def pointwise_forward(m, op, size):
 
 @kernel
 def pointwise_backward(m, op, size):
-    """Its derivative, by the output where that is enough."""
+    """The derivative of ``pointwise_forward``, from the output where that is enough."""
     kind, x, y, gx, gy = op[plan.KIND], op[plan.X], op[plan.Y], op[plan.GX], op[plan.GY]
     of = m.dtype.type
     if gx < 0:
@@ -440,7 +442,7 @@ def loss_gradient(m, y, gy, n, classes, labels, samples):
 
 
 @kernel
-def descend(m, size, w, start, g, eta, prox, l2):
+def sgd_update(m, size, w, start, g, eta, prox, l2):
     """One step of SGD; the gradients of the proximal and the l2 term are known in closed form.
 
     As a difference w - start: w (1 - pull) + start pull would move w even where it equals start, because the rounded

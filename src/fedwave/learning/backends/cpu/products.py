@@ -45,7 +45,7 @@ _rows1, _rows2, _rows3, _rows4, _rows5 = (_rows_of(min(v, MOST_VECTORS)) for v i
 
 
 @kernel
-def product(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, width, begin, bias):
+def matrix_product(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, width, begin, bias):
     """A matrix product ``[count, width]``; the arguments as those of vectors' tile."""
     lanes = vector_width(m)
     vectors = (width + lanes - 1) // lanes

@@ -73,11 +73,11 @@ def _gather(m, x, n, images, samples):
 
 
 def cached(function: Any) -> Any:
-    """Compile at the first call, and keep the code: beside this file, else in the user's folder for such things."""
+    """Compile at the first call, and cache the code: beside this file, else in the user's cache folder."""
     options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
     try:
         return njit(cache=True, **options)(function)
-    except RuntimeError:  # no such folder can be written: compiled in every process
+    except RuntimeError:  # no folder can be written: compiled in every process
         return njit(**options)(function)
 
 
@@ -98,7 +98,7 @@ def _compiled(sources: str) -> Any:
             k.loss_gradient(m, y, gy, n, classes, labels, samples)
             for i in range(len(ops) - 1, first - 1, -1):
                 call = _pass(m, t, ops, numbers, i, n, g, np.int64(_BACK), step_key, call)
-            k.descend(m, trained, 0, start, g, eta, prox, l2)
+            k.sgd_update(m, trained, 0, start, g, eta, prox, l2)
 
     @cached
     def run_forward(m, t, ops, numbers, images, samples):
@@ -112,7 +112,7 @@ def _compiled(sources: str) -> Any:
 
     @cached
     def run_layer(m, t, ops, numbers, i, n, g, backward, times):
-        """One layer again and again, to measure it."""
+        """One layer, ``times`` times, to measure it."""
         _ = sources
         for _ in range(times):
             way = np.int64(_BACK if backward else _TRAINS)

@@ -1,9 +1,9 @@
-"""Vectors of numbers in compiled code: what numba's own loops cannot say.
+"""Vectors of numbers in compiled code, by LLVM instructions.
 
 A matrix product is fast when its sums stay in registers. numba's loops do not lead to that, so the two inner loops of
 products are written here for vectors of the processor's width: TILES and DOTS. All numbers lie in one flat array
 ("memory"), all positions in one table of integers. Reads run over the end of a row by less than a vector: whoever lays
-out the memory leaves that much room behind it (plan.py). Writes never do, except ``write``.
+out the memory leaves that much room behind it (plan.py). Writes never do, except ``write_vector``.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _function(name: str, memory: Any, table: Any, body: Any) -> Any:
 
 @intrinsic
 def vector_width(_: Any, memory: Any) -> Any:
-    """How many numbers a vector has."""
+    """The number of numbers in a vector."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return ir.Constant(context.get_value_type(_INT), _llvm(memory.dtype).count)
@@ -168,7 +168,7 @@ def vector_width(_: Any, memory: Any) -> Any:
 
 
 @intrinsic
-def read(_: Any, memory: Any, position: Any) -> Any:
+def read_vector(_: Any, memory: Any, position: Any) -> Any:
     """The vector at a position."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -179,8 +179,8 @@ def read(_: Any, memory: Any, position: Any) -> Any:
 
 
 @intrinsic
-def write(_: Any, memory: Any, position: Any, value: Any) -> Any:
-    """Write a whole vector: what lies behind a short row is overwritten too."""
+def write_vector(_: Any, memory: Any, position: Any, value: Any) -> Any:
+    """Write a whole vector; numbers after a short row are overwritten too."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         code = _Code(context, builder, memory.dtype)
@@ -192,7 +192,7 @@ def write(_: Any, memory: Any, position: Any, value: Any) -> Any:
 
 @intrinsic
 def splat(_: Any, number: Any) -> Any:
-    """A vector of one number again and again."""
+    """A vector that repeats one number."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _Code(context, builder, number).splat(arguments[0])

@@ -21,14 +21,14 @@ from fedwave.learning.sampling import Batches
 from fedwave.learning.task import Task
 from fedwave.types import IntArray
 
-_WIDTH = 32  # lanes that the wide way has side by side
+_WIDTH = 32  # lanes of a wide chain that are computed side by side
 
 
 class GpuBackend(Backend):
-    """Trains lanes in rows that stay where they are, so that steps are recorded once.
+    """Trains lanes in rows that stay in place, so that steps are recorded once.
 
-    ``room``: how many lanes the largest call will have, if that is known. Without it the rows grow, and every time
-    all steps are recorded anew.
+    ``room`` is the number of lanes of the largest call, if it is known. Without it the rows grow, and all steps are
+    recorded again each time.
     """
 
     needs_keys = False
@@ -56,17 +56,17 @@ class GpuBackend(Backend):
 
     @abstractmethod
     def _steps(self, rows: ModelRows, start: Tensor, samples: Tensor, steps: IntArray) -> None:
-        """All steps of the first lanes, in place; ``samples`` are ``[step, lane, batch]``, below zero none."""
+        """Train the first lanes in place; ``samples`` are ``[step, lane, batch]``, below zero where there is none."""
 
 
 class FusedBackend(GpuBackend):
-    """Small chains in float32; made by ``of``."""
+    """Trains small chains in float32 (fused_chain.py); made by ``of``."""
 
     @classmethod
     def of(cls, task: Task, precision: Precision, batch: int | None = None, room: int = 0) -> FusedBackend | None:
-        """None if the chain is not small or has other layers; without a ``batch``, to evaluate only."""
-        blocks, layout = _blocks_of(task)
-        if blocks is None or not _own_kernels(precision) or precision.half is not None:
+        """None if the chain is not small or has other layers; without a ``batch``, the backend only evaluates."""
+        blocks, layout = _blocks_and_layout(task)
+        if blocks is None or not _can_use_kernels(precision) or precision.half is not None:
             return None
         properties = torch.cuda.get_device_properties(precision.device)
         memory = getattr(properties, "shared_memory_per_block_optin", 48 * 1024)
@@ -91,15 +91,15 @@ class FusedBackend(GpuBackend):
 
 
 class WideBackend(GpuBackend):
-    """Convolutional networks; made by ``of``."""
+    """Trains deep convolutional networks (wide_chain.py); made by ``of``."""
 
     @classmethod
     def of(cls, task: Task, precision: Precision, batch: int | None = None, room: int = 0) -> WideBackend | None:
-        """None if the chain has other layers; without a ``batch``, to evaluate only."""
-        blocks, layout = _blocks_of(task)
+        """None if the chain has other layers; without a ``batch``, the backend only evaluates."""
+        blocks, layout = _blocks_and_layout(task)
         if blocks is None or not WideChain.supports(blocks):
             return None
-        own = _own_kernels(precision)
+        own = _can_use_kernels(precision)
         if own and not all(b.outputs % 8 == 0 and b.outputs <= 2048 for b in blocks.convolutions):
             return None  # a thread works on eight channels; a block has 256 threads
         if not own and batch is None:
@@ -130,21 +130,21 @@ class WideBackend(GpuBackend):
         return self._chain.logits(rows.w.contiguous(), rest, images.contiguous())
 
 
-def _blocks_of(task: Task) -> tuple[ChainBlocks | None, Layout]:
+def _blocks_and_layout(task: Task) -> tuple[ChainBlocks | None, Layout]:
     model = task.new_model(0, 0)
     spec = ChainSpec.of(model, task.dataset.train_images.shape[1:])
     return None if spec is None else ChainBlocks.of(spec), Layout(model)
 
 
 def _data(task: Task, precision: Precision, batch: int | None) -> tuple[Tensor, Tensor]:
-    """The training images and labels; none to evaluate only."""
+    """The training images and labels; empty without a batch."""
     some = slice(0) if batch is None else slice(None)
     images = torch.as_tensor(task.dataset.train_images[some]).to(precision.device, precision.dtype)
     return images.contiguous(), torch.as_tensor(task.dataset.train_labels[some]).to(precision.device)
 
 
-def _own_kernels(precision: Precision) -> bool:
-    """Can kernels of our own be used?"""
+def _can_use_kernels(precision: Precision) -> bool:
+    """Can the kernels of this package be used?"""
     if precision.device.type != "cuda" or precision.dtype != torch.float32 or not can_compile():
         return False
     # Older GPUs cannot convert to bfloat16.

@@ -1,4 +1,7 @@
-"""Chains as the GPU kernels see them: convolutions with what follows each of them, then linear layers."""
+"""Groups a chain for the GPU kernels: convolutions, each with the layers after it, then linear layers.
+
+To support another layer here, give it a place in a block; a chain with other layers is refused.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from fedwave.learning.chain_spec import ChainSpec
 
 @dataclass(frozen=True)
 class LinearBlock:
-    """A linear layer with the ReLU after it."""
+    """A linear layer, with the ReLU after it if there is one."""
 
     name: str
     inputs: int
@@ -59,13 +62,13 @@ class ChainBlocks:
 
     @property
     def pixels(self) -> int:
-        """Numbers of an image."""
+        """The number of values of an image."""
         first = self.convolutions[0] if self.convolutions else None
         return first.inputs * first.height * first.width if first else self.linears[0].inputs
 
 
 def _tile(layer: nn.MaxPool2d) -> int:
-    """The size of a max-pooling of squares side by side; 0 if it is another one."""
+    """The size of a max-pooling over squares side by side; 0 for any other one."""
     kernel, stride, padding, dilation = (
         n if isinstance(n, tuple) else (n, n) for n in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
     )

@@ -1,6 +1,6 @@
-"""A step's kernels, recorded once for each number of lanes (a CUDA graph) and then started by one call.
+"""Records the kernels of a step once for each number of lanes (a CUDA graph), and then starts them by one call.
 
-Without this, the start of two hundred small kernels takes the CPU longer than a few lanes take the GPU.
+Without this, starting two hundred small kernels takes the CPU longer than a few lanes take the GPU.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# (the model in each place, below zero none; the samples of each place)
+# (the model in each place, below zero where it is idle; the samples of each place)
 StepBody = Callable[[Tensor, Tensor], None]
 
 
 class StepGraphs:
-    """Steps of up to ``width`` places; all recordings share their memory, since they run one after another."""
+    """Recorded steps of up to ``width`` places; they share their memory, since they run one after another."""
 
     def __init__(self, width: int, batch: int, device: torch.device) -> None:
         room = -(-width // 32) * 32
@@ -27,13 +27,13 @@ class StepGraphs:
         self._addresses: list[tuple[int, torch.Size]] = []
 
     def begin(self, state: list[Tensor]) -> None:
-        """Forget the recordings if the state that they change lies elsewhere now; that waits for the GPU."""
+        """Drop the recordings if the state that they change has moved; that waits for the GPU."""
         addresses = [(t.data_ptr(), t.shape) for t in state]
         if addresses != self._addresses:
             torch.cuda.current_stream().synchronize()  # the last recording may still run
             self._graphs, self._addresses = {}, addresses
             self._pool = torch.cuda.graph_pool_handle()  # the old one is gone with the recordings
-            # What torch keeps for later, the memory of the old recordings too, it cannot give back during a recording.
+            # During a recording torch cannot return memory that it keeps, such as that of the old recordings.
             torch.cuda.empty_cache()
 
     def __call__(self, size: int, chosen: Tensor, models: Tensor, body: StepBody) -> None:
@@ -45,7 +45,7 @@ class StepGraphs:
         self._graphs[size].replay()
 
     def _recorded(self, size: int, body: StepBody) -> torch.cuda.CUDAGraph:
-        # Once with all places idle: libraries choose their kernels and load them, and nothing is changed.
+        # Run once with all places idle: libraries choose and load their kernels, and no model changes.
         self._models.fill_(-1)
         body(self._models, self._chosen[:size])
         graph = torch.cuda.CUDAGraph()

@@ -1,4 +1,4 @@
-"""CUDA source text to kernels that torch tensors can be given to.
+"""Compiles CUDA source text to kernels that take torch tensors.
 
 The compiler is NVRTC, which comes with torch: it takes a second, and needs no toolkit on the machine.
 """
@@ -19,7 +19,7 @@ _ALLOW_MORE_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 @lru_cache(maxsize=1)
 def can_compile() -> bool:
-    """Are the compiler and a driver there that can run what it makes?"""
+    """Are the compiler and a CUDA driver installed?"""
     try:
         _compiler()
         ctypes.CDLL("libcuda.so.1")
@@ -48,7 +48,7 @@ class Kernels:
     def launch(
         self, name: str, grid: tuple[int, int], threads: int, *arguments: Tensor | int | float | None, shared: int = 0
     ) -> None:
-        """Run a kernel on torch's stream. Tensors are given as pointers, ints as int, floats as float.
+        """Run a kernel on torch's stream. Tensors are passed as pointers, ints as int, floats as float.
 
         ``shared`` is the size of the shared memory that a block gets, in bytes.
         """

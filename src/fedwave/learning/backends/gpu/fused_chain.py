@@ -2,7 +2,7 @@
 
 A convolutional network of some ten thousand parameters is too small for one kernel per layer: its activations, a few
 hundred kilobytes a sample, would go through the GPU's memory many times. Here they stay on the chip, and a whole round
-of all lanes is one launch. fused_chain.cu has the layers; this file fits them to a model.
+of all lanes is one launch. fused_chain.cu has the layers; this file generates the kernels of a model.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _THREADS = 640  # of a block; a multiple of 32
 _LARGEST_BATCH = 32  # a thread holds one number of every sample
 _LARGEST_PATCH = 64  # a thread holds the pixels that one window depends on
 _LARGEST_SCRATCH = 2**20  # bytes of a block outside of the shared memory: more would leave the cache
-_JUDGING_BLOCKS = 1500
+_EVALUATION_BLOCKS = 1500
 _PLACES = "  // places"
 
 
 class FusedChain:
-    """The kernels of one model and batch size; ``of`` says whether there are any."""
+    """The kernels of one model and batch size; made by ``of``."""
 
     def __init__(self, blocks: ChainBlocks, layout: Layout, batch: int, memory: int) -> None:
         self._blocks, self._layout, self._pixels, self._batch = blocks, layout, blocks.pixels, batch
@@ -39,9 +39,9 @@ class FusedChain:
 
     @classmethod
     def of(cls, blocks: ChainBlocks, layout: Layout, batch: int, memory: int) -> FusedChain | None:
-        """The kernels, if the layers are small and plain.
+        """The kernels, or None if the layers are not small and plain.
 
-        ``memory`` is what a block has of the shared memory, in bytes. What does not fit goes through the cache.
+        ``memory`` is the shared memory of a block, in bytes. Arrays that do not fit go through the cache.
         """
         convolutions = blocks.convolutions
         plain = all((c.padding, c.stride, c.norm) == (0, 1, "") for c in convolutions)
@@ -66,7 +66,7 @@ class FusedChain:
         steps: Tensor,
         rule: tuple[float, float, float],
     ) -> None:
-        """All steps of all lanes, in place. ``steps`` has the number of steps of every lane."""
+        """Train all lanes in place; ``steps`` has the number of steps of every lane."""
         lanes = len(steps)
         self._kernels.launch(
             "train",
@@ -88,7 +88,7 @@ class FusedChain:
         """The logits ``[model, image, class]`` of every model on every image."""
         out = torch.empty(len(w), len(images), self._blocks.linears[-1].outputs, device=w.device)
         # Enough blocks for all multiprocessors, and few enough that each loads the weights for many images.
-        most = max(1, _JUDGING_BLOCKS // len(w))
+        most = max(1, _EVALUATION_BLOCKS // len(w))
         each = -(-len(images) // most // self._batch) * self._batch + self._batch
         blocks = -(-len(images) // each)
         self._kernels.launch(

@@ -1,4 +1,4 @@
-"""In which order many lanes of different length are trained when only some fit side by side."""
+"""Orders lanes of different length when only some fit side by side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Segment:
-    """Steps in which the same lanes are at work, one in each place."""
+    """Steps in which the same lanes are trained, one in each place."""
 
     lanes: list[int]
     first: list[int]  # the step that each lane is at

@@ -1,4 +1,4 @@
-"""The SGD steps of many deep convolutional networks side by side, layer by layer.
+"""Trains and evaluates many deep convolutional networks side by side, layer by layer.
 
 A convolution of all lanes is one batched matrix product of their columns (im2col), or, where a map is wide and has few
 channels, one grouped convolution. What lies between two products is one pass over the memory each way (wide_ops.py).
@@ -54,11 +54,11 @@ class WideChain:
 
     @staticmethod
     def supports(blocks: ChainBlocks) -> bool:
-        """Does it know these blocks?"""
+        """Can it compute these blocks?"""
         return bool(blocks.convolutions) and all(block.pool in (1, 2) for block in blocks.convolutions)
 
     def __call__(self, w: Tensor, start: Tensor, rest: Tensors, samples: Tensor, steps: list[int]) -> None:
-        """All steps of all lanes in place; lanes are sorted longest first."""
+        """Train all lanes in place; they are sorted longest first."""
         plan = segments(steps, self._width)
         if not plan:
             return
@@ -108,7 +108,7 @@ class WideChain:
         return LaneRows(*state, lane_of, count, self._layout, self._rule)
 
     def _size(self, count: int) -> int:
-        """How many places are computed for so many lanes: few numbers, if steps are recorded."""
+        """The number of places that are computed for ``count`` lanes; it takes few values if steps are recorded."""
         if self._graphs is None:
             return count
         return next((n for n in _RECORDED if n >= count), -(-count // 8) * 8)
@@ -131,7 +131,7 @@ class WideChain:
             x: Any = None
             for i, block in enumerate(self._blocks):
                 y, _ = self._convolved(i, block, x, some, chosen)
-                x = self._ops.activate(y, block, stats[i], self._group_of(i + 1, count))
+                x = self._ops.activate(y, block, stats[i], self._group(i + 1, count))
             h = _features(x.lanes())
             for j, linear in enumerate(self._linears):
                 h = self._linear(j, linear, h, rows)
@@ -160,7 +160,7 @@ class WideChain:
         for i, block in enumerate(self._blocks):
             y, columns = self._convolved(i, block, x, self._images, chosen)
             stats = ops.statistics(y, block, rows)
-            out = ops.activate(y, block, stats, self._group_of(i + 1, count))
+            out = ops.activate(y, block, stats, self._group(i + 1, count))
             kept.append((x, columns, y, stats))
             x = out
         shape, group = x.shape, x.group
@@ -178,13 +178,13 @@ class WideChain:
     # Convolutions, by one of two ways.
 
     def _padded(self, count: int) -> int:
-        """Lanes of a grouped convolution, for so many lanes at work."""
+        """The number of lanes of a grouped convolution for ``count`` lanes."""
         if not self._grouped:
             return count
         return next((n for n in _GROUPED if n >= count), -(-count // _GROUPED[-1]) * _GROUPED[-1])
 
-    def _group_of(self, i: int, count: int) -> int:
-        """How many lanes lie side by side in the map that block ``i`` reads; 1: one after another."""
+    def _group(self, i: int, count: int) -> int:
+        """The number of lanes side by side in the map that block ``i`` reads; 1 if they lie one after another."""
         if not self._grouped or i >= len(self._blocks) or i == 0:
             return 1
         return self._padded(count) if self._blocks[i].wants_groups else 1

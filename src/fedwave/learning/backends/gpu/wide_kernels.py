@@ -1,6 +1,6 @@
-"""What lies between the matrix products of wide_chain.py, by kernels that read and write every number once.
+"""The operations of wide_ops.py by kernels that read and write every number once.
 
-The kernels are in wide_chain.cu. They do what ``WideOps`` does by torch, which takes several passes over the memory.
+The kernels are in wide_chain.cu. torch takes several passes over the memory for the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedwave.learning.backends.gpu.wide_ops import ConvBlock, LaneRows, Map, Wid
 
 
 class CudaOps(WideOps):
-    """By kernels, in bfloat16 or float32."""
+    """The operations by kernels, in bfloat16 or float32."""
 
     def __init__(self, half: bool) -> None:
         self._source = ("#define HALF\n" if half else "") + Path(__file__).with_name("wide_chain.cu").read_text()
@@ -240,7 +240,7 @@ class CudaOps(WideOps):
 
     @staticmethod
     def _places(block: ConvBlock, rows: LaneRows) -> list[int]:
-        """Where the batch norm's weight and bias and the convolution's bias lie; -1: there is none."""
+        """Positions of the batch norm's weight and bias and of the convolution's bias; -1 where there is none."""
         first = rows.layout.first
         norm = [first(f"{block.norm}.{p}") for p in ("weight", "bias")] if block.norm else [-1, -1]
         return [*norm, first(f"{block.name}.bias") if block.has_bias else -1]
@@ -252,6 +252,6 @@ def _sizes(block: ConvBlock, samples: int) -> tuple[int, ...]:
 
 
 def _shares(rows: int, channels: int) -> tuple[int, int]:
-    """Into how many shares a sum over rows is cut, and how long they are."""
+    """The number of parts that a sum over rows is cut into, and their length."""
     each = max(64, 16 * 256 * 8 // channels)
     return -(-rows // each), each

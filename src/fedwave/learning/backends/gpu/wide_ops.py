@@ -1,6 +1,6 @@
-"""What lies between the matrix products of wide_chain.py: columns, batch norm, ReLU, pooling, and the SGD update.
+"""The operations between the matrix products of wide_chain.py: columns, batch norm, ReLU, pooling, the SGD update.
 
-By torch, on any device and in any precision. wide_kernels.py does the same on a GPU, faster.
+Here by torch, on any device and in any precision. wide_kernels.py does the same on a GPU, faster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedwave.learning.model_rows import Layout, Tensors
 
 @dataclass(frozen=True)
 class SgdRule:
-    """w becomes w - (eta * gradient + decay * w + pull * (w - start)).
+    """The SGD update: w becomes w - (eta * gradient + decay * w + pull * (w - start)).
 
     As a difference w - start: w * (1 - pull) + start * pull would move w even where it equals start, because the
     rounded factors do not sum to 1.
@@ -33,7 +33,7 @@ class SgdRule:
         return cls(eta, eta * l2, eta * prox)
 
     def moved(self, w: Tensor, gradient: Tensor | None, start: Tensor) -> Tensor:
-        """w after the step; None: the model's output does not depend on it."""
+        """w after the step; the gradient is None if the model's output does not depend on w."""
         down = self.decay * w
         if gradient is not None:
             down = down + self.eta * gradient
@@ -44,7 +44,7 @@ class SgdRule:
 
 @dataclass(frozen=True)
 class LaneRows:
-    """The models at work: which row of the flat parameters each lane trains, below zero none."""
+    """The models of a step: ``lane_of`` is the row of ``w`` in each place, below zero where the place is idle."""
 
     w: Tensor
     start: Tensor
@@ -53,7 +53,7 @@ class LaneRows:
     count: int
     layout: Layout
     rule: SgdRule
-    present: Tensor | None = None  # how many samples of each lane are there: the first ones of its batch
+    present: Tensor | None = None  # the number of samples of each lane: the first ones of its batch
 
     @property
     def index(self) -> Tensor:
@@ -84,7 +84,7 @@ class ConvBlock:
 
     @classmethod
     def of(cls, name: str, layer: nn.Conv2d, shape: tuple[int, ...]) -> ConvBlock | None:
-        """The block of a convolution on maps of this shape; None if it is not of the usual kind."""
+        """The block of a convolution on maps of this shape; None unless it is square and without dilation."""
         padding, kernel, stride = layer.padding, layer.kernel_size[0], layer.stride[0]
         square = layer.kernel_size == (kernel, kernel) and layer.stride == (stride, stride)
         if isinstance(padding, str) or padding[0] != padding[1] or not square:
@@ -169,7 +169,10 @@ class Map:
 
 
 class WideOps:
-    """By torch. ``stats`` are [lane, 6, channel]: mean, 1 / deviation, scale, shift, and two means of the gradient."""
+    """The operations by torch.
+
+    ``stats`` are [lane, 6, channel]: mean, 1 / deviation, scale, shift, and two means of the gradient.
+    """
 
     def columns(self, x: Map, block: ConvBlock) -> Tensor:
         return self._columns_of(x.lanes().permute(0, 1, 4, 2, 3), block)
@@ -279,7 +282,7 @@ class WideOps:
 
     @staticmethod
     def _there(y: Map, rows: LaneRows) -> tuple[Tensor, Tensor]:
-        """Which samples are there, ``[lane, sample, 1, 1, 1]``, and how many pixels they have in each lane."""
+        """A mask of the samples of each lane, ``[lane, sample, 1, 1, 1]``, and the number of their pixels by lane."""
         assert rows.present is not None
         places = torch.arange(y.shape[1], device=y.data.device)
         there = places < rows.present[:, None]
