@@ -1,4 +1,4 @@
-"""Small models of every kind that the lane trainer treats differently, and images for them."""
+"""Small models of every kind that backends treat differently, and images for them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def with_batch_norm() -> nn.Module:
 
 
 def chain() -> nn.Module:
-    """Layers that are computed for all lanes at once (side_by_side.py), each kind of them."""
+    """Layers that are computed for all lanes at once (batched_layers.py), each kind of them."""
     return nn.Sequential(
         nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU()),
         nn.Conv2d(4, 6, 2, stride=(1, 2), bias=False),

@@ -135,7 +135,7 @@ def conv_backward(m, t, op, n, g):
 @kernel
 def pool_forward(m, op, n):
     """The largest of each window (the first of equal ones), which of them it is, and ReLU if it follows."""
-    lanes = vector_width(m)
+    per_vector = vector_width(m)
     of = m.dtype.type
     zero = splat(of(0))
     height, width = op[plan.H], op[plan.WD]
@@ -146,7 +146,7 @@ def pool_forward(m, op, n):
             for xo in range(op[plan.WO]):
                 left = xo * op[plan.SX] - op[plan.LEFT]
                 # Rows are written whole, in rising order: what is written too far is overwritten by the next.
-                for i in range(0, n, lanes):
+                for i in range(0, n, per_vector):
                     best, which = splat(of(-np.inf)), zero
                     fresh = True
                     for ky in range(op[plan.KH]):
@@ -184,7 +184,7 @@ def pool_backward(m, op, n):
 @kernel
 def _tiling_pool_backward(m, op, n):
     """Windows that cover each pixel once: pixels are written in rising order, as in the forward pass."""
-    lanes = vector_width(m)
+    per_vector = vector_width(m)
     of = m.dtype.type
     zero = splat(of(0))
     kh, kw, columns, relu = op[plan.KH], op[plan.KW], op[plan.WO], op[plan.RELU]
@@ -195,7 +195,7 @@ def _tiling_pool_backward(m, op, n):
             for _ in range(columns):
                 for kx in range(kw):
                     here = splat(of(ky * kw + kx))
-                    for i in range(at, at + n, lanes):
+                    for i in range(at, at + n, per_vector):
                         value = read_vector(m, op[plan.GY] + i)
                         if relu:
                             value = larger(read_vector(m, op[plan.Y] + i), zero, value, zero)

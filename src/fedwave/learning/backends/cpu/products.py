@@ -47,17 +47,17 @@ _rows1, _rows2, _rows3, _rows4, _rows5 = (_rows_of(min(v, MOST_VECTORS)) for v i
 @kernel
 def matrix_product(m, t, count, a, a_row, a_step, b, b_rows, depth, out, out_rows, width, begin, bias):
     """A matrix product ``[count, width]``; the arguments as those of vectors' tile."""
-    lanes = vector_width(m)
-    vectors = (width + lanes - 1) // lanes
+    per_vector = vector_width(m)
+    vectors = (width + per_vector - 1) // per_vector
     blocks = (vectors + MOST_VECTORS - 1) // MOST_VECTORS
     v = 0
     for block in range(blocks):
         n = (vectors - v + blocks - block - 1) // (blocks - block)
-        last = min(lanes, width - (v + n - 1) * lanes)
+        last = min(per_vector, width - (v + n - 1) * per_vector)
         for k in range(0, depth, _DEPTH):
             deep = min(_DEPTH, depth - k)
             how = begin if k == 0 else 2
-            a_, b_, out_ = a + k * a_step, b + v * lanes, out + v * lanes
+            a_, b_, out_ = a + k * a_step, b + v * per_vector, out + v * per_vector
             if n == 1:
                 _rows1(m, t, count, a_, a_row, a_step, b_, b_rows + k, deep, out_, out_rows, last, how, bias)
             elif n == 2:

@@ -53,7 +53,7 @@ class _Code:
         self.context, self.builder = context, builder
         self.vector = _llvm(dtype)
         self.size = 4 if dtype == types.float32 else 8
-        self.lanes = self.vector.count
+        self.width = self.vector.count
         self.index = context.get_value_type(_INT)
 
     def number(self, value: int) -> Any:
@@ -75,7 +75,7 @@ class _Code:
     def write_part(self, data: Any, position: Any, value: Any, count: Any) -> None:
         """Write the first ``count`` numbers of a vector."""
         builder = self.builder
-        whole = builder.icmp_signed(">=", count, self.number(self.lanes))
+        whole = builder.icmp_signed(">=", count, self.number(self.width))
         with builder.if_else(whole) as (then, otherwise):
             with then:
                 self.write(data, position, value)
@@ -99,35 +99,35 @@ class _Code:
         first = self.builder.insert_element(
             ir.Constant(self.vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0)
         )
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.width), [0] * self.width)
         return self.builder.shuffle_vector(first, first, zeros)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """a * b + c, in one instruction where the processor has it."""
-        name = f"llvm.fmuladd.v{self.lanes}f{8 * self.size}"
+        name = f"llvm.fmuladd.v{self.width}f{8 * self.size}"
         kind = ir.FunctionType(self.vector, [self.vector] * 3)
         function = cgutils.get_or_insert_function(self.builder.module, kind, name)
         return self.builder.call(function, [a, b, c])
 
     def zero(self) -> Any:
-        return ir.Constant(self.vector, [0.0] * self.lanes)
+        return ir.Constant(self.vector, [0.0] * self.width)
 
     def sum(self, value: Any) -> Any:
         """The sum of the numbers of a vector, halves first: always in the same order."""
-        width = self.lanes
+        width = self.width
         while width > 1:
             width //= 2
-            order = [i + width if i < width else i for i in range(self.lanes)]
-            shuffle = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), order)
+            order = [i + width if i < width else i for i in range(self.width)]
+            shuffle = ir.Constant(ir.VectorType(ir.IntType(32), self.width), order)
             value = self.builder.fadd(value, self.builder.shuffle_vector(value, value, shuffle))
         return self.builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
 
-    def first_lanes(self, count: Any) -> Any:
-        """A mask of the first ``count`` lanes."""
-        kind = ir.VectorType(self.index, self.lanes)
-        numbers = ir.Constant(kind, list(range(self.lanes)))
+    def first_numbers(self, count: Any) -> Any:
+        """A mask of the first ``count`` numbers."""
+        kind = ir.VectorType(self.index, self.width)
+        numbers = ir.Constant(kind, list(range(self.width)))
         counts = self.builder.insert_element(ir.Constant(kind, ir.Undefined), count, ir.Constant(ir.IntType(32), 0))
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.width), [0] * self.width)
         counts = self.builder.shuffle_vector(counts, counts, zeros)
         return self.builder.icmp_signed("<", numbers, counts)
 
@@ -252,7 +252,7 @@ def _tile_product(rows: int, vectors: int) -> Any:
         def body(code: _Code, data: Any, positions: Any, *arguments: Any) -> None:
             builder = code.builder
             a, a_row, a_step, b, b_rows, depth, out, out_rows, last, begin, bias = arguments
-            shifts = [code.number(v * code.lanes) for v in range(vectors)]
+            shifts = [code.number(v * code.width) for v in range(vectors)]
             a_at = [builder.add(a, builder.mul(a_row, code.number(r))) for r in range(rows)]
             out_at = [builder.add(out, code.entry(positions, out_rows, code.number(r))) for r in range(rows)]
             sums = [[cgutils.alloca_once_value(builder, code.zero()) for _ in range(vectors)] for _ in range(rows)]
@@ -317,11 +317,11 @@ def _dot_products(rows: int, columns: int) -> Any:
             a_at = [builder.add(a, code.entry(positions, a_rows, code.number(r))) for r in range(rows)]
             b_at = [builder.add(b, code.entry(positions, b_rows, code.number(c))) for c in range(columns)]
             sums = [[cgutils.alloca_once_value(builder, code.zero()) for _ in range(columns)] for _ in range(rows)]
-            lanes = code.number(code.lanes)
-            whole = builder.sdiv(length, lanes)
-            behind = builder.mul(whole, lanes)
+            width = code.number(code.width)
+            whole = builder.sdiv(length, width)
+            behind = builder.mul(whole, width)
             rest = builder.sub(length, behind)
-            mask = code.first_lanes(rest)
+            mask = code.first_numbers(rest)
 
             def add(in_a: Any, in_b: Any, part: bool) -> None:
                 right = [code.read(data, builder.add(at, in_b)) for at in b_at]
@@ -338,7 +338,7 @@ def _dot_products(rows: int, columns: int) -> Any:
             with cgutils.for_range(builder, lines) as line:
                 from_a, from_b = (builder.mul(line.index, step) for step in (a_line, b_line))
                 with cgutils.for_range(builder, whole) as loop:
-                    q = builder.mul(loop.index, lanes)
+                    q = builder.mul(loop.index, width)
                     add(builder.add(from_a, q), builder.add(from_b, q), False)
                 with builder.if_then(builder.icmp_signed(">", rest, code.number(0))):
                     add(builder.add(from_a, behind), builder.add(from_b, behind), True)
