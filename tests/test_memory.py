@@ -126,9 +126,9 @@ CASES = {
     ),
     "samples": TRAINED
     + (
-        "from fedwave.learning.sampling import batches\n"
+        "from fedwave.learning.sampling import device_batches\n"
         "told_now = footprint.sample_bytes(100_000, 60)\n"
-        "def do():\n    told.append(told_now)\n    return batches(np.arange(100_000), 10, 60, 0, 0, 1, 0)\n"
+        "def do():\n    told.append(told_now)\n    return device_batches(np.arange(100_000), 10, 60, 0, 0, 1, 0)\n"
         "measure(do)"
     ),
 }
