@@ -133,7 +133,7 @@ class Launched:
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 def test_the_backend_trains_and_evaluates_as_torch_does(tmp_path, monkeypatch):
-    monkeypatch.setattr(backends, "_own_kernels", lambda precision: True)
+    monkeypatch.setattr(backends, "_can_use_kernels", lambda precision: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: None)
     task = Task(images((1, 3, 4)), lambda: nn.Sequential(nn.Conv2d(1, 4, 2), nn.ReLU(), nn.Flatten(), nn.Linear(24, 3)))
     precision = Precision(torch.device("cpu"), torch.float32)
