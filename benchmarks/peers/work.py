@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.learning.sampling import batches
-from fedwave.learning.schedule import runs_of
+from fedwave.learning.sampling import device_batches
+from fedwave.learning.schedule import training_runs
 from fedwave.learning.task import Task
 from fedwave.learning.task import task as make_task
 from fedwave.network.network import paper_network
@@ -35,7 +35,7 @@ class Work:
 
     def __init__(self, dataset: str, rounds: int) -> None:
         self.task, self.rounds = task_of(dataset), rounds
-        (self.run,) = runs_of(trace_of(rounds))
+        (self.run,) = training_runs(trace_of(rounds))
         assert self.run.heard.all(), "a client starts from the central model"
         model = self.task.new_model(self.run.seed, self.run.instance)
         self.weights: dict[str, Array] = {name: p.detach().numpy() for name, p in model.named_parameters()}
@@ -94,7 +94,7 @@ class Work:
         for t, u in np.argwhere(run.shards[: self.rounds] > 0).tolist():
             place = (run.seed, run.instance, t + 1, u)
             mine = sampler.shards(*place, int(run.shards[t, u]))
-            steps = batches(mine, task.batch, task.epochs, *place)
+            steps = device_batches(mine, task.batch, task.epochs, *place)
             assert all(len(step) == task.batch for step in steps), "every batch is full"
             found += steps
             counts[t, u] = sum(map(len, steps))
