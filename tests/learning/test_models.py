@@ -266,7 +266,7 @@ def test_a_task_says_what_it_is_in_a_few_lines() -> None:
     ("arguments", "sentence"),
     [
         ({"name": "synthetic", "aggregation": "fedbuf"}, "no aggregation rule 'fedbuf'; did you mean 'fedbuff'"),
-        ({"name": "synthetic", "aggregation": 0.001}, "0.001 is no aggregation rule: give a name, such as 'lee'"),
+        ({"name": "synthetic", "aggregation": 0.001}, "0.001 is not a part of the family 'aggregation'"),
         ({"name": "synthetic", "partition": "skewed"}, "there is no partition 'skewed'"),
         ({"name": "synthetic", "model": "logistic:depth=3"}, "model 'logistic' has no parameter 'depth'"),
         ({"name": "synthetic:size=3"}, "dataset 'synthetic' has no parameter 'size'"),
