@@ -52,8 +52,8 @@ WEIGHTS: list[tuple[Aggregation, list[float]]] = [
 
 @pytest.mark.parametrize(("rule", "expected"), WEIGHTS, ids=str)
 def test_weights_by_hand(rule: Aggregation, expected: list[float]) -> None:
-    np.testing.assert_allclose(rule.weights(ROUND), expected, rtol=1e-14)
-    np.testing.assert_array_equal(rule.coefficients(ROUND), rule.weights(ROUND))
+    np.testing.assert_allclose(rule.coefficients(ROUND), expected, rtol=1e-14)
+    np.testing.assert_array_equal(rule.coefficients(ROUND), rule.weights(ROUND) * ROUND.delivered)
     capped = replace(rule, cap=0.25)  # type: ignore[type-var]
     mass = 2 * expected[0] + 3 * expected[2]  # more than the cap with every rule
     np.testing.assert_allclose(capped.coefficients(ROUND), np.array(expected) * 0.25 / mass, rtol=1e-14)
@@ -190,11 +190,11 @@ some_rule = st.sampled_from(list(RULES.values()))
 
 @given(some_rule, counts())
 def test_what_was_not_delivered_weighs_nothing(rule: Aggregation, uploads: Uploads) -> None:
-    for found in (rule.weights(uploads), rule.coefficients(uploads)):
-        assert found.shape == uploads.delivered.shape
-        assert np.isfinite(found).all()
-        assert (found >= 0).all()
-        assert not found[~uploads.delivered].any()
+    found = rule.coefficients(uploads)
+    assert found.shape == uploads.delivered.shape
+    assert np.isfinite(found).all()
+    assert (found >= 0).all()
+    assert not found[~uploads.delivered].any()
 
 
 @pytest.mark.parametrize(("name", "amounts"), [("cap", "mass"), ("stretch", "trainings")])
@@ -282,3 +282,13 @@ def test_a_limit_is_kept_as_a_plain_number(limit: Any) -> None:
     assert type(rule.stretch) is float
     assert rule.stretch == pytest.approx(float(limit))
     assert rule.coefficients(ROUND).dtype == np.float64
+
+
+def test_an_upload_that_failed_moves_nothing_whatever_its_weight() -> None:
+    class Careless(Aggregation):
+        name = "careless"
+
+        def weights(self, uploads: Uploads) -> Any:
+            return uploads.learned / 10
+
+    assert Careless().coefficients(ROUND).tolist() == [0.6, 0, 0.4]

@@ -207,3 +207,14 @@ def test_a_trace_goes_on_with_the_metrics_that_it_began_with():
 def test_a_metric_is_given_once():
     with refused("mass", "twice"):
         run(2, metrics=["mass:aggregation=lee", "mass:aggregation=fedbuff"])
+
+
+def test_a_metric_returns_its_state_and_a_number():
+    class OnlyANumber(fw.Metric):
+        name = "only_a_number"
+
+        def measure(self, state, played):
+            return played.score
+
+    with refused("only_a_number", "pair"):
+        run(2, metrics=[OnlyANumber()])

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, as_int, did_you_mean, is_number
+from fedwave.errors import FedwaveError, as_int, check_number, did_you_mean
 from fedwave.types import Array, BoolArray, FloatArray, IntArray, checked, freeze
 
 # What a server step remembers: named arrays, or tensors in training.
@@ -73,10 +73,10 @@ class Aggregation(ABC):
 
     def __post_init__(self) -> None:
         # Above 1 an update that waits would grow without bound.
-        _check(self, "beta", lambda beta: 0 <= beta <= 1, "a number between 0 and 1")
+        _check(self, "beta", ">= 0", "<= 1")
         for name in ("cap", "stretch"):
             if getattr(self, name) is not None:
-                _check(self, name, lambda limit: limit > 0, "a number > 0, or None")
+                _check(self, name, "> 0", note=", or None")
         if self.waits and self.beta:
             raise FedwaveError(
                 f"{type(self).__name__} beta is {self.beta}, must be 0: data that wait are trained on again."
@@ -84,12 +84,15 @@ class Aggregation(ABC):
 
     @abstractmethod
     def weights(self, uploads: Uploads) -> FloatArray:
-        """a of every upload, ``[..., U]``; 0 where none was delivered. No limit is applied yet."""
+        """a of every upload, ``[..., U]``, before any limit; what it says of uploads that failed does not count."""
 
     def coefficients(self, uploads: Uploads) -> FloatArray:
-        """a after the limits: scaled down in a round whose M_t exceeds the cap, or E_t the stretch."""
-        weights = self.weights(uploads)
-        weights = checked(self, "weights", weights, uploads.delivered.shape)
+        """a after the limits: scaled down in a round whose M_t exceeds the cap, or E_t the stretch.
+
+        An upload that failed has the coefficient 0.
+        """
+        weights = checked(self, "weights", self.weights(uploads), uploads.delivered.shape)
+        weights = weights * uploads.delivered
         if self.cap is None and self.stretch is None:
             return weights
         scale: FloatArray | float = 1.0
@@ -209,15 +212,15 @@ class FedAsync(Aggregation):
         if self.staleness not in STALENESS:
             hint = did_you_mean(str(self.staleness), STALENESS)
             raise FedwaveError(f"FedAsync has no staleness {self.staleness!r}; {hint}")
-        _check(self, "alpha", lambda alpha: 0 < alpha <= 1, "a number > 0 and <= 1")
+        _check(self, "alpha", "> 0", "<= 1")
         for name in ("a", "b"):
-            _check(self, name, lambda value: value >= 0, "a number >= 0")
+            _check(self, name, ">= 0")
 
     def weights(self, uploads: Uploads) -> FloatArray:
         count = np.count_nonzero(uploads.delivered, axis=-1, keepdims=True)
         stale = uploads.delay.astype(np.float64) - 1
         fresh = STALENESS[self.staleness](stale, self.a, self.b)
-        return np.where(uploads.delivered, self.alpha * fresh / np.maximum(count, 1), 0.0)
+        return self.alpha * fresh / np.maximum(count, 1)
 
 
 @dataclass(frozen=True)
@@ -321,10 +324,9 @@ def through_server(rule: Aggregation, uploads: Uploads, amounts: FloatArray) -> 
     return found
 
 
-def _check(rule: Aggregation, name: str, fits: Callable[[float], bool], wanted: str) -> None:
-    """Raises FedwaveError for a parameter that is not a number in its range."""
+def _check(rule: Aggregation, name: str, *bounds: str, note: str = "") -> None:
+    """Raises FedwaveError for a parameter that is not a number within the bounds."""
     value = getattr(rule, name)
-    if not (is_number(value) and fits(value)):
-        raise FedwaveError(f"{type(rule).__name__} {name} is {value!r}, must be {wanted}.")
+    check_number(f"{type(rule).__name__} {name}", value, *bounds, note=note)
     if type(value) not in (int, float):  # NumPy cannot compute with fractions.Fraction; True would be shown as a word
         object.__setattr__(rule, name, float(value))

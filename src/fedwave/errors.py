@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sized
@@ -110,11 +111,36 @@ def capped_len(values: Sized) -> int:
         return sys.maxsize
 
 
-def as_int(what: str, value: Any, least: int) -> int:
-    """``value`` as an int; raises FedwaveError unless it is a whole number >= ``least``."""
+def as_int(what: str, value: Any, least: int, most: int | None = None) -> int:
+    """``value`` as an int; raises FedwaveError unless it is a whole number from ``least`` to ``most``."""
     if not is_whole(value) or value < least:
         raise FedwaveError(f"{what} is {short_repr(value)}, must be a whole number >= {least}.")
+    if most is not None and value > most:
+        raise FedwaveError(f"{what} is {short_repr(value)}, must be at most {most:,}.")
     return int(value)
+
+
+_COMPARISONS = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}
+
+
+def check_number(what: str, value: Any, *bounds: str, note: str = "") -> None:
+    """Raises FedwaveError, which ends with ``note``, unless ``value`` is a number within the bounds.
+
+    >>> check_number("alpha", 0.5, "> 0", "<= 1")
+    >>> check_number("alpha", 2, "> 0", "<= 1")
+    Traceback (most recent call last):
+    fedwave.errors.FedwaveError: alpha is 2, must be a number > 0 and <= 1.
+    """
+    rules = [bound.split() for bound in bounds]
+    if not is_number(value) or not all(_COMPARISONS[sign](value, float(limit)) for sign, limit in rules):
+        rule = " and ".join(bounds)
+        raise FedwaveError(f"{what} is {short_repr(value)}, must be a number{' ' * bool(rule)}{rule}{note}.")
+
+
+def error_text(error: BaseException, where: str = "") -> str:
+    """The class and the text of an error, in one line; ``where`` stands between them."""
+    text = " ".join(str(error).split()).rstrip(".")
+    return f"{type(error).__name__}{where}" + (f": {text}" if text else "")
 
 
 def plural(number: int, what: str) -> str:

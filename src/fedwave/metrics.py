@@ -17,7 +17,7 @@ import numpy as np
 from fedwave.aggregation import Aggregation, Lee, Uploads, after_delivery
 from fedwave.errors import FedwaveError, did_you_mean, is_list, short_repr
 from fedwave.parts import registry
-from fedwave.types import Array, FloatArray, PlayedRound, Problem, State, freeze
+from fedwave.types import DEVICE_ARRAYS, Array, FloatArray, PlayedRound, Problem, State, freeze
 
 Memories = Mapping[str, State]  # by the metric's name
 _PAPER_RULE = Lee()
@@ -91,27 +91,10 @@ _TRAINING_METRICS = {
 
 
 # Axes and arrays that stand beside the metrics in tables and Datasets.
-_RESERVED = frozenset(
-    {
-        "scheduler",
-        "instance",
-        "round",
-        "device",
-        "class",
-        "class_accuracy",
-        "device_share",
-        "spikes",
-        "gain",
-        "scheduled",
-        "delivered",
-        "arrivals",
-        "waiting",
-        "heard",
-        "delay",
-        "learned",
-        "device_lost",
-    }
-)
+_RESERVED = DEVICE_ARRAYS.keys() - {"lost"} | {
+    *("scheduler", "instance", "round", "device", "class"),
+    *("class_accuracy", "device_share", "spikes", "device_lost"),
+}
 
 
 def check_column(name: str, how: str) -> None:
@@ -162,7 +145,8 @@ class MetricSet:
         for name in names:
             if names.count(name) > 1:
                 raise FedwaveError(f"metric {name!r} is given twice: keep one.")
-        chosen = {kind.name: kind() for kind in _BUILT_IN} | {m.name: m for m in self.more}
+        always = [registry.build("metric", name) for name in registry.built_in("metric")]
+        chosen = {metric.name: metric for metric in (*always, *self.more)}
         self.metrics: tuple[Metric, ...] = tuple(chosen.values())
 
     def descriptions(self) -> dict[str, Description]:
@@ -178,7 +162,13 @@ class MetricSet:
         values: dict[str, Array] = {}
         for metric in self.metrics:
             before = memories[metric.name]
-            state, value = metric.measure(before, played)
+            measured = metric.measure(before, played)
+            if not isinstance(measured, tuple) or len(measured) != 2:
+                raise FedwaveError(
+                    f"metric {metric.name!r} returned {short_repr(measured)} from measure, must be a pair: the state "
+                    "and the number of the round."
+                )
+            state, value = measured
             if state is not before:
                 freeze(state)
             after[metric.name] = state
@@ -367,24 +357,6 @@ class DeviceShards(Metric):
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
         return state, played.after.reported
-
-
-_BUILT_IN: tuple[type[Metric], ...] = (
-    Score,
-    Backlog,
-    Arrived,
-    Lost,
-    UploadCount,
-    MeanAge,
-    WorstAge,
-    DeliveredShare,
-    LostShare,
-    Jain,
-    WorstDevice,
-    Mass,
-    DeviceUploads,
-    DeviceShards,
-)
 
 
 def jain(values: Array) -> FloatArray:

@@ -24,8 +24,9 @@ from fedwave.parts.serialize import built, pack
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler, checked_decision
 from fedwave.schedulers.base import scheduler as find_scheduler
-from fedwave.trace import DEVICE_ARRAYS, PART_NAMES, Setup, Trace, same_parts
+from fedwave.trace import PART_NAMES, Setup, Trace, same_parts
 from fedwave.types import (
+    DEVICE_ARRAYS,
     INFORMATION,
     Array,
     FloatArray,

@@ -26,25 +26,13 @@ from fedwave.network.partition import Labels
 from fedwave.network.world import can_keep
 from fedwave.parts.serialize import Unbuilt, built, pack, unpack, unpack_or_keep
 from fedwave.schedulers.base import Scheduler
-from fedwave.types import Array, BoolArray, FloatArray, IntArray, LabelState, NetworkState, State
+from fedwave.types import DEVICE_ARRAYS, Array, BoolArray, FloatArray, IntArray, LabelState, NetworkState, State
 from fedwave.version import __version__
 
 if TYPE_CHECKING:
     import xarray as xr
 
 _FORMAT = "trace 4"
-# The arrays of a full record: one number per round, instance and device.
-DEVICE_ARRAYS = {
-    "gain": "float64",
-    "scheduled": "bool",
-    "delivered": "bool",
-    "arrivals": "int32",
-    "waiting": "int32",
-    "lost": "int32",
-    "heard": "bool",
-    "delay": "int32",
-    "learned": "int64",
-}
 _MOST = 2**53  # shards or rounds: float64 counts exactly up to here
 
 

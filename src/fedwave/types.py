@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fedwave.errors import FedwaveError, HiddenInformation
+from fedwave.errors import FedwaveError, HiddenInformation, did_you_mean
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
@@ -32,6 +32,19 @@ State = Mapping[str, Array]
 
 Plain arrays can be saved, compared and cut by instance without knowing the scheduler.
 """
+
+# The arrays of a full record: one number per round, instance and device.
+DEVICE_ARRAYS = {
+    "gain": "float64",
+    "scheduled": "bool",
+    "delivered": "bool",
+    "arrivals": "int32",
+    "waiting": "int32",
+    "lost": "int32",
+    "heard": "bool",
+    "delay": "int32",
+    "learned": "int64",
+}
 
 # What a scheduler can declare in ``needs``, and the fields of the Observation that become visible.
 INFORMATION: dict[str, tuple[str, ...]] = {
@@ -196,8 +209,8 @@ class Observation:
         # Called only if the slot is empty or does not exist.
         need = _OPENED_BY.get(name)
         if need is None:
-            fields = ", ".join(n for n in self.__slots__ if n not in _OPENED_BY or hasattr(self, n))
-            raise AttributeError(f"an Observation has no field {name!r}; this one holds {fields}.")
+            visible = [n for n in self.__slots__ if n not in _OPENED_BY or hasattr(self, n)]
+            raise AttributeError(f"an Observation has no field {name!r}; {did_you_mean(name, visible)}")
         raise HiddenInformation(
             f"the scheduler reads {name!r} but does not declare it: add {need!r} to its `needs`, or decide without it."
         )

@@ -198,12 +198,12 @@ def test_numbers_of_a_task_that_must_be_whole(field: str, value: Any) -> None:
 @pytest.mark.parametrize("field", ["eta", "prox", "l2"])
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), "small", None])
 def test_numbers_of_a_task_that_must_not_be_negative(field: str, value: Any) -> None:
-    with pytest.raises(fw.FedwaveError, match=rf"task {field} is {value}, must be a number >= 0\."):
+    with pytest.raises(fw.FedwaveError, match=rf"task {field} is {value!r}"):
         Task(blobs(), linear, **{field: value})
 
 
 def test_a_rate_of_zero_and_batches_of_one() -> None:
-    with pytest.raises(fw.FedwaveError, match=r"task eta is 0, must be a number > 0\."):
+    with pytest.raises(fw.FedwaveError, match="task eta is 0"):
         Task(blobs(), linear, eta=0)
     with pytest.raises(fw.FedwaveError, match="a batch of one sample is never trained on"):
         Task(blobs(), linear, batch=1)

@@ -37,7 +37,7 @@ def test_a_whole_float_is_a_number_of_classes() -> None:
 
 @pytest.mark.parametrize("alpha", [0, -1.0, float("nan"), float("inf"), "few", None])
 def test_alpha_out_of_range(alpha: Any) -> None:
-    with pytest.raises(fw.FedwaveError, match=rf"alpha is {alpha}"):
+    with pytest.raises(fw.FedwaveError, match=rf"alpha is {alpha!r}"):
         Dirichlet(alpha)
 
 

@@ -133,3 +133,15 @@ def test_every_family_has_names_and_words():
         assert registry.names(family)
         assert registry.word(family)
     assert isinstance(registry, ModuleType)
+
+
+def test_an_attribute_with_a_type_is_a_parameter_and_so_a_field():
+    class Loud(fw.Scheduler):
+        name: str = "loud"  # a name that the base class declares
+        power: float = 2.0
+
+        def priority(self, state, seen, draws):
+            return seen.delay**self.power
+
+    with pytest.raises(fw.FedwaveError, match="'power'"):
+        fw.register(Loud)

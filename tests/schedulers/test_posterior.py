@@ -113,11 +113,11 @@ def test_an_interval_from_zero_is_allowed():
 @pytest.mark.parametrize(
     "make, text",
     [
-        (lambda: fw.priors.Gamma(shape=0), "Gamma shape is 0, must be a number > 0"),
+        (lambda: fw.priors.Gamma(shape=0), "Gamma shape is 0"),
         (lambda: fw.priors.Gamma(rate=np.nan), "Gamma rate is nan"),
-        (lambda: fw.priors.Truncated(3.0, 2.0), "low 3.0 and high 2.0, must be 0 <= low < high"),
-        (lambda: fw.priors.Truncated(0.1, np.inf), "must be 0 <= low < high < inf"),
-        (lambda: fw.posterior.GridPosterior(distribution="binomial"), "no posterior for arrivals 'binomial'"),
+        (lambda: fw.priors.Truncated(3.0, 2.0), "high is 2.0"),
+        (lambda: fw.priors.Truncated(0.1, np.inf), "high is inf"),
+        (lambda: fw.posterior.GridPosterior(distribution="binomial"), "'binomial'"),
         (lambda: fw.posterior.GridPosterior(low=0), "must be 0 < low < high < inf and two or more points"),
         (lambda: fw.posterior.GridPosterior(prior=fw.priors.Truncated(2000, 3000)), "holds no grid point"),
     ],

@@ -1037,7 +1037,6 @@ AGGREGATION = [
     (NoWeights, "declaration", ("built",)),
     (WeightsOf(form=lambda a, up: a[0]), "weights", ("float64", "upload")),
     (WeightsOf(form=lambda a, up: -a), "weights", ("weight", "finite")),
-    (WeightsOf(form=lambda a, up: a + 0.1), "weights", ("arrive", "weight")),
     (WritesMass, "inputs", ("uploads",)),
     (RandomWeights, "repetition", ("counts", "calls")),
     (WeightsOf(form=lambda a, up: a / (1 + up.delivered.sum())), "rounds", ("alone", "axis=-1")),

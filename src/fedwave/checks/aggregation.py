@@ -45,10 +45,6 @@ def _weights(rule: Aggregation) -> None:
     if not (np.isfinite(weights).all() and weights.min() >= 0):
         wrong = weights[~(np.isfinite(weights) & (weights >= 0))][0]
         raise FedwaveError(f"a weight is {wrong}, must be a finite number >= 0, before anything was delivered too.")
-    if weights[~uploads.delivered].any():
-        raise FedwaveError(
-            "a device whose upload did not arrive has a weight: it must be 0 where not uploads.delivered."
-        )
 
 
 def _inputs(rule: Aggregation) -> None:
@@ -108,13 +104,14 @@ def _limited(rule: Aggregation, name: str, what: str) -> bool:
         return False
     free = replace(rule, **{limit: None for limit in own & {"cap", "stretch"}})  # type: ignore[type-var]
     uploads = _uploads(rule)
-    reached = (free.weights(uploads) * getattr(uploads, what)).sum(axis=-1)
+    weights = free.coefficients(uploads)
+    reached = (weights * getattr(uploads, what)).sum(axis=-1)
     if not reached.any():
         return False
     limit = getattr(rule, name) or float(np.median(reached[reached > 0]))
     limited = replace(free, **{name: limit})  # type: ignore[type-var]
     scale = np.minimum(1.0, limit / np.maximum(reached, limit / 2))[..., None]
-    if not np.allclose(limited.coefficients(uploads), scale * limited.weights(uploads), rtol=1e-9):
+    if not np.allclose(limited.coefficients(uploads), scale * weights, rtol=1e-9):
         raise FedwaveError(
             f"with {name} {limit:.4g} the coefficients are not the weights times min(1, {name} / delivered {what}): "
             f"leave the {name} to `coefficients` of the base class."

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from fedwave.errors import FedwaveError, as_int, is_number, short_repr
+from fedwave.errors import FedwaveError, as_int, check_number, short_repr
 from fedwave.learning.bfloat16 import check_bfloat16
 from fedwave.memory import limit
 
@@ -37,8 +37,7 @@ class Settings:
         object.__setattr__(self, "device", available_device(self.device))
         if (self.device, self.precision) == ("cpu", "bfloat16"):
             check_bfloat16()
-        if not (is_number(self.tolerance) and 0 <= self.tolerance < 1):
-            raise FedwaveError(f"tolerance is {self.tolerance}, must lie in [0, 1): 0 trains everything.")
+        check_number("tolerance", self.tolerance, ">= 0", "< 1", note=" (0 trains everything)")
         if self.lanes is not None:
             object.__setattr__(self, "lanes", as_int("lanes", self.lanes, 1))
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from fedwave.aggregation import Aggregation, Lee
-from fedwave.errors import FedwaveError, as_int, check_parameters, did_you_mean, is_number, short_repr
+from fedwave.errors import FedwaveError, as_int, check_number, check_parameters, did_you_mean, short_repr
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.model_check import check_trainable, make_model
 from fedwave.learning.sampling import Sampler
@@ -65,20 +65,12 @@ class Task:
         for family in ("partition", "aggregation"):  # by name, as a mapping or an object
             object.__setattr__(self, family, registry.build(family, getattr(self, family)))
         for name in ("shard_size", "batch", "epochs"):
-            value = as_int(f"task {name}", getattr(self, name), 1)
-            if value > _MOST:
-                raise FedwaveError(f"task {name} is {short_repr(value)}, must be at most {_MOST:,}.")
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, as_int(f"task {name}", getattr(self, name), 1, _MOST))
         for name in ("eta", "prox", "l2"):
             value = getattr(self, name)
-            if not (is_number(value) and value >= 0):
-                raise FedwaveError(f"task {name} is {value}, must be a number >= 0.")
-            if value > _LARGEST:
-                raise FedwaveError(f"task {name} is {value:g}, must be at most {_LARGEST:g}.")
+            check_number(f"task {name}", value, "> 0" if name == "eta" else ">= 0", f"<= {_LARGEST:g}")
             if isinstance(value, bool):  # torch tells True from 1
                 object.__setattr__(self, name, float(value))
-        if self.eta == 0:
-            raise FedwaveError("task eta is 0, must be a number > 0.")
         if self.batch == 1:
             raise FedwaveError("task batch is 1, must be at least 2: a batch of one sample is never trained on.")
         with one_thread():

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, is_number
+from fedwave.errors import FedwaveError, check_number
 from fedwave.files.arrays import read_array
 from fedwave.network.poisson import poisson_counts
 from fedwave.network.recorded import as_record, check_covers, recorded_block, same_in_all_instances
@@ -111,11 +111,8 @@ class NegativeBinomial(Arrivals):
     distribution: ClassVar[str] = "negative-binomial"
 
     def __post_init__(self) -> None:
-        if not (is_number(self.dispersion) and 1e-6 <= self.dispersion <= 1e6):
-            raise FedwaveError(
-                f"NegativeBinomial dispersion is {self.dispersion}, must lie between 1e-6 and 1e6 "
-                "(for larger values use Poisson)."
-            )
+        note = " (for larger values use Poisson)"
+        check_number("NegativeBinomial dispersion", self.dispersion, ">= 1e-6", "<= 1e6", note=note)
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         chance = self.dispersion / (self.dispersion + rates)
@@ -146,8 +143,7 @@ class ZeroInflatedPoisson(Arrivals):
     distribution: ClassVar[str] = "zero-inflated-poisson"
 
     def __post_init__(self) -> None:
-        if not (is_number(self.silence) and 0 <= self.silence < 1):
-            raise FedwaveError(f"ZeroInflatedPoisson silence is {self.silence}, must lie in [0, 1).")
+        check_number("ZeroInflatedPoisson silence", self.silence, ">= 0", "< 1")
 
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
         busy_rate = rates / (1 - self.silence)

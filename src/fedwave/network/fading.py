@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from fedwave.errors import FedwaveError, is_number
+from fedwave.errors import FedwaveError, check_number
 from fedwave.files.arrays import read_array
 from fedwave.network.recorded import as_record, check_covers, recorded_block, same_in_all_instances
 from fedwave.rng import Block as Block  # public: users' models receive one
@@ -155,8 +155,7 @@ class Rician(Fading):
     k_factor: float = 4.0
 
     def __post_init__(self) -> None:
-        if not (is_number(self.k_factor) and self.k_factor >= 0):
-            raise FedwaveError(f"Rician k_factor is {self.k_factor}, must be a number >= 0 (0 is Rayleigh).")
+        check_number("Rician k_factor", self.k_factor, ">= 0", note=" (0 is Rayleigh)")
 
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
         return block.draw(self.fresh), None
@@ -188,7 +187,7 @@ class GaussMarkov(Fading):
     independent: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check_correlation("GaussMarkov", self.correlation)
+        check_number("GaussMarkov correlation", self.correlation, ">= 0", "<= 1")
 
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
         noise = block.draw(_complex_normal)
@@ -228,9 +227,8 @@ class Shadowing(Fading):
     fading: Fading = _RAYLEIGH
 
     def __post_init__(self) -> None:
-        if not (is_number(self.sigma_db) and self.sigma_db >= 0):
-            raise FedwaveError(f"Shadowing sigma_db is {self.sigma_db}, must be a number >= 0.")
-        _check_correlation("Shadowing", self.correlation)
+        check_number("Shadowing sigma_db", self.sigma_db, ">= 0")
+        check_number("Shadowing correlation", self.correlation, ">= 0", "<= 1")
         if not isinstance(self.fading, Fading) or isinstance(self.fading, (Shadowing, RecordedGains)):
             raise FedwaveError(
                 f"Shadowing fading is a {type(self.fading).__name__}, must be a fading model "
@@ -314,11 +312,6 @@ class RecordedGains(Fading):
 
     def quartiles(self) -> tuple[float, float, float]:
         return sample_quartiles(self.gains)
-
-
-def _check_correlation(what: str, value: float) -> None:
-    if not (is_number(value) and 0 <= value <= 1):
-        raise FedwaveError(f"{what} correlation is {value}, must lie between 0 and 1.")
 
 
 def _complex_normal(rng: Generator, shape: tuple[int, int]) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, as_int, capped_len, did_you_mean, is_list, is_number, plural, short_repr
+from fedwave.errors import FedwaveError, as_int, capped_len, check_number, did_you_mean, is_list, plural, short_repr
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.devices import DEVICE_COLUMNS, Device, DeviceTable
@@ -93,12 +93,7 @@ class Network:
         object.__setattr__(self, "devices", DeviceTable.of(self.devices))
         slots = min(_DEFAULT_SLOTS, self.size) if self.slots is None else self.slots
         object.__setattr__(self, "slots", _checked_slots(slots, self.size))
-        if not (is_number(self.gamma) and self.gamma >= 0):
-            raise FedwaveError(f"gamma is {self.gamma}, must be a number >= 0.")
-        if self.gamma > _LARGEST_GAMMA:
-            raise FedwaveError(
-                f"gamma is {self.gamma:g}, must be at most {_LARGEST_GAMMA:g}: the score would overflow."
-            )
+        check_number("gamma", self.gamma, ">= 0", f"<= {_LARGEST_GAMMA:g}", note=": above, the score would overflow")
         for name, base, example in _PARTS:
             value = getattr(self, name)
             if isinstance(value, (str, Mapping)):
@@ -109,8 +104,7 @@ class Network:
                     f"{name} is {value!r}, must be a {base.__name__} object or a name, such as {example!r}."
                 )
         for name, unit in (("noise_dbm", "dBm"), ("pathloss_intercept_db", "dB"), ("pathloss_slope_db", "dB")):
-            if not is_number(getattr(self, name)):
-                raise FedwaveError(f"{name} is {getattr(self, name)}, must be a number ({unit}).")
+            check_number(name, getattr(self, name), note=f" ({unit})")
         self._check_mean_snr()
         if self.success.later_tries:  # a fading without new tries fails here instead of in the middle of a run
             self.fading.fresh(np.random.default_rng(0), (1,))

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedwave.counter_rng import TrainingKeys, numbers, uniform
-from fedwave.errors import FedwaveError, as_int, is_number, short_repr
+from fedwave.errors import FedwaveError, as_int, check_number, short_repr
 from fedwave.parts import registry
 from fedwave.rng import stream
 from fedwave.types import FloatArray, IntArray, checked
@@ -75,8 +75,7 @@ class Dirichlet(Partition):
     alpha: float = 0.2
 
     def __post_init__(self) -> None:
-        if not (is_number(self.alpha) and 0 < self.alpha <= 1e9):
-            raise FedwaveError(f"Dirichlet alpha is {self.alpha}, must be a number > 0 and at most 1e9.")
+        check_number("Dirichlet alpha", self.alpha, "> 0", "<= 1e9")
 
     def class_shares(self, seed: int, instance: int, device: int, classes: int) -> FloatArray | None:
         return stream(seed, "skew", instance, device).dirichlet(np.full(classes, self.alpha))

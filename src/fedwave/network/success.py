@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, is_number, short_repr
+from fedwave.errors import FedwaveError, check_number, short_repr
 from fedwave.files.tables import as_number, read_table
 from fedwave.network.fading import Fading
 from fedwave.types import FloatArray
@@ -67,11 +67,6 @@ class SuccessModel(ABC):
         return total / _NODES
 
 
-def _check_positive(what: str, value: float) -> None:
-    if not (is_number(value) and value > 0):
-        raise FedwaveError(f"{what} is {value}, must be a number > 0.")
-
-
 def _check_count(what: str, value: int, most: int = 10**9) -> None:
     if not (isinstance(value, (int, np.integer)) and value >= 1):
         raise FedwaveError(f"{what} is {value}, must be a whole number >= 1.")
@@ -102,9 +97,8 @@ class Turbo(SuccessModel):
     blocks: int = 1
 
     def __post_init__(self) -> None:
-        if not is_number(self.midpoint_db):
-            raise FedwaveError(f"Turbo midpoint_db is {self.midpoint_db}, must be a number (dB).")
-        _check_positive("Turbo slope", self.slope)
+        check_number("Turbo midpoint_db", self.midpoint_db, note=" (dB)")
+        check_number("Turbo slope", self.slope, "> 0")
         _check_count("Turbo blocks", self.blocks)
 
     def probability(self, snr: FloatArray) -> FloatArray:
@@ -149,7 +143,7 @@ class Threshold(SuccessModel):
     w0: float = 0.685
 
     def __post_init__(self) -> None:
-        _check_positive("Threshold w0", self.w0)
+        check_number("Threshold w0", self.w0, "> 0")
 
     @property
     def certain(self) -> bool:
@@ -175,7 +169,7 @@ class Soft(SuccessModel):
     w0: float = 0.685
 
     def __post_init__(self) -> None:
-        _check_positive("Soft w0", self.w0)
+        check_number("Soft w0", self.w0, "> 0")
 
     def probability(self, snr: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):

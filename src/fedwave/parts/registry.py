@@ -89,14 +89,20 @@ def check_declaration(kind: type) -> None:
     if not isinstance(name, str) or not name:
         raise FedwaveError(f'{what} class {kind.__qualname__} has no `name`: add name = "...".')
     _check_name(what, name)
-    for parameter in _not_fields(kind):
-        raise FedwaveError(
-            f"{what} {name!r} takes the parameter {parameter!r}, which must be a field of a dataclass: "
-            "put @dataclass(frozen=True) above the class, and leave out __init__."
-        )
+    check_fields(kind, f"{what} {name!r}")
     declared = getattr(kind, "check_declaration", None)
     if declared is not None:
         declared()
+
+
+def check_fields(kind: type, what: str) -> None:
+    """Raises FedwaveError for a parameter that is not a field of a dataclass."""
+    for parameter in _not_fields(kind):
+        raise FedwaveError(
+            f"{what} has the parameter {parameter!r}, which must be a field of a dataclass: put "
+            "@dataclass(frozen=True) directly above the class, and leave out __init__. A constant of the class has no "
+            "type."
+        )
 
 
 def names(family: str) -> tuple[str, ...]:
@@ -120,7 +126,10 @@ def find(family: str, name: str) -> Any:
 def check_known(family: str, name: str) -> None:
     """Raises FedwaveError if the family has no part of this name; imports no built-in part."""
     if not _is_there(family, name) and name not in names(family):
-        raise FedwaveError(f"there is no {word(family)} {name!r}; {did_you_mean(name, names(family))}")
+        raise FedwaveError(
+            f"there is no {word(family)} {name!r}; {did_you_mean(name, names(family))} "
+            "If it is your own, import the file that registers it (--import FILE)."
+        )
 
 
 def build(family: str, part: Any, **more: Any) -> Any:
@@ -286,9 +295,18 @@ def _parameters(kind: Any) -> dict[str, Any]:
 
 @cache
 def _not_fields(kind: type) -> tuple[str, ...]:
-    """The parameters of a class that are not fields of a dataclass."""
+    """The parameters of a class that are not fields of a dataclass: of its __init__, and attributes with a type."""
     kept = {one.name for one in fields(kind)} if is_dataclass(kind) else set()
-    return tuple(name for name in _parameters(kind) if name not in kept)
+    ours = [base for base in kind.__mro__ if base.__module__.startswith("fedwave.")]
+    declared = {name for base in ours for name in (*inspect.get_annotations(base), *vars(base))}
+    typed = [
+        name
+        for base in kind.__mro__
+        if base not in ours
+        for name, hint in inspect.get_annotations(base).items()
+        if "ClassVar" not in str(hint) and name not in declared
+    ]
+    return tuple(name for name in (*_parameters(kind), *typed) if name not in kept)
 
 
 def _values(part: Any) -> dict[str, Any]:

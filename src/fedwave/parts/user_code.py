@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fedwave.errors import FedwaveError, writes_into_input
+from fedwave.errors import FedwaveError, error_text, writes_into_input
 from fedwave.files.reading import read_bytes
 from fedwave.parts import registry
 
@@ -174,7 +174,7 @@ def failure_in_user_code(error: BaseException) -> FedwaveError | None:
         if file in files and not file.startswith(_FEDWAVE):
             hint = "; change a copy of it" if writes_into_input(error) else ""
             where = f"{file}, line {line}, in {frame.f_code.co_qualname}"
-            return FedwaveError(f"{where}: {_error_text(error)}{hint}.")
+            return FedwaveError(f"{where}: {error_text(error)}{hint}.")
     return None
 
 
@@ -207,9 +207,4 @@ def _import_failure(source: str, error: BaseException) -> FedwaveError:
     own = [frame for frame in frames if frame.filename == source] or frames
     line = error.lineno if isinstance(error, SyntaxError) else own[-1].lineno if own else None
     where = f" in line {line}" if line else ""
-    return FedwaveError(f"{source} cannot be imported: {_error_text(error, where)}.")
-
-
-def _error_text(error: BaseException, where: str = "") -> str:
-    text = " ".join(str(error).split()).rstrip(".")
-    return f"{type(error).__name__}{where}" + (f": {text}" if text else "")
+    return FedwaveError(f"{source} cannot be imported: {error_text(error, where)}.")

@@ -136,4 +136,4 @@ def _weighs_by_share(rule: Aggregation) -> bool:
     delay = np.array([[1, 4, 2, 90], [3, 1, 17, 2]])
     nothing = np.zeros(delay.shape)
     uploads = Uploads(delivered, learned, delay, nothing, nothing)
-    return bool(np.allclose(rule.weights(uploads), uploads.shares * rule.rate(delay), rtol=1e-9))
+    return bool(np.allclose(delivered * rule.weights(uploads), uploads.shares * rule.rate(delay), rtol=1e-9))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, is_number
+from fedwave.errors import check_number
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
 from fedwave.types import Decision, FloatArray, IntArray, Observation, Problem, State
@@ -82,8 +82,7 @@ class ProportionalFair(Scheduler):
     formula = "log2(1 + SNR) / R"
 
     def __post_init__(self) -> None:
-        if not (is_number(self.memory) and 0 < self.memory < 1):
-            raise FedwaveError(f"proportional-fair memory is {self.memory}, must lie strictly between 0 and 1.")
+        check_number("proportional-fair memory", self.memory, "> 0", "< 1")
 
     def start(self, problem: Problem) -> State:
         return {"granted": np.full((problem.instances, problem.devices), 1e-6)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, as_int, is_number
+from fedwave.errors import as_int, check_number
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.picking import pick_largest
@@ -62,8 +62,7 @@ class AlphaFresh(Scheduler):
     formula = "p theta d^alpha"
 
     def __post_init__(self) -> None:
-        if not is_number(self.alpha):
-            raise FedwaveError(f"alpha-fresh alpha is {self.alpha}, must be a number (0 is fresh).")
+        check_number("alpha-fresh alpha", self.alpha, note=" (0 is fresh)")
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         out: FloatArray = seen.success * seen.rates * seen.delay ** float(self.alpha)

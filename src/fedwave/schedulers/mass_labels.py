@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedwave.aggregation import Aggregation
-from fedwave.errors import FedwaveError, is_number
+from fedwave.errors import check_number
 from fedwave.planning.mass_reward import shared_mass
 from fedwave.schedulers.mass import ExpectedMass
 from fedwave.schedulers.rates import KnownRates, RatesFromDeliveries
@@ -42,10 +42,8 @@ class LabelledMass(ExpectedMass):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (is_number(self.fairness) and 0 <= self.fairness <= 10):
-            raise FedwaveError(f"fairness is {self.fairness}, must be a number from 0 to 10.")
-        if not (is_number(self.memory) and self.memory >= 1):
-            raise FedwaveError(f"memory is {self.memory}, must be a number >= 1.")
+        check_number("fairness", self.fairness, ">= 0", "<= 10")
+        check_number("memory", self.memory, ">= 1")
 
     def start(self, problem: Problem) -> State:
         zero = np.zeros((problem.instances, problem.devices))

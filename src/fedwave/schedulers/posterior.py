@@ -89,7 +89,7 @@ class GridPosterior(Posterior):
     def __post_init__(self) -> None:
         if self.distribution not in _FAMILIES:
             raise FedwaveError(
-                f"no posterior for arrivals {self.distribution!r}; {did_you_mean(self.distribution, _FAMILIES)}"
+                f"no grid posterior for arrivals {self.distribution!r}; {did_you_mean(self.distribution, _FAMILIES)}"
             )
         if not (0 < self.low < self.high < np.inf and self.points >= 2):
             raise FedwaveError(

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, is_number
+from fedwave.errors import check_number
 from fedwave.types import FloatArray
 
 _MOST = 1e15  # larger numbers would swallow what is counted
@@ -59,9 +59,7 @@ class Gamma(Prior):
 
     def __post_init__(self) -> None:
         for name in ("shape", "rate"):
-            value = getattr(self, name)
-            if not (is_number(value) and 0 < value <= _MOST):
-                raise FedwaveError(f"Gamma {name} is {value}, must be a number > 0 and at most {_MOST:g}.")
+            check_number(f"Gamma {name}", getattr(self, name), "> 0", f"<= {_MOST:g}")
 
 
 @dataclass(frozen=True)
@@ -75,10 +73,8 @@ class Truncated(Prior):
     prior: Jeffreys | Gamma = field(default_factory=Jeffreys)
 
     def __post_init__(self) -> None:
-        if not (is_number(self.low) and is_number(self.high) and 0 <= self.low < self.high):
-            raise FedwaveError(f"Truncated has low {self.low} and high {self.high}, must be 0 <= low < high < inf.")
-        if self.high > _MOST:
-            raise FedwaveError(f"Truncated has high {self.high}, must be at most {_MOST:g}.")
+        check_number("Truncated low", self.low, ">= 0")
+        check_number("Truncated high", self.high, f"> {self.low}", f"<= {_MOST:g}")
 
     @property
     def shape(self) -> float:  # type: ignore[override]

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedwave.aggregation import Aggregation
 from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.parts import registry
 from fedwave.rng import Draws
 from fedwave.schedulers import stages
 from fedwave.schedulers.base import Scheduler
@@ -93,6 +94,7 @@ class IndexScheduler(Scheduler):
         super().check_declaration()
         if not issubclass(getattr(cls, "index", object), Index):
             raise FedwaveError(f"scheduler {cls.name!r} has no index: add index = ..., a class derived from Index.")
+        registry.check_fields(cls.index, f"the index of scheduler {cls.name!r}")
 
     def __post_init__(self) -> None:
         _ = self.ranking  # built at once, so that bad parameters are refused here
@@ -100,8 +102,7 @@ class IndexScheduler(Scheduler):
     @cached_property
     def ranking(self) -> Index:
         """The index with the parameters of this scheduler."""
-        own = {one.name for one in fields(self)}
-        shared = {one.name: getattr(self, one.name) for one in fields(self.index) if one.name in own}
+        shared = {one.name: getattr(self, one.name) for one in fields(self.index) if hasattr(self, one.name)}
         try:
             return self.index(**shared)
         except FedwaveError as error:
@@ -181,7 +182,7 @@ class LearnedRates(IndexScheduler):
         state = super().learn(state, seen, draws)
         posterior = self._posterior(seen.problem)
         if seen.round > 1:
-            state = posterior.update(state, *self.evidence(state, seen))
+            state = {**state, **posterior.update(state, *self.evidence(state, seen))}
         new = stages.stage_ends(self.stage_rule, state, seen.round)
         if not new.any():
             return state
@@ -237,6 +238,15 @@ class RatesFromDeliveries(LearnedRates):
     """
 
     needs, hides = frozenset({"channel"}), frozenset({"backlog"})
+
+    @classmethod
+    def check_declaration(cls) -> None:
+        super().check_declaration()
+        if "backlog" in cls.index.needs and cls.index.priority_hidden is Index.priority_hidden:
+            raise FedwaveError(
+                f"scheduler {cls.name!r} hides the backlogs that {cls.index.__name__} reads: give {cls.index.__name__} "
+                "a priority_hidden, which decides without them."
+            )
 
     def rates(self, state: State, seen: Observation) -> FloatArray:
         return optimistic_rates(state) if self.index.optimistic else state["theta"]

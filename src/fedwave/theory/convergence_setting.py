@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from fedwave.aggregation import Lee, Uploads
-from fedwave.errors import FedwaveError, as_int, is_number
+from fedwave.errors import FedwaveError, as_int, check_number
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import RecordedArrivals
 from fedwave.network.devices import DeviceTable
@@ -109,16 +109,14 @@ class ConvergenceSetting:
         for name in ("devices", "slots", "rounds", "instances", "settle", "features"):
             as_int(f"ConvergenceSetting {name}", getattr(self, name), 1)
         as_int("ConvergenceSetting samples", self.samples, self.features)
-        if not (is_number(self.l2) and 0 < self.l2 <= 0.1):
-            raise FedwaveError(f"ConvergenceSetting l2 is {self.l2}, must lie above 0 and not above 0.1.")
-        if not (is_number(self.beta) and 0 <= self.beta < 1):
-            raise FedwaveError(f"ConvergenceSetting beta is {self.beta}, must lie in [0, 1).")
+        check_number("ConvergenceSetting l2", self.l2, "> 0", "<= 0.1")
+        check_number("ConvergenceSetting beta", self.beta, ">= 0", "< 1")
         counts = float(self.settle + self.rounds) * self.instances
         need = 8.0 * self.devices * max(counts, float(self.samples) * self.features)
         lower = "lower devices, rounds, instances, samples or features"
         check_memory("this ConvergenceSetting", need, lower)
-        if not (self.eta is None or (is_number(self.eta) and self.eta > 0)):
-            raise FedwaveError(f"ConvergenceSetting eta is {self.eta}, must be a number > 0, or None.")
+        if self.eta is not None:
+            check_number("ConvergenceSetting eta", self.eta, "> 0", note=", or None")
 
     @property
     def aggregation(self) -> Lee:

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from fedwave.errors import FedwaveError, as_int, is_number
+from fedwave.errors import FedwaveError, as_int, check_number
 from fedwave.memory import check_memory
 from fedwave.network.arrivals import Poisson
 from fedwave.network.devices import DeviceTable
@@ -127,8 +127,7 @@ class RegretSetting:
         as_int("RegretSetting rounds", self.rounds, 2)
         need = simulation_bytes(len(self.distances), self.rounds, self.instances, 10, full=False)
         check_memory("this RegretSetting", need, "lower rounds or instances")
-        if not (is_number(self.gamma) and 0 < self.gamma < 1):
-            raise FedwaveError(f"RegretSetting gamma is {self.gamma}, must lie between 0 and 1.")
+        check_number("RegretSetting gamma", self.gamma, "> 0", "< 1")
         if not isinstance(self.prior, Truncated) or self.prior.low <= 0:
             raise FedwaveError(
                 f"RegretSetting prior is {self.prior!r}, must be a Truncated with low > 0: rates are drawn from it."
