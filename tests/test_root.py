@@ -1,5 +1,7 @@
 """The package's table of contents: complete, light, and visible to a type checker."""
 
+import doctest
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,21 @@ def test_every_listed_name_is_there_and_nothing_else_is_shown() -> None:
         assert getattr(fw, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'simulat'"):
         _ = fw.simulat  # type: ignore[attr-defined]
+
+
+def test_the_docstring_lists_every_public_name_in_the_same_order() -> None:
+    assert re.findall(r"^    (\w+) {2,}\S", fw.__doc__ or "", re.MULTILINE) == fw.__all__
+
+
+def test_every_public_class_and_function_has_an_example() -> None:
+    """They run with the other doctests, each without any names but its own (conftest.py)."""
+    parts = {name: getattr(fw, name) for name in fw.__all__}
+    documented = [name for name, part in parts.items() if getattr(part, "__module__", "").startswith("fedwave.")]
+    assert "Comparison" in documented
+    parser = doctest.DocTestParser()
+    without = [name for name in documented if not parser.get_examples(parts[name].__doc__ or "")]
+    assert without == []
+    assert [name for name in documented if "import fedwave as fw" not in parts[name].__doc__] == []
 
 
 def test_a_strict_type_checker_accepts_a_script_that_uses_all_of_it() -> None:

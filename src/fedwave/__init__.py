@@ -6,9 +6,84 @@
 >>> trace.backlog.shape
 (50, 4)
 
-``__all__`` lists all that outside code may rely on, in the order in which one meets it. Everything else is private and
-may move. Parts lie in namespaces: ``fw.fading``, ``fw.success``, ``fw.arrivals``, ``fw.priors``, ``fw.posterior``,
-``fw.rates``, ``fw.partition``, ``fw.aggregation``, ``fw.metrics``.
+The public names, in the order in which a user meets them. Everything else is private and may move.
+
+Describe a network:
+
+    paper_network       the 25 devices of the paper
+    random_network      devices with random rates and distances
+    read_devices        a device table from a CSV or YAML file
+    Network             devices, slots, radio and arrivals
+    Device              one device
+    DeviceTable         all devices of a network, as columns
+
+Run schedulers on it, all at once or one by one with every round kept:
+
+    scheduler_names     the schedulers to choose from
+    scheduler           a scheduler by name, with parameters
+    compare             runs schedulers on the same worlds
+    Comparison          what compare returns: means, intervals and paired differences
+    simulate            runs one scheduler
+    Trace               what simulate returns: every round, instance and device
+    extend              continues a trace
+    remake              runs the simulation of a trace again
+
+Train a model on a trace, or predict the outcome:
+
+    task                a dataset, a model and the settings of local training
+    Task                what task returns
+    Dataset             images with labels
+    train               trains a task on traces
+    train_in_lock_step  simulates and trains together, for schedulers that use the models
+    Curves              what train returns: loss and accuracy of every round
+    EvaluationSizes     the number of images that models are evaluated on
+    predict             ranks schedulers by expected accuracy, without training
+    Prediction          what predict returns
+
+Run an experiment into a folder:
+
+    run                 runs an experiment: results, figures and tables
+    load                reads the results of a run folder
+    merge               merges runs with different instances
+    load_experiment     reads an experiment from YAML
+    Experiment          an experiment as a value
+
+Compare with what no scheduler can exceed:
+
+    backlog_bound       a lower bound on the mean backlog
+    score_bound         an upper bound on the mean score
+    mass_bound          an upper bound on the delivered mass
+
+Add parts of your own:
+
+    register            makes a part known by its name
+    check               checks that a part keeps the contract of its family
+    check_scheduler     the same for a scheduler
+    Scheduler           the base class of schedulers
+    Observation         what a scheduler sees in a round
+    Decision            who transmits in a round
+    Draws               a scheduler's random numbers
+    Problem             what a scheduler knows before the first round
+    State               the type of what a scheduler or metric remembers
+    Metric              the base class of round metrics
+    PlayedRound         what a metric sees of a round
+
+Choose parts; each of these modules also has the base class of its family:
+
+    fading              models of the channel gain
+    success             models of the success probability of an upload
+    arrivals            models of the shards that arrive
+    priors              priors of arrival rates
+    posterior           posteriors of arrival rates
+    rates               index schedulers with known or learned rates
+    partition           the classes that each device holds
+    aggregation         rules that weigh uploads
+    metrics             round metrics
+
+Catch errors, and tell versions apart:
+
+    FedwaveError        raised for bad input, with one sentence
+    __version__         the version of fedwave
 """
 
 from importlib import import_module as _import_module

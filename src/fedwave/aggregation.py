@@ -34,7 +34,29 @@ Memory = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Uploads:
-    """The counts behind the uploads of one round, each ``[..., U]``, or of many rounds, ``[T, ..., U]``."""
+    """The counts behind the uploads of one round, each ``[..., U]``, or of many rounds, ``[T, ..., U]``.
+
+    * ``delivered``: whose upload arrived, the set D
+    * ``learned``: N after the round, the shards that a device has delivered so far
+    * ``delay``: d of the round, 1 right after a delivery
+    * ``mass``: x of the update that a device would send, 0 before any training
+    * ``trainings``: y of that update, the number of trainings in it
+    * ``shares``: c = N / sum of N of a delivered upload, else 0
+
+    Two of three devices deliver; the third one waited three rounds:
+
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> uploads = fw.aggregation.Uploads(
+    ...     delivered=np.array([True, False, True]),
+    ...     learned=np.array([30, 20, 50]),
+    ...     delay=np.array([1, 4, 3]),
+    ...     mass=np.array([2.0, 4.0, 6.0]),
+    ...     trainings=np.array([1.0, 2.0, 3.0]),
+    ... )
+    >>> uploads.shares, fw.aggregation.Lee().coefficients(uploads).round(2)
+    (array([0.3, 0. , 0.5]), array([0.3 , 0.  , 0.55]))
+    """
 
     delivered: BoolArray  # D: whose upload arrived
     learned: IntArray  # N after the round
@@ -57,7 +79,23 @@ class Uploads:
 
 
 class Aggregation(ABC):
-    """An aggregation rule. Derive a frozen dataclass and give it ``name`` and ``weights``."""
+    """Base class of aggregation rules: derive a frozen dataclass and give it ``name`` and ``weights``.
+
+    A rule may also set ``waits``, ``beta``, ``cap`` and ``stretch``. A rule whose server has a memory adds ``start``
+    and ``server_step``; see ``FedBuff``.
+
+    >>> import fedwave as fw
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Inverse(fw.aggregation.Aggregation):
+    ...     name = "inverse"
+    ...     beta: float = 0.5
+    ...
+    ...     def weights(self, uploads):
+    ...         return uploads.shares / uploads.delay
+    >>> Inverse().rate([1, 2, 4]).tolist()  # the weight of an upload that waited 1, 2 and 4 rounds
+    [1.0, 0.5, 0.25]
+    """
 
     family: ClassVar[str] = "aggregation"
     name: ClassVar[str]
@@ -147,6 +185,10 @@ class Lee(Aggregation):
     """The paper's rule: a = c max(1, ln d), so that a device that was not heard for long counts more.
 
     Lee & Lee, "Adaptive Transmission Scheduling in Wireless Networks for Asynchronous Federated Learning".
+
+    >>> import fedwave as fw
+    >>> fw.aggregation.Lee().rate([1, 4, 16]).round(2).tolist()
+    [1.0, 1.39, 2.77]
     """
 
     name = "lee"
@@ -195,6 +237,10 @@ class FedAsync(Aggregation):
     its gradients since its last delivery; eta times that is w - w_u for d = 1 and a broadcast that was heard. The
     uploads of a round arrive together and are averaged (1 / |D|; one without shards counts in |D|). alpha does not
     decay.
+
+    >>> import fedwave as fw
+    >>> fw.aggregation.FedAsync(alpha=0.6, a=0.5).rate([1, 4, 16]).tolist()
+    [0.6, 0.3, 0.15]
     """
 
     name = "fedasync"
@@ -236,6 +282,10 @@ class FedBuff(Aggregation):
     that it holds. An upload without shards counts. The server's own rate is 1, without momentum. A cap and a stretch
     hold for what a round adds to the buffer, before the mean is taken: with five uploads a round, a stretch of 5 allows
     single trainings.
+
+    >>> import fedwave as fw
+    >>> fw.aggregation.FedBuff(size=10).rate([1, 4, 16]).tolist()
+    [1.0, 0.5, 0.25]
     """
 
     name = "fedbuff"

@@ -18,7 +18,15 @@ _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 60, 60
 
 
 class FedwaveError(Exception):
-    """Base of every error that bad input causes; the command line prints it and exits with status 2."""
+    """Base of every error that bad input causes; the command line prints it and exits with status 2.
+
+    >>> import fedwave as fw
+    >>> try:
+    ...     fw.paper_network(slots=30)
+    ... except fw.FedwaveError as error:
+    ...     print(error)
+    slots (W) is 30 but there are only 25 devices: W must not exceed them.
+    """
 
 
 class MissingExtra(FedwaveError, ImportError):

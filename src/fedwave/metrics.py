@@ -32,6 +32,7 @@ class Metric(ABC):
     the first one. The arrays of ``state`` and ``played`` (a ``PlayedRound``) are read-only: return new ones.
 
     >>> import fedwave as fw
+    >>> import numpy as np
     >>> class LongestWait(fw.Metric):
     ...     name, label = "longest_wait", "Longest queue so far (shards)"
     ...     over_rounds, better = "last", "lower"
@@ -110,7 +111,8 @@ def check_column(name: str, how: str) -> None:
 def describe(metric: str | Metric | type[Metric]) -> Description:
     """The description of a metric.
 
-    >>> describe("jain").over_rounds
+    >>> import fedwave as fw
+    >>> fw.metrics.describe("jain").over_rounds
     'last'
     """
     if isinstance(metric, str) and metric in _TRAINING_METRICS:
@@ -362,7 +364,9 @@ class DeviceShards(Metric):
 def jain(values: Array) -> FloatArray:
     """Jain's index over the last axis, (sum x)^2 / (U sum x^2): 1 if all are equal, 1/U if one has all.
 
-    >>> jain(np.array([[1, 1, 1, 1], [4, 0, 0, 0]])).tolist()
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> fw.metrics.jain(np.array([[1, 1, 1, 1], [4, 0, 0, 0]])).tolist()
     [1.0, 0.25]
     """
     x = np.array(values, dtype=np.float64)

@@ -59,11 +59,12 @@ class Draws:
 
     Rows are the instances of a run. ``at`` moves to the start of a round.
 
-    >>> draws = Draws(seed=1, ids=[0, 1, 2])
+    >>> import fedwave as fw
+    >>> draws = fw.Draws(seed=1, ids=[0, 1, 2])
     >>> numbers = draws.at(7).uniform(devices=4)
     >>> numbers.shape
     (3, 4)
-    >>> bool((Draws(seed=1, ids=[2]).at(7).uniform(devices=4)[0] == numbers[2]).all())
+    >>> bool((fw.Draws(seed=1, ids=[2]).at(7).uniform(devices=4)[0] == numbers[2]).all())
     True
     >>> draws.at(8).generator(row=0).permutation(4).shape
     (4,)

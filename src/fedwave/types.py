@@ -221,6 +221,7 @@ class Decision:
     """Who transmits in a round: at most W devices of each instance. Only schedulers with a ``decide`` make one.
 
     >>> import fedwave as fw
+    >>> import numpy as np
     >>> class FirstOnes(fw.Scheduler):
     ...     name = "first-ones"
     ...
@@ -307,8 +308,23 @@ class Sums(NamedTuple):
 class PlayedRound:
     """A round that was played: everything that a metric may use. Arrays are ``[I, U]`` and read-only.
 
-    ``world`` holds gains, luck and arrivals; ``before`` and ``after`` the counts at the round's start and end:
-    ``waiting`` (n), ``learned`` (N), ``delay`` (d), ... A Metric shows how it is used.
+    * ``world``: ``gain`` (h), ``snr``, ``success`` (p), ``luck``, ``arrivals`` (m), ``heard`` (None: all devices heard)
+    * ``decision``: ``transmits``
+    * ``before``, ``after``: the counts at the round's start and end: ``waiting`` (n), ``learned`` (N), ``lost`` (so
+      far), ``delay`` (d); ``after`` also has the uploads of this round: ``delivered`` and ``reported`` (n + m)
+    * ``accepted``: the arrivals that found room in the buffer
+    * ``score``: F, ``[I]``
+
+    A Metric is given one:
+
+    >>> import fedwave as fw
+    >>> class Wasted(fw.Metric):
+    ...     name, label = "wasted", "uploads that failed"
+    ...
+    ...     def measure(self, state, played):
+    ...         return state, (played.decision.transmits & ~played.after.delivered).sum(axis=1)
+    >>> fw.simulate(fw.paper_network(), "age", rounds=20, instances=3, metrics=[Wasted()]).series["wasted"].shape
+    (20, 3)
     """
 
     world: WorldRound

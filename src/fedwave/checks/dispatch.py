@@ -25,7 +25,8 @@ def check(part: Any, *, family: str | None = None, dataset: Any = None) -> list[
     Raises a FedwaveError that names the first check that failed, and why. A check that does not apply (the
     distribution of recorded gains, say) is not among the names.
 
-    >>> check("rician:k_factor=6")[:4]
+    >>> import fedwave as fw
+    >>> fw.check("rician:k_factor=6")[:4]
     ['declaration', 'equality', 'gains', 'inputs']
     """
     if family is not None:

@@ -39,10 +39,19 @@ if TYPE_CHECKING:
 
 
 def merge(folders: Sequence[str | Path], out: str | Path) -> xr.Dataset:
-    """Put finished run folders of one experiment together, which differ in their instances, as ``fedwave merge`` does.
+    """Merge finished run folders of one experiment that differ in their instances, as ``fedwave merge`` does.
 
     Their instances must follow each other without a gap. ``out`` is a new run folder with results, figures and tables,
     as if all instances had been run at once. Nothing is imported from the folders, and nothing is run.
+
+    >>> import fedwave as fw
+    >>> from tempfile import TemporaryDirectory
+    >>> lot = {"schedulers": ["age"], "rounds": 10, "instances": 2}
+    >>> with TemporaryDirectory() as out:
+    ...     for first in (0, 2):
+    ...         _ = fw.run(lot | {"first_instance": first}, f"{out}/{first}", workers=1)
+    ...     fw.merge([f"{out}/0", f"{out}/2"], f"{out}/all").instance.values
+    array([0, 1, 2, 3])
     """
     from fedwave.experiments.report.outputs import write_results
     from fedwave.experiments.results.dataset import to_dataset

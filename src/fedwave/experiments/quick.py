@@ -86,10 +86,17 @@ def run(
     ``experiment`` is a YAML file, a preset's name, a network ("paper", "random", a device table), a mapping or an
     Experiment. A run that was stopped is resumed. ``overrides`` read ``field=value``; ``imports`` are files with parts
     of your own. ``workers`` is a number of processes. ``progress`` shows a bar with the time left on standard error.
-    A unit that finishes no round in ``timeout`` seconds is given up: an error says so when the others are finished.
-    After Ctrl-C, KeyboardInterrupt is raised when every unit at work has written a checkpoint.
+    A unit that finishes no round in ``timeout`` seconds is abandoned: an error says so when the others are finished.
+    After Ctrl-C, KeyboardInterrupt is raised when every running unit has written a checkpoint.
 
-    Workers import the script that calls this: call it below ``if __name__ == "__main__":``.
+    Worker processes import the script that calls this. In a script, call it below ``if __name__ == "__main__":``.
+
+    >>> import fedwave as fw
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     data = fw.run({"schedulers": ["age", "fresh"], "rounds": 10, "instances": 2}, folder, workers=1)
+    >>> data.backlog.dims, data.backlog.shape
+    (('scheduler', 'instance', 'round'), (2, 2, 10))
     """
     from fedwave.experiments.config.read import experiment_from, texts, to_mapping
     from fedwave.experiments.report.outputs import write_results

@@ -63,7 +63,9 @@ class Curves:
     Row t - 1 of an array ``[T, I]`` is round t, and a column is an instance. An instance that diverged (its loss is not
     finite) is NaN from that round on.
 
-    >>> curves = Curves("age", np.array([[2.0], [1.5]]), np.array([[0.4], [0.6]]), np.zeros((2, 1, 10)), {},
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> curves = fw.Curves("age", np.array([[2.0], [1.5]]), np.array([[0.4], [0.6]]), np.zeros((2, 1, 10)), {},
     ...                 np.full((2, 1), np.nan))
     >>> curves.rounds_to(0.5, in_a_row=1), curves.reaches(0.5)
     (array([2.]), array([ True]))

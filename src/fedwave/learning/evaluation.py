@@ -35,7 +35,8 @@ class EvaluationSizes:
     ``Curves.accuracy`` and ``Curves.class_accuracy``. Every ``full_every`` rounds, and in the last one, the model is
     also tested on all test images, for ``Curves.accuracy_on_all``; 0 means never.
 
-    >>> EvaluationSizes(test_images=500)
+    >>> import fedwave as fw
+    >>> fw.EvaluationSizes(test_images=500)
     EvaluationSizes(loss_images=2000, test_images=500, full_every=0)
     """
 

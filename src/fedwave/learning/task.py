@@ -40,13 +40,12 @@ class Task:
     ``partition`` gives the classes of a device's samples, and ``aggregation`` the weight of each upload and the decay
     of gradients that were not delivered; both are objects or names.
 
-    >>> from fedwave.learning.datasets.synthetic import synthetic
-    >>> from fedwave.learning.models import Logistic
-    >>> task = Task(synthetic(train=100, test=50), Logistic, epochs=1, aggregation="fedbuff:size=10")
-    >>> task.aggregation.size
-    10
-    >>> task.new_model(seed=0, instance=3)(torch.zeros(2, 1, 28, 28)).shape
-    torch.Size([2, 10])
+    >>> import fedwave as fw
+    >>> task = fw.task("synthetic:train=100,test=50", model="logistic", aggregation="fedbuff:size=20")
+    >>> task.aggregation.size, task.batch
+    (20, 10)
+    >>> task.new_model(seed=0, instance=3).out.weight.shape
+    torch.Size([10, 784])
     """
 
     dataset: Dataset
@@ -164,7 +163,8 @@ def task(
     ``nn.Module``; your own Dataset needs one. ``numbers`` are the other fields of a Task. Parts can be given by name,
     with parameters.
 
-    >>> task("synthetic:train=100,test=50", epochs=5, partition="dirichlet:alpha=0.2")
+    >>> import fedwave as fw
+    >>> fw.task("synthetic:train=100,test=50", epochs=5, partition="dirichlet:alpha=0.2")
     Task 'synthetic': 100 training and 50 test images (1 x 28 x 28), 10 classes
       Cnn, shard_size 10, batch 10, epochs 5, eta 0.01, prox 0.01, l2 0.0
       partition dirichlet:alpha=0.2, aggregation lee:beta=0.001

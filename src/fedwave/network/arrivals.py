@@ -25,10 +25,15 @@ _MOST = 1e9  # largest recorded count: sums over any run stay exact
 class Arrivals(ABC):
     """Base class of arrival models: the distribution of the count m in a round, for every rate theta.
 
-    A model of your own defines ``sample``, ``chances`` and ``distribution``.
+    A model of your own defines ``sample``, ``chances`` and ``distribution``: "poisson", "negative-binomial" or
+    "zero-inflated-poisson". The last is the distribution by which learning schedulers estimate the rates. It may differ
+    from the true one, as it does here:
 
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
-    ... class Geometric(Arrivals):
+    ... class Geometric(fw.arrivals.Arrivals):
     ...     name, distribution = "geometric", "poisson"
     ...
     ...     def sample(self, block, rates):
@@ -78,7 +83,9 @@ class Arrivals(ABC):
 class Poisson(Arrivals):
     """Poisson counts: P[m] = theta^m e^-theta / m!, with mean and variance theta; independent in every round.
 
-    >>> Poisson().chances(np.array([1.0, 5.0]), most=2).round(3)
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> fw.arrivals.Poisson().chances(np.array([1.0, 5.0]), most=2).round(3)
     array([[0.368, 0.368, 0.184],
            [0.007, 0.034, 0.084]])
     """
@@ -101,7 +108,9 @@ class NegativeBinomial(Arrivals):
     ``dispersion`` r, from 1e-6 to 1e6: P[m] = Gamma(r + m) / (Gamma(r) m!) (r / (r + theta))^r (theta / (r + theta))^m.
     The smaller it is, the burstier.
 
-    >>> NegativeBinomial(dispersion=2).chances(np.array([2.0]), most=3).round(4)
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> fw.arrivals.NegativeBinomial(dispersion=2).chances(np.array([2.0]), most=3).round(4)
     array([[0.25  , 0.25  , 0.1875, 0.125 ]])
     """
 
@@ -133,7 +142,9 @@ class NegativeBinomial(Arrivals):
 class ZeroInflatedPoisson(Arrivals):
     """No shards with probability ``silence`` (in [0, 1)), else Poisson(theta / (1 - silence)); the mean is theta.
 
-    >>> ZeroInflatedPoisson(silence=0.5).chances(np.array([1.0]), most=2).round(3)
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> fw.arrivals.ZeroInflatedPoisson(silence=0.5).chances(np.array([1.0]), most=2).round(3)
     array([[0.568, 0.135, 0.135]])
     """
 
@@ -165,8 +176,8 @@ class RecordedArrivals(Arrivals):
     "recorded:path=arrivals.csv".
 
     >>> import fedwave as fw
-    >>> net = fw.Network([fw.Device(1, 100), fw.Device(1, 200)], arrivals=RecordedArrivals([[0, 4], [2, 6]]))
-    >>> net.rates
+    >>> record = fw.arrivals.RecordedArrivals([[0, 4], [2, 6]])
+    >>> fw.Network([fw.Device(1, 100), fw.Device(1, 200)], arrivals=record).rates
     array([1., 5.])
     """
 

@@ -30,7 +30,8 @@ class Device:
     * ``buffer_limit``: most shards that wait undelivered; arrivals beyond it are lost
     * ``name``: its name in results; a device without a name is called by its number
 
-    >>> gate = Device(rate=5, distance_m=400, name="gate")
+    >>> import fedwave as fw
+    >>> gate = fw.Device(rate=5, distance_m=400, name="gate")
     >>> gate.tx_power_dbm, gate.buffer_limit
     (23.0, inf)
     """
@@ -57,7 +58,8 @@ class DeviceTable:
     A column is given as one value per device, or as one value for all. ``name`` is empty, or holds a different name for
     each device. A million devices fit in 48 MB.
 
-    >>> table = DeviceTable(rate=[1, 3, 5], distance_m=[100, 200, 300], tx_power_dbm=20)
+    >>> import fedwave as fw
+    >>> table = fw.DeviceTable(rate=[1, 3, 5], distance_m=[100, 200, 300], tx_power_dbm=20)
     >>> table
     DeviceTable: 3 devices, rates 1 to 5, 100 to 300 m
       tx_power_dbm 20
@@ -131,7 +133,8 @@ class DeviceTable:
 
         In a mapping, ``count`` stands for several equal devices.
 
-        >>> DeviceTable.of([Device(1, 100), {"rate": 3, "distance_m": 400, "count": 2}]).rate
+        >>> import fedwave as fw
+        >>> fw.DeviceTable.of([fw.Device(1, 100), {"rate": 3, "distance_m": 400, "count": 2}]).rate
         array([1., 3., 3.])
         """
         if isinstance(devices, DeviceTable):
@@ -157,11 +160,13 @@ def read_devices(path: str | Path) -> DeviceTable:
     The columns are the fields of ``Device``; only rate and distance_m are required. ``count`` stands for several equal
     devices, whose names are numbered.
 
+    >>> import fedwave as fw
+    >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "devices.csv"
     ...     _ = path.write_text("name,count,rate,distance_m\\nsensor,2,1,100\\ngate,1,8,300\\n")
-    ...     table = read_devices(path)
+    ...     table = fw.read_devices(path)
     >>> table.name, table.rate
     (('sensor 1', 'sensor 2', 'gate'), array([1., 1., 8.]))
     """

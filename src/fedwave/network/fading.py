@@ -27,8 +27,10 @@ class Fading(ABC):
     A model of your own defines ``sample`` and ``fresh``. Where rounds depend on each other it also sets
     ``independent = False``.
 
+    >>> import fedwave as fw
+    >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
-    ... class Nakagami(Fading):
+    ... class Nakagami(fw.fading.Fading):
     ...     name = "nakagami"
     ...     m: float = 2.0
     ...
@@ -106,7 +108,8 @@ def _sorted_sums(fading: Fading, tries: int) -> FloatArray:
 class Rayleigh(Fading):
     """Rayleigh fading, without a line of sight: h is exponential with mean 1 and new in every round.
 
-    >>> [round(quartile, 3) for quartile in Rayleigh().quartiles()]  # -ln(3/4), ln(2), ln(4)
+    >>> import fedwave as fw
+    >>> [round(quartile, 3) for quartile in fw.fading.Rayleigh().quartiles()]  # -ln(3/4), ln(2), ln(4)
     [0.288, 0.693, 1.386]
     """
 
@@ -145,7 +148,9 @@ class Rician(Fading):
     With K = ``k_factor`` >= 0, h = (sqrt(K / (1 + K)) + x)^2 + y^2, where x and y are normal with mean 0 and variance
     1 / (2 + 2 K). The mean is 1 and the variance (1 + 2 K) / (1 + K)^2; K = 0 is Rayleigh.
 
-    >>> gains = Rician(k_factor=4).fresh(np.random.default_rng(0), (100_000,))
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> gains = fw.fading.Rician(k_factor=4).fresh(np.random.default_rng(0), (100_000,))
     >>> print(gains.mean().round(2), gains.var().round(2))
     1.0 0.36
     """
@@ -176,7 +181,8 @@ class GaussMarkov(Fading):
     with mean 1, and the correlation of gains j rounds apart is rho^(2 j).
 
     >>> import fedwave as fw
-    >>> trace = fw.simulate(fw.paper_network(fading=GaussMarkov(0.9)), "random", rounds=500, instances=4)
+    >>> import numpy as np
+    >>> trace = fw.simulate(fw.paper_network(fading=fw.fading.GaussMarkov(0.9)), "random", rounds=500, instances=4)
     >>> print(np.corrcoef(trace.gain[:-1].ravel(), trace.gain[1:].ravel())[0, 1].round(1))
     0.8
     """
@@ -214,9 +220,10 @@ class Shadowing(Fading):
       round, in between z is a first-order Gauss-Markov process
     * ``fading``: the model of h', an object or a name
 
-    >>> Shadowing(sigma_db=6, correlation=0, fading=Rician(4)).independent
+    >>> import fedwave as fw
+    >>> fw.fading.Shadowing(sigma_db=6, correlation=0, fading=fw.fading.Rician(4)).independent
     True
-    >>> Shadowing().independent
+    >>> fw.fading.Shadowing().independent
     False
     """
 
@@ -269,7 +276,9 @@ class RecordedGains(Fading):
     The mean of a record need not be 1. A run may not be longer than the record. The text form names a file:
     "recorded:path=gains.npy".
 
-    >>> RecordedGains(np.ones((200, 25)))
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> fw.fading.RecordedGains(np.ones((200, 25)))
     RecordedGains(shape=(200, 25))
     """
 

@@ -69,7 +69,9 @@ class Network:
     * ``noise_dbm``: noise power in dBm
     * ``pathloss_intercept_db``, ``pathloss_slope_db``: path loss at 1 km, and its rise per tenfold distance, in dB
 
-    >>> net = Network([Device(rate=1, distance_m=100), Device(rate=5, distance_m=400)], slots=1)
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> net = fw.Network([fw.Device(rate=1, distance_m=100), fw.Device(rate=5, distance_m=400)], slots=1)
     >>> net
     Network: 2 devices, W = 1, 6 shards a round, gamma = 0.01
       fading Rayleigh(), success Turbo(midpoint_db=-1.647, slope=7.468, blocks=1), arrivals Poisson()
@@ -219,10 +221,11 @@ def paper_network(**changes: Any) -> Network:
     450 m receives 3, another there 5, and one at 400 m and one at 450 m receive 10. ``changes`` replace fields of the
     Network or columns of its device table.
 
-    >>> paper_network()
+    >>> import fedwave as fw
+    >>> fw.paper_network()
     Network: 25 devices, W = 5, 67 shards a round, gamma = 0.01
       fading Rayleigh(), success Turbo(midpoint_db=-1.647, slope=7.468, blocks=1), arrivals Poisson()
-    >>> paper_network(slots=3, buffer_limit=20).slots
+    >>> fw.paper_network(slots=3, buffer_limit=20).slots
     3
     """
     near_and_far = np.repeat([100.0, 200.0, 300.0, 400.0, 500.0], 3)
@@ -247,7 +250,8 @@ def random_network(
     * ``seed``: of rates and distances only; a run has a seed of its own
     * ``changes``: fields of the Network or columns of its device table to replace
 
-    >>> net = random_network(1000, gamma=0.1)
+    >>> import fedwave as fw
+    >>> net = fw.random_network(1000, gamma=0.1)
     >>> net.size, net.slots, net.gamma
     (1000, 200, 0.1)
     """

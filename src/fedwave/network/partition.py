@@ -27,8 +27,11 @@ class Partition(ABC):
     A partition of your own defines ``class_shares``. It may depend on its arguments only; random ones draw from
     ``fedwave.rng.stream(seed, "skew", instance, device)``.
 
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
-    ... class Halves(Partition):
+    ... class Halves(fw.partition.Partition):
     ...     name = "halves"
     ...
     ...     def class_shares(self, seed, instance, device, classes):
@@ -50,7 +53,8 @@ class Partition(ABC):
 class Iid(Partition):
     """Independent and identically distributed: every device draws from the whole training set.
 
-    >>> print(Iid().class_shares(0, 0, device=3, classes=10))
+    >>> import fedwave as fw
+    >>> print(fw.partition.Iid().class_shares(0, 0, device=3, classes=10))
     None
     """
 
@@ -66,7 +70,8 @@ class Dirichlet(Partition):
 
     The smaller ``alpha`` (> 0), the fewer classes a device has.
 
-    >>> Dirichlet(alpha=0.1).class_shares(seed=0, instance=0, device=0, classes=4).round(2)
+    >>> import fedwave as fw
+    >>> fw.partition.Dirichlet(alpha=0.1).class_shares(seed=0, instance=0, device=0, classes=4).round(2)
     array([0.  , 0.98, 0.  , 0.02])
     """
 
@@ -85,7 +90,8 @@ class Dirichlet(Partition):
 class ByClass(Partition):
     """Each device holds ``held`` classes, drawn at random, in equal shares.
 
-    >>> ByClass(held=2).class_shares(seed=0, instance=0, device=0, classes=4)
+    >>> import fedwave as fw
+    >>> fw.partition.ByClass(held=2).class_shares(seed=0, instance=0, device=0, classes=4)
     array([0.5, 0. , 0. , 0.5])
     """
 
@@ -118,7 +124,9 @@ class Labels:
 
     Two shards arrive at the first device and none at the second:
 
-    >>> Labels("by-class:held=1", classes=3, shard_size=5).counts(0, [0], 1, np.array([[2, 0]])).tolist()
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> fw.partition.Labels("by-class:held=1", classes=3, shard_size=5).counts(0, [0], 1, np.array([[2, 0]])).tolist()
     [[[10, 0, 0], [0, 0, 0]]]
     """
 

@@ -25,10 +25,13 @@ _LEVELS = 24
 class SuccessModel(ABC):
     """Base class of success models: p as a function of the SNR, which is linear and not in dB.
 
-    A model of your own defines ``probability``.
+    A model of your own defines ``probability``, and ``certain = True`` if p is always 0 or 1.
 
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
-    ... class OneOverSnr(SuccessModel):
+    ... class OneOverSnr(fw.success.SuccessModel):
     ...     name = "one-over-snr"
     ...
     ...     def probability(self, snr):
@@ -86,7 +89,9 @@ class Turbo(SuccessModel):
     * ``slope``: of the logistic function, per dB, > 0
     * ``blocks``: code blocks of an update, all of which must arrive; the paper treats an update as one
 
-    >>> Turbo().probability(np.array([0.5, 0.7, 1.0])).round(3)  # the SNRs are linear
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> fw.success.Turbo().probability(np.array([0.5, 0.7, 1.0])).round(3)  # the SNRs are linear
     array([0.   , 0.675, 1.   ])
     """
 
@@ -134,7 +139,9 @@ _TURBO = Turbo()  # a default; a frozen part can be shared
 class Threshold(SuccessModel):
     """p = 1 if SNR >= w0, else 0: the quasi-static approximation. ``w0`` is a linear SNR > 0.
 
-    >>> Threshold(w0=0.5).probability(np.array([0.4, 0.5]))
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> fw.success.Threshold(w0=0.5).probability(np.array([0.4, 0.5]))
     array([0., 1.])
     """
 
@@ -160,7 +167,9 @@ class Threshold(SuccessModel):
 class Soft(SuccessModel):
     """p = exp(-w0 / SNR): a mean over Rayleigh fading that many papers apply in every round. ``w0``: linear, > 0.
 
-    >>> Soft().probability(np.array([0.685, 6.85])).round(3)
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> fw.success.Soft().probability(np.array([0.685, 6.85])).round(3)
     array([0.368, 0.905])
     """
 
@@ -183,7 +192,9 @@ class Uncoded(SuccessModel):
 
     ``bits`` are those of an update, ``modulation`` is "bpsk" or "qpsk".
 
-    >>> Uncoded(bits=100, modulation="bpsk").probability(np.array([1.0, 4.0])).round(3)
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> fw.success.Uncoded(bits=100, modulation="bpsk").probability(np.array([1.0, 4.0])).round(3)
     array([0.   , 0.791])
     """
 
@@ -217,7 +228,10 @@ class Table(SuccessModel):
 
     The text form names a CSV file with these two columns: "table:path=error_rates.csv".
 
-    >>> Table(snr_db=(-2.0, 0.0), error_rate=(1.0, 0.0)).probability(10 ** (np.array([-2.0, -0.5, 3.0]) / 10))
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> measured = fw.success.Table(snr_db=(-2.0, 0.0), error_rate=(1.0, 0.0))
+    >>> measured.probability(10 ** (np.array([-2.0, -0.5, 3.0]) / 10))
     array([0.  , 0.75, 1.  ])
     """
 
@@ -273,7 +287,9 @@ class Table(SuccessModel):
 class Arq(SuccessModel):
     """Retransmission without combining (type I ARQ): p = 1 - (1 - p_1)^tries, p_1 being the ``model``'s at the SNR.
 
-    >>> Arq(Soft(), tries=3).probability(np.array([0.685])).round(3)
+    >>> import fedwave as fw
+    >>> import numpy as np
+    >>> fw.success.Arq(fw.success.Soft(), tries=3).probability(np.array([0.685])).round(3)
     array([0.747])
     """
 
@@ -304,7 +320,8 @@ class Harq(SuccessModel):
     at an earlier try also succeeds with all tries combined.
 
     >>> import fedwave as fw
-    >>> Harq(tries=3).expected(np.array([0.5]), np.array([0.5]), fw.fading.Rayleigh()).round(2)
+    >>> import numpy as np
+    >>> fw.success.Harq(tries=3).expected(np.array([0.5]), np.array([0.5]), fw.fading.Rayleigh()).round(2)
     array([0.94])
     """
 

@@ -101,11 +101,12 @@ PAPER_SCHEDULERS = ("bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-m
 
 
 def scheduler(which: str | Mapping[str, Any] | Scheduler | type[Scheduler], **parameters: Any) -> Scheduler:
-    """A scheduler from its name and hyper-parameters; a Scheduler passes through.
+    """Make a scheduler from its name and hyper-parameters; a Scheduler is returned as it is.
 
-    >>> scheduler("alpha-fresh", alpha=0.25)
+    >>> import fedwave as fw
+    >>> fw.scheduler("alpha-fresh", alpha=0.25)
     AlphaFresh(alpha=0.25)
-    >>> scheduler("balsa:stage_rule=max1").stage_rule
+    >>> fw.scheduler("balsa:stage_rule=max1").stage_rule
     'max1'
     """
     made: Scheduler = registry.build("scheduler", which, **parameters)
@@ -116,6 +117,12 @@ def scheduler_names(learner: bool = True) -> tuple[str, ...]:
     """The registered names; ``learner=False`` keeps those that run on any network by themselves.
 
     This leaves out schedulers that run only in lock step with training, only with labels, or only on small networks.
+
+    >>> import fedwave as fw
+    >>> fw.scheduler_names()[:3]
+    ('alsa-pi', 'balsa', 'balsa-po')
+    >>> "update-aware" in fw.scheduler_names(), "update-aware" in fw.scheduler_names(learner=False)
+    (True, False)
     """
     every = registry.names("scheduler")
     if learner:

@@ -20,13 +20,13 @@ class Posterior(ABC):
 
     S and R are "counted" and "covered" in the scheduler's state, ``[I, U]`` each; a posterior may add arrays.
 
+    >>> import fedwave as fw
     >>> import numpy as np
-    >>> from fedwave.rng import Draws
-    >>> problem = Problem(1, 2, "poisson", (0.3, 0.7, 1.4))  # one instance, two devices
-    >>> posterior = ConjugatePosterior()
+    >>> problem = fw.Problem(1, 2, "poisson", (0.3, 0.7, 1.4))  # one instance, two devices
+    >>> posterior = fw.posterior.ConjugatePosterior()
     >>> state = posterior.start(problem)
     >>> state = posterior.update(state, np.array([[400, 0]]), 100, np.array([[True, False]]))
-    >>> rates = posterior.sample(state, np.array([0]), Draws(0, [0]).at(1))  # near 4; 1 while nothing is known
+    >>> rates = posterior.sample(state, np.array([0]), fw.Draws(0, [0]).at(1))  # near 4; 1 while nothing is known
     >>> rates.round(1).tolist()
     [[3.9, 1.0]]
     """
@@ -47,9 +47,13 @@ class Posterior(ABC):
 
 @dataclass(frozen=True)
 class ConjugatePosterior(Posterior):
-    """theta | S, R ~ Gamma(a0 + S, rate b0 + R), cut to the prior's interval if it has one (spec.md, section 5).
+    """theta | S, R ~ Gamma(a0 + S, rate b0 + R), cut to the prior's interval if it has one.
 
     a0 and b0 are the prior's ``shape`` and ``rate``. A device with R = 0 has the rate 1 if the prior is improper.
+
+    >>> import fedwave as fw
+    >>> fw.posterior.ConjugatePosterior(fw.priors.Gamma(shape=6, rate=2))
+    ConjugatePosterior(prior=Gamma(shape=6, rate=2))
     """
 
     prior: Prior = field(default_factory=Jeffreys)

@@ -1,4 +1,6 @@
-"""Posteriors of a device's rate (``fw.posterior``): ConjugatePosterior for Poisson arrivals, GridPosterior for others.
+"""Posteriors of a device's rate (``fw.posterior``): ``Posterior`` is the base class.
+
+ConjugatePosterior is for Poisson arrivals, GridPosterior for others. One of your own derives from ``Posterior``.
 
 GridPosterior is for arrivals without a conjugate prior. The likelihood of everything seen is kept at every point of a
 grid of rates and shapes, so one class serves single counts (R = 1) and sums over R rounds, in constant memory and
@@ -71,11 +73,12 @@ class GridPosterior(Posterior):
 
     A rate beyond the grid is estimated as its end point: move the grid if rates are that large or small.
 
+    >>> import fedwave as fw
     >>> import numpy as np
-    >>> posterior = GridPosterior("negative-binomial", shapes=(2.0,))
-    >>> state = posterior.start(Problem(1, 2, "negative-binomial", (0.3, 0.7, 1.4)))
+    >>> posterior = fw.posterior.GridPosterior("negative-binomial", shapes=(2.0,))
+    >>> state = posterior.start(fw.Problem(1, 2, "negative-binomial", (0.3, 0.7, 1.4)))
     >>> state = posterior.update(state, np.array([[400, 0]]), 100, np.array([[True, False]]))
-    >>> posterior.sample(state, np.array([0]), Draws(0, [0]).at(1)).round(1).tolist()
+    >>> posterior.sample(state, np.array([0]), fw.Draws(0, [0]).at(1)).round(1).tolist()
     [[3.8, 1.0]]
     """
 

@@ -19,9 +19,11 @@ class Prior(ABC):
 
     Derive a frozen dataclass and give it ``name``, ``shape`` and ``rate``; ``low`` and ``high`` truncate it.
 
+    >>> import fedwave as fw
+    >>> from dataclasses import dataclass
     >>> import numpy as np
     >>> @dataclass(frozen=True)
-    ... class Uniform(Prior):
+    ... class Uniform(fw.priors.Prior):
     ...     name, shape, rate, high = "uniform", 1.0, 0.0, 20.0
     >>> Uniform().log_density(np.array([3.0, 30.0])).tolist()
     [0.0, -inf]
@@ -43,14 +45,24 @@ class Prior(ABC):
 
 @dataclass(frozen=True)
 class Jeffreys(Prior):
-    """theta^(-1/2), improper until the first count; until then the rate is taken as 1."""
+    """theta^(-1/2), improper until the first count; until then the rate is taken as 1.
+
+    >>> import fedwave as fw
+    >>> fw.scheduler("balsa").prior
+    Jeffreys()
+    """
 
     name, shape, rate = "jeffreys", 0.5, 0.0
 
 
 @dataclass(frozen=True)
 class Gamma(Prior):
-    """Gamma(shape, rate): as if ``shape`` shards had been counted over ``rate`` rounds before."""
+    """Gamma(shape, rate): as if ``shape`` shards had been counted over ``rate`` rounds before.
+
+    >>> import fedwave as fw
+    >>> fw.scheduler("balsa", prior=fw.priors.Gamma(shape=6, rate=2)).prior
+    Gamma(shape=6, rate=2)
+    """
 
     name = "gamma"
 
@@ -64,7 +76,12 @@ class Gamma(Prior):
 
 @dataclass(frozen=True)
 class Truncated(Prior):
-    """Another prior, restricted to rates between ``low`` and ``high``."""
+    """Another prior, restricted to rates between ``low`` and ``high``.
+
+    >>> import fedwave as fw
+    >>> fw.scheduler("balsa:prior=truncated:low=1;high=10").prior
+    Truncated(low=1, high=10, prior=Jeffreys())
+    """
 
     name = "truncated"
 

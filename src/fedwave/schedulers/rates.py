@@ -35,14 +35,15 @@ class Index(ABC):
     reads beside the channel and the rates. Parameters are fields of the index and, under the same names, of the
     schedulers that have them. An index with a memory keeps it in the scheduler's state.
 
-    >>> class Urgency(Index):
+    >>> import fedwave as fw
+    >>> class Urgency(fw.rates.Index):
     ...     def priority(self, rates, state, seen):
     ...         return seen.success * rates * seen.delay**2
-    >>> class UrgencyKnown(KnownRates):
+    >>> class UrgencyKnown(fw.rates.KnownRates):
     ...     name, index = "urgency", Urgency
-    >>> class UrgencyBayes(RatesFromBacklogs):
+    >>> class UrgencyBayes(fw.rates.RatesFromBacklogs):
     ...     name, index = "urgency-bayes", Urgency
-    >>> class UrgencyPo(RatesFromDeliveries):
+    >>> class UrgencyPo(fw.rates.RatesFromDeliveries):
     ...     name, index = "urgency-po", Urgency
     >>> UrgencyPo(stage_rule="max1")
     UrgencyPo(prior=Jeffreys(), stage_rule='max1', posterior=None)

@@ -74,7 +74,7 @@ def backlog_bound(network: Network, *, hidden: bool = False) -> Bound:
     ``hidden=True`` gives the larger bound for schedulers that do not observe the backlogs, even if they know the rates.
 
     >>> import fedwave as fw
-    >>> bound = backlog_bound(fw.paper_network())
+    >>> bound = fw.backlog_bound(fw.paper_network())
     >>> round(float(bound), 2), round(bound.price, 1), bound.error < 0.01, bound.service.shape
     (100.13, 25.6, True, (25,))
     """
@@ -104,7 +104,7 @@ def score_bound(network: Network, *, hidden: bool = False) -> float:
     """An upper bound on the long-run mean score of every scheduler: sum of theta - gamma * ``backlog_bound``.
 
     >>> import fedwave as fw
-    >>> round(score_bound(fw.paper_network(gamma=0.1)), 1)
+    >>> round(fw.score_bound(fw.paper_network(gamma=0.1)), 1)
     57.0
     """
     check_network(network)

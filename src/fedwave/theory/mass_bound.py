@@ -58,7 +58,7 @@ def mass_bound(network: Network, aggregation: registry.Spec | Aggregation | None
     change from round to round count by their mean.
 
     >>> import fedwave as fw
-    >>> bound = mass_bound(fw.paper_network())
+    >>> bound = fw.mass_bound(fw.paper_network())
     >>> round(float(bound), 2), round(bound.price, 2), bound.error < 0.001
     (3.69, 0.28, True)
     """

@@ -171,7 +171,15 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Schedulers on common worlds: simulated, and trained if there is a task."""
+    """Schedulers on common worlds: simulated, and trained if there is a task.
+
+    The fields are those of an experiment's YAML file (docs/experiments.md). ``fw.load_experiment`` reads one.
+
+    >>> import fedwave as fw
+    >>> made = fw.Experiment(schedulers=("age", "alpha-fresh:alpha=0.25"), rounds=100, sweep={"network.slots": (3, 5)})
+    >>> made.labels, made.base, made.metric
+    (('age', 'alpha-fresh:alpha=0.25'), 'age', 'backlog')
+    """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = PYDANTIC
 

@@ -43,7 +43,8 @@ def load_experiment(source: str | Path, overrides: Sequence[str] = (), imports: 
     Files that it names are seen from its folder, those in overrides from the current folder. ``imports`` are files or
     modules with parts of your own, beside those that the file names.
 
-    >>> load_experiment("quick", ["network.slots=3", "instances=4"]).instances
+    >>> import fedwave as fw
+    >>> fw.load_experiment("quick", ["network.slots=3", "instances=4"]).instances
     4
     """
     as_path("an experiment", source)

@@ -21,9 +21,18 @@ if TYPE_CHECKING:
 
 
 def load(folder: str | Path) -> xr.Dataset:
-    """The results in a run folder: axes of the sweep, scheduler, instance, round, device, class as labelled axes.
+    """Read the results in a run folder as an xarray Dataset.
 
-    Files that were damaged since they were written are refused by name.
+    Its axes are those of the sweep, then scheduler, instance, round, device and class. Raises FedwaveError with the
+    name of a file that is corrupt.
+
+    >>> import fedwave as fw
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = fw.run({"schedulers": ["age", "fresh"], "rounds": 10, "instances": 2}, folder, workers=1)
+    ...     data = fw.load(folder)
+    >>> data.score.sel(scheduler="fresh").mean("round").shape
+    (2,)
     """
     folder = as_path("a run folder", folder)
     check_is_folder(folder)

@@ -25,8 +25,10 @@ class Dataset:
     * ``train_images``, ``test_images``: ``[n, channels, height, width]``, normalised; converted to float32
     * ``train_labels``, ``test_labels``: the class of each image, ``[n]``, from 0; converted to int64
 
+    >>> import fedwave as fw
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> mine = Dataset("mine", rng.random((8, 1, 4, 4)), [0, 1] * 4, rng.random((2, 1, 4, 4)), [0, 2])
+    >>> mine = fw.Dataset("mine", rng.random((8, 1, 4, 4)), [0, 1] * 4, rng.random((2, 1, 4, 4)), [0, 2])
     >>> mine.train_images.dtype.name, mine.train_labels.dtype.name, mine.classes
     ('float32', 'int64', 3)
     """
