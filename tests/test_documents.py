@@ -23,7 +23,7 @@ def test_code_on_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch, tmp_pat
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, page, "exec"), names)
-    if page == "README.md":  # "from .1, which is chance, to above .7"
+    if page == "README.md":  # "from .1 (chance) to above .7"
         accuracy = names["curves"].accuracy[:, 0]  # type: ignore[attr-defined]
         assert accuracy[0] < 0.2
         assert accuracy[-1] > 0.7
