@@ -204,7 +204,12 @@ class Lee(Aggregation):
 
 @dataclass(frozen=True)
 class Constant(Aggregation):
-    """The paper's rule with a constant rate: a = c."""
+    """The paper's rule with a constant rate: a = c.
+
+    >>> import fedwave as fw
+    >>> fw.aggregation.Constant(beta=1, stretch=2).rate([1, 4, 16]).tolist()
+    [1.0, 1.0, 1.0]
+    """
 
     name = "constant"
 
@@ -315,7 +320,12 @@ class FedBuff(Aggregation):
 
 @dataclass(frozen=True)
 class Sync(Aggregation):
-    """Plain synchronous averaging, a = c: data wait, and a scheduled device trains on all since its last delivery."""
+    """Plain synchronous averaging, a = c: data wait, and a scheduled device trains on all since its last delivery.
+
+    >>> import fedwave as fw
+    >>> fw.aggregation.Sync().waits, fw.aggregation.Sync().rate([1, 4]).tolist()
+    (True, [1.0, 1.0])
+    """
 
     name = "sync"
     waits = True

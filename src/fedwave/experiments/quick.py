@@ -46,8 +46,8 @@ def compare(
 
     ``schedulers`` are names, names with parameters or Scheduler objects; a mapping gives them labels. ``against`` is
     the label that differences are taken from: alsa-pi, or the first. ``burn_in`` rounds are left out of
-    metrics that are a mean over rounds. ``metric`` comes first; ``metrics`` are watched beside the built-in ones.
-    ``labels`` are for schedulers that see them, as in ``simulate``.
+    metrics that are a mean over rounds. ``metric`` comes first in tables; ``metrics`` are measured in addition to the
+    built-in ones. ``labels`` are for schedulers that see them, as in ``simulate``.
 
     >>> import fedwave as fw
     >>> table = fw.compare(fw.paper_network(), ["alsa-pi", "max-weight"], rounds=50, instances=4)

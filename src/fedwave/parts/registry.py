@@ -58,7 +58,7 @@ def register(part: Any, /, *, family: str | None = None) -> Any:
     >>> fw.simulate(fw.paper_network(), "loudest", rounds=20, instances=3).label
     'loudest'
 
-    What makes a model or a dataset, a function or a class, is given a name and its family:
+    A function or class that makes a model or a dataset is registered under a name, with its family:
 
     >>> @fw.register("small-net", family="model")
     ... def small_net():
