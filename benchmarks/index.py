@@ -15,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 
 import fedwave as fw
-from fedwave.experiments.results.statistics import estimate, paired_difference
+from fedwave.experiments.analysis.statistics import estimate, paired_difference
 from fedwave.schedulers import priced
 from fedwave.schedulers.base import Scheduler
 from fedwave.theory.bound import Bound, backlog_bound

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 import fedwave as fw
-from fedwave.experiments.results.statistics import Estimate, estimate, paired_difference
+from fedwave.experiments.analysis.statistics import Estimate, estimate, paired_difference
 from fedwave.types import FloatArray
 
 # Mean backlog in the long run, and its standard error (0: exact), measured by two independent

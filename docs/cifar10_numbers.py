@@ -10,10 +10,10 @@ import numpy as np
 from committed import DOCS, at, curves, final, instances, last_round, pair, plain
 from verdicts import OURS, PAPER, TARGETS
 
+from fedwave.experiments.analysis.statistics import estimate
+from fedwave.experiments.analysis.tables import markdown
 from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.report.figures.common import name_of
-from fedwave.experiments.report.tables import markdown
-from fedwave.experiments.results.statistics import estimate
 
 _STUDY = "cifar10"
 _AT_ONCE = 4  # instances of a lot: what has been seen to fit into the memory of an H200

@@ -24,11 +24,11 @@ from verdicts import (
     verdict,
 )
 
+from fedwave.experiments.analysis.labels import axis_label
+from fedwave.experiments.analysis.statistics import Estimate
+from fedwave.experiments.analysis.tables import markdown
+from fedwave.experiments.report.comparison import COLUMNS
 from fedwave.experiments.report.figures.common import name_of
-from fedwave.experiments.report.labels import axis_label
-from fedwave.experiments.report.tables import markdown
-from fedwave.experiments.results.comparison import COLUMNS
-from fedwave.experiments.results.statistics import Estimate
 
 
 def _said(text: str, judged: str) -> Callable[[], Found]:

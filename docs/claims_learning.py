@@ -31,8 +31,8 @@ from verdicts import (
     within,
 )
 
+from fedwave.experiments.analysis.statistics import Estimate, estimate
 from fedwave.experiments.report.figures.common import name_of
-from fedwave.experiments.results.statistics import Estimate, estimate
 
 # V-B: loss and accuracy
 

@@ -20,7 +20,7 @@ from verdicts import (
     within,
 )
 
-from fedwave.experiments.results.statistics import Estimate, estimate
+from fedwave.experiments.analysis.statistics import Estimate, estimate
 
 
 def similar_scores() -> Found:

@@ -7,7 +7,7 @@ from claims_score import score_rounds
 from committed import column, content, final, finite_estimate, pair, score, score_apart, table, with_width
 from verdicts import HOLDS, NOT, OPEN, PART, UNTESTED, Found, above, below, listed, verdict
 
-from fedwave.experiments.results.statistics import Estimate, estimate
+from fedwave.experiments.analysis.statistics import Estimate, estimate
 
 
 def theorem_1_product() -> Found:

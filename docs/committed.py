@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.experiments.results.statistics import Estimate, estimate
+from fedwave.experiments.analysis.statistics import Estimate, estimate
 from fedwave.learning.curves import Curves
 
 DOCS = Path(__file__).parent

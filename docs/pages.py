@@ -51,9 +51,9 @@ from prediction_tables import (
 
 from benchmarks.peers.report import CELLS, ratio_text, speed_table, work_of
 from fedwave.errors import plural
+from fedwave.experiments.analysis.statistics import estimate
+from fedwave.experiments.analysis.tables import markdown
 from fedwave.experiments.report.figures.common import name_of
-from fedwave.experiments.report.tables import markdown
-from fedwave.experiments.results.statistics import estimate
 from fedwave.network.network import paper_network
 
 PAGES = (

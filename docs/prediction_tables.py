@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from committed import content, pair, plain, table
 
-from fedwave.experiments.prediction_check import PREDICTORS
-from fedwave.experiments.report.tables import markdown
-from fedwave.experiments.results.statistics import Estimate, estimate
+from fedwave.experiments.analysis.prediction_check import PREDICTORS
+from fedwave.experiments.analysis.statistics import Estimate, estimate
+from fedwave.experiments.analysis.tables import markdown
 
 FILES = ("chosen-on", "rules", "skew", "mlp", "devices", "channel", "again", "cifar10")
 IID, CLASSES = "iid", "by-class"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedwave.experiments.analysis.statistics import Estimate
 from fedwave.experiments.report.figures.common import name_of
-from fedwave.experiments.results.statistics import Estimate
 
 HOLDS, PART, NOT = "holds", "in part", "does not hold"
 OPEN, UNTESTED = "open", "cannot be tested"

@@ -10,7 +10,7 @@ import pytest
 from refusals import mentions
 from script_module import module_of
 
-from fedwave.experiments.results.statistics import Estimate
+from fedwave.experiments.analysis.statistics import Estimate
 
 DOCS = Path(__file__).parents[1] / "docs"
 module_of(DOCS / "pages.py")  # lets the modules beside it be imported

@@ -17,8 +17,8 @@ from refusals import mentions, refused
 import fedwave as fw
 from fedwave import memory
 from fedwave.cli import app, output
+from fedwave.experiments.analysis.bootstrap import bootstrap_ratio
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.results.bootstrap import bootstrap_ratio
 from fedwave.experiments.run import needs
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.learning.datasets.synthetic import synthetic

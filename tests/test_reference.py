@@ -10,7 +10,7 @@ import pytest
 
 import fedwave as fw
 from benchmarks.reference import BACKLOGS, distance, mean_backlogs
-from fedwave.experiments.results.statistics import estimate, paired_difference
+from fedwave.experiments.analysis.statistics import estimate, paired_difference
 
 
 @pytest.mark.parametrize("scheduler", BACKLOGS)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import plural
+from fedwave.experiments.analysis.tables import markdown
 from fedwave.experiments.report.figures.common import figure_with, wrapped, write_figure
-from fedwave.experiments.report.tables import markdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -107,12 +107,12 @@ from fedwave.types import Decision, Observation, PlayedRound, Problem, State
 from fedwave.version import __version__
 
 if TYPE_CHECKING:
+    from fedwave.experiments.analysis.prediction import Prediction, predict
     from fedwave.experiments.config.experiment import Experiment
     from fedwave.experiments.config.read import load_experiment
     from fedwave.experiments.merge import merge
-    from fedwave.experiments.prediction import Prediction, predict
     from fedwave.experiments.quick import compare, run
-    from fedwave.experiments.results.comparison import Comparison
+    from fedwave.experiments.report.comparison import Comparison
     from fedwave.experiments.results.dataset import load
     from fedwave.learning.curves import Curves
     from fedwave.learning.datasets.dataset import Dataset
@@ -125,7 +125,7 @@ if TYPE_CHECKING:
 
 # What needs large libraries is imported when it is first used: `import fedwave` stays light.
 _ON_DEMAND = {
-    "Comparison": "fedwave.experiments.results.comparison",
+    "Comparison": "fedwave.experiments.report.comparison",
     "Curves": "fedwave.learning.curves",
     "Dataset": "fedwave.learning.datasets.dataset",
     "EvaluationSizes": "fedwave.learning.evaluation",
@@ -137,8 +137,8 @@ _ON_DEMAND = {
     "load_experiment": "fedwave.experiments.config.read",
     "mass_bound": "fedwave.theory.mass_bound",
     "merge": "fedwave.experiments.merge",
-    "predict": "fedwave.experiments.prediction",
-    "Prediction": "fedwave.experiments.prediction",
+    "predict": "fedwave.experiments.analysis.prediction",
+    "Prediction": "fedwave.experiments.analysis.prediction",
     "run": "fedwave.experiments.quick",
     "score_bound": "fedwave.theory.bound",
     "task": "fedwave.learning.task",

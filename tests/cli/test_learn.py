@@ -17,8 +17,8 @@ from rich.table import Table
 
 import fedwave as fw
 from fedwave.cli import output
+from fedwave.experiments.report.comparison import Comparison
 from fedwave.experiments.report.figures import common as figures
-from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.run import work
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.datasets.original_files import NoData

@@ -11,7 +11,7 @@ from refusals import mentions
 from trained_run import trained_run
 
 import fedwave as fw
-from fedwave.experiments.prediction_check import check_prediction
+from fedwave.experiments.analysis.prediction_check import check_prediction
 
 WORDS = ("predict", "paper", "-s", "round-robin,fresh,alsa-pi", "-t", 30, "-i", 3)
 

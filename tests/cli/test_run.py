@@ -14,9 +14,9 @@ from user_file import forgotten
 from user_file import text as user_text
 
 import fedwave as fw
+from fedwave.experiments.analysis.statistics import Estimate
 from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.report import theory
-from fedwave.experiments.results.statistics import Estimate
 from fedwave.experiments.run import work
 from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.parts import registry

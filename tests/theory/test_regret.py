@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from refusals import refused
 
+from fedwave.experiments.analysis.statistics import estimate
 from fedwave.experiments.report.figures.regret import regret_figure
-from fedwave.experiments.results.statistics import estimate
 from fedwave.network.arrivals import Poisson
 from fedwave.rng import Draws
 from fedwave.schedulers.balsa import Balsa

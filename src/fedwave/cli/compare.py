@@ -16,13 +16,13 @@ from fedwave.cli.progress import rounds_bar
 from fedwave.cli.request import experiment_of
 from fedwave.cli.run import execute, execute_and_show, stopping
 from fedwave.errors import FedwaveError, is_number
+from fedwave.experiments.analysis.labels import sentences
+from fedwave.experiments.analysis.statistics import instances_needed
 from fedwave.experiments.config.build import check, metrics_of, network_of, schedulers_of
 from fedwave.experiments.config.experiment import BASE, Experiment
+from fedwave.experiments.report.comparison import COLUMNS, Comparison
 from fedwave.experiments.report.devices import worst_note
-from fedwave.experiments.report.labels import sentences
-from fedwave.experiments.results.comparison import COLUMNS, Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
-from fedwave.experiments.results.statistics import instances_needed
 from fedwave.experiments.run.units import file_words
 from fedwave.files.writing import check_folder, write_csv, write_json
 from fedwave.metrics import metric_names
@@ -125,7 +125,7 @@ def compare(
 
 def _instances_needed(comparison: Comparison, label: str, half_width: float) -> int | None:
     """None where instances are copies: no number of them narrows anything."""
-    covered = (comparison.chance.covers(name, "score") for name in (label, comparison.base))
+    covered = (comparison.randomness.covers(name, "score") for name in (label, comparison.base))
     if not any(covered):
         return None
     return instances_needed(comparison.differences(label, "score"), half_width)

@@ -13,14 +13,14 @@ from rich.table import Table
 
 from fedwave.cli.terminal import OutputFailed, PlainConsole
 from fedwave.errors import FedwaveError
+from fedwave.experiments.analysis.labels import NARROW, axis_label, meanings, sentences
+from fedwave.experiments.analysis.statistics import Estimate
+from fedwave.experiments.analysis.tables import with_interval
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.report.labels import NARROW, axis_label, meanings, sentences
+from fedwave.experiments.report.comparison import Comparison
 from fedwave.experiments.report.learning import dataset_of, is_synthetic
 from fedwave.experiments.report.outputs import comparison_of, interval_note, note_of, summary, title_of, write_results
-from fedwave.experiments.report.tables import with_interval
-from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Results
-from fedwave.experiments.results.statistics import Estimate
 from fedwave.files.writing import json_text
 
 _FINER = ("score", "mean_age", "jain", "loss")  # small differences of these matter

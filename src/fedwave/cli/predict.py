@@ -13,6 +13,9 @@ from fedwave.cli import output
 from fedwave.cli.progress import rounds_bar
 from fedwave.cli.request import experiment_of
 from fedwave.errors import FedwaveError, as_int, did_you_mean
+from fedwave.experiments.analysis.prediction import COLUMNS, Prediction
+from fedwave.experiments.analysis.prediction import predict as predicted
+from fedwave.experiments.analysis.prediction_check import check_prediction
 from fedwave.experiments.config.build import (
     check,
     class_mix_of,
@@ -23,9 +26,6 @@ from fedwave.experiments.config.build import (
     task_of,
 )
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
-from fedwave.experiments.prediction import COLUMNS, Prediction
-from fedwave.experiments.prediction import predict as predicted
-from fedwave.experiments.prediction_check import check_prediction
 from fedwave.files.writing import write_csv, write_json
 from fedwave.parts import registry
 from fedwave.parts.user_code import import_parts

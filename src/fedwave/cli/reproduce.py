@@ -148,7 +148,7 @@ def _check_is(name: str, how: Experiment, folder: Path) -> None:
 
 
 def _theory(how: Experiment, folder: Path, execution: opt.Execution, quick: bool, json: bool) -> None:
-    from fedwave.experiments.report.labels import title
+    from fedwave.experiments.analysis.labels import title
     from fedwave.experiments.report.theory import FILES, backlog_lines, write_theory
 
     backlogs = folder / "backlogs"

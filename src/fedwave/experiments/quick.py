@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError, as_int, is_list, short_repr
 from fedwave.experiments.config.experiment import BASE, Experiment
-from fedwave.experiments.results.comparison import Comparison
+from fedwave.experiments.report.comparison import Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
 from fedwave.experiments.run.time_limit import TIMEOUT, checked_timeout
 from fedwave.files.reading import as_path

@@ -12,10 +12,10 @@ from matplotlib import rc_context
 from matplotlib.text import Text
 
 import fedwave as fw
+from fedwave.experiments.analysis.tables import escape_latex, escape_markdown, latex, markdown
 from fedwave.experiments.report.figures.common import figure_with, label_panel
 from fedwave.experiments.report.figures.comparison import comparison_figure
 from fedwave.experiments.report.figures.sweep import bands_figure
-from fedwave.experiments.report.tables import escape_latex, escape_markdown, latex, markdown
 
 HOSTILE = [
     "$x_$",

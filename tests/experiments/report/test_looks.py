@@ -10,13 +10,13 @@ import pytest
 from refusals import mentions
 
 import fedwave as fw
+from fedwave.experiments.analysis.labels import axis_label
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common
 from fedwave.experiments.report.figures.comparison import rounds_figure
 from fedwave.experiments.report.figures.devices import devices_figure
 from fedwave.experiments.report.figures.score import score_figure
 from fedwave.experiments.report.figures.sweep import sweep_figure
-from fedwave.experiments.report.labels import axis_label
 from fedwave.experiments.report.score import scores_of
 from fedwave.experiments.results.container import Point, Results, labels
 from fedwave.experiments.run.runner import run_experiment

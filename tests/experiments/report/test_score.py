@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import fedwave as fw
+from fedwave.experiments.analysis.statistics import estimate
 from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.report.figures.score import score_figure
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.report.score import score_bands, scores_of, write_score
 from fedwave.experiments.results.container import Point, Results, labels, series
-from fedwave.experiments.results.statistics import estimate
 from fedwave.experiments.run.runner import run_experiment
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedwave.experiments.results.chance import Chance
+from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.results.container import Point, labels
 from fedwave.files.writing import write_csv
 
@@ -59,11 +59,11 @@ def write_devices(point: Point, folder: Path) -> list[Path]:
 
 def _write_table(data: xr.Dataset, path: Path) -> Path:
     """A row per scheduler and device: the mean of every metric over instances, and its half-width."""
-    chance, names = Chance.of(data), per_device(data)
+    randomness, names = Randomness.of(data), per_device(data)
     rows: list[list[Any]] = []
     for label in labels(data):
         bands = [
-            chance.band(data[name].sel(scheduler=label).transpose("device", "instance").values, name, label)
+            randomness.band(data[name].sel(scheduler=label).transpose("device", "instance").values, name, label)
             for name in names
         ]
         for place, device in enumerate(data["device"].values):

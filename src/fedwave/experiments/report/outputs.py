@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedwave.experiments.analysis.labels import axis_label, burn_in_note, place, sentences, title
+from fedwave.experiments.analysis.randomness import Randomness, notes
+from fedwave.experiments.analysis.tables import escape_markdown, latex, markdown, one_line
 from fedwave.experiments.config.read import to_mapping
+from fedwave.experiments.report.comparison import COLUMNS, Comparison, Table
 from fedwave.experiments.report.devices import worst_devices, worst_note, write_devices
-from fedwave.experiments.report.labels import axis_label, burn_in_note, place, sentences, title
 from fedwave.experiments.report.learning import learnt_json, write_learning, write_learning_sweep
 from fedwave.experiments.report.score import write_score
-from fedwave.experiments.report.tables import escape_markdown, latex, markdown, one_line
-from fedwave.experiments.results.chance import Chance, notes
-from fedwave.experiments.results.comparison import COLUMNS, Comparison, Table
 from fedwave.experiments.results.container import Point, Results, metrics_of
 from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.results.inputs import pinned_copies
@@ -122,8 +122,8 @@ def note_of(results: Results) -> str:
     points = results.points
     places = [place(point.where) for point in points]
     burn_in = notes([burn_in_note(point.experiment.burn_in) for point in points], places)
-    chance = notes([Chance.of(point.data).note for point in points], places)
-    return sentences(burn_in, chance, worst_note(points[0].data) if len(points) == 1 else "")
+    randomness = notes([Randomness.of(point.data).note for point in points], places)
+    return sentences(burn_in, randomness, worst_note(points[0].data) if len(points) == 1 else "")
 
 
 def interval_note(*found: Comparison, metrics: Sequence[str] = ()) -> str:

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, plural, short_repr
+from fedwave.experiments.analysis.labels import title
 from fedwave.experiments.config.experiment import MOST_DEVICES, Experiment
 from fedwave.experiments.config.read import stored_content, stored_experiment
-from fedwave.experiments.report.labels import title
 from fedwave.experiments.report.learning import learning_figures, write_learning_tables
 from fedwave.experiments.report.outputs import summary
 from fedwave.experiments.report.score import (

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.experiments.report.labels import sentences, title
-from fedwave.experiments.results.chance import Chance, caption
-from fedwave.experiments.results.comparison import Comparison
+from fedwave.experiments.analysis.labels import sentences, title
+from fedwave.experiments.analysis.randomness import Randomness, caption
+from fedwave.experiments.analysis.statistics import Band, moving_mean, running_mean
+from fedwave.experiments.report.comparison import Comparison
 from fedwave.experiments.results.container import Point, label_of, labels, series
-from fedwave.experiments.results.statistics import Band, moving_mean, running_mean
 from fedwave.files.writing import write_csv
 from fedwave.metrics import describe
 from fedwave.schedulers.base import PAPER_SCHEDULERS
@@ -56,23 +56,23 @@ def scores_of(data: xr.Dataset, base: str) -> Scores:
 
 def bands_caption(data: xr.Dataset) -> str:
     """What the bands are and cover, by the attributes of results."""
-    return sentences(caption("Bands", data), Chance.of(data).note)
+    return sentences(caption("Bands", data), Randomness.of(data).note)
 
 
 def score_bands(data: xr.Dataset, scheduler: str, base: str) -> dict[str, Band]:
     """Bands over instances, by round; the difference of running means is paired, instance by instance."""
-    score, chance = series(data, scheduler, "score"), Chance.of(data)
+    score, randomness = series(data, scheduler, "score"), Randomness.of(data)
     running = running_mean(score)
     apart = running - running_mean(series(data, base, "score"))
     window = window_of(len(score))
     recent = np.full(score.shape, np.nan)
     recent[window - 1 :] = moving_mean(score, window)
     return {
-        "score": chance.band(score, "score", scheduler),
-        "running": chance.band(running, "score", scheduler),
-        "running_difference": chance.band(apart, "score", scheduler, base),
-        "backlog": chance.band(series(data, scheduler, "backlog"), "backlog", scheduler),
-        "recent": chance.band(recent, "score", scheduler),
+        "score": randomness.band(score, "score", scheduler),
+        "running": randomness.band(running, "score", scheduler),
+        "running_difference": randomness.band(apart, "score", scheduler, base),
+        "backlog": randomness.band(series(data, scheduler, "backlog"), "backlog", scheduler),
+        "recent": randomness.band(recent, "score", scheduler),
     }
 
 

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError
+from fedwave.experiments.analysis.labels import title
+from fedwave.experiments.analysis.statistics import Estimate, estimate
+from fedwave.experiments.analysis.tables import latex, markdown, with_interval
 from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.files import renamed
+from fedwave.experiments.report.comparison import Comparison
 from fedwave.experiments.report.figures.common import save_figure
-from fedwave.experiments.report.labels import title
-from fedwave.experiments.report.tables import latex, markdown, with_interval
-from fedwave.experiments.results.comparison import Comparison
 from fedwave.experiments.results.container import Point, Results
 from fedwave.experiments.results.inputs import data_for
 from fedwave.experiments.results.own_files import with_endings
-from fedwave.experiments.results.statistics import Estimate, estimate
 from fedwave.experiments.results.sums import SUMS, write_sums
 from fedwave.files.writing import write_csv, write_json, write_text
 from fedwave.network.network import random_network

@@ -10,8 +10,8 @@ A unit of work, a point of a sweep and a whole sweep have the same form; the axe
 attributes of a variable describe its metric, so that results can be read without the code that declared it:
 ``long_name`` (for people), ``over_rounds`` (how the rounds of an instance become one number) and ``better``. The
 attributes of the Dataset say what it was made with: ``slots``, ``gamma``, ``seed``; ``chance`` and ``own_draws``
-(chance.py); ``test_images`` and ``loss_images`` that were used. Devices are labelled by their names, or by numbers; in
-a sweep over tables with devices of different names, by numbers.
+(analysis/randomness.py); ``test_images`` and ``loss_images`` that were used. Devices are labelled by their names, or by
+numbers; in a sweep over tables with devices of different names, by numbers.
 """
 
 from __future__ import annotations

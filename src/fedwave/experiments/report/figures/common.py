@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.experiments.results.statistics import Band
+from fedwave.experiments.analysis.statistics import Band
 from fedwave.files.writing import write_whole
 from fedwave.parts.registry import built_in
 from fedwave.plain_text import visible

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.experiments.analysis.labels import sentences, title
+from fedwave.experiments.analysis.randomness import Randomness, caption
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.report.labels import sentences, title
-from fedwave.experiments.results.chance import Chance, caption
 from fedwave.experiments.results.container import Point, label_of, labels, series
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fedwave.experiments.results.comparison import Comparison
+    from fedwave.experiments.report.comparison import Comparison
 
 
 def comparison_figure(comparison: Comparison, metrics: Sequence[str]) -> Figure:
@@ -60,14 +60,14 @@ def rounds_figure(point: Point, metrics: Sequence[str]) -> Figure:
     figure, axes = common.figure_with(rows, columns, (5 * columns + 1, 3.4 * rows + 1.0))
     for axis in axes[len(metrics) :]:
         axis.remove()
-    chance, looks = Chance.of(point.data), common.styles(labels(point.data))
+    randomness, looks = Randomness.of(point.data), common.styles(labels(point.data))
     floors = common.floors(point.data, metrics)
     for axis, metric in zip(axes, metrics, strict=False):
         common.label_panel(axis, "", "Round", label_of(point.data, metric))
         for scheduler in labels(point.data):
-            values = chance.band(series(point.data, scheduler, metric), metric, scheduler, skip_nan=True)
+            values = randomness.band(series(point.data, scheduler, metric), metric, scheduler, skip_nan=True)
             common.draw_band(axis, values, scheduler, looks[scheduler], len(looks), floor=floors[metric])
     some_missing = any(not np.isfinite(point.data[metric].values).all() for metric in metrics)
     left_out = "Instances without a number in a round are left out of it." if some_missing else ""
-    text = sentences(caption("Bands", point.data), left_out, chance.note)
+    text = sentences(caption("Bands", point.data), left_out, randomness.note)
     return common.finish(figure, axes[0], title(point.data), text)

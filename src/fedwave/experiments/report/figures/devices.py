@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedwave.experiments.analysis.labels import sentences, title
+from fedwave.experiments.analysis.randomness import Randomness, caption
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.report.labels import sentences, title
-from fedwave.experiments.results.chance import Chance, caption
 from fedwave.experiments.results.container import label_of, labels
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ def devices_figure(data: xr.Dataset, metric: str = "device_uploads") -> Figure:
     """A metric of every device: the mean over instances of every scheduler, with its interval."""
     names = [str(name) for name in data["device"].values]
     figure, (axis,) = common.figure_with(1, 1, (max(7.0, 3.5 + 0.28 * len(names)), 4.8))
-    shown, chance, styles = labels(data), Chance.of(data), common.styles(labels(data))
+    shown, randomness, styles = labels(data), Randomness.of(data), common.styles(labels(data))
     places = np.arange(len(names))
     for number, label in enumerate(shown):
         values = data[metric].sel(scheduler=label).transpose("device", "instance").values
-        mean, half = chance.band(values, metric, label)
+        mean, half = randomness.band(values, metric, label)
         shift = 0.7 * ((number + 0.5) / len(shown) - 0.5)
         look = {**styles[label], "linestyle": "none"}
         ends = common.errors(mean, half, floor=0.0)
@@ -39,4 +39,4 @@ def devices_figure(data: xr.Dataset, metric: str = "device_uploads") -> Figure:
             text.set(ha="right", rotation_mode="anchor")
     axis.set_xlim(-0.5, len(names) - 0.5)
     axis.set_ylim(bottom=0)
-    return common.finish(figure, axis, title(data), sentences(caption("Bars", data), chance.note))
+    return common.finish(figure, axis, title(data), sentences(caption("Bars", data), randomness.note))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.errors import plural
+from fedwave.experiments.analysis.labels import sentences, title_at
+from fedwave.experiments.analysis.randomness import Randomness
+from fedwave.experiments.analysis.statistics import band
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.report.labels import sentences, title_at
 from fedwave.experiments.report.learning import caption_of, is_synthetic
-from fedwave.experiments.results.chance import Chance
 from fedwave.experiments.results.container import Point, curves_of, label_of, labels, series
-from fedwave.experiments.results.statistics import band
 from fedwave.metrics import describe
 from fedwave.types import FloatArray
 
@@ -227,7 +227,7 @@ def _frame(axis: Axes, point: Point, metric: str, top: float | None) -> None:
 
 def _with_caption(figure: Figure, axis: Axes, point: Point, note: str) -> Figure:
     colour = "#B00020" if is_synthetic(point.experiment) else "0.35"
-    text = f"{caption_of(point)}\n{sentences(note, Chance.of(point.data).note)}".rstrip()
+    text = f"{caption_of(point)}\n{sentences(note, Randomness.of(point.data).note)}".rstrip()
     return common.finish(figure, axis, title_at(point.where, point.data), text, colour=colour)
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.experiments.prediction_check import PredictionCheck
+from fedwave.experiments.analysis.prediction_check import PredictionCheck
+from fedwave.experiments.analysis.tables import with_interval
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.report.tables import with_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

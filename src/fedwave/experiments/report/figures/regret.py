@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedwave.errors import plural
+from fedwave.experiments.analysis.statistics import Estimate, band, estimate
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.results.statistics import Estimate, band, estimate
 from fedwave.theory.regret import Regret
 from fedwave.types import FloatArray
 

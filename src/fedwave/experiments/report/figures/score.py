@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedwave.experiments.analysis.labels import sentences
+from fedwave.experiments.analysis.statistics import Band
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.report.labels import sentences
 from fedwave.experiments.report.score import Scores, window_of
-from fedwave.experiments.results.statistics import Band
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedwave.experiments.analysis.labels import sentences, title
 from fedwave.experiments.report.figures import common, learning
 from fedwave.experiments.report.figures.score import draw_recent, scale_differences
-from fedwave.experiments.report.labels import sentences, title
 from fedwave.experiments.report.learning import caption_of, dataset_of, is_synthetic
 from fedwave.experiments.report.score import Scores, paper_schedulers, window_of
 from fedwave.experiments.results.container import labels, series

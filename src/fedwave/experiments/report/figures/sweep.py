@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, is_number
+from fedwave.experiments.analysis import randomness
+from fedwave.experiments.analysis.labels import axis_label, burn_in_note, place, sentences, title_at
+from fedwave.experiments.analysis.statistics import Band, per_instance
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.report.labels import axis_label, burn_in_note, place, sentences, title_at
-from fedwave.experiments.results import chance
 from fedwave.experiments.results.container import Point, label_of, labels
-from fedwave.experiments.results.statistics import Band, per_instance
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
     for number, label in enumerate(labels(points[0].data)):
         found = [
             # An instance that diverged is left out.
-            chance.Chance.of(point.data).estimate(own[number][np.isfinite(own[number])], metric, label)
+            randomness.Randomness.of(point.data).estimate(own[number][np.isfinite(own[number])], metric, label)
             for point, own in zip(points, values, strict=True)
         ]
         bands[label] = np.array([e.mean for e in found]), np.array([e.half_width for e in found])
@@ -41,10 +41,10 @@ def sweep_figure(points: Sequence[Point], axis: str, metric: str) -> Figure:
     places = [point.where[axis] for point in points]
     at = [place({axis: value}) for value in places]
     text = sentences(
-        chance.caption("Bands", *(point.data for point in points)),
+        randomness.caption("Bands", *(point.data for point in points)),
         "Instances without a finite number are left out." if _some_missing(values) else "",
-        chance.notes([burn_in_note(point.experiment.burn_in) for point in points], at),
-        chance.notes([chance.Chance.of(point.data).note for point in points], at),
+        randomness.notes([burn_in_note(point.experiment.burn_in) for point in points], at),
+        randomness.notes([randomness.Randomness.of(point.data).note for point in points], at),
     )
     return bands_figure(
         axis_label(axis),

@@ -11,10 +11,10 @@ from refusals import mentions, refused
 from scipy import stats
 
 import fedwave as fw
+from fedwave.experiments.analysis.statistics import per_instance
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.results.comparison import COLUMNS, Comparison
+from fedwave.experiments.report.comparison import COLUMNS, Comparison
 from fedwave.experiments.results.container import unit_dataset
-from fedwave.experiments.results.statistics import per_instance
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.files.writing import json_text
 from fedwave.metrics import jain

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from fedwave.experiments.results.statistics import band, estimate, instances_needed, t_quantile
+from fedwave.experiments.analysis.statistics import band, estimate, instances_needed, t_quantile
 
 
 @pytest.mark.parametrize(("count", "level"), [(3, 0.95), (10, 0.95), (10, 0.5), (40, 0.99)])

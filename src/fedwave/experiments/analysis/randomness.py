@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.experiments.results.statistics import Band, Estimate, band, estimate
+from fedwave.experiments.analysis.statistics import Band, Estimate, band, estimate
 from fedwave.types import Array
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _WORDS = {"uploads": "transmission luck", "broadcasts": "missed broadcasts"}
 
 
 @dataclass(frozen=True)
-class Chance:
+class Randomness:
     """What differs between the instances of a comparison."""
 
     world: tuple[str, ...] = WORLD[:3]  # the drawn part of the network
@@ -34,7 +34,7 @@ class Chance:
     trained: bool = False  # weights, samples and their order are drawn
 
     @classmethod
-    def of(cls, data: xr.Dataset) -> Chance:
+    def of(cls, data: xr.Dataset) -> Randomness:
         """As the attributes of a Dataset of results say; all is drawn if they do not (older results)."""
         stored = data.attrs.get("chance")
         world = cls.world if stored is None else tuple(filter(None, stored.split(",")))
@@ -84,7 +84,7 @@ class Chance:
 
 def caption(what: str, *data: xr.Dataset) -> str:
     """What the ``what`` (bands, bars) of a figure are, if there are any, and what they cover."""
-    several = any(point.sizes["instance"] > 1 and bool(Chance.of(point).covered) for point in data)
+    several = any(point.sizes["instance"] > 1 and bool(Randomness.of(point).covered) for point in data)
     return f"{what}: 95 % intervals over instances." if several else ""
 
 

@@ -12,9 +12,9 @@ import pytest
 from refusals import mentions
 
 import fedwave as fw
+from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.outputs import note_of
-from fedwave.experiments.results.chance import Chance
 from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.run.runner import run_experiment
 
@@ -122,9 +122,9 @@ def test_missed_broadcasts_are_chance_where_something_is_learnt() -> None:
     task = fw.task("synthetic", model="logistic", epochs=1)
     alone = unit_dataset({"alsa-pi": trace})
     learnt = unit_dataset({"alsa-pi": trace}, {"alsa-pi": fw.train(trace, task)})
-    assert Chance.of(alone).covered == ()
-    assert Chance.of(learnt).covered == ("missed broadcasts", "training")
-    certain = Chance((), (), trained=True)
+    assert Randomness.of(alone).covered == ()
+    assert Randomness.of(learnt).covered == ("missed broadcasts", "training")
+    certain = Randomness((), (), trained=True)
     assert certain.covers("alsa-pi", "accuracy")
     assert not certain.covers("alsa-pi", "backlog")
 
@@ -174,4 +174,4 @@ def test_points_with_different_notes_keep_the_burn_in(tmp_path: Path) -> None:
 
 def test_older_results_say_nothing() -> None:
     data = unit_dataset({"age": fw.simulate(fw.paper_network(), "age", 3, 2)})
-    assert Chance.of(data.drop_attrs(deep=False)) == Chance()
+    assert Randomness.of(data.drop_attrs(deep=False)) == Randomness()

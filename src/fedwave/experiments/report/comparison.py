@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean, plural
-from fedwave.experiments.report.labels import burn_in_note, left_out_note, sentences, title
-from fedwave.experiments.report.tables import markdown, with_interval
-from fedwave.experiments.results.bootstrap import Interval, bootstrap_ratio
-from fedwave.experiments.results.chance import Chance
+from fedwave.experiments.analysis.bootstrap import Interval, bootstrap_ratio
+from fedwave.experiments.analysis.labels import burn_in_note, left_out_note, sentences, title
+from fedwave.experiments.analysis.randomness import Randomness
+from fedwave.experiments.analysis.statistics import Estimate, per_instance
+from fedwave.experiments.analysis.tables import markdown, with_interval
 from fedwave.experiments.results.container import curves_of, label_of, labels, metrics_of
-from fedwave.experiments.results.statistics import Estimate, per_instance
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Comparison:
     first: str = ""  # the metric that was asked for: it comes first everywhere
     title: str = ""  # what was run
     note: str = ""  # what one must know of the intervals and means; may be empty
-    chance: Chance = field(default_factory=Chance)
+    randomness: Randomness = field(default_factory=Randomness)
 
     @classmethod
     def of(cls, data: xr.Dataset, base: str, burn_in: int = 0, first: str = "") -> Comparison:
@@ -83,9 +83,9 @@ class Comparison:
         if "loss" in names:
             values["spikes"] = np.stack([curves_of(data, k).spikes() for k in schedulers])
             called["spikes"] = "Spikes of the loss"
-        chance = Chance.of(data)
-        note = sentences(burn_in_note(burn_in), chance.note)
-        return cls(schedulers, base, values, called, first, title(data), note, chance)
+        randomness = Randomness.of(data)
+        note = sentences(burn_in_note(burn_in), randomness.note)
+        return cls(schedulers, base, values, called, first, title(data), note, randomness)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ class Comparison:
     def has_intervals(self) -> bool:
         """Is there more than one instance, and do they differ?"""
         return self.instances > 1 and any(
-            self.chance.covers(scheduler, metric) for scheduler in self.schedulers for metric in self.metrics
+            self.randomness.covers(scheduler, metric) for scheduler in self.schedulers for metric in self.metrics
         )
 
     def of_instances(self, scheduler: str, metric: str) -> FloatArray:
@@ -125,7 +125,7 @@ class Comparison:
     def estimate(self, scheduler: str, metric: str) -> Estimate:
         """Mean over the instances that have a finite number, and its interval."""
         values = self.of_instances(scheduler, metric)
-        return self.chance.estimate(values[np.isfinite(values)], metric, scheduler)
+        return self.randomness.estimate(values[np.isfinite(values)], metric, scheduler)
 
     def differences(self, scheduler: str, metric: str) -> FloatArray:
         """From the base, of the instances in which both have a number."""
@@ -137,14 +137,14 @@ class Comparison:
 
     def difference(self, scheduler: str, metric: str) -> Estimate:
         """Mean of the paired differences from the base, and its interval."""
-        return self.chance.estimate(self.differences(scheduler, metric), metric, scheduler, self.base)
+        return self.randomness.estimate(self.differences(scheduler, metric), metric, scheduler, self.base)
 
     def backlog_ratio(self, scheduler: str) -> Interval | None:
         """Backlog as a share of the base's; None where that never has any."""
         own, base = (self.of_instances(name, "backlog") for name in (scheduler, self.base))
         if not base.any():
             return None
-        covered = (self.chance.covers(name, "backlog") for name in (scheduler, self.base))
+        covered = (self.randomness.covers(name, "backlog") for name in (scheduler, self.base))
         if not any(covered):
             return Interval(float(own.mean() / base.mean()), np.nan, np.nan)
         return bootstrap_ratio(own, base)
@@ -186,7 +186,7 @@ class Comparison:
 
     def about(self) -> dict[str, Any]:
         """What must be known to read the numbers, for machines: the base, and what the intervals cover."""
-        return {"against": self.base, "intervals_cover": list(self.chance.covered), "note": self.note}
+        return {"against": self.base, "intervals_cover": list(self.randomness.covered), "note": self.note}
 
     def cells(self, scheduler: str, metrics: Sequence[str]) -> list[str]:
         """Means with the half-widths of their intervals, as texts."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedwave.experiments.results.statistics import band, estimate, moving_mean, paired_difference, running_mean
+from fedwave.experiments.analysis.statistics import band, estimate, moving_mean, paired_difference, running_mean
 from fedwave.metrics import jain
 
 

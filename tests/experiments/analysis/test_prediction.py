@@ -8,7 +8,7 @@ from refusals import mentions, refused
 
 import fedwave as fw
 from fedwave.aggregation import Constant, Lee
-from fedwave.experiments.prediction import Calibration, Prediction
+from fedwave.experiments.analysis.prediction import Calibration, Prediction
 from fedwave.learning.curves import Curves
 from fedwave.theory.useful_mass import ScheduleMass
 

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError
+from fedwave.experiments.analysis.labels import place
+from fedwave.experiments.analysis.statistics import Estimate, estimate
+from fedwave.experiments.analysis.tables import with_interval
 from fedwave.experiments.config.build import class_mix_of, labels_of, network_of, schedulers_of
-from fedwave.experiments.report.labels import place
-from fedwave.experiments.report.tables import with_interval
 from fedwave.experiments.results.container import Point, labels
-from fedwave.experiments.results.statistics import Estimate, estimate
 from fedwave.experiments.run.runner import stored_results
 from fedwave.parts import registry
 from fedwave.simulation import simulate

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedwave.errors import FedwaveError, as_int, is_number
-from fedwave.experiments.results.statistics import check_level, sample, t_quantile
+from fedwave.experiments.analysis.statistics import check_level, sample, t_quantile
 from fedwave.memory import check_memory
 from fedwave.types import Array, FloatArray
 

@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from trained_run import RULES, trained_run
 
 import fedwave as fw
-from fedwave.experiments.prediction_check import (
+from fedwave.experiments.analysis.prediction_check import (
     PREDICTORS,
     CheckedPoint,
     PredictionCheck,

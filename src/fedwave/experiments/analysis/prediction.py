@@ -15,8 +15,8 @@ import numpy as np
 
 from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError, plural, short_repr
-from fedwave.experiments.report.tables import markdown, with_interval
-from fedwave.experiments.results.statistics import Estimate, estimate, paired_difference
+from fedwave.experiments.analysis.statistics import Estimate, estimate, paired_difference
+from fedwave.experiments.analysis.tables import markdown, with_interval
 from fedwave.network.partition import Labels
 from fedwave.parts import registry
 from fedwave.theory.useful_mass import ScheduleMass

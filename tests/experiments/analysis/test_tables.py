@@ -7,7 +7,7 @@ import math
 import pytest
 from refusals import refused
 
-from fedwave.experiments.report.tables import escape_latex, latex, markdown, with_interval
+from fedwave.experiments.analysis.tables import escape_latex, latex, markdown, with_interval
 
 HEADING = ["scheduler", "score", "vs alsa-pi"]
 ROWS = [["alsa-pi", "9.12±0.11", "-"], ["my_own 50 %", "-1,200±13", "+0.12±0.03"]]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from refusals import mentions, refused
 
-from fedwave.experiments.results import bootstrap
-from fedwave.experiments.results.bootstrap import bootstrap_ratio, bootstrap_rounds
-from fedwave.experiments.results.statistics import estimate
+from fedwave.experiments.analysis import bootstrap
+from fedwave.experiments.analysis.bootstrap import bootstrap_ratio, bootstrap_rounds
+from fedwave.experiments.analysis.statistics import estimate
 from fedwave.learning.curves import Curves
 
 Pair = tuple[np.ndarray, np.ndarray]

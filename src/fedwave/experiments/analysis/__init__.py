@@ -1,0 +1,1 @@
+"""Statistics over instances, predictions from schedules, and their texts for people."""
