@@ -15,7 +15,7 @@ class SquaredBacklog(fw.Scheduler):
 
 
 if __name__ == "__main__":
-    print("checks passed:", *fw.check_scheduler("squared-backlog"), sep="\n  ")
+    print(fw.check("squared-backlog"))
     network = fw.paper_network()
     for name in ("alsa-pi", "max-weight", "squared-backlog"):
         trace = fw.simulate(network, name, rounds=300, instances=20, seed=1)

@@ -58,7 +58,6 @@ Add parts of your own:
 
     register            makes a part known by its name
     check               checks that a part keeps the contract of its family
-    check_scheduler     the same for a scheduler
     Scheduler           the base class of schedulers
     Observation         what a scheduler sees in a round
     Decision            who transmits in a round
@@ -90,7 +89,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 from fedwave import aggregation, metrics
-from fedwave.checks import check, check_scheduler
+from fedwave.checks import check
 from fedwave.errors import FedwaveError
 from fedwave.errors import extra_for as _extra_for
 from fedwave.metrics import Metric
@@ -186,7 +185,6 @@ __all__ = [
     # parts: of one's own, and those that come with fedwave
     "register",
     "check",
-    "check_scheduler",
     "Scheduler",
     "Observation",
     "Decision",

@@ -9,10 +9,9 @@ from broken import BROKEN, LovesTheFirst, Sound
 from refusals import refused
 
 import fedwave as fw
-from fedwave.checks.scheduler import check_scheduler
 from fedwave.parts import registry
 
-ALL = [
+ALL = (
     "declaration",
     "information",
     "inputs",
@@ -26,20 +25,20 @@ ALL = [
     "instances",
     "saving",
     "devices",
-]
+)
 
 
 @pytest.mark.parametrize("name", registry.names("scheduler"))
 def test_every_registered_scheduler_keeps_the_contract(name):
-    expected = [check for check in ALL if check != "devices" or name != "round-robin"]
-    assert fw.check_scheduler(name) == expected
+    expected = ALL[:-1] if name == "round-robin" else ALL
+    assert fw.check(name, family="scheduler").passed == expected
 
 
 @pytest.mark.parametrize("rule", ["max1", "per-device"])
 @pytest.mark.parametrize("prior", [fw.priors.Gamma(), fw.priors.Truncated()])
 def test_learning_schedulers_keep_it_with_other_parameters(rule, prior):
     for name in ("balsa", "balsa-po"):
-        assert check_scheduler(fw.scheduler(name, stage_rule=rule, prior=prior)) == ALL
+        assert fw.check(fw.scheduler(name, stage_rule=rule, prior=prior)).passed == ALL
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_learning_schedulers_keep_it_with_other_parameters(rule, prior):
 )
 def test_a_broken_scheduler_is_told_which_check_failed_and_why(scheduler, check, tokens):
     with refused(f"'{check}'", *tokens) as told:
-        check_scheduler(scheduler)
+        fw.check(scheduler)
     assert "\n" not in str(told.value)
 
 
@@ -56,15 +55,20 @@ def test_every_check_has_a_scheduler_that_fails_it():
 
 
 def test_the_sound_one_that_the_broken_ones_spoil_passes():
-    assert check_scheduler(Sound) == ALL
-    assert check_scheduler(Sound()) == ALL
+    assert fw.check(Sound).passed == ALL
+    assert fw.check(Sound()).passed == ALL
+
+
+def test_the_answer_is_a_sentence():
+    report = fw.check(Sound)
+    assert str(report) == repr(report) == f"scheduler 'sound': {len(ALL)} checks passed"
 
 
 def test_a_name_that_is_not_known_is_told_so():
     with refused("balsa_po", "balsa-po"):
-        check_scheduler("balsa_po")
-    with refused(3, "scheduler"):
-        check_scheduler(3)
+        fw.check("balsa_po")
+    with refused(3, "Scheduler"):
+        fw.check(3)
 
 
 def test_a_scheduler_of_ten_lines_is_checked_found_by_name_and_simulated():
@@ -80,7 +84,7 @@ def test_a_scheduler_of_ten_lines_is_checked_found_by_name_and_simulated():
         def priority(self, state, seen, draws):
             return seen.gain + seen.delay / self.patience
 
-    assert check_scheduler("patient") == ALL
+    assert fw.check("patient").passed == ALL
     assert "patient" in fw.scheduler_names()
     trace = fw.simulate(fw.paper_network(), "patient", rounds=20, instances=2)
     assert (np.count_nonzero(trace.scheduled, axis=2) == 5).all()
@@ -96,7 +100,7 @@ def test_numbers_of_its_own_kind_from_a_generator_cannot_follow_the_devices():
             rows, devices = seen.delay.shape
             return np.stack([draws.generator(i).permutation(devices) for i in range(rows)])
 
-    assert check_scheduler(Shuffles) == ALL[:-1]
+    assert fw.check(Shuffles).passed == ALL[:-1]
 
 
 def test_what_is_only_derived_from_the_parameters_may_be_kept_in_the_object():
@@ -108,11 +112,11 @@ def test_what_is_only_derived_from_the_parameters_may_be_kept_in_the_object():
         def priority(self, state, seen, draws):
             return self.table[-1] * seen.success
 
-    assert check_scheduler(Caches()) == ALL
+    assert fw.check(Caches()).passed == ALL
 
 
 def test_a_scheduler_may_be_declared_to_care_about_device_numbers():
     class OnPurpose(LovesTheFirst):
         symmetric = False
 
-    assert check_scheduler(OnPurpose) == ALL[:-1]
+    assert fw.check(OnPurpose).passed == ALL[:-1]

@@ -152,7 +152,7 @@ def test_others_run_as_without_labels() -> None:
     assert not with_.labels
     assert fw.extend(without, 12, labels=LABELS).same_as(fw.extend(without, 12))
     with pytest.raises(fw.FedwaveError, match="add 'labels' to its `needs`"):
-        fw.check_scheduler(Curious())
+        fw.check(Curious())
 
 
 class Curious(fw.Scheduler):

@@ -97,7 +97,7 @@ def test_they_follow_the_rule_of_the_task(name):
 
 @pytest.mark.parametrize("name", BOTH)
 def test_the_contract(name):
-    assert "devices" in fw.check_scheduler(name)
+    assert "devices" in fw.check(name).passed
     needs = {"mass-labels": {"channel", "rates", "labels"}, "mass-labels-po": {"channel", "labels"}}
     assert fw.scheduler(name).needs == needs[name]
     assert name in fw.scheduler_names()

@@ -35,7 +35,7 @@ class UrgencyPo(fw.rates.RatesFromDeliveries):
 )
 def test_an_index_works_with_every_source(kind, needs, covered):
     assert kind.needs == needs
-    assert "instances" in fw.check_scheduler(kind)
+    assert "instances" in fw.check(kind).passed
     trace = fw.simulate(fw.paper_network(), kind(), 40, 3, seed=1, beliefs=True)
     if covered == "every round":
         assert (trace.beliefs["covered"][-1] == 39).all()

@@ -94,7 +94,7 @@ def study(folder: str) -> None:
     assert fw.load(folder).sizes == data.sizes
     experiment: fw.Experiment = fw.load_experiment("quick", ["rounds=3"])
     assert experiment.rounds == 3
-    passed: list[str] = fw.check("half") + fw.check_scheduler("squared")
+    passed: tuple[str, ...] = fw.check("half").passed + fw.check("squared").passed
     print(passed, fw.scheduler_names(), fw.__version__)
 
 

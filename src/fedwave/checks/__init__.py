@@ -5,6 +5,5 @@ dataset, model, metric each have a file here. What they share is in common.py an
 """
 
 from fedwave.checks.dispatch import check
-from fedwave.checks.scheduler import check_scheduler
 
-__all__ = ["check", "check_scheduler"]
+__all__ = ["check"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, writes_into_input
+from fedwave.errors import FedwaveError, plural, writes_into_input
 from fedwave.metrics import Metric
 from fedwave.network.devices import Device
 from fedwave.network.network import Network
@@ -32,8 +32,32 @@ from fedwave.types import Array
 Check = Callable[..., bool | None]
 
 
-def passed(what: str, checks: Mapping[str, Check], *given: Any) -> list[str]:
-    """Run the checks in order; the names of those that apply."""
+@dataclass(frozen=True, repr=False)
+class CheckReport:
+    """What ``fw.check`` returns; it prints as a sentence.
+
+    >>> import fedwave as fw
+    >>> report = fw.check("age")
+    >>> report
+    scheduler 'age': 13 checks passed
+    >>> "slots" in report.passed
+    True
+    """
+
+    part: str  # its family and name
+    passed: tuple[str, ...]  # the checks, by name
+
+    def __repr__(self) -> str:
+        return f"{self.part}: {plural(len(self.passed), 'check')} passed"
+
+
+def report(what: str, checks: Mapping[str, Check], *given: Any, declaration: bool = False) -> CheckReport:
+    """Run the checks in order; ``declaration``: that check has passed already."""
+    return CheckReport(what, (*["declaration"] * declaration, *_passed(what, checks, *given)))
+
+
+def _passed(what: str, checks: Mapping[str, Check], *given: Any) -> list[str]:
+    """The names of the checks that apply."""
     names = []
     for name, check in checks.items():
         try:

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.checks.common import Check, passed
+from fedwave.checks.common import Check, CheckReport, report
 from fedwave.errors import FedwaveError
 from fedwave.learning.datasets.dataset import Dataset
 
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 
 
-def check_dataset(make: Any, name: str) -> list[str]:
+def check_dataset(make: Any, name: str) -> CheckReport:
     """Run the checks on a function that makes a Dataset, or on a Dataset."""
     subject = _Subject(make)
-    return passed(f"dataset {name!r}", CHECKS, subject)
+    return report(f"dataset {name!r}", CHECKS, subject)
 
 
 class _Subject:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.checks.common import Check, passed
+from fedwave.checks.common import Check, CheckReport, report
 from fedwave.errors import FedwaveError
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.model_check import make_model, outputs_and_gradients
@@ -16,9 +16,9 @@ from fedwave.learning.task import Task
 _SHAPES = ((1, 28, 28), (3, 32, 32))  # of MNIST and CIFAR-10
 
 
-def check_model(make: Any, name: str, dataset: Dataset | None = None) -> list[str]:
+def check_model(make: Any, name: str, dataset: Dataset | None = None) -> CheckReport:
     """Run the checks on a function that makes a model; ``dataset`` has images that it is made for."""
-    return passed(f"model {name!r}", CHECKS, _Subject(make, dataset))
+    return report(f"model {name!r}", CHECKS, _Subject(make, dataset))
 
 
 class _Subject:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedwave.checks import calls
 from fedwave.checks.calls import which_network
-from fedwave.checks.common import Check, continued, declared, passed
+from fedwave.checks.common import Check, CheckReport, continued, declared, report
 from fedwave.checks.witness import ReorderedDraws, Run, reordered, watch
 from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import NegativeBinomial
@@ -32,20 +32,11 @@ _LABELS = Labels(Dirichlet(0.3), classes=4, shard_size=3)  # for a scheduler tha
 _STOP = 5  # where a run is saved; odd, so that what alternates from round to round shows
 
 
-def check_scheduler(scheduler: str | Scheduler | type[Scheduler]) -> list[str]:
-    """Check that a scheduler keeps its contract; the names of the checks it passed.
-
-    Raises a FedwaveError that names the first check that failed, and why. A check that does not apply
-    (the order of the devices, in round-robin) is not among the names.
-
-    >>> import fedwave as fw
-    >>> fw.check_scheduler("max-weight")[:4]
-    ['declaration', 'information', 'inputs', 'priorities']
-    """
+def check_scheduler(scheduler: str | Scheduler | type[Scheduler]) -> CheckReport:
+    """Check that a scheduler keeps its contract."""
     chosen: Scheduler = declared("scheduler", scheduler)
     runs = [watch(chosen, network.problem(_INSTANCES), partial(_play, network)) for network in _networks(chosen)]
-    what = f"scheduler {chosen.name!r}"
-    return ["declaration", *passed(what, _CHECKS, chosen, runs)]
+    return report(f"scheduler {chosen.name!r}", _CHECKS, chosen, runs, declaration=True)
 
 
 def _networks(scheduler: Scheduler) -> tuple[Network, ...]:
