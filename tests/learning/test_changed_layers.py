@@ -70,7 +70,6 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "a pooled head": lambda: nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.MaxPool2d(3), nn.Flatten()),
     "batch norm without bias": lambda: norm("bias"),
     "batch norm without weight": lambda: norm("weight"),
-    "batch norm without statistics": lambda: norm("running_mean", "running_var"),
     "another order": lambda: nn.Sequential(
         nn.Flatten(), nn.Linear(36, 8), Backwards(nn.Tanh(), nn.Linear(8, 8)), nn.Linear(8, 3)
     ),

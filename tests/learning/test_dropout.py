@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -62,6 +64,22 @@ def test_results_do_not_depend_on_what_runs_beside(way: str) -> None:
     again = fw.train(both, task, precision="float64")
     assert (again.loss == kept.loss).all()
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_threads_that_train_at_once_do_not_disturb_each_other() -> None:
+    trace = fw.simulate(fw.random_network(4, 2, seed=3, rate=1.5), "age", 3, 1, seed=2)
+
+    def losses(_: int) -> list[float]:
+        curves = fw.train(trace, _task(from_torch), precision="float64")
+        return [float(loss) for loss in curves.loss[:, 0]]
+
+    alone, before = losses(0), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert all(found == alone for found in threads.map(losses, range(12)))
+    finally:
+        sys.setswitchinterval(before)
 
 
 @pytest.mark.parametrize("way", MODELS)

@@ -21,7 +21,7 @@ from fedwave.learning.replay import Replay
 from fedwave.learning.schedule import labelled_runs
 from fedwave.learning.settings import Settings
 from fedwave.learning.task import Task
-from fedwave.network.partition import Iid, Labels, Partition
+from fedwave.network.partition import Dirichlet, Iid, Labels, Partition
 from fedwave.network.world import World
 
 NET = fw.random_network(6, 2, seed=1, rate=1.5)
@@ -38,7 +38,28 @@ class Half(Partition):
         return None if device % 2 else np.eye(classes)[(device // 2) % classes]
 
 
-PARTITIONS = {"iid": Iid(), "dirichlet": "dirichlet:alpha=0.3", "by class": "by-class:held=1", "half": Half()}
+class HalfDirichlet(Dirichlet):
+    """Skewed as its base class at even devices only."""
+
+    def class_shares(self, seed: int, instance: int, device: int, classes: int) -> Any:
+        return None if device % 2 else super().class_shares(seed, instance, device, classes)
+
+
+class HalfIid(Iid):
+    """As its base class at odd devices only."""
+
+    def class_shares(self, seed: int, instance: int, device: int, classes: int) -> Any:
+        return Half().class_shares(seed, instance, device, classes)
+
+
+PARTITIONS = {
+    "iid": Iid(),
+    "dirichlet": "dirichlet:alpha=0.3",
+    "by class": "by-class:held=1",
+    "half": Half(),
+    "half dirichlet": HalfDirichlet(),
+    "half iid": HalfIid(),
+}
 
 
 def task_with(partition: Any, **numbers: Any) -> Task:

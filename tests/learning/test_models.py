@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 from tiny import blobs, linear
 from torch import Tensor, nn
 
@@ -164,6 +165,36 @@ def test_other_number_types_become_those_of_the_training() -> None:
         assert fw.train(trace, task).weights[0]["out.weight"].dtype == "float32"
 
 
+class Squeezes(Net):
+    """Loses the dimension of the batch for a single image."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).squeeze()
+
+
+class SqueezesFirst(Net):
+    """Fails for a single image."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.squeeze())
+
+
+class Centred(Net):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x - x.mean(dim=0))
+
+
+def without_statistics() -> nn.Module:
+    norm = nn.BatchNorm2d(2, track_running_stats=False)
+    return nn.Sequential(nn.Conv2d(1, 2, 1), norm, nn.Flatten(), nn.Linear(12, 3))
+
+
+@pytest.mark.parametrize("make", [Squeezes, SqueezesFirst, Centred, without_statistics])
+def test_evaluation_must_not_depend_on_the_batch(make: Any) -> None:
+    with refused("image"):
+        Task(blobs(), make)
+
+
 def test_lazy_layers_get_their_sizes_from_the_images() -> None:
     task = Task(blobs(), lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(3)))
     assert torch.equal(first_weights(task, 4, 7), first_weights(task, 4, 7))
@@ -284,7 +315,7 @@ def test_a_task_that_cannot_be(arguments: dict[str, Any], sentence: str) -> None
 
 
 def test_a_model_may_write_into_its_images() -> None:
-    class Centred(Net):
+    class Darker(Net):
         def forward(self, x: Tensor) -> Tensor:
             x -= 0.25
             return super().forward(x)
@@ -297,7 +328,7 @@ def test_a_model_may_write_into_its_images() -> None:
     before = data.train_images.copy(), data.test_images.copy()
     trace = fw.simulate(fw.random_network(3, 2, seed=3, rate=1.0), "age", 3, 1)
     numbers: dict[str, Any] = {"shard_size": 4, "batch": 4, "epochs": 1}
-    written, apart = (fw.train(trace, Task(data, make, **numbers)) for make in (Centred, Apart))
+    written, apart = (fw.train(trace, Task(data, make, **numbers)) for make in (Darker, Apart))
     assert (data.train_images == before[0]).all()
     assert (data.test_images == before[1]).all()
     assert written.loss == pytest.approx(apart.loss, rel=1e-5)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from refusals import refused
 from tiny import blobs, linear, trace
 from torch import nn
 
@@ -18,19 +19,19 @@ from fedwave.learning.task import Task
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "sentence"),
+    ("setting", "value"),
     [
-        ("precision", "float16", "precision is 'float16', must be 'float32', 'float64', 'bfloat16' or 'auto'"),
-        ("tolerance", -0.1, r"tolerance is -0\.1, must lie in \[0, 1\): 0 trains everything\."),
-        ("tolerance", 1, r"tolerance is 1, must lie in \[0, 1\)"),
-        ("tolerance", float("nan"), r"tolerance is nan, must lie in \[0, 1\)"),
-        ("tolerance", "none", r"tolerance is none, must lie in \[0, 1\)"),
-        ("lanes", 0, r"lanes is 0, must be a whole number >= 1\."),
-        ("lanes", 2.5, r"lanes is 2\.5, must be a whole number >= 1\."),
+        ("precision", "float16"),
+        ("tolerance", -0.1),
+        ("tolerance", 1),
+        ("tolerance", float("nan")),
+        ("tolerance", "none"),
+        ("lanes", 0),
+        ("lanes", 2.5),
     ],
 )
-def test_settings_that_cannot_be(setting: str, value: Any, sentence: str) -> None:
-    with pytest.raises(fw.FedwaveError, match=sentence):
+def test_settings_that_cannot_be(setting: str, value: Any) -> None:
+    with refused(setting, value):
         Settings(**{setting: value})
 
 

@@ -56,10 +56,10 @@ class Counting(nn.Module):
 
 
 class Branch(nn.Module):
-    """Depends on values, which torch cannot vectorise."""
+    """Depends on values in training, which torch cannot vectorise."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x if x.sum() > 0 else 0.5 * x
+        return x if not self.training or x.sum() > 0 else 0.5 * x
 
 
 class PlainDrop(nn.Module):
@@ -123,7 +123,7 @@ def _images(rng: Generator) -> list[nn.Module]:
         nn.BatchNorm2d(3, momentum=None),
         nn.GroupNorm(3, 3),
         nn.InstanceNorm2d(3, affine=True),
-        nn.BatchNorm2d(3, track_running_stats=False),
+        nn.GroupNorm(1, 3),
         nn.Dropout2d(0.3),
         nn.BatchNorm2d(3, affine=False),
         nn.Dropout(0.2),

@@ -8,6 +8,7 @@ key.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from fedwave.counter_rng import TrainingKeys
 from fedwave.types import IntArray
 
+_GENERATORS = threading.RLock()  # torch's generators are shared by all threads
 _LARGEST = 2**63 - 1
 _CALL = 2**40  # positions between two calls of a dropout layer in one step
 
@@ -93,9 +95,12 @@ def key_dropout(model: nn.Module) -> StepMasks:
 
 
 @contextmanager
-def seeded(key: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's generators within the block, and restore them afterwards."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+def seeded(key: int, device: torch.device | None = None) -> Iterator[None]:
+    """Seed torch's generators within the block, and restore them afterwards; other threads wait for their turn.
+
+    ``device`` is a GPU whose generator is used in the block.
+    """
+    with _GENERATORS, torch.random.fork_rng(devices=[device] if device and device.type == "cuda" else []):
         torch.manual_seed(key)
         yield
 

@@ -2,7 +2,7 @@
 
 The models of all devices take turns in one module, and another module evaluates them. So the outputs of a model must
 depend on its parameters, its buffers, the images and torch's generator alone. A trial trains two steps in turns and two
-steps alone, and compares.
+steps alone, and compares; then it evaluates two images together and one by one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.dropout import key_dropout, seeded
 from fedwave.learning.model_rows import Tensors, carried_state, trained_parameters
 
-_CPU = torch.device("cpu")
 _STEPS, _RATE = 2, 0.05  # of the trial
 _OF_MODULES = ("_parameters", "_buffers", "_modules", "training")
 
@@ -89,16 +88,13 @@ def check_trainable(new_model: Callable[[int], nn.Module], data: Dataset) -> boo
     return draws
 
 
-def outputs_and_gradients(model: nn.Module, batches: list[Any], labels: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Outputs in eval mode for batches of images, and the gradients of the loss over the first one, as arrays.
-
-    A parameter that does not enter the loss has the gradient None.
-    """
-    outputs = [_pass(model, torch.as_tensor(batch), training=False)[0].detach().numpy() for batch in batches]
-    found, w, _ = _pass(model, torch.as_tensor(batches[0]), training=True)
+def outputs_and_gradients(model: nn.Module, images: Any, labels: Any) -> tuple[Any, dict[str, Any]]:
+    """Outputs in eval mode, and the gradients of the loss, as arrays; None for a parameter that is not used."""
+    outputs, _, _ = _pass(model, torch.as_tensor(images), training=False)
+    found, w, _ = _pass(model, torch.as_tensor(images), training=True)
     loss = F.cross_entropy(found, torch.as_tensor(labels))
     gradients = torch.autograd.grad(loss, list(w.values()), allow_unused=True)
-    return outputs, {k: None if g is None else g.numpy() for k, g in zip(w, gradients, strict=True)}
+    return outputs.detach().numpy(), {k: None if g is None else g.numpy() for k, g in zip(w, gradients, strict=True)}
 
 
 def error_text(error: Exception) -> str:
@@ -140,7 +136,7 @@ def _pass(model: nn.Module, images: Tensor, *, training: bool) -> tuple[Any, Ten
     """The outputs of one pass, the parameters that enter it, and whether it drew from torch's generator."""
     masks = key_dropout(model)
     w, rest = {name: p.requires_grad_() for name, p in trained_parameters(model).items()}, carried_state(model)
-    with _refusing(images), seeded(1, _CPU), masks.keyed_by(torch.tensor(1)):
+    with _refusing(images), seeded(1), masks.keyed_by(torch.tensor(1)):
         model.train(training)
         before = torch.random.get_rng_state()
         outputs = functional_call(model, (w, rest), (images.clone(),))
@@ -196,7 +192,7 @@ def _kept(model: nn.Module) -> dict[str, bytes]:
 
 
 def _check_turns(trains: nn.Module, evaluates: nn.Module, alone: nn.Module, images: Tensor, labels: Tensor) -> None:
-    """Raises unless another module of the same kind computes the same with the tensors of this one.
+    """Raises unless another module of the same kind computes the same with the tensors of this one, image by image.
 
     Compared in double precision if the model can do that: there, a difference is no rounding error.
     """
@@ -212,15 +208,26 @@ def _check_turns(trains: nn.Module, evaluates: nn.Module, alone: nn.Module, imag
             continue
         with _refusing(images):
             in_turns = _trained_in_turns(trains, evaluates, start, rest, images.to(dtype), labels)
-        size = max(float(output.abs().max()) for output in own)
-        if any(float((a - b).abs().max()) > relative * size for a, b in zip(own, in_turns, strict=True)):
+        limit = relative * max(float(output.abs().max()) for output in own)
+        if any(_differ(a, b, limit) for a, b in zip(own, in_turns, strict=True)):
             raise FedwaveError(
                 "the model computes something else when its weights are put into another module of its kind, as "
                 "training does: its outputs, in train and in eval mode, must depend on parameters and buffers that "
                 "__init__ makes (write into them: self.mean.copy_(...)), images and torch's generator alone, also in "
                 "the backward pass (no torch.utils.checkpoint), and train() must not freeze."
             )
+        with _refusing(images[:1]), torch.no_grad():
+            one_by_one = torch.cat([alone(image.clone()) for image in torch.split(images.to(dtype), 1)])
+        if _differ(own[-1], one_by_one, limit):
+            raise FedwaveError(
+                "in eval mode the outputs of the model for an image depend on the other images of its batch: treat "
+                "every image by itself (batch norm with track_running_stats=True, no squeeze() of the first dimension)."
+            )
         return
+
+
+def _differ(a: Tensor, b: Tensor, limit: float) -> bool:
+    return a.shape != b.shape or float((a - b).abs().max()) > limit
 
 
 def _trained_alone(model: nn.Module, images: Tensor, labels: Tensor) -> list[Tensor]:
@@ -230,7 +237,7 @@ def _trained_alone(model: nn.Module, images: Tensor, labels: Tensor) -> list[Ten
         model.train()
         optimiser = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=_RATE)
         optimiser.zero_grad()
-        with seeded(number, _CPU), masks.keyed_by(torch.tensor(number)):
+        with seeded(number), masks.keyed_by(torch.tensor(number)):
             outputs = model(images.clone())
         F.cross_entropy(outputs, labels).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
@@ -247,7 +254,7 @@ def _trained_in_turns(
     for number in range(_STEPS):
         trains.train()
         w = {name: p.detach().clone().requires_grad_() for name, p in w.items()}
-        with seeded(number, _CPU), masks.keyed_by(torch.tensor(number)):
+        with seeded(number), masks.keyed_by(torch.tensor(number)):
             outputs = functional_call(trains, (w, rest), (images.clone(),))
         gradients = torch.autograd.grad(F.cross_entropy(outputs, labels), list(w.values()), allow_unused=True)
         w = {k: p if g is None else p - _RATE * g for (k, p), g in zip(w.items(), gradients, strict=True)}
@@ -265,5 +272,5 @@ def _refusing(images: Tensor) -> Iterator[None]:
     except FedwaveError:
         raise
     except Exception as error:
-        shape = tuple(images.shape[1:])
-        raise FedwaveError(f"the model cannot take images of shape {shape}: {error_text(error)}.") from error
+        what = f"{'images' if len(images) > 1 else 'a single image'} of shape {tuple(images.shape[1:])}"
+        raise FedwaveError(f"the model cannot take {what}: {error_text(error)}.") from error

@@ -101,7 +101,7 @@ def _train_locally(
         images = torch.as_tensor(task.dataset.train_images[chosen]).to(dtype)
         labels = torch.as_tensor(task.dataset.train_labels[chosen])
         step_key = step_keys(torch.tensor(key), step)
-        with seeded(int(step_key), torch.device("cpu")), masks.keyed_by(step_key):
+        with seeded(int(step_key)), masks.keyed_by(step_key):
             loss = F.cross_entropy(functional_call(model, (w, buffers), (images,)), labels)
         for name in w:
             loss = loss + task.prox / 2 * ((w[name] - start[name]) ** 2).sum()

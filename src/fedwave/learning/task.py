@@ -14,6 +14,7 @@ from torch import nn
 from fedwave.aggregation import Aggregation, Lee
 from fedwave.errors import FedwaveError, as_int, check_number, check_parameters, did_you_mean, short_repr
 from fedwave.learning.datasets.dataset import Dataset
+from fedwave.learning.dropout import seeded
 from fedwave.learning.model_check import check_trainable, make_model
 from fedwave.learning.sampling import Sampler
 from fedwave.learning.settings import one_thread
@@ -114,8 +115,8 @@ class Task:
     def labels(self) -> Labels:
         """The classes of the shards of this task, for ``simulate`` with a scheduler that sees them."""
         data = self.dataset
-        # By these two, no device draws from the whole training set.
-        skewed = isinstance(self.partition, (Dirichlet, ByClass))
+        # By these two, no device draws from the whole training set. By a subclass of the user's, one may.
+        skewed = type(self.partition) in (Dirichlet, ByClass)
         small = np.min_scalar_type(int(data.train_labels.max()))
         training = None if skewed else data.train_labels.astype(small)
         classes = int(data.train_labels.max()) + 1
@@ -124,8 +125,7 @@ class Task:
     def new_model(self, seed: int, instance: int) -> nn.Module:
         """A freshly initialised model: the same for every scheduler of an instance."""
         number = int(stream(seed, "weights", instance).integers(2**62))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(number)
+        with seeded(number):
             return make_model(self.model, torch.as_tensor(self.dataset.train_images[:2]))
 
     def trained_model(self, weights: Mapping[str, Array]) -> nn.Module:
@@ -196,7 +196,7 @@ def bare_model(dataset: str | Mapping[str, Any], model: str | Mapping[str, Any] 
     chosen = model if model is not None else preset.get("model")
     if chosen is None:
         raise FedwaveError(_NO_MODEL)
-    with torch.random.fork_rng(devices=[]):
+    with seeded(0):
         return make_model(_factory(chosen), None)
 
 

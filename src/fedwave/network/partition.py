@@ -189,7 +189,7 @@ class Labels:
     @property
     def same_everywhere(self) -> bool:
         """Whether all devices draw from the whole training set."""
-        return isinstance(self.partition, Iid)
+        return type(self.partition) is Iid
 
     @property
     def overall(self) -> FloatArray:

@@ -106,10 +106,10 @@ def labels_of(experiment: Experiment, schedulers: Iterable[Scheduler]) -> Labels
 def class_mix_of(task: TaskConfig) -> Labels | None:
     """How a task spreads classes over the devices; None if all hold the same. Published data need not be there."""
     partition = registry.build("partition", task.partition)
-    if isinstance(partition, Iid):
+    if type(partition) is Iid:
         return None
     known = registry.parse("dataset", task.dataset)["name"] in DATASETS
-    if known and isinstance(partition, (Dirichlet, ByClass)):  # no device draws from all data
+    if known and type(partition) in (Dirichlet, ByClass):  # no device draws from all data
         return Labels(partition, CLASSES)
     return task_of(task).labels()
 
