@@ -218,10 +218,10 @@ class Unsigned(fw.arrivals.Poisson):
         return super().sample(*given).astype(np.uint32)
 
 
-class Score(fw.Metric):
-    """Stands in the place of the built-in score, with numbers, a type and a range of its own."""
+class OwnScore(fw.Metric):
+    """Like the built-in score, with numbers, a type and a range of its own."""
 
-    name, over_rounds = "score", "max"
+    name, over_rounds = "own_score", "max"
 
     def measure(self, state: fw.State, played: Any) -> Any:
         return state, np.where(played.score > 3, np.nan, 0).astype(np.float32)
@@ -230,7 +230,7 @@ class Score(fw.Metric):
 @pytest.mark.parametrize("record", ["full", "summary"])
 def test_parts_of_a_user_may_have_types_and_ranges_of_their_own(record: str, tmp_path: Path) -> None:
     net = fw.paper_network().replace(arrivals=Unsigned())
-    trace = fw.simulate(net, Renamed(), 5, 2, record=record, metrics=[Score()])
+    trace = fw.simulate(net, Renamed(), 5, 2, record=record, metrics=[OwnScore()])
     assert fw.Trace.load(trace.save(tmp_path / "t.npz")).same_as(trace)
 
 

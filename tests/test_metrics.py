@@ -218,3 +218,52 @@ def test_a_metric_returns_its_state_and_a_number():
 
     with refused("only_a_number", "pair"):
         run(2, metrics=[OnlyANumber()])
+
+
+class Jain(Metric):
+    """Has the name of a built-in metric."""
+
+    name = "jain"
+
+    def measure(self, state, played):
+        return state, played.score
+
+
+class StartsWithAList(Metric):
+    name = "starts_with_a_list"
+
+    def start(self, problem):
+        return [np.zeros(problem.instances)]
+
+    def measure(self, state, played):
+        return state, played.score
+
+
+def test_a_metric_has_a_name_of_its_own():
+    with refused("'jain'", "built-in"):
+        fw.simulate(fw.paper_network(), "age", 5, 2, metrics=[Jain()])
+
+
+def test_a_metric_starts_with_named_arrays():
+    with refused("starts_with_a_list", "start", "instance"):
+        fw.simulate(fw.paper_network(), "age", 5, 2, metrics=[StartsWithAList()])
+
+
+class CountsRounds(Metric):
+    """Replaces an entry of the state that it is given."""
+
+    name = "counts_rounds"
+
+    def start(self, problem):
+        return {"rounds": np.zeros(problem.instances)}
+
+    def measure(self, state, played):
+        state["rounds"] = state["rounds"] + 1
+        return state, state["rounds"]
+
+
+def test_a_memory_that_is_changed_in_place_leaves_the_trace_alone():
+    begun = fw.simulate(fw.paper_network(), "age", 5, 2, metrics=[CountsRounds()])
+    later = fw.extend(begun, 8, metrics=[CountsRounds()])
+    assert (begun.memories["counts_rounds.rounds"] == 5).all()
+    assert (later.series["counts_rounds"][:, 0] == np.arange(1, 9)).all()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ class Measures(Metric):
     """Counts rounds in its state, and calls a function with every round and its new state."""
 
     name = "measures"
-    call: Any = None
+    call: ClassVar[Any] = None
 
     def start(self, problem: Any) -> Any:
         return {"own": np.zeros(problem.instances)}

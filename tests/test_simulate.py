@@ -230,3 +230,113 @@ def test_negative_gains_are_refused_with_the_name_of_the_fading():
 
     with refused("broken", "gains"):
         fw.simulate(fw.paper_network(fading=Broken()), "alsa-pi", 3, 1)
+
+
+# --- what users' parts may not do unnoticed --------------------------------------------------------
+
+
+class CountsInPlace(fw.Scheduler):
+    """Replaces an entry of the state that it is given."""
+
+    name = "counts-in-place"
+
+    def start(self, problem):
+        return {"rounds": np.zeros(problem.instances)}
+
+    def remember(self, state, seen, decision):
+        state["rounds"] = state["rounds"] + 1
+        return state
+
+    def priority(self, state, seen, draws):
+        return np.sin(seen.delay * (1 + state["rounds"][:, None]))
+
+
+def test_a_state_that_is_changed_in_place_leaves_the_trace_alone():
+    begun = run(CountsInPlace(), 20)
+    assert fw.extend(begun, 40).same_as(run(CountsInPlace(), 40))
+    assert (begun.state["rounds"] == 20).all()
+    assert begun.same_as(run(CountsInPlace(), 20))
+
+
+def test_a_trace_cannot_be_written_into():
+    trace = run("balsa", 70, beliefs=True, network="gauss-markov")
+    arrays = [trace.score, trace.gain, trace.beliefs["theta"], trace.accumulated["device_uploads"]]
+    arrays += [trace.final.waiting, trace.state["theta"], trace.memories["jain.uploads"], trace.channel[0]]
+    for array in arrays:
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 0
+
+
+@dataclass(frozen=True)
+class StartsWith(fw.Scheduler):
+    name = "starts-with"
+    first: object
+
+    def start(self, problem):
+        return self.first
+
+    def priority(self, state, seen, draws):
+        return seen.delay
+
+
+ODD = [None, [1], {"a": 1.0}, {"a": np.zeros(2)}, {"a": np.array(1)}, {"a": np.array(["x"] * 3)}, {1: np.zeros(3)}]
+
+
+@pytest.mark.parametrize("first", ODD, ids=range(len(ODD)))
+def test_a_state_that_is_not_named_arrays_is_refused(first):
+    with refused("starts-with", "start", "instance"):
+        run(StartsWith(first), 5)
+
+
+@dataclass(frozen=True)
+class Drifting(fw.fading.Rayleigh):
+    """Keeps a memory although its base class declares independent rounds."""
+
+    name = "drifting"
+
+    def sample(self, block, carry):
+        gains, _ = super().sample(block, None)
+        return gains if carry is None else gains + carry, gains[-1]
+
+
+def test_a_fading_that_is_declared_independent_has_no_carry():
+    with refused("drifting", "independent"):
+        fw.simulate(fw.paper_network(fading=Drifting()), "age", 5, 2)
+
+
+@dataclass(frozen=True)
+class Bursts(fw.arrivals.Poisson):
+    """Poisson at the rates that planning once probed, and bursts at all others."""
+
+    name = "bursts"
+
+    def chances(self, rates, most):
+        found = super().chances(rates, most)
+        usual = np.isin(rates, [0.1, 1.0, 10.0, 100.0])[..., None]
+        return np.where(usual, found, super().chances(rates / 2, most))
+
+
+def test_planning_tells_networks_with_other_arrivals_apart():
+    plain, bursts = fw.paper_network(rate=3.0), fw.paper_network(rate=3.0, arrivals=Bursts())
+    one, other = (fw.simulate(net, "whittle", 30, 2) for net in (plain, bursts))
+    assert not np.array_equal(one.scheduled, other.scheduled)
+
+
+@dataclass  # without frozen=True it has an equality but no hash
+class Unhashable(fw.fading.Fading):
+    name = "unhashable"
+    power: float = 1.0
+
+    def sample(self, block, carry):
+        return block.draw(lambda rng, shape: rng.weibull(self.power, shape)), None
+
+    def fresh(self, rng, shape):
+        return rng.weibull(self.power, shape)
+
+    def quartiles(self):
+        return (0.3, 0.7, 1.4)
+
+
+def test_a_part_of_a_network_can_be_hashed():
+    with refused("Unhashable", "frozen"):
+        fw.paper_network(fading=Unhashable())

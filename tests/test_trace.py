@@ -272,8 +272,8 @@ class Hoarder(fw.Scheduler):
 
     name = "hoarder"
 
-    def start(self, problem):
-        return {"things": np.array([object()] * problem.instances, dtype=object)}
+    def remember(self, state, seen, decision):
+        return {"things": np.array([object()] * seen.problem.instances, dtype=object)}
 
     def priority(self, state, seen, draws):
         return np.zeros(seen.delay.shape)

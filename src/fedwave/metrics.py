@@ -17,7 +17,7 @@ import numpy as np
 from fedwave.aggregation import Aggregation, Lee, Uploads, after_delivery
 from fedwave.errors import FedwaveError, did_you_mean, is_list, short_repr
 from fedwave.parts import registry
-from fedwave.types import DEVICE_ARRAYS, Array, FloatArray, PlayedRound, Problem, State, freeze
+from fedwave.types import DEVICE_ARRAYS, Array, FloatArray, PlayedRound, Problem, State, checked_state, freeze
 
 Memories = Mapping[str, State]  # by the metric's name
 _PAPER_RULE = Lee()
@@ -148,6 +148,9 @@ class MetricSet:
             if names.count(name) > 1:
                 raise FedwaveError(f"metric {name!r} is given twice: keep one.")
         always = [registry.build("metric", name) for name in registry.built_in("metric")]
+        for metric in self.more:
+            if any(metric.name == ours.name and type(metric) is not type(ours) for ours in always):
+                raise FedwaveError(f"metric {metric.name!r} has the name of a built-in metric: choose another.")
         chosen = {metric.name: metric for metric in (*always, *self.more)}
         self.metrics: tuple[Metric, ...] = tuple(chosen.values())
 
@@ -156,7 +159,10 @@ class MetricSet:
         return {metric.name: describe(metric) for metric in self.metrics}
 
     def start(self, problem: Problem) -> Memories:
-        return {metric.name: metric.start(problem) for metric in self.metrics}
+        return {
+            metric.name: checked_state(f"metric {metric.name!r}", metric.start(problem), problem.instances)
+            for metric in self.metrics
+        }
 
     def measure(self, memories: Memories, played: PlayedRound) -> tuple[Memories, dict[str, Array]]:
         """The new memories, and every metric's number."""
@@ -164,15 +170,14 @@ class MetricSet:
         values: dict[str, Array] = {}
         for metric in self.metrics:
             before = memories[metric.name]
-            measured = metric.measure(before, played)
+            measured = metric.measure({**before}, played)
             if not isinstance(measured, tuple) or len(measured) != 2:
                 raise FedwaveError(
                     f"metric {metric.name!r} returned {short_repr(measured)} from measure, must be a pair: the state "
                     "and the number of the round."
                 )
             state, value = measured
-            if state is not before:
-                freeze(state)
+            freeze(state)
             after[metric.name] = state
             values[metric.name] = _checked(metric, np.asarray(value), played)
         return after, values

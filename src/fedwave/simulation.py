@@ -37,6 +37,7 @@ from fedwave.types import (
     PlayedRound,
     State,
     WorldRound,
+    checked_state,
     freeze,
 )
 
@@ -248,7 +249,7 @@ class Simulation:
         self._recorder = Recorder(rounds, full=setup.record == "full")
         self._draws = Draws(setup.seed, ids)
         self._world = World(network, setup.seed, ids, setup.labels)
-        self._state = scheduler.start(self._problem)
+        self._state = checked_state(f"scheduler {scheduler.name!r}", scheduler.start(self._problem), ids.size)
         self._memories = self._metrics.start(self._problem)
         if begun is None:
             self.round = 0  # the last one played
@@ -283,7 +284,7 @@ class Simulation:
         if learner is not None:
             signals = learner.train(world.round, accepted, world.heard, counts.delay)
         seen = self._observe(world, signals)
-        decision, self._state = self.scheduler.decide(self._state, seen, self._draws.at(world.round))
+        decision, self._state = self.scheduler.decide({**self._state}, seen, self._draws.at(world.round))
         freeze(self._state)
         decision = checked_decision(decision, seen, self.scheduler)
         ideal = self.scheduler.ideal

@@ -26,7 +26,7 @@ from fedwave.network.partition import Labels
 from fedwave.network.world import can_keep
 from fedwave.parts.serialize import Unbuilt, built, pack, unpack, unpack_or_keep
 from fedwave.schedulers.base import Scheduler
-from fedwave.types import DEVICE_ARRAYS, Array, BoolArray, FloatArray, IntArray, LabelState, NetworkState, State
+from fedwave.types import DEVICE_ARRAYS, Array, BoolArray, FloatArray, IntArray, LabelState, NetworkState, State, freeze
 from fedwave.version import __version__
 
 if TYPE_CHECKING:
@@ -114,6 +114,11 @@ class Trace:
     memories: State = field(metadata={"axes": ("instance", ...)})
     labels: LabelState | None = field(default=None, metadata={"axes": ("instance", "device", ...)})
     channel: tuple[Any, ...] = ()  # what a channel with memory carries into the next block: one value, or nothing
+
+    def __post_init__(self) -> None:
+        for group in _GROUPS:
+            freeze(_named(getattr(self, group.name)))
+        freeze(self.channel)
 
     @property
     def network(self) -> Network:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fedwave.errors import FedwaveError, HiddenInformation, did_you_mean
+from fedwave.errors import FedwaveError, HiddenInformation, did_you_mean, short_repr
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
@@ -97,6 +97,18 @@ def checked(
     raise FedwaveError(
         f"{word} {name!r} returned {what} {wrong}, must be {rule} {limits} of shape {shape}: run fw.check on it."
     )
+
+
+def checked_state(what: str, state: Any, instances: int) -> State:
+    """The first state of a scheduler or a metric; raises FedwaveError unless it maps names to arrays ``[I, ...]``."""
+    rule = "must be a dict of names and arrays whose first axis is the instance"
+    if not isinstance(state, Mapping):
+        raise FedwaveError(f"{what}: start returned {short_repr(state)}, {rule}.")
+    for name, array in state.items():
+        plain = isinstance(array, np.ndarray) and array.dtype.kind in "biufc" and array.shape[:1] == (instances,)
+        if not plain or not isinstance(name, str):
+            raise FedwaveError(f"{what}: start returned {short_repr(array)} under {name!r}, {rule} ({instances}).")
+    return state
 
 
 @dataclass(frozen=True, slots=True)

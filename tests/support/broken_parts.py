@@ -199,7 +199,7 @@ FADING = [
     (WritesCarry, "inputs", ("carry",)),
     (RandomGains, "repetition", ("generators", "seed")),
     (SharedGenerator, "instances", ("instance 2", "gains")),
-    (ForgetsToSay, "carry", (128, "independent")),
+    (ForgetsToSay, "repetition", ("independent",)),
     (CorrelatedInBlock, "independence", (1, "independent")),
     (OtherFresh, "fresh", ("distributions", "marginal")),
     (SameGainsForAll, "fresh", ("distributions",)),

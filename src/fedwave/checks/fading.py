@@ -69,18 +69,6 @@ def _instances(fading: Fading) -> bool:
     return alone(lambda ids: _world(fading, ids, 1, rounds, devices), instances, "gains")
 
 
-def _carry(fading: Fading) -> bool:
-    rounds, devices, instances = extent(fading)
-    middle, ids = max(1, rounds - 2), list(range(instances))
-    through = _world(fading, ids, 1, rounds, devices)
-    if not np.array_equal(through[middle - 1 :], _world(fading, ids, middle, rounds, devices)):
-        raise FedwaveError(
-            f"gains of round {middle} depend on whether the rounds before were drawn: declare `independent = False`, "
-            "or do not use the carry."
-        )
-    return rounds > 64  # a shorter record lies in one block
-
-
 @lru_cache(maxsize=1)  # three checks look at them
 def _paths(fading: Fading) -> FloatArray:
     """Gains of one device in 16 rounds of many instances, ``[16, n]``: two blocks, joined by the carry."""
@@ -195,7 +183,6 @@ CHECKS: dict[str, Check] = {
     "inputs": _inputs,
     "repetition": _repetition,
     "instances": _instances,
-    "carry": _carry,
     "independence": _independence,
     "fresh": _fresh,
     "quartiles": _quartiles,

@@ -101,8 +101,9 @@ def _instances(scheduler: Scheduler, runs: Sequence[Run]) -> None:
 def _saving(scheduler: Scheduler, runs: Sequence[Run]) -> None:
     for network, run in zip(_networks(scheduler), runs, strict=True):
         begun, learner = _play(network, scheduler, rounds=_STOP), _learner_for(scheduler)
+        whole = _play(network, scheduler)  # in between, so that a memory outside of the state shows
         later = continued(begun, _ROUNDS, learner, scheduler=scheduler)
-        if not later.same_as(_play(network, scheduler)):
+        if not later.same_as(whole):
             raise FedwaveError(
                 f"a run that was saved, loaded and continued differs on {which_network(run)} from one that never "
                 "stopped: keep all that evolves in the state, and parameters in the fields of a dataclass."

@@ -252,7 +252,7 @@ class Shadowing(Fading):
         z = _markov_path(noise, self.correlation, z_before)
         gains, carry_after = self.fading.sample(block, carry_before)
         out: FloatArray = gains * 10 ** (self.sigma_db * z / 10)
-        return out, (z[-1], carry_after)
+        return out, None if self.independent else (z[-1], carry_after)
 
     def fresh(self, rng: Generator, shape: tuple[int, ...]) -> FloatArray:
         if self.correlation > 0:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fedwave.errors import FedwaveError
 from fedwave.network.network import Network
 from fedwave.network.partition import Labels
 from fedwave.rng import Block, stream
@@ -97,6 +98,11 @@ class World:
         fading = self.network.fading
         gain, after = fading.sample(self._block(number, "gain"), carry)
         gain = checked(fading, "gains", gain, self._shape)
+        if fading.independent and after is not None:
+            raise FedwaveError(
+                f"fading {fading.name!r} is declared independent but returned a carry, which would be lost: "
+                "set independent = False, or return None."
+            )
         freeze(gain, after)
         return gain, after
 

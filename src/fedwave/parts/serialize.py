@@ -69,7 +69,7 @@ def pack(value: Any, arrays: dict[str, Array], path: str) -> Any:
     family = getattr(kind, "family", None)
     if family:
         registry.check_declaration(kind)
-    names = [f.name for f in fields(value)] if is_dataclass(value) else []
+    names = [f.name for f in fields(value) if f.init] if is_dataclass(value) else []
     place = {
         "class": kind.__qualname__,
         "fields": {name: pack(getattr(value, name), arrays, f"{path}.{name}") for name in names},

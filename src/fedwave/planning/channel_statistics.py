@@ -19,7 +19,7 @@ from fedwave.types import FloatArray, IntArray, Planning
 
 _LEVELS, _CELLS = 512, 128
 _COMPARED = 256  # channels whose p are compared; of more, as many, evenly spaced by their number
-_PROBES = np.array([0.1, 1.0, 10.0, 100.0])  # rates at which arrival distributions are compared
+_PROBES = np.geomspace(0.01, 1000, 101)  # rates at which arrival distributions are compared
 # For a device that hardly ever succeeds, an upload would be worth any price. Its mean p is raised to this value
 # for planning, so that it is ranked by the small p of the round.
 _LEAST_SUCCESS = 1e-3

@@ -22,7 +22,7 @@ from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.conjugate_posterior import ConjugatePosterior, Posterior
 from fedwave.schedulers.posterior import GridPosterior
 from fedwave.schedulers.priors import Jeffreys, Prior
-from fedwave.types import BoolArray, Decision, FloatArray, IntArray, Observation, Problem, State
+from fedwave.types import BoolArray, Decision, FloatArray, IntArray, Observation, Problem, State, checked
 
 SchedulerT = TypeVar("SchedulerT", bound="IndexScheduler")
 
@@ -188,7 +188,8 @@ class LearnedRates(IndexScheduler):
         if not new.any():
             return state
         rows = np.flatnonzero(new)
-        theta = posterior.sample(state, rows, draws)
+        shape = (rows.size, seen.problem.devices)
+        theta = checked(posterior, "rates", posterior.sample(state, rows, draws), shape)
         if rows.size < new.size:
             sampled, theta = theta, state["theta"].copy()
             theta[rows] = sampled
