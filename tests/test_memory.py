@@ -19,7 +19,7 @@ from fedwave import memory
 from fedwave.cli import app, output
 from fedwave.experiments.analysis.bootstrap import bootstrap_ratio
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.run import needs
+from fedwave.experiments.run import memory_needs
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.schedulers.posterior import GridPosterior, zero_inflated_sum
@@ -69,13 +69,13 @@ REPORTED = """
 from tempfile import TemporaryDirectory
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.outputs import write_results
-from fedwave.experiments.run import needs
+from fedwave.experiments.run import memory_needs
 from fedwave.experiments.run.runner import running
 of_results = []
 def listen_to_results(what, need, lower):
     if what.startswith("keeping the results"):  # the units need theirs before, and give it back
         of_results[:] = [need]
-needs.check_memory = listen_to_results
+memory_needs.check_memory = listen_to_results
 
 def reported(instances, rounds, block, **more):
     made = experiment_from(
@@ -266,7 +266,7 @@ def test_two_sizes_can_be_told_apart(
 
 def test_as_many_workers_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A unit takes about 300 MiB, a process 100 MiB more."""
-    monkeypatch.setattr(needs, "available", lambda: 950.0 * 2**20)
+    monkeypatch.setattr(memory_needs, "available", lambda: 950.0 * 2**20)
     made = experiment_from(
         {
             "schedulers": ["age"],
@@ -276,15 +276,15 @@ def test_as_many_workers_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
             "network": {"kind": "random", "devices": 1_000_000},
         }
     )
-    assert needs.workers_that_fit([made], 8) == 2
-    assert needs.workers_that_fit([made], 1) == 1
-    monkeypatch.setattr(needs, "available", lambda: 100.0 * 2**20)
+    assert memory_needs.workers_that_fit([made], 8) == 2
+    assert memory_needs.workers_that_fit([made], 1) == 1
+    monkeypatch.setattr(memory_needs, "available", lambda: 100.0 * 2**20)
     with refused("2 instances", "1,000,000 devices"):
-        needs.workers_that_fit([made], 1)
+        memory_needs.workers_that_fit([made], 1)
 
 
 def test_a_run_says_that_it_uses_fewer_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "available", lambda: 110.0 * 2**20)
+    monkeypatch.setattr(memory_needs, "available", lambda: 110.0 * 2**20)
     events: list[dict[str, Any]] = []
     small = experiment_from({"schedulers": ["age"], "rounds": 5, "instances": 2, "block": 1})
     run_experiment(small, workers=2, watch=events.append)

@@ -26,9 +26,9 @@ from fedwave.adapters import ray_cluster
 from fedwave.adapters.ray import Mailbox, do_unit, ray_engine
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.run.pool import run_here
-from fedwave.experiments.run.stopping import Terminated
+from fedwave.experiments.run.retries import Queue
+from fedwave.experiments.run.signals import StopRequest, Terminated
 from fedwave.experiments.run.units import Unit, resolved, units_of
-from fedwave.experiments.run.waiting import Waiting
 from fedwave.experiments.run.worker import Message, environment, result_of
 from fedwave.files.writing import write_csv
 from fedwave.learning.settings import use_threads
@@ -200,7 +200,7 @@ class TestOnALocalRay:
             found = {u.name: o for u, o, _ in engine(wanted, lambda u: tmp_path / u.name, watch)}
             assert ray.is_initialized()  # it was before, so it is left so
             assert same_as_here(found, wanted)
-        assert watch.of("died") == killed
+        assert watch.of("crashed") == killed
         assert Counter(watch.of("begun")) == Counter([*found, *killed])
         first, second = watch.rounds(killed[0])
         assert first[0] == 0
@@ -208,18 +208,18 @@ class TestOnALocalRay:
         assert sum(second) == 100
 
     @pytest.mark.slow
-    def test_a_unit_that_ends_its_workers_is_given_up(self, capfd: pytest.CaptureFixture) -> None:
+    def test_a_unit_that_ends_its_workers_is_abandoned(self, capfd: pytest.CaptureFixture) -> None:
         watch = Watch(lambda message: message.kind == "begun" and kill(*workers_of_mine()))
         long = units(SIMULATED, schedulers=["fresh"], rounds=100_000, instances=1)
         assert list(ray_engine()(long, lambda unit: None, watch)) == []
-        assert watch.of("died") == ["0000_fresh_0-0"] * 2  # the third death is the end
+        assert watch.of("crashed") == ["0000_fresh_0-0"] * 2  # the third death is the end
         kind, _, why = watch.messages[-1]
-        assert kind == "given-up"
+        assert kind == "abandoned"
         assert mentions(why, 3, "WorkerCrashedError")
         assert capfd.readouterr() == ("", "")
 
     @pytest.mark.slow
-    def test_a_scheduler_that_never_returns_is_given_up(self, tmp_path: Path) -> None:
+    def test_a_scheduler_that_never_returns_is_abandoned(self, tmp_path: Path) -> None:
         with forgotten():
             file = tmp_path / "mine.py"
             file.write_text(
@@ -233,7 +233,7 @@ class TestOnALocalRay:
             engine = ray_engine(cpus=1, timeout=20.0)
             found = [u.schedulers for u, _, _ in engine(wanted, lambda unit: None, watch)]
         assert found == [("age",)]
-        why = {name: text for kind, name, text in watch.messages if kind == "given-up"}
+        why = {name: text for kind, name, text in watch.messages if kind == "abandoned"}
         assert list(why) == ["0000_endless-test_0-0"]
         assert mentions(why["0000_endless-test_0-0"], "endless-test", 20)
 
@@ -299,11 +299,11 @@ class TestOnACluster:
             assert len(nodes) == 1
             assert same_as_here(found, wanted)
         # What was at work on the node, or on its way there, was begun once more, and nothing else.
-        died, begun = Counter(watch.of("died")), Counter(watch.of("begun"))
+        died, begun = Counter(watch.of("crashed")), Counter(watch.of("begun"))
         assert all(begun[name] <= 1 + died[name] for name in found)
         again = [attempts for name in died for attempts in watch.rounds(name)[1:]]
         assert any(next(filter(None, attempts)) > 4 for attempts in again)
-        assert "node was lost" in next(text for kind, _, text in watch.messages if kind == "died")
+        assert "node was lost" in next(text for kind, _, text in watch.messages if kind == "crashed")
         last = {name: kind for kind, name, _ in watch.messages}
         assert set(last.values()) == {"finished"}
 
@@ -311,7 +311,9 @@ class TestOnACluster:
 def a_driver(folder: Path, watch: Watch) -> Any:
     """With nothing but a mailbox at its other end."""
     box = Mailbox()
-    driver = adapter._Driver(MagicMock(get=lambda x: x), Waiting([]), lambda u: folder / u.name, watch, None)
+    driver = adapter._Driver(
+        MagicMock(get=lambda x: x), Queue([]), lambda u: folder / u.name, watch, StopRequest(), None
+    )
     driver.mailbox = SimpleNamespace(
         post=SimpleNamespace(remote=lambda *message: box.post(*message) or MagicMock()),
         messages=SimpleNamespace(remote=box.messages),
@@ -320,7 +322,7 @@ def a_driver(folder: Path, watch: Watch) -> Any:
     return driver
 
 
-def test_messages_of_a_task_that_was_given_up_are_ignored(tmp_path: Path) -> None:
+def test_messages_of_a_task_that_was_abandoned_are_ignored(tmp_path: Path) -> None:
     (unit,), watch = units(SIMULATED, schedulers=["fresh"], instances=1), Watch()
     driver = a_driver(tmp_path, watch)
     driver.at_work["task"] = adapter._Attempt(unit, 2)

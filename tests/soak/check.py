@@ -13,7 +13,7 @@ from .processes import Process, left_over
 
 DISK_FULL = ("No space left on device", "File too large")
 IN_USE = "is in use by"
-WORKERS_DIED = ("has ended", "given up")  # a unit whose workers are killed again and again
+WORKERS_DIED = ("crashed", "abandoned")  # a unit whose workers are killed again and again
 FOREIGN = ".somebody.part"  # looks like a temporary file of fedwave, but is not one
 _STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 

@@ -87,7 +87,7 @@ def half_finished(experiment: Experiment, folder: Path) -> None:
     from fedwave.experiments.run.pool import run_here
     from fedwave.experiments.run.runner import run_experiment
 
-    def engine(units: Any, checkpoint: Any, report: Any) -> Iterator[Any]:
+    def engine(units: Any, checkpoint: Any, report: Any, stop: Any) -> Iterator[Any]:
         played = 0
 
         def stopping(message: Any) -> None:

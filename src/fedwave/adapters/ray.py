@@ -2,8 +2,8 @@
 
 If a worker or a node dies, its units go on elsewhere from their last checkpoint. Checkpoints are stored on the disk
 of the process that runs the engine, so that process can be stopped and started again too. A request to stop is the
-mailbox's answer to a message of a unit at work; the unit then sends its last checkpoint. A unit that is given up
-(waiting.py) or that finishes no round for the time-out does not end the run: the others go on.
+mailbox's answer to a message of a unit at work; the unit then sends its last checkpoint. A unit that is abandoned
+(retries.py) or that finishes no round for the time-out does not end the run: the others go on.
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ from fedwave.adapters.ray_cluster import connected, import_ray
 from fedwave.errors import FedwaveError, as_int
 from fedwave.experiments.run.checkpoints import Asked, Checkpointer, SendingCheckpointer
 from fedwave.experiments.run.pool import Finished, PathOf
-from fedwave.experiments.run.processes import AwakeClock
+from fedwave.experiments.run.retries import Queue, no_round_in
 from fedwave.experiments.run.runner import Engine
-from fedwave.experiments.run.stopping import Stopped, requested
-from fedwave.experiments.run.time_limit import TIMEOUT
+from fedwave.experiments.run.signals import TIMEOUT, Stopped, StopRequest
 from fedwave.experiments.run.units import Unit
-from fedwave.experiments.run.waiting import Waiting, no_round_in
 from fedwave.experiments.run.worker import ONE_THREAD, Message, Report, Reporter, answer, result_of
 from fedwave.files.writing import write_whole
 from fedwave.version import __version__
@@ -37,24 +35,25 @@ _POLL_SECONDS = 0.2  # between two looks into the mailbox
 _IDLE_SECONDS = 30.0  # without a unit at work before a warning
 _CLOSE_SECONDS = 60.0  # for the last messages of a task to arrive
 _AHEAD = 2  # units submitted beyond the free CPUs, so that none is idle and an autoscaler sees the demand
-_LOSSES = 10  # of nodes under the same unit before it is given up: not the unit's fault, so more than DEATHS
 
 
 def ray_engine(address: str | None = None, cpus: int | None = None, timeout: float = TIMEOUT) -> Engine:
     """An engine for run_experiment. ``address``: "auto" or host:port; None: starts Ray on this machine only.
 
     ``cpus`` is the largest number of units at work at once; None: as many as the cluster has room for. A unit that
-    finishes no round in ``timeout`` seconds is given up.
+    finishes no round in ``timeout`` seconds is abandoned.
     """
     ray = import_ray(loopback=address is None)  # fails before a run folder is made
     if cpus is not None:
         cpus = as_int("cpus", cpus, 1)
 
-    def run(units: list[Unit], checkpoint: PathOf, report: Report) -> Generator[Finished, None, None]:
+    def run(
+        units: list[Unit], checkpoint: PathOf, report: Report, stop: StopRequest | None = None
+    ) -> Generator[Finished, None, None]:
         if not units:
             return
         with connected(ray, address, cpus):
-            driver = _Driver(ray, Waiting(units), checkpoint, report, cpus, timeout)
+            driver = _Driver(ray, Queue(units), checkpoint, report, stop or StopRequest(), cpus, timeout)
             try:
                 yield from driver.results()
             except ray.exceptions.RayError as error:
@@ -78,14 +77,14 @@ class _Driver:
     """Submits units, reads their messages, and submits units again whose worker or node died."""
 
     ray: Any
-    waiting: Waiting
+    waiting: Queue
     checkpoint: PathOf
     report: Report
+    stopping: StopRequest
     most: int | None
     timeout: float = TIMEOUT
     at_work: dict[Any, _Attempt] = field(default_factory=dict)  # by the task's reference
     attempts: Counter[str] = field(default_factory=Counter)  # by the unit's name
-    losses: Counter[str] = field(default_factory=Counter)  # of nodes
 
     def __post_init__(self) -> None:
         here = self.ray.get_runtime_context().get_node_id()
@@ -95,11 +94,11 @@ class _Driver:
         self.mailbox = actor(Mailbox).remote()
         self.task = self.ray.remote(max_retries=0)(do_unit)
         self.idle_since: float | None = time.monotonic()
-        self.clock = AwakeClock()
+        self.clock = time.monotonic()
 
     def results(self) -> Generator[Finished, None, None]:
         while self.waiting or self.at_work:
-            if requested():
+            if self.stopping.requested:
                 self._ask_to_stop()
                 if not self.at_work:
                     raise Stopped
@@ -107,7 +106,7 @@ class _Driver:
             ready, _ = self.ray.wait(list(self.at_work), timeout=_POLL_SECONDS)
             self._read_mailbox()  # before the answers: the messages of a unit precede its end
             self._warn_if_idle()
-            self._give_up_the_late(set(ready))
+            self._abandon_the_late(set(ready))
             for task in ready:
                 unit = self.at_work.pop(task).unit
                 try:
@@ -116,11 +115,11 @@ class _Driver:
                     self.report(self._died(unit, error))
                     continue
                 if kind == "memory":
-                    self.report(self._lost(unit, content, memory=True))
+                    self.report(self._lost(unit, content, "memory"))
                     continue
-                if kind == "given-up":
+                if kind == "abandoned":
                     for one in (unit, *self.waiting.failed(unit, content)):
-                        self.report(Message("given-up", one, content))
+                        self.report(Message("abandoned", one, content))
                     continue
                 if kind == "stopped":
                     self.waiting.put_back(unit)
@@ -144,19 +143,19 @@ class _Driver:
                 self.ray.cancel(task, force=True)
                 self.waiting.put_back(self.at_work.pop(task).unit)
 
-    def _give_up_the_late(self, ready: set[Any]) -> None:
+    def _abandon_the_late(self, ready: set[Any]) -> None:
         """Cancel the units that have begun and finish no round.
 
         Ray ends the worker if it can: one that is stopped (SIGSTOP) keeps its CPU until somebody lets it go on.
         """
-        passed = self.clock.passed()
+        passed, self.clock = min(time.monotonic() - self.clock, 1.0), time.monotonic()
         for task, attempt in list(self.at_work.items()):
             attempt.silent += passed if attempt.begun else 0.0
             if attempt.silent > self.timeout and task not in ready:
                 del self.at_work[task]
                 self.ray.cancel(task, force=True)
                 why = no_round_in(self.timeout, attempt.unit)
-                self.report(Message("given-up", attempt.unit, why))
+                self.report(Message("abandoned", attempt.unit, why))
 
     def _submit(self) -> None:
         resources = self.ray.cluster_resources()
@@ -183,7 +182,7 @@ class _Driver:
         for sender, kind, content in messages:
             attempt = current.get(sender)
             if attempt is None:
-                continue  # from a task that was given up: another one does its unit now
+                continue  # from a task that was abandoned: another one does its unit now
             attempt.begun = attempt.begun or kind == "begun"
             attempt.silent = 0.0
             self.report(Message(kind, attempt.unit, content))
@@ -211,20 +210,14 @@ class _Driver:
         if isinstance(error, known.RayTaskError):
             raise error  # the node cannot load the task, so every attempt would fail
         if isinstance(error, (known.WorkerCrashedError, known.OutOfMemoryError)):
-            memory = isinstance(error, known.OutOfMemoryError)
-            return self._lost(unit, f"its worker ended ({name})", memory=memory)
+            return self._lost(unit, name, "memory" if isinstance(error, known.OutOfMemoryError) else "crashed")
         if not isinstance(error, (known.NodeDiedError, known.ObjectLostError, known.RaySystemError)):
             raise error
-        self.losses[unit.name] += 1
-        if self.losses[unit.name] < _LOSSES:
-            self.waiting.put_back(unit)
-            return Message("died", unit, f"its node was lost ({name})")
-        why = f"its node was lost {_LOSSES} times ({name}): look at the cluster with `ray status`"
-        return Message("given-up", unit, why)
+        return self._lost(unit, f"its node was lost ({name})", "lost")
 
-    def _lost(self, unit: Unit, cause: str, memory: bool) -> Message:
-        given_up = self.waiting.died(unit, cause, memory=memory)
-        return Message("died" if given_up is None else "given-up", unit, given_up or cause)
+    def _lost(self, unit: Unit, cause: str, kind: str) -> Message:
+        why = self.waiting.crashed(unit, kind, cause)
+        return Message("crashed" if why is None else "abandoned", unit, why or cause)
 
 
 def _on_gpu(unit: Unit) -> bool:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fedwave.errors import FedwaveError, extra_for
-from fedwave.experiments.run.stopping import Terminated
+from fedwave.experiments.run.signals import Terminated
 from fedwave.experiments.run.worker import environment
 
 _TRY_SECONDS = 20.0

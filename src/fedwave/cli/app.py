@@ -24,7 +24,7 @@ from fedwave.cli.run import resume, run, train
 from fedwave.cli.terminal import OutputClosed, print_error, standard_streams
 from fedwave.cli.verify import verify
 from fedwave.errors import FedwaveError, short_repr
-from fedwave.experiments.run.stopping import SIGNALS, stop_at_once
+from fedwave.experiments.run.signals import SIGNALS, stop_at_once
 from fedwave.memory import memory_error
 from fedwave.parts.user_code import failure_in_user_code
 from fedwave.version import __version__

@@ -87,7 +87,7 @@ def compare(
         execute_and_show(how, folder, execution, json)
         return
     if traces is None:
-        with stopping(None), execute(how, None, execution) as results:
+        with stopping(None) as stop, execute(how, None, execution, stop) as results:
             data = results.only.data
     else:
         data = _traced(how, traces, beliefs)

@@ -17,7 +17,7 @@ from typer import Argument, Option
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
 from fedwave.experiments.config.points import to_mapping
-from fedwave.experiments.run.time_limit import TIMEOUT
+from fedwave.experiments.run.signals import TIMEOUT
 from fedwave.files.writing import check_folder
 from fedwave.network.network import paper_network, random_network
 from fedwave.parts import registry

@@ -144,17 +144,17 @@ def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
     columns = _Words("{task.description:<14}"), BarColumn(), units, _TimeLeft()
     with _progress(*columns) as bar:
         task = bar.add_task(description, total=None, units="-")
-        said: set[str] = set()  # why units were given up
+        said: set[str] = set()  # why units were abandoned
 
         def watch(event: dict[str, Any]) -> None:
             units = f"{event['finished']} of {event['units']}"
             bar.update(task, completed=event["rounds"], total=event["of"], units=units)
             if lines and bar.disable and event["event"] in ("started", "unit-finished"):
                 print_error(f"{description}: {units} units finished", start="")
-            if event["event"] == "unit-given-up":
+            if event["event"] == "unit-abandoned":
                 # The reason is in the last sentence of the run, which all units of one reason share.
                 if event["message"] not in said and event["others_go_on"]:
-                    print_error(f"unit {event['unit']} is given up, the others go on.")
+                    print_error(f"unit {event['unit']} is abandoned, the others go on.")
                 said.add(event["message"])
             _warn(event)
 
@@ -163,7 +163,7 @@ def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
 
 def _warn(event: dict[str, Any]) -> None:
     """Warnings are shown whether or not there is a terminal."""
-    forms = {"damaged": "{}", "unit-warning": "{}", "unit-died": "a worker died ({}), started again"}
+    forms = {"damaged": "{}", "unit-warning": "{}", "unit-crashed": "a worker crashed ({}); the unit is retried"}
     if event["event"] in forms:
         print_error(f"unit {event['unit']}: {forms[event['event']].format(event['message'])}")
     elif event["event"] == "warning":  # about the whole run

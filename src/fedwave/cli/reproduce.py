@@ -153,9 +153,9 @@ def _theory(how: Experiment, folder: Path, execution: opt.Execution, quick: bool
 
     backlogs = folder / "backlogs"
     with (
-        stopping(backlogs, go_on="the same command"),
+        stopping(backlogs, go_on="the same command") as stop,
         locked(folder, FILES),
-        execute(how, backlogs, execution) as results,
+        execute(how, backlogs, execution, stop) as results,
         steps() as message,
     ):
         rows, paths = write_theory(results, folder, quick, message)

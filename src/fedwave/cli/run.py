@@ -24,8 +24,7 @@ from fedwave.experiments.results.lock import check_place, refuse_links, refuse_o
 from fedwave.experiments.results.own_files import RUN_FILES, output_files
 from fedwave.experiments.results.trusted_code import resume_command
 from fedwave.experiments.run.runner import Engine, running
-from fedwave.experiments.run.stopping import Terminated, last_words
-from fedwave.experiments.run.time_limit import checked_timeout
+from fedwave.experiments.run.signals import StopRequest, Terminated, checked_timeout
 from fedwave.memory import memory_error
 
 _TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
@@ -143,12 +142,12 @@ def resume(
 def execute_and_show(experiment: Experiment, folder: Path, execution: opt.Execution, json: bool) -> None:
     """Run it into a folder, write its figures and tables, and print the table."""
     go_on = f"`{resume_command(folder, experiment.imports)}`"
-    with stopping(folder, go_on), execute(experiment, folder, execution) as results:
+    with stopping(folder, go_on) as stop, execute(experiment, folder, execution, stop) as results:
         output.show(results, folder, json)
 
 
 @contextmanager
-def stopping(folder: Path | None, go_on: str = "") -> Iterator[None]:
+def stopping(folder: Path | None, go_on: str = "") -> Iterator[StopRequest]:
     """Ctrl-C, SIGTERM, SIGHUP or too little memory within the block ends in one line: what was kept, and ``go_on``."""
 
     def sentence() -> str:
@@ -158,8 +157,7 @@ def stopping(folder: Path | None, go_on: str = "") -> Iterator[None]:
         return f"stopped; {what}."
 
     try:
-        with last_words(sentence):
-            yield
+        yield StopRequest(sentence)
     except (KeyboardInterrupt, Terminated) as stopped:
         print_error(sentence())
         status = 128 + signal.SIGINT if isinstance(stopped, KeyboardInterrupt) else stopped.code
@@ -174,7 +172,9 @@ def stopping(folder: Path | None, go_on: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def execute(experiment: Experiment, folder: Path | None, execution: opt.Execution) -> Iterator[Results]:
+def execute(
+    experiment: Experiment, folder: Path | None, execution: opt.Execution, stop: StopRequest
+) -> Iterator[Results]:
     """Run it with a progress bar on the terminal; its folder stays locked until the end of the block."""
     workers = execution.workers
     if workers is not None:
@@ -188,7 +188,7 @@ def execute(experiment: Experiment, folder: Path | None, execution: opt.Executio
         check_place(folder, files)
     with ExitStack() as held:
         with watching(experiment.name, execution.events) as watch:
-            run = running(experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout)
+            run = running(experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout, stop=stop)
             results = held.enter_context(run)
         yield results
 

@@ -13,7 +13,7 @@ from fedwave.errors import FedwaveError, as_int, is_list, short_repr
 from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.report.comparison import Comparison
 from fedwave.experiments.results.container import joined, unit_dataset
-from fedwave.experiments.run.time_limit import TIMEOUT, checked_timeout
+from fedwave.experiments.run.signals import TIMEOUT, checked_timeout
 from fedwave.files.reading import as_path
 from fedwave.metrics import MetricSet
 from fedwave.network.network import Network

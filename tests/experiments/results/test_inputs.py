@@ -55,7 +55,7 @@ def asked(file: Path) -> Any:
 def stopped(file: Path, folder: Path) -> None:
     """A run with one of its four units done."""
 
-    def first(units: Any, checkpoint: Any, report: Any) -> Iterator[Any]:
+    def first(units: Any, checkpoint: Any, report: Any, stop: Any) -> Iterator[Any]:
         yield next(run_here(units, checkpoint, report))
         raise Stop
 

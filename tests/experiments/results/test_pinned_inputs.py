@@ -88,7 +88,7 @@ def learning(tmp_path: Path, helper: str, seed: bool = True) -> Experiment:
 def stopped(experiment: Experiment, folder: Path, then: Callable[[], object] | None = None) -> None:
     """A run with its first unit done; ``then`` happens after that, and the run goes on if it is given."""
 
-    def first(units: Any, checkpoint: Any, report: Any) -> Iterator[Any]:
+    def first(units: Any, checkpoint: Any, report: Any, stop: Any) -> Iterator[Any]:
         for one in run_here(units, checkpoint, report):
             yield one
             if then is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import struct
+import socket
 import subprocess
 import sys
 import threading
@@ -20,11 +20,11 @@ from refusals import mentions, refused
 
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.run import pool, processes
+from fedwave.experiments.run import pool
 from fedwave.experiments.run.pool import run_in_pool
-from fedwave.experiments.run.time_limit import NoRound, limited
+from fedwave.experiments.run.signals import NoRound, StopRequest, limited
 from fedwave.experiments.run.units import Unit, resolved, units_of
-from fedwave.experiments.run.worker import Message
+from fedwave.experiments.run.worker import HEADER, Message
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
 # What a scheduler does while the file "trouble" is there: outside of the run folder, so that resume can be without it.
@@ -134,7 +134,7 @@ def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(what: str, t
         if event["event"] == "unit-begun":
             begun.append((event["unit"], len(at_work)))
             at_work.add(event["unit"])
-        elif event["event"] in ("unit-finished", "unit-died", "unit-given-up"):
+        elif event["event"] in ("unit-finished", "unit-crashed", "unit-abandoned"):
             at_work.discard(event["unit"])
     for unit in ("0000_troubled_0-1", "0000_troubled_2-3"):
         beside = [others for name, others in begun if name == unit]
@@ -243,14 +243,13 @@ def test_a_worker_that_is_stopped_is_replaced(monkeypatch: pytest.MonkeyPatch) -
             os.kill(stopped[0], signal.SIGSTOP)
 
     def do() -> None:
-        found.extend(unit.name for unit, _, _ in run_in_pool(units, lambda unit: None, stop_one, 2))
+        found.extend(unit.name for unit, _, _ in run_in_pool(units, lambda unit: None, stop_one, workers=2))
 
     units = some_units()
     within(100, do)
     assert sorted(found) == sorted(unit.name for unit in units)
-    died = [(m.kind, m.content) for m in messages if m.kind not in ("begun", "rounds")]
-    ((kind, why),) = died
-    assert kind == "died"
+    ((kind, why),) = [(m.kind, m.content) for m in messages if m.kind not in ("begun", "rounds")]
+    assert kind == "crashed"
     assert mentions(why, "2 s")
     assert not Path(f"/proc/{stopped[0]}").exists()
 
@@ -268,35 +267,56 @@ def test_a_worker_that_goes_on_in_time_is_left_alone(monkeypatch: pytest.MonkeyP
             os.kill(worker, signal.SIGSTOP)
             threading.Timer(2.0, os.kill, (worker, signal.SIGCONT)).start()
 
-    within(100, lambda: list(run_in_pool(some_units(), lambda unit: None, pause_one, 2)) and None)
+    within(100, lambda: list(run_in_pool(some_units(), lambda unit: None, pause_one, workers=2)) and None)
     assert "paused" in kinds
-    assert "died" not in kinds
+    assert "crashed" not in kinds
 
 
-def _stops_in_the_middle_of_a_message(pipe: Any) -> None:
-    pipe.recv()
-    os.write(pipe.fileno(), struct.pack("!i", 1000) + b"not a thousand bytes")
+def _stops_in_the_middle_of_a_message(parent: socket.socket) -> None:
+    parent.recv(1)
+    parent.sendall(HEADER.pack(1000) + b"not a thousand bytes")
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def test_a_worker_that_is_stopped_in_the_middle_of_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "STOPPED_SECONDS", 0.5)
-    monkeypatch.setattr(processes, "_serve", _stops_in_the_middle_of_a_message)
+    monkeypatch.setattr(pool, "serve", _stops_in_the_middle_of_a_message)
     messages: list[Message] = []
     units = some_units()[:1]
-    within(60, lambda: list(run_in_pool(units, lambda unit: None, messages.append, 1)) and None)
-    assert [m.kind for m in messages if m.kind != "begun"] == ["died", "died", "given-up"]
+    within(60, lambda: list(run_in_pool(units, lambda unit: None, messages.append, workers=1)) and None)
+    assert [m.kind for m in messages if m.kind != "begun"] == ["crashed", "crashed", "abandoned"]
     assert mentions(messages[-1].content, 3, "0.5 s")
 
 
+class Silent(pool.Worker):
+    """Begins with its unit and sends nothing more."""
+
+    def messages(self, passed: float) -> list[tuple[str, Any]]:
+        return [("rounds", 0)] if self.unit is not None and self.since is None else []
+
+    def end(self) -> None:
+        pass
+
+
+class SilentPool(pool.Pool[Silent]):
+    """Time is ``now``, which goes on by ``steps``."""
+
+    now, steps = 100.0, iter([0.5, 9000.0, *[1.0] * 9])
+
+    def _new(self, unit: Unit) -> Silent | None:
+        return None if self._workers else Silent()
+
+    def _wait(self) -> None:
+        type(self).now += next(self.steps)
+
+
 def test_a_machine_that_sleeps_makes_nobody_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(processes.time, "monotonic", lambda: now)
-    clock = processes.AwakeClock()
-    now = 100.5
-    assert clock.passed() == 0.5
-    now = 9000.0
-    assert clock.passed() <= 1.0
+    monkeypatch.setattr(pool.time, "monotonic", lambda: SilentPool.now)
+    messages: list[Message] = []
+    silent = SilentPool(some_units()[:1], lambda unit: None, messages.append, StopRequest(), 9.5)
+    assert list(silent.results()) == []
+    assert [m.kind for m in messages] == ["begun", "rounds", "abandoned"]
+    assert list(silent.steps) == [], "it was abandoned too early"
 
 
 def test_simulating_before_training_counts_as_work(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.parts import Part
 from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.results.container import Results, unit_dataset
+from fedwave.experiments.run import pool
 from fedwave.experiments.run.pool import run_here, run_in_pool
 from fedwave.experiments.run.runner import Event, run_experiment, stored_results
 from fedwave.experiments.run.units import resolved, units_of
@@ -83,7 +84,7 @@ class Stop(Exception):
 def test_finished_units_are_kept_and_not_done_again(alone: dict[str, Results], tmp_path: Path) -> None:
     begun: list[str] = []
 
-    def first_two(units: Any, checkpoint: Any, report: Any) -> Iterator[Any]:
+    def first_two(units: Any, checkpoint: Any, report: Any, stop: Any) -> Iterator[Any]:
         for number, finished in enumerate(run_here(units, checkpoint, report)):
             yield finished
             if number == 1:
@@ -117,7 +118,7 @@ def test_a_worker_that_dies_is_replaced(alone: dict[str, Results], tmp_path: Pat
             os.kill(killed[0], signal.SIGKILL)
 
     assert same(run_experiment(SMALL, tmp_path, workers=2, watch=watch), alone["training"])
-    died = [event for event in events if event["event"] == "unit-died"]
+    died = [event for event in events if event["event"] == "unit-crashed"]
     assert [event["message"] for event in died] == ["signal 9"]
 
 
@@ -133,19 +134,17 @@ def test_a_refusal_in_a_worker_is_one_sentence(tmp_path: Path) -> None:
             run_experiment(wrong, workers=workers)
 
 
-def test_a_unit_that_kills_every_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedwave.experiments.run import processes
-
-    monkeypatch.setattr(processes, "_serve", _die)
+def test_a_unit_that_kills_every_worker_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "serve", _die)
     units = units_of(resolved(SIMULATION))[:1]
     messages: list[Message] = []
-    assert list(run_in_pool(units, lambda unit: None, messages.append, 1)) == []
-    assert [message.kind for message in messages].count("died") == 2
-    assert messages[-1].kind == "given-up"
+    assert list(run_in_pool(units, lambda unit: None, messages.append, workers=1)) == []
+    assert [message.kind for message in messages].count("crashed") == 2
+    assert messages[-1].kind == "abandoned"
     assert mentions(messages[-1].content, 3, "exit status 3")
 
 
-def _die(pipe: Any) -> None:
+def _die(parent: Any) -> None:
     import os
 
     os._exit(3)

@@ -31,7 +31,7 @@ from refusals import mentions
 
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.run.checkpoints import SendingCheckpointer
-from fedwave.experiments.run.stopping import Stopped
+from fedwave.experiments.run.signals import Stopped
 from fedwave.experiments.run.units import resolved, units_of
 from fedwave.experiments.run.work import run_unit
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.run.stopping import Stopped
+from fedwave.experiments.run.signals import Stopped
 from fedwave.files.writing import write_whole
 
 Write = Callable[[IO[bytes]], None]

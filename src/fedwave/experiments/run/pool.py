@@ -1,66 +1,83 @@
-"""Units of work on this machine: in this process, or in several that each do one unit after another.
+"""Units of work, one after another in this process or spread over workers.
 
-A unit that fails by itself, because the user's code does, is given up: the others go on.
-A worker that dies is replaced, and its unit goes on from its last checkpoint (waiting.py says how often). A worker that
-is stopped (SIGSTOP) is killed after a minute, which is a death too. A unit that finishes no round for the time-out is
-given up: the others go on. Workers exit when their parent does.
-A request to stop (stopping.py) is sent to every worker at work; Stopped is raised when all of them have stopped.
+A unit that fails in the user's code, or finishes no round for the time-out, is abandoned: the others go on. A worker
+that crashes is replaced, and its unit goes on from its last checkpoint (retries.py says how often). After a request to
+stop (signals.py), Stopped is raised as soon as every unit at work has stopped.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import pickle
+import socket
 import time
-from collections.abc import Callable, Generator
-from functools import partial
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from multiprocessing import connection, resource_tracker
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from fedwave.experiments.run.processes import AwakeClock, News, Worker, checkpointer
-from fedwave.experiments.run.script import check_exit, check_script
-from fedwave.experiments.run.stopping import Stopped, at_work_here, leave, requested
-from fedwave.experiments.run.time_limit import TIMEOUT, NoRound, limited
+from fedwave.experiments.run.retries import LIMITS, Queue, no_round_in
+from fedwave.experiments.run.signals import TIMEOUT, NoRound, Stopped, StopRequest, limited, signals_held
 from fedwave.experiments.run.units import Unit
-from fedwave.experiments.run.waiting import Waiting, no_round_in
 from fedwave.experiments.run.work import UnitFailed, run_unit
-from fedwave.experiments.run.worker import Message, Report, out_of_memory, result_of
+from fedwave.experiments.run.worker import (
+    HEADER,
+    ONE_THREAD,
+    Message,
+    Report,
+    check_exit,
+    check_script,
+    checkpointer,
+    environment,
+    out_of_memory,
+    result_of,
+    serve,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
 
 Finished = tuple[Unit, "xr.Dataset", float]  # with the seconds it took
 PathOf = Callable[[Unit], Path | None]  # the checkpoint file of a unit; None: no checkpoints
-STOPPED_SECONDS = 60.0  # a worker that is stopped for longer is replaced
-_SECONDS = 0.1  # between two looks at the workers
+STOPPED_SECONDS = 60.0  # a worker that is stopped (SIGSTOP) for longer is replaced
+_STARTING_SECONDS = 60.0  # that a new process may take more than the time-out for its first message
+_LOOK_SECONDS = 0.1  # between two looks at the workers
+_AWAKE_SECONDS = 1.0  # a longer gap between two looks: this process did not run either
 
 
 def run_here(
-    units: list[Unit], checkpoint: PathOf, report: Report, timeout: float = TIMEOUT
+    units: list[Unit], checkpoint: PathOf, report: Report, stop: StopRequest | None = None, timeout: float = TIMEOUT
 ) -> Generator[Finished, None, None]:
     """One unit after another in this process."""
-    waiting = Waiting(units)
-    while (unit := waiting.take([])) is not None:
+    queue, stop = Queue(units), stop or StopRequest()
+    while (unit := queue.take([])) is not None:
         report(Message("begun", unit))
         start = time.monotonic()
         try:
-            data = _here(unit, checkpoint(unit), report, timeout)
+            data = _do_here(unit, checkpoint(unit), report, stop, timeout)
         except NoRound:
-            report(Message("given-up", unit, no_round_in(timeout, unit)))
+            report(Message("abandoned", unit, no_round_in(timeout, unit)))
         except UnitFailed as error:
-            for one in (unit, *waiting.failed(unit, error.why)):
-                report(Message("given-up", one, error.why, error))
+            for one in (unit, *queue.failed(unit, error.why)):
+                report(Message("abandoned", one, error.why, error))
         except Exception as error:
             cause = out_of_memory(error)
             if cause is None:
                 raise
-            report(Message("given-up", unit, f"{cause}: lower block, or make the experiment smaller"))
+            report(Message("abandoned", unit, f"{cause}: lower block, or make the experiment smaller"))
         else:
-            waiting.succeeded(unit)
+            queue.succeeded(unit)
             yield unit, data, time.monotonic() - start
 
 
-def _here(unit: Unit, path: Path | None, report: Report, timeout: float) -> xr.Dataset:
-    with at_work_here(), limited(timeout, partial(_never_comes_back, unit, timeout)) as finished_a_round:
+def _do_here(unit: Unit, path: Path | None, report: Report, stop: StopRequest, timeout: float) -> xr.Dataset:
+    def leave() -> None:  # the unit's code catches every interrupt, so only the end of this process ends it
+        why = f"{no_round_in(timeout, unit)}. It catches every interrupt: with --workers 2 the others would go on"
+        stop.leave(2, f"unit {unit.name} is abandoned: {why}.")
+
+    with stop.at_work_here(), limited(timeout, leave) as finished_a_round:
 
         def count(rounds: int) -> None:
             finished_a_round()
@@ -69,131 +86,258 @@ def _here(unit: Unit, path: Path | None, report: Report, timeout: float) -> xr.D
         def warn(text: str) -> None:
             report(Message("warning", unit, text))
 
-        return run_unit(unit, checkpointer(unit, path, requested), count, warn)
-
-
-def _never_comes_back(unit: Unit, timeout: float) -> None:
-    """Its code catches every interrupt, so nothing but the end of this process ends it."""
-    why = f"{no_round_in(timeout, unit)}. It catches every interrupt: with --workers 2 the others would go on"
-    leave(2, f"unit {unit.name} is given up: {why}.")
+        return run_unit(unit, checkpointer(unit, path, lambda: stop.requested), count, warn)
 
 
 def run_in_pool(
-    units: list[Unit], checkpoint: PathOf, report: Report, workers: int, gpus: int = 0, timeout: float = TIMEOUT
+    units: list[Unit],
+    checkpoint: PathOf,
+    report: Report,
+    stop: StopRequest | None = None,
+    *,
+    workers: int,
+    gpus: int = 0,
+    timeout: float = TIMEOUT,
 ) -> Generator[Finished, None, None]:
     """Units spread over ``workers`` processes; with GPUs, worker k has GPU k to itself."""
     check_script()
-    pool = _Pool(Waiting(units), checkpoint, report, bool(gpus), timeout)
-    try:
-        pool.start(min(workers, len(units)))
-        yield from pool.results()
-    finally:
-        pool.stop()
+    return _ProcessPool(units, checkpoint, report, stop or StopRequest(), timeout, workers, bool(gpus)).results()
 
 
-class _Pool:
-    """The workers and the units that wait for one."""
+class Worker:
+    """A worker as its pool sees it: a process of this machine, or a task on a cluster."""
 
-    def __init__(self, waiting: Waiting, checkpoint: PathOf, report: Report, on_gpus: bool, timeout: float) -> None:
-        self._waiting, self._checkpoint, self._report = waiting, checkpoint, report
-        self._on_gpus, self._timeout = on_gpus, timeout
-        self._news: SimpleQueue[News] = SimpleQueue()
-        self._workers: list[Worker] = []
+    def __init__(self) -> None:
+        self.unit: Unit | None = None
+        self.since: float | None = None  # when it began with the unit; None: no message has come
+        self.silent = 0.0  # seconds without a message, as far as this process was awake
 
-    def start(self, workers: int) -> None:
-        for number in range(workers):
-            self._workers.append(self._new(number))
+    def begin(self, unit: Unit, path: Path | None) -> None:
+        """Give it a unit; ``path`` is that of the checkpoint."""
+        self.unit, self.since = unit, None
 
-    def stop(self) -> None:
-        for worker in self._workers:
-            worker.stop()
+    def ask_to_stop(self) -> None:
+        """Ask it to stop its unit with a checkpoint; asked again and again until it has."""
+
+    def messages(self, passed: float) -> list[tuple[str, Any]]:
+        """The (kind, content) that have come, without waiting, ``passed`` seconds after the last call.
+
+        Besides those of a worker (worker.py), one of retries.LIMITS and the cause: it is of no use any more.
+        """
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Kill it."""
+        raise NotImplementedError
+
+
+W = TypeVar("W", bound=Worker)
+
+
+class Pool(Generic[W]):
+    """Gives units to workers, reads their messages, and retries or abandons the units of those that are gone."""
+
+    def __init__(
+        self, units: Sequence[Unit], checkpoint: PathOf, report: Report, stop: StopRequest, timeout: float
+    ) -> None:
+        self._queue = Queue(units)
+        self._checkpoint, self._report, self._stop, self._timeout = checkpoint, report, stop, timeout
+        self._workers: list[W] = []
+
+    def _new(self, unit: Unit) -> W | None:
+        """A worker for the unit; None: there are enough."""
+        raise NotImplementedError
+
+    def _wait(self) -> None:
+        """Until a worker has sent something, or for a moment."""
+        raise NotImplementedError
 
     def results(self) -> Generator[Finished, None, None]:
-        clock = AwakeClock()
-        while self._at_work() or (self._waiting and not requested()):
-            if requested():
-                for worker in self._workers:
-                    worker.ask_to_stop()
-            else:
-                self._begin()
-            self._wait(clock.passed())
-            try:
-                worker, kind, content = self._news.get(timeout=_SECONDS)
-            except Empty:
-                continue
-            unit = worker.unit
-            if worker not in self._workers or unit is None:
-                continue  # the last words of a worker that was killed
-            if kind in ("rounds", "warning"):
-                worker.silent = 0.0
-                self._report(Message(kind, unit, content))
-            elif kind == "ended":
-                self._ended(worker, unit)
-            elif kind == "memory":
-                self._lost(worker, unit, content, memory=True)
-            elif kind == "given-up":
-                worker.unit = None
-                for one in (unit, *self._waiting.failed(unit, content)):
-                    self._report(Message("given-up", one, content))
-            else:
-                worker.unit, since = None, worker.since
-                if kind != "stopped":
-                    self._waiting.succeeded(unit)
-                    yield unit, result_of(unit, kind, content), time.monotonic() - since
-        if requested():
-            raise Stopped
+        """Every unit when it is finished."""
+        looked = time.monotonic()
+        try:
+            while self._at_work() or (self._queue and not self._stop.requested):
+                if self._stop.requested:
+                    for worker in self._workers:
+                        worker.ask_to_stop()
+                else:
+                    self._begin()
+                self._wait()
+                # A machine that sleeps, or Ctrl-Z, does not make its workers late.
+                before, looked = looked, time.monotonic()
+                for worker in list(self._workers):
+                    yield from self._listen(worker, min(looked - before, _AWAKE_SECONDS))
+            if self._stop.requested:
+                raise Stopped
+        finally:
+            for worker in self._workers:
+                worker.end()
 
     def _at_work(self) -> list[Unit]:
         return [worker.unit for worker in self._workers if worker.unit is not None]
 
     def _begin(self) -> None:
-        if self._waiting.only_alone and not self._at_work():
+        if self._queue.only_alone and not self._at_work():
             while len(self._workers) > 1:  # what idle workers hold is memory too
-                self._workers.pop().stop()
-        for worker in self._workers:
-            if worker.unit is not None:
-                continue
-            unit = self._waiting.take(self._at_work())
-            if unit is None:
-                return
+                self._remove(self._workers[-1])
+        while (unit := self._queue.look(self._at_work())) is not None:
+            worker = next((one for one in self._workers if one.unit is None), None)
+            if worker is None:
+                with signals_held():  # it must be among the workers, which are ended, when a signal is answered
+                    worker = self._new(unit)
+                    if worker is None:
+                        return
+                    self._workers.append(worker)
+            self._queue.take(self._at_work())
             worker.begin(unit, self._checkpoint(unit))
-            self._report(Message("begun", unit))
 
-    def _wait(self, seconds: float) -> None:
-        """So much time has passed: kill the workers that will not come back."""
-        for worker in list(self._workers):
-            unit = worker.unit
+    def _listen(self, worker: W, passed: float) -> Generator[Finished, None, None]:
+        """Act on what a worker has sent, or has not."""
+        worker.silent += passed
+        for kind, content in worker.messages(passed):
+            worker.silent, unit = 0.0, worker.unit
+            if kind in LIMITS:
+                self._crashed(worker, kind, content)
+                return
             if unit is None:
                 continue
-            worker.wait(seconds)
-            if worker.halted > STOPPED_SECONDS:
-                self._lost(worker, unit, f"it was stopped for {STOPPED_SECONDS:g} s")
-            elif worker.silent > self._timeout:
-                self._replace(worker)
-                self._report(Message("given-up", unit, no_round_in(self._timeout, unit)))
-
-    def _ended(self, worker: Worker, unit: Unit) -> None:
-        if requested():
+            if worker.since is None:
+                worker.since = time.monotonic()
+                self._report(Message("begun", unit))
+            if kind in ("rounds", "warning"):
+                self._report(Message(kind, unit, content))
+                continue
             worker.unit = None
+            if kind == "abandoned":
+                self._abandon(content, unit, *self._queue.failed(unit, content))
+            elif kind != "stopped":
+                self._queue.succeeded(unit)
+                yield unit, result_of(unit, kind, content), time.monotonic() - worker.since
+        if worker.unit is not None and worker.silent > self._timeout:
+            self._remove(worker)
+            self._abandon(no_round_in(self._timeout, worker.unit), worker.unit)
+
+    def _crashed(self, worker: W, kind: str, cause: str) -> None:
+        self._remove(worker)
+        if worker.unit is None or self._stop.requested:  # it keeps its last checkpoint
             return
-        check_exit(worker.exit_status())
-        cause = worker.exit_code()
-        # The system ends a process with signal 9 when there is no memory left.
-        self._lost(worker, unit, cause, memory=cause == "signal 9")
-
-    def _lost(self, worker: Worker, unit: Unit, cause: Any, memory: bool = False) -> None:
-        """A worker is of no use any more: another one takes its place, and its unit waits or is given up."""
-        self._replace(worker)
-        given_up = self._waiting.died(unit, cause, memory=memory)
-        if given_up is None:
-            self._report(Message("died", unit, cause))
+        why = self._queue.crashed(worker.unit, kind, cause)
+        if why is None:
+            self._report(Message("crashed", worker.unit, cause))
         else:
-            self._report(Message("given-up", unit, given_up))
+            self._abandon(why, worker.unit)
 
-    def _replace(self, worker: Worker) -> None:
-        number = self._workers.index(worker)
-        worker.stop()
-        self._workers[number] = self._new(number)
+    def _abandon(self, why: str, *units: Unit) -> None:
+        for unit in units:
+            self._report(Message("abandoned", unit, why))
 
-    def _new(self, number: int) -> Worker:
-        return Worker(number if self._on_gpus else None, self._news)
+    def _remove(self, worker: W) -> None:
+        self._workers.remove(worker)
+        worker.end()
+
+
+class _ProcessPool(Pool["_Process"]):
+    """Processes of this machine."""
+
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        checkpoint: PathOf,
+        report: Report,
+        stop: StopRequest,
+        timeout: float,
+        workers: int,
+        on_gpus: bool,
+    ) -> None:
+        super().__init__(units, checkpoint, report, stop, timeout)
+        self._most, self._on_gpus = workers, on_gpus
+
+    def _new(self, unit: Unit) -> _Process | None:
+        free = set(range(self._most)) - {worker.number for worker in self._workers}
+        return _Process(min(free), self._on_gpus) if free else None
+
+    def _wait(self) -> None:
+        connection.wait([one for worker in self._workers for one in worker.watched()], _LOOK_SECONDS)
+
+
+class _Process(Worker):
+    """A process that does one unit after another. It can be stopped (SIGSTOP) in the middle of a message, in either
+    direction, so this end of the socket never waits.
+    """
+
+    def __init__(self, number: int, on_gpu: bool) -> None:
+        super().__init__()
+        self.number, self.silent = number, -_STARTING_SECONDS
+        self._socket, theirs = socket.socketpair()
+        self._socket.setblocking(False)
+        self._incoming, self._outgoing = bytearray(), bytearray()
+        self._asked = False
+        self._halted = 0.0  # seconds that the process was stopped
+        device = {"CUDA_VISIBLE_DEVICES": str(number)} if on_gpu else {}
+        context = multiprocessing.get_context("spawn")  # torch in a forked process can deadlock
+        resource_tracker.ensure_running()  # first: it would let go of the signals that are held
+        with theirs, environment({**ONE_THREAD, **device}):
+            self._process = context.Process(target=serve, args=(theirs,), daemon=True)
+            self._process.start()
+
+    def watched(self) -> list[Any]:
+        """What becomes ready for reading when something has happened; nothing of one that is idle."""
+        return [] if self.unit is None else [self._socket, self._process.sentinel]
+
+    def begin(self, unit: Unit, path: Path | None) -> None:
+        super().begin(unit, path)
+        self.silent = min(self.silent, 0.0)
+        self._outgoing += pickle.dumps((unit, path))
+        self._send()
+
+    def ask_to_stop(self) -> None:
+        if not self._asked:
+            self._asked = True
+            self._outgoing += pickle.dumps(None)
+
+    def messages(self, passed: float) -> list[tuple[str, Any]]:
+        status = self._process.exitcode  # asked first: then nothing that it has sent is missed
+        self._send()
+        found = self._receive()
+        self._halted = self._halted + passed if self._is_stopped() else 0.0
+        if status is not None:
+            check_exit(status)
+            # The system ends a process with signal 9 when there is no memory left.
+            kind = "memory" if status == -9 else "crashed"
+            found.append((kind, f"signal {-status}" if status < 0 else f"exit status {status}"))
+        elif self._halted > STOPPED_SECONDS:
+            found.append(("crashed", f"it was stopped for {STOPPED_SECONDS:g} s"))
+        return found
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._socket.close()
+
+    def _send(self) -> None:
+        with suppress(OSError):  # it does not read now, or has ended
+            while self._outgoing:
+                del self._outgoing[: self._socket.send(self._outgoing)]
+
+    def _receive(self) -> list[tuple[str, Any]]:
+        with suppress(OSError):  # nothing more has come
+            while part := self._socket.recv(1 << 20):
+                self._incoming += part
+        found = []
+        while len(self._incoming) >= HEADER.size:
+            end = HEADER.size + HEADER.unpack_from(self._incoming)[0]
+            if len(self._incoming) < end:
+                break
+            found.append(pickle.loads(self._incoming[HEADER.size : end]))
+            del self._incoming[:end]
+        return found
+
+    def _is_stopped(self) -> bool:
+        """Is the process stopped by a signal (SIGSTOP, Ctrl-Z), so that nothing in it can run?"""
+        if not hasattr(os, "waitid"):
+            return False  # the time-out finds it
+        how = os.WSTOPPED | os.WNOHANG | os.WNOWAIT  # only look: multiprocessing waits for its end
+        try:
+            return os.waitid(os.P_PID, self._process.pid or 0, how) is not None
+        except ChildProcessError:  # it has ended
+            return False

@@ -26,13 +26,11 @@ from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, outpu
 from fedwave.experiments.results.provenance import write_provenance
 from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.results.trusted_code import resume_command
-from fedwave.experiments.run.needs import check_results, workers_that_fit
+from fedwave.experiments.run.memory_needs import check_results, workers_that_fit
 from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
-from fedwave.experiments.run.script import leave_if_imported_by_a_worker
-from fedwave.experiments.run.stopping import stoppable
-from fedwave.experiments.run.time_limit import TIMEOUT
+from fedwave.experiments.run.signals import TIMEOUT, StopRequest
 from fedwave.experiments.run.units import Unit, resolved, units_of
-from fedwave.experiments.run.worker import Message, Report
+from fedwave.experiments.run.worker import Message, Report, leave_if_imported_by_a_worker
 from fedwave.parts.user_code import imported_sources
 
 if TYPE_CHECKING:
@@ -42,16 +40,18 @@ Event = dict[str, Any]
 Watcher = Callable[[Event], None]  # called with every event of a run, which itself prints nothing
 # A simulation of fewer device-rounds takes less time than starting workers.
 _WORTH_WORKERS = 50_000_000
-_NAMED = 5  # units that were given up for the same reason, and reasons, in the sentence at the end
+_NAMED = 5  # units that were abandoned for the same reason, and reasons, in the sentence at the end
 
 
 class Engine(Protocol):
     """Does units of work, in any order and place; yields each when it is finished.
 
-    When a stop is requested (stopping.py) it stops with checkpoints and raises Stopped.
+    When a stop is requested (signals.py) it stops with checkpoints and raises Stopped.
     """
 
-    def __call__(self, units: list[Unit], checkpoint: PathOf, report: Report) -> Generator[Finished, None, None]: ...
+    def __call__(
+        self, units: list[Unit], checkpoint: PathOf, report: Report, stop: StopRequest
+    ) -> Generator[Finished, None, None]: ...
 
 
 @dataclass
@@ -61,10 +61,10 @@ class _Progress:
     watch: Watcher
     units: int
     total: int  # rounds over all runs
-    keeps: bool = True  # are there results to go on for, if a unit is given up?
+    keeps: bool = True  # are there results to go on for, if a unit is abandoned?
     finished: int = 0
     played: dict[str, int] = field(default_factory=dict)  # by unit
-    given_up: dict[str, str] = field(default_factory=dict)  # why, by unit
+    abandoned: dict[str, str] = field(default_factory=dict)  # why, by unit
     cause: BaseException | None = None  # of the first of these
     start: float = field(default_factory=time.monotonic)
 
@@ -92,14 +92,14 @@ class _Progress:
             if content:  # 0: the unit is alive, which only its engine wants to know
                 self.event("progress", unit=unit)
             return
-        if message.kind in ("begun", "died", "given-up"):
+        if message.kind in ("begun", "crashed", "abandoned"):
             self.played[unit] = 0
-        if message.kind == "given-up":
-            self.given_up[unit] = content
+        if message.kind == "abandoned":
+            self.abandoned[unit] = content
             self.cause = self.cause or message.cause
         more: dict[str, Any] = {} if content is None else {"message": content}
-        if message.kind == "given-up":
-            left = self.units - self.finished - len(self.given_up)
+        if message.kind == "abandoned":
+            left = self.units - self.finished - len(self.abandoned)
             more["others_go_on"] = self.keeps and left > 0
         self.event(f"unit-{message.kind}", unit=unit, **more)
 
@@ -122,7 +122,7 @@ def run_experiment(
 
     ``workers`` is a number of processes; None: one per core, or no extra process for a small run. With a folder,
     Ctrl-C and SIGTERM are raised (KeyboardInterrupt, Terminated) after all units at work have written a checkpoint.
-    A unit that finishes no round in ``timeout`` seconds is given up; an ``engine`` has a time-out of its own.
+    A unit that finishes no round in ``timeout`` seconds is abandoned; an ``engine`` has a time-out of its own.
     """
     with running(experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout) as results:
         return results
@@ -137,9 +137,14 @@ def running(
     engine: Engine | None = None,
     watch: Watcher | None = None,
     timeout: float = TIMEOUT,
+    stop: StopRequest | None = None,
 ) -> Iterator[Results]:
-    """The same for those who write figures and tables: the folder stays locked until the end of the block."""
+    """The same for those who write figures and tables: the folder stays locked until the end of the block.
+
+    ``stop`` is that of a command, which may end the process.
+    """
     leave_if_imported_by_a_worker()
+    stop = stop or StopRequest()
     prepare(experiment, imported_sources(experiment.imports))
     check(experiment)
     if experiment.task is not None:
@@ -154,7 +159,7 @@ def running(
         units = units_of(experiment)
         progress = _Progress.of(units, watch, keeps=False)
         run = engine or _engine(units, workers, timeout, progress)
-        found = _in_memory(units, run, progress)
+        found = _in_memory(units, run, progress, stop)
         yield _results(experiment, units, lambda unit: found.pop(unit.name))
         return
     store = RunFolder(folder)
@@ -165,7 +170,7 @@ def running(
         write_provenance(store.path, stored, store.config())
         progress = _Progress.of(units, watch)
         run = engine or _engine(units, workers, timeout, progress)
-        _in_folder(store, units, run, progress)
+        _in_folder(store, units, run, progress, stop)
         _check_complete(progress, resume_command(folder, experiment.imports))
         with suppress(OSError):  # there is none, or somebody put something there
             (folder / "checkpoints").rmdir()
@@ -218,18 +223,18 @@ def _size(units: list[Unit]) -> int:
     return sum(u.rounds * network_of(u.located().network).size for u in units)
 
 
-def _in_memory(units: list[Unit], run: Engine, progress: _Progress) -> dict[str, xr.Dataset]:
+def _in_memory(units: list[Unit], run: Engine, progress: _Progress, stop: StopRequest) -> dict[str, xr.Dataset]:
     progress.event("started")
     _advise(units, progress)
     found: dict[str, xr.Dataset] = {}
 
     def report(message: Message) -> None:
         progress.report(message)
-        if message.kind == "given-up":  # nothing is kept, so the others need not go on
-            raise FedwaveError(f"unit {message.unit.name} is given up: {message.content}.") from message.cause
+        if message.kind == "abandoned":  # nothing is kept, so the others need not go on
+            raise FedwaveError(f"unit {message.unit.name} is abandoned: {message.content}.") from message.cause
 
     # Closed here and not when a traceback is forgotten: workers must be gone before anything else goes on.
-    with stoppable(at_once=True), closing(run(units, lambda unit: None, report)) as finished:
+    with stop.listening(at_once=True), closing(run(units, lambda unit: None, report, stop)) as finished:
         for unit, data, seconds in finished:
             found[unit.name] = data
             progress.done(unit, took=round(seconds, 3))
@@ -237,7 +242,7 @@ def _in_memory(units: list[Unit], run: Engine, progress: _Progress) -> dict[str,
     return found
 
 
-def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Progress) -> None:
+def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Progress, stop: StopRequest) -> None:
     left = []
     for text in store.warnings:
         progress.event("warning", message=text)
@@ -254,17 +259,17 @@ def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Prog
             left.append(unit)
     progress.event("started")
     _advise(left, progress)
-    with stoppable(), closing(run(left, store.checkpoint, progress.report)) as finished:
+    with stop.listening(), closing(run(left, store.checkpoint, progress.report, stop)) as finished:
         for unit, data, seconds in finished:
             store.keep(unit, data, seconds)
             progress.done(unit, took=round(seconds, 3))
-    if not progress.given_up:
+    if not progress.abandoned:
         progress.event("finished")
 
 
 def _check_complete(progress: _Progress, go_on: str) -> None:
     """A run of which units are missing ends in a sentence: tables of the others would look like those of all."""
-    lost = progress.given_up
+    lost = progress.abandoned
     if not lost:
         return
     units_of_reason: dict[str, list[str]] = {}
@@ -273,7 +278,7 @@ def _check_complete(progress: _Progress, go_on: str) -> None:
     said = [f"{_some(names, ', ')}: {why}" for why, names in units_of_reason.items()]
     kept = {0: "No other is finished", 1: "The other one is kept"}
     raise FedwaveError(
-        f"{len(lost)} of {plural(progress.units, 'unit')} {'is' if len(lost) == 1 else 'are'} given up "
+        f"{len(lost)} of {plural(progress.units, 'unit')} {'is' if len(lost) == 1 else 'are'} abandoned "
         f"({_some(said, '; ')}). {kept.get(progress.finished, f'The other {progress.finished} are kept')}: "
         f"`{go_on}` tries again."
     ) from progress.cause

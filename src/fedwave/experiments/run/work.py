@@ -17,8 +17,7 @@ from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.results.inputs import check_dataset, check_pins
 from fedwave.experiments.run.checkpoints import Checkpointer, Write
 from fedwave.experiments.run.envelope import check_enclosed, write_enclosed
-from fedwave.experiments.run.stopping import Stopped, is_interrupt
-from fedwave.experiments.run.time_limit import NoRound
+from fedwave.experiments.run.signals import NoRound, Stopped, is_interrupt
 from fedwave.experiments.run.units import Unit
 from fedwave.network.network import Network
 from fedwave.parts.user_code import failure_in_user_code

@@ -1,8 +1,7 @@
-"""Units that wait for a worker, and what becomes of one whose worker died.
+"""Units that wait for a worker, and whether a unit whose worker crashed is retried or abandoned.
 
-It is common to the process pool of one machine (pool.py) and to Ray (adapters/ray.py). A unit that ran out of memory
-is not begun again the same way: once more, after all others and with nothing beside it, and then it is given up. A
-unit that is given up does not end the run: the others go on, and `fedwave resume` tries it again.
+A unit that ran out of memory is retried once, after all others and with no other unit beside it. An abandoned unit
+does not end the run: the others go on, and `fedwave resume` tries it again.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from collections.abc import Sequence
 from fedwave.experiments.run.units import Unit
 
 ALIKE = 3  # units of the same schedulers in a row that fail alike before the others are not tried
-DEATHS = 3  # of workers at the same unit before it is given up
-MEMORY_DEATHS = 2  # the same, where memory was the cause
+# How often each may happen to a unit before it is abandoned: too little memory, a crash of its worker, and the loss
+# of the worker's machine, which is not the unit's fault.
+LIMITS = {"memory": 2, "crashed": 3, "lost": 10}
 _LOWER = "is there too little memory? Lower block, or make the experiment smaller"
 
 
-class Waiting:
+class Queue:
     """The units that no worker does now."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self._next = list(reversed(units))  # the next one is the last
         self._alone: list[Unit] = []  # ran out of memory once
-        self._lonely: set[str] = set()  # names of all that ever did
-        self._deaths: Counter[str] = Counter()
+        self._crashes: Counter[tuple[str, str]] = Counter()  # by the unit's name, and what happened
         self._failed: dict[object, tuple[str, int]] = {}  # the last reason, and how often in a row
 
     def __bool__(self) -> bool:
@@ -33,12 +32,12 @@ class Waiting:
 
     @property
     def only_alone(self) -> bool:
-        """Are all that are left to be done without another beside them?"""
+        """Must all that are left be done with no other beside them?"""
         return not self._next and bool(self._alone)
 
     def look(self, at_work: Sequence[Unit]) -> Unit | None:
         """The unit that may begin beside those at work, if there is one."""
-        if any(unit.name in self._lonely for unit in at_work):
+        if any(map(self._needs_all_memory, at_work)):
             return None
         if self._next:
             return self._next[-1]
@@ -53,27 +52,26 @@ class Waiting:
 
     def put_back(self, unit: Unit) -> None:
         """It goes on as soon as there is a worker."""
-        (self._alone if unit.name in self._lonely else self._next).append(unit)
+        (self._alone if self._needs_all_memory(unit) else self._next).append(unit)
 
-    def died(self, unit: Unit, cause: str, *, memory: bool) -> str | None:
-        """Its worker died: None if the unit waits for another one, or why it is given up."""
-        again = unit.name in self._lonely
-        self._deaths[unit.name] += 1
-        if memory:
-            self._lonely.add(unit.name)
-            if again:
-                return f"its worker ended ({cause}), also with no other beside it: {_LOWER}"
-        elif self._deaths[unit.name] >= DEATHS:
-            return f"it has ended {DEATHS} workers ({cause})"
-        self.put_back(unit)
-        return None
+    def crashed(self, unit: Unit, kind: str, cause: str) -> str | None:
+        """Its worker is gone: None if the unit is retried, or why it is abandoned. ``kind`` is one of LIMITS."""
+        self._crashes[unit.name, kind] += 1
+        if self._crashes[unit.name, kind] < LIMITS[kind]:
+            self.put_back(unit)
+            return None
+        if kind == "memory":
+            return f"its worker ended ({cause}), also with no other beside it: {_LOWER}"
+        if kind == "lost":
+            return f"its node was lost {LIMITS[kind]} times ({cause})"
+        return f"it crashed {LIMITS[kind]} workers ({cause})"
 
     def succeeded(self, unit: Unit) -> None:
         """It is finished, so others like it may be too."""
         self._failed.pop(_kind(unit), None)
 
     def failed(self, unit: Unit, why: str) -> list[Unit]:
-        """It failed by itself; returns the units that are given up with it, since it is the third to fail alike."""
+        """It failed by itself; returns the units that are abandoned with it, since it is the third to fail alike."""
         before, times = self._failed.get(_kind(unit), (why, 0))
         times = times + 1 if why == before else 1
         self._failed[_kind(unit)] = why, times
@@ -84,6 +82,9 @@ class Waiting:
         self._alone = [one for one in self._alone if one not in left]
         return left
 
+    def _needs_all_memory(self, unit: Unit) -> bool:
+        return self._crashes[unit.name, "memory"] > 0
+
 
 def _kind(unit: Unit) -> object:
     """What units that differ only in their instances have in common."""
@@ -91,6 +92,6 @@ def _kind(unit: Unit) -> object:
 
 
 def no_round_in(timeout: float, unit: Unit) -> str:
-    """Why a unit is given up that works, or waits, and finishes no round."""
+    """Why a unit is abandoned that works, or waits, and finishes no round."""
     names = ", ".join(unit.schedulers)
     return f"no round of {names} was finished in {timeout:g} s: raise --timeout if one takes longer"

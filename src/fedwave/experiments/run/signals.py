@@ -1,0 +1,221 @@
+"""Signals of a run: Ctrl-C, SIGTERM and a closed terminal ask units to stop; SIGALRM ends a unit that hangs.
+
+The first signal only asks: every unit at work writes a checkpoint at the end of its round and stops. The second one
+stops at once. A StopRequest holds what was asked; nothing is kept in this module.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, NoReturn
+
+from fedwave.errors import FedwaveError, is_number
+from fedwave.plain_text import visible
+
+# A closed terminal (SIGHUP, not on Windows) is answered as SIGTERM is.
+SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+TIMEOUT = 3600.0  # seconds without a finished round: one round of a large model can take many minutes
+_NOTICE = "\nfedwave: stopping at the end of the round, with a checkpoint; once more stops at once.\n"
+_SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
+_SHORTEST = 0.1  # seconds: alarms in quick succession would leave no time for anything else
+_LONGEST = 1e8  # seconds; years, and system calls refuse more
+_TRIES = 4  # interrupts that the code may catch
+_PARTS = 4  # alarms in a time-out, so that a machine that slept rings once, not at the end
+
+
+class Stopped(Exception):
+    """A unit was asked to stop and has written its checkpoint."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C; a plain KeyboardInterrupt may also come from code that raises one."""
+
+
+class Terminated(SystemExit):
+    """What SIGTERM ends in: the process exits with the status that a shell gives to it."""
+
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__(128 + number)
+
+
+class NoRound(BaseException):
+    """No round was finished in time. Not an Exception: a scheduler that catches every error must not catch it."""
+
+
+def stop_at_once(number: int, frame: FrameType | None = None) -> NoReturn:
+    """A signal handler: raises Interrupted or Terminated."""
+    raise (Interrupted() if number == signal.SIGINT else Terminated(number)) from None
+
+
+class StopRequest:
+    """What signals have asked of a run.
+
+    ``last_words`` makes the last sentence of a command. With it, the process may be ended in the middle of a unit's
+    code, which could catch any exception; a program that calls fedwave is never ended.
+    """
+
+    def __init__(self, last_words: Callable[[], str] | None = None) -> None:
+        self._last_words = last_words
+        self._first: int | None = None  # the signal that asked
+        self._unit_here = False  # is a unit at work in the main thread?
+
+    @property
+    def requested(self) -> bool:
+        """Has the run been asked to stop?"""
+        return self._first is not None
+
+    @contextmanager
+    def listening(self, at_once: bool = False) -> Iterator[None]:
+        """Within the block the first signal asks units to stop; after it, Interrupted or Terminated is raised.
+
+        ``at_once``: the first signal raises it already, since nothing is kept.
+        Handlers that a program has set for itself are left alone, and so is a signal that it ignores.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread may set signal handlers
+            return
+        usual = (signal.SIG_DFL, signal.default_int_handler, stop_at_once)
+        before = {one: handler for one in SIGNALS if (handler := signal.getsignal(one)) in usual}
+        try:
+            for one in before:
+                signal.signal(one, self._stop if at_once else self._ask)
+            yield
+        except Stopped:
+            if not self.requested:
+                raise
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+            first, self._first = self._first, None
+        if first is not None:
+            stop_at_once(first)
+
+    @contextmanager
+    def at_work_here(self) -> Iterator[None]:
+        """Within the block, a unit is done in this process."""
+        self._unit_here = True
+        try:
+            yield
+        finally:
+            self._unit_here = False
+
+    def leave(self, status: int, why: str | None = None) -> None:
+        """End a command without another step of Python, as ``kill -9`` would: files are whole at any moment."""
+        if self._last_words is None:
+            return
+        try:
+            sentences = [*([] if why is None else [why]), self._last_words()]
+            lines = "".join(f"fedwave: {visible(sentence)}\n" for sentence in sentences)
+            text = (_SHOW_CURSOR if os.isatty(2) else "") + lines
+            os.write(2, text.encode("utf-8", "backslashreplace"))
+        finally:
+            os._exit(status)  # workers end when this process does
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            self._end(number)
+        self._first = number
+        with suppress(OSError):  # not print: a handler may interrupt another print
+            os.write(2, _NOTICE.encode())
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        again, self._first = self.requested, number
+        if again:
+            self._end(number)
+        stop_at_once(number)
+
+    def _end(self, number: int) -> None:
+        if self._unit_here:
+            self.leave(128 + number)
+        stop_at_once(number)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Does it come from a signal? If not, code has raised it by itself."""
+    if isinstance(error, (Interrupted, Terminated)):
+        return True
+    handler: Any = signal.getsignal(signal.SIGINT)  # with one of ours, a plain KeyboardInterrupt has no signal
+    ours = handler in (_ignore, signal.SIG_IGN) or isinstance(getattr(handler, "__self__", None), StopRequest)
+    return isinstance(error, KeyboardInterrupt) and not ours
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Processes started within the block are born with these signals blocked, until ``ignore_signals``."""
+    if not hasattr(signal, "pthread_sigmask"):  # not on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def ignore_signals() -> None:
+    """For a worker: signals reach the whole group, but only the process that started the workers decides."""
+    for one in SIGNALS:
+        signal.signal(one, _ignore)  # SIG_IGN would be inherited by programs that users start
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    pass
+
+
+def checked_timeout(value: float) -> float:
+    """Seconds, or inf for no time-out."""
+    if not (is_number(value) or value == math.inf) or value < _SHORTEST:
+        raise FedwaveError(f"timeout is {value!r}, must be {_SHORTEST:g} or more seconds (inf: no time-out).")
+    return float(value)
+
+
+@contextmanager
+def limited(timeout: float, leave: Callable[[], None] = lambda: None) -> Iterator[Callable[[], None]]:
+    """NoRound is raised in the block if the function that it yields is not called for ``timeout`` seconds.
+
+    It is raised again and again as long as the block goes on; from the fifth time on ``leave`` is called before.
+    SIGALRM interrupts Python code and the calls that wait (sleep, read); it cannot interrupt a library that computes
+    for ever. Nothing happens outside the main thread, on Windows, or where the program has an alarm of its own.
+    """
+    if timeout > _LONGEST or not _alarm_is_free():
+        yield lambda: None
+        return
+    rung = 0
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        nonlocal rung
+        rung += 1
+        if rung > _PARTS + _TRIES:
+            leave()
+        if rung > _PARTS:
+            raise NoRound
+
+    def finished_a_round() -> None:
+        nonlocal rung
+        rung = 0
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, timeout / _PARTS, timeout / _PARTS)
+        yield finished_a_round
+    finally:
+        rung = -1_000_000  # an alarm on its way must not end the next unit
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _alarm_is_free() -> bool:
+    return (
+        hasattr(signal, "setitimer")
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+        and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    )
