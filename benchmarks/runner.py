@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedwave.experiments.config.read import load_experiment
+from fedwave.experiments.config.units import resolved, units_of
 from fedwave.experiments.run.checkpoints import Checkpointer
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.experiments.run.units import resolved, units_of
 from fedwave.experiments.run.work import run_unit
 from fedwave.learning.settings import use_threads
 

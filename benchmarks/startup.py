@@ -41,7 +41,7 @@ def main(dataset: str) -> None:
     with stage("try the model"):
         task = fw.task(dataset=data, **_model(dataset))
     with stage("sum of the data, for the pins of a run folder"):
-        from fedwave.experiments.results.inputs import arrays_sum
+        from fedwave.experiments.store.inputs import arrays_sum
 
         arrays_sum(data)
     with stage("set up the replay"):

@@ -17,8 +17,8 @@ from fedwave.experiments.analysis.statistics import paired_difference
 from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.report.figures.common import write_figure
 from fedwave.experiments.report.figures.prediction import prediction_figure
-from fedwave.experiments.results.container import Point
 from fedwave.experiments.run.runner import stored_results
+from fedwave.experiments.store.dataset import Point
 from fedwave.files.writing import write_csv, write_json
 from fedwave.types import FloatArray
 

@@ -203,7 +203,7 @@ def test_importing_fedwave_loads_nothing_heavy() -> None:
     assert not any(name.startswith("fedwave.experiments") for name in loaded)
 
 
-@pytest.mark.parametrize("module", ["cli.app", "experiments.results.dataset", "learning.datasets.mnist_cifar"])
+@pytest.mark.parametrize("module", ["cli.app", "experiments.store.load", "learning.datasets.mnist_cifar"])
 def test_a_command_waits_for_no_library_that_it_may_not_need(module: str) -> None:
     assert loaded_by(f"import fedwave.{module}").isdisjoint(HEAVY)
 

@@ -112,7 +112,7 @@ if TYPE_CHECKING:
     from fedwave.experiments.merge import merge
     from fedwave.experiments.quick import compare, run
     from fedwave.experiments.report.comparison import Comparison
-    from fedwave.experiments.results.dataset import load
+    from fedwave.experiments.store.load import load
     from fedwave.learning.curves import Curves
     from fedwave.learning.datasets.dataset import Dataset
     from fedwave.learning.evaluation import EvaluationSizes
@@ -132,7 +132,7 @@ _ON_DEMAND = {
     "Task": "fedwave.learning.task",
     "backlog_bound": "fedwave.theory.bound",
     "compare": "fedwave.experiments.quick",
-    "load": "fedwave.experiments.results.dataset",
+    "load": "fedwave.experiments.store.load",
     "load_experiment": "fedwave.experiments.config.read",
     "mass_bound": "fedwave.theory.mass_bound",
     "merge": "fedwave.experiments.merge",

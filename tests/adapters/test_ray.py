@@ -25,10 +25,10 @@ from fedwave.adapters import ray as adapter
 from fedwave.adapters import ray_cluster
 from fedwave.adapters.ray import Mailbox, do_unit, ray_engine
 from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run.pool import run_here
 from fedwave.experiments.run.retries import Queue
 from fedwave.experiments.run.signals import StopRequest, Terminated
-from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.worker import Message, environment, result_of
 from fedwave.files.writing import write_csv
 from fedwave.learning.settings import use_threads

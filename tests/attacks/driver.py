@@ -41,7 +41,7 @@ _HEAVY = (
     "matplotlib.backends.backend_svg",
     "rich.table",
     "fedwave.cli.app",
-    "fedwave.experiments.results.verify",
+    "fedwave.experiments.store.verify",
 )
 # Downloads fail at once, whether there is a network or not.
 _NO_NETWORK = {

@@ -17,8 +17,8 @@ from refusals import mentions, refused
 import fedwave as fw
 from fedwave.cli import main
 from fedwave.experiments.config.read import experiment_from, load_experiment, preset_names
-from fedwave.experiments.results.folder import RunFolder
 from fedwave.experiments.run import pool
+from fedwave.experiments.store.folder import RunFolder
 
 SWEEP = (
     "run",

@@ -16,8 +16,8 @@ import xarray as xr
 
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.results.sealed import read_sealed
-from fedwave.experiments.results.verify import sound, verify
+from fedwave.experiments.store.sealed import read_sealed
+from fedwave.experiments.store.verify import sound, verify
 from fedwave.files.writing import json_text
 
 SWEPT: dict[str, list[float]] = {

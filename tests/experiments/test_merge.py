@@ -16,12 +16,12 @@ import fedwave as fw
 from fedwave.experiments import merge as module
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.merge import merging
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.provenance import merged_of, runs_of
-from fedwave.experiments.results.sealed import read_sealed
-from fedwave.experiments.results.sums import write_sums
-from fedwave.experiments.results.verify import sound, verify
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.provenance import merged_of, runs_of
+from fedwave.experiments.store.sealed import read_sealed
+from fedwave.experiments.store.sums import write_sums
+from fedwave.experiments.store.verify import sound, verify
 from fedwave.version import NUMERICS
 
 
@@ -230,7 +230,7 @@ def test_lots_that_are_shown_in_other_ways_or_made_with_other_versions(tmp_path:
 
 def test_an_older_folder_is_a_lot_too(lots: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Experiments had no field first_instance: their folders are read, resumed and merged as before."""
-    from fedwave.experiments.results import folder as written
+    from fedwave.experiments.store import folder as written
 
     real = written.to_yaml
     with monkeypatch.context() as patched:

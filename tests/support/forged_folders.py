@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fedwave.experiments.results.sealed import read_sealed, write_sealed
+from fedwave.experiments.store.sealed import read_sealed, write_sealed
 
 
 def forge(path: Path, change: Callable[[dict[str, Any]], object]) -> None:

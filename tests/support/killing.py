@@ -70,8 +70,8 @@ def started(words: list[str], **more: Any) -> subprocess.Popen[str]:
 
 def begin(experiment: Experiment, folder: Path) -> None:
     """A run folder without any results: resuming it is running it."""
-    from fedwave.experiments.results.folder import RunFolder
-    from fedwave.experiments.run.units import resolved
+    from fedwave.experiments.config.units import resolved
+    from fedwave.experiments.store.folder import RunFolder
 
     folder.mkdir(parents=True)
     RunFolder(folder).begin(resolved(experiment))

@@ -9,8 +9,8 @@ import pytest
 
 import fedwave as fw
 from fedwave.experiments.report.figures import common as figures
-from fedwave.experiments.results.lock import locked
-from fedwave.experiments.results.own_files import RUN_FILES
+from fedwave.experiments.store.lock import locked
+from fedwave.experiments.store.own_files import RUN_FILES
 
 
 def figures_that_try_to_lock(monkeypatch: pytest.MonkeyPatch) -> list[str]:

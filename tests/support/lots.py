@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.inputs import pinned_copies
-from fedwave.experiments.results.own_files import files_of_run
-from fedwave.experiments.results.sums import write_sums
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.inputs import pinned_copies
+from fedwave.experiments.store.own_files import files_of_run
+from fedwave.experiments.store.sums import write_sums
 
 SMALL: dict[str, Any] = {
     "network": {"kind": "random", "devices": 4, "slots": 2},

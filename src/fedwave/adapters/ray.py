@@ -20,12 +20,12 @@ from typing import Any
 
 from fedwave.adapters.ray_cluster import connected, import_ray
 from fedwave.errors import FedwaveError, as_int
+from fedwave.experiments.config.units import Unit
 from fedwave.experiments.run.checkpoints import Asked, Checkpointer, SendingCheckpointer
 from fedwave.experiments.run.pool import Finished, PathOf
 from fedwave.experiments.run.retries import Queue, no_round_in
 from fedwave.experiments.run.runner import Engine
 from fedwave.experiments.run.signals import TIMEOUT, Stopped, StopRequest
-from fedwave.experiments.run.units import Unit
 from fedwave.experiments.run.worker import ONE_THREAD, Message, Report, Reporter, answer, result_of
 from fedwave.files.writing import write_whole
 from fedwave.version import __version__

@@ -20,10 +20,10 @@ from fedwave.experiments.analysis.labels import sentences
 from fedwave.experiments.analysis.statistics import instances_needed
 from fedwave.experiments.config.build import check, metrics_of, network_of, schedulers_of
 from fedwave.experiments.config.experiment import BASE, Experiment
+from fedwave.experiments.config.units import file_words
 from fedwave.experiments.report.comparison import COLUMNS, Comparison
 from fedwave.experiments.report.devices import worst_note
-from fedwave.experiments.results.container import joined, unit_dataset
-from fedwave.experiments.run.units import file_words
+from fedwave.experiments.store.dataset import joined, unit_dataset
 from fedwave.files.writing import check_folder, write_csv, write_json
 from fedwave.metrics import metric_names
 from fedwave.simulation import simulate

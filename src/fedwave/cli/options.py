@@ -249,7 +249,7 @@ def _flat(command: Callable[..., None], defaults: Mapping[str, Any] | None) -> C
 
 def _refuse_run_folder(out: Path, name: str) -> None:
     """A file among those of a run would replace one of them, or look like one."""
-    from fedwave.experiments.results.lock import is_run_folder
+    from fedwave.experiments.store.lock import is_run_folder
 
     place = Path(os.path.realpath(out)).parent
     for folder in (place, place.parent):  # beside its files, or in one of its own folders

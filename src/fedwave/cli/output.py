@@ -20,7 +20,7 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.comparison import Comparison
 from fedwave.experiments.report.learning import dataset_of, is_synthetic
 from fedwave.experiments.report.outputs import comparison_of, interval_note, note_of, summary, title_of, write_results
-from fedwave.experiments.results.container import Results
+from fedwave.experiments.store.dataset import Results
 from fedwave.files.writing import json_text
 
 _FINER = ("score", "mean_age", "jain", "loss")  # small differences of these matter

@@ -9,10 +9,10 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.experiments.results.folder import check_is_folder
-from fedwave.experiments.results.lock import refuse_links
-from fedwave.experiments.results.own_files import RUN_FILES
 from fedwave.experiments.run.runner import stored_results
+from fedwave.experiments.store.folder import check_is_folder
+from fedwave.experiments.store.lock import refuse_links
+from fedwave.experiments.store.own_files import RUN_FILES
 
 
 def publish(

@@ -12,10 +12,10 @@ from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.published import Published, published_in, read_published
-from fedwave.experiments.results.folder import check_is_folder, is_published
-from fedwave.experiments.results.lock import locked
-from fedwave.experiments.results.own_files import CONFIG, with_endings
-from fedwave.experiments.results.sums import SUMS, write_sums
+from fedwave.experiments.store.folder import check_is_folder, is_published
+from fedwave.experiments.store.lock import locked
+from fedwave.experiments.store.own_files import CONFIG, with_endings
+from fedwave.experiments.store.sums import SUMS, write_sums
 from fedwave.files.reading import is_there
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, as_int, did_you_mean
-from fedwave.experiments.results.container import Results, metrics_of
-from fedwave.experiments.results.folder import RunFolder, check_is_folder
-from fedwave.experiments.results.lock import locked, refuse_links
-from fedwave.experiments.results.mend import mend
-from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, output_files
-from fedwave.experiments.results.provenance import other_versions
-from fedwave.experiments.results.sealed import Damaged
 from fedwave.experiments.run.runner import stored_results
+from fedwave.experiments.store.dataset import Results, metrics_of
+from fedwave.experiments.store.folder import RunFolder, check_is_folder
+from fedwave.experiments.store.lock import locked, refuse_links
+from fedwave.experiments.store.mend import mend
+from fedwave.experiments.store.own_files import RUN_FILES, files_of_run, output_files
+from fedwave.experiments.store.provenance import other_versions
+from fedwave.experiments.store.sealed import Damaged
 
 
 def report(

@@ -22,9 +22,9 @@ from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.learning import dataset_of
 from fedwave.experiments.report.published import published_in
-from fedwave.experiments.results.folder import RunFolder, check_is_folder, is_published
-from fedwave.experiments.results.lock import check_place, locked
-from fedwave.experiments.results.own_files import CONFIG, RUN_FILES, output_files
+from fedwave.experiments.store.folder import RunFolder, check_is_folder, is_published
+from fedwave.experiments.store.lock import check_place, locked
+from fedwave.experiments.store.own_files import CONFIG, RUN_FILES, output_files
 from fedwave.files.reading import is_there
 
 # The paper's experiment, the quick one, and what the quick one changes.

@@ -18,13 +18,13 @@ from fedwave.cli.request import experiment_of, folder_of
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, as_int, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.results.container import Results
-from fedwave.experiments.results.folder import RunFolder, check_is_folder
-from fedwave.experiments.results.lock import check_place, refuse_links, refuse_own_file
-from fedwave.experiments.results.own_files import RUN_FILES, output_files
-from fedwave.experiments.results.trusted_code import resume_command
 from fedwave.experiments.run.runner import Engine, running
 from fedwave.experiments.run.signals import StopRequest, Terminated, checked_timeout
+from fedwave.experiments.store.dataset import Results
+from fedwave.experiments.store.folder import RunFolder, check_is_folder
+from fedwave.experiments.store.lock import check_place, refuse_links, refuse_own_file
+from fedwave.experiments.store.own_files import RUN_FILES, output_files
+from fedwave.experiments.store.trusted_code import resume_command
 from fedwave.memory import memory_error
 
 _TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]

@@ -13,10 +13,10 @@ from rich.text import Text
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.errors import FedwaveError
-from fedwave.experiments.results.folder import refuse_published
-from fedwave.experiments.results.same_run import compare_runs
-from fedwave.experiments.results.verify import Finding, sound
-from fedwave.experiments.results.verify import verify as look
+from fedwave.experiments.store.folder import refuse_published
+from fedwave.experiments.store.same_run import compare_runs
+from fedwave.experiments.store.verify import Finding, sound
+from fedwave.experiments.store.verify import verify as look
 from fedwave.files.reading import is_there
 
 _STYLES = {"ok": "green", "note": "yellow", "open": "yellow", "wrong": "bold red", "differs": "bold red"}

@@ -19,17 +19,17 @@ from fedwave.errors import FedwaveError, is_list, is_number, short_repr
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.points import points
 from fedwave.experiments.config.read import to_yaml
-from fedwave.experiments.results import inputs
-from fedwave.experiments.results.container import Results, joined
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.lock import locked, refuse_filled
-from fedwave.experiments.results.lots import Lot, differences_that_do_not_matter, read_lots
-from fedwave.experiments.results.own_files import CONFIG, RUN_FILES, files_of_run, output_files
-from fedwave.experiments.results.plan import Plan
-from fedwave.experiments.results.provenance import lot_records, write_merged_provenance
-from fedwave.experiments.results.sealed import Damaged, plain_bytes, write_sealed
+from fedwave.experiments.config.units import Unit, simulated_block, units_of_point
 from fedwave.experiments.run.runner import stored_results
-from fedwave.experiments.run.units import Unit, simulated_block, units_of_point
+from fedwave.experiments.store import inputs
+from fedwave.experiments.store.dataset import Results, joined
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.lock import locked, refuse_filled
+from fedwave.experiments.store.lots import Lot, differences_that_do_not_matter, read_lots
+from fedwave.experiments.store.own_files import CONFIG, RUN_FILES, files_of_run, output_files
+from fedwave.experiments.store.plan import Plan
+from fedwave.experiments.store.provenance import lot_records, write_merged_provenance
+from fedwave.experiments.store.sealed import Damaged, plain_bytes, write_sealed
 from fedwave.files.reading import as_path
 from fedwave.files.writing import write_text, write_whole
 from fedwave.memory import check_memory
@@ -54,7 +54,7 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> xr.Dataset:
     array([0, 1, 2, 3])
     """
     from fedwave.experiments.report.outputs import write_results
-    from fedwave.experiments.results.dataset import to_dataset
+    from fedwave.experiments.store.load import to_dataset
 
     if isinstance(folders, (str, Path)) or not is_list(folders):
         raise FedwaveError(f"folders is {short_repr(folders)}, must be a list of run folders.")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from fedwave.errors import FedwaveError, as_int, is_list, short_repr
 from fedwave.experiments.config.experiment import BASE, Experiment
 from fedwave.experiments.report.comparison import Comparison
-from fedwave.experiments.results.container import joined, unit_dataset
 from fedwave.experiments.run.signals import TIMEOUT, checked_timeout
+from fedwave.experiments.store.dataset import joined, unit_dataset
 from fedwave.files.reading import as_path
 from fedwave.metrics import MetricSet
 from fedwave.network.network import Network
@@ -101,8 +101,8 @@ def run(
     from fedwave.experiments.config.read import experiment_from, texts, to_mapping
     from fedwave.experiments.report.outputs import write_results
     from fedwave.experiments.request import requested_experiment
-    from fedwave.experiments.results.dataset import to_dataset
     from fedwave.experiments.run.runner import running
+    from fedwave.experiments.store.load import to_dataset
 
     place = as_path("folder", folder)
     if not str(folder):

@@ -15,8 +15,8 @@ import fedwave as fw
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.outputs import note_of
-from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store.dataset import unit_dataset
 
 RNG = np.random.default_rng(0)
 GAINS = fw.fading.RecordedGains(RNG.exponential(size=(20, 25)))

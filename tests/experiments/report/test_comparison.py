@@ -14,8 +14,8 @@ import fedwave as fw
 from fedwave.experiments.analysis.statistics import per_instance
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.comparison import COLUMNS, Comparison
-from fedwave.experiments.results.container import unit_dataset
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store.dataset import unit_dataset
 from fedwave.files.writing import json_text
 from fedwave.metrics import jain
 

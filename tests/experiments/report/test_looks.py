@@ -18,8 +18,8 @@ from fedwave.experiments.report.figures.devices import devices_figure
 from fedwave.experiments.report.figures.score import score_figure
 from fedwave.experiments.report.figures.sweep import sweep_figure
 from fedwave.experiments.report.score import scores_of
-from fedwave.experiments.results.container import Point, Results, labels
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store.dataset import Point, Results, labels
 
 OWN = [f"alpha-fresh:alpha=0.{k}" for k in range(1, 8)] + ["stubborn", "mine"]
 TITLE = "U = 6, W = 2, γ = 0.5, 8 rounds, 2 instances, seed 3"

@@ -20,9 +20,9 @@ from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.figures import sweep as sweep_figures
 from fedwave.experiments.report.outputs import comparison_of, differences_table, means_table, write_results
-from fedwave.experiments.results.container import Point, Results, metrics_of
-from fedwave.experiments.results.dataset import to_dataset
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store.dataset import Point, Results, metrics_of
+from fedwave.experiments.store.load import to_dataset
 
 NAMES = ["max-weight", "alsa-pi", "age"]
 SWEEP = experiment_from(

@@ -19,9 +19,9 @@ from fedwave.experiments.report.figures.section import on_page, section_figure
 from fedwave.experiments.report.learning import learning_figures
 from fedwave.experiments.report.published import Published, publish, published_in, read_published
 from fedwave.experiments.report.score import score_figures, scores_of
-from fedwave.experiments.results.container import Results
-from fedwave.experiments.results.sums import write_sums
 from fedwave.experiments.run.runner import stored_results
+from fedwave.experiments.store.dataset import Results
+from fedwave.experiments.store.sums import write_sums
 
 SIZE = {"rounds": 12, "instances": 3, "first_instance": 4, "seed": 2}
 TASK = {"dataset": "synthetic:train=400,test=100", "model": "logistic", "instead_of": "mnist"}

@@ -13,8 +13,8 @@ from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.report.figures.score import score_figure
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.report.score import score_bands, scores_of, write_score
-from fedwave.experiments.results.container import Point, Results, labels, series
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store.dataset import Point, Results, labels, series
 
 
 @pytest.fixture(scope="module")

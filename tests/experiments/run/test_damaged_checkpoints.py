@@ -14,10 +14,10 @@ from refusals import mentions
 from summed import archive
 
 from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run import work
 from fedwave.experiments.run.checkpoints import Checkpointer, FileCheckpointer
 from fedwave.experiments.run.envelope import write_enclosed
-from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.work import run_unit
 
 COMMON = {"network": {"kind": "random", "devices": 4, "slots": 2}, "rounds": 5, "instances": 2}

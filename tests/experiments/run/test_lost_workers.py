@@ -20,10 +20,10 @@ from refusals import mentions, refused
 
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run import pool
 from fedwave.experiments.run.pool import run_in_pool
 from fedwave.experiments.run.signals import NoRound, StopRequest, limited
-from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.worker import HEADER, Message
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")

@@ -16,12 +16,12 @@ import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.parts import Part
 from fedwave.experiments.config.read import experiment_from, load_experiment
-from fedwave.experiments.results.container import Results, unit_dataset
+from fedwave.experiments.config.units import resolved, units_of
 from fedwave.experiments.run import pool
 from fedwave.experiments.run.pool import run_here, run_in_pool
 from fedwave.experiments.run.runner import Event, run_experiment, stored_results
-from fedwave.experiments.run.units import resolved, units_of
 from fedwave.experiments.run.worker import Message
+from fedwave.experiments.store.dataset import Results, unit_dataset
 
 SIMULATION = experiment_from(
     {

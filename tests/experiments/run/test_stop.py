@@ -30,9 +30,9 @@ from killing import (
 from refusals import mentions
 
 from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.units import resolved, units_of
 from fedwave.experiments.run.checkpoints import SendingCheckpointer
 from fedwave.experiments.run.signals import Stopped
-from fedwave.experiments.run.units import resolved, units_of
 from fedwave.experiments.run.work import run_unit
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")

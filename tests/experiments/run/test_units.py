@@ -11,8 +11,8 @@ from refusals import refused
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, points
+from fedwave.experiments.config.units import axis_values, resolved, units_of
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.experiments.run.units import axis_values, resolved, units_of
 
 SMALL: dict[str, Any] = {
     "network": {"kind": "random", "devices": 5, "slots": 2},

@@ -10,9 +10,9 @@ import xarray as xr
 from refusals import mentions
 
 from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run import work
 from fedwave.experiments.run.checkpoints import Checkpointer, FileCheckpointer, SendingCheckpointer
-from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.work import run_unit
 
 COMMON = {"network": {"kind": "random", "devices": 5, "slots": 2}, "rounds": 8, "instances": 2}

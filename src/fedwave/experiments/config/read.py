@@ -52,7 +52,7 @@ def load_experiment(source: str | Path, overrides: Sequence[str] = (), imports: 
     with _one_line():
         content = rooted(_plain_copy(_content(source)), Path(source).parent)
         if Path(source).suffix:  # a run folder names its inputs by their copies
-            from fedwave.experiments.results.trusted_code import with_trusted_code
+            from fedwave.experiments.store.trusted_code import with_trusted_code
 
             content = with_trusted_code(content, Path(source), imports)
         try:

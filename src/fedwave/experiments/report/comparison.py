@@ -15,7 +15,7 @@ from fedwave.experiments.analysis.labels import burn_in_note, left_out_note, sen
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import Estimate, per_instance
 from fedwave.experiments.analysis.tables import markdown, with_interval
-from fedwave.experiments.results.container import curves_of, label_of, labels, metrics_of
+from fedwave.experiments.store.dataset import curves_of, label_of, labels, metrics_of
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedwave.experiments.analysis.randomness import Randomness
-from fedwave.experiments.results.container import Point, labels
+from fedwave.experiments.store.dataset import Point, labels
 from fedwave.files.writing import write_csv
 
 if TYPE_CHECKING:

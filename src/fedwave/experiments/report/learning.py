@@ -11,7 +11,7 @@ import numpy as np
 from fedwave.errors import FedwaveError
 from fedwave.experiments.analysis.bootstrap import bootstrap_rounds
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
-from fedwave.experiments.results.container import Point, Results, curves_of, labels
+from fedwave.experiments.store.dataset import Point, Results, curves_of, labels
 from fedwave.files.writing import write_csv
 
 if TYPE_CHECKING:

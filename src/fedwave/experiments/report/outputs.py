@@ -14,11 +14,11 @@ from fedwave.experiments.report.comparison import COLUMNS, Comparison, Table
 from fedwave.experiments.report.devices import worst_devices, worst_note, write_devices
 from fedwave.experiments.report.learning import learnt_json, write_learning, write_learning_sweep
 from fedwave.experiments.report.score import write_score
-from fedwave.experiments.results.container import Point, Results, metrics_of
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.inputs import pinned_copies
-from fedwave.experiments.results.own_files import files_of_run, sweep_stems
-from fedwave.experiments.results.sums import write_sums
+from fedwave.experiments.store.dataset import Point, Results, metrics_of
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.inputs import pinned_copies
+from fedwave.experiments.store.own_files import files_of_run, sweep_stems
+from fedwave.experiments.store.sums import write_sums
 from fedwave.files.writing import write_csv, write_json, write_text, write_whole
 from fedwave.version import __version__
 
@@ -191,7 +191,7 @@ def _for_page(text: str) -> str:
 
 
 def _write_netcdf(results: Results, folder: Path) -> Path:
-    from fedwave.experiments.results.dataset import to_dataset, write_netcdf
+    from fedwave.experiments.store.load import to_dataset, write_netcdf
 
     dataset = to_dataset(results)
     return write_whole(folder / "results.nc", lambda file: write_netcdf(dataset, file))

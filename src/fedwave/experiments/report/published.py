@@ -38,13 +38,13 @@ from fedwave.experiments.report.score import (
     window_of,
     write_score_tables,
 )
-from fedwave.experiments.results.container import Point, Results
-from fedwave.experiments.results.folder import is_published
-from fedwave.experiments.results.lock import refuse_filled
-from fedwave.experiments.results.own_files import CONFIG, PROVENANCE, SUMMARY
-from fedwave.experiments.results.provenance import belongs_to_config, lost_origin, runs_of, versions_of
-from fedwave.experiments.results.sealed import plain_bytes
-from fedwave.experiments.results.sums import SUMS, read_sums, sum_of, write_sums
+from fedwave.experiments.store.dataset import Point, Results
+from fedwave.experiments.store.folder import is_published
+from fedwave.experiments.store.lock import refuse_filled
+from fedwave.experiments.store.own_files import CONFIG, PROVENANCE, SUMMARY
+from fedwave.experiments.store.provenance import belongs_to_config, lost_origin, runs_of, versions_of
+from fedwave.experiments.store.sealed import plain_bytes
+from fedwave.experiments.store.sums import SUMS, read_sums, sum_of, write_sums
 from fedwave.files.reading import is_there, read_json_file, read_text
 from fedwave.files.tables import as_number, read_table
 from fedwave.files.writing import write_json, write_whole

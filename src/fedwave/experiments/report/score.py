@@ -13,7 +13,7 @@ from fedwave.experiments.analysis.labels import sentences, title
 from fedwave.experiments.analysis.randomness import Randomness, caption
 from fedwave.experiments.analysis.statistics import Band, moving_mean, running_mean
 from fedwave.experiments.report.comparison import Comparison
-from fedwave.experiments.results.container import Point, label_of, labels, series
+from fedwave.experiments.store.dataset import Point, label_of, labels, series
 from fedwave.files.writing import write_csv
 from fedwave.metrics import describe
 from fedwave.schedulers.base import PAPER_SCHEDULERS

@@ -22,10 +22,10 @@ from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.files import renamed
 from fedwave.experiments.report.comparison import Comparison
 from fedwave.experiments.report.figures.common import save_figure
-from fedwave.experiments.results.container import Point, Results
-from fedwave.experiments.results.inputs import data_for
-from fedwave.experiments.results.own_files import with_endings
-from fedwave.experiments.results.sums import SUMS, write_sums
+from fedwave.experiments.store.dataset import Point, Results
+from fedwave.experiments.store.inputs import data_for
+from fedwave.experiments.store.own_files import with_endings
+from fedwave.experiments.store.sums import SUMS, write_sums
 from fedwave.files.writing import write_csv, write_json, write_text
 from fedwave.network.network import random_network
 from fedwave.rng import Draws

@@ -18,9 +18,9 @@ from multiprocessing import connection, resource_tracker
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from fedwave.experiments.config.units import Unit
 from fedwave.experiments.run.retries import LIMITS, Queue, no_round_in
 from fedwave.experiments.run.signals import TIMEOUT, NoRound, Stopped, StopRequest, limited, signals_held
-from fedwave.experiments.run.units import Unit
 from fedwave.experiments.run.work import UnitFailed, run_unit
 from fedwave.experiments.run.worker import (
     HEADER,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from fedwave.experiments.run.units import Unit
+from fedwave.experiments.config.units import Unit
 
 ALIKE = 3  # units of the same schedulers in a row that fail alike before the others are not tried
 # How often each may happen to a unit before it is abandoned: too little memory, a crash of its worker, and the loss

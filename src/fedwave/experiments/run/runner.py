@@ -19,18 +19,18 @@ from fedwave.errors import FedwaveError, extra_for, plural
 from fedwave.experiments.config.build import check, network_of, prepare, training_advice
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
-from fedwave.experiments.results.container import Point, Results, joined
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.lock import locked, remove_unfinished
-from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, output_files
-from fedwave.experiments.results.provenance import write_provenance
-from fedwave.experiments.results.sealed import Damaged
-from fedwave.experiments.results.trusted_code import resume_command
+from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run.memory_needs import check_results, workers_that_fit
 from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
 from fedwave.experiments.run.signals import TIMEOUT, StopRequest
-from fedwave.experiments.run.units import Unit, resolved, units_of
 from fedwave.experiments.run.worker import Message, Report, leave_if_imported_by_a_worker
+from fedwave.experiments.store.dataset import Point, Results, joined
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.lock import locked, remove_unfinished
+from fedwave.experiments.store.own_files import RUN_FILES, files_of_run, output_files
+from fedwave.experiments.store.provenance import write_provenance
+from fedwave.experiments.store.sealed import Damaged
+from fedwave.experiments.store.trusted_code import resume_command
 from fedwave.parts.user_code import imported_sources
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from typing import IO, TYPE_CHECKING, Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import metrics_of, network_of, prepare, schedulers_of, settings_of, task_of
 from fedwave.experiments.config.experiment import TaskConfig
-from fedwave.experiments.results.container import unit_dataset
-from fedwave.experiments.results.inputs import check_dataset, check_pins
+from fedwave.experiments.config.units import Unit
 from fedwave.experiments.run.checkpoints import Checkpointer, Write
 from fedwave.experiments.run.envelope import check_enclosed, write_enclosed
 from fedwave.experiments.run.signals import NoRound, Stopped, is_interrupt
-from fedwave.experiments.run.units import Unit
+from fedwave.experiments.store.dataset import unit_dataset
+from fedwave.experiments.store.inputs import check_dataset, check_pins
 from fedwave.network.network import Network
 from fedwave.parts.user_code import failure_in_user_code
 from fedwave.schedulers.base import Scheduler

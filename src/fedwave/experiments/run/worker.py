@@ -22,9 +22,9 @@ from socket import socket
 from typing import Any
 
 from fedwave.errors import FedwaveError
+from fedwave.experiments.config.units import Unit
 from fedwave.experiments.run.checkpoints import Asked, Checkpointer, FileCheckpointer
 from fedwave.experiments.run.signals import Stopped, ignore_signals
-from fedwave.experiments.run.units import Unit
 from fedwave.experiments.run.work import UnitFailed, run_unit
 
 # Without these, each of several numerical libraries starts a thread per core in every worker.

@@ -12,7 +12,7 @@ from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.analysis.labels import sentences, title
 from fedwave.experiments.analysis.randomness import Randomness, caption
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.results.container import Point, label_of, labels, series
+from fedwave.experiments.store.dataset import Point, label_of, labels, series
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ import numpy as np
 from fedwave.experiments.analysis.labels import sentences, title
 from fedwave.experiments.analysis.randomness import Randomness, caption
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.results.container import label_of, labels
+from fedwave.experiments.store.dataset import label_of, labels
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -12,7 +12,7 @@ from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import band
 from fedwave.experiments.report.figures import common
 from fedwave.experiments.report.learning import caption_of, is_synthetic
-from fedwave.experiments.results.container import Point, curves_of, label_of, labels, series
+from fedwave.experiments.store.dataset import Point, curves_of, label_of, labels, series
 from fedwave.metrics import describe
 from fedwave.types import FloatArray
 

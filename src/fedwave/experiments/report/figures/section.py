@@ -12,7 +12,7 @@ from fedwave.experiments.report.figures import common, learning
 from fedwave.experiments.report.figures.score import draw_recent, scale_differences
 from fedwave.experiments.report.learning import caption_of, dataset_of, is_synthetic
 from fedwave.experiments.report.score import Scores, paper_schedulers, window_of
-from fedwave.experiments.results.container import labels, series
+from fedwave.experiments.store.dataset import labels, series
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedwave.experiments.report.published import Published
-    from fedwave.experiments.results.container import Point
+    from fedwave.experiments.store.dataset import Point
 
 _A4 = (8.27, 11.69)  # inches
 _SMALL, _MIDDLE, _LARGE = 7.0, 7.5, 9.0  # points: nothing on the page is smaller

@@ -12,7 +12,7 @@ from fedwave.experiments.analysis import randomness
 from fedwave.experiments.analysis.labels import axis_label, burn_in_note, place, sentences, title_at
 from fedwave.experiments.analysis.statistics import Band, per_instance
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.results.container import Point, label_of, labels
+from fedwave.experiments.store.dataset import Point, label_of, labels
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:

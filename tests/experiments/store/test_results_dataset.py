@@ -14,9 +14,9 @@ import xarray as xr
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.report.outputs import write_results
-from fedwave.experiments.results.container import Results, curves_of, series
-from fedwave.experiments.results.dataset import to_dataset, write_netcdf
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store.dataset import Results, curves_of, series
+from fedwave.experiments.store.load import to_dataset, write_netcdf
 
 SMALL: dict[str, Any] = {
     "name": "small",

@@ -10,9 +10,9 @@ from shutil import which
 import pytest
 
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.results.checkout import commit_of
-from fedwave.experiments.results.provenance import runs_of
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store.checkout import commit_of
+from fedwave.experiments.store.provenance import runs_of
 
 ASKED = {"schedulers": ["age"], "rounds": 2, "instances": 1}
 COMMIT, OTHER = "c0ffee" + "0" * 34, "f" * 40

@@ -21,11 +21,11 @@ import fedwave as fw
 from fedwave.cli.report import show_again
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.outputs import write_results
-from fedwave.experiments.results import inputs
-from fedwave.experiments.results.same_run import compare_runs
-from fedwave.experiments.results.sums import read_sums, write_sums
-from fedwave.experiments.results.verify import Finding, sound, verify
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store import inputs
+from fedwave.experiments.store.same_run import compare_runs
+from fedwave.experiments.store.sums import read_sums, write_sums
+from fedwave.experiments.store.verify import Finding, sound, verify
 
 
 @pytest.fixture(autouse=True)
@@ -222,8 +222,8 @@ def test_a_damaged_run_is_not_compared(made: Path, folder: Path) -> None:
 def test_nothing_of_the_user_is_imported(folder: Path, made: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from fedwave.parts import registry\n"
-        "from fedwave.experiments.results.same_run import compare_runs\n"
-        "from fedwave.experiments.results.verify import verify\n"
+        "from fedwave.experiments.store.same_run import compare_runs\n"
+        "from fedwave.experiments.store.verify import verify\n"
         f"verify(Path({str(folder)!r})); compare_runs(Path({str(folder)!r}), Path({str(made)!r}))\n"
         "assert not any(registry.own().values()) and 'torch' not in sys.modules\n"
     )

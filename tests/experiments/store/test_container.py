@@ -13,18 +13,10 @@ from refusals import refused
 
 import fedwave as fw
 from fedwave.experiments.config.experiment import NetworkConfig
-from fedwave.experiments.results.container import (
-    assembled,
-    curves_of,
-    joined,
-    label_of,
-    metrics_of,
-    series,
-    unit_dataset,
-)
-from fedwave.experiments.results.dataset import write_netcdf
-from fedwave.experiments.results.parquet import dataset_from, tables
-from fedwave.experiments.results.parquet_check import Wanted
+from fedwave.experiments.store.dataset import assembled, curves_of, joined, label_of, metrics_of, series, unit_dataset
+from fedwave.experiments.store.load import write_netcdf
+from fedwave.experiments.store.parquet import dataset_from, tables
+from fedwave.experiments.store.parquet_check import Wanted
 from fedwave.learning.curves import Curves
 from fedwave.metrics import Description
 

@@ -17,11 +17,11 @@ from user_file import forgotten, text
 
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.results import inputs
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.sealed import write_sealed
-from fedwave.experiments.results.verify import verify
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store import inputs
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.sealed import write_sealed
+from fedwave.experiments.store.verify import verify
 from fedwave.parts.user_code import checksum
 
 EVIL = "open('pwned', 'w').close()\n"

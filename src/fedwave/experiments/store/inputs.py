@@ -21,9 +21,9 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import data_files
 from fedwave.experiments.config.parts import Part
-from fedwave.experiments.results.own_parts import script_parts
-from fedwave.experiments.results.sealed import Damaged, read_sealed, write_sealed
-from fedwave.experiments.results.sums import sum_of
+from fedwave.experiments.store.own_parts import script_parts
+from fedwave.experiments.store.sealed import Damaged, read_sealed, write_sealed
+from fedwave.experiments.store.sums import sum_of
 from fedwave.files.writing import write_whole
 from fedwave.parts import registry
 from fedwave.parts.user_code import checksum, helper_modules, module_file

@@ -20,11 +20,11 @@ from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report import theory
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.outputs import write_results
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.lock import locked
-from fedwave.experiments.results.own_files import RUN_FILES, files_of_run, output_files
-from fedwave.experiments.results.verify import sound, verify
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.lock import locked
+from fedwave.experiments.store.own_files import RUN_FILES, files_of_run, output_files
+from fedwave.experiments.store.verify import sound, verify
 from fedwave.files.writing import write_text
 
 TOKEN = "0123456789abcdef"

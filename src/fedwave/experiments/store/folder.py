@@ -32,16 +32,16 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
 from fedwave.experiments.config.read import points, stored_content, stored_experiment, to_mapping, to_yaml
 from fedwave.experiments.config.resolve import added
-from fedwave.experiments.results import inputs
-from fedwave.experiments.results.lock import locked
-from fedwave.experiments.results.own_files import CONFIG, PLAN, RUN_FILES, SUMMARY
-from fedwave.experiments.results.parquet import dataset_from, tables
-from fedwave.experiments.results.parquet_check import Wanted, WrongTable
-from fedwave.experiments.results.plan import Plan
-from fedwave.experiments.results.provenance import config_sum, other_versions
-from fedwave.experiments.results.sealed import Damaged, plain_bytes, read_sealed, write_sealed
-from fedwave.experiments.results.trusted_code import code_for
-from fedwave.experiments.run.units import Unit, units_of
+from fedwave.experiments.config.units import Unit, units_of
+from fedwave.experiments.store import inputs
+from fedwave.experiments.store.lock import locked
+from fedwave.experiments.store.own_files import CONFIG, PLAN, RUN_FILES, SUMMARY
+from fedwave.experiments.store.parquet import dataset_from, tables
+from fedwave.experiments.store.parquet_check import Wanted, WrongTable
+from fedwave.experiments.store.plan import Plan
+from fedwave.experiments.store.provenance import config_sum, other_versions
+from fedwave.experiments.store.sealed import Damaged, plain_bytes, read_sealed, write_sealed
+from fedwave.experiments.store.trusted_code import code_for
 from fedwave.files.reading import is_there
 from fedwave.files.writing import write_text, write_whole
 from fedwave.parts.user_code import import_source, imported_sources

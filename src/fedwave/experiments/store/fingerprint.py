@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedwave.experiments.run.units import Unit
+from fedwave.experiments.config.units import Unit
 
 # Fields that only say how results are shown, or how often they are saved.
 NOT_NUMBERS = ("name", "against", "burn_in", "targets", "checkpoint_seconds")

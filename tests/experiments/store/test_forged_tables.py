@@ -16,10 +16,10 @@ from refusals import mentions, refused
 
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.results import folder as folder_module
-from fedwave.experiments.results.container import Results
-from fedwave.experiments.results.verify import sound, verify
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store import folder as folder_module
+from fedwave.experiments.store.dataset import Results
+from fedwave.experiments.store.verify import sound, verify
 
 EXPERIMENT = experiment_from(
     {

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.results import inputs
-from fedwave.experiments.results.sums import SUMS
+from fedwave.experiments.store import inputs
+from fedwave.experiments.store.sums import SUMS
 
 if TYPE_CHECKING:
-    from fedwave.experiments.results.folder import RunFolder
-    from fedwave.experiments.run.units import Unit
+    from fedwave.experiments.config.units import Unit
+    from fedwave.experiments.store.folder import RunFolder
 
 CONFIG, PLAN, PROVENANCE = "config.yaml", "plan.json", "provenance.json"
 SUMMARY = "summary.json"

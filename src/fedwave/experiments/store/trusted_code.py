@@ -16,10 +16,10 @@ from typing import Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.files import replaced
-from fedwave.experiments.results import inputs
-from fedwave.experiments.results.own_files import CONFIG, PLAN, PROVENANCE
-from fedwave.experiments.results.own_parts import part_title
-from fedwave.experiments.results.sealed import Damaged
+from fedwave.experiments.store import inputs
+from fedwave.experiments.store.own_files import CONFIG, PLAN, PROVENANCE
+from fedwave.experiments.store.own_parts import part_title
+from fedwave.experiments.store.sealed import Damaged
 from fedwave.parts import registry
 from fedwave.parts.user_code import checksum, imported_texts, is_module, read_source
 

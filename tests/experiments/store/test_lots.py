@@ -15,8 +15,8 @@ from refusals import mentions
 from time_limit import time_limit
 
 import fedwave as fw
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.lots import read_lots
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.lots import read_lots
 from fedwave.version import NUMERICS
 
 

@@ -16,10 +16,10 @@ from user_file import forgotten, text
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.outputs import write_results
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.sealed import read_sealed
 from fedwave.experiments.run.pool import run_here
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.sealed import read_sealed
 from fedwave.parts.user_code import checksum
 
 

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.results import inputs
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.provenance import forget_provenance, lost_origin
+from fedwave.experiments.store import inputs
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.provenance import forget_provenance, lost_origin
 
 
 def mend(folder: Path) -> list[str]:

@@ -18,14 +18,14 @@ from refusals import mentions, refused
 import fedwave as fw
 from fedwave.cli import main
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.results import folder as folder_module
-from fedwave.experiments.results import provenance
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.verify import sound, verify
 from fedwave.experiments.run import work
 from fedwave.experiments.run.checkpoints import SendingCheckpointer
 from fedwave.experiments.run.runner import Event, run_experiment
 from fedwave.experiments.run.work import run_unit
+from fedwave.experiments.store import folder as folder_module
+from fedwave.experiments.store import provenance
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.verify import sound, verify
 from fedwave.version import NUMERICS
 
 EXPERIMENT = experiment_from(

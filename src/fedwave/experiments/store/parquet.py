@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.experiments.results.container import labels, with_counts
-from fedwave.experiments.results.parquet_check import (
+from fedwave.experiments.store.dataset import labels, with_counts
+from fedwave.experiments.store.parquet_check import (
     CLASS,
     Wanted,
     WrongTable,

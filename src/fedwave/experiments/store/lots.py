@@ -14,18 +14,12 @@ from typing import Any
 from fedwave.errors import FedwaveError, plural
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.points import to_mapping
-from fedwave.experiments.results.fingerprint import NOT_NUMBERS
-from fedwave.experiments.results.folder import (
-    RunFolder,
-    check_is_folder,
-    first_difference,
-    refuse_published,
-    short_json,
-)
-from fedwave.experiments.results.plan import Plan
-from fedwave.experiments.results.provenance import last_versions
-from fedwave.experiments.results.verify import verify, versions_apart
-from fedwave.experiments.run.units import Unit
+from fedwave.experiments.config.units import Unit
+from fedwave.experiments.store.fingerprint import NOT_NUMBERS
+from fedwave.experiments.store.folder import RunFolder, check_is_folder, first_difference, refuse_published, short_json
+from fedwave.experiments.store.plan import Plan
+from fedwave.experiments.store.provenance import last_versions
+from fedwave.experiments.store.verify import verify, versions_apart
 
 _COUNTS = ("first_instance", "instances")
 # How the work was cut: it changes the last digits of training, and nothing else.

@@ -17,12 +17,12 @@ import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.report.outputs import write_results
-from fedwave.experiments.results import folder as folder_module
-from fedwave.experiments.results import inputs
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.provenance import other_versions, runs_of
 from fedwave.experiments.run.pool import run_here
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store import folder as folder_module
+from fedwave.experiments.store import inputs
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.provenance import other_versions, runs_of
 from fedwave.version import NUMERICS
 
 TABLE = "count,rate,distance_m\n5,2,300\n"
@@ -265,7 +265,7 @@ def test_a_checkpoint_of_another_run_is_not_used(tmp_path: Path) -> None:
 
 
 def asked_resolved() -> Experiment:
-    from fedwave.experiments.run.units import resolved
+    from fedwave.experiments.config.units import resolved
 
     return resolved(asked())
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from fedwave.errors import FedwaveError, plural
 from fedwave.experiments.config.experiment import DATASETS
-from fedwave.experiments.results import inputs
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.own_files import ALWAYS_WRITTEN, CONFIG, PROVENANCE, files_of_run, output_files
-from fedwave.experiments.results.plan import Plan
-from fedwave.experiments.results.provenance import PACKAGES, installed_versions, own_runs, versions_of
-from fedwave.experiments.results.sealed import Damaged
-from fedwave.experiments.results.sums import SUMS, changed_files, read_sums
+from fedwave.experiments.config.units import Unit
 from fedwave.experiments.run.envelope import check_enclosed, check_whole
-from fedwave.experiments.run.units import Unit
+from fedwave.experiments.store import inputs
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.own_files import ALWAYS_WRITTEN, CONFIG, PROVENANCE, files_of_run, output_files
+from fedwave.experiments.store.plan import Plan
+from fedwave.experiments.store.provenance import PACKAGES, installed_versions, own_runs, versions_of
+from fedwave.experiments.store.sealed import Damaged
+from fedwave.experiments.store.sums import SUMS, changed_files, read_sums
 from fedwave.files.reading import is_there, opened
 
 _MOST_NAMES = 5

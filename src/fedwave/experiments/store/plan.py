@@ -22,10 +22,10 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.points import points, to_mapping
 from fedwave.experiments.config.read import stored_content, stored_experiment
 from fedwave.experiments.config.resolve import Values, with_added
-from fedwave.experiments.results.fingerprint import fingerprint, unit_fingerprint
-from fedwave.experiments.results.own_files import CONFIG, PLAN
-from fedwave.experiments.results.sealed import Damaged, plain_bytes, read_sealed, sealed_text, write_sealed
-from fedwave.experiments.run.units import Unit
+from fedwave.experiments.config.units import Unit
+from fedwave.experiments.store.fingerprint import fingerprint, unit_fingerprint
+from fedwave.experiments.store.own_files import CONFIG, PLAN
+from fedwave.experiments.store.sealed import Damaged, plain_bytes, read_sealed, sealed_text, write_sealed
 
 FORMAT = 2  # of a run folder; raised when this fedwave cannot go on with folders of before
 _UNIT = ("name", "point", "where", "schedulers", "instances")

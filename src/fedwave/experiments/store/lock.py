@@ -22,8 +22,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.results.own_files import CONFIG, PLACES, PLAN, PROVENANCE
-from fedwave.experiments.results.sums import SUMS, read_sums, sum_of
+from fedwave.experiments.store.own_files import CONFIG, PLACES, PLAN, PROVENANCE
+from fedwave.experiments.store.sums import SUMS, read_sums, sum_of
 from fedwave.files.writing import check_folder, guarded, read_unfinished_stem, unfinished_stem, write_json
 from fedwave.plain_text import visible
 

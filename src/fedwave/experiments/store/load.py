@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from fedwave.experiments.config.read import to_yaml
-from fedwave.experiments.results.container import Results, assembled
-from fedwave.experiments.results.folder import check_is_folder
+from fedwave.experiments.config.units import axis_values
 from fedwave.experiments.run.runner import stored_results
-from fedwave.experiments.run.units import axis_values
+from fedwave.experiments.store.dataset import Results, assembled
+from fedwave.experiments.store.folder import check_is_folder
 from fedwave.files.reading import as_path
 from fedwave.version import __version__
 

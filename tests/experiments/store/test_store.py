@@ -127,7 +127,7 @@ def _mapping() -> dict[str, object]:
 HOLD = """
 import sys, time
 from pathlib import Path
-from fedwave.experiments.results.folder import RunFolder
+from fedwave.experiments.store.folder import RunFolder
 with RunFolder(Path(sys.argv[1])).locked():
     print("held", flush=True)
     time.sleep(60)

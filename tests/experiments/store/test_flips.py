@@ -14,10 +14,10 @@ from killing import half_finished
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.outputs import write_results
-from fedwave.experiments.results.folder import RunFolder
-from fedwave.experiments.results.verify import sound, verify
 from fedwave.experiments.run import work
 from fedwave.experiments.run.runner import Event, run_experiment, stored_results
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.verify import sound, verify
 
 # No result depends on these, so a run goes on, or is read, without them.
 BESIDE = ("provenance.json", "timings/")

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.results.checkout import own_commit
-from fedwave.experiments.results.own_files import CONFIG, PROVENANCE
-from fedwave.experiments.results.own_parts import own_packages
-from fedwave.experiments.results.sealed import Damaged, read_sealed, write_sealed
-from fedwave.experiments.results.sums import SUMS, sum_of
+from fedwave.experiments.store.checkout import own_commit
+from fedwave.experiments.store.own_files import CONFIG, PROVENANCE
+from fedwave.experiments.store.own_parts import own_packages
+from fedwave.experiments.store.sealed import Damaged, read_sealed, write_sealed
+from fedwave.experiments.store.sums import SUMS, sum_of
 from fedwave.files.reading import is_there
 from fedwave.version import __version__
 
 if TYPE_CHECKING:
-    from fedwave.experiments.results.plan import Plan
+    from fedwave.experiments.store.plan import Plan
 
 PACKAGES = ("numpy", "scipy", "torch", "pandas", "pyarrow", "xarray", "pydantic")
 _VERSION = re.compile(r"[A-Za-z0-9.+!_-]{1,40}")

@@ -12,16 +12,16 @@ import numpy as np
 
 from fedwave.errors import FedwaveError, plural
 from fedwave.experiments.config.points import to_mapping
-from fedwave.experiments.results.container import Point
-from fedwave.experiments.results.fingerprint import NOT_NUMBERS
-from fedwave.experiments.results.folder import RunFolder, first_difference
-from fedwave.experiments.results.own_files import CONFIG, PLAN
-from fedwave.experiments.results.plan import Plan
-from fedwave.experiments.results.provenance import last_versions
-from fedwave.experiments.results.sealed import Damaged
-from fedwave.experiments.results.sums import read_sums, sum_of
-from fedwave.experiments.results.verify import Finding, listed_names, sound, versions_apart, versions_shown
 from fedwave.experiments.run.runner import stored_results
+from fedwave.experiments.store.dataset import Point
+from fedwave.experiments.store.fingerprint import NOT_NUMBERS
+from fedwave.experiments.store.folder import RunFolder, first_difference
+from fedwave.experiments.store.own_files import CONFIG, PLAN
+from fedwave.experiments.store.plan import Plan
+from fedwave.experiments.store.provenance import last_versions
+from fedwave.experiments.store.sealed import Damaged
+from fedwave.experiments.store.sums import read_sums, sum_of
+from fedwave.experiments.store.verify import Finding, listed_names, sound, versions_apart, versions_shown
 from fedwave.types import Array
 
 if TYPE_CHECKING:
