@@ -130,7 +130,7 @@ class Own(fw.Scheduler):
     """Decides by itself."""
 
     name = "own"
-    picks: Any = None
+    picks = None
 
     def priority(self, state: Any, seen: Any, draws: Any) -> Any:
         return seen.delay

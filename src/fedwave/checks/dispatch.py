@@ -27,7 +27,7 @@ def check(part: Any, *, family: str | None = None, dataset: Any = None) -> Check
 
     >>> import fedwave as fw
     >>> fw.check("rician:k_factor=6")
-    fading 'rician': 13 checks passed
+    fading 'rician': 12 checks passed
     >>> class Loud(fw.Scheduler):
     ...     name, needs = "loud", {"channel"}
     ...

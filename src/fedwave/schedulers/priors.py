@@ -91,7 +91,7 @@ class Truncated(Prior):
 
     def __post_init__(self) -> None:
         check_number("Truncated low", self.low, ">= 0")
-        check_number("Truncated high", self.high, f"> {self.low}", f"<= {_MOST:g}")
+        check_number("Truncated high", self.high, f"> {float(self.low)}", f"<= {_MOST:g}")
 
     @property
     def shape(self) -> float:  # type: ignore[override]
