@@ -268,7 +268,7 @@ class FedAsync(Aggregation):
             _check(self, name, ">= 0")
 
     def weights(self, uploads: Uploads) -> FloatArray:
-        count = np.count_nonzero(uploads.delivered, axis=-1, keepdims=True)
+        count = uploads.delivered.sum(axis=-1, keepdims=True)
         stale = uploads.delay.astype(np.float64) - 1
         fresh = STALENESS[self.staleness](stale, self.a, self.b)
         return self.alpha * fresh / np.maximum(count, 1)

@@ -177,7 +177,8 @@ class MetricSet:
                     "and the number of the round."
                 )
             state, value = measured
-            freeze(state)
+            if state:
+                freeze(state)
             after[metric.name] = state
             values[metric.name] = _checked(metric, np.asarray(value), played)
         return after, values
@@ -236,7 +237,7 @@ class UploadCount(Metric):
     name, label, better = "uploads", "Uploads delivered per round", "higher"
 
     def measure(self, state: State, played: PlayedRound) -> tuple[State, Array]:
-        return state, np.count_nonzero(played.after.delivered, axis=1)
+        return state, played.after.delivered.sum(axis=1)
 
 
 class MeanAge(Metric):

@@ -66,10 +66,8 @@ def freeze(*values: Any) -> None:
     for value in values:
         if isinstance(value, np.ndarray):
             value.setflags(write=False)
-        elif isinstance(value, tuple):
-            freeze(*value)
-        elif isinstance(value, (dict, Mapping)):  # dict first: it is found faster
-            freeze(*value.values())
+        elif value is not None and isinstance(value, (dict, tuple, Mapping)):  # in the order of speed
+            freeze(*(value if isinstance(value, tuple) else value.values()))
 
 
 def checked(

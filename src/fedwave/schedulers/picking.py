@@ -22,8 +22,8 @@ def pick_largest(priority: FloatArray, slots: int, draws: Draws) -> BoolArray:
         return np.zeros(priority.shape, dtype=np.bool_)
     cut = _at_rank(priority, devices - slots)[:, None]  # the smallest priority that can win
     above, level = priority > cut, priority == cut
-    missing = slots - np.count_nonzero(above, axis=1)  # winners to take among the equal ones
-    equal = np.count_nonzero(level, axis=1)
+    missing = slots - above.sum(axis=1)  # winners to take among the equal ones
+    equal = level.sum(axis=1)
     picked: BoolArray = above | level
     crowded = np.flatnonzero(equal > missing)
     if crowded.size:
