@@ -271,7 +271,8 @@ class FedAsync(Aggregation):
         count = uploads.delivered.sum(axis=-1, keepdims=True)
         stale = uploads.delay.astype(np.float64) - 1
         fresh = STALENESS[self.staleness](stale, self.a, self.b)
-        return self.alpha * fresh / np.maximum(count, 1)
+        weights: FloatArray = self.alpha * fresh / np.maximum(count, 1)
+        return weights
 
 
 @dataclass(frozen=True)
