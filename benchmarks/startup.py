@@ -41,9 +41,9 @@ def main(dataset: str) -> None:
     with stage("try the model"):
         task = fw.task(dataset=data, **_model(dataset))
     with stage("sum of the data, for the pins of a run folder"):
-        from fedwave.experiments.store.inputs import arrays_sum
+        from fedwave.experiments.store.inputs import arrays_sha256
 
-        arrays_sum(data)
+        arrays_sha256(data)
     with stage("set up the replay"):
         replay = Replay(labelled_runs({"a": trace}), task, Settings(device="auto"), EvaluationSizes())
     for t in range(3):

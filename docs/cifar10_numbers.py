@@ -31,8 +31,8 @@ def _lots() -> dict[tuple[int, int], float]:
     found = {}
     for lot in (DOCS.parent / "studies" / "lots").glob(f"{_STUDY}-*"):
         first, last = map(int, lot.name.split("-")[1:])
-        times = (json.loads(path.read_text())["seconds"] for path in lot.glob("timings/*.json"))
-        found[first, last] = sum(times)
+        _, *units = map(json.loads, (lot / "done.jsonl").read_text().splitlines())
+        found[first, last] = sum(unit["seconds"] for unit in units)
     assert sum(last - first + 1 for first, last in found) == instances(_STUDY), "merge the lots"
     return dict(sorted(found.items()))
 
@@ -69,7 +69,7 @@ fedwave reproduce {_STUDY} --full --instances {count} --first-instance {first} -
 
 # keep the lot without its tables and figures
 mkdir studies/lots/$lot
-tar -C out/$lot -cf - config.yaml plan.json provenance.json inputs/inputs.json devices rounds timings units \\
+tar -C out/$lot -cf - config.yaml run.json done.jsonl devices rounds \\
   | tar -C studies/lots/$lot -xf -
 
 # put all lots together and publish them

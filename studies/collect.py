@@ -17,8 +17,11 @@ from fedwave.experiments.analysis.statistics import paired_difference
 from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.report.figures.common import write_figure
 from fedwave.experiments.report.figures.prediction import prediction_figure
-from fedwave.experiments.run.runner import stored_results
+from fedwave.experiments.store.checksums import file_sha256
 from fedwave.experiments.store.dataset import Point
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.load import stored_results
+from fedwave.experiments.store.provenance import provenance
 from fedwave.files.writing import write_csv, write_json
 from fedwave.types import FloatArray
 
@@ -76,7 +79,9 @@ def law(folder: Path) -> None:
 def keep_provenance(folder: Path, kept: Path) -> None:
     """Where, when and with what a study was run."""
     kept.parent.mkdir(exist_ok=True)
-    kept.write_bytes((folder / "provenance.json").read_bytes())
+    store = RunFolder(folder)
+    lines = store.done.units.values()
+    write_json(kept, provenance(store.manifest.run_id, file_sha256(folder / "config.yaml"), lines))
 
 
 def recommended(runs: Path) -> None:

@@ -21,8 +21,7 @@ from benchmarks.peers.player import PlayerFailed
 from benchmarks.peers.report import write_report
 from benchmarks.peers.work import Work
 from fedwave.errors import FedwaveError
-from fedwave.experiments.store.checkout import own_commit
-from fedwave.experiments.store.provenance import installed_versions, processor
+from fedwave.experiments.store.provenance import installed_versions, own_commit, processor
 from fedwave.files.writing import write_json
 from fedwave.learning.settings import available_device, gpu_name
 

@@ -65,7 +65,7 @@ def _no_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every result."""
-    parts = [folder / part for part in ("rounds", "devices", "units")]
+    parts = [folder / part for part in ("rounds", "devices")]
     return {str(p.relative_to(folder)): p.read_bytes() for part in parts for p in part.iterdir()}
 
 
@@ -75,17 +75,13 @@ def lines(path: Path) -> list[dict]:
 
 def test_the_folder_of_a_sweep_is_complete(finished: Path) -> None:
     shown = {path.name for path in finished.iterdir() if not path.name.startswith(".")}
-    kept = {"config.yaml", "plan.json", "provenance.json", "rounds", "devices", "units", "timings", "SHA256SUMS"}
+    kept = {"config.yaml", "run.json", "done.jsonl", "rounds", "devices", "SHA256SUMS"}
     assert shown == FILES | kept
-    for part in ("rounds", "devices", "units"):
+    for part in ("rounds", "devices"):
         assert {path.stem for path in (finished / part).iterdir()} == UNITS
     for name in FIGURES:
         begin = (finished / name).read_bytes()[:200]
         assert begin.startswith(b"\x89PNG") if name.endswith("png") else b"<?xml" in begin
-    told = json.loads((finished / "provenance.json").read_text())
-    assert (told["fedwave"], told["seed"], len(told["runs"])) == (fw.__version__, 0, 1)
-    config = (finished / "config.yaml").read_bytes()
-    assert told["config_sha256"] == hashlib.sha256(config).hexdigest()
     asked = load_experiment(finished / "config.yaml")
     assert asked.sweep == {"network.slots": (2, 3), "network.gamma": (0, 0.5)}
     assert (asked.rounds, asked.instances, asked.labels) == (10, 3, ("alsa-pi", "age"))
@@ -96,13 +92,11 @@ def test_checksums_by_hand(finished: Path) -> None:
     for sum_, name in rows:
         assert hashlib.sha256((finished / name).read_bytes()).hexdigest() == sum_
     there = {p.relative_to(finished).as_posix() for p in finished.rglob("*") if p.is_file()}
-    of_the_moment = {name for name in there if name.startswith("timings/")} | {"provenance.json"}
-    assert len(of_the_moment) == 9
-    assert {name for _, name in rows} == there - {"SHA256SUMS", ".lock"} - of_the_moment
+    assert {name for _, name in rows} == there - {"SHA256SUMS", ".lock", "done.jsonl"}
+    records = {one["unit"]: one["sha256"] for one in lines(finished / "done.jsonl")[1:]}
     for unit in UNITS:
-        record = json.loads((finished / "units" / f"{unit}.json").read_text())
-        assert set(record["sha256"]) == {f"rounds/{unit}.parquet", f"devices/{unit}.parquet"}
-        for name, sum_ in record["sha256"].items():
+        assert set(records[unit]) == {f"rounds/{unit}.parquet", f"devices/{unit}.parquet"}
+        for name, sum_ in records[unit].items():
             assert hashlib.sha256((finished / name).read_bytes()).hexdigest() == sum_
 
 
@@ -132,7 +126,6 @@ def test_the_same_command_again_reuses_everything(fedwave, folder: Path, tmp_pat
     assert lines(tmp_path / "e")[0]["finished"] == 8
     assert contents(folder) == before
     assert (folder / "results.nc").read_bytes() == netcdf
-    assert len(json.loads((folder / "provenance.json").read_text())["runs"]) == 2
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -188,7 +181,7 @@ def test_resume_goes_on_with_what_is_missing(
         status, text, err = fedwave(*SWEEP, "-o", out, "--workers", 1)
     assert (status, text) == (130, "")
     assert mentions(err, f"`fedwave resume {out}`")
-    assert len(list((out / "units").iterdir())) == 3
+    assert len(lines(out / "done.jsonl")) == 4
     with refused("5 of 8", "`fedwave resume"):
         fw.load(out)
     status, text, err = fedwave("resume", out, "--json", "--events", events)
@@ -253,7 +246,7 @@ def test_score_is_drawn_again_without_a_run(fedwave, monkeypatch: pytest.MonkeyP
     status, text, err = fedwave("reproduce", "score", "--from", first, "--json", "-o", second)
     assert (status, err) == (0, "")
     assert json.loads(text)["schedulers"] == json.loads(told)["schedulers"]
-    names = {path.name for path in second.iterdir()} - {"SHA256SUMS", ".lock", ".fedwave"}
+    names = {path.name for path in second.iterdir()} - {"SHA256SUMS", ".lock"}
     figures = {f"{name}.{kind}" for name in ("score", "devices") for kind in ("png", "svg")}
     tables = {"rounds.csv", "instances.csv", "summary.json", "summary.csv", "table.md", "table.tex"}
     assert names == figures | tables | {"devices.csv", "results.nc"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from refusals import mentions
-from small_run import WORDS
+from small_run import WORDS, cut
 from user_file import forgotten, text
 
 from fedwave.experiments.run import pool
@@ -68,7 +68,7 @@ def test_a_finished_run_needs_nothing_but_its_folder(fedwave, monkeypatch: pytes
     status, _, err = fedwave("report", "away/moved", "--out", "again", "--metric", "accuracy")
     assert (status, err) == (0, "")
     for path in Path("again").iterdir():
-        if path.name not in ("SHA256SUMS", ".lock", ".fedwave"):
+        if path.name not in ("SHA256SUMS", ".lock"):
             assert path.read_bytes() == (Path("away/moved") / path.name).read_bytes(), path.name
     assert fedwave("verify", "away/moved")[0] == 0
 
@@ -108,7 +108,7 @@ def test_the_list_and_the_exit_status(fedwave) -> None:
     status, told, err = fedwave("verify", "a")
     assert (status, err) == (0, "")
     listed = [line.split()[:2] for line in told.splitlines()]
-    assert listed[:2] == [["ok", "experiment"], ["ok", "sums"]]
+    assert listed[:2] == [["ok", "experiment"], ["ok", "units"]]
     assert told.splitlines()[-1] == "a is sound."
     status, told, err = fedwave("verify", "a", "b")
     assert (status, err) == (0, "")
@@ -133,7 +133,7 @@ def test_the_list_and_the_exit_status(fedwave) -> None:
         (("verify", "nowhere"), ("nowhere",)),
         (("verify", ".", "nowhere"), ("nowhere",)),
         (("report", "nowhere"), ("nowhere",)),
-        (("report", "."), ("config.yaml",)),
+        (("report", "."), ("run.json",)),
         (("verify",), ("DIR",)),
     ],
 )
@@ -143,7 +143,7 @@ def test_bad_usage_is_one_sentence(refuses, words: tuple[str, ...], tokens: tupl
 
 @pytest.mark.usefixtures("no_figures")
 def test_an_unfinished_run_has_no_report(fedwave, refuses, small_run: Path) -> None:
-    next((small_run / "units").iterdir()).unlink()
+    cut(small_run / "done.jsonl")
     refuses(("report", "run"), "1 of 2", "`fedwave resume run`")
     status, told, _ = fedwave("verify", "run")
     assert status == 1
@@ -152,8 +152,8 @@ def test_an_unfinished_run_has_no_report(fedwave, refuses, small_run: Path) -> N
 
 @pytest.mark.usefixtures("no_figures")
 def test_a_run_that_was_stopped_is_not_called_damaged(fedwave, small_run: Path) -> None:
-    for path in (Path("run/SHA256SUMS"), *Path("run/units").glob("*random*")):
-        path.unlink()
+    cut(Path("run/done.jsonl"))
+    Path("run/SHA256SUMS").unlink()
     status, told, _ = fedwave("verify", "run")
     assert status == 1
     assert mentions(told, "sound")

@@ -11,7 +11,7 @@ import pytest
 from killing import command, leftovers
 from locking import figures_that_try_to_lock
 from refusals import mentions
-from small_run import SMALL
+from small_run import SMALL, cut
 
 import fedwave as fw
 
@@ -32,9 +32,6 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 COMMANDS = {
-    "run": ("run", "paper", *SMALL, "--out", "mine"),
-    "compare": ("compare", "paper", *SMALL, "--out", "mine"),
-    "reproduce": ("reproduce", "score", "-t", 6, "-i", 2, "--out", "mine"),
     "from": ("reproduce", "score", "--from", "run", "--out", "mine"),
     "report": ("report", "run", "--out", "mine"),
     "theory": ("reproduce", "theory", "-t", 310, "-i", 2, "--out", "mine"),
@@ -55,6 +52,16 @@ def test_files_of_other_people_are_not_overwritten(fedwave, run: Path, name: str
     assert mentions(err, "folder")
     assert err.count("\n") == 1
     assert tree(Path("mine")) == before
+
+
+@pytest.mark.parametrize("words", [("run", "paper"), ("compare", "paper"), ("reproduce", "score")])
+def test_a_run_begins_in_an_empty_folder_only(fedwave, words: tuple[str, ...]) -> None:
+    Path("mine").mkdir()
+    Path("mine/notes.txt").write_text("mine")
+    status, out, err = fedwave(*words, "-t", 6, "-i", 2, "--out", "mine")
+    assert (status, out) == (2, "")
+    assert mentions(err, "mine", "notes.txt", "empty")
+    assert tree(Path("mine")) == {"notes.txt": b"mine"}
 
 
 def test_a_report_may_be_written_again(fedwave, run: Path) -> None:
@@ -89,7 +96,7 @@ def test_a_report_into_another_run_is_refused(fedwave, run: Path) -> None:
     before = tree(Path("other"))
     status, _, err = fedwave("report", run, "--out", "other")
     assert status == 2
-    assert mentions(err, "other", "another run")
+    assert mentions(err, "other", "run")
     assert tree(Path("other")) == before
     assert fedwave("report", run, "--out", "./other/../run")[0] == 0
 
@@ -142,8 +149,8 @@ def resumes_at_once(folder: Path, number: int) -> None:
 def test_resumes_at_once(fedwave, run: Path, number: int, times: int) -> None:
     folder = run.absolute()
     for _ in range(times):
-        for path in [*folder.glob("units/*random*"), folder / "SHA256SUMS"]:
-            path.unlink()
+        cut(folder / "done.jsonl")
+        (folder / "SHA256SUMS").unlink()
         resumes_at_once(folder, number)
         assert fedwave("verify", folder)[0] == 0
     resumes_at_once(folder, number)  # of a finished run
@@ -154,9 +161,9 @@ def test_resumes_at_once(fedwave, run: Path, number: int, times: int) -> None:
     ("name", "words"),
     [
         ("config.yaml", ("resume", "run")),
-        ("plan.json", ("report", "run")),
+        ("run.json", ("report", "run")),
         ("rounds/0000_age_0-1.parquet", ("report", "run", "--out", "figures")),
-        ("units/0000_age_0-1.json", ("resume", "run")),
+        ("done.jsonl", ("resume", "run")),
     ],
 )
 def test_pipes_in_a_run_folder_are_not_waited_for(run: Path, name: str, words: tuple[str, ...]) -> None:

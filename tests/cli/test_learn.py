@@ -41,7 +41,7 @@ FILES |= {
     "table.tex",
     "results.nc",
 }
-KEPT = {"config.yaml", "plan.json", "provenance.json", "inputs", "rounds", "devices", "units", "timings", "SHA256SUMS"}
+KEPT = {"config.yaml", "run.json", "done.jsonl", "rounds", "devices", "SHA256SUMS"}
 
 
 @pytest.fixture(autouse=True)

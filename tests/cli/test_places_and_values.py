@@ -83,7 +83,7 @@ def test_a_metric_named_like_an_axis_is_refused_before_the_run(here: Path, fedwa
     assert not (here / "run").exists()
 
 
-@pytest.mark.parametrize("events", ["config.yaml", "table.md", "units/x", ".lock", "../run/plan.json"])
+@pytest.mark.parametrize("events", ["config.yaml", "table.md", "rounds/x", ".lock", "../run/run.json"])
 def test_events_do_not_go_into_files_of_the_run(events: str, run_folder: Path, fedwave) -> None:
     before = contents(run_folder)
     status, _, err = fedwave(*WORDS, "--out", "run", "--events", f"run/{events}")
@@ -91,16 +91,6 @@ def test_events_do_not_go_into_files_of_the_run(events: str, run_folder: Path, f
     assert mentions(err, f"run/{events}".replace("run/../", ""))
     assert contents(run_folder) == before
     assert fedwave(*WORDS, "--out", "run", "--events", "run/my-events")[0] == 0
-
-
-def test_nothing_is_written_into_the_own_folders_of_a_run(run_folder: Path, fedwave) -> None:
-    before = contents(run_folder)
-    status, _, err = fedwave("report", "run", "--out", "run/units")
-    assert (status, mentions(err, "run/units")) == (2, True)
-    status, _, err = fedwave(*WORDS, "--out", "run/rounds/inner")
-    assert (status, mentions(err, "run/rounds/inner")) == (2, True)
-    assert contents(run_folder) == before
-    assert fedwave(*WORDS, "--out", "run/another")[0] == 0
 
 
 def test_an_edited_name_is_shown_as_it_is(here: Path, fedwave) -> None:

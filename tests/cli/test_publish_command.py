@@ -12,7 +12,7 @@ from refusals import mentions
 
 import fedwave as fw
 from fedwave.experiments.report.published import publish
-from fedwave.experiments.run.runner import stored_results
+from fedwave.experiments.store.load import stored_results
 
 TASK = {"dataset": "synthetic:train=400,test=100", "model": "logistic"}
 SIZE = {"schedulers": ["bench", "alsa-pi", "w-max"], "rounds": 4, "instances": 2}

@@ -20,7 +20,7 @@ from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.provenance import merged_of, runs_of
 from fedwave.experiments.store.sealed import read_sealed
-from fedwave.experiments.store.sums import write_sums
+from fedwave.experiments.store.checksums import write_sums
 from fedwave.experiments.store.verify import sound, verify
 from fedwave.version import NUMERICS
 

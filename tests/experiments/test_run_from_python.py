@@ -25,7 +25,7 @@ def ran(folder: Path, words: list[str], **more: object) -> subprocess.CompletedP
 
 def contents(folder: Path) -> dict[str, str]:
     """Every file and its sum; of those that hold times and the process, the name only."""
-    timed = ("provenance.json", "timings/")
+    timed = ("done.jsonl",)
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

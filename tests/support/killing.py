@@ -16,6 +16,7 @@ from typing import Any
 
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, to_yaml
+from fedwave.experiments.store.done import read_done
 
 # Checkpoints all the time; two schedulers, one in lock step, three instances each: six units.
 TRAINING = experiment_from(
@@ -73,8 +74,9 @@ def begin(experiment: Experiment, folder: Path) -> None:
     from fedwave.experiments.config.units import resolved
     from fedwave.experiments.store.folder import RunFolder
 
-    folder.mkdir(parents=True)
-    RunFolder(folder).begin(resolved(experiment))
+    store = RunFolder(folder)
+    with store.locked():
+        store.begin(resolved(experiment))
     assert to_yaml(resolved(experiment)) == (folder / "config.yaml").read_text()
 
 
@@ -173,12 +175,15 @@ def results(folder: Path) -> dict[str, str]:
 
 def finished_units(folder: Path) -> dict[str, int]:
     """When each finished unit was written."""
-    return {path.name: path.stat().st_mtime_ns for path in folder.glob("units/*.json")}
+    path = folder / "done.jsonl"
+    done = set(read_done(folder).units) if path.exists() else set()
+    tables = ((name, folder / "devices" / f"{name}.parquet") for name in done)
+    return {name: table.stat().st_mtime_ns for name, table in tables}
 
 
 def leftovers(folder: Path) -> list[str]:
     """Half-written files and checkpoints that should have been removed."""
-    left = [*folder.rglob(".*.part"), *folder.glob("checkpoints/*"), *folder.glob("lock.json")]
+    left = [*folder.rglob(".*.part"), *folder.glob("checkpoints/*")]
     return [path.name for path in left]
 
 

@@ -8,10 +8,8 @@ from typing import Any
 
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store.checksums import write_sums
 from fedwave.experiments.store.folder import RunFolder
-from fedwave.experiments.store.inputs import pinned_copies
-from fedwave.experiments.store.own_files import files_of_run
-from fedwave.experiments.store.sums import write_sums
 
 SMALL: dict[str, Any] = {
     "network": {"kind": "random", "devices": 4, "slots": 2},
@@ -36,14 +34,13 @@ def lot(place: Path, first: int, count: int, asked: Mapping[str, Any] = SMALL, *
 
 def listed(place: Path) -> Path:
     """A folder with the sums that are written at the end of a run."""
-    store = RunFolder(place)
-    write_sums(place, files_of_run(store, store.units()), pinned_copies(place))
+    write_sums(place, (), RunFolder(place).checksums())
     return place
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file that two equal runs have in common, by name."""
-    left_out = ("timings/", "provenance.json", ".lock", "inputs/places.json")
+    left_out = ("done.jsonl", ".lock")
     files = (path for path in folder.rglob("*") if path.is_file())
     named = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
     return {name: content for name, content in named.items() if not name.startswith(left_out)}

@@ -9,10 +9,8 @@ import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.experiments.run.runner import stored_results
 from fedwave.experiments.store.folder import check_is_folder
-from fedwave.experiments.store.lock import refuse_links
-from fedwave.experiments.store.own_files import RUN_FILES
+from fedwave.experiments.store.load import stored_results
 
 
 def publish(
@@ -29,7 +27,6 @@ def publish(
     from fedwave.experiments.report import published
 
     check_is_folder(folder)
-    refuse_links(folder, RUN_FILES)
     paths = published.publish(stored_results(folder), folder, out)
     if json:
         output.print_json({"files": [str(path) for path in paths]})

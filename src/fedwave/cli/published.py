@@ -12,10 +12,11 @@ from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.published import Published, published_in, read_published
+from fedwave.experiments.store.checksums import SUMS, write_sums
 from fedwave.experiments.store.folder import check_is_folder, is_published
-from fedwave.experiments.store.lock import locked
-from fedwave.experiments.store.own_files import CONFIG, with_endings
-from fedwave.experiments.store.sums import SUMS, write_sums
+from fedwave.experiments.store.lock import writing_outputs
+from fedwave.experiments.store.manifest import CONFIG
+from fedwave.experiments.store.output_names import with_endings
 from fedwave.files.reading import is_there
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _can_be_drawn(folder: Path) -> bool:
 def _draw(figures: dict[str, Figure], place: Path) -> list[Path]:
     from fedwave.experiments.report.figures.common import save_figure
 
-    with locked(place, with_endings(figures) | {SUMS}):
+    with writing_outputs(place, with_endings(figures) | {SUMS}):
         paths = [path for stem, one in figures.items() for path in save_figure(one, place / stem)]
         write_sums(place, [path.name for path in paths])
     return paths
@@ -93,7 +94,7 @@ def _draw_page(found: Sequence[Published], place: Path) -> list[Path]:
     from fedwave.experiments.report.figures.section import section_figure
 
     page = section_figure(found)
-    with locked(place, {*_PAGE, SUMS}):
+    with writing_outputs(place, {*_PAGE, SUMS}):
         paths = [write_figure(page, place / name) for name in _PAGE]
         write_sums(place, _PAGE)
     return paths

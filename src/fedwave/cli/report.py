@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,14 +14,12 @@ from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, as_int, did_you_mean
-from fedwave.experiments.run.runner import stored_results
 from fedwave.experiments.store.dataset import Results, metrics_of
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
-from fedwave.experiments.store.lock import locked, refuse_links
-from fedwave.experiments.store.mend import mend
-from fedwave.experiments.store.own_files import RUN_FILES, files_of_run, output_files
+from fedwave.experiments.store.load import results_of
+from fedwave.experiments.store.lock import writing_outputs
+from fedwave.experiments.store.output_names import output_files
 from fedwave.experiments.store.provenance import other_versions
-from fedwave.experiments.store.sealed import Damaged
 
 
 def report(
@@ -55,26 +52,16 @@ def report(
 def show_again(folder: Path, json: bool, asked: Mapping[str, Any] | None = None, out: Path | None = None) -> None:
     """Show what a folder holds, there or in a folder for figures and tables alone."""
     check_is_folder(folder)
-    refuse_links(folder, RUN_FILES)
-    _say_versions(folder)
+    store = RunFolder(folder)
+    results = _changed(results_of(store), asked or {})
+    if said := other_versions(folder, store.done.units.values(), "is shown with"):
+        print_error(said)
     if out is None or os.path.realpath(out) == os.path.realpath(folder):
-        store = RunFolder(folder)
-        files = output_files(store.stored()) | files_of_run(store, store.units())
-        with locked(folder, files):
-            for said in mend(folder):
-                print_error(said)
-            output.show(_changed(stored_results(folder), asked or {}), folder, json)
+        with store.locked():
+            output.show(results, folder, json)
         return
-    results = _changed(stored_results(folder), asked or {})
-    with locked(out, output_files(results.experiment)):
+    with writing_outputs(out, output_files(results.experiment)):
         output.show(results, out, json)
-
-
-def _say_versions(folder: Path) -> None:
-    with suppress(Damaged):  # of provenance.json: no result depends on it, and `fedwave verify` says so
-        said = other_versions(folder, "is shown with")
-        if said is not None:
-            print_error(said)
 
 
 def _changed(results: Results, asked: Mapping[str, Any]) -> Results:

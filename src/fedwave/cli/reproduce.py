@@ -23,8 +23,8 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.report.learning import dataset_of
 from fedwave.experiments.report.published import published_in
 from fedwave.experiments.store.folder import RunFolder, check_is_folder, is_published
-from fedwave.experiments.store.lock import check_place, locked
-from fedwave.experiments.store.own_files import CONFIG, RUN_FILES, output_files
+from fedwave.experiments.store.lock import check_run_place, writing_outputs
+from fedwave.experiments.store.manifest import CONFIG
 from fedwave.files.reading import is_there
 
 # The paper's experiment, the quick one, and what the quick one changes.
@@ -106,7 +106,7 @@ def reproduce(
     if name == "theory":
         _theory(how, folder, execution, quick, json)
     else:
-        check_place(folder, RUN_FILES | output_files(how))  # before data are downloaded
+        check_run_place(folder)  # before data are downloaded
         execute_and_show(_with_data(how), folder, execution, json)
 
 
@@ -154,7 +154,7 @@ def _theory(how: Experiment, folder: Path, execution: opt.Execution, quick: bool
     backlogs = folder / "backlogs"
     with (
         stopping(backlogs, go_on="the same command") as stop,
-        locked(folder, FILES),
+        writing_outputs(folder, FILES),
         execute(how, backlogs, execution, stop) as results,
         steps() as message,
     ):

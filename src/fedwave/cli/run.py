@@ -22,8 +22,8 @@ from fedwave.experiments.run.runner import Engine, running
 from fedwave.experiments.run.signals import StopRequest, Terminated, checked_timeout
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
-from fedwave.experiments.store.lock import check_place, refuse_links, refuse_own_file
-from fedwave.experiments.store.own_files import RUN_FILES, output_files
+from fedwave.experiments.store.lock import check_own_file, check_run_place
+from fedwave.experiments.store.output_names import output_files
 from fedwave.experiments.store.trusted_code import resume_command
 from fedwave.memory import memory_error
 
@@ -130,7 +130,6 @@ def resume(
     Of a finished run the tables and figures are written again, as `fedwave report` does.
     """
     check_is_folder(folder)
-    refuse_links(folder, RUN_FILES)  # before anything is read: a pipe would be waited for
     store = RunFolder(folder)
     store.stored()  # refuses what is no run folder
     if store.is_finished():
@@ -182,10 +181,9 @@ def execute(
     timeout = checked_timeout(execution.timeout)
     engine = _engine(execution.engine, execution.address, workers, timeout)
     if folder is not None:
-        files = RUN_FILES | output_files(experiment)
         if execution.events not in (None, "-"):
-            refuse_own_file(Path(str(execution.events)), folder, files)
-        check_place(folder, files)
+            check_own_file(Path(str(execution.events)), folder, output_files(experiment))
+        check_run_place(folder)
     with ExitStack() as held:
         with watching(experiment.name, execution.events) as watch:
             run = running(experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout, stop=stop)

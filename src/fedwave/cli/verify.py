@@ -13,8 +13,7 @@ from rich.text import Text
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.errors import FedwaveError
-from fedwave.experiments.store.folder import refuse_published
-from fedwave.experiments.store.same_run import compare_runs
+from fedwave.experiments.store.diff import compare_runs
 from fedwave.experiments.store.verify import Finding, sound
 from fedwave.experiments.store.verify import verify as look
 from fedwave.files.reading import is_there
@@ -38,7 +37,6 @@ def verify(
         if not (is_there(one) and one.is_dir()):
             what = "is a file, not a run folder" if is_there(one) else "does not exist"
             raise FedwaveError(f"{one} {what}.")
-        refuse_published(one)
     found = look(folder) if other is None else compare_runs(folder, other)
     good = sound(found)
     if json:

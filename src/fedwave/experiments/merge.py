@@ -1,41 +1,45 @@
 """`fw.merge`: finished lots of an experiment put together into the run folder of the whole experiment.
 
-The units of the whole are cut as the lots were, and written by this fedwave: where it is the one that ran the lots, the
-folder has the same bytes as if all instances had been run at once, but for times and machines.
+A lot is a run folder with some of the instances. All lots have the same run id, so their units are copied as they are.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fedwave.errors import FedwaveError, is_list, is_number, short_repr
-from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.points import points
-from fedwave.experiments.config.read import to_yaml
-from fedwave.experiments.config.units import Unit, simulated_block, units_of_point
-from fedwave.experiments.run.runner import stored_results
-from fedwave.experiments.store import inputs
-from fedwave.experiments.store.dataset import Results, joined
-from fedwave.experiments.store.folder import RunFolder
-from fedwave.experiments.store.lock import locked, refuse_filled
-from fedwave.experiments.store.lots import Lot, differences_that_do_not_matter, read_lots
-from fedwave.experiments.store.own_files import CONFIG, RUN_FILES, files_of_run, output_files
-from fedwave.experiments.store.plan import Plan
-from fedwave.experiments.store.provenance import lot_records, write_merged_provenance
-from fedwave.experiments.store.sealed import Damaged, plain_bytes, write_sealed
-from fedwave.files.reading import as_path
-from fedwave.files.writing import write_text, write_whole
+from fedwave.errors import FedwaveError, is_list, plural, short_repr
+from fedwave.experiments.config.points import points, to_mapping
+from fedwave.experiments.config.run_id import (
+    SHOWN,
+    cut_fields,
+    deciding_fields,
+    first_difference,
+    same_fields,
+    short_json,
+)
+from fedwave.experiments.store.checksums import Damaged, sha256
+from fedwave.experiments.store.dataset import Results
+from fedwave.experiments.store.done import DONE
+from fedwave.experiments.store.folder import RunFolder, check_is_folder, table_names
+from fedwave.experiments.store.load import stored_results, to_dataset
+from fedwave.experiments.store.lock import check_new
+from fedwave.experiments.store.manifest import CONFIG, MANIFEST, Manifest
+from fedwave.experiments.store.provenance import all_versions, versions_apart
+from fedwave.experiments.store.verify import verify
+from fedwave.files.reading import as_path, read_bytes
+from fedwave.files.writing import write_whole
 from fedwave.memory import check_memory
 
 if TYPE_CHECKING:
     import xarray as xr
+
+_MOST_BYTES = 2**35  # of a file of a lot
 
 
 def merge(folders: Sequence[str | Path], out: str | Path) -> xr.Dataset:
@@ -54,7 +58,6 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> xr.Dataset:
     array([0, 1, 2, 3])
     """
     from fedwave.experiments.report.outputs import write_results
-    from fedwave.experiments.store.load import to_dataset
 
     if isinstance(folders, (str, Path)) or not is_list(folders):
         raise FedwaveError(f"folders is {short_repr(folders)}, must be a list of run folders.")
@@ -71,147 +74,160 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> xr.Dataset:
 def merging(folders: Sequence[Path], out: Path, tell: Callable[[str], object]) -> Iterator[Results]:
     """The same for those who write figures and tables: the new folder stays locked until the end of the block.
 
-    ``tell`` gets a sentence for each thing worth knowing. If the results cannot be written, the new folder is emptied
-    again; if only the block fails, `fedwave report` writes its figures and tables.
+    ``tell`` gets a sentence for each thing worth knowing. If the merge fails, the new folder is emptied again; if only
+    the block fails, `fedwave report` writes its figures and tables.
     """
-    refuse_filled(out)
-    lots = read_lots(folders)
-    whole = _whole(lots)
-    plan = _plan(whole, lots)
-    units = plan.units(out)
-    _check_memory(lots, whole)
-    for sentence in differences_that_do_not_matter(lots):
+    check_new(out)
+    lots = _read_lots(folders)
+    _check_memory(lots)
+    for sentence in _worth_knowing(lots):
         tell(sentence)
-    if whole.task is not None and not _cut_alike(units, lots):
-        tell(
-            "The lots were trained in units, or lanes, of different sizes: run at once, the last digits of losses and "
-            "accuracies may be others."
-        )
-    with locked(out, RUN_FILES | output_files(whole)):
-        refuse_filled(out)  # again: now nobody else writes there
-        try:
-            _write(out, lots, whole, plan, units)
-        except BaseException:
-            _empty(out, files_of_run(RunFolder(out), units))
-            raise
+    store = RunFolder(out)
+    with store.locked():
+        check_new(out)  # again: now nobody else writes there
+        _write(store, lots)
         yield stored_results(out)
 
 
-def _whole(lots: Sequence[Lot]) -> Experiment:
-    """The experiment with the instances of all lots, and a block in which their units stay as they are."""
-    at = [lot.experiment for lot in lots]
-    count = sum(one.instances for one in at)
-    block = max(min(one.block or one.instances, one.instances) for one in at)
-    if at[0].task is None and all(one.block == simulated_block(one.instances) for one in at):
-        block = simulated_block(count)  # as if nothing had been said: it changes no number
-    return replace(at[0], instances=count, block=block)
+def _read_lots(folders: Sequence[Path]) -> list[RunFolder]:
+    """The lots in the order of their instances, which follow each other without a gap; all else is refused."""
+    if len(folders) < 2:
+        raise FedwaveError(f"{plural(len(folders), 'folder')} cannot be merged: name two or more finished run folders.")
+    lots = sorted((_read(folder) for folder in folders), key=lambda lot: _numbers(lot).start)
+    for other in lots[1:]:
+        _check_same_experiment(lots[0], other)
+    for before, after in pairwise(lots):
+        _check_adjacent(before, after)
+    return lots
 
 
-def _plan(whole: Experiment, lots: Sequence[Lot]) -> Plan:
-    """As the run of the whole experiment would have made it, from the plan of a lot: no part is built for that."""
-    first, units = lots[0], []
-    cut = _by_point(lots[:1])
-    for number, (_, point) in enumerate(points(whole)):
-        here = [unit for _, unit in cut[number]]
-        groups = list(dict.fromkeys(unit.schedulers for unit in here))
-        units += units_of_point(number, here[0].where, groups, point)
-    return Plan.of(to_yaml(whole), first.plan.numerics, first.plan.inputs, first.plan.points, units)
+def _read(folder: Path) -> RunFolder:
+    check_is_folder(folder)
+    found = verify(folder)
+    wrong = [one for one in found if one.state == "wrong"]
+    if wrong:
+        more = f" `fedwave verify {folder}` lists {len(wrong)} findings." if len(wrong) > 1 else ""
+        raise FedwaveError(f"{folder} is not sound: {wrong[0].text.rstrip('.')}.{more}")
+    unfinished = [one for one in found if one.state == "open"]
+    if unfinished:
+        raise FedwaveError(f"{folder} is not finished ({unfinished[-1].text}): only finished runs can be merged.")
+    return RunFolder(folder)
 
 
-def _by_point(lots: Sequence[Lot]) -> dict[int, list[tuple[Lot, Unit]]]:
-    """The units of the lots at each point of the sweep."""
-    found: dict[int, list[tuple[Lot, Unit]]] = {}
-    for lot in lots:
-        for unit in lot.units:
-            found.setdefault(unit.point, []).append((lot, unit))
-    return found
+def _numbers(lot: RunFolder) -> range:
+    return lot.stored().instance_numbers
 
 
-def _cut_alike(units: Sequence[Unit], lots: Sequence[Lot]) -> bool:
-    """Are the units of the whole those of the lots, trained in as many lanes?"""
-    cut = {(unit.point, unit.schedulers, unit.instances) for lot in lots for unit in lot.units}
-    same = cut == {(unit.point, unit.schedulers, unit.instances) for unit in units}
-    lanes = {(unit.point, unit.experiment.training.lanes) for lot in lots for unit in lot.units}
-    return same and len(lanes) == len({point for point, _ in lanes})
+def _check_same_experiment(first: RunFolder, other: RunFolder) -> None:
+    here, there = (to_mapping(lot.stored()) for lot in (first, other))
+    if "instances" in here["sweep"]:
+        raise FedwaveError(
+            f"{first.path} varies instances in its sweep, so that its points have different ones: it cannot be merged."
+        )
+    if first.manifest.run_id == other.manifest.run_id:
+        return
+    here, there = deciding_fields(here), deciding_fields(there)
+    if not same_fields(there, here):
+        field, is_, wanted = first_difference(there, here)
+        why = f"its {field} is {short_json(is_)}, not {short_json(wanted)}"
+    elif first.manifest.numerics != other.manifest.numerics:
+        why = f"it has version {other.manifest.numerics} of the numerics, not {first.manifest.numerics}"
+    else:
+        sums = [{name: one.sha256 for name, one in lot.manifest.inputs.items()} for lot in (first, other)]
+        names = [name for name in {**sums[0], **sums[1]} if sums[0].get(name) != sums[1].get(name)]
+        why = f"its {', '.join(names) or 'numbers at a point of the sweep'} differ"
+    raise FedwaveError(
+        f"{other.path} holds another experiment than {first.path}: {why}; only runs that differ in their instances can "
+        "be merged."
+    )
 
 
-def _check_memory(lots: Sequence[Lot], whole: Experiment) -> None:
+def _check_adjacent(before: RunFolder, after: RunFolder) -> None:
+    start, end = _numbers(after).start, _numbers(before).stop
+    if start < end:
+        last = min(end, _numbers(after).stop) - 1
+        raise FedwaveError(
+            f"{_numbered(start, last)} in {before.path} and in {after.path}: every instance must be in one of the "
+            "folders only."
+        )
+    if start > end:
+        raise FedwaveError(
+            f"{_numbered(end, start - 1)} missing between {before.path} and {after.path}: run the same experiment with "
+            f"first_instance={end} instances={start - end}, and merge that too."
+        )
+
+
+def _numbered(first: int, last: int) -> str:
+    return f"instance {first} is" if first == last else f"instances {first} to {last} are"
+
+
+def _worth_knowing(lots: Sequence[RunFolder]) -> Iterator[str]:
+    """A sentence for each: fields that only say how results are shown, versions, and how the work was cut."""
+    first, *others = lots
+    here, made = to_mapping(first.stored()), all_versions(first.done.units.values())
+    cut = False
+    for other in others:
+        there = to_mapping(other.stored())
+        for field in (name for name in SHOWN if there[name] != here[name]):
+            is_, used = short_json(there[field]), short_json(here[field])
+            yield f"{field} is {is_} in {other.path}, but {used} in {first.path}, which is used."
+        versions = all_versions(other.done.units.values())
+        if made and versions and made[0] != versions[0]:
+            yield f"{versions_apart(made[0], versions[0], f'{first.path} was made with', f'{other.path} with')}."
+        cut |= here["task"] is not None and _cut(here) != _cut(there)
+    if cut:
+        yield (
+            "The lots were trained in units, or lanes, of different sizes: run at once, the last digits of losses and "
+            "accuracies may be others."
+        )
+
+
+def _cut(experiment: dict[str, object]) -> dict[str, object]:
+    """How the work was cut; a block of all instances is as long as the lot."""
+    cut = cut_fields(experiment)
+    return cut | {"block": None if cut["block"] == experiment["instances"] else cut["block"]}
+
+
+def _check_memory(lots: Sequence[RunFolder]) -> None:
     """Refuse results that do not fit into memory together, judged by one unit: no part is built for that."""
-    unit = lots[0].units[0]
-    of_run = lots[0].store.data(unit).nbytes / (len(unit.schedulers) * len(unit.instances))
-    runs = len(whole.schedulers) * whole.instances * len(points(whole))
-    copies = 3 if whole.sweep else 2  # as needs.py counts them
+    unit, how = lots[0].units()[0], lots[0].stored()
+    of_run = lots[0].data(unit).nbytes / (len(unit.schedulers) * len(unit.instances))
+    runs = len(how.schedulers) * sum(len(_numbers(lot)) for lot in lots) * len(points(how))
+    copies = 3 if how.sweep else 2  # as memory_needs.py counts them
     check_memory(f"keeping the results of {runs:,} runs", copies * runs * of_run, "merge fewer lots")
 
 
-def _write(out: Path, lots: Sequence[Lot], whole: Experiment, plan: Plan, units: Sequence[Unit]) -> None:
-    store, cut = RunFolder(out), _by_point(lots)
-    for unit in units:
-        parts = _parts_of(unit, cut[unit.point])
-        data = joined((_selected(lot.store.data(part), unit) for lot, part in parts), unit.schedulers, unit.instances)
-        store.keep_merged(unit, data, _timing(unit, parts))
-    _copy_inputs(lots[0].folder, out)
-    records = [one for lot in lots for one in lot_records(lot.folder, lot.plan, lot.numbers)]
-    write_merged_provenance(out, whole, plan.config, [lot.folder for lot in lots], records)
-    plan.write(out)
-    write_text(out / CONFIG, plan.config)  # last, since it makes this a run folder
+def _write(store: RunFolder, lots: Sequence[RunFolder]) -> None:
+    """Copy tables and inputs, each read once and compared with its checksum; if that fails, nothing is left."""
+    first, written = lots[0], list[Path]()
+    known = {name: one for name, one in first.manifest.inputs.items() if one.copy is not None}
+    at = [lot.stored() for lot in lots]
+    block = max(one.block or one.instances for one in at)
+    whole = replace(at[0], instances=sum(one.instances for one in at), block=block)
+    units = sorted((unit for lot in lots for unit in lot.manifest.units), key=lambda unit: unit.point)
+    manifest = Manifest(whole, first.manifest.points, first.manifest.inputs, units, first.manifest.numerics)
+    lines = [lot.done.units[unit.name] for lot in lots for unit in lot.manifest.units]
+    try:
+        for lot in lots:
+            files = {name for unit in lot.manifest.units for name in table_names(unit)}
+            files |= {str(one.copy) for one in known.values()} if lot is first else set()
+            for name, checksum in lot.checksums().items():
+                if name in files:
+                    written.append(store.path / name)
+                    _copy(lot.path / name, store.path / name, checksum)
+        written += [store.path / name for name in (CONFIG, MANIFEST, DONE)]
+        store.write_merged(manifest, first.places, lines)
+    except BaseException:
+        for path in written:
+            path.unlink(missing_ok=True)
+        for folder in {path.parent for path in written} - {store.path}:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
 
 
-def _parts_of(unit: Unit, at_point: Sequence[tuple[Lot, Unit]]) -> list[tuple[Lot, Unit]]:
-    """The units of the lots that have any of its runs."""
-    schedulers, instances = set(unit.schedulers), set(unit.instances)
-    return [
-        (lot, part)
-        for lot, part in at_point
-        if schedulers.intersection(part.schedulers) and instances.intersection(part.instances)
-    ]
-
-
-def _selected(data: xr.Dataset, unit: Unit) -> xr.Dataset:
-    """What of it belongs to the unit."""
-    schedulers = [label for label in data["scheduler"].values.tolist() if label in unit.schedulers]
-    instances = [k for k in data["instance"].values.tolist() if k in unit.instances]
-    return data.sel(scheduler=schedulers, instance=instances)
-
-
-def _timing(unit: Unit, parts: Sequence[tuple[Lot, Unit]]) -> dict[str, Any] | None:
-    """How long its runs took, by their share of the units of the lots; None if one does not say."""
-    seconds, finished, machines = 0.0, [], []
-    for lot, part in parts:
-        try:
-            took = lot.store.timing(part.name)
-        except Damaged:  # no result needs it
-            return None
-        if not (is_number(took.get("seconds")) and math.isfinite(took["seconds"])):
-            return None
-        common = [
-            len(set(mine) & set(theirs)) / len(theirs)
-            for mine, theirs in ((unit.schedulers, part.schedulers), (unit.instances, part.instances))
-        ]
-        seconds += float(took["seconds"]) * math.prod(common)
-        finished.append(str(took.get("finished")))
-        machines.append(str(took.get("machine")))
-    return {"seconds": round(seconds, 3), "finished": max(finished), "machine": ", ".join(dict.fromkeys(machines))}
-
-
-def _copy_inputs(source: Path, out: Path) -> None:
-    """The list of inputs, where they were, and their copies, each read once and compared with its sum."""
-    known, places = inputs.known_inputs(source), inputs.known_places(source)
-    for one in known.values():
-        if one.copy is None:
-            continue
-        content = plain_bytes(source / one.copy, inputs.MOST_BYTES)
-        if hashlib.sha256(content).hexdigest() != one.sha256:
-            raise Damaged(f"{source / one.copy} has not the sum that the run was begun with.")
-        write_whole(out / one.copy, lambda file, c=content: file.write(c))  # type: ignore[misc]
-    if places:
-        write_sealed(out / inputs.PLACES, places)
-    if known:
-        write_sealed(out / inputs.LIST, {name: asdict(one) for name, one in known.items()})
-
-
-def _empty(out: Path, names: set[str]) -> None:
-    """Remove what was written: the folder was empty, and half of a merged run is of no use."""
-    for name in sorted(names, key=lambda name: name.endswith("/")):  # folders last
-        with suppress(OSError):
-            (out / name).rmdir() if name.endswith("/") else (out / name).unlink()
+def _copy(source: Path, place: Path, checksum: str) -> None:
+    content = read_bytes(source, str(source), _MOST_BYTES)
+    if sha256(content) != checksum:
+        raise Damaged(f"{source} does not have the checksum that it was written with.")
+    write_whole(place, lambda file: file.write(content))

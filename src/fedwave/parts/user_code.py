@@ -84,9 +84,16 @@ def imported_sources(sources: Iterable[str]) -> dict[str, str]:
     return {path: _imports[path].text for path in paths}
 
 
-def imported_texts() -> dict[str, str]:
-    """The texts of all files that this process has imported, by absolute path."""
-    return {path: one.text for path, one in _imports.items() if not is_module(path)}
+def named_texts(given: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """The text and checksum of every file that the user names now or that this process has imported, by path."""
+    named = {os.path.abspath(one): read_source(os.path.abspath(one)) for one in given if not is_module(one)}
+    imported = {path: one.text for path, one in _imports.items() if not is_module(path)}
+    return {path: (text, checksum(text)) for path, text in {**imported, **named}.items()}
+
+
+def is_named(module: str, given: Iterable[str]) -> bool:
+    """Does the user name this module now, or has this process imported it?"""
+    return module in given or module in sys.modules
 
 
 def find_importer(part: Any) -> str | None:

@@ -11,8 +11,9 @@ import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, load_experiment, to_mapping
 from fedwave.experiments.config.units import resolved, units_of
-from fedwave.experiments.run.runner import run_experiment, stored_results
+from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.load import stored_results
 
 SMALL: dict[str, Any] = {"schedulers": ["age", "random"], "rounds": 4, "instances": 2}
 # These say that there is none: a rate for all devices, a table, a dataset that was replaced, a base for differences.

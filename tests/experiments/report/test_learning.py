@@ -21,8 +21,9 @@ from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures.learning import curves_figure, single_figure, targets_figure
 from fedwave.experiments.report.learning import caption_of, is_synthetic, write_learning
 from fedwave.experiments.report.outputs import comparison_of, summary
-from fedwave.experiments.run.runner import Event, run_experiment, stored_results
+from fedwave.experiments.run.runner import Event, run_experiment
 from fedwave.experiments.store.dataset import Point, Results, curves_of, labels, unit_dataset
+from fedwave.experiments.store.load import stored_results
 from fedwave.files.writing import json_text
 from fedwave.learning.evaluation import EvaluationSizes
 

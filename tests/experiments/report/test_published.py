@@ -19,9 +19,9 @@ from fedwave.experiments.report.figures.section import on_page, section_figure
 from fedwave.experiments.report.learning import learning_figures
 from fedwave.experiments.report.published import Published, publish, published_in, read_published
 from fedwave.experiments.report.score import score_figures, scores_of
-from fedwave.experiments.run.runner import stored_results
+from fedwave.experiments.store.checksums import write_sums
 from fedwave.experiments.store.dataset import Results
-from fedwave.experiments.store.sums import write_sums
+from fedwave.experiments.store.load import stored_results
 
 SIZE = {"rounds": 12, "instances": 3, "first_instance": 4, "seed": 2}
 TASK = {"dataset": "synthetic:train=400,test=100", "model": "logistic", "instead_of": "mnist"}
@@ -95,7 +95,7 @@ def test_what_is_published_is_small_and_whole(place: Path) -> None:
     for name in RUNS:
         folder = place / "published" / name
         assert {path.name for path in folder.iterdir()} == names | tables[name] | figures[name]
-        for same in ("config.yaml", "provenance.json", "summary.json"):
+        for same in ("config.yaml", "summary.json"):
             assert (folder / same).read_bytes() == (place / "runs" / name / same).read_bytes()
     assert [path.name for path in published_in(place / "published")] == ["score", "mnist"]
     assert published_in(place / "runs") == []  # whole run folders are no published results
@@ -182,7 +182,7 @@ BAD: dict[str, tuple[str, Callable[[Path], object], tuple[object, ...]]] = {
     ),
     "edited provenance": (
         "mnist",
-        lambda f: replaced(f / "provenance.json", "seed", "sead"),
+        lambda f: replaced(f / "provenance.json", "config_sha256", "config_sum"),
         ("provenance.json", "damaged"),
     ),
     "no column": ("mnist", lambda f: without_column(f / "curves.csv", "loss"), ("curves.csv", "column", "loss")),

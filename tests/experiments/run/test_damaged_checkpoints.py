@@ -17,8 +17,8 @@ from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run import work
 from fedwave.experiments.run.checkpoints import Checkpointer, FileCheckpointer
-from fedwave.experiments.run.envelope import write_enclosed
 from fedwave.experiments.run.work import run_unit
+from fedwave.experiments.store.checkpoint_file import write_checkpoint_file
 
 COMMON = {"network": {"kind": "random", "devices": 4, "slots": 2}, "rounds": 5, "instances": 2}
 LEARNING = {
@@ -79,9 +79,9 @@ def stopped_halfway(unit: Unit) -> bytes:
 
 
 def enclosed(unit: Unit, content: bytes) -> bytes:
-    """With the envelope that the unit itself would have written around it."""
+    """As the unit itself would have written it."""
     file = BytesIO()
-    write_enclosed(file, unit.fingerprint, lambda inner: (inner.write(content), None)[1])
+    write_checkpoint_file(file, unit, lambda inner: (inner.write(content), None)[1])
     return file.getvalue()
 
 

@@ -19,9 +19,10 @@ from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.config.units import resolved, units_of
 from fedwave.experiments.run import pool
 from fedwave.experiments.run.pool import run_here, run_in_pool
-from fedwave.experiments.run.runner import Event, run_experiment, stored_results
+from fedwave.experiments.run.runner import Event, run_experiment
 from fedwave.experiments.run.worker import Message
 from fedwave.experiments.store.dataset import Results, unit_dataset
+from fedwave.experiments.store.load import stored_results
 
 SIMULATION = experiment_from(
     {
@@ -150,16 +151,13 @@ def _die(parent: Any) -> None:
     os._exit(3)
 
 
-def test_provenance_lists_every_run(tmp_path: Path) -> None:
-    once = replace(SIMULATION, sweep={}, instances=2)
-    for _ in range(2):
-        run_experiment(once, tmp_path, workers=1)
-    content = json.loads((tmp_path / "provenance.json").read_text())
-    assert content["seed"] == 0
-    assert len(content["config_sha256"]) == 64
-    assert len(content["runs"]) == 2
-    assert {"python", "packages", "system", "cores", "commit", "begun"} <= content["runs"][0].keys()
-    assert content["runs"][0]["packages"]["numpy"]
+def test_every_unit_says_where_and_with_what_it_was_run(tmp_path: Path) -> None:
+    run_experiment(replace(SIMULATION, sweep={}, instances=2), tmp_path, workers=1)
+    header, *lines = map(json.loads, (tmp_path / "done.jsonl").read_text().splitlines())
+    assert len(header["run"]) == 64
+    for line in lines:
+        assert {"unit", "sha256", "seconds", "finished", "host", "processor", "commit"} <= line.keys()
+        assert line["versions"]["numpy"]
 
 
 def test_units_do_not_depend_on_workers_but_on_the_experiment() -> None:

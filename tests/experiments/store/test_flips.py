@@ -15,7 +15,8 @@ import fedwave as fw
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.run import work
-from fedwave.experiments.run.runner import Event, run_experiment, stored_results
+from fedwave.experiments.run.runner import Event, run_experiment
+from fedwave.experiments.store.load import stored_results
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.verify import sound, verify
 

@@ -19,7 +19,8 @@ from refusals import mentions, refused
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from, to_yaml
 from fedwave.experiments.report.outputs import write_results
-from fedwave.experiments.run.runner import Event, run_experiment, stored_results
+from fedwave.experiments.run.runner import Event, run_experiment
+from fedwave.experiments.store.load import stored_results
 
 EXPERIMENT = experiment_from(
     {

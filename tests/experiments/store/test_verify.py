@@ -24,7 +24,7 @@ from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store import inputs
 from fedwave.experiments.store.same_run import compare_runs
-from fedwave.experiments.store.sums import read_sums, write_sums
+from fedwave.experiments.store.checksums import read_sums, write_sums
 from fedwave.experiments.store.verify import Finding, sound, verify
 
 

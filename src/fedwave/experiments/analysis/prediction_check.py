@@ -19,8 +19,8 @@ from fedwave.experiments.analysis.labels import place
 from fedwave.experiments.analysis.statistics import Estimate, estimate
 from fedwave.experiments.analysis.tables import with_interval
 from fedwave.experiments.config.build import class_mix_of, labels_of, network_of, schedulers_of
-from fedwave.experiments.run.runner import stored_results
 from fedwave.experiments.store.dataset import Point, labels
+from fedwave.experiments.store.load import stored_results
 from fedwave.parts import registry
 from fedwave.simulation import simulate
 from fedwave.theory.useful_mass import ScheduleMass

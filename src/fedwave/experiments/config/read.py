@@ -14,6 +14,7 @@ from fedwave.errors import FedwaveError, did_you_mean, is_list, short_repr
 from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import rooted
+from fedwave.experiments.config.named_code import with_named_code
 from fedwave.experiments.config.points import check_points, points, to_mapping, with_override
 from fedwave.experiments.config.schema import typed
 from fedwave.files.reading import as_path, read_json, read_text
@@ -52,9 +53,7 @@ def load_experiment(source: str | Path, overrides: Sequence[str] = (), imports: 
     with _one_line():
         content = rooted(_plain_copy(_content(source)), Path(source).parent)
         if Path(source).suffix:  # a run folder names its inputs by their copies
-            from fedwave.experiments.store.trusted_code import with_trusted_code
-
-            content = with_trusted_code(content, Path(source), imports)
+            content = with_named_code(content, Path(source), imports)
         try:
             return experiment_from(content, overrides, imports)
         except FedwaveError as error:

@@ -33,10 +33,10 @@ class Unit:
     schedulers: tuple[str, ...]  # labels
     instances: tuple[int, ...]
     experiment: Experiment  # of the point, with all its numbers
+    run_id: str = ""  # empty: of a run without a folder
     sources: Mapping[str, str] = field(default_factory=dict)  # the text of the user's files, by path
     places: Mapping[str, str] = field(default_factory=dict)  # of the files that the experiment names
-    pins: Mapping[str, str] = field(default_factory=dict)  # the sums of what it reads, by name
-    fingerprint: str = ""  # of its run
+    pins: Mapping[str, str] = field(default_factory=dict)  # the checksums of what it reads, by name
 
     @property
     def rounds(self) -> int:
@@ -54,7 +54,7 @@ def resolved(experiment: Experiment) -> Experiment:
         _check_alike(experiment, point)
     experiment = filled_alike(with_absolute_paths(experiment))
     if experiment.task is None:
-        block = experiment.block or simulated_block(experiment.instances)
+        block = experiment.block or min(_INSTANCES_AT_ONCE, experiment.instances)
         return replace(experiment, block=block, group=1)
     # On a GPU all runs are trained side by side: alone they would leave it idle.
     on_gpu = settings_of(experiment.training)[0].device != "cpu"
@@ -65,39 +65,39 @@ def resolved(experiment: Experiment) -> Experiment:
     )
 
 
-def simulated_block(instances: int) -> int:
-    """The instances in one unit of a simulation that says nothing about it."""
-    return min(_INSTANCES_AT_ONCE, instances)
-
-
 def units_of(experiment: Experiment, places: Mapping[str, str] | None = None) -> list[Unit]:
     """The units of a resolved experiment, always in the same order; ``places`` of the files that it names."""
     places = places or {}
-    units, sources = [], imported_sources(renamed(experiment, places).imports)
-    where_is = product(*(axis_values(values) for values in experiment.sweep.values()))
-    for number, ((_, point), values) in enumerate(zip(points(experiment), where_is, strict=True)):
+    sources = imported_sources(renamed(experiment, places).imports)
+    units = []
+    for number, ((_, point), where) in enumerate(zip(points(experiment), axis_places(experiment), strict=True)):
         located = renamed(point, places)
         point = with_added(point, added(located, filled(located)))
-        where = dict(zip(experiment.sweep, values, strict=True))
+        groups = _groups(point, located)
         units += [
-            replace(unit, sources=sources, places=places)
-            for unit in units_of_point(number, where, _groups(point, located), point)
+            Unit(
+                f"{number:04d}_{word}_{block[0]}-{block[-1]}",
+                number,
+                where,
+                group,
+                tuple(block),
+                point,
+                sources=sources,
+                places=places,
+            )
+            for group, word in zip(groups, file_words(groups), strict=True)
+            for block in _blocks(point)
         ]
     return units
 
 
-def units_of_point(
-    number: int, where: Mapping[str, Any], groups: Sequence[tuple[str, ...]], point: Experiment
-) -> list[Unit]:
-    """The units of one point of a sweep, whose schedulers are grouped so."""
-    return [
-        Unit(f"{number:04d}_{word}_{block[0]}-{block[-1]}", number, where, group, tuple(block), point)
-        for group, word in zip(groups, file_words(groups), strict=True)
-        for block in blocks_of(point)
-    ]
+def axis_places(experiment: Experiment) -> list[dict[str, Any]]:
+    """The value of every point on every axis of the sweep, as tables have it."""
+    axes = (axis_values(values) for values in experiment.sweep.values())
+    return [dict(zip(experiment.sweep, values, strict=True)) for values in product(*axes)]
 
 
-def blocks_of(point: Experiment) -> list[range]:
+def _blocks(point: Experiment) -> list[range]:
     """The instances of each unit of a scheduler."""
     numbers, size = point.instance_numbers, point.block or point.instances
     return [numbers[first : first + size] for first in range(0, len(numbers), size)]

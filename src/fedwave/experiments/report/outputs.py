@@ -14,11 +14,10 @@ from fedwave.experiments.report.comparison import COLUMNS, Comparison, Table
 from fedwave.experiments.report.devices import worst_devices, worst_note, write_devices
 from fedwave.experiments.report.learning import learnt_json, write_learning, write_learning_sweep
 from fedwave.experiments.report.score import write_score
+from fedwave.experiments.store.checksums import write_sums
 from fedwave.experiments.store.dataset import Point, Results, metrics_of
 from fedwave.experiments.store.folder import RunFolder
-from fedwave.experiments.store.inputs import pinned_copies
-from fedwave.experiments.store.own_files import files_of_run, sweep_stems
-from fedwave.experiments.store.sums import write_sums
+from fedwave.experiments.store.output_names import sweep_stems
 from fedwave.files.writing import write_csv, write_json, write_text, write_whole
 from fedwave.version import __version__
 
@@ -37,9 +36,8 @@ def write_results(results: Results, folder: Path) -> list[Path]:
     paths += _write_tables(results, folder)
     paths.append(_write_netcdf(results, folder))
     store = RunFolder(folder)
-    of_run = files_of_run(store, store.units()) if store.exists() else set()
-    written = of_run.union(path.relative_to(folder).as_posix() for path in paths)
-    write_sums(folder, written, pinned_copies(folder))
+    written = [path.relative_to(folder).as_posix() for path in paths]
+    write_sums(folder, written, store.checksums() if store.exists() else {})
     return paths
 
 

@@ -38,17 +38,17 @@ from fedwave.experiments.report.score import (
     window_of,
     write_score_tables,
 )
+from fedwave.experiments.store.checksums import SUMS, file_sha256, read_sums, write_sums
 from fedwave.experiments.store.dataset import Point, Results
-from fedwave.experiments.store.folder import is_published
-from fedwave.experiments.store.lock import refuse_filled
-from fedwave.experiments.store.own_files import CONFIG, PROVENANCE, SUMMARY
-from fedwave.experiments.store.provenance import belongs_to_config, lost_origin, runs_of, versions_of
-from fedwave.experiments.store.sealed import plain_bytes
-from fedwave.experiments.store.sums import SUMS, read_sums, sum_of, write_sums
+from fedwave.experiments.store.folder import RunFolder, is_published
+from fedwave.experiments.store.lock import check_new
+from fedwave.experiments.store.manifest import CONFIG, SUMMARY
+from fedwave.experiments.store.provenance import provenance
 from fedwave.files.reading import is_there, read_json_file, read_text
 from fedwave.files.tables import as_number, read_table
-from fedwave.files.writing import write_json, write_whole
+from fedwave.files.writing import write_json, write_text
 from fedwave.metrics import describe
+from fedwave.plain_text import brief
 from fedwave.types import FloatArray
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from fedwave.experiments.report.figures.common import Figure
 
+PROVENANCE = "provenance.json"
 CURVES, TARGETS, ROUNDS, INSTANCES = "curves.csv", "targets.csv", "rounds.csv", "instances.csv"
 _ORDER = ("score", "mnist", "cifar10")  # of section V; others come after them
 # What may stand under made_with in summary.json.
@@ -97,9 +98,7 @@ def publish(results: Results, run: Path, out: Path) -> list[Path]:
     how = results.experiment
     if how.sweep:
         raise FedwaveError(f"{run} is a sweep: publish its summary.csv, which is small as it is.")
-    refuse_filled(out)
-    if lost := lost_origin(run):
-        raise FedwaveError(f"{lost} A published result needs it: `fedwave report {run}` begins it anew.")
+    check_new(out)
     point = results.only
     if how.task is None:
         scores = scores_of(point.data, how.base)
@@ -108,13 +107,11 @@ def publish(results: Results, run: Path, out: Path) -> list[Path]:
         drawn, paths = learning_figures(point), write_learning_tables(point, out)
     paths += [write_figure(figure, out / f"{stem}.png") for stem, figure in drawn.items()]
     paths.append(write_json(out / SUMMARY, summary(results)))
-    paths += [_copied(run / name, out / name) for name in (CONFIG, PROVENANCE)]
+    paths.append(write_text(out / CONFIG, read_text(run / CONFIG, str(run / CONFIG))))
+    store = RunFolder(run)
+    about = provenance(store.manifest.run_id, file_sha256(out / CONFIG), store.done.units.values())
+    paths.append(write_json(out / PROVENANCE, about))
     return [*paths, write_sums(out, [path.name for path in paths])]
-
-
-def _copied(source: Path, place: Path) -> Path:
-    content = plain_bytes(source)
-    return write_whole(place, lambda file: file.write(content))
 
 
 def published_in(folder: Path) -> list[Path]:
@@ -132,12 +129,7 @@ def read_published(folder: Path) -> Published:
     for name in (CONFIG, PROVENANCE, SUMMARY):
         _check_there(folder, name)
     _check_sums(folder)
-    made = ", ".join(sorted({versions_of(run).get("fedwave", "?") for run in runs_of(folder)}))
-    config = folder / CONFIG
-    if not belongs_to_config(folder):
-        raise FedwaveError(
-            f"{config} is not the one that {folder / PROVENANCE} has the sum of: copy both from the run again."
-        )
+    made, config = _made_by(folder), folder / CONFIG
     how = stored_experiment(stored_content(read_text(config, str(config)), f"experiment {config}"))
     if how.sweep:
         raise FedwaveError(f"{folder} holds a sweep, whose figures need its run folder.")
@@ -148,6 +140,18 @@ def read_published(folder: Path) -> Published:
         return Published(name, how, scores.title, made, scores=scores)
     data = _curves(folder, how, made_with)
     return Published(name, how, title(data), made, point=Point({}, how, data))
+
+
+def _made_by(folder: Path) -> str:
+    """The versions of fedwave that made a published result."""
+    path = folder / PROVENANCE
+    content = read_json_file(path, str(path))
+    try:
+        if content["config_sha256"] != file_sha256(folder / CONFIG):
+            raise ValueError(f"it is of another {CONFIG}")
+        return ", ".join(sorted({brief(str(run["fedwave"])) for run in content["runs"]}))
+    except (KeyError, TypeError, ValueError) as error:
+        raise FedwaveError(f"{path} is damaged ({error}): publish the run again.") from None
 
 
 def _check_there(folder: Path, name: str) -> None:
@@ -162,7 +166,7 @@ def _check_sums(folder: Path) -> None:
     _check_there(folder, SUMS)
     known = read_sums(folder)
     for name in (CONFIG, SUMMARY, CURVES, TARGETS, ROUNDS, INSTANCES):
-        if is_there(folder / name) and sum_of(folder / name) != known.get(name):
+        if is_there(folder / name) and file_sha256(folder / name) != known.get(name):
             raise FedwaveError(
                 f"{folder / name} is not the one that {SUMS} beside it has the sum of: publish the run again."
             )

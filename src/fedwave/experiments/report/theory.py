@@ -22,10 +22,10 @@ from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.files import renamed
 from fedwave.experiments.report.comparison import Comparison
 from fedwave.experiments.report.figures.common import save_figure
+from fedwave.experiments.store.checksums import SUMS, write_sums
 from fedwave.experiments.store.dataset import Point, Results
-from fedwave.experiments.store.inputs import data_for
-from fedwave.experiments.store.own_files import with_endings
-from fedwave.experiments.store.sums import SUMS, write_sums
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.output_names import with_endings
 from fedwave.files.writing import write_csv, write_json, write_text
 from fedwave.network.network import random_network
 from fedwave.rng import Draws
@@ -180,7 +180,7 @@ def _write_backlogs(results: Results, folder: Path) -> tuple[list[BacklogRow], l
     from fedwave.theory.bound import backlog_bound
 
     point = results.only
-    places = data_for(folder / "backlogs")  # of its run folder, which names files by their copies
+    places = RunFolder(folder / "backlogs").data_places()  # of its run folder, which names files by their copies
     network = network_of(renamed(point.experiment, places).network)
     bound = backlog_bound(network)
     rows = backlog_table(point, bound.value, float(network.rates.sum()), network.gamma)

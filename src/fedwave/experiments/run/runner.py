@@ -24,12 +24,10 @@ from fedwave.experiments.run.memory_needs import check_results, workers_that_fit
 from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
 from fedwave.experiments.run.signals import TIMEOUT, StopRequest
 from fedwave.experiments.run.worker import Message, Report, leave_if_imported_by_a_worker
-from fedwave.experiments.store.dataset import Point, Results, joined
+from fedwave.experiments.store.checksums import Damaged
+from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.folder import RunFolder
-from fedwave.experiments.store.lock import locked, remove_unfinished
-from fedwave.experiments.store.own_files import RUN_FILES, files_of_run, output_files
-from fedwave.experiments.store.provenance import write_provenance
-from fedwave.experiments.store.sealed import Damaged
+from fedwave.experiments.store.load import put_together
 from fedwave.experiments.store.trusted_code import resume_command
 from fedwave.parts.user_code import imported_sources
 
@@ -160,34 +158,18 @@ def running(
         progress = _Progress.of(units, watch, keeps=False)
         run = engine or _engine(units, workers, timeout, progress)
         found = _in_memory(units, run, progress, stop)
-        yield _results(experiment, units, lambda unit: found.pop(unit.name))
+        yield put_together(experiment, units, lambda unit: found.pop(unit.name))
         return
     store = RunFolder(folder)
-    with locked(folder, RUN_FILES | output_files(experiment)):
+    with store.locked():
         units = store.begin(experiment)
-        remove_unfinished(folder, files_of_run(store, units))
-        stored = store.stored()
-        write_provenance(store.path, stored, store.config())
         progress = _Progress.of(units, watch)
         run = engine or _engine(units, workers, timeout, progress)
         _in_folder(store, units, run, progress, stop)
         _check_complete(progress, resume_command(folder, experiment.imports))
         with suppress(OSError):  # there is none, or somebody put something there
             (folder / "checkpoints").rmdir()
-        yield _results(stored, units, store.data)
-
-
-def stored_results(folder: Path) -> Results:
-    """The results in a run folder, which must be finished. Imports nothing: the user's own parts are not needed."""
-    store = RunFolder(folder)
-    experiment, units = store.stored(), store.units()
-    missing = [unit for unit in units if not store.recorded(unit)]
-    if missing:
-        raise FedwaveError(
-            f"{folder} is not finished ({len(missing)} of {len(units)} units are missing): "
-            f"run `fedwave resume {folder}`."
-        )
-    return _results(experiment, units, store.data)
+        yield put_together(store.stored(), units, store.data)
 
 
 def _engine(units: list[Unit], workers: int | None, timeout: float, progress: _Progress) -> Engine:
@@ -287,16 +269,3 @@ def _check_complete(progress: _Progress, go_on: str) -> None:
 def _some(texts: list[str], between: str) -> str:
     more = len(texts) - _NAMED
     return between.join([*texts[:_NAMED], *([f"and {more:,} more"] if more > 0 else [])])
-
-
-def _results(experiment: Experiment, units: list[Unit], data_of: Callable[[Unit], xr.Dataset]) -> Results:
-    """Units put together again: for every point, every scheduler in its order with all its instances."""
-    by_point: dict[int, list[Unit]] = {}
-    for unit in units:
-        by_point.setdefault(unit.point, []).append(unit)
-    found = []
-    for number, (where, _) in enumerate(points(experiment)):
-        here = by_point[number]
-        at, instances = here[0].experiment, (i for unit in here for i in unit.instances)
-        found.append(Point(where, at, joined(map(data_of, here), at.labels, instances)))
-    return Results(experiment, found)

@@ -15,8 +15,8 @@ from fedwave.experiments.config.build import metrics_of, network_of, prepare, sc
 from fedwave.experiments.config.experiment import TaskConfig
 from fedwave.experiments.config.units import Unit
 from fedwave.experiments.run.checkpoints import Checkpointer, Write
-from fedwave.experiments.run.envelope import check_enclosed, write_enclosed
 from fedwave.experiments.run.signals import NoRound, Stopped, is_interrupt
+from fedwave.experiments.store.checkpoint_file import check_checkpoint_file, write_checkpoint_file
 from fedwave.experiments.store.dataset import unit_dataset
 from fedwave.experiments.store.inputs import check_dataset, check_pins
 from fedwave.network.network import Network
@@ -253,7 +253,7 @@ def _beginning_of(run: Simulation, trace: Trace) -> Trace:
 
 
 def _enclosed(unit: Unit, write: Write) -> Write:
-    return lambda file: write_enclosed(file, unit.fingerprint, write)
+    return lambda file: write_checkpoint_file(file, unit, write)
 
 
 def _read(unit: Unit, checkpointer: Checkpointer, read: Callable[[IO[bytes]], Any], warn: Warn) -> Any:
@@ -263,7 +263,7 @@ def _read(unit: Unit, checkpointer: Checkpointer, read: Callable[[IO[bytes]], An
         if raw is None:
             return None
         with raw:
-            check_enclosed(raw, unit.fingerprint)
+            check_checkpoint_file(raw, unit)
             return read(raw)
     except Stopped:
         raise

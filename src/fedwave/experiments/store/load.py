@@ -1,18 +1,21 @@
-"""The results of an experiment as one Dataset, and as a netCDF file that opens without fedwave."""
+"""The results in a run folder, as one Dataset, and as a netCDF file that opens without fedwave."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from fedwave.errors import FedwaveError
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.points import points
 from fedwave.experiments.config.read import to_yaml
-from fedwave.experiments.config.units import axis_values
-from fedwave.experiments.run.runner import stored_results
-from fedwave.experiments.store.dataset import Results, assembled
-from fedwave.experiments.store.folder import check_is_folder
+from fedwave.experiments.config.units import Unit, axis_values
+from fedwave.experiments.store.dataset import Point, Results, assembled, joined
+from fedwave.experiments.store.folder import RunFolder, check_is_folder
 from fedwave.files.reading import as_path
 from fedwave.version import __version__
 
@@ -37,6 +40,36 @@ def load(folder: str | Path) -> xr.Dataset:
     folder = as_path("a run folder", folder)
     check_is_folder(folder)
     return to_dataset(stored_results(folder))
+
+
+def stored_results(folder: Path) -> Results:
+    """The results in a run folder, which must be finished. Imports nothing: the user's own parts are not needed."""
+    return results_of(RunFolder(folder))
+
+
+def results_of(store: RunFolder) -> Results:
+    """The same of an open folder."""
+    experiment, units = store.stored(), store.units()
+    missing = [unit for unit in units if unit.name not in store.done.units]
+    if missing:
+        raise FedwaveError(
+            f"{store.path} is not finished ({len(missing)} of {len(units)} units are missing): "
+            f"run `fedwave resume {store.path}`."
+        )
+    return put_together(experiment, units, store.data)
+
+
+def put_together(experiment: Experiment, units: Sequence[Unit], data_of: Callable[[Unit], xr.Dataset]) -> Results:
+    """For every point, every scheduler in its order with all its instances."""
+    by_point: dict[int, list[Unit]] = {}
+    for unit in units:
+        by_point.setdefault(unit.point, []).append(unit)
+    found = []
+    for number, (where, _) in enumerate(points(experiment)):
+        here = by_point[number]
+        at, instances = here[0].experiment, (i for unit in here for i in unit.instances)
+        found.append(Point(where, at, joined(map(data_of, here), at.labels, instances)))
+    return Results(experiment, found)
 
 
 def to_dataset(results: Results) -> xr.Dataset:

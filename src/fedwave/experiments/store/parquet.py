@@ -1,53 +1,44 @@
 """The Dataset of a unit as two plain tables (Parquet) that pandas and DuckDB read without fedwave, and back.
 
 Rounds: a row per scheduler, instance and round; a column per metric, and ``accuracy_class_k`` for class k. Devices: a
-row per scheduler, instance and device. The description of a metric is the metadata of its column, the attributes of the
-Dataset are in the metadata of the table.
+row per scheduler, instance and device. The description of a metric is the metadata of its column; the metadata of the
+table are the run id, the unit and the attributes of the Dataset.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedwave.experiments.config.experiment import MOST_DEVICES
+from fedwave.experiments.config.units import Unit
 from fedwave.experiments.store.dataset import labels, with_counts
-from fedwave.experiments.store.parquet_check import (
-    CLASS,
-    Wanted,
-    WrongTable,
-    check_attributes,
-    check_metrics,
-    check_table,
-    open_table,
-)
 from fedwave.types import Array
 
 if TYPE_CHECKING:
     import xarray as xr
 
+CLASS = "accuracy_class_"
 _Columns = dict[str, tuple[Array, dict[str, str]]]  # with the attributes of the metric
+_MOST_BYTES = 2**35  # of a table in memory
 
 
-def tables(where: Mapping[str, Any], data: xr.Dataset) -> dict[str, bytes]:
-    """The tables "rounds" and "devices"; ``where`` says the place on every axis of the sweep, a column each."""
-    return {
-        "rounds": _parquet(where, data, "round", _columns(data, "round")),
-        "devices": _parquet(where, data, "device", _columns(data, "device")),
-    }
+def tables(unit: Unit, data: xr.Dataset) -> dict[str, bytes]:
+    """The tables "rounds" and "devices"."""
+    return {f"{last}s": _parquet(unit, data, last, _columns(data, last)) for last in ("round", "device")}
 
 
-def dataset_from(rounds: bytes, devices: bytes, wanted: Wanted) -> xr.Dataset:
-    """The Dataset that a pair of tables was made from, which must be those of a unit; else WrongTable."""
+def dataset_from(rounds: bytes, devices: bytes, unit: Unit) -> xr.Dataset:
+    """The Dataset that a pair of tables was made from; raises ValueError if they are not those of the unit."""
     import xarray as xr
 
-    coordinates: dict[str, Any] = {"scheduler": list(wanted.schedulers), "instance": list(wanted.instances)}
-    by_round, about, _ = _read(rounds, "round", wanted)
-    by_device, _, names = _read(devices, "device", wanted)
-    check_metrics(list(by_round), list(by_device), wanted)
+    coordinates: dict[str, Any] = {"scheduler": list(unit.schedulers), "instance": list(unit.instances)}
+    by_round, about, _ = _read(rounds, "round", unit)
+    by_device, _, names = _read(devices, "device", unit)
     if by_device:
         coordinates["device"] = names
     before = ("scheduler", "instance")
@@ -75,29 +66,27 @@ def _columns(data: xr.Dataset, last: str) -> _Columns:
     return found
 
 
-def _parquet(where: Mapping[str, Any], data: xr.Dataset, last: str, columns: _Columns) -> bytes:
+def _parquet(unit: Unit, data: xr.Dataset, last: str, columns: _Columns) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    places = pa.array(data[last].values)
-    keys = _keys(where, labels(data), data["instance"].values.tolist(), places, last)
+    keys = _keys(unit.where, data, last)
     fields = [pa.field(name, array.type) for name, array in keys.items()]
     arrays = list(keys.values())
     for name, (values, about) in columns.items():
         arrays.append(pa.array(values))
         fields.append(pa.field(name, arrays[-1].type, metadata=about))
-    file, about = BytesIO(), {"fedwave": json.dumps(data.attrs)}
-    schema = pa.schema(fields, metadata=about)
+    about = {"fedwave": json.dumps(data.attrs), "run": unit.run_id, "unit": unit.name}
+    schema, file = pa.schema(fields, metadata=about), BytesIO()
     pq.write_table(pa.Table.from_arrays(arrays, schema=schema), file, compression="zstd")
     return file.getvalue()
 
 
-def _keys(
-    where: Mapping[str, Any], schedulers: Sequence[str], instances: Sequence[int], places: Any, last: str
-) -> dict[str, Any]:
-    """The columns that say what a row is of; ``places`` are the labels along the last axis."""
+def _keys(where: Mapping[str, Any], data: xr.Dataset, last: str) -> dict[str, Any]:
+    """The columns that say what a row is of."""
     import pyarrow as pa
 
+    schedulers, instances, places = labels(data), data["instance"].values.tolist(), pa.array(data[last].values)
     size = len(places)
     rows = len(instances) * size
     keys = {axis: _repeated(value, rows * len(schedulers)) for axis, value in where.items()}
@@ -115,26 +104,26 @@ def _repeated(value: Any, size: int) -> Any:
     return pa.repeat(pa.scalar(value if plain else str(value)), size)
 
 
-def _read(content: bytes, last: str, wanted: Wanted) -> tuple[_Columns, dict[str, Any], list[Any]]:
+def _read(content: bytes, last: str, unit: Unit) -> tuple[_Columns, dict[str, Any], list[Any]]:
     """The columns as ``[scheduler, instance, last]``, the attributes, and the labels along the last axis."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    try:
-        file, size = open_table(content, last, wanted)
-        table = file.read()
-        labels = table[last][:size].to_pylist() if last == "device" else list(range(1, size + 1))
-        keys = _keys(wanted.where, wanted.schedulers, wanted.instances, pa.array(labels), last)
-        check_table(table, last, keys, labels, wanted)
-        shape = (len(wanted.schedulers), len(wanted.instances), size)
-        columns: _Columns = {}
-        for field in list(table.schema)[len(keys) :]:
-            about = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
-            about = {k: v for k, v in about.items() if not k.startswith("PARQUET:")}
-            columns[field.name] = (table[field.name].to_numpy().reshape(shape), about)
-        made_with = json.loads((table.schema.metadata or {}).get(b"fedwave", b"{}"))
-        check_attributes(made_with, [about for _, about in columns.values()])
-    except WrongTable:
-        raise
-    except Exception as error:  # its sum is right, so somebody wrote it so
-        raise WrongTable(f"{last}s", str(error)) from None
-    return columns, made_with, labels
+    file = pq.ParquetFile(pa.BufferReader(content))
+    about = file.schema_arrow.metadata or {}
+    if (about.get(b"run"), about.get(b"unit")) != (unit.run_id.encode(), unit.name.encode()):
+        raise ValueError("it is of another run or another unit")
+    runs, rows = len(unit.schedulers) * len(unit.instances), file.metadata.num_rows
+    size = unit.experiment.rounds if last == "round" else rows // runs
+    # Looked at before it is read: a kilobyte can stand for 2^31 equal rows.
+    if rows != runs * size or not 1 <= size <= MOST_DEVICES or rows * len(file.schema_arrow) * 8 > _MOST_BYTES:
+        raise ValueError(f"it has {rows} rows, which are not those of its unit")
+    table = file.read()
+    names = table[last][:size].to_pylist()
+    columns: _Columns = {}
+    for field in list(table.schema)[len(unit.where) + 3 :]:  # behind the axes, scheduler, instance and the last one
+        described = {k.decode(): v.decode() for k, v in (field.metadata or {}).items()}
+        described = {k: v for k, v in described.items() if not k.startswith("PARQUET:")}
+        values = table[field.name].to_numpy().reshape(len(unit.schedulers), len(unit.instances), size)
+        columns[field.name] = (values, described)
+    return columns, json.loads(about[b"fedwave"]), names

@@ -1,207 +1,97 @@
-"""The origin of results: versions, machine, time, commit. No result depends on it."""
+"""Where results come from: versions, machine, commit. No result depends on it."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import platform
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import fedwave
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.store.checkout import own_commit
-from fedwave.experiments.store.own_files import CONFIG, PROVENANCE
 from fedwave.experiments.store.own_parts import own_packages
-from fedwave.experiments.store.sealed import Damaged, read_sealed, write_sealed
-from fedwave.experiments.store.sums import SUMS, sum_of
-from fedwave.files.reading import is_there
 from fedwave.version import __version__
-
-if TYPE_CHECKING:
-    from fedwave.experiments.store.plan import Plan
 
 PACKAGES = ("numpy", "scipy", "torch", "pandas", "pyarrow", "xarray", "pydantic")
 _VERSION = re.compile(r"[A-Za-z0-9.+!_-]{1,40}")
-Run = Mapping[str, Any]  # the record of one run in the folder
-UNKNOWN: Run = {"begun": "unknown", "packages": {}}  # of runs whose record was damaged
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-def write_provenance(folder: Path, experiment: Experiment, config: str) -> None:
-    """Record which machine and versions made these results; a run that is resumed adds a record.
-
-    ``config`` is the text of config.yaml.
-    """
-    try:
-        before, merged = runs_of(folder), merged_of(folder)
-    except Damaged:
-        before, merged = [UNKNOWN], None  # it is written anew
-    now = {"begun": datetime.now(UTC).isoformat(timespec="seconds"), **_machine(experiment)}
-    _write(folder, experiment, config, [*before, now], merged)
-
-
-def forget_provenance(folder: Path, experiment: Experiment, config: str) -> None:
-    """Write it anew for a finished run: what made the results is no longer known, and it was not this machine."""
-    _write(folder, experiment, config, [UNKNOWN], None)
-
-
-def write_merged_provenance(
-    folder: Path, experiment: Experiment, config: str, lots: Sequence[Path], records: Sequence[Run]
-) -> None:
-    """Record the runs of all lots, and under ``merged`` which lots these are (``lot_records``)."""
-    runs = [{**run, "lot": run.get("lot", _sum_of(lot))} for lot in lots for run in runs_of(lot)]
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    merged = {"at": now, "fedwave": __version__, "lots": list(records)}
-    _write(folder, experiment, config, runs, merged)
-
-
-def lot_records(folder: Path, plan: Plan, numbers: range) -> list[Run]:
-    """What a merged folder says of one of its lots; of a lot that was merged itself, of each of its own."""
-    before = merged_of(folder)
-    if before is not None and isinstance(before.get("lots"), list):
-        return list(before["lots"])
-    return [
-        {
-            "lot": _sum_of(folder),  # the SHA-256 sum of its SHA256SUMS
-            "folder": os.path.basename(os.path.realpath(folder)),
-            "instances": [numbers[0], numbers[-1]],
-            "fingerprint": plan.fingerprint,
-            "numerics": plan.numerics,
-            "fedwave": sorted({versions_of(run).get("fedwave", "?") for run in runs_of(folder)}),
-        }
-    ]
-
-
-def merged_of(folder: Path) -> dict[str, Any] | None:
-    """What provenance.json says of the lots that the folder was merged from; None if it was not. Raises Damaged."""
-    if not is_there(folder / PROVENANCE):
-        return None
-    merged = read_sealed(folder / PROVENANCE).get("merged")
-    return merged if isinstance(merged, dict) else None
-
-
-def _sum_of(folder: Path) -> str:
-    return sum_of(folder / SUMS)
-
-
-def _write(folder: Path, experiment: Experiment, config: str, runs: Sequence[Run], merged: Run | None) -> None:
-    sum_ = hashlib.sha256(config.encode()).hexdigest()
-    content = {"fedwave": __version__, "seed": experiment.seed, "config_sha256": sum_}
-    more = {} if merged is None else {"merged": merged}
-    write_sealed(folder / PROVENANCE, {**content, **more, "runs": list(runs)})
-
-
-def config_sum(folder: Path) -> str | None:
-    """The sum that config.yaml had when the folder was last worked on; None if it is not known."""
-    try:
-        return str(read_sealed(folder / PROVENANCE)["config_sha256"])
-    except (Damaged, KeyError):
-        return None
-
-
-def runs_of(folder: Path) -> list[Run]:
-    """The records of the runs in a folder, oldest first; none without the file. Raises Damaged."""
-    path = folder / PROVENANCE
-    if not is_there(path):
-        return []
-    try:
-        runs = read_sealed(path)["runs"]
-        if not all(isinstance(run["packages"], dict) for run in runs):
-            raise TypeError("no packages")
-        return list(runs)
-    except (KeyError, TypeError) as error:
-        raise Damaged(f"{path} is damaged ({error}).") from None
-
-
-def own_runs(folder: Path) -> list[Run]:
-    """The same, but the record of another run counts as damaged."""
-    runs, path = runs_of(folder), folder / PROVENANCE
-    if is_there(path) and not belongs_to_config(folder):
-        raise Damaged(f"{path} is of another run: it does not have the sum of {CONFIG} beside it.")
-    return runs
-
-
-def belongs_to_config(folder: Path) -> bool:
-    """Does provenance.json have the sum of config.yaml beside it?"""
-    return config_sum(folder) == sum_of(folder / CONFIG)
-
-
-def lost_origin(folder: Path) -> str | None:
-    """A sentence if a run does not say what made it: its provenance.json is missing, damaged or of another run."""
-    try:
-        return None if own_runs(folder) else f"{folder / PROVENANCE} is missing."
-    except Damaged as damage:
-        return str(damage)
-
-
-def last_versions(folder: Path) -> dict[str, str]:
-    """The versions of the last run in a folder; none if they are not known. Raises Damaged."""
-    runs = runs_of(folder)
-    return versions_of(runs[-1]) if runs else {}
-
-
-def other_versions(folder: Path, now: str) -> str | None:
-    """A sentence if the run was begun, or gone on with, in other versions than are here; ``now`` as "goes on with"."""
-    for number, run in enumerate(runs_of(folder)):
-        there = versions_of(run)
-        here = installed_versions(there)
-        if not there:
-            continue  # its record was damaged
-        names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-        if names:
-            then = "was resumed with" if number else "was begun with"
-            if "lot" in run:
-                then = "was merged from lots, one of them made with"
-            return f"{folder} {then} {_shown(there, names)}; it {now} {_shown(here, names)}."
-    return None
-
-
-def versions_of(run: Run) -> dict[str, str]:
-    """The versions that one run was made with."""
-    said = {**run["packages"], "fedwave": run.get("fedwave"), "python": run.get("python")}
-    names = dict.fromkeys(["fedwave", "python", *PACKAGES, *said])
-    found = {name: said.get(name) for name in names if _VERSION.fullmatch(name)}
-    # They are printed: whoever wrote the file must not choose anything but a version.
+def machine(experiment: Experiment) -> dict[str, Any]:
+    """This machine and the versions on it, for the line of a unit in done.jsonl."""
     return {
-        name: version if _VERSION.fullmatch(version) else "?"
-        for name, version in found.items()
-        if isinstance(version, str)
+        "host": platform.node(),
+        "processor": processor(),
+        "gpu": _gpu(experiment),
+        "commit": own_commit(),
+        "versions": installed_versions() | own_packages(experiment),
     }
 
 
 def installed_versions(names: Iterable[str] = ()) -> dict[str, str]:
-    """The versions that are installed here of fedwave, Python, PACKAGES, and the packages in ``names``."""
+    """The installed versions of fedwave, Python, PACKAGES, and the packages in ``names``."""
     found = {"fedwave": __version__, "python": sys.version.split()[0]}
-    packages = dict.fromkeys([*PACKAGES, *names])
-    return found | {name: version for name in packages if name not in found and (version := _version(name))}
+    for name in dict.fromkeys([*PACKAGES, *names]):
+        if name not in found and (version := _version(name)) is not None:
+            found[name] = version
+    return found
 
 
-def _shown(versions: Mapping[str, str], names: list[str]) -> str:
-    return ", ".join(f"{name} {versions[name]}" if name in versions else f"no {name}" for name in names)
+def versions_of(line: Mapping[str, Any]) -> dict[str, str]:
+    """The versions that the line of a unit has. They are printed, so nothing but versions is taken from the file."""
+    given = line.get("versions")
+    pairs = given.items() if isinstance(given, dict) else ()
+    return {n: v for n, v in pairs if isinstance(v, str) and _VERSION.fullmatch(n) and _VERSION.fullmatch(v)}
 
 
-def _machine(experiment: Experiment) -> dict[str, Any]:
-    return {
-        "fedwave": __version__,
-        "python": sys.version.split()[0],
-        "packages": {name: _version(name) for name in PACKAGES} | own_packages(experiment),
-        "system": platform.platform(),
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "gpu": _gpu(experiment),
-        "commit": own_commit(),
-    }
+def all_versions(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The different versions that units were made with, in the order of their lines."""
+    found: list[dict[str, str]] = []
+    for line in lines:
+        versions = versions_of(line)
+        if versions and versions not in found:
+            found.append(versions)
+    return found
 
 
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+def provenance(run: str, config: str, lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a published result says of its origin: the run id, and every machine with its versions, units and seconds.
+
+    ``config`` is the checksum of config.yaml.
+    """
+    runs: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        about = {name: line.get(name) for name in ("host", "processor", "gpu", "commit")}
+        about = {"fedwave": versions_of(line).get("fedwave"), "versions": versions_of(line), **about}
+        one = runs.setdefault(str(about), {**about, "units": 0, "seconds": 0.0, "finished": ""})
+        one["units"] += 1
+        one["seconds"] = round(one["seconds"] + line["seconds"], 3)
+        one["finished"] = max(one["finished"], line["finished"])
+    return {"run": run, "config_sha256": config, "runs": list(runs.values())}
+
+
+def other_versions(folder: Path, lines: Iterable[Mapping[str, Any]], now: str) -> str | None:
+    """A sentence if units were made with other versions than are installed; ``now`` as "goes on with"."""
+    for there in all_versions(lines):
+        here = installed_versions(there)
+        names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+        if names:
+            return f"{folder} was made with {_shown(there, names)}; it {now} {_shown(here, names)}."
+    return None
+
+
+def versions_apart(a: Mapping[str, str], b: Mapping[str, str], made: str, here: str) -> str:
+    """The versions that differ."""
+    names = [name for name in {**a, **b} if a.get(name) != b.get(name)]
+    return "; ".join(f"{made} {name} {a.get(name, 'none')}, {here} {b.get(name, 'none')}" for name in names)
+
+
+def versions_shown(versions: Mapping[str, str]) -> str:
+    """Those of fedwave, Python and the most important packages."""
+    return ", ".join(f"{k} {v}" for k, v in versions.items() if k in ("fedwave", "python", *PACKAGES[:3]))
 
 
 def processor() -> str:
@@ -211,6 +101,38 @@ def processor() -> str:
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor()
+
+
+def own_commit() -> str | None:
+    """The commit that is checked out where fedwave itself lies, read from plain files; None if it is no checkout.
+
+    git is not started: it does what the configuration of a folder says.
+    """
+    package = Path(fedwave.__file__).resolve().parent
+    git = package.parents[1] / ".git"
+    try:
+        head = (git / "HEAD").read_text().strip()
+        if head.startswith("ref: "):
+            name = head.removeprefix("ref: ")
+            if (git / name).is_file():
+                head = (git / name).read_text().strip()
+            else:
+                rows = (line.split(" ") for line in (git / "packed-refs").read_text().splitlines())
+                head = next(row[0] for row in rows if row[1:] == [name])
+    except (OSError, ValueError, StopIteration):
+        return None
+    return head if package.parent.name == "src" and _COMMIT.fullmatch(head) else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _shown(versions: Mapping[str, str], names: list[str]) -> str:
+    return ", ".join(f"{name} {versions[name]}" if name in versions else f"no {name}" for name in names)
 
 
 def _gpu(experiment: Experiment) -> str | None:

@@ -1,0 +1,100 @@
+"""done.jsonl: which units are finished. One JSON object per line; every line ends in its own checksum.
+
+The first line has the run id, the checksums of run.json and config.yaml, and where input files were found. A line per
+finished unit follows, with the checksums of its tables, and how long, when, where and with which versions it ran.
+Lines are appended. A line that is torn or damaged counts for nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedwave.errors import FedwaveError
+from fedwave.experiments.store.checksums import Damaged, sha256
+from fedwave.files.reading import read_bytes
+from fedwave.files.writing import write_whole
+
+DONE = "done.jsonl"
+_MOST_BYTES = 1_000_000_000  # of a million units
+_APPEND = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Done:
+    """The content of done.jsonl."""
+
+    header: Line
+    units: dict[str, Line]  # the last line of each, by its name
+    damaged: list[int]  # numbers of the lines that count for nothing
+
+
+def write_done(folder: Path, header: Line, lines: Iterable[Line] = ()) -> None:
+    """Begin the file."""
+    content = b"".join(map(_text, (header, *lines)))
+    write_whole(folder / DONE, lambda file: file.write(content))
+
+
+def append_line(folder: Path, line: Line) -> None:
+    """Add the line of a unit, whose tables are on the disk."""
+    path = folder / DONE
+    try:
+        with os.fdopen(os.open(path, _APPEND), "wb") as file:
+            file.write(_text(line))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise FedwaveError(f"{path} cannot be written: {error.strerror}; choose another place.") from None
+
+
+def read_done(folder: Path) -> Done:
+    """Raises Damaged without a sound first line."""
+    path = folder / DONE
+    lines = _lines(path)
+    header = _content(lines[0])
+    if header is None or not isinstance(header.get("run"), str):
+        raise Damaged(f"{path} is damaged in its first line: restore it, or start a new run in another folder.")
+    units: dict[str, Line] = {}
+    damaged = []
+    for number, line in enumerate(lines[1:], start=2):
+        content = _content(line)
+        if content is not None and isinstance(content.get("unit"), str):
+            units[content["unit"]] = content
+        else:
+            damaged.append(number)
+    return Done(header, units, damaged)
+
+
+def drop_damaged_lines(folder: Path) -> None:
+    """Remove the torn last line of a killed run, and lines with a wrong checksum."""
+    lines = _lines(folder / DONE)
+    sound = [line for line in lines if _content(line) is not None]
+    if sound != lines:
+        write_whole(folder / DONE, lambda file: file.write(b"".join(sound)))
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return read_bytes(path, "it", _MOST_BYTES).splitlines(keepends=True) or [b""]
+    except FedwaveError as error:
+        raise Damaged(f"{path} is damaged: {error}") from None
+
+
+def _text(content: Line) -> bytes:
+    text = json.dumps(dict(content))
+    return f'{text[:-1]}, "checksum": "{sha256(text.encode())}"}}\n'.encode()
+
+
+def _content(line: bytes) -> dict[str, Any] | None:
+    """The content of a line; None if it is torn or damaged."""
+    try:
+        content = json.loads(line)
+        del content["checksum"]
+        return content if _text(content) == line else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None

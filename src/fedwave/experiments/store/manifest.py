@@ -1,0 +1,135 @@
+"""run.json: what a run consists of. Written once, before the first unit; it has no path, time or host.
+
+format, numerics   versions of the run folder and of the numerics: others are refused
+experiment         every number that was used; the files that it names are inputs
+points             numbers that differ between the points of a sweep
+inputs             kind, checksum and copy of everything that came from outside (inputs.py)
+units              the units of work: name, point, schedulers, instances
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedwave.errors import FedwaveError
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.points import points, to_mapping
+from fedwave.experiments.config.read import stored_experiment
+from fedwave.experiments.config.resolve import Values, added, with_added
+from fedwave.experiments.config.run_id import run_id
+from fedwave.experiments.config.units import Unit, axis_places
+from fedwave.experiments.store.checksums import Damaged, sha256
+from fedwave.experiments.store.inputs import Input
+from fedwave.files.reading import is_there, read_bytes, read_json
+from fedwave.version import NUMERICS
+
+MANIFEST, CONFIG, SUMMARY = "run.json", "config.yaml", "summary.json"
+FORMAT = 3  # raised when this fedwave cannot read folders of before
+_MOST_BYTES = 100_000_000  # of some 300,000 units
+# As units.py makes them. A name is part of paths: it must not lead out of the folder.
+_NAME = re.compile(r"\d{4,}_[A-Za-z0-9.+~-]*_\d+-\d+")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of run.json."""
+
+    experiment: Experiment  # resolved
+    points: Sequence[Values]
+    inputs: Mapping[str, Input]
+    units: Sequence[Unit]
+    numerics: int = NUMERICS
+
+    @classmethod
+    def of(cls, experiment: Experiment, inputs: Mapping[str, Input], units: Sequence[Unit]) -> Manifest:
+        """Of a run that begins."""
+        at = {unit.point: unit.experiment for unit in units}
+        numbers = [added(before, at[k]) for k, (_, before) in enumerate(points(experiment))]
+        return cls(experiment, numbers, inputs, units)
+
+    @property
+    def run_id(self) -> str:
+        """What all lots of the experiment have in common."""
+        sums = {name: one.sha256 for name, one in self.inputs.items()}
+        return run_id(to_mapping(self.experiment), self.points, sums, self.numerics)
+
+    def text(self) -> str:
+        """The text of the file."""
+        units = [
+            {"name": u.name, "point": u.point, "schedulers": list(u.schedulers), "instances": list(u.instances)}
+            for u in self.units
+        ]
+        content = {
+            "format": FORMAT,
+            "numerics": self.numerics,
+            "experiment": to_mapping(self.experiment),
+            "points": list(self.points),
+            "inputs": {name: asdict(one) for name, one in self.inputs.items()},
+            "units": units,
+        }
+        # Infinite numbers stay as Python's json reads them back.
+        return json.dumps(content, indent=1) + "\n"
+
+
+def read_manifest(folder: Path, checksum: str | None = None) -> Manifest:
+    """Read run.json, which must have this checksum; imports nothing. Raises Damaged if it cannot be read."""
+    path = folder / MANIFEST
+    if not is_there(path):
+        if is_there(folder / SUMMARY):
+            raise FedwaveError(
+                f"{folder} holds tables or a published result, not a run: `fedwave reproduce --from {folder}` draws "
+                "a published one."
+            )
+        raise FedwaveError(f"{folder} is not a run folder: it has no {MANIFEST}.")
+    try:
+        raw = read_bytes(path, "it", _MOST_BYTES)
+        if checksum not in (None, sha256(raw)):
+            raise ValueError("it has changed since the run was begun")
+        content = read_json(raw.decode(), "it")
+        format_ = content["format"]
+    except (FedwaveError, ValueError, TypeError, KeyError) as error:
+        raise _damaged(path, error) from None
+    if format_ != FORMAT:
+        raise FedwaveError(
+            f"{folder} has format {json.dumps(format_)[:20]} of run folders, but this fedwave reads format {FORMAT}: "
+            "use the fedwave that made it, or run its experiment again in another folder."
+        )
+    try:
+        inputs = {str(name): Input.read(one) for name, one in content["inputs"].items()}
+        experiment, numbers = stored_experiment(content["experiment"]), list(content["points"])
+        at = [_filled(point, numbers[k]) for k, (_, point) in enumerate(points(experiment))]
+        wheres = axis_places(experiment)
+        numerics = content["numerics"]
+        units = [_unit(one, wheres, at) for one in content["units"]]
+        if type(numerics) is not int or len({unit.name for unit in units}) < len(units) or not units:
+            raise ValueError("it has no units, or one twice")
+    except (FedwaveError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise _damaged(path, error) from None
+    return Manifest(experiment, numbers, inputs, units, numerics)
+
+
+def _damaged(path: Path, error: Exception) -> Damaged:
+    why = " ".join(str(error).split())
+    return Damaged(f"{path} is damaged ({why}): restore it, or run the experiment again in another folder.")
+
+
+def _filled(at: Experiment, values: Values) -> Experiment:
+    """A point with its own numbers, which are checked like those of a file."""
+    return stored_experiment(to_mapping(with_added(at, values))) if values else at
+
+
+def _unit(part: Mapping[str, Any], wheres: Sequence[Mapping[str, Any]], at: Sequence[Experiment]) -> Unit:
+    name, point, instances = part["name"], part["point"], tuple(part["instances"])
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name[:80]!r} is not the name of a unit")
+    if not instances or not all(type(number) is int and number >= 0 for number in (point, *instances)):
+        raise ValueError(f"at unit {name}")
+    schedulers = tuple(part["schedulers"])
+    if not schedulers or not set(schedulers) <= set(at[point].labels):
+        raise ValueError(f"at unit {name}")
+    return Unit(name, point, wheres[point], schedulers, instances, at[point])
