@@ -1,26 +1,50 @@
-"""A run with parts of the user's own: in workers, resumed, and read without them."""
+"""Whatever a run takes from outside is kept or pinned, and code is executed only if the user names it."""
 
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from killing import command, results
+from refusals import mentions, refused
+from small_run import cut, rewritten
 from user_file import forgotten, text
 
 import fedwave as fw
-from fedwave.experiments.config.read import experiment_from
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.run.pool import run_here
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.experiments.store import inputs
+from fedwave.experiments.store.done import read_done
 from fedwave.experiments.store.folder import RunFolder
-from fedwave.experiments.store.sealed import read_sealed
-from fedwave.parts.user_code import checksum
+from fedwave.experiments.store.provenance import other_versions, versions_of
+from fedwave.experiments.store.verify import verify
+
+TABLE = "count,rate,distance_m\n5,2,300\n"
+EVIL = "open('pwned', 'w').close()\n"
+DATASET = """
+from pathlib import Path
+import numpy as np
+import fedwave as fw
+from {helper} import SHIFT
+
+@fw.register("few-test", family="dataset")
+def few():
+    rng = np.random.default_rng(int(Path({seed!r}).read_text()) if {seed!r} else None)
+    labels = np.arange(40) % 10
+    images = rng.random((40, 1, 28, 28)) + labels[:, None, None, None] + SHIFT
+    return fw.Dataset("few-test", images, labels, images, labels)
+"""
 
 
 class Stop(Exception):
@@ -28,149 +52,388 @@ class Stop(Exception):
 
 
 @pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "devices.csv").write_text(TABLE)
+    np.save(tmp_path / "gains.npy", np.random.default_rng(0).exponential(size=(8, 4, 5)))
+    (tmp_path / "mine.py").write_text(text())
     with forgotten():
         yield
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Path:
-    (tmp_path / "mine.py").write_text(text())
-    return tmp_path / "mine.py"
-
-
-def asked(file: Path) -> Any:
+def asked() -> Experiment:
     return experiment_from(
         {
-            "imports": [str(file)],
-            "network": {"kind": "random", "devices": 5, "slots": 2, "fading": "steady-test"},
-            "schedulers": ["heavy-test:weight=2", "age"],
-            "rounds": 6,
-            "instances": 2,
-            "block": 1,
+            "network": {"kind": "table", "file": "devices.csv", "slots": 2, "fading": "recorded:path=gains.npy"},
+            "schedulers": ["alsa-pi", "random"],
+            "rounds": 8,
+            "instances": 4,
+            "block": 2,
         }
     )
 
 
-def stopped(file: Path, folder: Path) -> None:
-    """A run with one of its four units done."""
+def own(*imports: str) -> Experiment:
+    fields = {"schedulers": ["heavy-test", "age"], "rounds": 3, "instances": 2, "block": 1}
+    return experiment_from({"imports": list(imports or ("mine.py",)), **fields})
+
+
+def learning(tmp_path: Path, helper: str, seed: bool = True) -> Experiment:
+    (tmp_path / f"{helper}.py").write_text("SHIFT = 0.25\n")
+    (tmp_path / "seed.txt").write_text("3")
+    place = str(tmp_path / "seed.txt") if seed else ""
+    (tmp_path / "mine.py").write_text(DATASET.format(helper=helper, seed=place))
+    return experiment_from(
+        {
+            "imports": ["mine.py"],
+            "network": {"kind": "random", "devices": 3, "slots": 1},
+            "schedulers": ["age", "random"],
+            "task": {"dataset": "few-test", "model": "logistic", "shard_size": 4, "batch": 4, "epochs": 1},
+            "training": {"loss_images": 20, "test_images": 20},
+            "rounds": 3,
+            "instances": 1,
+        }
+    )
+
+
+def stopped(experiment: Experiment, folder: Path, then: Callable[[], object] | None = None) -> Path:
+    """A run with its first unit done; ``then`` happens after that, and the run goes on if it is given."""
 
     def first(units: Any, checkpoint: Any, report: Any, stop: Any) -> Iterator[Any]:
-        yield next(run_here(units, checkpoint, report))
-        raise Stop
+        for one in run_here(units, checkpoint, report):
+            yield one
+            if then is None:
+                raise Stop
+            then()
 
-    with pytest.raises(Stop):
-        run_experiment(asked(file), folder, engine=first)
+    if then is not None:
+        run_experiment(experiment, folder, engine=first)
+    else:
+        with pytest.raises(Stop):
+            run_experiment(experiment, folder, engine=first)
+    return folder
 
 
-def resumed(folder: Path, *words: str) -> str:
-    """Standard error of `fedwave resume` in a process that has imported nothing."""
-    run = subprocess.run(command("resume", str(folder), *words), capture_output=True, text=True)
-    assert run.returncode in (0, 2), run.stderr
+def resume(folder: Path, *given: str) -> None:
+    write_results(run_experiment(RunFolder(folder).experiment(given), folder, workers=1), folder)
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    found = [*folder.glob("rounds/*"), *folder.glob("devices/*")]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def other_rates() -> None:
+    Path("devices.csv").write_text("count,rate,distance_m\n5,9,300\n")
+
+
+def other_gains() -> None:
+    np.save("gains.npy", np.ones((8, 4, 5)))
+
+
+def fedwave(*words: object, **more: Any) -> tuple[int, str]:
+    """A process that has imported nothing."""
+    run = subprocess.run(command(*map(str, words)), capture_output=True, text=True, **more)
+    assert "Traceback" not in run.stderr
     assert run.stderr.count("\n") <= 1
-    return run.stderr
+    return run.returncode, run.stderr
 
 
-def test_workers_import_the_text_and_not_the_file(own: Path, tmp_path: Path) -> None:
-    experiment = asked(own)
-    own.unlink()
+# --- data -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("edit", [other_rates, other_gains])
+def test_a_changed_file_is_refused_by_name_and_nothing_is_lost(edit: Callable[[], None], tmp_path: Path) -> None:
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    write_results(run_experiment(asked(), whole, workers=1), whole)
+    stopped(asked(), folder)
+    before = tables(folder)
+    name = "devices.csv" if edit is other_rates else "gains.npy"
+    edit()
+    with refused(name, "changed", folder / "inputs" / name):
+        run_experiment(asked(), folder, workers=1)
+    assert tables(folder) == before
+    resume(folder)  # from the copies
+    assert results(folder) == results(whole)
+
+
+def test_copies_are_read_from_any_folder_and_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    write_results(run_experiment(asked(), whole, workers=1), whole)
+    stopped(asked(), folder)
+    (folder / "inputs/devices.csv").write_text("damaged")
+    resume(folder)  # the original is there
+    assert (folder / "inputs/devices.csv").read_text() == TABLE
+    cut(folder / "done.jsonl")
+    for name in ("devices.csv", "gains.npy"):
+        (tmp_path / name).unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    moved = folder.rename(tmp_path / "elsewhere" / "moved")
+    resume(moved)
+    assert results(moved) == results(whole)
+    cut(moved / "done.jsonl")
+    (moved / "inputs/devices.csv").write_text("damaged")
+    with refused("inputs/devices.csv"):
+        resume(moved)
+
+
+def test_an_edit_during_the_run_changes_nothing(tmp_path: Path) -> None:
+    run_experiment(asked(), tmp_path / "whole", workers=1)
+    stopped(asked(), tmp_path / "run", then=lambda: (other_rates(), other_gains()))
+    assert tables(tmp_path / "run") == tables(tmp_path / "whole")
+
+
+def test_a_large_file_is_pinned_and_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MOST_BYTES", 500)
+    folder = stopped(asked(), tmp_path / "run")
+    assert {path.name for path in (folder / "inputs").iterdir()} == {"devices.csv"}
+    gains = (tmp_path / "gains.npy").read_bytes()
+    other_gains()
+    with refused("gains.npy", "changed"):
+        resume(folder)
+    (tmp_path / "gains.npy").unlink()
+    with refused("gains.npy", "missing"):
+        resume(folder)
+    (tmp_path / "gains.npy").write_bytes(gains)
+    resume(folder)
+    assert fw.load(folder).sizes["scheduler"] == 2
+
+
+def test_files_are_seen_from_the_folder_of_the_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "network: {kind: table, file: devices.csv, slots: 2, fading: 'recorded:path=gains.npy'}\n"
+        "sweep: {network.fading.path: [gains.npy]}\nschedulers: [age]\nrounds: 8\ninstances: 2\n"
+    )
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    made = load_experiment("../mine.yaml")
+    assert made.network.file == str(tmp_path / "devices.csv")
+    assert made.sweep == {"network.fading.path": (str(tmp_path / "gains.npy"),)}
+    run_experiment(made, tmp_path / "run", workers=1)
+    for name in ("config.yaml", "run.json"):
+        content = (tmp_path / "run" / name).read_text()
+        assert str(tmp_path) not in content
+        assert content.count("inputs/gains.npy") >= 2
+    assert list(fw.load(tmp_path / "run")["network.fading.path"].values) == ["inputs/gains.npy"]
+
+
+LISTED = """
+import json
+from dataclasses import dataclass
+from pathlib import Path
+import fedwave as fw
+
+@fw.register
+@dataclass(frozen=True)
+class Listed(fw.Scheduler):
+    name = "listed-test"
+    files: list = ()
+    tables: tuple = ()
+
+    def priority(self, state, seen, draws):
+        return seen.delay * sum(json.loads(Path(f).read_text()) for f in [*self.files, *self.tables])
+"""
+
+
+def test_files_in_lists_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(LISTED)
+    for name in ("w1.json", "w2.json", "w3.json"):
+        (tmp_path / name).write_text("1")
+    part = {"name": "listed-test", "files": ["w1.json", "w2.json"], "tables": ["w3.json"]}
+    asked = {"imports": ["mine.py"], "schedulers": [part, "age"], "rounds": 3, "instances": 2}
+    folder = stopped(experiment_from(asked), tmp_path / "run")
+    assert {path.name for path in (folder / "inputs").glob("*.json")} == {"w1.json", "w2.json", "w3.json"}
+    (tmp_path / "w2.json").unlink()  # there is the copy
+    resume(folder)
+    assert fw.load(folder).sizes["scheduler"] == 2
+
+
+# --- code -----------------------------------------------------------------------------------------
+
+
+def test_modules_beside_the_users_file_and_datasets_are_pinned(tmp_path: Path) -> None:
+    folder = stopped(learning(tmp_path, "helper_a"), tmp_path / "run")
+    names = ["inputs/mine.py", "module helper_a", "dataset few-test"]
+    assert list(RunFolder(folder).manifest.inputs) == names
+    assert (folder / "inputs/helper_a.py").read_text() == "SHIFT = 0.25\n"
+    for name, other, named in (
+        ("helper_a.py", "SHIFT = 0.5\n", "helper_a.py"),
+        ("seed.txt", "4", "dataset few-test"),  # a file that fedwave does not know of
+    ):
+        kept = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(other)
+        with refused(named, "changed"):
+            resume(folder)
+        (tmp_path / name).write_text(kept)
+    resume(folder)
+    assert fw.load(folder).sizes["scheduler"] == 2
+
+
+def test_a_dataset_that_is_never_the_same_is_refused(tmp_path: Path) -> None:
+    with refused("few-test", "seed"):
+        run_experiment(learning(tmp_path, "helper_b", seed=False), tmp_path / "run", workers=1)
+
+
+def test_the_version_of_a_package_that_a_part_is_from_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "lib" / "site-packages"
+    about = place / "parts_test-1.2.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: parts-test\nVersion: 1.2\n")
+    (about / "top_level.txt").write_text("packaged_parts_test\n")
+    (place / "packaged_parts_test.py").write_text(text())
+    monkeypatch.syspath_prepend(str(place))
+    run_experiment(own("packaged_parts_test"), tmp_path / "run", workers=1)
+    assert RunFolder(tmp_path / "run").manifest.inputs == {}
+    lines = list(read_done(tmp_path / "run").units.values())
+    assert versions_of(lines[0])["parts-test"] == "1.2"
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: parts-test\nVersion: 1.3\n")
+    assert mentions(other_versions(tmp_path / "run", lines, "goes on with"), "parts-test 1.3")
+
+
+def test_workers_import_the_text_and_not_the_file(tmp_path: Path) -> None:
+    experiment = own()
+    Path("mine.py").unlink()
     run_experiment(experiment, tmp_path / "here", workers=1)
     run_experiment(experiment, tmp_path / "pool", workers=2)
-    assert len(results_of(tmp_path / "here")) == 8
-    assert results_of(tmp_path / "here") == results_of(tmp_path / "pool")
+    assert len(tables(tmp_path / "here")) == 8
+    assert tables(tmp_path / "here") == tables(tmp_path / "pool")
 
 
-def results_of(folder: Path) -> dict[str, bytes]:
-    found = [*folder.glob("rounds/*"), *folder.glob("devices/*")]
-    return {path.name + path.parent.name: path.read_bytes() for path in found}
-
-
-def test_the_folder_keeps_a_copy_and_the_checksums(own: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    run_experiment(asked(own), folder, workers=1)
-    assert (folder / "inputs" / "mine.py").read_text() == text()
-    kept = read_sealed(folder / "inputs" / "inputs.json")
-    name, sum_ = "inputs/mine.py", checksum(text())
-    assert kept == {name: {"kind": "code", "copy": name, "sha256": sum_}}
-    assert read_sealed(folder / "inputs" / "places.json") == {name: str(own)}
-    assert json.loads((folder / "plan.json").read_text())["inputs"] == {name: sum_}
-
-
-def test_files_of_one_name_have_a_copy_each(own: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other" / "mine.py"
-    other.parent.mkdir()
-    other.write_text("# nothing\n")
-    small = {"rounds": 2, "instances": 1, "schedulers": ["age"]}
-    both = experiment_from({"imports": [str(own), str(other)], **small})
-    run_experiment(both, tmp_path / "run", workers=1)
+def test_files_of_one_name_have_a_copy_each(tmp_path: Path) -> None:
+    Path("other").mkdir()
+    Path("other/mine.py").write_text("# nothing\n")
+    run_experiment(own("mine.py", "other/mine.py"), tmp_path / "run", workers=1)
     copies = {path.name: path.read_text() for path in (tmp_path / "run/inputs").glob("*.py")}
     assert copies == {"mine.py": text(), "1_mine.py": "# nothing\n"}
+    cut(tmp_path / "run/done.jsonl")
+    assert fedwave("resume", "run", "--import", "other/mine.py", "--import", "mine.py") == (0, "")
 
 
-def test_results_are_read_without_the_parts(own: Path, tmp_path: Path) -> None:
-    run_experiment(asked(own), tmp_path / "run", workers=1)
-    own.write_text("raise SystemExit('imported')")
+def test_results_are_read_without_the_parts(tmp_path: Path) -> None:
+    run_experiment(own(), tmp_path / "run", workers=1)
+    Path("mine.py").write_text("raise SystemExit('imported')")
     code = (
         "import sys, fedwave as fw; from fedwave.parts import registry\n"
-        f"print(fw.load({str(tmp_path / 'run')!r}).backlog.shape)\n"
+        "print(fw.load('run').backlog.shape)\n"
         "assert not any(registry.own().values())\n"
         "assert not any('fedwave_parts' in name for name in sys.modules)\n"
     )
     read = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (read.stdout, read.stderr) == ("(2, 2, 6)\n", "")
+    assert (read.stdout, read.stderr) == ("(2, 2, 3)\n", "")
+
+
+def test_resume_takes_the_file_from_where_it_is_named(tmp_path: Path) -> None:
+    folder = stopped(own(), tmp_path / "run")
+    status, told = fedwave("resume", folder)
+    assert (status, mentions(told, f"`fedwave resume {folder} --import {tmp_path / 'mine.py'}`")) == (2, True)
+    Path("mine.py").rename("moved.py")
+    status, told = fedwave("resume", folder)
+    assert (status, mentions(told, "--import mine.py`", folder / "inputs/mine.py")) == (2, True)
+    Path("other.py").write_text(text(4))
+    Path("sub").mkdir()
+    Path("sub/mine.py").write_text(text(4))
+    assert fedwave("resume", folder, "--import", "other.py")[0] == 2
+    status, told = fedwave("resume", folder, "--import", "sub/mine.py")
+    assert (status, mentions(told, "sub/mine.py", "SHA-256")) == (2, True)
+    assert fedwave("resume", folder, "--import", "moved.py") == (0, "")
+    cut(folder / "done.jsonl")
+    assert fedwave("resume", folder, "--import", folder / "inputs/mine.py") == (0, "")
+
+
+def test_changed_code_is_refused(tmp_path: Path) -> None:
+    folder = stopped(own(), tmp_path / "run")
+    Path("mine.py").write_text(text(3))
+    with forgotten(), refused("mine.py", "changed"):
+        run_experiment(own(), folder, workers=1)
+
+
+def test_the_sentence_has_the_command_that_goes_on(tmp_path: Path) -> None:
+    mine = Path("mine.py").rename(tmp_path / "my parts.py")
+    Path("other.py").write_text("# nothing\n")
+    folder = stopped(own(str(mine), "other.py"), tmp_path / "run")
+    status, told = fedwave("resume", folder, "--import", "other.py")
+    assert status == 2
+    go_on = told.split("`")[1]
+    assert go_on == f"fedwave resume {folder} --import '{mine}' --import {tmp_path / 'other.py'}"
+    assert fedwave(*shlex.split(go_on)[1:]) == (0, "")
+
+
+@pytest.mark.parametrize("words", [("resume", "run"), ("run", "run/config.yaml", "--out", "run")])
+def test_code_that_a_folder_names_is_not_executed(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Its author can have made every checksum anew, and guess where the user has files."""
+    Path("unpacked").mkdir()
+    Path("mine.py").write_text(text() + EVIL)
+    with forgotten():
+        folder = stopped(own(), tmp_path / "unpacked" / "run")
+    for pwned in tmp_path.rglob("pwned"):
+        pwned.unlink()
+    for place in ("mine.py", "unpacked/mine.py"):
+        Path(place).write_text(text() + EVIL)
+    rewritten(folder, lambda line: "places" in line and line.update(places={"inputs/mine.py": "mine.py"}))
+    status, told = fedwave(*words, cwd=folder.parent)
+    assert (status, mentions(told, "--import")) == (2, True)
+    assert not list(tmp_path.rglob("pwned"))
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_resume_takes_the_file_from_where_it_is_named(own: Path, tmp_path: Path) -> None:
-    whole, folder = tmp_path / "whole", tmp_path / "run"
-    write_results(run_experiment(asked(own), whole, workers=1), whole)
-    stopped(own, folder)
-    assert f"`fedwave resume {folder} --import {own}`" in resumed(folder)
-    moved = own.rename(tmp_path / "moved.py")
-    assert "--import mine.py`, with the place of mine.py (copies are in" in resumed(folder)
-    assert resumed(folder, "--import", str(moved)) == ""
-    assert results(folder) == results(whole)
+def test_code_that_this_process_has_imported_is_named(tmp_path: Path) -> None:
+    with forgotten():
+        folder = stopped(own(), tmp_path / "run")
+    with refused("--import mine.py"):
+        fw.run(folder / "config.yaml", folder)
+    fw.run(folder / "config.yaml", folder, imports="mine.py")
+    cut(folder / "done.jsonl")
+    assert RunFolder(folder).experiment().imports == (str(tmp_path / "mine.py"),)
+    fw.run(folder / "config.yaml", folder)  # again: it is imported here
 
 
-def test_resume_takes_the_copy_if_it_is_named(own: Path, tmp_path: Path) -> None:
-    stopped(own, tmp_path / "run")
-    own.unlink()
-    assert resumed(tmp_path / "run", "--import", str(tmp_path / "run/inputs/mine.py")) == ""
+def test_an_experiment_that_the_user_wrote_names_its_code(tmp_path: Path) -> None:
+    Path("e.yaml").write_text("{imports: [mine.py], schedulers: [heavy-test], rounds: 2, instances: 1}")
+    assert fedwave("run", "e.yaml", "--out", "run") == (0, "")
+    cut(Path("run/done.jsonl"))
+    assert fedwave("run", "e.yaml", "--out", "run") == (0, "")
+    # The run folder's own file is not one that the user wrote, whatever it names.
+    config = Path("run/config.yaml")
+    config.write_text(config.read_text().replace("inputs/mine.py", "../evil.py"))
+    Path("evil.py").write_text(EVIL)
+    status, told = fedwave("run", "run/config.yaml", "--out", "again")
+    assert (status, mentions(told, "--import evil.py")) == (2, True)
+    assert not Path("pwned").exists()
 
 
-def test_resume_refuses_a_changed_file(own: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    stopped(own, folder)
-    own.write_text(text(3))
-    assert f"{own} has changed since the run in {folder} was started: restore it (a copy is" in resumed(folder)
-    other = tmp_path / "other.py"
-    other.write_text(text(4))
-    own.write_text(text())
-    assert f"{other} does not have the SHA-256 checksum" in resumed(folder, "--import", str(other))
-    both = ("--import", str(own), "--import", str(other))
-    assert f"{other} is not needed" in resumed(folder, *both)
-    own.write_text(text(3))
-    with pytest.raises(fw.FedwaveError, match=r"mine\.py has changed"):
-        run_experiment(asked(own), folder, workers=1)
+def test_modules_are_named_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lib = tmp_path / "lib"
+    lib.mkdir()
+    (lib / "heavy_module.py").write_text(text())
+    monkeypatch.syspath_prepend(str(lib))
+    folder = stopped(own("heavy_module"), tmp_path / "run")
+    there = {**os.environ, "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(lib)])}
+    status, told = fedwave("resume", folder, env=there)
+    assert (status, mentions(told, f"`fedwave resume {folder} --import heavy_module`")) == (2, True)
+    (lib / "heavy_module.py").write_text(text(2))
+    status, told = fedwave("resume", folder, "--import", "heavy_module", env=there)
+    assert (status, mentions(told, "heavy_module.py", "changed")) == (2, True)
+    (lib / "heavy_module.py").write_text(text())
+    assert fedwave("resume", folder, "--import", "heavy_module", env=there) == (0, "")
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"/x.py": {}}', "{}"])
-def test_a_damaged_list_of_inputs(own: Path, tmp_path: Path, content: str) -> None:
-    stopped(own, tmp_path / "run")
-    (tmp_path / "run/inputs/inputs.json").write_text(content)
-    with pytest.raises(fw.FedwaveError, match=r"inputs\.json is damaged"):
-        RunFolder(tmp_path / "run").experiment()
-
-
-def test_a_damaged_plan(own: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    run_experiment(asked(own), folder, workers=1)
-    (folder / "plan.json").write_text("{}")
-    with pytest.raises(fw.FedwaveError, match=r"plan\.json is damaged: it does not have the sum"):
-        fw.load(folder)
-    told = resumed(folder, "--import", str(own))
-    assert told.startswith(f"fedwave: {folder / 'plan.json'} is damaged: it does not have the sum")
-    assert told.endswith("It is written again from config.yaml.\n")
-    assert told.count("\n") == 1
-    assert resumed(folder) == ""
-    assert fw.load(folder).sizes["scheduler"] == 2
+def test_parts_of_a_script_are_named_in_the_record_and_not_pinned(tmp_path: Path) -> None:
+    script = text() + (
+        'if __name__ == "__main__":\n'
+        '    fw.run({"schedulers": ["heavy-test", "age"], "rounds": 2, "instances": 1}, "run", workers=2)\n'
+    )
+    Path("script.py").write_text(script)
+    python = command()[0]
+    subprocess.run([python, "script.py"], check=True)
+    known = json.loads(Path("run/run.json").read_text())["inputs"]
+    assert known == {"scheduler heavy-test": {"kind": "part", "sha256": "", "copy": None}}
+    assert any("scheduler heavy-test was defined by a script" in one.text for one in verify(Path("run")))
+    cut(Path("run/done.jsonl"))
+    status, told = fedwave("resume", "run")
+    assert (status, "scheduler heavy-test" in told) == (2, True)
+    subprocess.run([python, "script.py"], check=True)
+    assert fedwave("resume", "run") == (0, "")

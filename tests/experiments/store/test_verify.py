@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forged_folders import forge
 from odd_files import enormous, pipe
 from refusals import mentions, refused
+from small_run import cut, rewritten
 from time_limit import time_limit
 from user_file import forgotten, text
 
@@ -22,10 +23,11 @@ from fedwave.cli.report import show_again
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.experiments.store import inputs
-from fedwave.experiments.store.same_run import compare_runs
-from fedwave.experiments.store.checksums import read_sums, write_sums
+from fedwave.experiments.store.checksums import file_sha256, read_sums, write_sums
+from fedwave.experiments.store.diff import compare_runs
 from fedwave.experiments.store.verify import Finding, sound, verify
+
+pytestmark = pytest.mark.usefixtures("no_figures")
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +52,8 @@ def make(place: Path, *overrides: str, gains: float = 1.0) -> Path:
         "instances": 2,
         "block": 1,
     }
-    with forgotten():
+    with forgotten(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedwave.experiments.report.figures.common.save_figure", lambda figure, stem: [])
         write_results(run_experiment(experiment_from(asked, overrides), place / "run", workers=1), place / "run")
     return place / "run"
 
@@ -70,6 +73,23 @@ def said(found: list[Finding], state: str) -> str:
     return "\n".join(f"{one.about}: {one.text}" for one in found if one.state == state)
 
 
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    before = path.read_text()
+    assert old in before
+    path.write_text(before.replace(old, new))
+
+
+def without_line(path: Path, name: str) -> None:
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if name not in line))
+
+
 def test_a_sound_folder(folder: Path) -> None:
     found = verify(folder)
     assert sound(found)
@@ -79,31 +99,26 @@ def test_a_sound_folder(folder: Path) -> None:
     assert mentions(told, "files", "4 units", "inputs/devices.csv", "inputs/mine.py", "versions", "fedwave")
 
 
-def _flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-def _edit(path: Path, old: str, new: str) -> None:
-    before = path.read_text()
-    assert old in before
-    path.write_text(before.replace(old, new))
-
-
-WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a changed table": (lambda f: _flip(f / "rounds/0000_random_0-0.parquet"), ("rounds/0000_random_0-0.parquet",)),
+WRONG: dict[str, tuple[Callable[[Path], object], tuple[object, ...]]] = {
+    "a changed table": (lambda f: flip(f / "rounds/0000_random_0-0.parquet"), ("rounds/0000_random_0-0.parquet",)),
     "a changed report": (lambda f: (f / "table.md").write_text("better"), ("table.md", "changed")),
-    "a lost figure": (lambda f: (f / "summary.csv").unlink(), ("summary.csv", "missing")),
+    "a lost report": (lambda f: (f / "summary.csv").unlink(), ("summary.csv", "missing")),
     "no sums": (lambda f: (f / "SHA256SUMS").unlink(), ("SHA256SUMS",)),
-    "a lost unit": (lambda f: (f / "units/0000_random_1-1.json").unlink(), ("1 of 4",)),
-    "a changed copy": (lambda f: (f / "inputs/devices.csv").write_text("x"), ("inputs/devices.csv", "missing")),
-    "another seed": (lambda f: _edit(f / "config.yaml", "seed: 0", "seed: 7"), ("seed", 7, 0)),
-    "other sums of inputs": (
-        lambda f: _edit(f / "inputs/inputs.json", '"sha256": "', '"sha256": "0'),
-        ("inputs.json", "damaged"),
+    "an unfinished unit": (lambda f: cut(f / "done.jsonl"), ("1 of 4",)),
+    "a damaged line": (lambda f: edit(f / "done.jsonl", '"seconds": 0', '"seconds": 7'), ("done.jsonl", "line")),
+    "a changed copy": (lambda f: (f / "inputs/devices.csv").write_text("x"), ("inputs/devices.csv", "changed")),
+    "a lost copy": (lambda f: (f / "inputs/mine.py").unlink(), ("inputs/mine.py", "missing")),
+    "another seed": (lambda f: edit(f / "config.yaml", "seed: 0", "seed: 7"), ("seed", 7, 0)),
+    "a changed run.json": (lambda f: edit(f / "run.json", '"seed": 0', '"seed": 7'), ("run.json",)),
+    "a line lost from the sums": (lambda f: without_line(f / "SHA256SUMS", "run.json"), ("run.json", "SHA256SUMS")),
+    "a table of another run": (
+        lambda f: shutil.copy(f / "rounds/0000_random_0-0.parquet", f / "rounds/0000_random_7-7.parquet"),
+        ("0000_random_7-7.parquet", "no unit"),
     ),
-    "no plan": (lambda f: (f / "plan.json").write_text("{"), ("plan.json",)),
+    "a name too long": (
+        lambda f: (f / "SHA256SUMS").write_text((f / "SHA256SUMS").read_text() + f"{'0' * 64}  {'x' * 300}\n"),
+        ("missing",),
+    ),
 }
 
 
@@ -116,55 +131,71 @@ def test_what_is_wrong_is_named(damage: str, folder: Path) -> None:
     assert mentions(said(found, "wrong") + said(found, "open"), *tokens)
 
 
-def test_what_is_worth_knowing(folder: Path, made: Path) -> None:
-    original = made.parent / "devices.csv"
-    kept = original.read_text()
-    try:
-        original.write_text("count,rate,distance_m\n9,2,300\n")
-        found = verify(folder)
-        assert sound(found)
-        assert mentions(said(found, "note"), "changed", original)
-        original.unlink()
-        assert mentions(said(verify(folder), "ok"), "not at", original)
-    finally:
-        original.write_text(kept)
+def test_what_is_worth_knowing(folder: Path) -> None:
     (folder / "notes.txt").write_text("mine")
-    forge(folder / "provenance.json", lambda made: made["runs"][0]["packages"].update(numpy="1.0"))
+    rewritten(folder, lambda line: line.get("versions", {}).update(numpy="1.0"))
     found = verify(folder)
     assert sound(found)
-    told = said(found, "note")
-    assert mentions(told, "notes.txt")
-    assert mentions(told, 1.0, f"{np.__version__}")
-    (folder / "provenance.json").unlink()
-    assert sound(verify(folder))
+    assert mentions(said(found, "note"), 1.0, f"{np.__version__}")
 
 
-def test_what_is_no_run_folder(tmp_path: Path) -> None:
-    with refused("config.yaml"):
-        verify(tmp_path)
-    with refused("run folder"):
-        compare_runs(tmp_path, tmp_path)
+def test_what_is_not_a_run_folder(tmp_path: Path) -> None:
+    for look in (verify, lambda folder: compare_runs(folder, folder)):
+        with refused("run.json"):
+            look(tmp_path)
+    with refused("File name too long"):
+        fw.load("x" * 300)
 
 
-def test_equal_runs_in_two_places_have_equal_sums(made: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("thing", [pipe, enormous])
+def test_sums_and_tables_that_never_end(folder: Path, thing: Callable[[Path], None]) -> None:
+    table = next((folder / "rounds").iterdir())
+    for path in (folder / "SHA256SUMS", table):
+        path.unlink()
+        thing(path)
+    with time_limit(20):
+        found = said(verify(folder), "wrong")
+    assert mentions(found, "SHA256SUMS", table.name)
+
+
+def test_a_report_gives_no_damaged_file_a_checksum_of_its_own(folder: Path) -> None:
+    before = (folder / "SHA256SUMS").read_bytes()
+    (folder / "inputs" / "devices.csv").write_text("count,rate,distance_m\n4,3,300\n")
+    show_again(folder, json=True)
+    assert (folder / "SHA256SUMS").read_bytes() == before
+    assert mentions(said(verify(folder), "wrong"), "inputs/devices.csv")
+
+
+def test_nothing_of_the_user_is_imported(folder: Path, made: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from fedwave.parts import registry\n"
+        "from fedwave.experiments.store.diff import compare_runs\n"
+        "from fedwave.experiments.store.verify import verify\n"
+        f"verify(Path({str(folder)!r})); compare_runs(Path({str(folder)!r}), Path({str(made)!r}))\n"
+        "assert not any(registry.own().values()) and 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- two runs -------------------------------------------------------------------------------------
+
+
+def test_equal_runs_in_two_places(made: Path, tmp_path: Path) -> None:
     other = make(tmp_path / "second")
-    assert read_sums(made) == read_sums(other)
-    assert not any(name.startswith(("timings", "provenance")) for name in read_sums(made))
+    assert (made / "SHA256SUMS").read_bytes() == (other / "SHA256SUMS").read_bytes()
     found = compare_runs(made, other)
     assert sound(found)
-    assert said(found, "differs") + said(found, "note") == ""
-    assert mentions(said(found, "ok"), "same")
+    assert mentions(said(found, "ok"), "the same to the last bit", "files")
 
 
-@pytest.mark.usefixtures("no_figures")
-def test_the_first_difference_is_named_with_both_values(made: Path, tmp_path: Path) -> None:
-    other = make(tmp_path / "second", "seed=3", "name=other", "burn_in=1")
+def test_another_seed_and_its_first_number(made: Path, tmp_path: Path) -> None:
+    other = make(tmp_path / "second", "seed=3", "name=other")
     found = compare_runs(made, other)
     assert not sound(found)
     told = said(found, "differs")
     assert mentions(told, "seed", "0 in A", "3 in B")
     one, another = fw.load(made), fw.load(other)
-    first = next(
+    t, s, i, name = next(
         (t, s, i, str(name))
         for t in one["round"].values
         for s in one.scheduler.values
@@ -172,7 +203,6 @@ def test_the_first_difference_is_named_with_both_values(made: Path, tmp_path: Pa
         for name in one.data_vars
         if "round" in one[name].dims and _at(one, name, s, i, t) != _at(another, name, s, i, t)
     )
-    t, s, i, name = first
     a, b = (_at(data, name, s, i, t) for data in (one, another))
     assert mentions(told, name, s, i, t, a, b)
     assert mentions(said(found, "note"), "name", '"experiment" in A', '"other" in B')
@@ -182,14 +212,11 @@ def _at(data: Any, name: Any, scheduler: str, instance: int, round_: int) -> Any
     return data[name].sel(scheduler=scheduler, instance=instance, round=round_).values.item()
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_other_inputs_and_shapes(made: Path, tmp_path: Path) -> None:
     inputs_differ = compare_runs(made, make(tmp_path / "second", gains=0.01))
     assert mentions(said(inputs_differ, "differs"), "inputs/gains.npy")
     longer = compare_runs(make(tmp_path / "third", "rounds=8"), made)
-    told = said(longer, "differs")
-    assert mentions(told, "rounds", "8 in A", "6 in B")
-    assert mentions(told, "rounds", "8 in A", "6 in B")
+    assert mentions(said(longer, "differs"), "rounds", "8 in A", "6 in B")
     fewer = compare_runs(made, make(tmp_path / "fourth", "schedulers=[heavy-test]"))
     assert mentions(said(fewer, "differs"), "schedulers", "2 in A", "1 in B")
     assert mentions(said(fewer, "ok"), "same")
@@ -205,140 +232,39 @@ def test_a_single_bit_is_found(made: Path, folder: Path) -> None:
     score[2] = np.nextafter(score[2], np.inf)
     place = table.column_names.index("score")
     pq.write_table(table.set_column(place, table.schema.field("score"), pa.array(score)), folder / name)
-    sum_ = inputs.file_sum(str(folder / name))
-    forge(folder / "units/0000_random_1-1.json", lambda unit: unit["sha256"].update({name: sum_}))
+
+    def forge(line: dict[str, Any]) -> None:
+        if name in line.get("sha256", {}):
+            line["sha256"][name] = file_sha256(folder / name)
+            line["bytes"][name] = (folder / name).stat().st_size
+
+    rewritten(folder, forge)
     told = said(compare_runs(made, folder), "differs")
     assert "1 of " in told
     assert mentions(told, "score", "random", "instance 1", "round 3")
 
 
 def test_a_damaged_run_is_not_compared(made: Path, folder: Path) -> None:
-    _flip(folder / "rounds/0000_random_0-0.parquet")
+    flip(folder / "rounds/0000_random_0-0.parquet")
     found = compare_runs(made, folder)
     assert not sound(found)
     assert mentions(said(found, "wrong"), "0000_random_0-0.parquet", "damaged")
 
 
-def test_nothing_of_the_user_is_imported(folder: Path, made: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from fedwave.parts import registry\n"
-        "from fedwave.experiments.store.same_run import compare_runs\n"
-        "from fedwave.experiments.store.verify import verify\n"
-        f"verify(Path({str(folder)!r})); compare_runs(Path({str(folder)!r}), Path({str(made)!r}))\n"
-        "assert not any(registry.own().values()) and 'torch' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.usefixtures("no_figures")
 def test_how_the_work_was_cut_is_no_difference(made: Path, tmp_path: Path) -> None:
-    found = compare_runs(made, make(tmp_path / "second", "block=2"))
+    other = make(tmp_path / "second", "block=2")
+    found = compare_runs(made, other)
     assert sound(found)
     assert mentions(said(found, "note"), "block", "1 in A", "2 in B")
-
-
-def test_numbers_of_single_points_belong_to_the_fingerprint(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    asked = {
-        "network": {"kind": "random"},
-        "sweep": {"network.devices": [5, 10]},
-        "schedulers": ["age"],
-        "rounds": 4,
-        "instances": 2,
-    }
-    write_results(run_experiment(experiment_from(asked), folder, workers=1), folder)
-    forge(folder / "plan.json", lambda plan: plan["points"][0].update({"network.slots": 3}))
-    write_sums(folder, read_sums(folder))
-    assert mentions(said(verify(folder), "wrong"), "another run")
-
-
-# --- what a list can lose, and what two folders can hide ------------------------------------------
-
-
-@pytest.mark.parametrize("kept", [0, 5])
-def test_lines_lost_from_the_sums(folder: Path, kept: int) -> None:
-    (folder / "table.md").write_text("forged")
-    sums = folder / "SHA256SUMS"
-    sums.write_text("".join(sums.read_text().splitlines(keepends=True)[:kept]))
-    found = verify(folder)
-    assert mentions(said(found, "wrong"), "SHA256SUMS")
-    assert not sound(found)
-
-
-def test_one_line_lost_from_the_sums(folder: Path) -> None:
-    """Of a table that not every experiment has."""
-    (folder / "instances.csv").write_text("forged")
-    sums = folder / "SHA256SUMS"
-    lines = sums.read_text().splitlines(keepends=True)
-    sums.write_text("".join(line for line in lines if "instances.csv" not in line))
-    assert mentions(said(verify(folder), "wrong"), "instances.csv", "SHA256SUMS")
-
-
-def test_the_time_of_another_unit(folder: Path) -> None:
-    first, other, *_ = sorted(folder.glob("timings/*.json"))
-    first.write_bytes(other.read_bytes())
-    assert mentions(said(verify(folder), "wrong"), first.name, "another unit")
-
-
-def test_a_table_of_another_run_among_ours(folder: Path) -> None:
-    stray = folder / "rounds" / "0000_random_7-7.parquet"
-    shutil.copy(next((folder / "rounds").iterdir()), stray)
-    assert mentions(said(verify(folder), "wrong"), "0000_random_7-7.parquet", "no unit")
+    runs = [json.loads((one / "done.jsonl").read_text().splitlines()[0])["run"] for one in (made, other)]
+    assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize("name", ["results.nc", "table.md", "summary.csv"])
 def test_two_runs_with_other_tables_are_not_the_same(made: Path, folder: Path, name: str) -> None:
     """Also if whoever edited one has written the sums anew."""
-    assert sound(compare_runs(made, folder))
-    content = bytearray((folder / name).read_bytes())
-    content[len(content) // 2] ^= 1
-    (folder / name).write_bytes(content)
-    write_sums(folder, read_sums(folder))
+    flip(folder / name)
+    known = read_sums(folder)
+    write_sums(folder, [name], {other: sum_ for other, sum_ in known.items() if other != name})
     assert sound(verify(folder))
     assert mentions(said(compare_runs(made, folder), "differs"), name, "files")
-
-
-@pytest.mark.parametrize("thing", [pipe, enormous])
-def test_sums_and_tables_that_never_end(folder: Path, thing: Callable[[Path], None]) -> None:
-    table = next((folder / "rounds").iterdir())
-    for path in (folder / "SHA256SUMS", table):
-        path.unlink()
-        thing(path)
-    with time_limit(20):
-        found = said(verify(folder), "wrong")
-    assert "SHA256SUMS" in found
-    assert table.name in found
-
-
-def test_names_too_long_for_a_file(folder: Path) -> None:
-    with open(folder / "SHA256SUMS", "a") as file:
-        file.write(f"{'0' * 64}  {'x' * 300}\n")
-    assert "xxx: missing" in said(verify(folder), "wrong")
-    with refused("File name too long"):
-        fw.load("x" * 300)
-
-
-def test_a_finished_run_mends_what_no_result_needs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The damaged copy does not get a sum of its own."""
-    before = (folder / "SHA256SUMS").read_bytes()
-    (folder / "inputs" / "devices.csv").write_text("count,rate,distance_m\n4,3,300\n")
-    _flip(folder / "provenance.json")
-    show_again(folder, json=True)
-    err = capsys.readouterr().err
-    assert mentions(err, "inputs/devices.csv", "copied")
-    assert mentions(err, "provenance.json", "damaged")
-    assert mentions(err, "anew")
-    assert (folder / "SHA256SUMS").read_bytes() == before
-    assert sound(verify(folder))
-
-
-def test_a_damaged_copy_whose_original_is_gone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    places = folder / "inputs" / "places.json"
-    before = (folder / "SHA256SUMS").read_bytes()
-    (folder / "inputs" / "devices.csv").write_text("count,rate,distance_m\n4,3,300\n")
-    forge(places, lambda content: content.update({"inputs/devices.csv": "/nowhere/devices.csv"}))
-    show_again(folder, json=True)
-    err = capsys.readouterr().err
-    assert mentions(err, "/nowhere/devices.csv")
-    assert (folder / "SHA256SUMS").read_bytes() == before
-    assert "inputs/devices.csv" in said(verify(folder), "wrong")

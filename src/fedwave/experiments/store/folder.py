@@ -37,10 +37,10 @@ from fedwave.experiments.store.lock import check_links, check_run_place, locked
 from fedwave.experiments.store.manifest import CONFIG, MANIFEST, SUMMARY, Manifest, read_manifest
 from fedwave.experiments.store.parquet import dataset_from, tables
 from fedwave.experiments.store.provenance import machine, other_versions
-from fedwave.experiments.store.trusted_code import code_places
+from fedwave.experiments.store.trusted_code import named_code
 from fedwave.files.reading import is_there, read_bytes
 from fedwave.files.writing import write_text, write_whole
-from fedwave.parts.user_code import import_parts, imported_sources
+from fedwave.parts.user_code import import_source, imported_sources
 from fedwave.version import NUMERICS, __version__
 
 if TYPE_CHECKING:
@@ -111,10 +111,10 @@ class RunFolder:
 
     def experiment(self, imports: Sequence[str] = ()) -> Experiment:
         """The experiment, to resume it. Executes the user's files, if ``imports`` or this process have named them."""
-        code = code_places(self.path, self.manifest, self.places, imports)
-        for path in code.values():
-            import_parts(path)
-        return renamed(self.stored(), code | self.data_places())
+        code = named_code(self.path, self.manifest, self.places, imports)
+        for path, text in code.values():
+            import_source(path, text)
+        return renamed(self.stored(), {name: path for name, (path, _) in code.items()} | self.data_places())
 
     def data_places(self) -> dict[str, str]:
         """The data files of the run, by their names in its experiment."""

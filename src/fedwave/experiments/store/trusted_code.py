@@ -19,8 +19,13 @@ from fedwave.parts import registry
 from fedwave.parts.user_code import is_module, is_named, named_texts
 
 
-def code_places(folder: Path, manifest: Manifest, places: Mapping[str, str], given: Iterable[str]) -> dict[str, str]:
-    """The user's files that the run needs, by name: where each is now. Raises if one is not named. Executes nothing."""
+def named_code(
+    folder: Path, manifest: Manifest, places: Mapping[str, str], given: Iterable[str]
+) -> dict[str, tuple[str, str]]:
+    """The path and text of every file of the user's that the run needs, by name. Executes nothing.
+
+    Raises FedwaveError if one is neither in ``given`` nor imported by this process.
+    """
     given, known = list(given), manifest.inputs
     texts = named_texts(given)
     imports, found, missing = manifest.experiment.imports, dict[str, str](), []
@@ -50,7 +55,7 @@ def code_places(folder: Path, manifest: Manifest, places: Mapping[str, str], giv
         )
     if not imports:
         _check_script_parts(folder, manifest)
-    return found
+    return {name: (path, texts[path][0]) for name, path in found.items()}
 
 
 def resume_command(folder: Path, imports: Iterable[str]) -> str:

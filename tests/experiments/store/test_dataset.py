@@ -12,11 +12,11 @@ import xarray as xr
 from refusals import refused
 
 import fedwave as fw
-from fedwave.experiments.config.experiment import NetworkConfig
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.units import Unit
 from fedwave.experiments.store.dataset import assembled, curves_of, joined, label_of, metrics_of, series, unit_dataset
 from fedwave.experiments.store.load import write_netcdf
 from fedwave.experiments.store.parquet import dataset_from, tables
-from fedwave.experiments.store.parquet_check import Wanted
 from fedwave.learning.curves import Curves
 from fedwave.metrics import Description
 
@@ -114,17 +114,14 @@ def test_there_and_back_through_parquet(data: xr.Dataset) -> None:
         data.isel(scheduler=[1], instance=[0, 2]),
         data[["score", "backlog", "loss", "accuracy", "surprise", "device_uploads", "device_shards", "device_share"]],
     ):
-        where = {"network.slots": 2, "seed": "x"}
-        wanted = Wanted(
-            where,
-            list(part["scheduler"].values),
-            part["instance"].values.tolist(),
-            7,
-            NetworkConfig(kind="random", devices=4),
-            ["surprise"],
-            trained=True,
-        )
-        found = dataset_from(*tables(where, part).values(), wanted)
+        where, instances = {"network.slots": 2, "seed": "x"}, part["instance"].values.tolist()
+        schedulers = tuple(part["scheduler"].values.tolist())
+        unit = Unit("0000_x_0-2", 0, where, schedulers, tuple(instances), Experiment(rounds=7), run_id="a")
+        made = tables(unit, part).values()
+        found = dataset_from(*made, unit)
+        for other in (replace(unit, run_id="b"), replace(unit, name="0000_y_0-2"), replace(unit, instances=(0,))):
+            with pytest.raises(ValueError, match=r"its unit|another"):
+                dataset_from(*made, other)
         assert found.identical(part[list(found)])  # values, NaN, coordinates and attributes
         assert set(found) == set(part)
         for name in part.variables:
