@@ -102,7 +102,7 @@ def interrupt(text: str, folder: Path, environment: dict[str, str]) -> None:
     )
     place = folder / text.split("--out")[1].split()[0]
     for _ in waiting():
-        if (place / "plan.json").exists() or run.poll() is not None:
+        if (place / "run.json").exists() or run.poll() is not None:
             break
     time.sleep(6)
     os.killpg(run.pid, signal.SIGINT)

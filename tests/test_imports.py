@@ -38,6 +38,8 @@ LAYERS = {
     "__main__": 16,
     "__init__": 16,
 }
+# The rooms of experiments/, lowest first; merge, quick and request use all of them.
+ROOMS = ("config", "store", "run", "analysis", "report", "")
 # Libraries and the only parts that may import them; duckdb reads results, but nothing here needs it.
 PLACES: dict[str, str | tuple[str, ...]] = {
     "matplotlib": "experiments",
@@ -102,9 +104,8 @@ def module_name(path: Path) -> str:
     return ".".join(("fedwave", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
 
 
-def import_graph() -> dict[str, set[str]]:
-    """The modules below ``experiments``, and those that each loads: also later, within a function or by name."""
-    paths = {module_name(path): path for path in MODULES if LAYERS[part(path)] < LAYERS["experiments"]}
+def import_graph(paths: dict[str, Path]) -> dict[str, set[str]]:
+    """The modules and those of them that each loads: also later, within a function or by name."""
     graph: dict[str, set[str]] = {}
     for name, path in paths.items():
         tree = ast.parse(path.read_text())
@@ -153,8 +154,29 @@ def test_imports_point_downwards(path: Path) -> None:
             assert theirs in {"network", "types", "parts", "files", "rng", "counter_rng", "errors", "memory"}
 
 
-def test_no_modules_load_each_other_not_even_later() -> None:
-    assert cycles(import_graph()) == []
+def room(module: str) -> int:
+    """The place of a module of experiments/ in ROOMS."""
+    name = module.split(".")[2]
+    return ROOMS.index(name if name in ROOMS else "")
+
+
+@pytest.mark.parametrize(
+    "path", sorted((SOURCE / "experiments").rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE))
+)
+def test_rooms_of_experiments_import_downwards(path: Path) -> None:
+    mine = module_name(path)
+    for name in imported(path):
+        if name.startswith("fedwave.experiments."):
+            assert room(name) <= room(f"{mine}.x"), f"{mine} must not import {name}"
+
+
+@pytest.mark.parametrize("rooms", [(), ROOMS[:4]], ids=["below experiments", "experiments below report"])
+def test_no_modules_load_each_other_not_even_later(rooms: tuple[str, ...]) -> None:
+    if rooms:
+        there = [path for name in rooms for path in (SOURCE / "experiments" / name).rglob("*.py")]
+    else:
+        there = [path for path in MODULES if LAYERS[part(path)] < LAYERS["experiments"]]
+    assert cycles(import_graph({module_name(path): path for path in there})) == []
 
 
 def test_a_circle_of_imports_is_found() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 State = dict[str, str]  # by path
-_FILES = ("table.md", "SHA256SUMS", ".old.part", "rounds/keep.parquet", "notes.txt", "lock.json")
+_FILES = ("table.md", "SHA256SUMS", ".old.part", "rounds/keep.parquet", "notes.txt", "run.json")
 
 
 def plant(folder: Path) -> None:

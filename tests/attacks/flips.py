@@ -56,7 +56,7 @@ def _looked_at(run: Callable[..., Answer], folder: Path, inner: str, base: Path)
     """`verify` must notice it in every file that the sums cover, and in the sums."""
     answer = run("verify", str(folder))
     listed = (base / "SHA256SUMS").read_text()
-    covered = inner == "SHA256SUMS" or f"  {inner}\n" in listed
+    covered = inner in ("SHA256SUMS", "done.jsonl") or f"  {inner}\n" in listed
     verdict = judge(answer, fine=(0, 1))
     if verdict.outcome == "right" and answer.status == 1:
         return Verdict("refused", "verify notices it")
@@ -82,7 +82,7 @@ def _taken_up(run: Callable[..., Answer], folder: Path, wanted: dict[str, str], 
         apart = [n for n in wanted if _is_result(n) and now.get(n) != wanted[n]]
         if not apart:
             return ""
-        if any(not name.startswith(("units/", "inputs/")) for name in apart):
+        if any(not name.startswith("inputs/") for name in apart):
             return f"{asked} gives another {', '.join(apart[:4])}"
         if command("verify", str(folder)).status == 0:
             return f"{asked} keeps the damage in {', '.join(apart[:4])}, and verify finds it sound"
@@ -93,8 +93,5 @@ def _taken_up(run: Callable[..., Answer], folder: Path, wanted: dict[str, str], 
 
 def _is_result(name: str) -> bool:
     """Must it be the same in every run of the experiment? The rest says when and where a run was made."""
-    return not name.startswith(("timings/", ".", "lock")) and name not in (
-        "provenance.json",
-        "inputs/places.json",
-        "SHA256SUMS",  # it has the sums of figures, which may be drawn or not
-    )
+    # SHA256SUMS has the sums of figures, which may be drawn or not.
+    return name not in (".lock", "done.jsonl", "SHA256SUMS")

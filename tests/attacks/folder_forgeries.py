@@ -76,7 +76,7 @@ def _predicted(folder: Path, luck: random.Random) -> Forged:
     """The temporary names of the next processes lead outside."""
     now = os.getpid()
     for pid in range(now - 2, now + 60):
-        for name in ("table.md", "summary.csv", "plan.json", "lock.json"):
+        for name in ("table.md", "summary.csv", "run.json", "done.jsonl"):
             (folder / f".{name}.{pid}.part").symlink_to((CANARY / "notes.txt").absolute())
     return _EITHER
 
@@ -103,7 +103,7 @@ def _replaced(name: str, how: str) -> Forge:
             path.write_bytes(b"")
         elif how == "deep":
             path.write_text(json.dumps(nasty.deep(900)) if name.endswith("json") else "[" * 50_000)
-        return Forged(noticed=not name.startswith(("SHA", "provenance")))
+        return Forged(noticed=not name.startswith("SHA"))
 
     return forge
 
@@ -121,64 +121,80 @@ def _config(old: str, new: str, same: bool = True, expect: str = REFUSE) -> Forg
     return forge
 
 
-def _json(name: str, change: Callable[[Any, random.Random], None], expect: str = EITHER, same: bool = True) -> Forge:
-    """A JSON file is edited."""
+def _manifest(change: Callable[[Any, random.Random], None], *, sealed: bool = False) -> Forge:
+    """run.json is edited; ``sealed``: the checksum of it in done.jsonl too."""
 
     def forge(folder: Path, luck: random.Random) -> Forged:
-        path = _one(folder, name)
+        path = folder / "run.json"
         content = json.loads(path.read_text())
         change(content, luck)
         path.write_text(json.dumps(content))
-        return Forged({"all": expect, "verify": EITHER}, same, noticed=not name.startswith(("inputs/pl", "prov")))
+        if sealed:
+            seal = {"run.json": hashlib.sha256(path.read_bytes()).hexdigest()}
+            _rewrite(folder, lambda line: line.update(seal) if "run" in line else None)
+        # Whoever makes the checksum too can claim what he likes.
+        return Forged(same=not sealed, noticed=not sealed)
 
     return forge
 
 
-def _swapped(kind: str) -> Forge:
-    """Two units' files change places, with records that fit."""
+def _lines(change: Callable[[Any, random.Random], None], *, sealed: bool = False) -> Forge:
+    """A line of done.jsonl is edited; ``sealed``: with its checksum."""
 
     def forge(folder: Path, luck: random.Random) -> Forged:
-        records = sorted((folder / "units").glob("*max-weight*.json"))[:2]
-        if kind == "checkpoints":
-            found = sorted((folder / "checkpoints").glob("*"))
-            if not found:
-                return _EITHER
-            for other in ("balsa_1-1", "max-weight_0-0", "max-weight_1-1"):
-                name = found[0].name.replace("balsa_0-0", other)
-                shutil.copy(found[0], folder / "checkpoints" / name)
-            return _EITHER
-        if len(records) < 2:
-            return _EITHER
-        a, b = records
-        for place in ("rounds", "devices"):
-            one, other = (folder / place / f"{path.stem}.parquet" for path in (a, b))
-            kept = one.read_bytes()
-            one.write_bytes(other.read_bytes())
-            other.write_bytes(kept)
-        if kind == "records":
-            contents = [json.loads(path.read_text()) for path in (a, b)]
-            for path, own, other_ in zip((a, b), contents, reversed(contents), strict=True):
-                sums = list(other_["sha256"].values())
-                own["sha256"] = dict(zip(own["sha256"], sums, strict=True))
-                path.write_text(json.dumps(own, indent=2) + "\n")
+        path = folder / "done.jsonl"
+        if sealed:
+            _rewrite(folder, lambda line: change(line, luck))
+            return Forged(same=False)
+        texts = path.read_text().splitlines()
+        number = luck.randrange(len(texts))
+        content = json.loads(texts[number])
+        change(content, luck)
+        texts[number] = json.dumps(content)
+        path.write_text("\n".join(texts) + "\n")
         return Forged(noticed=True)
 
     return forge
 
 
-def _resummed(forge: Forge) -> Forge:
-    """The same, and SHA256SUMS made anew: the forger knows how."""
+def _rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    from fedwave.experiments.store.done import read_done, write_done
 
-    def with_sums(folder: Path, luck: random.Random) -> Forged:
-        forged = forge(folder, luck)
-        listed = folder / "SHA256SUMS"
-        if listed.is_file():
-            names = [line.split("  ", 1)[1] for line in listed.read_text().splitlines()]
-            sums = [(hashlib.sha256((folder / name).read_bytes()).hexdigest(), name) for name in names]
-            listed.write_text("".join(f"{sum_}  {name}\n" for sum_, name in sums))
-        return forged
+    done = read_done(folder)
+    lines = [dict(line) for line in (done.header, *done.units.values())]
+    for line in lines:
+        change(line)
+    write_done(folder, lines[0], lines[1:])
 
-    return with_sums
+
+def _swapped(kind: str) -> Forge:
+    """Two units' tables change places, also with lines that fit; or a checkpoint is given to other units."""
+
+    def forge(folder: Path, luck: random.Random) -> Forged:
+        if kind == "checkpoints":
+            for found in list((folder / "checkpoints").glob("*")):
+                for other in ("balsa_1-1", "max-weight_0-0", "max-weight_1-1"):
+                    shutil.copy(found, found.with_name(found.name.replace("balsa_0-0", other)))
+            return _EITHER
+        names = sorted(path.name for path in (folder / "rounds").glob("*max-weight*"))[:2]
+        if len(names) < 2:
+            return _EITHER
+        for place in ("rounds", "devices"):
+            one, other_ = (folder / place / name for name in names)
+            kept = one.read_bytes()
+            one.write_bytes(other_.read_bytes())
+            other_.write_bytes(kept)
+        if kind == "lines":
+            _rewrite(folder, lambda line: _fit(folder, line))
+        return Forged(noticed=True)
+
+    return forge
+
+
+def _fit(folder: Path, line: dict[str, Any]) -> None:
+    for name in line.get("sha256", {}):
+        content = (folder / name).read_bytes()
+        line["sha256"][name], line["bytes"][name] = hashlib.sha256(content).hexdigest(), len(content)
 
 
 def _others(*names: str) -> Forge:
@@ -243,11 +259,7 @@ WRITING = ("resume", "run")
 # Forgeries that matter to some commands only, and the state of the folder in which they do.
 ONLY: dict[str, tuple[tuple[str, ...], str]] = {
     "core.fsmonitor runs a program": (WRITING, "stopped"),
-    "a git filter runs a program": (WRITING, "stopped"),
-    "core.sshCommand, pager and editor": (WRITING, "stopped"),
     "rounds is a link to a folder outside": (WRITING, "stopped"),
-    "units is a link to a folder outside": (WRITING, "stopped"),
-    "timings is a link to a folder outside": (WRITING, "stopped"),
     "checkpoints is a link to a folder outside": (WRITING, "stopped"),
     "temporary names are links to a file outside": (("resume", "report"), "finished"),
     "a checkpoint given to other units": (WRITING, "stopped"),
@@ -269,81 +281,69 @@ def _set(*path: Any, to: Any) -> Callable[[Any, random.Random], None]:
     return change
 
 
-_FILTER = '[filter "evil"]\n\tclean = EVIL\n\tsmudge = EVIL\n[diff "evil"]\n\tcommand = EVIL\n'
-_PROGRAMS = "[core]\n\tpager = EVIL\n\teditor = EVIL\n\thooksPath = .\n\tfsmonitor = EVIL\n"
-_COPY_OUTSIDE = _set("inputs/devices.csv", "copy", to="../../canary/notes.txt")
+_COPY_OUTSIDE = _set("inputs", "inputs/devices.csv", "copy", to="../../canary/notes.txt")
+_NAME_OUTSIDE = _set("units", 0, "name", to="../../canary/notes")
 FORGERIES: list[tuple[str, Forge]] = [
     ("core.fsmonitor runs a program", _hook("[core]\n\tfsmonitor = EVIL\n")),
-    ("a git filter runs a program", _hook(_FILTER)),
-    ("core.sshCommand, pager and editor", _hook(_PROGRAMS)),
     ("rounds is a link to a folder outside", _link("rounds", "rounds")),
-    ("units is a link to a folder outside", _link("units", "rounds")),
+    ("checkpoints is a link to a folder outside", _link("checkpoints", "rounds")),
+    ("inputs is a link to a folder outside", _link("inputs", "")),
     (".lock is a link to a file outside", _link(".lock", "notes.txt")),
-    ("lock.json is a link to a file outside", _link("lock.json", "lock.json")),
     ("table.md is a link to a file outside", _link("table.md", "table.md")),
     ("SHA256SUMS is a link to a file outside", _link("SHA256SUMS", "SHA256SUMS")),
-    ("provenance.json is a link to a file outside", _link("provenance.json", "notes.txt")),
-    ("timings is a link to a folder outside", _link("timings", "")),
-    ("checkpoints is a link to a folder outside", _link("checkpoints", "rounds")),
     ("config.yaml is a link to a file outside", _link("config.yaml", "notes.txt")),
-    ("inputs is a link to a folder outside", _link("inputs", "")),
+    ("run.json is a link to a file outside", _link("run.json", "notes.txt")),
+    ("done.jsonl is a link to a file outside", _link("done.jsonl", "notes.txt")),
     ("score.png is a link to /dev/full", _link("score.png", "/dev/full")),
     ("temporary names are links to a file outside", _predicted),
     ("seed edited", _config("seed: 0", "seed: 1")),
     ("rounds edited", _config("rounds: 5", "rounds: 6")),
-    ("instances edited", _config("instances: 2", "instances: 3")),
-    ("gamma edited", _config("gamma: 0.01", "gamma: 0.02")),
     ("burn_in edited", _config("burn_in: 0", "burn_in: 3")),
-    ("against edited", _config("against: null", "against: balsa")),
     ("schedulers edited", _config("[max-weight, balsa]", "[balsa, max-weight]")),
     ("a huge number of rounds", _config("rounds: 5", "rounds: 1000000000000")),
     ("an import of /tmp", _config("imports: []", "imports: [../evil.py]")),
     ("a device table outside", _config("file: inputs/devices.csv", "file: ../../canary/notes.txt")),
     ("a merge-key bomb as config.yaml", _replaced("config.yaml", "deep")),
-    ("plan.json is deep", _replaced("plan.json", "deep")),
-    ("plan.json: another point", _json("plan.json", _set("points", to=[{"network.gamma": 3}]), REFUSE)),
-    ("plan.json: huge point", _json("plan.json", _set("units", 0, "point", to=10**30), EITHER)),
-    ("plan.json: negative point", _json("plan.json", _set("units", 0, "point", to=-1), EITHER)),
-    ("plan.json: a unit's name leads outside", _json("plan.json", _set("units", 0, "name", to="../../canary/notes"))),
-    ("plan.json: a unit's name is a path", _json("plan.json", _set("units", 0, "name", to="/etc/passwd"), EITHER)),
-    ("plan.json: instances of a unit", _json("plan.json", _set("units", 0, "instances", to=[7]), EITHER)),
-    ("plan.json: no units", _json("plan.json", _set("units", to=[]), EITHER)),
-    ("plan.json: numerics", _json("plan.json", _set("numerics", to=10**400), EITHER)),
-    ("plan.json spoilt", _json("plan.json", _spoil)),
-    ("plan.json spoilt again", _json("plan.json", _spoil)),
-    ("a record spoilt", _json("units/*.json", _spoil)),
-    ("a record of another unit", _json("units/*.json", _set("unit", to="x" * 300))),
-    ("inputs.json spoilt", _json("inputs/inputs.json", _spoil)),
-    ("inputs.json: a copy outside", _json("inputs/inputs.json", _COPY_OUTSIDE)),
-    ("places.json spoilt", _json("inputs/places.json", _spoil)),
-    ("provenance.json spoilt", _json("provenance.json", _spoil)),
-    ("provenance.json: huge numbers", _json("provenance.json", _set("runs", to=[10**400]))),
+    ("run.json is deep", _replaced("run.json", "deep")),
+    ("run.json: another point", _manifest(_set("points", to=[{"network.gamma": 3}]))),
+    ("run.json: huge point, sealed", _manifest(_set("units", 0, "point", to=10**30), sealed=True)),
+    ("run.json: negative point, sealed", _manifest(_set("units", 0, "point", to=-1), sealed=True)),
+    ("run.json: a unit's name leads outside, sealed", _manifest(_NAME_OUTSIDE, sealed=True)),
+    ("run.json: a unit's name is a path, sealed", _manifest(_set("units", 0, "name", to="/etc/passwd"), sealed=True)),
+    ("run.json: instances of a unit, sealed", _manifest(_set("units", 0, "instances", to=[7]), sealed=True)),
+    ("run.json: no units, sealed", _manifest(_set("units", to=[]), sealed=True)),
+    ("run.json: numerics, sealed", _manifest(_set("numerics", to=10**400), sealed=True)),
+    ("run.json: a copy outside, sealed", _manifest(_COPY_OUTSIDE, sealed=True)),
+    ("run.json spoilt", _manifest(_spoil)),
+    ("run.json spoilt, sealed", _manifest(_spoil, sealed=True)),
+    ("run.json spoilt, sealed, again", _manifest(_spoil, sealed=True)),
+    ("run.json spoilt, sealed, once more", _manifest(_spoil, sealed=True)),
+    ("done.jsonl spoilt", _lines(_spoil)),
+    ("done.jsonl spoilt again", _lines(_spoil)),
+    ("done.jsonl spoilt, sealed", _lines(_spoil, sealed=True)),
+    ("done.jsonl spoilt, sealed, again", _lines(_spoil, sealed=True)),
     ("tables of two units swapped", _swapped("tables")),
-    ("tables and sums of two units swapped", _swapped("records")),
-    ("the same with new sums", _resummed(_swapped("records"))),
-    ("the same with new sums, again", _resummed(_swapped("records"))),
-    ("seed edited, new sums", _resummed(_config("seed: 0", "seed: 1"))),
-    ("plan.json spoilt, new sums", _resummed(_json("plan.json", _spoil))),
-    ("a record spoilt, new sums", _resummed(_json("units/*.json", _spoil))),
+    ("tables and lines of two units swapped", _swapped("lines")),
+    ("tables and lines of two units swapped, again", _swapped("lines")),
     ("a checkpoint given to other units", _swapped("checkpoints")),
     ("a checkpoint given to other units, again", _swapped("checkpoints")),
     ("config.yaml is a folder", _replaced("config.yaml", "folder")),
-    ("plan.json is a FIFO", _replaced("plan.json", "fifo")),
+    ("run.json is a FIFO", _replaced("run.json", "fifo")),
     ("config.yaml is a FIFO", _replaced("config.yaml", "fifo")),
-    ("a record is a FIFO", _replaced("units/*.json", "fifo")),
-    ("a record is a folder", _replaced("units/*.json", "folder")),
+    ("done.jsonl is a FIFO", _replaced("done.jsonl", "fifo")),
+    ("done.jsonl is a folder", _replaced("done.jsonl", "folder")),
     ("a table is a folder", _replaced("rounds/*.parquet", "folder")),
     ("a table is a FIFO", _replaced("rounds/*.parquet", "fifo")),
     ("a table is a link to itself", _replaced("rounds/*.parquet", "loop")),
     ("a table is endless", _replaced("rounds/*.parquet", "endless")),
-    ("plan.json is endless", _replaced("plan.json", "endless")),
-    ("a record is sparse, 200 GiB", _replaced("units/*.json", "sparse")),
+    ("run.json is endless", _replaced("run.json", "endless")),
+    ("a table is sparse, 200 GiB", _replaced("rounds/*.parquet", "sparse")),
+    ("done.jsonl is sparse, 200 GiB", _replaced("done.jsonl", "sparse")),
     ("table.md is a folder", _replaced("table.md", "folder")),
     ("SHA256SUMS is a FIFO", _replaced("SHA256SUMS", "fifo")),
     ("the copy of the device table is a FIFO", _replaced("inputs/devices.csv", "fifo")),
-    ("provenance.json is a folder", _replaced("provenance.json", "folder")),
     ("files of others beside ours", _others("notes.md", ".mine.part", "rounds/.x.part", "sub/.table.md.1.part")),
-    ("temporary files of others", _others(".vim.swp.part", ".config.yaml.99999.part", "units/.a.1.part")),
+    ("temporary files of others", _others(".vim.swp.part", ".config.yaml.99999.part", "rounds/.a.1.part")),
     ("not a run folder, with our names", _not_ours),
     ("a run folder within", _nested),
     ("markup as a name", _named("[/] [bold]x[/bold] [link=https://a.example]y")),

@@ -142,7 +142,7 @@ def resumers(cycle: Cycle) -> None:
 
 
 def _half_finished(cycle: Cycle) -> None:
-    while not (cycle.folder / "config.yaml").exists():
+    while not (cycle.folder / "run.json").exists():
         process = cycle.start()
         cycle.pause(process)
         process.strike(signal.SIGKILL, "runner", cycle.luck)

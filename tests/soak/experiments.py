@@ -111,7 +111,7 @@ class Experiments:
 
     def go_on(self, kind: str, folder: Path, *more: str) -> list[str]:
         """The words that go on with it: `resume`, unless it was stopped before it wrote its experiment down."""
-        if (folder / "config.yaml").exists():
+        if (folder / "run.json").exists():
             return ["resume", str(folder), *more, *self._imports(kind)]
         return self.run(kind, folder, *more)
 

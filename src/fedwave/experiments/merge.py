@@ -174,18 +174,12 @@ def _worth_knowing(lots: Sequence[RunFolder]) -> Iterator[str]:
         versions = all_versions(other.done.units.values())
         if made and versions and made[0] != versions[0]:
             yield f"{versions_apart(made[0], versions[0], f'{first.path} was made with', f'{other.path} with')}."
-        cut |= here["task"] is not None and _cut(here) != _cut(there)
+        cut |= here["task"] is not None and cut_fields(here) != cut_fields(there)
     if cut:
         yield (
             "The lots were trained in units, or lanes, of different sizes: run at once, the last digits of losses and "
             "accuracies may be others."
         )
-
-
-def _cut(experiment: dict[str, object]) -> dict[str, object]:
-    """How the work was cut; a block of all instances is as long as the lot."""
-    cut = cut_fields(experiment)
-    return cut | {"block": None if cut["block"] == experiment["instances"] else cut["block"]}
 
 
 def _check_memory(lots: Sequence[RunFolder]) -> None:

@@ -22,6 +22,7 @@ from time_limit import time_limit
 
 import fedwave as fw
 from fedwave.experiments.config.read import experiment_from, to_mapping, to_yaml
+from fedwave.experiments.config.units import resolved
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.run import work
 from fedwave.experiments.run.checkpoints import SendingCheckpointer
@@ -175,7 +176,7 @@ def test_a_damaged_first_line_is_refused(change: Callable[[bytes], bytes], folde
 def test_without_done_lines_nothing_is_finished(folder: Path) -> None:
     before = results(folder)
     (folder / "done.jsonl").unlink()
-    with refused("done.jsonl", "finished"):
+    with refused("4 of 4", "finished"):
         fw.load(folder)
     assert begun(go_on(folder)) == UNITS
     assert results(folder) == before
@@ -455,3 +456,14 @@ def test_the_same_run_again_has_the_same_sums(folder: Path, tmp_path: Path) -> N
     cut(folder / "done.jsonl")
     assert begun(go_on(folder)) == [UNITS[3]]
     assert (tmp_path / "again/SHA256SUMS").read_bytes() == (folder / "SHA256SUMS").read_bytes()
+
+
+def test_a_run_that_was_killed_before_its_first_line_is_resumed(tmp_path: Path) -> None:
+    store = RunFolder(tmp_path / "run")
+    with store.locked():
+        store.begin(resolved(EXPERIMENT))
+    (tmp_path / "run/done.jsonl").unlink()
+    assert [one.state for one in verify(tmp_path / "run") if one.about == "units"] == ["open"]
+    told = subprocess.run(command("resume", str(tmp_path / "run")), capture_output=True, text=True)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert len(read_done(tmp_path / "run").units) == 4

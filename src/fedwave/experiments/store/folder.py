@@ -78,10 +78,8 @@ class RunFolder:
 
     @cached_property
     def done(self) -> Done:
-        """The finished units."""
-        if self.exists() and not is_there(self.path / DONE):
-            raise FedwaveError(f"{self.path} is not finished: it has no {DONE}.")
-        return read_done(self.path)
+        """The finished units; none of a run that was killed before it wrote the first line."""
+        return read_done(self.path) if is_there(self.path / DONE) else Done({}, {}, [])
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -246,6 +244,7 @@ class RunFolder:
     def _write_header(self, places: Mapping[str, str], lines: Sequence[Line] = ()) -> None:
         own = {name: file_sha256(self.path / name) for name in (MANIFEST, CONFIG)}
         write_done(self.path, {"run": self.manifest.run_id, **own, "places": dict(places)}, lines)
+        self.__dict__.pop("done", None)
 
     def _check_config(self, manifest: Manifest, checksum: str) -> None:
         """Raises FedwaveError for a config.yaml that was edited, with the field if it can be told."""
