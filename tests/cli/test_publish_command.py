@@ -89,7 +89,7 @@ def test_one_of_them_and_a_whole_run_folder(fedwave, results: Path) -> None:
         (("--from", "nowhere"), ("nowhere",)),
         (("--from", "."), (".", "published")),
         (("--from", "run-mnist"), ("run-mnist", "published")),
-        (("score", "--from", "empty"), ("empty", "config.yaml")),
+        (("score", "--from", "empty"), ("empty", "run.json")),
         (("cifar10", "--from", "results"), ("results", "cifar10", "score", "mnist")),
         (("mnist", "--from", "results/score"), ("results/score", "mnist")),
         (("mnist", "--from", "run-score"), ("`fedwave reproduce score --from run-score`",)),

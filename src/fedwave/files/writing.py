@@ -10,8 +10,8 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
@@ -23,23 +23,6 @@ _ROOM = 140  # bytes of the longest path below a folder for results
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _UNFINISHED = re.compile(r"\.(?P<kept>.+)\.[0-9a-f]{16}\.part", re.DOTALL)
 _LONGEST = 255 - len("..0123456789abcdef.part")  # bytes of the stem: file systems allow names of 255
-
-# By folder: called before anything is written below it.
-_GUARDS: dict[str, Callable[[Path], None]] = {}
-
-
-@contextmanager
-def guarded(folder: Path, check: Callable[[Path], None]) -> Iterator[None]:
-    """Calls ``check`` with every path below the folder before it is written, within the block; it raises to refuse."""
-    place = os.path.abspath(folder)
-    before = _GUARDS.get(place)
-    _GUARDS[place] = check
-    try:
-        yield
-    finally:
-        del _GUARDS[place]
-        if before is not None:
-            _GUARDS[place] = before
 
 
 def check_folder(folder: Path) -> None:
@@ -61,9 +44,6 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
     """
     unfinished = path.with_name(f".{unfinished_stem(path.name)}.{secrets.token_hex(8)}.part")
     opened = False
-    for place in Path(os.path.abspath(path)).parents if _GUARDS else ():
-        if str(place) in _GUARDS:
-            _GUARDS[str(place)](path)
     try:
         _check_replaceable(path)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,7 @@ def _file_sha256(path: str, size: int, changed: int, number: int) -> str:
 
 def write_sums(folder: Path, written: Iterable[str], known: Mapping[str, str] | None = None) -> Path:
     """Write SHA256SUMS of these files, as ``sha256sum -c`` reads it; ``known`` checksums are not computed again."""
-    sums = {name: file_sha256(folder / name) for name in written} | dict(known or {})
+    sums = {name: file_sha256(folder / name) for name in written if os.path.isfile(folder / name)} | dict(known or {})
     return write_text(folder / SUMS, "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
 
 
