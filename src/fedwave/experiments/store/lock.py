@@ -64,18 +64,16 @@ def check_outputs(folder: Path, names: Iterable[str]) -> None:
     _check_lock(folder)
     tops = {name.partition("/")[0] for name in names} - {LOCK}
     there = {name for name in tops & _entries(folder) if not is_run_folder(folder / name)}  # it has its own lock
-    is_ours = os.path.lexists(folder / LOCK)
-    if there and not (is_ours and not os.path.lexists(folder / SUMS)):
-        sums = read_sums(folder) if is_ours else {}
-        foreign = [
-            n for n in there - {SUMS} if not os.path.isfile(folder / n) or file_sha256(folder / n) != sums.get(n)
-        ]
-        foreign += [] if is_ours else sorted(there & {SUMS})
-        if foreign:
-            raise FedwaveError(
-                f"{folder / min(foreign)} would be overwritten, but is not, or no longer, what fedwave wrote: choose "
-                "another folder."
-            )
+    marked, listed = (os.path.lexists(folder / name) for name in (LOCK, SUMS))
+    if marked and not listed:  # fedwave was stopped before it wrote the checksums
+        there = set()
+    known = read_sums(folder) if marked and listed else {}
+    foreign = [name for name in there if not (marked and name == SUMS) and not _is_file(folder / name, known.get(name))]
+    if foreign:
+        raise FedwaveError(
+            f"{folder / min(foreign)} would be overwritten, but is not, or no longer, what fedwave wrote: choose "
+            "another folder."
+        )
     check_folder(folder)
 
 
@@ -119,6 +117,10 @@ def check_own_file(path: Path, folder: Path, outputs: Iterable[str]) -> None:
 def is_run_folder(folder: Path) -> bool:
     """Has a run been begun here?"""
     return os.path.isfile(folder / MANIFEST)
+
+
+def _is_file(path: Path, checksum: str | None) -> bool:
+    return os.path.isfile(path) and file_sha256(path) == checksum
 
 
 def _check_lock(folder: Path) -> None:
