@@ -142,9 +142,7 @@ class RunFolder:
             self.warnings += inputs.restore_copies(self.path, found, known)
         else:
             known = inputs.keep_inputs(self.path, found)
-            self.manifest = Manifest.of(stored, known, units)
-            write_text(self.path / CONFIG, to_yaml(stored))
-            write_text(self.path / MANIFEST, self.manifest.text())
+            self._write_manifest(Manifest.of(stored, known, units))
         if not is_there(self.path / DONE):
             self._write_header({one.name: one.path for one in found if one.path is not None})
         elif said := other_versions(self.path, self.done.units.values(), "goes on with"):
@@ -157,9 +155,7 @@ class RunFolder:
 
     def write_merged(self, manifest: Manifest, places: Mapping[str, str], lines: Sequence[Line]) -> None:
         """Make this the folder of a run whose tables and copies of inputs are here already."""
-        self.manifest = manifest
-        write_text(self.path / CONFIG, to_yaml(manifest.experiment))
-        write_text(self.path / MANIFEST, manifest.text())
+        self._write_manifest(manifest)
         self._write_header(places, lines)
 
     def keep(self, unit: Unit, data: xr.Dataset, seconds: float) -> None:
@@ -241,10 +237,15 @@ class RunFolder:
             contents.append(table)
         return contents
 
+    def _write_manifest(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        write_text(self.path / CONFIG, to_yaml(manifest.experiment))
+        write_text(self.path / MANIFEST, manifest.text())
+
     def _write_header(self, places: Mapping[str, str], lines: Sequence[Line] = ()) -> None:
         own = {name: file_sha256(self.path / name) for name in (MANIFEST, CONFIG)}
         write_done(self.path, {"run": self.manifest.run_id, **own, "places": dict(places)}, lines)
-        self.__dict__.pop("done", None)
+        self.done = read_done(self.path)
 
     def _check_config(self, manifest: Manifest, checksum: str) -> None:
         """Raises FedwaveError for a config.yaml that was edited, with the field if it can be told."""

@@ -41,7 +41,7 @@ def verify(folder: Path) -> list[Finding]:
     if not store.exists():
         store.stored()  # refuses it in its own words
     try:
-        store.units(), store.done
+        store.units()
     except FedwaveError as error:
         return [Finding("experiment", "wrong", str(error))]
     looks: tuple[Callable[[RunFolder], Iterable[Finding]], ...] = (_units, _sums, _inputs, _versions)
