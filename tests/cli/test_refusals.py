@@ -95,7 +95,7 @@ REFUSALS = {
     ("run", "sweep.schedulers=[[age],[w-max]]", "-o", "."): ("sweep.schedulers",),
     ("run", "sweep.task.eta=[1,2]", "-o", "."): ("sweep.task.eta", "null"),
     ("resume", "nowhere"): ("nowhere",),
-    ("resume", "."): ("config.yaml",),
+    ("resume", "."): ("run.json",),
     ("resume",): ("DIR",),
     ("reproduce", "score", "quick"): ("quick", "paper-score"),
     ("reproduce", "score", "--from", "nowhere", "-o", "."): ("nowhere",),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from refusals import mentions
+from small_run import cut
 from user_file import forgotten
 from user_file import text as user_text
 
@@ -137,7 +138,7 @@ def test_resume_takes_a_file_that_was_moved(fedwave, own: Path) -> None:
     Path("elsewhere").mkdir()
     own.rename("elsewhere/mine.py")
     assert fedwave("resume", "out/paper")[0] == 0  # finished: nothing is needed
-    next(Path("out/paper/units").iterdir()).unlink()
+    cut(Path("out/paper/done.jsonl"))
     status, _, err = fedwave("resume", "out/paper")
     assert status == 2
     assert mentions(err, "`fedwave resume out/paper --import mine.py`")
