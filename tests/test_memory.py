@@ -24,8 +24,6 @@ from fedwave.experiments.run.runner import run_experiment
 from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.schedulers.posterior import GridPosterior, zero_inflated_sum
 from fedwave.simulation import extend
-from fedwave.theory.convergence_setting import ConvergenceSetting
-from fedwave.theory.regret import RegretSetting
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 MUCH = 10**12
@@ -171,9 +169,6 @@ ABSURD: dict[str, Callable[[], Any]] = {
     "posterior": lambda: GridPosterior(points=10**9).start(NET.problem(50)),
     "long silence": lambda: zero_inflated_sum(3, 10**7, np.ones(4000), np.full(4000, 0.5)),
     "resamples": lambda: bootstrap_ratio(np.arange(1.0, 9), np.arange(1.0, 9), resamples=MUCH),
-    "Theorem 1": lambda: ConvergenceSetting(rounds=MUCH),
-    "features": lambda: ConvergenceSetting(samples=MUCH, features=MUCH),
-    "Theorem 3": lambda: RegretSetting(instances=MUCH),
     "images": lambda: synthetic(MUCH, 10),
     "shard": lambda: a_shard(10**8),
     "epochs": lambda: a_shard(10, 10**8),

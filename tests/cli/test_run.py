@@ -14,11 +14,10 @@ from user_file import forgotten
 from user_file import text as user_text
 
 import fedwave as fw
-from fedwave.experiments.analysis.statistics import Estimate
 from fedwave.experiments.config.read import load_experiment
-from fedwave.experiments.report import theory
 from fedwave.experiments.run import work
 from fedwave.learning.datasets.synthetic import synthetic
+from fedwave.paper import theory
 from fedwave.parts import registry
 
 SMALL = ("-t", 6, "-i", 2, "--workers", 1)
@@ -169,26 +168,25 @@ def test_a_users_scheduler_is_listed_and_printed(fedwave, own: Path) -> None:
 
 
 def test_theory_is_reproduced_from_a_run_of_backlogs(fedwave, monkeypatch) -> None:
-    """The pages themselves are tested with theory; here the run, the words and what is printed."""
-    asked: list[object] = []
+    """Its parts are tested with theory; here the run, the words and what is written and printed."""
+    asked: list[bool] = []
 
-    def written(results, folder: Path, quick: bool, message):
-        asked.extend([results.experiment, folder, quick])
-        value = Estimate(3.0, 0.5, 0.2)
-        return [theory.BacklogRow("age", value, value, 0.25)], [folder / "gap.png"]
+    def part(quick: bool) -> dict[str, object]:
+        asked.append(quick)
+        return {"gap.csv": (["gap"], [[0.5]]), "times.json": {"ratio": 2}}
 
-    monkeypatch.setattr(theory, "write_theory", written)
-    words = ("reproduce", "theory", "-t", 310, "-i", 2, "schedulers=[age]", "--workers", 1)
+    monkeypatch.setattr(theory, "PARTS", {"a part": part})
+    words = ("reproduce", "theory", "-t", 310, "-i", 2, "schedulers=[age]", "--workers", 1, "against=age")
     status, text, err = fedwave(*words)
-    assert (status, err) == (0, "")
-    how, folder, quick = asked
-    assert (how.labels, how.rounds, folder, quick) == (("age",), 310, Path("out/theory"), True)
-    assert fw.load("out/theory/backlogs").sizes["round"] == 310
-    assert "+25.00 %" in text
-    assert mentions(text, "out/theory", "gap.png")
+    assert (status, err, asked) == (0, "", [True])
+    data = fw.load("out/theory/backlogs")
+    assert data.sizes["round"] == 310
+    assert mentions(text, "the bound", "100.13", "out/theory", "gap.csv")
+    assert Path("out/theory/gap.csv").read_text() == "gap\n0.5\n"
     found = json.loads(fedwave(*words, "--full", "--json")[1])
-    assert found["files"] == ["out/theory/gap.png"]
-    assert (found["backlogs"]["age"]["mean"], found["backlogs"]["age"]["gap"]) == (3.0, 0.25)
+    assert "out/theory/backlogs.tex" in found["files"]
+    backlog = data.backlog.values[..., 300:].mean()
+    assert found["backlogs"]["age"]["mean"] == pytest.approx(backlog)
     assert asked[-1] is False
 
 

@@ -7,10 +7,10 @@ import pytest
 
 import fedwave as fw
 from fedwave.network.devices import DeviceTable
+from fedwave.paper.regret import LevelFading
 from fedwave.theory.bound import backlog_bound
 from fedwave.theory.exact_problem import exact_problem
 from fedwave.theory.policy_value import value_iteration
-from fedwave.theory.regret import LevelFading
 
 
 def drawn(seed: int) -> fw.Network:

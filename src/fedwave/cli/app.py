@@ -17,7 +17,6 @@ from fedwave.cli.listing import config, presets, schedulers
 from fedwave.cli.merge import merge
 from fedwave.cli.options import NETWORK_FIELDS
 from fedwave.cli.predict import predict
-from fedwave.cli.publish import publish
 from fedwave.cli.report import report
 from fedwave.cli.reproduce import reproduce
 from fedwave.cli.run import resume, run, train
@@ -50,7 +49,6 @@ for command in (
     resume,
     merge,
     report,
-    publish,
     verify,
     schedulers,
     presets,

@@ -23,6 +23,7 @@ from fedwave.experiments.store.mend import mend
 from fedwave.experiments.store.own_files import RUN_FILES, files_of_run, output_files
 from fedwave.experiments.store.provenance import other_versions
 from fedwave.experiments.store.sealed import Damaged
+from fedwave.paper.compact import export_compact
 
 
 def report(
@@ -43,6 +44,15 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write them here instead.", show_default="DIR")
     ] = None,
+    compact: Annotated[
+        Path | None,
+        typer.Option(
+            "--compact",
+            parser=opt.named,
+            metavar="PATH",
+            help="Also export a compact copy into this new folder: figures and small tables, to publish.",
+        ),
+    ] = None,
     json: opt.AsJson = False,
 ) -> None:
     """Write the tables and figures of a finished run again, for example after an upgrade of fedwave.
@@ -50,6 +60,10 @@ def report(
     Only the folder is needed: neither the files that the run was made from, nor your own parts.
     """
     show_again(folder, json, {"metric": metric, "against": against, "burn_in": burn_in}, out)
+    if compact is not None:
+        paths = export_compact(folder, compact)
+        if not json:
+            output.say_where(compact, paths)
 
 
 def show_again(folder: Path, json: bool, asked: Mapping[str, Any] | None = None, out: Path | None = None) -> None:

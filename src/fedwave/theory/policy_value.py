@@ -47,6 +47,11 @@ class Optimum:
     table: DecisionTable  # the best decision has the largest DecisionTable.decision_gains(p, n)
 
     @property
+    def decisions(self) -> BoolArray:
+        """The devices that transmit in each possible decision, ``[A, U]``."""
+        return decisions(self.problem.size, self.problem.slots)
+
+    @property
     def bias(self) -> FloatArray:
         """h(n): the additional total cost of starting with n, ``[N_1 + 1, ..., N_U + 1]``."""
         return self.table.bias

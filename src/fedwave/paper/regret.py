@@ -31,80 +31,64 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from fedwave.errors import FedwaveError, as_int, check_number
-from fedwave.memory import check_memory
-from fedwave.network.arrivals import Poisson
-from fedwave.network.devices import DeviceTable
-from fedwave.network.fading import Fading, sample_quartiles
-from fedwave.network.network import Network
-from fedwave.network.success import Soft
-from fedwave.planning.exact_model import decisions
-from fedwave.rng import Block, Draws
-from fedwave.schedulers.balsa import AlsaPi
-from fedwave.schedulers.base import Scheduler, scheduler
-from fedwave.schedulers.posterior import ConjugatePosterior
-from fedwave.schedulers.priors import Truncated
-from fedwave.schedulers.stages import STAGE_RULES
-from fedwave.simulation import simulate, simulation_bytes
-from fedwave.theory.exact_problem import ExactProblem
-from fedwave.theory.policy_value import Optimum, mean_backlog, value_iteration
-from fedwave.trace import Trace
-from fedwave.types import FloatArray, IntArray, Observation, State
+import fedwave as fw
+from fedwave.paper.arrays import Counts, Floats
 
-_BACKLOG_BINS = 4  # of schedulers/stages.py
+STAGE_RULES = ("literal", "max1", "per-device")  # of BALSA
+_BACKLOG_BINS = 4  # that BALSA tells apart at a device when it counts visits
 
 
 @dataclass(frozen=True)
-class LevelFading(Fading):
+class LevelFading(fw.fading.Fading):
     """Gains that take the given levels, equally likely and independent."""
 
     levels: tuple[float, ...]
 
     name = "levels"
 
-    def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
+    def sample(self, block: Any, carry: Any) -> tuple[Floats, Any]:
         return block.draw(self.fresh), None
 
-    def fresh(self, rng: Generator, shape: tuple[int, ...]) -> FloatArray:
+    def fresh(self, rng: Generator, shape: tuple[int, ...]) -> Floats:
         return rng.choice(np.array(self.levels), shape)
 
     def quartiles(self) -> tuple[float, float, float]:
-        return sample_quartiles(self.levels)
+        return fw.fading.sample_quartiles(self.levels)
 
-    def sum_quantiles(self, tries: int, probability: FloatArray) -> FloatArray:
+    def sum_quantiles(self, tries: int, probability: Floats) -> Floats:
         if tries > 1:
             return super().sum_quantiles(tries, probability)
         rising = np.sort(self.levels)
         at = (np.asarray(probability) * rising.size).astype(np.int64)
-        out: FloatArray = rising[np.minimum(at, rising.size - 1)]
+        out: Floats = rising[np.minimum(at, rising.size - 1)]
         return out
 
 
 @dataclass(frozen=True, eq=False)
-class DrawnPoisson(Poisson):
+class DrawnPoisson(fw.arrivals.Poisson):
     """Poisson arrivals with different rates in each instance, ``[I, U]``; the rates of the device table are unused."""
 
-    theta: FloatArray
+    theta: Floats
 
     name = "drawn-poisson"
 
-    def sample(self, block: Block, rates: FloatArray) -> IntArray:
+    def sample(self, block: Any, rates: Floats) -> Counts:
         shape = (block.rounds, block.devices)
         pairs = zip(block.generators, self.theta[block.ids], strict=True)
         return np.stack([rng.poisson(theta, shape) for rng, theta in pairs], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
-class InformedGreedy(AlsaPi):
+class InformedGreedy(fw.Scheduler):
     """ALSA-PI with known rates that differ in each instance."""
 
-    theta: FloatArray  # [I, U]
+    theta: Floats  # [I, U]
 
     name = "informed-greedy"
     needs = frozenset({"channel", "backlog"})
 
-    def rates(self, state: State, seen: Observation) -> FloatArray:
-        return self.theta
+    def priority(self, state: fw.State, seen: fw.Observation, draws: fw.Draws) -> Floats:
+        return seen.success * (seen.waiting + self.theta)
 
 
 @dataclass(frozen=True)
@@ -115,23 +99,11 @@ class RegretSetting:
     gains: tuple[float, ...] = (0.15, 1.85)
     slots: int = 1
     gamma: float = 0.01
-    prior: Truncated = field(default_factory=lambda: Truncated(0.1, 4.0))
+    prior: fw.priors.Truncated = field(default_factory=lambda: fw.priors.Truncated(0.1, 4.0))
     truncation: int = 40
     rounds: int = 2000
     instances: int = 20
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("slots", "truncation", "instances"):
-            as_int(f"RegretSetting {name}", getattr(self, name), 1)
-        as_int("RegretSetting rounds", self.rounds, 2)
-        need = simulation_bytes(len(self.distances), self.rounds, self.instances, 10, full=False)
-        check_memory("this RegretSetting", need, "lower rounds or instances")
-        check_number("RegretSetting gamma", self.gamma, "> 0", "< 1")
-        if not isinstance(self.prior, Truncated) or self.prior.low <= 0:
-            raise FedwaveError(
-                f"RegretSetting prior is {self.prior!r}, must be a Truncated with low > 0: rates are drawn from it."
-            )
 
     @classmethod
     def quick(cls) -> RegretSetting:
@@ -139,26 +111,27 @@ class RegretSetting:
         return cls(rounds=400, instances=8)
 
     @cached_property
-    def theta(self) -> FloatArray:
+    def theta(self) -> Floats:
         """The rates of every instance, drawn from the prior: ``[I, U]``."""
         rows = np.arange(self.instances)
         nothing = np.zeros((self.instances, len(self.distances)), dtype=np.int64)
         # Simulations start with round 1, so no other draws come from round 0.
-        draws = Draws(self.seed, rows).at(0)
-        return ConjugatePosterior(self.prior).sample({"counted": nothing, "covered": nothing}, rows, draws)
+        draws = fw.Draws(self.seed, rows).at(0)
+        return fw.posterior.ConjugatePosterior(self.prior).sample({"counted": nothing, "covered": nothing}, rows, draws)
 
     @cached_property
-    def network(self) -> Network:
+    def network(self) -> fw.Network:
         """One network for all instances; only their arrivals differ."""
         middle = np.full(len(self.distances), (self.prior.low + self.prior.high) / 2)
-        table = DeviceTable(rate=middle, distance_m=np.array(self.distances))
-        return Network(table, self.slots, self.gamma, LevelFading(self.gains), Soft(), DrawnPoisson(self.theta))
+        table = fw.DeviceTable(rate=middle, distance_m=np.array(self.distances))
+        soft, arrivals = fw.success.Soft(), DrawnPoisson(self.theta)
+        return fw.Network(table, self.slots, self.gamma, LevelFading(self.gains), soft, arrivals)
 
-    def problem(self, instance: int) -> ExactProblem:
+    def problem(self, instance: int) -> fw.theory.ExactProblem:
         """The exact problem of one instance with known rates."""
         planning = self.network.planning
         levels = planning.success_levels(planning.mean_snr, len(self.gains))
-        return ExactProblem(self.theta[instance], levels, self.slots, truncation=self.truncation)
+        return fw.theory.ExactProblem(self.theta[instance], levels, self.slots, truncation=self.truncation)
 
     @property
     def states(self) -> int:
@@ -180,30 +153,30 @@ class Regret:
     states: int  # S
     actions: int  # A
     span: float  # H of v, the largest over instances
-    optimum: FloatArray  # [I] J*
-    greedy: FloatArray  # [I] J of greedy with known rates
+    optimum: Floats  # [I] J*
+    greedy: Floats  # [I] J of greedy with known rates
     error: float  # the largest change of J* by truncation
-    regret: Mapping[str, FloatArray]  # [T, I] sum of gaps
-    plain: Mapping[str, FloatArray]  # [I] T J* - sum of r after the last round
-    rest: Mapping[str, FloatArray]  # [I] v(s_{T+1}) - v(s_1): the mean of `plain` - `regret`
-    stages: Mapping[str, IntArray]  # [T, I] stages of BALSA so far
+    regret: Mapping[str, Floats]  # [T, I] sum of gaps
+    plain: Mapping[str, Floats]  # [I] T J* - sum of r after the last round
+    rest: Mapping[str, Floats]  # [I] v(s_{T+1}) - v(s_1): the mean of `plain` - `regret`
+    stages: Mapping[str, Counts]  # [T, I] stages of BALSA so far
 
     @property
-    def rounds(self) -> FloatArray:
+    def rounds(self) -> Floats:
         """1, 2, ..., T."""
         return np.arange(1.0, self.setting.rounds + 1)
 
-    def to_greedy(self, label: str) -> FloatArray:
+    def to_greedy(self, label: str) -> Floats:
         """Regret to greedy instead of the optimum, ``[T, I]``; negative for a scheduler that beats greedy."""
         return self.regret[label] - self.rounds[:, None] * (self.optimum - self.greedy)
 
-    def slope(self, label: str) -> FloatArray:
+    def slope(self, label: str) -> Floats:
         """Regret to the optimum per round, over the second half of the rounds, ``[I]``."""
         half = self.setting.rounds // 2
-        rise: FloatArray = self.regret[label][-1] - self.regret[label][half - 1]
+        rise: Floats = self.regret[label][-1] - self.regret[label][half - 1]
         return rise / (self.setting.rounds - half)
 
-    def bound(self, rounds: FloatArray | float) -> FloatArray:
+    def bound(self, rounds: Floats | float) -> Floats:
         """Theorem 3 as printed."""
         t = np.asarray(rounds, dtype=np.float64)
         count, wide = self.states * self.actions, 49 * self.span * self.states
@@ -229,14 +202,14 @@ class Regret:
 
     @property
     def counted_states(self) -> int:
-        """The number of states that schedulers/stages.py distinguishes when it counts visits."""
+        """The number of states that BALSA distinguishes when it counts visits."""
         each = len(self.setting.gains) * _BACKLOG_BINS
         return int(each ** len(self.setting.distances))
 
-    def lemma(self, rounds: FloatArray | float, states: int) -> FloatArray:
+    def lemma(self, rounds: Floats | float, states: int) -> Floats:
         """Lemma 4: the largest number of stages, sqrt(2 S A T log T)."""
         t = np.asarray(rounds, dtype=np.float64)
-        out: FloatArray = np.sqrt(2 * states * self.actions * t * np.log(t))
+        out: Floats = np.sqrt(2 * states * self.actions * t * np.log(t))
         return out
 
     def table(self) -> tuple[list[str], list[list[float]]]:
@@ -255,19 +228,19 @@ def regret(setting: RegretSetting | None = None) -> Regret:
     """Simulates greedy, the learning schedulers and every stage rule on the same worlds."""
     setting = setting or RegretSetting()
     problems = [setting.problem(i) for i in range(setting.instances)]
-    best = [value_iteration(problem) for problem in problems]
-    greedy = [mean_backlog(problem, partial(_greedy, problem.theta)) for problem in problems]
+    best = [fw.theory.value_iteration(problem) for problem in problems]
+    greedy = [fw.theory.mean_backlog(problem, partial(_greedy, problem.theta)) for problem in problems]
     traces = {label: _run(setting, policy) for label, policy in policies(setting).items()}
     stages = {"literal": stages_begun(traces["balsa"])}
     for rule in STAGE_RULES:
         if rule not in stages:
-            policy = scheduler("balsa", prior=setting.prior, stage_rule=rule)
+            policy = fw.scheduler("balsa", prior=setting.prior, stage_rule=rule)
             stages[rule] = stages_begun(_run(setting, policy))
     arrivals, g = setting.theta.sum(axis=1), np.array([one.backlog for one in best])
     return Regret(
         setting=setting,
         states=setting.states,
-        actions=len(decisions(len(setting.distances), setting.slots)),
+        actions=len(best[0].decisions),
         span=max(bias_span(setting, one) for one in best),
         optimum=(arrivals - setting.gamma * g) / setting.scale,
         greedy=(arrivals - setting.gamma * np.array(greedy)) / setting.scale,
@@ -279,65 +252,62 @@ def regret(setting: RegretSetting | None = None) -> Regret:
     )
 
 
-def policies(setting: RegretSetting) -> dict[str, Scheduler]:
+def policies(setting: RegretSetting) -> dict[str, fw.Scheduler]:
     """Greedy with known rates, and the schedulers that learn them from the same prior."""
     prior = setting.prior
     # With as many steps as backlogs, dp-ts plans with the same states as the optimum.
     exact = {"levels": len(setting.gains), "steps": setting.truncation}
     return {
         "alsa-pi": InformedGreedy(setting.theta),
-        "balsa": scheduler("balsa", prior=prior),
-        "lagrangian-bayes": scheduler("lagrangian-bayes", prior=prior),
-        "dp-ts": scheduler("dp-ts", prior=prior, **exact),
+        "balsa": fw.scheduler("balsa", prior=prior),
+        "lagrangian-bayes": fw.scheduler("lagrangian-bayes", prior=prior),
+        "dp-ts": fw.scheduler("dp-ts", prior=prior, **exact),
     }
 
 
-def _greedy(theta: FloatArray, p: FloatArray, waiting: IntArray) -> FloatArray:
+def _greedy(theta: Floats, p: Floats, waiting: Counts) -> Floats:
     return p * (waiting + theta)
 
 
-def _run(setting: RegretSetting, policy: Scheduler) -> Trace:
+def _run(setting: RegretSetting, policy: fw.Scheduler) -> fw.Trace:
     ids = range(setting.instances)
-    return simulate(setting.network, policy, setting.rounds, ids, setting.seed, beliefs=True)
+    return fw.simulate(setting.network, policy, setting.rounds, ids, setting.seed, beliefs=True)
 
 
-def stages_begun(trace: Trace) -> IntArray:
+def stages_begun(trace: fw.Trace) -> Counts:
     """The number of stages that have begun by every round, ``[T, I]``."""
-    if "stage_start" not in trace.beliefs:
-        raise FedwaveError("this trace has no stages: simulate a learning scheduler, with beliefs=True.")
     begun = trace.beliefs["stage_start"] == np.arange(1, trace.rounds + 1)[:, None]
     return np.cumsum(begun, axis=0)
 
 
-def gaps(setting: RegretSetting, trace: Trace, best: Sequence[Optimum]) -> FloatArray:
+def gaps(setting: RegretSetting, trace: fw.Trace, best: Sequence[fw.theory.Optimum]) -> Floats:
     """The gap of every decision, ``[T, I]``."""
     network = setting.network
     p = network.success.probability(network.mean_snr * trace.gain)
-    sets = decisions(network.size, setting.slots)
-    taken = (trace.scheduled[:, :, None, :] == sets).all(axis=3)  # [T, I, A]
+    taken = (trace.scheduled[:, :, None, :] == best[0].decisions).all(axis=3)  # [T, I, A]
     gains = [one.table.decision_gains(p[:, i], trace.waiting[:, i]) for i, one in enumerate(best)]
     value = np.stack(gains, axis=1)
-    lost: FloatArray = value.max(axis=2) - (value * taken).sum(axis=2)
+    lost: Floats = value.max(axis=2) - (value * taken).sum(axis=2)
     return lost * setting.gamma / setting.scale
 
 
-def plain_regret(setting: RegretSetting, trace: Trace, best: Sequence[Optimum]) -> FloatArray:
+def plain_regret(setting: RegretSetting, trace: fw.Trace, best: Sequence[fw.theory.Optimum]) -> Floats:
     """T J* - sum of r from the scores, ``[I]``, with the mean in place of the arrivals, which leaves its mean."""
     left = trace.final.waiting.sum(axis=1)
     least = np.array([one.backlog for one in best])
-    out: FloatArray = left + setting.gamma * (trace.backlog - least).sum(axis=0)
+    out: Floats = left + setting.gamma * (trace.backlog - least).sum(axis=0)
     return out / setting.scale
 
 
-def bias_change(setting: RegretSetting, trace: Trace, best: Sequence[Optimum]) -> FloatArray:
+def bias_change(setting: RegretSetting, trace: fw.Trace, best: Sequence[fw.theory.Optimum]) -> Floats:
     """v(s_{T+1}) - v(s_1), ``[I]``, averaged over the channels of round T + 1; v is 0 where nothing waits."""
     left = np.minimum(trace.final.waiting, setting.truncation)
     bias = np.array([one.bias[tuple(n)] for one, n in zip(best, left, strict=True)])
-    out: FloatArray = trace.final.waiting.sum(axis=1) - setting.gamma * bias
+    out: Floats = trace.final.waiting.sum(axis=1) - setting.gamma * bias
     return out / setting.scale
 
 
-def bias_span(setting: RegretSetting, optimum: Optimum) -> float:
+def bias_span(setting: RegretSetting, optimum: fw.theory.Optimum) -> float:
     """H: the difference between the largest and the least v over all channels and backlogs."""
     waiting = np.indices(optimum.bias.shape).reshape(optimum.bias.ndim, -1).T
     channels = product(*optimum.problem.levels)

@@ -6,18 +6,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from refusals import refused
 
-from fedwave.experiments.analysis.statistics import estimate
-from fedwave.experiments.report.figures.regret import regret_figure
-from fedwave.network.arrivals import Poisson
-from fedwave.rng import Draws
-from fedwave.schedulers.balsa import Balsa
-from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.priors import Gamma, Jeffreys, Truncated
-from fedwave.simulation import simulate
-from fedwave.theory.policy_value import Optimum, mean_backlog, value_iteration
-from fedwave.theory.regret import (
+import fedwave as fw
+from fedwave.paper.arrays import Floats
+from fedwave.paper.regret import (
     InformedGreedy,
     Regret,
     RegretSetting,
@@ -27,8 +19,7 @@ from fedwave.theory.regret import (
     plain_regret,
     regret,
 )
-from fedwave.trace import Trace
-from fedwave.types import FloatArray, Observation, State
+from fedwave.paper.regret_figure import regret_figure
 
 MANY = RegretSetting(rounds=600, instances=60, seed=3)
 
@@ -39,12 +30,12 @@ def quick() -> Regret:
 
 
 @pytest.fixture(scope="module")
-def optima() -> list[Optimum]:
-    return [value_iteration(MANY.problem(i)) for i in range(MANY.instances)]
+def optima() -> list[fw.theory.Optimum]:
+    return [fw.theory.value_iteration(MANY.problem(i)) for i in range(MANY.instances)]
 
 
-def run(policy: str | Scheduler) -> Trace:
-    return simulate(MANY.network, policy, MANY.rounds, MANY.instances, MANY.seed)
+def run(policy: str | fw.Scheduler) -> fw.Trace:
+    return fw.simulate(MANY.network, policy, MANY.rounds, MANY.instances, MANY.seed)
 
 
 def test_every_instance_has_rates_from_the_prior() -> None:
@@ -61,13 +52,13 @@ def test_every_instance_has_rates_from_the_prior() -> None:
 def test_an_instance_does_not_depend_on_how_many_run() -> None:
     few = replace(MANY, instances=3)
     np.testing.assert_array_equal(few.theta, MANY.theta[:3])
-    alone = simulate(MANY.network, "random", 80, [2], MANY.seed)
+    alone = fw.simulate(MANY.network, "random", 80, [2], MANY.seed)
     np.testing.assert_array_equal(alone.arrivals[:, 0], run("random").arrivals[:80, 2])
 
 
 def test_informed_greedy_is_alsa_pi_on_the_instance_s_own_network() -> None:
     alone = MANY.network.replace(rate=MANY.theta[2])
-    one = simulate(alone, "alsa-pi", 200, [2], MANY.seed)
+    one = fw.simulate(alone, "alsa-pi", 200, [2], MANY.seed)
     both = run(InformedGreedy(MANY.theta))
     np.testing.assert_array_equal(one.scheduled[:, 0], both.scheduled[:200, 2])
     np.testing.assert_array_equal(one.waiting[:, 0], both.waiting[:200, 2])
@@ -85,10 +76,10 @@ def test_channels_are_those_that_are_planned_for() -> None:
         np.testing.assert_array_equal(np.unique(finer), values)
 
 
-def solved_by_hand(setting: RegretSetting) -> tuple[float, FloatArray, FloatArray]:
+def solved_by_hand(setting: RegretSetting) -> tuple[float, Floats, Floats]:
     """J*, v and gap of the score itself, state by state; arrivals beyond the cut count as delivered."""
     problem, most = setting.problem(0), setting.truncation
-    chances = [Poisson().chances(problem.theta[u], 60) for u in range(2)]
+    chances = [fw.arrivals.Poisson().chances(problem.theta[u], 60) for u in range(2)]
     backlogs = list(product(range(most + 1), repeat=2))
     channels = list(product(*problem.levels))
     reward = np.zeros((len(channels), len(backlogs), 2))
@@ -115,16 +106,16 @@ def solved_by_hand(setting: RegretSetting) -> tuple[float, FloatArray, FloatArra
 
 @pytest.fixture(scope="module")
 def tiny() -> RegretSetting:
-    return RegretSetting(truncation=5, gamma=0.3, instances=1, prior=Truncated(0.3, 1.5))
+    return RegretSetting(truncation=5, gamma=0.3, instances=1, prior=fw.priors.Truncated(0.3, 1.5))
 
 
 def test_optimum_span_and_gaps_are_those_of_the_score(tiny: RegretSetting) -> None:
     average, v, gap = solved_by_hand(tiny)
-    optimum = value_iteration(tiny.problem(0))
+    optimum = fw.theory.value_iteration(tiny.problem(0))
     expected = tiny.theta[0].sum() - tiny.gamma * optimum.backlog
     assert average == pytest.approx(expected, rel=1e-7)
     assert bias_span(tiny, optimum) == pytest.approx(np.ptp(v) / tiny.scale, rel=1e-6)
-    trace = simulate(tiny.network.replace(buffer_limit=5), "random", 300, 1)
+    trace = fw.simulate(tiny.network.replace(buffer_limit=5), "random", 300, 1)
     state = trace.waiting[:, 0] @ [6, 1]
     good = (trace.gain[:, 0] > 1).astype(int) @ [2, 1]
     by_hand = gap[good, state, trace.scheduled[:, 0, 1].astype(int)] / tiny.scale
@@ -135,30 +126,32 @@ def test_optimum_span_and_gaps_are_those_of_the_score(tiny: RegretSetting) -> No
 
 
 @dataclass(frozen=True, eq=False)
-class Best(Scheduler):
+class Best(fw.Scheduler):
     """The optimum of every instance."""
 
-    optima: Sequence[Optimum] = ()
+    optima: Sequence[fw.theory.Optimum] = ()
     name = "best"
     needs = frozenset({"channel", "backlog"})
 
-    def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
+    def priority(self, state: fw.State, seen: fw.Observation, draws: fw.Draws) -> Floats:
         rows = enumerate(self.optima)
         gains = [o.table.decision_gains(seen.success[i, None], seen.waiting[i, None]) for i, o in rows]
         return np.concatenate(gains)  # with W = 1 the decisions are the devices
 
 
-def test_only_the_optimum_gives_nothing_away(optima: list[Optimum]) -> None:
-    some = simulate(MANY.network, Best(optima[:6]), 300, 6, MANY.seed)
+def test_only_the_optimum_gives_nothing_away(optima: list[fw.theory.Optimum]) -> None:
+    some = fw.simulate(MANY.network, Best(optima[:6]), 300, 6, MANY.seed)
     assert gaps(MANY, some, optima[:6]).max() < 1e-12
     assert (gaps(MANY, run("random"), optima).sum(axis=0) > 0).all()
 
 
 @pytest.mark.parametrize("name", ["random", "greedy"])
-def test_gaps_add_up_to_the_regret(name: str, optima: list[Optimum]) -> None:
+def test_gaps_add_up_to_the_regret(name: str, optima: list[fw.theory.Optimum]) -> None:
     trace = run(InformedGreedy(MANY.theta) if name == "greedy" else name)
     summed = gaps(MANY, trace, optima).sum(axis=0)
-    luck = estimate(plain_regret(MANY, trace, optima) - summed - bias_change(MANY, trace, optima), level=0.999)
+    luck = fw.statistics.estimate(
+        plain_regret(MANY, trace, optima) - summed - bias_change(MANY, trace, optima), level=0.999
+    )
     assert abs(luck.mean) < luck.half_width
     assert luck.half_width < 0.05
     # By the scores alone, too: arrivals that were taken at their mean are its only difference.
@@ -168,13 +161,13 @@ def test_gaps_add_up_to_the_regret(name: str, optima: list[Optimum]) -> None:
     np.testing.assert_allclose(plain_regret(MANY, trace, optima), by_score, atol=1e-9)
 
 
-def test_regret_grows_by_what_greedy_gives_away(optima: list[Optimum]) -> None:
+def test_regret_grows_by_what_greedy_gives_away(optima: list[fw.theory.Optimum]) -> None:
     """BALSA learns the rates and then plays greedy: its regret to the optimum grows by J* - J of greedy a round."""
     problems = [MANY.problem(i) for i in range(MANY.instances)]
     exact = (
         np.array(
             [
-                mean_backlog(problem, lambda p, n, theta=problem.theta: p * (n + theta)) - optimum.backlog
+                fw.theory.mean_backlog(problem, lambda p, n, theta=problem.theta: p * (n + theta)) - optimum.backlog
                 for problem, optimum in zip(problems, optima, strict=True)
             ]
         )
@@ -182,8 +175,8 @@ def test_regret_grows_by_what_greedy_gives_away(optima: list[Optimum]) -> None:
         / MANY.scale
     )
     late = slice(MANY.rounds // 2, None)
-    slope = gaps(MANY, run(Balsa(MANY.prior)), optima)[late].mean(axis=0)
-    grows, differs = estimate(slope, level=0.999), estimate(slope - exact, level=0.999)
+    slope = gaps(MANY, run(fw.scheduler("balsa", prior=MANY.prior)), optima)[late].mean(axis=0)
+    grows, differs = fw.statistics.estimate(slope, level=0.999), fw.statistics.estimate(slope - exact, level=0.999)
     assert grows.mean > grows.half_width > 0
     assert abs(differs.mean) < differs.half_width
     assert differs.half_width < grows.mean / 2
@@ -241,7 +234,14 @@ def test_stages(quick: Regret) -> None:
     last = {rule: count[-1].mean() for rule, count in quick.stages.items()}
     assert last["literal"] > last["per-device"] > last["max1"] > np.sqrt(2 * 400)
     setting = quick.setting
-    trace = simulate(setting.network, Balsa(setting.prior, "max1"), 400, 8, setting.seed, beliefs=True)
+    trace = fw.simulate(
+        setting.network,
+        fw.scheduler("balsa", prior=setting.prior, stage_rule="max1"),
+        400,
+        8,
+        setting.seed,
+        beliefs=True,
+    )
     begun = [len(np.unique(column)) for column in trace.beliefs["stage_start"].T]
     np.testing.assert_array_equal(quick.stages["max1"][-1], begun)
 
@@ -254,18 +254,3 @@ def test_table_and_figure(quick: Regret) -> None:
     figure = regret_figure(quick)
     assert len(figure.axes) == 4
     assert len(figure.legends[0].get_texts()) == 4
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"gamma": 0}, ("gamma", 0)),
-        ({"prior": Jeffreys()}, ("Truncated",)),
-        ({"prior": Truncated(0, 4, Gamma(1, 1))}, ("low", 0)),
-        ({"truncation": 0}, ("truncation", 0)),
-        ({"rounds": 1}, ("rounds", 1)),
-    ],
-)
-def test_what_cannot_be_run(changes: dict[str, object], words: tuple[object, ...]) -> None:
-    with refused(*words):
-        RegretSetting(**changes)  # type: ignore[arg-type]

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from killing import command
 
-from fedwave.experiments.config.read import load_experiment
-from fedwave.experiments.report.figures.theory import gap_figure, times_figure
-from fedwave.experiments.report.theory import backlog_table, decision_times, gap_map, times_ratio
+import fedwave as fw
 from fedwave.experiments.run.runner import run_experiment
+from fedwave.paper.theory import backlogs, decision_times, gap_figure, gap_map, times_figure, times_ratio
 
 
 def test_the_map_has_the_exact_values() -> None:
@@ -40,16 +39,20 @@ def test_times_are_those_of_decisions_and_end_where_a_scheduler_refuses() -> Non
 
 
 def test_the_bound_is_the_last_row_and_the_rest_is_sorted() -> None:
-    small = load_experiment("paper-backlogs", ["rounds=30", "burn_in=10", "instances=3"])
-    point = run_experiment(small).only
-    rows = backlog_table(point, bound=100.0, total_rate=67.0, gamma=0.01)
-    assert [row.label for row in rows][-1] == "the bound"
-    assert rows[-1].score.mean == pytest.approx(66.0)
+    small = fw.load_experiment("paper-backlogs", ["rounds=30", "burn_in=10", "instances=3"])
+    network = fw.paper_network()
+    rows, files = backlogs(run_experiment(small).only.data, network, "alsa-pi", 10)
+    bound = rows[-1].backlog.mean
+    assert rows[-1].label == "the bound"
+    assert bound == fw.backlog_bound(network).value == files["backlogs.json"]["bound"]["value"]
+    assert rows[-1].score.mean == pytest.approx(67 - 0.01 * bound)
     means = [row.backlog.mean for row in rows[:-1]]
     assert means == sorted(means, reverse=True)
     for row in rows[:-1]:
-        assert row.gap == pytest.approx(row.backlog.mean / 100 - 1)
+        assert row.gap == pytest.approx(row.backlog.mean / bound - 1)
         assert row.score.mean == pytest.approx(67 - 0.01 * row.backlog.mean)
+        assert row.label in files["backlogs.md"]
+        assert row.label in files["backlogs.tex"]
 
 
 @pytest.mark.slow

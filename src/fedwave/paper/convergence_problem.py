@@ -21,16 +21,8 @@ from functools import cached_property
 
 import numpy as np
 
-from fedwave.aggregation import Lee, Uploads
-from fedwave.errors import FedwaveError, as_int, check_number
-from fedwave.memory import check_memory
-from fedwave.network.arrivals import RecordedArrivals
-from fedwave.network.devices import DeviceTable
-from fedwave.network.fading import RecordedGains
-from fedwave.network.network import Network
-from fedwave.network.success import Soft
-from fedwave.simulation import simulate
-from fedwave.types import BoolArray, FloatArray, IntArray
+import fedwave as fw
+from fedwave.paper.arrays import Counts, Flags, Floats
 
 _LONGEST, _REACH = 2.0, 0.5  # of features and of w*: so short that no label leaves [0, 1]
 
@@ -39,8 +31,8 @@ _LONGEST, _REACH = 2.0, 0.5  # of features and of w*: so short that no label lea
 class LogisticLoss:
     """l2-regularised logistic regression on several devices; l is the mean of their losses."""
 
-    features: FloatArray  # [U, K, F]
-    labels: FloatArray  # [U, K] chances of class 1
+    features: Floats  # [U, K, F]
+    labels: Floats  # [U, K] chances of class 1
     l2: float
 
     @cached_property
@@ -53,37 +45,37 @@ class LogisticLoss:
         """xi: far from 0 all chances are 0 or 1, and l2 is all that is left of the Hessian."""
         return self.l2
 
-    def value(self, w: FloatArray) -> FloatArray:
+    def value(self, w: Floats) -> Floats:
         """The loss at ``w`` ``[..., F]``."""
         z = self._scores(w)
         loss = (np.logaddexp(0, z) - self.labels * z).mean(axis=(-2, -1))
-        out: FloatArray = loss + self.l2 / 2 * (w**2).sum(axis=-1)
+        out: Floats = loss + self.l2 / 2 * (w**2).sum(axis=-1)
         return out
 
-    def gradients(self, w: FloatArray) -> FloatArray:
+    def gradients(self, w: Floats) -> Floats:
         """The gradient of every device's own loss, ``[..., U, F]``."""
         wrong = _chance(self._scores(w)) - self.labels
         own = np.einsum("...uk,ukf->...uf", wrong, self.features) / self.labels.shape[1]
-        out: FloatArray = own + self.l2 * w[..., None, :]
+        out: Floats = own + self.l2 * w[..., None, :]
         return out
 
-    def hessian(self, w: FloatArray) -> FloatArray:
+    def hessian(self, w: Floats) -> Floats:
         """The Hessian of l at ``w`` ``[F]``."""
         chance = _chance(self._scores(w))
         weight = chance * (1 - chance) / self.labels.size
-        out: FloatArray = np.einsum("uk,ukf,ukg->fg", weight, self.features, self.features)
+        out: Floats = np.einsum("uk,ukf,ukg->fg", weight, self.features, self.features)
         return out + self.l2 * np.eye(w.size)
 
     @cached_property
-    def minimiser(self) -> FloatArray:
+    def minimiser(self) -> Floats:
         """w*, by Newton steps from 0."""
         w = np.zeros(self.features.shape[2])
         for _ in range(50):
             w = w - np.linalg.solve(self.hessian(w), self.gradients(w).mean(axis=0))
         return w
 
-    def _scores(self, w: FloatArray) -> FloatArray:
-        out: FloatArray = np.einsum("ukf,...f->...uk", self.features, w)
+    def _scores(self, w: Floats) -> Floats:
+        out: Floats = np.einsum("ukf,...f->...uk", self.features, w)
         return out
 
 
@@ -105,23 +97,10 @@ class ConvergenceSetting:
     scheduler: str = "alsa-pi"
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        for name in ("devices", "slots", "rounds", "instances", "settle", "features"):
-            as_int(f"ConvergenceSetting {name}", getattr(self, name), 1)
-        as_int("ConvergenceSetting samples", self.samples, self.features)
-        check_number("ConvergenceSetting l2", self.l2, "> 0", "<= 0.1")
-        check_number("ConvergenceSetting beta", self.beta, ">= 0", "< 1")
-        counts = float(self.settle + self.rounds) * self.instances
-        need = 8.0 * self.devices * max(counts, float(self.samples) * self.features)
-        lower = "lower devices, rounds, instances, samples or features"
-        check_memory("this ConvergenceSetting", need, lower)
-        if self.eta is not None:
-            check_number("ConvergenceSetting eta", self.eta, "> 0", note=", or None")
-
     @property
-    def aggregation(self) -> Lee:
+    def aggregation(self) -> fw.aggregation.Lee:
         """The rule that the theorem is about."""
-        return Lee(self.beta)
+        return fw.aggregation.Lee(self.beta)
 
     def loss(self) -> LogisticLoss:
         """The loss on data that are drawn by ``seed``."""
@@ -139,41 +118,41 @@ class ConvergenceSetting:
         pull = np.stack([features @ np.linalg.solve(features.T @ features, w[0]) for features in x])
         labels = _chance(x @ w[0]) + self.l2 * self.samples * pull
         if labels.min() < 0 or labels.max() > 1:
-            raise FedwaveError(
+            raise fw.FedwaveError(
                 f"{self.samples} samples of {self.features} features leave no labels with a common minimiser: "
                 "take more samples, or a smaller l2."
             )
         return LogisticLoss(x, labels, self.l2)
 
-    def network(self) -> Network:
+    def network(self) -> fw.Network:
         """Channels that do not fade, so that zeta is known; at least one shard each in every round."""
         rng = np.random.default_rng([self.seed, 1])
         rounds = self.settle + self.rounds
         rate = 1.5 + 1.5 * np.arange(self.devices) / max(1, self.devices - 1)
         counts = 1 + rng.poisson(rate - 1, (rounds, self.instances, self.devices))
-        table = DeviceTable(rate=rate, distance_m=np.resize([300.0, 350.0], self.devices))
-        still = RecordedGains(np.ones((rounds, self.devices)))
-        arrivals = RecordedArrivals(counts)
-        return Network(table, self.slots, fading=still, success=Soft(), arrivals=arrivals)
+        table = fw.DeviceTable(rate=rate, distance_m=np.resize([300.0, 350.0], self.devices))
+        still = fw.fading.RecordedGains(np.ones((rounds, self.devices)))
+        arrivals = fw.arrivals.RecordedArrivals(counts)
+        return fw.Network(table, self.slots, fading=still, success=fw.success.Soft(), arrivals=arrivals)
 
 
 @dataclass(frozen=True, eq=False)
 class SettledRounds:
     """The schedule of the rounds in which training happens, after the first ``settle`` ones; ``[T, I, U]``."""
 
-    scheduled: BoolArray
-    delivered: BoolArray
-    share: FloatArray  # c, 0 where nothing was delivered
-    rate: FloatArray  # max(1, ln d)
-    least: FloatArray  # the c of a scheduled device if all uploads arrive
-    most: FloatArray  # the same if only its own arrives
-    chance: FloatArray  # p, [U]
+    scheduled: Flags
+    delivered: Flags
+    share: Floats  # c, 0 where nothing was delivered
+    rate: Floats  # max(1, ln d)
+    least: Floats  # the c of a scheduled device if all uploads arrive
+    most: Floats  # the same if only its own arrives
+    chance: Floats  # p, [U]
 
 
 def settled_rounds(setting: ConvergenceSetting) -> SettledRounds:
     """Simulates the network of a setting."""
     network = setting.network()
-    run = simulate(network, setting.scheduler, setting.settle + setting.rounds, setting.instances, setting.seed)
+    run = fw.simulate(network, setting.scheduler, setting.settle + setting.rounds, setting.instances, setting.seed)
     held = run.waiting + run.arrivals
     reported = np.where(run.delivered, held, 0)
     learned = run.learned
@@ -181,9 +160,9 @@ def settled_rounds(setting: ConvergenceSetting) -> SettledRounds:
     all_arrive = before + np.where(run.scheduled, held, 0)
     alone = before.sum(axis=2, keepdims=True) + held
 
-    def shares(delivered: BoolArray, learned: IntArray) -> FloatArray:
+    def shares(delivered: Flags, learned: Counts) -> Floats:
         nothing = np.zeros(learned.shape)
-        return Uploads(delivered, learned, run.delay, nothing, nothing).shares[after]
+        return fw.aggregation.Uploads(delivered, learned, run.delay, nothing, nothing).shares[after]
 
     return SettledRounds(
         scheduled=run.scheduled[after],
@@ -196,7 +175,7 @@ def settled_rounds(setting: ConvergenceSetting) -> SettledRounds:
     )
 
 
-def _chance(score: FloatArray) -> FloatArray:
+def _chance(score: Floats) -> Floats:
     """1 / (1 + exp(-score)), without overflow."""
-    out: FloatArray = np.exp(-np.logaddexp(0, -score))
+    out: Floats = np.exp(-np.logaddexp(0, -score))
     return out

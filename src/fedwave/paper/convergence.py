@@ -1,4 +1,4 @@
-"""Theorem 1: a corrected form with its proof, and the printed one; both are tested on convergence_setting.py.
+"""Theorem 1: a corrected form with its proof, and the printed one; both are tested on convergence_problem.py.
 
 A round is w' = w - sum over u in D of q_u psi_u with q_u = eta_u c_u, D being the k devices whose upload arrived. Let
 l be L-smooth and xi-strongly convex with its least value l*, g its gradient at w, and for every scheduled u
@@ -37,19 +37,104 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedwave.errors import FedwaveError
-from fedwave.theory.convergence_bounds import (
-    Constants,
-    power_bound,
-    printed_power_bound,
-    printed_product_bound,
-    product_bound,
-    theorem_constants,
-)
-from fedwave.theory.convergence_setting import ConvergenceSetting, LogisticLoss, SettledRounds, settled_rounds
-from fedwave.types import BoolArray, FloatArray
+import fedwave as fw
+from fedwave.paper.arrays import Flags, Floats
+from fedwave.paper.convergence_problem import ConvergenceSetting, LogisticLoss, SettledRounds, settled_rounds
 
 _ROUNDING = 1e-9  # a gradient below this share of the first is rounding error
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The constants of the bounds, with their letters above."""
+
+    smoothness: float  # L
+    convexity: float  # xi
+    alignment: float  # eps
+    dissimilarity: float  # V
+    uploads: float  # zeta
+    slots: int  # W
+    share_low: float  # C_low
+    share_high: float  # C_high
+    largest_share: float  # max c
+    eta: float
+
+    @property
+    def printed_limit(self) -> float:
+        """The paper's largest step."""
+        force = self.smoothness * (self.slots * self.dissimilarity) ** 2
+        return 2 * self.alignment * self.uploads / (force * self.largest_share)
+
+    @property
+    def limit(self) -> float:
+        """The largest step with which the corrected power bound falls."""
+        return self.printed_limit * self.largest_share * self.share_low / self.share_high**2
+
+    @property
+    def printed_rate(self) -> float:
+        """The paper's eps', with its own step: eps zeta (1 - 1 / max c)."""
+        force = self.smoothness * (self.slots * self.dissimilarity) ** 2
+        return self.alignment * self.uploads - force * self.printed_limit / 2
+
+    def factor(self, descent: Floats | float, curvature: Floats | float) -> Floats:
+        """The factor of the gap in a round, for ``descent`` = k q_low and ``curvature`` = k q_high."""
+        down = self.alignment * (descent if self.alignment >= 0 else curvature)
+        gain = down - self.smoothness / 2 * (curvature * self.dissimilarity) ** 2
+        return 1 - 2 * np.where(gain >= 0, self.convexity, self.smoothness) * gain
+
+
+def theorem_constants(
+    loss: LogisticLoss, settled: SettledRounds, slots: int, eps: float, v: float, eta: float
+) -> Constants:
+    """The constants of a loss and a schedule; ``eps`` and ``v`` are measured during training."""
+    sent = settled.scheduled
+    return Constants(
+        smoothness=loss.smoothness,
+        convexity=loss.convexity,
+        alignment=eps,
+        dissimilarity=v,
+        uploads=float((sent * settled.chance).sum(axis=2).min()),
+        slots=slots,
+        share_low=float((settled.least * settled.rate)[sent].min()),
+        share_high=float((settled.most * settled.rate)[sent].max()),
+        largest_share=float(settled.share.max()),
+        eta=eta,
+    )
+
+
+def product_bound(known: Constants, settled: SettledRounds) -> Floats:
+    """The corrected bound on every path, ``[T + 1, I]``."""
+    step = known.eta * settled.share * settled.rate
+    k = np.count_nonzero(settled.delivered, axis=2)
+    low = np.where(settled.delivered, step, np.inf).min(axis=2)
+    return _from_one(known.factor(k * np.where(k > 0, low, 0.0), k * step.max(axis=2)))
+
+
+def power_bound(known: Constants, settled: SettledRounds) -> Floats:
+    """The corrected bound on the mean over paths, ``[T + 1]``."""
+    descent = known.eta * known.uploads * known.share_low
+    curvature = known.eta * known.slots * known.share_high
+    return _from_one(np.full(len(settled.share), known.factor(descent, curvature)))
+
+
+def printed_product_bound(known: Constants, settled: SettledRounds) -> Floats:
+    """The paper's first bound, for the schedule of each path, ``[T + 1, I]``."""
+    largest = known.eta * settled.rate.max(axis=2)
+    force = known.smoothness * largest * (known.slots * known.dissimilarity) ** 2 / 2
+    expected = (settled.scheduled * settled.chance).sum(axis=2)
+    return _from_one(1 + 2 * known.convexity * largest * (force - known.alignment * expected))
+
+
+def printed_power_bound(known: Constants, settled: SettledRounds) -> Floats:
+    """The paper's second bound, ``[T + 1]``."""
+    rate = 1 - 2 * known.convexity * known.eta * known.printed_rate
+    return _from_one(np.full(len(settled.share), rate))
+
+
+def _from_one(factors: Floats) -> Floats:
+    """1, then the products of the factors; infinite where they overflow."""
+    with np.errstate(over="ignore"):
+        return np.concatenate([np.ones_like(factors[:1]), np.cumprod(factors, axis=0)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +143,13 @@ class Convergence:
 
     setting: ConvergenceSetting
     constants: Constants
-    gap: FloatArray  # [T + 1, I] l(w) - l*, measured
-    product: FloatArray  # [T + 1, I] bounds every path
-    power: FloatArray  # [T + 1] bounds the mean
-    printed_product: FloatArray  # [T + 1, I] the paper's first bound
-    printed_power: FloatArray  # [T + 1] its second
-    alignment: FloatArray  # [T] the eps that each round would need
-    dissimilarity: FloatArray  # [T] and the V
+    gap: Floats  # [T + 1, I] l(w) - l*, measured
+    product: Floats  # [T + 1, I] bounds every path
+    power: Floats  # [T + 1] bounds the mean
+    printed_product: Floats  # [T + 1, I] the paper's first bound
+    printed_power: Floats  # [T + 1] its second
+    alignment: Floats  # [T] the eps that each round would need
+    dissimilarity: Floats  # [T] and the V
 
     def table(self) -> tuple[list[str], list[list[float]]]:
         """Heading and one line per round, over all instances."""
@@ -118,7 +203,7 @@ def _good_step(setting: ConvergenceSetting, loss: LogisticLoss, settled: Settled
     own = loss.gradients(np.zeros((1, setting.features)))
     eps, v = _sides(own, own, np.ones(own.shape[:2], np.bool_))
     if eps <= 0:
-        raise FedwaveError(
+        raise fw.FedwaveError(
             f"eps is {eps:.3g} at the first model, so that no step is sure to descend: give ConvergenceSetting an eta."
         )
     delayed = v / (1 - setting.beta)  # the largest psi while gradients stay as they are
@@ -127,7 +212,7 @@ def _good_step(setting: ConvergenceSetting, loss: LogisticLoss, settled: Settled
 
 def gradient_descent(
     loss: LogisticLoss, settled: SettledRounds, eta: float, beta: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+) -> tuple[Floats, Floats, Floats]:
     """Trains from w = 0: the models ``[T + 1, I, F]``, and the eps and V ``[T]`` that (A) needs in each round."""
     w = np.zeros((settled.share.shape[1], loss.features.shape[2]))
     psi, path, sides = np.zeros((*settled.share.shape[1:], w.shape[1])), [w], []
@@ -145,7 +230,7 @@ def gradient_descent(
     return np.array(path), eps, v
 
 
-def _sides(own: FloatArray, psi: FloatArray, where: BoolArray) -> tuple[float, float]:
+def _sides(own: Floats, psi: Floats, where: Flags) -> tuple[float, float]:
     """The largest eps and the least V with which (A) holds where ``where``; NaN if that is nowhere."""
     if not where.any():
         return np.nan, np.nan

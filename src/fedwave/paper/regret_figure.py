@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.errors import plural
-from fedwave.experiments.analysis.statistics import Estimate, band, estimate
-from fedwave.experiments.report.figures import common
-from fedwave.theory.regret import Regret
-from fedwave.types import FloatArray
+import fedwave as fw
+from fedwave.paper.arrays import Floats
+from fedwave.paper.regret import Regret
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,26 +21,26 @@ _RULES = {"literal": "-", "max1": "--", "per-device": ":"}
 
 def regret_figure(result: Regret) -> Figure:
     """Four panels: regret to the optimum, to greedy, beside the printed bound, and stages beside Lemma 4."""
-    figure, axes = common.figure_with(2, 2, (10, 8))
+    figure, axes = fw.figures.figure_with(2, 2, (10, 8))
     panels = (_draw_regret, _draw_to_greedy, _draw_bound, _draw_stages)
     for draw, axis in zip(panels, axes, strict=True):
         draw(axis, result)
-    return common.finish(figure, axes[1], title(result), caption(result))
+    return fw.figures.finish(figure, axes[1], title(result), caption(result))
 
 
 def title(result: Regret) -> str:
     """What was run."""
     s = result.setting
     return (
-        f"U = {len(s.distances)}, W = {s.slots}, γ = {s.gamma:g}, {plural(s.rounds, 'round')}, "
-        f"{plural(s.instances, 'instance')}, seed {s.seed}"
+        f"U = {len(s.distances)}, W = {s.slots}, γ = {s.gamma:g}, {s.rounds} rounds, "
+        f"{s.instances} instances, seed {s.seed}"
     )
 
 
 def caption(result: Regret) -> str:
     """What was run, S, A and H, and the slopes with their 95 % intervals."""
     s, prior = result.setting, result.setting.prior
-    exact = estimate(result.optimum - result.greedy)
+    exact = fw.statistics.estimate(result.optimum - result.greedy)
     return (
         f"{len(s.gains)} channel levels; rates drawn between {prior.low:g} and {prior.high:g} for each instance. "
         f"Rewards in [0, 1]. Bands: 95 % over instances.\n"
@@ -56,12 +54,12 @@ def caption(result: Regret) -> str:
     )
 
 
-def slope(result: Regret, label: str) -> Estimate:
+def slope(result: Regret, label: str) -> fw.statistics.Estimate:
     """Regret to the optimum a round, over the second half of the rounds."""
-    return estimate(result.slope(label))
+    return fw.statistics.estimate(result.slope(label))
 
 
-def _millionths(value: Estimate) -> str:
+def _millionths(value: fw.statistics.Estimate) -> str:
     return f"{1e6 * value.mean:.2g} ± {1e6 * value.half_width:.2g}"
 
 
@@ -74,7 +72,7 @@ def _draw_regret(axis: Axes, result: Regret) -> None:
     axis.legend([exact], [words], frameon=False, fontsize=8, loc="upper left")
     axis.set_xlim(0, result.setting.rounds)
     axis.set_ylim(bottom=0)
-    common.label_panel(axis, "(a) Regret to the Bellman optimum", "Round", "Sum of J* - r")
+    fw.figures.label_panel(axis, "(a) Regret to the Bellman optimum", "Round", "Sum of J* - r")
 
 
 def _draw_to_greedy(axis: Axes, result: Regret) -> None:
@@ -82,7 +80,7 @@ def _draw_to_greedy(axis: Axes, result: Regret) -> None:
         _draw(axis, result.rounds, result.to_greedy(label), label)
     axis.axhline(0, color="0.6", lw=0.6, zorder=0)
     axis.set_xlim(0, result.setting.rounds)
-    common.label_panel(axis, "(b) Regret to greedy with known rates", "Round", "Sum of J of greedy - r")
+    fw.figures.label_panel(axis, "(b) Regret to greedy with known rates", "Round", "Sum of J of greedy - r")
 
 
 def _draw_bound(axis: Axes, result: Regret) -> None:
@@ -94,14 +92,14 @@ def _draw_bound(axis: Axes, result: Regret) -> None:
     words = f"says nothing\nbefore round {end:.0e}".replace("e+", "e")
     axis.annotate(words, (end, 1e3), (-6, 0), textcoords="offset points", ha="right", fontsize=8)
     for label in ("balsa", "dp-ts"):
-        mean, words = result.regret[label].mean(axis=1), f"{common.name_of(label)}, measured"
-        axis.plot(result.rounds, mean, lw=1.5, label=words, **common.style_of(label))
+        mean, words = result.regret[label].mean(axis=1), f"{fw.figures.name_of(label)}, measured"
+        axis.plot(result.rounds, mean, lw=1.5, label=words, **fw.figures.style_of(label))
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlim(1, far[-1])
     axis.set_ylim(bottom=1e-6)
     axis.legend(frameon=False, fontsize=8, loc="upper left")
-    common.label_panel(axis, "(c) The bound, and what it bounds", "Round", "Regret")
+    fw.figures.label_panel(axis, "(c) The bound, and what it bounds", "Round", "Regret")
 
 
 def _draw_stages(axis: Axes, result: Regret) -> None:
@@ -110,7 +108,7 @@ def _draw_stages(axis: Axes, result: Regret) -> None:
         words = f"Lemma 4, S = {states:,}" + (" (states told apart)" if dash == "--" else "")
         axis.plot(t[1:], result.lemma(t[1:], states), color=_PRINTED, lw=1.3, ls=dash, label=words)
     axis.plot(t, t, color=_GREY, lw=1, ls=":", label="T: there cannot be more")
-    colour = common.style_of("balsa")["color"]
+    colour = fw.figures.style_of("balsa")["color"]
     for rule, values in result.stages.items():
         words = f"{rule}: {values[-1].mean():.0f} in {result.setting.rounds:,} rounds"
         axis.plot(t, values.mean(axis=1), color=colour, ls=_RULES[rule], lw=1.5, label=words)
@@ -119,12 +117,12 @@ def _draw_stages(axis: Axes, result: Regret) -> None:
     axis.set_xlim(1, result.setting.rounds)
     axis.set_ylim(0.7, _ROOM * float(result.lemma(t[-1], result.states)))
     axis.legend(frameon=False, fontsize=8, loc="upper left")
-    common.label_panel(axis, "(d) Stages of BALSA by rule", "Round", "Stages so far")
+    fw.figures.label_panel(axis, "(d) Stages of BALSA by rule", "Round", "Stages so far")
 
 
-def _draw(axis: Axes, rounds: FloatArray, values: FloatArray, label: str) -> None:
-    (mean, half), style = band(values), common.style_of(label)
+def _draw(axis: Axes, rounds: Floats, values: Floats, label: str) -> None:
+    (mean, half), style = fw.statistics.band(values), fw.figures.style_of(label)
     axis.fill_between(rounds, mean - half, mean + half, color=style["color"], alpha=0.12, lw=0)
     # BALSA lies on what it imitates: a broad line below shows beside it.
     broad = 3.2 if label == "alsa-pi" else 1.4
-    axis.plot(rounds, mean, lw=broad, label=common.name_of(label), **style)
+    axis.plot(rounds, mean, lw=broad, label=fw.figures.name_of(label), **style)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedwave.errors import plural
-from fedwave.experiments.report.figures.common import figure_with, label_panel
-from fedwave.theory.convergence import Convergence
+import fedwave as fw
+from fedwave.paper.convergence import Convergence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +19,7 @@ _DECADES = 4  # how far above the first loss the frame reaches: what never falls
 
 def convergence_figure(tried: Convergence, apart: Convergence) -> Figure:
     """The loss with all bounds; eps and V by round, with and without a common minimiser."""
-    figure, (left, right) = figure_with(1, 2, (10, 4.9))
+    figure, (left, right) = fw.figures.figure_with(1, 2, (10, 4.9))
     _draw_bounds(left, tried)
     rounds = np.arange(apart.setting.rounds + 1)
     words = "measured, data of each device's own"
@@ -30,8 +29,7 @@ def convergence_figure(tried: Convergence, apart: Convergence) -> Figure:
     for axis in (left, right):
         axis.set_xlim(0, tried.setting.rounds)
     s = tried.setting
-    sizes = ", ".join((plural(s.rounds, "round"), plural(s.instances, "instance")))
-    title = f"U = {s.devices}, W = {s.slots}, {sizes}, seed {s.seed}"
+    title = f"U = {s.devices}, W = {s.slots}, {s.rounds} rounds, {s.instances} instances, seed {s.seed}"
     figure.suptitle(title, fontsize=10, fontweight="bold")
     figure.supxlabel(caption(tried, apart), fontsize=8, color="0.35")
     return figure
@@ -69,7 +67,7 @@ def _draw_bounds(axis: Axes, tried: Convergence) -> None:
     axis.set_yscale("log")
     first, last = float(tried.gap[0, 0]), float(tried.gap[-1].mean())
     axis.set_ylim(last / 30, first * 10**_DECADES)
-    label_panel(axis, "(a) Loss above its minimum, and its bounds", "Round", "l(w) - l*")
+    fw.figures.label_panel(axis, "(a) Loss above its minimum, and its bounds", "Round", "l(w) - l*")
 
 
 def _draw_assumptions(axis: Axes, tried: Convergence, apart: Convergence) -> None:
@@ -84,5 +82,5 @@ def _draw_assumptions(axis: Axes, tried: Convergence, apart: Convergence) -> Non
     axis.set_yscale("symlog", linthresh=1)
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     words = "eps must stay above 0, V finite"
-    label_panel(axis, "(b) The eps and V that each round would need", "Round", words)
+    fw.figures.label_panel(axis, "(b) The eps and V that each round would need", "Round", words)
     axis.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1, 0.47))

@@ -7,20 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.experiments.analysis.labels import sentences, title
-from fedwave.experiments.report.figures import common, learning
-from fedwave.experiments.report.figures.score import draw_recent, scale_differences
-from fedwave.experiments.report.learning import caption_of, dataset_of, is_synthetic
-from fedwave.experiments.report.score import Scores, paper_schedulers, window_of
-from fedwave.experiments.store.dataset import labels, series
+import fedwave as fw
+from fedwave.paper.compact import Compact
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from fedwave.experiments.report.published import Published
-    from fedwave.experiments.store.dataset import Point
 
 _A4 = (8.27, 11.69)  # inches
 _SMALL, _MIDDLE, _LARGE = 7.0, 7.5, 9.0  # points: nothing on the page is smaller
@@ -29,32 +22,32 @@ _DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}  # one column each
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
 
 
-def section_figure(found: Sequence[Published]) -> Figure:
+def section_figure(found: Sequence[Compact]) -> Figure:
     """Scores above, then a column for MNIST and one for CIFAR-10; what is not there leaves its place empty."""
-    figure, axes = common.figure_with(7, 2, _A4)
+    figure, axes = fw.figures.figure_with(7, 2, _A4)
     first = {kind: several[0] for kind, several in on_page(found).items()}
     scores = first["score"].scores if "score" in first else None
-    points = {kind: one.point for kind, one in first.items() if one.point is not None}
+    trained = {kind: one.learnt for kind, one in first.items() if one.learnt is not None}
     notes = [] if scores is None else [f"Fig. 2: {scores.title}. {scores.caption}"]
     _draw_scores(axes[0], axes[1], scores)
     for column, (dataset, name) in enumerate(_DATASETS.items()):
-        own, point = axes[2 + column :: 2], points.get(dataset)
-        if point is None:
+        own, learnt = axes[2 + column :: 2], trained.get(dataset)
+        if learnt is None:
             for axis in own:
                 _leave_empty(axis, f"no results of {name} here")
         else:
-            _draw_learning(own, point, name)
-            notes.append(_about(point, name))
+            _draw_learning(own, learnt, name)
+            notes.append(_about(learnt, name))
     notes = _shared_last(notes)
-    if points:
+    if trained:
         notes.append(
             "Fig. 5: an instance that never reaches a target is left out of its mean (k never); no point: none does. "
             "Points of the shares are shifted sideways to be seen."
         )
     _restyle(axes)
     _add_legend(figure, axes)
-    text = "\n".join(common.wrapped(note, 1.12 * _A4[0]) for note in notes)
-    synthetic = any(is_synthetic(point.experiment) for point in points.values())
+    text = "\n".join(fw.figures.wrapped(note, 1.12 * _A4[0]) for note in notes)
+    synthetic = any(learnt.synthetic for learnt in trained.values())
     colour = "#B00020" if synthetic else "0.25"
     figure.supxlabel(text, fontsize=_SMALL, color=colour, x=0.02, ha="left")
     engine = figure.get_layout_engine()
@@ -75,85 +68,82 @@ def _shared_last(notes: list[str]) -> list[str]:
     return [*(note.removesuffix(f" {last}") for note in notes), last]
 
 
-def on_page(found: Sequence[Published]) -> dict[str, list[Published]]:
+def on_page(found: Sequence[Compact]) -> dict[str, list[Compact]]:
     """The results that there are panels for: scores, MNIST, CIFAR-10. Of several of a kind the first is shown."""
-    kinds: dict[str, list[Published]] = {}
+    kinds: dict[str, list[Compact]] = {}
     for one in found:
-        kind = "score" if one.scores is not None else _dataset(one.point) if one.point else ""
-        if kind == "score" or kind in _DATASETS:
-            kinds.setdefault(kind, []).append(one)
+        if one.kind in ("score", *_DATASETS):
+            kinds.setdefault(one.kind, []).append(one)
     return kinds
 
 
-def _draw_scores(left: Axes, right: Axes, scores: Scores | None) -> None:
+def _draw_scores(left: Axes, right: Axes, scores: fw.figures.Scores | None) -> None:
     if scores is None:
         for axis in (left, right):
             _leave_empty(axis, "no scores here")
         return
-    looks = common.styles(list(scores.bands))
-    found = {label: scores.bands[label] for label in paper_schedulers(scores) or scores.bands}
-    window = window_of(scores.rounds)
-    common.label_panel(left, f"Fig. 2  Score, mean of {window} rounds", "Round", scores.score)
-    draw_recent(left, found, looks)
-    base = common.name_of(scores.base)
+    looks = fw.figures.styles(list(scores.bands))
+    found = {label: scores.bands[label] for label in fw.figures.paper_schedulers(scores) or scores.bands}
+    window = fw.figures.window_of(scores.rounds)
+    fw.figures.label_panel(left, f"Fig. 2  Score, mean of {window} rounds", "Round", scores.score)
+    fw.figures.draw_recent(left, found, looks)
+    base = fw.figures.name_of(scores.base)
     heading = f"Fig. 2  Mean score so far, less that of {base} (paired)"
-    common.label_panel(right, heading, "Round", "Difference")
+    fw.figures.label_panel(right, heading, "Round", "Difference")
     for label, bands in found.items():
-        common.draw_band(right, bands["running_difference"], label, looks[label], len(found))
-    scale_differences(right)
+        fw.figures.draw_band(right, bands["running_difference"], label, looks[label], len(found))
+    fw.figures.scale_differences(right)
 
 
-def _draw_learning(axes: Sequence[Axes], point: Point, name: str) -> None:
+def _draw_learning(axes: Sequence[Axes], learnt: fw.figures.Learning, name: str) -> None:
     """Six panels below each other."""
-    number = int(point.data["instance"].values[0])
-    rows = (("Fig. 3", name, learning.draw_means), ("Fig. 4", f"{name}, instance {number} alone", learning.draw_single))
+    number = int(learnt.data["instance"].values[0])
+    rows = (
+        ("Fig. 3", name, fw.figures.draw_means),
+        ("Fig. 4", f"{name}, instance {number} alone", fw.figures.draw_single),
+    )
     for place, (figure, what, draw) in enumerate(rows):
         loss, accuracy = axes[2 * place : 2 * place + 2]
-        common.label_panel(loss, f"{figure}  {what}: training loss", "Round", "Loss")
-        draw(loss, point, "loss")
-        _frame_loss(loss, point)
-        common.label_panel(accuracy, f"{figure}  {what}: test accuracy", "Round", "Accuracy")
-        draw(accuracy, point, "accuracy")
-        _frame_accuracy(accuracy, point)
+        fw.figures.label_panel(loss, f"{figure}  {what}: training loss", "Round", "Loss")
+        draw(loss, learnt, "loss")
+        _frame_loss(loss, learnt)
+        fw.figures.label_panel(accuracy, f"{figure}  {what}: test accuracy", "Round", "Accuracy")
+        draw(accuracy, learnt, "accuracy")
+        _frame_accuracy(accuracy, learnt)
     share, needed = axes[4:]
-    if not point.experiment.targets:
+    if not learnt.targets:
         for axis in (share, needed):
             _leave_empty(axis, f"{name} has no targets")
         return
     x = "Target accuracy"
-    common.label_panel(share, f"Fig. 5  {name}: final accuracy above the target", x, "Share")
-    learning.draw_shares(share, point)
-    common.label_panel(needed, f"Fig. 5  {name}: rounds required", x, "Round (mean)")
-    learning.draw_rounds_needed(needed, point)
+    fw.figures.label_panel(share, f"Fig. 5  {name}: final accuracy above the target", x, "Share")
+    fw.figures.draw_shares(share, learnt)
+    fw.figures.label_panel(needed, f"Fig. 5  {name}: rounds required", x, "Round (mean)")
+    fw.figures.draw_rounds_needed(needed, learnt)
 
 
-def _frame_loss(axis: Axes, point: Point) -> None:
+def _frame_loss(axis: Axes, learnt: fw.figures.Learning) -> None:
     """Logarithmic: late in a run, where losses are small, is where schedulers differ."""
-    found = np.concatenate([series(point.data, label, "loss").ravel() for label in labels(point.data)])
+    found = learnt.data["loss"].values.ravel()
     found = found[np.isfinite(found) & (found > 0)]
     if not found.size:
         return
     axis.set_yscale("log")
     axis.set_ylim(0.8 * found.min(), 1.2 * np.quantile(found, 0.999))
-    common.plain_numbers(axis.yaxis)
+    fw.figures.plain_numbers(axis.yaxis)
 
 
-def _frame_accuracy(axis: Axes, point: Point) -> None:
+def _frame_accuracy(axis: Axes, learnt: fw.figures.Learning) -> None:
     """From a little below the worst scheduler's end: the climb to there is seen in the losses."""
-    ends = [np.nanmean(series(point.data, label, "accuracy")[-1]) for label in labels(point.data)]
+    ends = [np.nanmean(values) for values in learnt.data["accuracy"].values[..., -1]]
     if np.isfinite(ends).any():
         axis.set_ylim(bottom=max(0.0, float(np.nanmin(ends)) - 0.15))
 
 
-def _dataset(point: Point) -> str:
-    """Without its parameters."""
-    return dataset_of(point.experiment).partition(":")[0]
-
-
-def _about(point: Point, name: str) -> str:
-    drawn = learning.how_drawn(point.data.sizes["instance"])
-    text = caption_of(point).replace("\n", " ").replace(f"{dataset_of(point.experiment)}: ", "")
-    return sentences(f"{name}: {title(point.data)};", text, drawn)
+def _about(learnt: fw.figures.Learning, name: str) -> str:
+    drawn = fw.figures.how_drawn(learnt.data.sizes["instance"])
+    text = learnt.caption.replace("\n", " ").replace(f"{learnt.dataset}: ", "")
+    return fw.figures.sentences(f"{name}: {fw.figures.title(learnt.data)};", text, drawn)
 
 
 def _leave_empty(axis: Axes, text: str) -> None:
