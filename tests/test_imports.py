@@ -157,7 +157,7 @@ def test_imports_point_downwards(path: Path) -> None:
             assert theirs in {"network", "types", "parts", "files", "rng", "counter_rng", "errors", "memory"}
 
 
-@pytest.mark.parametrize("path", (SOURCE / "paper").glob("*.py"), ids=lambda p: p.name)
+@pytest.mark.parametrize("path", sorted((SOURCE / "paper").glob("*.py")), ids=lambda p: p.name)
 def test_the_paper_is_written_on_the_public_names(path: Path) -> None:
     """``import fedwave as fw``, the names in ``fw.__all__``, and its own modules."""
     tree = ast.parse(path.read_text())

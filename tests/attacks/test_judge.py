@@ -136,7 +136,7 @@ def test_the_options_are_those_of_the_commands() -> None:
     from fedwave.cli.app import app
 
     for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
-        if name in ("merge", "predict", "publish"):
+        if name in ("merge", "predict"):
             continue  # they have tests of their own: the numbers of these attacks keep their meaning
         with_value = {
             max(one.opts, key=len)

@@ -206,7 +206,7 @@ def test_a_damaged_result_is_told_of_and_made_again(fedwave, folder: Path) -> No
     before = contents(folder)
     broken = folder / "rounds" / "0002_age_0-2.parquet"
     broken.write_bytes(broken.read_bytes()[:-1])
-    assert mentions(fedwave("reproduce", "score", "--from", folder, "-o", folder)[2], broken, "checksum")
+    assert mentions(fedwave("report", folder, "-o", folder)[2], broken, "checksum")
     status, _, err = fedwave("resume", folder)
     assert status == 0
     assert mentions(err, "0002_age_0-2", broken)
@@ -250,7 +250,7 @@ def test_score_is_drawn_again_without_a_run(fedwave, monkeypatch: pytest.MonkeyP
     status, told, _ = fedwave("reproduce", "score", *small, "--json", "-o", first)
     assert status == 0
     monkeypatch.setattr(pool, "run_unit", None)
-    status, text, err = fedwave("reproduce", "score", "--from", first, "--json", "-o", second)
+    status, text, err = fedwave("report", first, "--json", "-o", second)
     assert (status, err) == (0, "")
     assert json.loads(text)["schedulers"] == json.loads(told)["schedulers"]
     names = {path.name for path in second.iterdir()} - {"SHA256SUMS", ".lock", ".fedwave"}

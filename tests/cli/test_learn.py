@@ -147,7 +147,7 @@ def test_every_option_reaches_the_training(fedwave, monkeypatch, tmp_path: Path)
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
 def test_without_data_reproduce_falls_back_loudly(fedwave, tmp_path: Path, name: str) -> None:
     small = ("task.epochs=1", "training.loss_images=100", "training.test_images=60")
-    words = ("reproduce", name, "--quick", "-t", 2, "-i", 1, "--device", "cpu", "--workers", 1)
+    words = ("reproduce", name, "--quick", "-t", 2, "-i", 1, "training.device=cpu", "--workers", 1)
     status, text, err = fedwave(*words, *small, "-o", tmp_path)
     assert status == 0
     assert mentions(err, "SYNTHETIC DATA", name)
@@ -167,7 +167,7 @@ def test_figures_are_drawn_again_without_training(fedwave, monkeypatch: pytest.M
     words = ("train", *NETWORK, *SMALL, *SIZE, "-s", "w-max,update-aware", "-o", first)
     assert fedwave(*words)[0] == 0
     monkeypatch.setattr(work, "task_of", None)  # no data, no training
-    status, text, err = fedwave("reproduce", "mnist", "--from", first, "--out", second)
+    status, text, err = fedwave("report", first, "--out", second)
     assert (status, err) == (0, "")
     assert mentions(text, "synthetic", "U = 4", "W = 2", "3 rounds", "2 instances", "seed 0")
     assert files(second) == FILES | {"SHA256SUMS"}
@@ -273,7 +273,7 @@ REFUSALS = {
     ("train", *SIZE, "-s", "update-aware", "-i", 0, "-o", "out"): ("instances", 0),
     ("train", *SIZE, "-s", "update-awar", "-o", "out"): ("update-awar", "update-aware"),
     ("train", *SIZE, "-s", "update-aware:breadth=0", "-o", "out"): ("breadth", 0),
-    ("reproduce", "mnist", "--device", "tpu", "-o", "out"): ("training.device", "tpu"),
+    ("reproduce", "mnist", "training.device=tpu", "-o", "out"): ("training.device", "tpu"),
     ("reproduce", "minst"): ("minst", "mnist"),
     ("compare", "-s", "update-aware"): ("update-aware", "task"),
     ("compare", "paper", "-s", "mass-labels"): ("mass-labels", "task"),

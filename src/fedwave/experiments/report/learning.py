@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from fedwave.experiments.report.figures.common import Figure
+    from fedwave.learning.curves import Curves
 
 _MOST_FIGURES = 24  # of points of a sweep
 
@@ -40,6 +41,10 @@ class Learning:
         text = f"{self.dataset}: accuracy on {test} test images, loss on {loss} training images."
         warning = f"SYNTHETIC DATA, not {self.dataset}: the real files are unavailable.\n"
         return (warning if self.synthetic else "") + text
+
+    def curves(self) -> dict[str, Curves]:
+        """The curves of every scheduler."""
+        return {label: curves_of(self.data, label) for label in labels(self.data)}
 
 
 def learning_of(point: Point) -> Learning:

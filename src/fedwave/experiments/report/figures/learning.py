@@ -11,7 +11,7 @@ from fedwave.experiments.analysis.labels import sentences, title_at
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import band
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.store.dataset import curves_of, label_of, labels, series
+from fedwave.experiments.store.dataset import label_of, labels, series
 from fedwave.metrics import describe
 from fedwave.types import FloatArray
 
@@ -44,7 +44,7 @@ def draw_means(axis: Axes, learnt: Learning, metric: str) -> None:
     looks = common.styles(labels(learnt.data))
     means = [
         _draw(axis, curves.series[metric], looks[label], _name(label, curves), len(looks))
-        for label, curves in _all_curves(learnt).items()
+        for label, curves in learnt.curves().items()
     ]
     _frame(axis, learnt, metric, 1.05 * _largest(means))
 
@@ -97,7 +97,7 @@ def single_figure(learnt: Learning) -> Figure:
 def draw_single(axis: Axes, learnt: Learning, metric: str) -> None:
     """The same of the first instance alone."""
     looks = common.styles(labels(learnt.data))
-    for label, curves in _all_curves(learnt).items():
+    for label, curves in learnt.curves().items():
         name = f"{_name(label, curves)} ({_spikes(curves)})"
         common.draw_line(axis, curves.series[metric][:, 0], looks[label], label=name)
     _frame(axis, learnt, metric, None)
@@ -122,7 +122,7 @@ def draw_shares(axis: Axes, learnt: Learning) -> None:
     """
     targets, looks = _targets(learnt), common.styles(labels(learnt.data))
     step = np.ptp(targets) / max(1, len(targets) - 1) or 0.01
-    for place, (label, curves) in enumerate(_all_curves(learnt).items()):
+    for place, (label, curves) in enumerate(learnt.curves().items()):
         share = [float(curves.reaches(target).mean()) for target in targets]
         look = {**looks[label], "ms": 4, "lw": 1.2}
         moved = 0.06 * step * (place - (len(looks) - 1) / 2)
@@ -138,7 +138,7 @@ def draw_rounds_needed(axis: Axes, learnt: Learning, letter: str = "(b)") -> str
     targets, looks = _targets(learnt), common.styles(labels(learnt.data))
     some_missing, means = False, []
     never: dict[float, list[tuple[float, str, Any]]] = {}  # by target: the mean, a text, a colour
-    for label, curves in _all_curves(learnt).items():
+    for label, curves in learnt.curves().items():
         look = {**looks[label], "ms": 4, "lw": 1.2}
         needed = [curves.rounds_to(target) for target in targets]  # [target][instance]
         mean = [_mean_of_finite(row) for row in needed]
@@ -229,10 +229,6 @@ def _with_caption(figure: Figure, axis: Axes, learnt: Learning, note: str) -> Fi
     colour = "#B00020" if learnt.synthetic else "0.35"
     text = f"{learnt.caption}\n{sentences(note, Randomness.of(learnt.data).note)}".rstrip()
     return common.finish(figure, axis, title_at(learnt.where, learnt.data), text, colour=colour)
-
-
-def _all_curves(learnt: Learning) -> dict[str, Curves]:
-    return {label: curves_of(learnt.data, label) for label in labels(learnt.data)}
 
 
 def _name(label: str, curves: Curves) -> str:

@@ -1,4 +1,4 @@
-"""Verdicts on claims: the rules that docs/reproduction.md states.
+"""Verdicts on claims, by the rules that docs/reproduction.md states; and how their numbers are written.
 
 What a claim says of one scheduler is true, false, or open (None) where the 95 % interval is too wide to tell. A claim
 about several holds if it is true of all of them, in part if it is of some, and does not hold if it is false of all.
@@ -6,13 +6,14 @@ about several holds if it is true of all of them, in part if it is of some, and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedwave.experiments.analysis.statistics import Estimate
-from fedwave.experiments.report.figures.common import name_of
+import fedwave as fw
+from fedwave.paper.arrays import Floats
 
 HOLDS, PART, NOT = "holds", "in part", "does not hold"
 OPEN, UNTESTED = "open", "cannot be tested"
@@ -34,7 +35,7 @@ class Claim:
 
     where: str
     says: str
-    found: Callable[..., Found]  # of a trained run: with its name
+    found: Callable[..., Found]  # from Results; of a trained run also with its name
 
 
 Truth = bool | None  # None: the interval is too wide to tell
@@ -51,26 +52,26 @@ def verdict(fits: Sequence[Truth]) -> str:
     return NOT if all(one is False for one in fits) else OPEN
 
 
-def above(value: Estimate, reach: float) -> Truth:
+def above(value: fw.statistics.Estimate, reach: float) -> Truth:
     """Is it above 0? False if it is at most ``reach``, which counts as no difference."""
     if value.mean > value.half_width:
         return True
     return False if value.mean + value.half_width <= reach else None
 
 
-def below(value: Estimate, reach: float) -> Truth:
+def below(value: fw.statistics.Estimate, reach: float) -> Truth:
     """The same for less than 0."""
-    return above(Estimate(-value.mean, value.half_width, 0), reach)
+    return above(fw.statistics.Estimate(-value.mean, value.half_width, 0), reach)
 
 
-def within(value: Estimate, reach: float) -> Truth:
+def within(value: fw.statistics.Estimate, reach: float) -> Truth:
     """Does it lie between -reach and reach, with its whole interval?"""
     if abs(value.mean) + value.half_width <= reach:
         return True
     return False if abs(value.mean) - value.half_width > reach else None
 
 
-def at_most(value: Estimate, reach: float) -> Truth:
+def at_most(value: fw.statistics.Estimate, reach: float) -> Truth:
     """Does its whole interval lie at ``reach`` or below?"""
     if value.mean + value.half_width <= reach:
         return True
@@ -79,10 +80,36 @@ def at_most(value: Estimate, reach: float) -> Truth:
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
     """Spearman's, of values without ties."""
-    ranks = [np.argsort(np.argsort(values)) for values in (one, other)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    first, second = (np.argsort(np.argsort(values)) for values in (one, other))
+    return float(np.corrcoef(first, second)[0, 1])
 
 
 def listed(found: dict[str, str]) -> str:
     """Schedulers with what is found of each."""
-    return ", ".join(f"{name_of(name)} {text}" for name, text in found.items())
+    return ", ".join(f"{fw.figures.name_of(name)} {text}" for name, text in found.items())
+
+
+def finite_estimate(values: Floats) -> fw.statistics.Estimate:
+    """Of the instances that did not diverge."""
+    return fw.statistics.estimate(values[np.isfinite(values)])
+
+
+def plain(value: float, digits: int, sign: str = "") -> str:
+    """.894, as the tables of accuracies have it."""
+    return _without_zero(f"{value:{sign}.{digits}f}")
+
+
+def pair(value: fw.statistics.Estimate, digits: int, sign: str = "") -> str:
+    """.0082 ± .0006"""
+    return f"{plain(value.mean, digits, sign)} ± {plain(value.half_width, digits)}"
+
+
+def _without_zero(number: str) -> str:
+    return re.sub(r"^([+-]?)0\.", r"\1.", number)
+
+
+def with_width(value: fw.statistics.Estimate, digits: int, sign: str = "") -> str:
+    """With more digits where the half-width would be rounded to 0, which would read as certainty."""
+    if value.half_width > 0:
+        digits = max(digits, int(np.ceil(-np.log10(value.half_width))))
+    return f"{value.mean:{sign},.{digits}f} ± {value.half_width:,.{digits}f}"

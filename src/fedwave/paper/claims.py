@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import claims_learning as of_learning
-import claims_score as of_scores
-import claims_theory as of_theory
-from committed import committed_below, pair, table
-from verdicts import (
+import fedwave as fw
+from fedwave.paper import claims_learning as of_learning
+from fedwave.paper import claims_score as of_scores
+from fedwave.paper import claims_theory as of_theory
+from fedwave.paper.results import Results
+from fedwave.paper.verdicts import (
     HOLDS,
     NOT,
     OPEN,
@@ -21,19 +22,14 @@ from verdicts import (
     Claim,
     Found,
     below,
+    pair,
     verdict,
 )
 
-from fedwave.experiments.analysis.labels import axis_label
-from fedwave.experiments.analysis.statistics import Estimate
-from fedwave.experiments.analysis.tables import markdown
-from fedwave.experiments.report.comparison import COLUMNS
-from fedwave.experiments.report.figures.common import name_of
 
-
-def _said(text: str, judged: str) -> Callable[[], Found]:
+def _said(text: str, judged: str) -> Callable[[Results], Found]:
     """A claim that needs no number of ours, or has one without data here."""
-    return lambda: (text, judged)
+    return lambda data: (text, judged)
 
 
 _TEXTBOOK = _said("known of strongly convex functions", HOLDS)
@@ -97,14 +93,14 @@ PARTS: dict[str, tuple[Claim, ...]] = {
 }
 
 
-def claims(part: str) -> str:
+def claims(data: Results, part: str) -> str:
     """The table of a part; of the trained runs with a column for each."""
     if part != "learning":
-        lines = [[c.where, c.says, *_marked(c.found())] for c in PARTS[part]]
+        lines = [[c.where, c.says, *_marked(c.found(data))] for c in PARTS[part]]
         return _table(["in the paper", "claim", "ours", "verdict"], lines)
     lines = []
     for claim in PARTS[part]:
-        cells = [cell for study in TARGETS for cell in _marked(claim.found(study))]
+        cells = [cell for study in TARGETS for cell in _marked(claim.found(data, study))]
         lines.append([claim.where, claim.says, *cells])
     return _table(["in the paper", "claim", "MNIST", "verdict", "CIFAR-10", "verdict"], lines)
 
@@ -120,25 +116,26 @@ def _table(heading: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return f"\n| {' | '.join(heading)} |\n|{rule}|\n{body}\n"
 
 
-def claims_held(part: str) -> str:
+def claims_held(data: Results, part: str) -> str:
     """How many of a part (or of one trained run) have each verdict."""
     if part in TARGETS:
-        found = [claim.found(part)[1] for claim in PARTS["learning"]]
+        found = [claim.found(data, part)[1] for claim in PARTS["learning"]]
     else:
-        found = [claim.found()[1] for claim in PARTS[part]]
+        found = [claim.found(data)[1] for claim in PARTS[part]]
     counts = {name: found.count(name) for name in (HOLDS, PART, NOT, OPEN, UNTESTED)}
     return ", ".join(f"{name}: {number}" for name, number in counts.items() if number)
 
 
-def choices() -> str:
+def choices(data: Results) -> str:
     """How much our choices matter: accuracies of sweeps over them, a table for each that is committed."""
-    found = [_choice(name) for name in committed_below("choices", "summary.csv")]
+    found = [_choice(data, name) for name in data.below("choices", "summary.csv")]
     return "".join(found) or "The study of these choices is not committed yet."
 
 
-def _choice(name: str) -> str:
-    lines = [row for row in table(name) if row["metric"] == "accuracy"]
-    axes = [key for key in lines[0] if key not in COLUMNS]
+def _choice(data: Results, name: str) -> str:
+    lines = [row for row in data.table(name) if row["metric"] == "accuracy"]
+    keys = list(lines[0])
+    axes = keys[: keys.index("scheduler")]
     known = [name for name in PAPER if any(row["scheduler"] == name for row in lines)]
     shown = []
     for point in dict.fromkeys(tuple(row[axis] for axis in axes) for row in lines):
@@ -147,9 +144,9 @@ def _choice(name: str) -> str:
         others = [mine[name] for name in OTHERS if name in mine]
         apart = [_estimate(row, "difference", "difference_half_width") for row in others]
         shown.append([*point, *means, verdict([below(value, SIMILAR_ACCURACY) for value in apart])])
-    heading = [*map(axis_label, axes), *map(name_of, known), "RR, W-max below ALSA-PI"]
-    return "\n" + markdown(heading, shown).strip() + "\n"
+    heading = [*map(fw.figures.axis_label, axes), *map(fw.figures.name_of, known), "RR, W-max below ALSA-PI"]
+    return "\n" + fw.tables.markdown(heading, shown).strip() + "\n"
 
 
-def _estimate(row: dict[str, str], mean: str, half_width: str) -> Estimate:
-    return Estimate(float(row[mean] or "nan"), float(row[half_width] or "nan"), 0)
+def _estimate(row: dict[str, str], mean: str, half_width: str) -> fw.statistics.Estimate:
+    return fw.statistics.Estimate(float(row[mean] or "nan"), float(row[half_width] or "nan"), 0)
