@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from refusals import refused
 
 import fedwave as fw
 from fedwave.paper.convergence import (
@@ -187,10 +186,3 @@ def test_table_and_figure() -> None:
     left, right = convergence_figure(tried, with_different_data(tried)).axes
     assert len(left.get_legend_handles_labels()[1]) == 6
     assert len(right.get_legend_handles_labels()[1]) == 4
-
-
-def test_a_problem_without_a_sure_step_is_refused() -> None:
-    with refused("eta"):
-        convergence(ConvergenceSetting(common=False))
-    with refused(5, 4, "samples"):
-        convergence(ConvergenceSetting(samples=5, seed=2))

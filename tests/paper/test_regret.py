@@ -9,16 +9,7 @@ import pytest
 
 import fedwave as fw
 from fedwave.paper.arrays import Floats
-from fedwave.paper.regret import (
-    InformedGreedy,
-    Regret,
-    RegretSetting,
-    bias_change,
-    bias_span,
-    gaps,
-    plain_regret,
-    regret,
-)
+from fedwave.paper.regret import InformedGreedy, Regret, RegretSetting, bias_span, gaps, regret
 from fedwave.paper.regret_figure import regret_figure
 
 MANY = RegretSetting(rounds=600, instances=60, seed=3)
@@ -123,6 +114,22 @@ def test_optimum_span_and_gaps_are_those_of_the_score(tiny: RegretSetting) -> No
     assert by_hand.max() > 0.001
     end = v.mean(axis=0)[trace.final.waiting @ [6, 1]] / tiny.scale
     np.testing.assert_allclose(bias_change(tiny, trace, [optimum]), end, atol=1e-8)
+
+
+def plain_regret(setting: RegretSetting, trace: fw.Trace, best: Sequence[fw.theory.Optimum]) -> Floats:
+    """T J* - sum of r from the scores, ``[I]``, with the mean in place of the arrivals, which leaves its mean."""
+    left = trace.final.waiting.sum(axis=1)
+    least = np.array([one.backlog for one in best])
+    out: Floats = left + setting.gamma * (trace.backlog - least).sum(axis=0)
+    return out / setting.scale
+
+
+def bias_change(setting: RegretSetting, trace: fw.Trace, best: Sequence[fw.theory.Optimum]) -> Floats:
+    """v(s_{T+1}) - v(s_1), ``[I]``, averaged over the channels of round T + 1; v is 0 where nothing waits."""
+    left = np.minimum(trace.final.waiting, setting.truncation)
+    bias = np.array([one.bias[tuple(n)] for one, n in zip(best, left, strict=True)])
+    out: Floats = trace.final.waiting.sum(axis=1) - setting.gamma * bias
+    return out / setting.scale
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-import fedwave as fw
 from fedwave.paper.arrays import Flags, Floats
 from fedwave.paper.convergence_problem import ConvergenceSetting, LogisticLoss, SettledRounds, settled_rounds
 
@@ -202,10 +201,7 @@ def _good_step(setting: ConvergenceSetting, loss: LogisticLoss, settled: Settled
     """Half of the largest step that is sure to descend, with the eps and V of the first model."""
     own = loss.gradients(np.zeros((1, setting.features)))
     eps, v = _sides(own, own, np.ones(own.shape[:2], np.bool_))
-    if eps <= 0:
-        raise fw.FedwaveError(
-            f"eps is {eps:.3g} at the first model, so that no step is sure to descend: give ConvergenceSetting an eta."
-        )
+    assert eps > 0, "no step is sure to descend: give the setting an eta"
     delayed = v / (1 - setting.beta)  # the largest psi while gradients stay as they are
     return theorem_constants(loss, settled, setting.slots, eps, delayed, eta=1.0).limit / 2
 

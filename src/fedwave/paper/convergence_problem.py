@@ -117,11 +117,7 @@ class ConvergenceSetting:
         # Least squares: the labels nearest to the chances at w* that make w* this device's minimiser.
         pull = np.stack([features @ np.linalg.solve(features.T @ features, w[0]) for features in x])
         labels = _chance(x @ w[0]) + self.l2 * self.samples * pull
-        if labels.min() < 0 or labels.max() > 1:
-            raise fw.FedwaveError(
-                f"{self.samples} samples of {self.features} features leave no labels with a common minimiser: "
-                "take more samples, or a smaller l2."
-            )
+        assert 0 <= labels.min() <= labels.max() <= 1, "too few samples for labels with a common minimiser"
         return LogisticLoss(x, labels, self.l2)
 
     def network(self) -> fw.Network:

@@ -6,7 +6,7 @@ greedy were optimal. Where it is not, every round costs J* - J_greedy, and R(T) 
 Networks are so small that the Bellman optimum is known. Every instance has its own rates, drawn from the prior that
 the learning schedulers use: the regret of the theorem is a mean over that prior. The gain of each device takes a few
 equally likely levels, independent from round to round, so the optimum uses exactly the p that the simulation draws.
-Backlogs are cut at ``truncation`` for planning and for counting states; ``Regret.error`` bounds the effect on J*.
+Backlogs are cut at ``truncation`` for planning and for counting states.
 
 The regret is computed from gaps, without the randomness of arrivals. Let v be the bias of the optimum and
 
@@ -34,7 +34,7 @@ from numpy.random import Generator
 import fedwave as fw
 from fedwave.paper.arrays import Counts, Floats
 
-STAGE_RULES = ("literal", "max1", "per-device")  # of BALSA
+STAGE_RULES = ("literal", "max1", "per-device")  # of BALSA; the first is its own
 _BACKLOG_BINS = 4  # that BALSA tells apart at a device when it counts visits
 
 
@@ -155,10 +155,7 @@ class Regret:
     span: float  # H of v, the largest over instances
     optimum: Floats  # [I] J*
     greedy: Floats  # [I] J of greedy with known rates
-    error: float  # the largest change of J* by truncation
     regret: Mapping[str, Floats]  # [T, I] sum of gaps
-    plain: Mapping[str, Floats]  # [I] T J* - sum of r after the last round
-    rest: Mapping[str, Floats]  # [I] v(s_{T+1}) - v(s_1): the mean of `plain` - `regret`
     stages: Mapping[str, Counts]  # [T, I] stages of BALSA so far
 
     @property
@@ -231,11 +228,8 @@ def regret(setting: RegretSetting | None = None) -> Regret:
     best = [fw.theory.value_iteration(problem) for problem in problems]
     greedy = [fw.theory.mean_backlog(problem, partial(_greedy, problem.theta)) for problem in problems]
     traces = {label: _run(setting, policy) for label, policy in policies(setting).items()}
-    stages = {"literal": stages_begun(traces["balsa"])}
-    for rule in STAGE_RULES:
-        if rule not in stages:
-            policy = fw.scheduler("balsa", prior=setting.prior, stage_rule=rule)
-            stages[rule] = stages_begun(_run(setting, policy))
+    others = {rule: fw.scheduler("balsa", prior=setting.prior, stage_rule=rule) for rule in STAGE_RULES[1:]}
+    of_balsa = {STAGE_RULES[0]: traces["balsa"]} | {rule: _run(setting, balsa) for rule, balsa in others.items()}
     arrivals, g = setting.theta.sum(axis=1), np.array([one.backlog for one in best])
     return Regret(
         setting=setting,
@@ -244,11 +238,8 @@ def regret(setting: RegretSetting | None = None) -> Regret:
         span=max(bias_span(setting, one) for one in best),
         optimum=(arrivals - setting.gamma * g) / setting.scale,
         greedy=(arrivals - setting.gamma * np.array(greedy)) / setting.scale,
-        error=setting.gamma * max(one.error for one in best) / setting.scale,
         regret={k: np.cumsum(gaps(setting, trace, best), axis=0) for k, trace in traces.items()},
-        plain={k: plain_regret(setting, trace, best) for k, trace in traces.items()},
-        rest={k: bias_change(setting, trace, best) for k, trace in traces.items()},
-        stages=stages,
+        stages={rule: stages_begun(trace) for rule, trace in of_balsa.items()},
     )
 
 
@@ -289,22 +280,6 @@ def gaps(setting: RegretSetting, trace: fw.Trace, best: Sequence[fw.theory.Optim
     value = np.stack(gains, axis=1)
     lost: Floats = value.max(axis=2) - (value * taken).sum(axis=2)
     return lost * setting.gamma / setting.scale
-
-
-def plain_regret(setting: RegretSetting, trace: fw.Trace, best: Sequence[fw.theory.Optimum]) -> Floats:
-    """T J* - sum of r from the scores, ``[I]``, with the mean in place of the arrivals, which leaves its mean."""
-    left = trace.final.waiting.sum(axis=1)
-    least = np.array([one.backlog for one in best])
-    out: Floats = left + setting.gamma * (trace.backlog - least).sum(axis=0)
-    return out / setting.scale
-
-
-def bias_change(setting: RegretSetting, trace: fw.Trace, best: Sequence[fw.theory.Optimum]) -> Floats:
-    """v(s_{T+1}) - v(s_1), ``[I]``, averaged over the channels of round T + 1; v is 0 where nothing waits."""
-    left = np.minimum(trace.final.waiting, setting.truncation)
-    bias = np.array([one.bias[tuple(n)] for one, n in zip(best, left, strict=True)])
-    out: Floats = trace.final.waiting.sum(axis=1) - setting.gamma * bias
-    return out / setting.scale
 
 
 def bias_span(setting: RegretSetting, optimum: fw.theory.Optimum) -> float:

@@ -2,6 +2,15 @@
 
 Every figure is a matplotlib Figure. Names on it are drawn literally.
 
+>>> import fedwave as fw
+>>> trace = fw.simulate(fw.paper_network(), "balsa", rounds=20, instances=5)
+>>> figure, (axis,) = fw.figures.figure_with(1, 1, (5, 4))
+>>> fw.figures.label_panel(axis, "Backlog", "Round", "Shards that wait")
+>>> looks = fw.figures.styles(["alsa-pi", "balsa"])
+>>> fw.figures.draw_band(axis, fw.statistics.band(trace.backlog), "balsa", looks["balsa"])
+>>> [line.get_label() for line in axis.get_lines()]
+['BALSA']
+
 Panels and looks:
 
     figure_with         a figure and its panels
