@@ -188,7 +188,7 @@ WORDS = {
     "block": ("run", "paper", "-i", "1000000", "block=1000000", "-t", "5", "-s", "age"),
     "rate": ("run", "paper", "network.rate=1e9", "-s", "whittle", "-t", "5", "-i", "2"),
     "shard": ("train", "--task", "synthetic", "task.shard_size=100000000", "-i", "1", "-t", "2"),
-    "reproduce": ("reproduce", "score", "-i", str(MUCH)),
+    "reproduce": ("reproduce", "score", f"instances={MUCH}"),
 }
 
 

@@ -271,7 +271,7 @@ def test_schedulers_tells_what_each_may_see(fedwave, tmp_path: Path) -> None:
 
 
 def test_reproduce_score(fedwave, tmp_path: Path) -> None:
-    status, text, _ = fedwave("reproduce", "score", *SMALL, "--out", tmp_path / "score")
+    status, text, _ = fedwave("reproduce", "score", "rounds=12", "instances=3", "--out", tmp_path / "score")
     assert status == 0
     assert mentions(text, "paper-score", "U = 25", "12 rounds", "3 instances", "seed 0")
     assert text.splitlines()[1].split()[:2] == ["scheduler", "score"]

@@ -246,7 +246,7 @@ def test_events_are_lines_of_json(fedwave, tmp_path: Path) -> None:
 
 def test_score_is_drawn_again_without_a_run(fedwave, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    small = ("-t", 8, "-i", 3, "schedulers=[alsa-pi,balsa,age]")
+    small = ("rounds=8", "instances=3", "schedulers=[alsa-pi,balsa,age]")
     status, told, _ = fedwave("reproduce", "score", *small, "--json", "-o", first)
     assert status == 0
     monkeypatch.setattr(pool, "run_unit", None)

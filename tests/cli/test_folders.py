@@ -34,10 +34,10 @@ def tree(folder: Path) -> dict[str, bytes]:
 COMMANDS = {
     "run": ("run", "paper", *SMALL, "--out", "mine"),
     "compare": ("compare", "paper", *SMALL, "--out", "mine"),
-    "reproduce": ("reproduce", "score", "-t", 6, "-i", 2, "--out", "mine"),
+    "reproduce": ("reproduce", "score", "rounds=6", "instances=2", "--out", "mine"),
     "from": ("reproduce", "score", "--from", "run", "--out", "mine"),
     "report": ("report", "run", "--out", "mine"),
-    "theory": ("reproduce", "theory", "-t", 310, "-i", 2, "--out", "mine"),
+    "theory": ("reproduce", "theory", "rounds=310", "instances=2", "--out", "mine"),
 }
 
 

@@ -147,7 +147,7 @@ def test_every_option_reaches_the_training(fedwave, monkeypatch, tmp_path: Path)
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
 def test_without_data_reproduce_falls_back_loudly(fedwave, tmp_path: Path, name: str) -> None:
     small = ("task.epochs=1", "training.loss_images=100", "training.test_images=60")
-    words = ("reproduce", name, "--quick", "-t", 2, "-i", 1, "training.device=cpu", "--workers", 1)
+    words = ("reproduce", name, "--quick", "rounds=2", "instances=1", "training.device=cpu", "--workers", 1)
     status, text, err = fedwave(*words, *small, "-o", tmp_path)
     assert status == 0
     assert mentions(err, "SYNTHETIC DATA", name)
@@ -294,7 +294,7 @@ def test_a_place_that_cannot_be_written_is_found_before_the_run(fedwave, tmp_pat
     (tmp_path / "file").write_text("mine")
     for words in (
         ("train", *NETWORK, "--task", "synthetic", "--rounds", 10**9, "--out", tmp_path / "file"),
-        ("reproduce", "mnist", "--rounds", 10**9, "--out", tmp_path / "file" / "deeper"),
+        ("reproduce", "mnist", f"rounds={10**9}", "--out", tmp_path / "file" / "deeper"),
     ):
         status, out, err = fedwave(*words)
         assert (status, out) == (2, "")

@@ -73,7 +73,7 @@ def test_the_quick_forms_take_lots(fedwave) -> None:
 
 @pytest.mark.slow
 def test_the_paper_is_made_again_in_lots(fedwave) -> None:
-    words = ("reproduce", "score", "--full", "-t", 3, "-i", 2, "--first-instance", 6, "-o", "lot")
+    words = ("reproduce", "score", "--full", "rounds=3", "instances=2", "first_instance=6", "-o", "lot")
     assert fedwave(*words)[0] == 0
     assert fw.load("lot")["instance"].values.tolist() == [6, 7]
     assert Path("lot/instances.csv").read_text().splitlines()[1].split(",")[1] == "6"

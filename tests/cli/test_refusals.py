@@ -156,8 +156,8 @@ def test_a_place_that_cannot_be_written_is_found_before_the_run(refuses, tmp_pat
     (tmp_path / "file").write_text("mine")
     for words in (
         ("compare", "--rounds", 10**9, "--traces", tmp_path / "file" / "traces"),
-        ("reproduce", "score", "--rounds", 10**9, "--out", tmp_path / "file"),
-        ("reproduce", "score", "--rounds", 10**9, "--out", tmp_path / "file" / "deeper"),
+        ("reproduce", "score", f"rounds={10**9}", "--out", tmp_path / "file"),
+        ("reproduce", "score", f"rounds={10**9}", "--out", tmp_path / "file" / "deeper"),
         ("compare", "--rounds", 10**9, "--out", tmp_path / "file" / "table.csv"),
         ("compare", "--rounds", 10**9, "--out", tmp_path / "file"),
         ("run", "sweep.seed=[1]", "--rounds", 10**9, "--out", tmp_path / "file"),

@@ -88,7 +88,7 @@ def test_one_export_or_run_folder(fedwave, results: Path, words: tuple[str, ...]
         (("cifar10", "--from", "results"), ("results", "SHA256SUMS")),
         (("mnist", "--from", "results/score"), ("results/score", "mnist")),
         (("mnist", "--from", "run-score"), ("`fedwave reproduce score --from run-score`",)),
-        (("mnist", "--from", "run-mnist", "-i", "7"), ("--instances", "--from")),
+        (("mnist", "--from", "run-mnist", "instances=7"), ("instances=7", "--from")),
         (("mnist", "--from", "run-mnist", "network.slots=3"), ("network.slots=3", "--from")),
         (("--from", "results", "--quick"), ("--quick", "--from")),
         ((), ("score", "mnist", "cifar10", "theory")),

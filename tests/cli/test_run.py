@@ -176,7 +176,7 @@ def test_theory_is_reproduced_from_a_run_of_backlogs(fedwave, monkeypatch) -> No
         return {"gap.csv": (["gap"], [[0.5]]), "times.json": {"ratio": 2}}
 
     monkeypatch.setattr(theory, "PARTS", {"a part": part})
-    words = ("reproduce", "theory", "-t", 310, "-i", 2, "schedulers=[age]", "--workers", 1, "against=age")
+    words = ("reproduce", "theory", "rounds=310", "instances=2", "schedulers=[age]", "--workers", 1, "against=age")
     status, text, err = fedwave(*words)
     assert (status, err, asked) == (0, "", [True])
     data = fw.load("out/theory/backlogs")

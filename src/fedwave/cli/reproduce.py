@@ -37,7 +37,6 @@ _PAGE = ("section-v.png", "section-v.pdf")
 
 @opt.flat(None)
 def reproduce(
-    size: opt.Size,
     execution: opt.Execution,
     name: Annotated[
         str | None,
@@ -91,7 +90,7 @@ def reproduce(
     if name is not None and name not in _EXPERIMENTS:
         raise FedwaveError(f"there is no {name!r} to reproduce; {did_you_mean(name, _EXPERIMENTS)}")
     if stored is not None:
-        _refuse_sizes(words, size, quick)
+        _refuse_sizes(words, quick)
         _draw_stored(name, stored, out or Path("out", name or "published"), json)
         return
     assert name is not None
@@ -99,7 +98,7 @@ def reproduce(
         quick = name != "score"
     full, small, changes = _EXPERIMENTS[name]
     preset = [small, *changes] if quick else [full]
-    how = experiment_of([*preset, *(words or ())], [size])
+    how = experiment_of([*preset, *(words or ())])
     folder = Path("out", name) if out is None else out
     if name == "theory":
         _theory(how, folder, execution, quick, json)
@@ -108,11 +107,9 @@ def reproduce(
         execute_and_show(_with_data(how), folder, execution, json)
 
 
-def _refuse_sizes(words: Sequence[str] | None, size: opt.Size, quick: bool | None) -> None:
+def _refuse_sizes(words: Sequence[str] | None, quick: bool | None) -> None:
     """Raises for what drawing cannot change."""
-    asked = [opt.spelled(name) for name in opt.given(vars(size))]
-    asked += [] if quick is None else ["--quick" if quick else "--full"]
-    asked += words or ()
+    asked = ([] if quick is None else ["--quick" if quick else "--full"]) + list(words or ())
     if asked:
         raise FedwaveError(f"{asked[0]} does not go with --from, which draws what was run: leave one of them out.")
 
