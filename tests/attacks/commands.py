@@ -71,7 +71,7 @@ OPTIONS: dict[str, tuple[str, str]] = {
     "config": ("", "--import --out"),
     "data": ("", "--out"),
 }
-_WRITES = ("--out", "--traces", "--events")
+_WRITES = ("--out", "--traces", "--events", "--compact")
 _OFTEN = (
     "compare",
     "compare",

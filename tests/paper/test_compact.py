@@ -108,7 +108,7 @@ def test_a_filled_folder_and_a_sweep_are_refused(place: Path, tmp_path: Path) ->
     fw.run({"schedulers": ["age"], "rounds": 2, "instances": 1, "sweep": {"seed": [1, 2]}}, swept)
     with refused("swept", "summary.csv"):
         export_compact(swept, tmp_path / "new")
-    with refused("swept", "sweep"):
+    with refused("swept", "summary.csv"):
         read_compact(swept)
 
 

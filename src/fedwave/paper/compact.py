@@ -69,8 +69,7 @@ class Compact:
 
 def export_compact(run: Path, out: Path) -> list[Path]:
     """Copies the small files of a finished run into a new folder."""
-    if not is_compact(run):
-        raise fw.FedwaveError(f"{run} has no {ROUNDS} or {CURVES}: of a sweep keep summary.csv, which is small.")
+    read_compact(run)  # or nobody could draw it
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise fw.FedwaveError(f"{out} is not an empty folder: choose a new one.")
     out.mkdir(parents=True, exist_ok=True)
@@ -109,7 +108,7 @@ def _read(folder: Path) -> Compact:
     _check_sums(folder)
     about = json.loads(read_text(folder / SUMMARY))
     if "points" in about:
-        raise fw.FedwaveError(f"{folder} holds a sweep: `fedwave report {folder}` draws its figures.")
+        raise fw.FedwaveError(f"{folder} holds a sweep: `fedwave report` draws it; to publish, keep its summary.csv.")
     how, labels = about["experiment"], tuple(about["schedulers"])
     name = folder.name or folder.resolve().name
     task = how.get("task")

@@ -58,7 +58,7 @@ def check_is_folder(folder: Path) -> None:
 
 
 def is_published(folder: Path) -> bool:
-    """Does it hold a published result (report/published.py), whole or not? The folder of a run holds more."""
+    """Does it hold a compact export (paper/compact.py), whole or not? The folder of a run holds more."""
     if is_there(folder / PLAN) or is_there(folder / "units"):
         return False
     return is_there(folder / CONFIG) or is_there(folder / SUMMARY)
