@@ -17,7 +17,7 @@ import fedwave as fw
 from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.run import work
 from fedwave.learning.datasets.synthetic import synthetic
-from fedwave.paper import theory
+from fedwave.paper import reproduce_theory as theory
 from fedwave.parts import registry
 
 SMALL = ("-t", 6, "-i", 2, "--workers", 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.paper.arrays import Floats
+from fedwave.paper.array_types import Floats
 from fedwave.paper.regret import InformedGreedy, Regret, RegretSetting, bias_span, gaps, regret
 from fedwave.paper.regret_figure import regret_figure
 

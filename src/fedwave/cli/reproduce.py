@@ -163,7 +163,7 @@ def _check_is(name: str, found: Compact, folder: Path) -> None:
 def _theory(how: Experiment, folder: Path, execution: opt.Execution, quick: bool, json: bool) -> None:
     from fedwave.experiments.analysis.labels import title
     from fedwave.experiments.config.build import network_of
-    from fedwave.paper import theory
+    from fedwave.paper import reproduce_theory as theory
 
     runs = folder / "backlogs"
     with (

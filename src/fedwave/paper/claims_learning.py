@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 import fedwave as fw
-from fedwave.paper.arrays import Floats
+from fedwave.paper.array_types import Floats
 from fedwave.paper.results import Results
 from fedwave.paper.verdicts import (
     HOLDS,

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fedwave as fw
-from fedwave.paper.arrays import Floats
+from fedwave.paper.array_types import Floats
 
 if TYPE_CHECKING:
     import xarray as xr

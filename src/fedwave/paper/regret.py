@@ -32,7 +32,7 @@ import numpy as np
 from numpy.random import Generator
 
 import fedwave as fw
-from fedwave.paper.arrays import Counts, Floats
+from fedwave.paper.array_types import Counts, Floats
 
 STAGE_RULES = ("literal", "max1", "per-device")  # of BALSA; the first is its own
 _BACKLOG_BINS = 4  # that BALSA tells apart at a device when it counts visits

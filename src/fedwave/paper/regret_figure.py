@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import fedwave as fw
-from fedwave.paper.arrays import Floats
+from fedwave.paper.array_types import Floats
 from fedwave.paper.regret import Regret
 
 if TYPE_CHECKING:

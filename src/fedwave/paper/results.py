@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import fedwave as fw
-from fedwave.paper.arrays import Floats
+from fedwave.paper.array_types import Floats
 from fedwave.paper.compact import Rows, read_compact, read_rows, read_text
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import fedwave as fw
-from fedwave.paper.arrays import Floats
+from fedwave.paper.array_types import Floats
 
 HOLDS, PART, NOT = "holds", "in part", "does not hold"
 OPEN, UNTESTED = "open", "cannot be tested"

@@ -12,7 +12,7 @@ from killing import command
 
 import fedwave as fw
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.paper.theory import backlogs, decision_times, gap_figure, gap_map, times_figure, times_ratio
+from fedwave.paper.reproduce_theory import backlogs, decision_times, gap_figure, gap_map, times_figure, times_ratio
 
 
 def test_the_map_has_the_exact_values() -> None:

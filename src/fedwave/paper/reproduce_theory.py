@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fedwave as fw
-from fedwave.paper.arrays import Floats
+from fedwave.paper.array_types import Floats
 from fedwave.paper.convergence import convergence, with_different_data
 from fedwave.paper.convergence_figure import convergence_figure
 from fedwave.paper.convergence_problem import ConvergenceSetting
