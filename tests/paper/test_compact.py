@@ -134,6 +134,9 @@ BAD: dict[str, tuple[str, Callable[[Path], object]]] = {
     "no JSON": ("mnist/summary.json", lambda path: path.write_text("{")),
     "a list": ("mnist/summary.json", lambda path: path.write_text("[]")),
     "a fact less": ("score/summary.json", without_fact),
+    "other sizes": ("score/summary.json", lambda path: replaced(path, '"rounds": 12', '"rounds": -6')),
+    "no mean": ("score/rounds.csv", lambda path: replaced(path, "bench,1,", "bench,1,nan,")),
+    "infinite": ("mnist/curves.csv", lambda path: replaced(path, "bench,4,2,", "bench,4,2,1e999")),
     "no text": ("score/rounds.csv", lambda path: path.write_bytes(b"\xff")),
 }
 

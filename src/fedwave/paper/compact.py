@@ -20,6 +20,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,11 @@ FILES = (
     *("score.png", "score-paper.png", "learning-curves.png", "one-instance.png", "targets.png"),
 )
 _ORDER = ("score", "mnist", "cifar10")  # of section V; others come after them
-_LARGEST = 1 << 28  # bytes of a file
+_LARGEST, _MOST_DEVICES = 1 << 28, 10_000_000  # bytes of a file; devices of a network
+# What titles and captions state of a run (``made_with``), and its sizes.
+_FACTS = {"slots": str, "gamma": float, "seed": str, "chance": str, "own_draws": str}
+_FACTS |= {"test_images": int, "loss_images": int, "devices": int}
+_SIZES = ("rounds", "instances", "first_instance")
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,16 @@ def read_compact(folder: Path) -> Compact:
     """Reads a compact export, or a run folder; raises FedwaveError if a file is missing or was changed."""
     try:
         return _read(folder)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, csv.Error) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        csv.Error,
+    ) as error:
         raise fw.FedwaveError(
             f"{folder} cannot be drawn ({type(error).__name__}: {error}): export it again with "
             "`fedwave report RUN --compact DIR`."
@@ -109,21 +123,23 @@ def _read(folder: Path) -> Compact:
     about = json.loads(read_text(folder / SUMMARY))
     if "points" in about:
         raise fw.FedwaveError(f"{folder} holds a sweep: `fedwave report` draws it; to publish, keep its summary.csv.")
-    how, labels = about["experiment"], tuple(about["schedulers"])
-    name = folder.name or folder.resolve().name
+    how, labels = about["experiment"], tuple(map(str, about["schedulers"]))
+    name, version = folder.name or folder.resolve().name, str(about["fedwave"])
+    sizes = {key: int(about[key]) for key in _SIZES}
+    made_with = {key: _FACTS[key](value) for key, value in about["made_with"].items()}
     task = how.get("task")
     if task is None:
-        data = _dataset(about, labels)
+        data = _dataset(labels, sizes, made_with)
         caption, title = fw.figures.bands_caption(data), fw.figures.title(data)
-        bands = _bands(folder / ROUNDS, labels, about["rounds"])
-        return Compact(
-            name, title, about["fedwave"], labels, fw.figures.Scores(bands, about["against"], title, caption)
-        )
-    data = _dataset(about, labels, read_rows(folder / CURVES))
+        bands = _bands(folder / ROUNDS, labels, sizes["rounds"])
+        scores = fw.figures.Scores(bands, str(about["against"]), title, caption)
+        return Compact(name, title, version, labels, scores=scores)
+    data = _dataset(labels, sizes, made_with, read_rows(folder / CURVES))
     missing = task.get("instead_of")
-    dataset = missing or _part_text(task["dataset"])
-    learnt = fw.figures.Learning(data, dataset, tuple(how["targets"]), missing is not None)
-    return Compact(name, fw.figures.title(data), about["fedwave"], labels, learnt=learnt)
+    dataset = str(missing or _part_text(task["dataset"]))
+    targets = tuple(map(float, how["targets"]))
+    learnt = fw.figures.Learning(data, dataset, targets, missing is not None)
+    return Compact(name, fw.figures.title(data), version, labels, learnt=learnt)
 
 
 def _part_text(part: str | dict[str, Any]) -> str:
@@ -143,25 +159,31 @@ def _bands(path: Path, labels: Sequence[str], rounds: int) -> dict[str, dict[str
     found = {
         name: [series(rows, f"{name}_{part}", shape) for part in ("mean", "half_width")] for name in fw.figures.BANDS
     }
+    if not all(np.isfinite(mean).all() for name, (mean, _) in found.items() if name != "recent"):
+        raise ValueError("a round has no mean")
     return {
         label: {name: (mean[place], half[place]) for name, (mean, half) in found.items()}
         for place, label in enumerate(labels)
     }
 
 
-def _dataset(about: dict[str, Any], labels: Sequence[str], curves: Rows | None = None) -> xr.Dataset:
+def _dataset(
+    labels: Sequence[str], sizes: dict[str, int], made_with: dict[str, Any], curves: Rows | None = None
+) -> xr.Dataset:
     """A Dataset as a run has it, with the series that were exported."""
     import xarray as xr
 
-    first, made_with = about["first_instance"], dict(about["made_with"])
+    rounds, instances, first = (sizes[key] for key in _SIZES)
+    devices = made_with.pop("devices")
+    if not 1 <= devices <= _MOST_DEVICES:
+        raise ValueError(f"{devices} devices")
     coordinates: dict[str, Any] = {
         "scheduler": list(labels),
-        "instance": range(first, first + about["instances"]),
-        "round": range(1, about["rounds"] + 1),
-        "device": range(made_with.pop("devices")),  # only their number is stated
+        "instance": range(first, first + instances),
+        "round": range(1, rounds + 1),
+        "device": range(devices),  # only their number is stated
     }
-    dims = ("scheduler", "instance", "round")
-    shape = (len(labels), about["instances"], about["rounds"])
+    dims, shape = ("scheduler", "instance", "round"), (len(labels), instances, rounds)
     data: dict[str, Any] = {}
     if curves is not None:
         for name in ("loss", "accuracy", "accuracy_on_all"):
@@ -172,9 +194,14 @@ def _dataset(about: dict[str, Any], labels: Sequence[str], curves: Rows | None =
 
 def series(rows: Rows, name: str, shape: tuple[int, ...]) -> Floats:
     """A column of numbers in the order of its lines; NaN where it is empty, or has no column and need not have one."""
+    if len(rows) != prod(shape):
+        raise ValueError(f"{len(rows)} lines, must be {' x '.join(map(str, shape))}")
     if name == "accuracy_on_all" and name not in rows[0]:
         return np.full(shape, np.nan)
-    return np.array([float(row[name] or "nan") for row in rows]).reshape(shape)
+    values = np.array([float(row[name] or "nan") for row in rows]).reshape(shape)
+    if np.isinf(values).any():
+        raise ValueError(f"{name} is infinite")
+    return values
 
 
 def read_rows(path: Path) -> Rows:
