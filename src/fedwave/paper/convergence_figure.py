@@ -29,7 +29,7 @@ def convergence_figure(tried: Convergence, apart: Convergence) -> Figure:
     for axis in (left, right):
         axis.set_xlim(0, tried.setting.rounds)
     s = tried.setting
-    title = f"U = {s.devices}, W = {s.slots}, {s.rounds} rounds, {s.instances} instances, seed {s.seed}"
+    title = f"U = {s.devices}, W = {s.slots}, {s.rounds:,} rounds, {s.instances:,} instances, seed {s.seed}"
     figure.suptitle(title, fontsize=10, fontweight="bold")
     figure.supxlabel(caption(tried, apart), fontsize=8, color="0.35")
     return figure
@@ -40,7 +40,7 @@ def caption(tried: Convergence, apart: Convergence) -> str:
     s, k = tried.setting, tried.constants
     return (
         f"Logistic regression, {s.features} features, l2 = {s.l2:g}; {s.devices} devices x {s.samples} samples, "
-        f"W = {s.slots}, beta = {s.beta:g}; {s.instances} instances, seed {s.seed}. Thin: single instances.\n"
+        f"W = {s.slots}, beta = {s.beta:g}; {s.instances:,} instances, seed {s.seed}. Thin: single instances.\n"
         f"L = {k.smoothness:.3f}, xi = {k.convexity:g}, eps = {k.alignment:.3f}, V = {k.dissimilarity:.3f}, "
         f"zeta = {k.uploads:.2f}; eta = {k.eta:.3f} (limit: corrected {k.limit:.2f}, printed {k.printed_limit:.2f}); "
         f"printed eps' = {k.printed_rate:.2f}, never positive.\n"

@@ -32,8 +32,8 @@ def title(result: Regret) -> str:
     """What was run."""
     s = result.setting
     return (
-        f"U = {len(s.distances)}, W = {s.slots}, γ = {s.gamma:g}, {s.rounds} rounds, "
-        f"{s.instances} instances, seed {s.seed}"
+        f"U = {len(s.distances)}, W = {s.slots}, γ = {s.gamma:g}, {s.rounds:,} rounds, "
+        f"{s.instances:,} instances, seed {s.seed}"
     )
 
 
