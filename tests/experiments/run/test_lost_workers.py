@@ -294,29 +294,30 @@ class Silent(pool.Worker):
     def messages(self, passed: float) -> list[tuple[str, Any]]:
         return [("rounds", 0)] if self.unit is not None and self.since is None else []
 
+    def watched(self) -> list[Any]:
+        return []
+
+    def ask_to_stop(self) -> None:
+        pass
+
     def end(self) -> None:
         pass
 
 
-class SilentPool(pool.Pool[Silent]):
-    """Time is ``now``, which goes on by ``steps``."""
-
+def test_a_machine_that_sleeps_makes_nobody_late(monkeypatch: pytest.MonkeyPatch) -> None:
     now, steps = 100.0, iter([0.5, 9000.0, *[1.0] * 9])
 
-    def _new(self, unit: Unit) -> Silent | None:
-        return None if self._workers else Silent()
+    def wait(watched: list[Any]) -> None:
+        nonlocal now
+        now += next(steps)
 
-    def _wait(self) -> None:
-        type(self).now += next(self.steps)
-
-
-def test_a_machine_that_sleeps_makes_nobody_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool.time, "monotonic", lambda: SilentPool.now)
+    monkeypatch.setattr(pool.time, "monotonic", lambda: now)
     messages: list[Message] = []
-    silent = SilentPool(some_units()[:1], lambda unit: None, messages.append, StopRequest(), 9.5)
+    unit = some_units()[:1]
+    silent = pool.Pool(unit, lambda unit: None, messages.append, StopRequest(), 9.5, Silent, wait)
     assert list(silent.results()) == []
     assert [m.kind for m in messages] == ["begun", "rounds", "abandoned"]
-    assert list(silent.steps) == [], "it was abandoned too early"
+    assert list(steps) == [], "it was abandoned too early"
 
 
 def test_simulating_before_training_counts_as_work(tmp_path: Path) -> None:
