@@ -310,7 +310,7 @@ def test_an_error_names_its_unit_and_a_refusal_arrives_as_it_is(tmp_path: Path) 
     (unit,) = units(SIMULATED, schedulers=["fresh"], instances=1)
 
     def run(unit: Unit, version: str) -> None:
-        *_, last = pickle.loads(RemoteWorker().do(unit, tmp_path / "nowhere" / "it.npz", version))
+        *_, last = pickle.loads(RemoteWorker().do(unit, tmp_path / "run" / "checkpoints" / "it.npz", version))
         result_of(unit, *last)
 
     with refused("0000_fresh_0-0", "KeyError", "nobody", error=RuntimeError):

@@ -160,7 +160,7 @@ class RemoteWorker:
         reporter = Reporter(self._keep)
         reporter.flush()
         if version == __version__:
-            shared = path is not None and path.parent.is_dir()
+            shared = path is not None and path.parents[1].is_dir()  # the run folder is seen from this node
             found = answer(unit, checkpointer(unit, path if shared else None, self._asked.is_set), reporter)
         else:
             why = f"a node of the Ray cluster has fedwave {__version__}, but this is fedwave {version}"
