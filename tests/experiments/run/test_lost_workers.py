@@ -71,25 +71,8 @@ def fedwave(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def run(folder: Path, out: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return fedwave(
-        folder,
-        "run",
-        "paper",
-        "--import",
-        "mine.py",
-        "-s",
-        "age,troubled,max-weight",
-        "-t",
-        "5",
-        "-i",
-        "4",
-        "block=2",
-        "--out",
-        out,
-        "--events",
-        f"{out}.events",
-        *words,
-    )
+    given = f"run paper --import mine.py -s age,troubled,max-weight -t 5 -i 4 block=2 --out {out} --events {out}.events"
+    return fedwave(folder, *given.split(), *words)
 
 
 def events(folder: Path, out: str = "run") -> list[dict[str, Any]]:
@@ -164,21 +147,8 @@ def test_without_memory_in_this_process_the_others_go_on(tmp_path: Path) -> None
 
 def test_without_a_folder_nothing_else_is_done(tmp_path: Path) -> None:
     write(tmp_path, "sleeps for ever")
-    made = fedwave(
-        tmp_path,
-        "compare",
-        "paper",
-        "--import",
-        "mine.py",
-        "-s",
-        "troubled,age",
-        "-t",
-        "5",
-        "-i",
-        "2",
-        "--timeout",
-        "5",
-    )
+    words = "compare paper --import mine.py -s troubled,age -t 5 -i 2 --timeout 5"
+    made = fedwave(tmp_path, *words.split())
     assert (made.returncode, made.stdout) == (2, "")
     assert mentions(made.stderr, "0000_troubled_0-1", "troubled", "5 s", "--timeout")
 
