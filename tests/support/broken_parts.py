@@ -251,7 +251,7 @@ class WritesSnr(Soft):
 
     def probability(self, snr):
         p = super().probability(snr)
-        if np.size(snr) > 60:
+        if np.size(snr) == 60:
             snr += 1
         return p
 

@@ -29,7 +29,7 @@ def _tried(trial: Trial) -> None:
     extremes = np.array([0.0, 1e-300, 1e-30, 1.0, 1e30, 1e300])
     cases: list[FloatArray] = [np.tile(extremes[:, None], (1, trial.devices)), grid, grid[0]]
     if trial.network is None:
-        cases += [extremes, np.array(2.0)]
+        cases += [extremes, grid[:, 0, 0], np.array(2.0)]
     for snr in cases:
         p = trial.call(model.probability, snr.copy())
         trial.keep("probabilities", p, snr.shape, "float64", high=1.0)
