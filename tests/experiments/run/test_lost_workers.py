@@ -71,25 +71,8 @@ def fedwave(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def run(folder: Path, out: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return fedwave(
-        folder,
-        "run",
-        "paper",
-        "--import",
-        "mine.py",
-        "-s",
-        "age,troubled,max-weight",
-        "-t",
-        "5",
-        "-i",
-        "4",
-        "block=2",
-        "--out",
-        out,
-        "--events",
-        f"{out}.events",
-        *words,
-    )
+    given = f"run paper --import mine.py -s age,troubled,max-weight -t 5 -i 4 block=2 --out {out} --events {out}.events"
+    return fedwave(folder, *given.split(), *words)
 
 
 def events(folder: Path, out: str = "run") -> list[dict[str, Any]]:
@@ -164,21 +147,8 @@ def test_without_memory_in_this_process_the_others_go_on(tmp_path: Path) -> None
 
 def test_without_a_folder_nothing_else_is_done(tmp_path: Path) -> None:
     write(tmp_path, "sleeps for ever")
-    made = fedwave(
-        tmp_path,
-        "compare",
-        "paper",
-        "--import",
-        "mine.py",
-        "-s",
-        "troubled,age",
-        "-t",
-        "5",
-        "-i",
-        "2",
-        "--timeout",
-        "5",
-    )
+    words = "compare paper --import mine.py -s troubled,age -t 5 -i 2 --timeout 5"
+    made = fedwave(tmp_path, *words.split())
     assert (made.returncode, made.stdout) == (2, "")
     assert mentions(made.stderr, "0000_troubled_0-1", "troubled", "5 s", "--timeout")
 
@@ -294,29 +264,30 @@ class Silent(pool.Worker):
     def messages(self, passed: float) -> list[tuple[str, Any]]:
         return [("rounds", 0)] if self.unit is not None and self.since is None else []
 
+    def watched(self) -> list[Any]:
+        return []
+
+    def ask_to_stop(self) -> None:
+        pass
+
     def end(self) -> None:
         pass
 
 
-class SilentPool(pool.Pool[Silent]):
-    """Time is ``now``, which goes on by ``steps``."""
-
+def test_a_machine_that_sleeps_makes_nobody_late(monkeypatch: pytest.MonkeyPatch) -> None:
     now, steps = 100.0, iter([0.5, 9000.0, *[1.0] * 9])
 
-    def _new(self, unit: Unit) -> Silent | None:
-        return None if self._workers else Silent()
+    def wait(watched: list[Any]) -> None:
+        nonlocal now
+        now += next(steps)
 
-    def _wait(self) -> None:
-        type(self).now += next(self.steps)
-
-
-def test_a_machine_that_sleeps_makes_nobody_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool.time, "monotonic", lambda: SilentPool.now)
+    monkeypatch.setattr(pool.time, "monotonic", lambda: now)
     messages: list[Message] = []
-    silent = SilentPool(some_units()[:1], lambda unit: None, messages.append, StopRequest(), 9.5)
+    unit = some_units()[:1]
+    silent = pool.Pool(unit, lambda unit: None, messages.append, StopRequest(), 9.5, Silent, wait)
     assert list(silent.results()) == []
     assert [m.kind for m in messages] == ["begun", "rounds", "abandoned"]
-    assert list(silent.steps) == [], "it was abandoned too early"
+    assert list(steps) == [], "it was abandoned too early"
 
 
 def test_simulating_before_training_counts_as_work(tmp_path: Path) -> None:

@@ -117,27 +117,8 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     """The first one waits for the end of a round, which here does not come."""
     folder = tmp_path / "run"
     (tmp_path / "mine.py").write_text(ENDLESS)
-    run = started(
-        command(
-            "run",
-            "paper",
-            "--import",
-            "mine.py",
-            "-s",
-            "endless",
-            "-t",
-            "3",
-            "-i",
-            "2",
-            "--workers",
-            "2",
-            "network.slots=1",
-            "block=1",
-            "--out",
-            str(folder),
-        ),
-        cwd=tmp_path,
-    )
+    words = "run paper --import mine.py -s endless -t 3 -i 2 --workers 2 network.slots=1 block=1 --out"
+    run = started(command(*words.split(), str(folder)), cwd=tmp_path)
     wait_for((tmp_path / "begun").exists, run)
     helpers = children(run.pid)
     run.send_signal(signal.SIGINT)
