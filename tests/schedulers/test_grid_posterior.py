@@ -58,26 +58,6 @@ def fed(posterior, evidence, shape=(ROWS, DEVICES)):
     return state
 
 
-@pytest.mark.parametrize("family, shape", [("negative-binomial", 2.0), ("zero-inflated-poisson", 0.4)])
-def test_samples_follow_prior_times_likelihood(family, shape):
-    """With the shape known the posterior of the rate can be integrated directly."""
-    prior = fw.priors.Gamma(1.5, 0.3)
-    posterior = fw.posterior.GridPosterior(distribution=family, prior=prior, shapes=(shape,), points=600)
-    evidence = [(4, 1), (0, 2), (9, 3)]
-    theta = posterior.sample(fed(posterior, evidence), np.arange(ROWS), Draws(0, range(ROWS)).at(1))
-    x = np.geomspace(0.02, 60, 4000)
-    density = stats.gamma(1.5, scale=1 / 0.3).pdf(x)
-    for total, rounds in evidence:
-        for k, rate in enumerate(x):
-            pmf = [1.0]
-            for _ in range(rounds):
-                pmf = np.convolve(pmf, single_count(family, rate, shape, total + 1))
-            density[k] *= pmf[total]
-    mass = np.concatenate([[0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(x))])
-    cdf = np.interp(theta.ravel(), x, mass / mass[-1])
-    assert stats.kstest(cdf, "uniform").pvalue > 0.001
-
-
 def test_the_unknown_shape_is_learnt_too():
     """Many silent rounds and some full ones: a long silence explains them, a low rate does not."""
     posterior = fw.posterior.GridPosterior(distribution="zero-inflated-poisson", prior=fw.priors.Gamma(1.0, 0.1))

@@ -43,10 +43,6 @@ def test_jeffreys_takes_a_rate_of_one_until_something_has_been_seen():
     assert (sample(fw.priors.Jeffreys(), 0, 0) == 1).all()
 
 
-def test_a_proper_prior_is_sampled_before_anything_has_been_seen():
-    assert_within_noise(sample(fw.priors.Gamma(3.0, 2.0), 0, 0), 1.5, np.sqrt(3) / 2)
-
-
 def test_only_the_devices_that_were_heard_of_are_updated():
     posterior = fw.posterior.ConjugatePosterior()
     before = posterior.start(problem(1, 3))
@@ -55,14 +51,6 @@ def test_only_the_devices_that_were_heard_of_are_updated():
     assert after["counted"].tolist() == [[5, 0, 0]]
     assert after["covered"].tolist() == [[2, 0, 4]]
     assert before["counted"].tolist() == [[0, 0, 0]]  # a new value, not a change of the old
-
-
-def test_rows_are_sampled_for_themselves():
-    """Asked for two of the instances, each gets what it would get among all."""
-    posterior, rows = fw.posterior.ConjugatePosterior(), np.array([3, 7])
-    every = posterior.sample(state(4, 2), np.arange(ROWS), Draws(0, range(ROWS)).at(1))
-    some = posterior.sample(state(4, 2), rows, Draws(0, range(ROWS)).at(1))
-    assert np.array_equal(some, every[rows])
 
 
 def cut_cdf(shape, rate, low, high):
@@ -102,12 +90,6 @@ def test_a_cut_jeffreys_prior_is_proper_and_sampled_before_anything_has_been_see
     theta = sample(fw.priors.Truncated(0.25, 9.0), 0, 0)
     # The density theta^(-1/2) is uniform in the square root.
     assert stats.kstest(np.sqrt(theta), stats.uniform(0.5, 2.5).cdf).pvalue > 0.001
-
-
-def test_an_interval_from_zero_is_allowed():
-    theta = sample(fw.priors.Truncated(0.0, 2.0), 1, 2)
-    cut = stats.gamma(1.5, scale=0.5)
-    assert stats.kstest(theta, lambda x: cut.cdf(x) / cut.cdf(2.0)).pvalue > 0.001
 
 
 @pytest.mark.parametrize(
