@@ -59,14 +59,6 @@ def test_curves_of_evaluations() -> None:
     ]
 
 
-def test_the_worst_class_is_one_with_test_images() -> None:
-    one = [found(1.0, [3, 0, 2], [4, 0, 4])]
-    np.testing.assert_array_equal(Curves.of("mine", [one], 1, {}).worst_class, [[0.5]])
-    nothing = Curves.of("mine", [[]], 1, {})
-    assert np.isnan(nothing.worst_class).all()
-    assert "none" in repr(nothing)
-
-
 # --- spikes ---------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ def sums_before(values):
 
 
 @pytest.mark.parametrize("limit", [np.inf, 3])
-@pytest.mark.parametrize("arrivals", ARRIVALS[:2], ids=lambda a: a.family)
+@pytest.mark.parametrize("arrivals", ARRIVALS[:2], ids=lambda a: a.distribution)
 @pytest.mark.parametrize("name", ["balsa", "balsa-po"])
 def test_they_count_what_they_can_know(name, arrivals, limit):
     """balsa every arrival that found room, of every round before; balsa-po what arrived uploads brought."""
@@ -37,7 +37,7 @@ def test_they_count_what_they_can_know(name, arrivals, limit):
     # Of a device not yet heard of, nothing is believed.
     known = trace.beliefs["covered"] > 0
     assert (trace.beliefs["theta"][~known] == 1).all()
-    if arrivals.family == "poisson":  # each theta through the distribution function it comes from
+    if arrivals.distribution == "poisson":  # each theta through the distribution function it comes from
         counted, covered = (trace.beliefs[what][known] for what in ("counted", "covered"))
         level = stats.gamma(counted + 0.5, scale=1 / covered).cdf(trace.beliefs["theta"][known])
         assert stats.kstest(level, "uniform").pvalue > 0.001
@@ -59,7 +59,7 @@ def test_balsa_po_cannot_reach_the_backlog():
 
 
 @pytest.mark.parametrize("kind", [Balsa, BalsaPo])
-@pytest.mark.parametrize("arrivals", ARRIVALS, ids=lambda a: a.family)
+@pytest.mark.parametrize("arrivals", ARRIVALS, ids=lambda a: a.distribution)
 def test_all_priors_and_stage_rules_work_with_all_arrivals(kind, arrivals):
     net = fw.paper_network(arrivals=arrivals)
     for prior, rule in product(PRIORS, RULES):

@@ -54,6 +54,15 @@ def test_only_the_devices_that_were_heard_of_are_updated():
     assert before["counted"].tolist() == [[0, 0, 0]]  # a new value, not a change of the old
 
 
+@pytest.mark.parametrize("prior", [fw.priors.Jeffreys(), fw.priors.Truncated(0.0, 2.0)], ids=repr)
+def test_rows_are_sampled_for_themselves(prior):
+    """Asked for two of the instances, each gets what it would get among all."""
+    posterior, rows = fw.posterior.ConjugatePosterior(prior), np.array([3, 7])
+    every = posterior.sample(state(4, 2), np.arange(ROWS), Draws(0, range(ROWS)).at(1))
+    some = posterior.sample(state(4, 2), rows, Draws(0, range(ROWS)).at(1))
+    assert np.array_equal(some, every[rows])
+
+
 def cut_cdf(shape, rate, low, high):
     """The distribution function by integrating the density, scaled so that nothing underflows."""
     mode = np.clip((shape - 1) / rate if rate else low, low, high)
