@@ -338,9 +338,10 @@ def test_parts_that_cannot_be_built_leave_the_numbers(name, honest, tmp_path):
     arrays, header = honest
     whole = fw.Trace.load(forged(arrays, header, tmp_path / "t.npz"))
     turbo = {"family": "success", "name": "turbo", "class": "Turbo", "fields": {"wheels": 4}}
-    odd = {**header["network"], "fields": {**header["network"]["fields"], "a\rb": 1}}
+    network = header["network"]
+    odd, negative = ({**network, "fields": {**network["fields"], **more}} for more in ({"a\rb": 1}, {"gamma": -1}))
     popen, unprintable = {"class": "Popen", "fields": {"args": "ls"}}, {"class": "a\u202eb", "fields": {}}
-    for part in (popen, turbo, odd, unprintable, {"array": "nowhere"}, {"fields": {}}):
+    for part in (popen, turbo, odd, negative, unprintable, {"array": "nowhere"}, {"fields": {}}):
         trace = fw.Trace.load(forged(arrays, header | {name: part}, tmp_path / "t.npz"))
         np.testing.assert_array_equal(trace.score, whole.score)
         assert repr(trace) == repr(whole)

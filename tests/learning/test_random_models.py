@@ -212,6 +212,7 @@ def after_conv(*layers: nn.Module, outputs: int = 48) -> nn.Module:
 
 
 CHANGED: dict[str, Make] = {
+    "rows of pixels": lambda: nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Flatten(), nn.Linear(30, 3)),
     "a hook": hooked,
     "tied weights": lambda: twice(tied=True),
     "a layer used twice": lambda: twice(tied=False),
