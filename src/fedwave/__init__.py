@@ -107,10 +107,10 @@ from fedwave.version import __version__
 
 if TYPE_CHECKING:
     from fedwave.experiments.analysis.prediction import Prediction, predict
+    from fedwave.experiments.api import compare, run
     from fedwave.experiments.config.experiment import Experiment
     from fedwave.experiments.config.read import load_experiment
     from fedwave.experiments.merge import merge
-    from fedwave.experiments.quick import compare, run
     from fedwave.experiments.report.comparison import Comparison
     from fedwave.experiments.store.load import load
     from fedwave.learning.curves import Curves
@@ -131,14 +131,14 @@ _ON_DEMAND = {
     "Experiment": "fedwave.experiments.config.experiment",
     "Task": "fedwave.learning.task",
     "backlog_bound": "fedwave.theory.bound",
-    "compare": "fedwave.experiments.quick",
+    "compare": "fedwave.experiments.api",
     "load": "fedwave.experiments.store.load",
     "load_experiment": "fedwave.experiments.config.read",
     "mass_bound": "fedwave.theory.mass_bound",
     "merge": "fedwave.experiments.merge",
     "predict": "fedwave.experiments.analysis.prediction",
     "Prediction": "fedwave.experiments.analysis.prediction",
-    "run": "fedwave.experiments.quick",
+    "run": "fedwave.experiments.api",
     "score_bound": "fedwave.theory.bound",
     "task": "fedwave.learning.task",
     "train": "fedwave.learning.train",

@@ -17,7 +17,7 @@ from time_limit import time_limit
 
 import fedwave as fw
 from fedwave.errors import FedwaveError
-from fedwave.experiments.request import requested_experiment
+from fedwave.experiments.config.read import requested_experiment
 from fedwave.files import tables
 from fedwave.files.arrays import read_array
 from fedwave.files.reading import read_bytes, read_json, read_json_file, read_text
@@ -325,7 +325,7 @@ ALLOWED = {("experiments/config/read.py", "read_text")}  # presets, which come w
 def test_input_files_are_read_by_the_careful_readers_only() -> None:
     """Rooms that read what users name. Functions of the readers are called by their own names, not as attributes."""
     found = set()
-    for room in ("network", "experiments/config", "experiments/request.py", "cli"):
+    for room in ("network", "experiments/config", "cli"):
         for path in [SOURCE / room] if room.endswith(".py") else (SOURCE / room).rglob("*.py"):
             place = path.relative_to(SOURCE).as_posix()
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -47,7 +48,7 @@ REFUSALS = {
     ("slots=2",): ("slots", "network.slots"),
     ("nonsense=2",): ("nonsense",),
     ("rounds.x=2",): ("rounds", "{'x': 2}"),
-    ("network.gamma=-1",): ("network.gamma", -1.0),
+    ("network.gamma=-1",): ("network.gamma", -1),
     ("network.gamma=.nan",): ("network.gamma", "nan"),
     ("network.fading=ricean",): ("network.fading", "ricean", "rician"),
     ("network.success=harq:tries=0",): ("network.success", "tries", 0),
@@ -89,7 +90,7 @@ REFUSALS = {
     ("block=0",): ("block", 0),
     ("group=many",): ("group", "many"),
     ("burn_in=500",): ("burn_in", 500),
-    ("checkpoint_seconds=-1",): ("checkpoint_seconds", -1.0),
+    ("checkpoint_seconds=-1",): ("checkpoint_seconds", -1),
     ("name=''",): ("name", "''"),
     ("rounds=yes",): ("rounds", "yes"),
     ("rounds=2024-01-01",): ("rounds", "2024-01-01"),
@@ -115,7 +116,7 @@ REFUSALS = {
     ("schedulers=[{name: balsa, stage_rul: max1}]",): ("stage_rul", "stage_rule"),
     ("schedulers=[{name: balsa, stage_rule: [1]}]",): ("schedulers[0]",),
     ("schedulers=[age, age]", "against=age"): ("schedulers[1]", "age"),
-    ("schedulers.x=1",): ("schedulers", "{'x': 1}"),
+    ("schedulers.x=1",): ("schedulers.x", "schedulers.NAME.PARAMETER"),
     ("schedulers=[balsa:stage_rule=max1,prior=gamma]",): ("commas",),
     ("schedulers=[update-aware]",): ("update-aware", "task"),
     ("task=mnist",): ("task", "mnist"),
@@ -131,10 +132,10 @@ REFUSALS = {
     ("task.aggregation.bet=1",): ("task.aggregation", "lee", "bet"),
     ("task.aggregation=null",): ("task.aggregation", "None"),
     ("task.batch=1",): ("task.batch", 1),
-    ("task.eta=0",): ("task.eta", 0.0),
+    ("task.eta=0",): ("task.eta", 0),
     ("training.device=gpu",): ("training.device", "gpu"),
     ("training.precision=float16",): ("training.precision", "float16"),
-    ("training.tolerance=1",): ("training.tolerance", 1.0),
+    ("training.tolerance=1",): ("training.tolerance", 1),
     ("training.lanes=0",): ("training.lanes", 0),
     ("training.test_images=0",): ("training.test_images", 0),
     ("training.full_every=-1",): ("training.full_every", -1),
@@ -159,6 +160,11 @@ REFUSALS = {
     ("sweep.network.fading.k=[1]", "network.fading=rician"): ("sweep.network.fading.k", 1, "network.fading"),
     ("sweep.network.fading=[rician, {name: rician}]",): ("sweep.network.fading", "Part('rician')"),
     ("sweep.network.fading=[rician, 3]",): ("sweep.network.fading[1]", 3),
+    ("sweep.schedulers.balsa.rule=[x]",): ("sweep.schedulers.balsa.rule", "'rule'", "stage_rule"),
+    ("schedulers=['alpha-fresh:alpha=1']", "sweep.schedulers.alpha-fresh.alpha=[0, 1]"): ("alpha", "as"),
+    ("schedulers=['alpha-fresh:alpha=1', alpha-fresh]", "schedulers.alpha.alpha=1"): ("schedulers.alpha.alpha",),
+    ("schedulers=[{name: age, as: ''}]",): ("schedulers[0].as", "''"),
+    ("schedulers=[age, {name: w-max, as: age}]",): ("schedulers[1]", "'age'"),
     ("sweep.schedulers.x=[1]",): ("sweep.schedulers.x", "schedulers.x"),
     ("sweep.imports=[[a.py]]",): ("sweep.imports", "imports"),
     ("name=" + "[" * 500,): ("'name'", "deeply"),
@@ -365,11 +371,10 @@ def test_the_schema_describes_every_field() -> None:
     json.dumps(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["title"] == "fedwave experiment"
-    mapping = to_mapping(Experiment(task=TaskConfig()))
-    parts = {"network": "NetworkConfig", "task": "TaskConfig", "training": "TrainingConfig"}
-    for part, fields in {None: schema, **{k: schema["$defs"][v] for k, v in parts.items()}}.items():
+    kinds = (Experiment, NetworkConfig, TaskConfig, TrainingConfig)
+    for kind, fields in zip(kinds, [schema, *(schema["$defs"][one.__name__] for one in kinds[1:])], strict=True):
         assert fields["additionalProperties"] is False
-        assert set(fields["properties"]) == set(mapping[part] if part else mapping)
+        assert set(fields["properties"]) == {one.name for one in dataclasses.fields(kind)}
         for name, field in fields["properties"].items():
             assert field["description"].endswith("."), name
     assert schema["$defs"]["NetworkConfig"]["properties"]["kind"]["enum"] == ["paper", "random", "table"]

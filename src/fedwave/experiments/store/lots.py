@@ -13,7 +13,7 @@ from typing import Any
 
 from fedwave.errors import FedwaveError, plural
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.points import to_mapping
+from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.config.units import Unit
 from fedwave.experiments.store.fingerprint import NOT_NUMBERS
 from fedwave.experiments.store.folder import RunFolder, check_is_folder, first_difference, refuse_published, short_json
@@ -122,7 +122,7 @@ def _check_same_experiment(first: Lot, other: Lot) -> None:
 def _compared(lot: Lot) -> dict[str, Any]:
     """The fields that all lots must have in common."""
     fields = to_mapping(lot.experiment)
-    fields["training"].pop("lanes")
+    fields["training"].pop("lanes", None)
     return {k: v for k, v in fields.items() if k not in (*_COUNTS, *_CUT, *NOT_NUMBERS)}
 
 
