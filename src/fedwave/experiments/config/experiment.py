@@ -172,7 +172,7 @@ class Experiment(Checked):
     """Files (.py, as seen from this file's folder) or modules that register parts of your own."""
     network: NetworkConfig = field(default_factory=NetworkConfig)
     """The devices, the radio and the arrivals."""
-    schedulers: tuple[Part, ...] = _PAPER
+    schedulers: tuple[Part, ...] = field(default_factory=lambda: _PAPER)
     """Schedulers, such as alsa-pi, balsa:stage_rule=max1 or {name: balsa, stage_rule: max1, as: label in results}."""
     task: TaskConfig | None = None
     """What is learnt; without a task, the experiment only simulates."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from math import isfinite
@@ -56,8 +56,10 @@ class Checked:
         given = {}
         for one in fields(kind):
             value = getattr(self, one.name)
-            is_default = value is one.default or (one.default_factory is dict and value == {})
-            if not is_default and type(value) is not rooms(kind).get(one.name):  # these have been checked
+            if type(value) is rooms(kind).get(one.name) or value is one.default:  # these have been checked
+                continue
+            usual = None if one.default_factory is MISSING else one.default_factory()
+            if usual is None or not (value is usual or value == usual == {}):
                 given[one.name] = _converted(self.place + one.name, value)
         for name, value in _validated(kind, given).items():
             object.__setattr__(self, name, value)

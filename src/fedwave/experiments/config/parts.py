@@ -121,7 +121,7 @@ class Part(Mapping[str, Any]):
         return core_schema.json_or_python_schema(
             core_schema.union_schema([core_schema.str_schema(), core_schema.dict_schema()]),
             core_schema.is_instance_schema(cls),
-            serialization=core_schema.to_string_ser_schema(),
+            serialization=core_schema.plain_serializer_function_ser_schema(str),
         )
 
 

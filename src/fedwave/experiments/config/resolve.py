@@ -25,7 +25,7 @@ Values = dict[str, Any]  # by field, with its dots
 
 def filled(point: Experiment) -> Experiment:
     """An experiment that sweeps nothing, with all its numbers. Its files are read."""
-    point = replace(_with_full_parts(point), network=_filled_network(point.network), against=point.base)
+    point = replace(_with_full_parts(point), network=_filled_network(point.network))
     if point.task is None:
         return point
     task = _filled_task(point.task)
@@ -40,7 +40,7 @@ def filled_alike(experiment: Experiment) -> Experiment:
     """
     if not experiment.sweep:
         return filled(experiment)
-    whole = replace(_with_full_parts(experiment), against=experiment.base)
+    whole = _with_full_parts(experiment)
     at = [filled(point) for _, point in points(whole)]
     for room in _ROOMS:
         own, there = getattr(whole, room), [getattr(point, room) for point in at]
@@ -60,7 +60,7 @@ def added(before: Experiment, after: Experiment) -> Values:
     if before == after:
         return {}
     old, new = to_mapping(before), to_mapping(after)
-    found = {name: new[name] for name in (*PART_LISTS, "against") if new.get(name) != old.get(name)}
+    found = {name: new[name] for name in PART_LISTS if new.get(name) != old.get(name)}
     for room in _ROOMS:
         values = new[room].items() if room in old else ()
         found |= {f"{room}.{name}": value for name, value in values if value != old[room].get(name)}
