@@ -306,15 +306,9 @@ FILES: dict[tuple[str, bytes], tuple[object, ...]] = {
     ("a.yaml", b"- 1\n"): ("a.yaml", "mapping"),
     ("a.yaml", b"rounds: 5\nseed: [1\n"): ("a.yaml", "line 3"),
     ("a.yml", b"rounds: 5\n\nrounds: 6\n"): ("a.yml", "line 3", "'rounds'"),
-    ("a.yaml", b"rounds: 5\nname: !mine x\n"): ("line 2", "!mine"),
-    ("a.yaml", b"rounds: 5\nname: \x07\n"): ("line 2", "control character"),
     ("a.yaml", b"\xff\xfe\x00\x81"): ("a.yaml", "UTF-16"),
-    ("a.yaml", b"a: \xff\x00\x81"): ("a.yaml", "text"),
-    ("a.yaml", b"[" * 500): ("a.yaml", "deeply"),
-    ("a.yaml", b"rounds: 5\n---\nrounds: 6\n"): ("a.yaml", "line 2"),
     ("a.json", b'{"rounds": 5,\n"rounds": 6}'): ("a.json", "'rounds'"),
     ("a.json", b'{"rounds": 5,\n'): ("a.json", "line 2"),
-    ("a.json", b"[" * 200_000): ("a.json", "deeply"),
     ("a.json", b'{"rounds": 1' + b"0" * 5000 + b"}"): ("a.json", "digits"),
     ("a.json", b"3"): ("a.json", "mapping"),
     ("a.txt", b"rounds: 5"): (".yaml", ".yml", ".json"),
@@ -345,25 +339,11 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
             load_experiment(source)
 
 
-def test_a_billion_laughs_end_early(tmp_path: Path) -> None:
-    lines = ["a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]"]
-    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
-    (tmp_path / "a.yaml").write_text("\n".join(lines))
-    with pytest.raises(FedwaveError, match="too large"):
-        load_experiment(tmp_path / "a.yaml")
-
-
 def test_anchors_merge(tmp_path: Path) -> None:
     text = "network: &a {kind: random, devices: 50}\nsweep:\n  network: [{<<: *a, devices: 60}, *a]\n"
     (tmp_path / "a.yaml").write_text(text)
     sizes = [at.network.devices for _, at in points(load_experiment(tmp_path / "a.yaml"))]
     assert sizes == [60, 50]
-
-
-@pytest.mark.parametrize("name", ["1e5", "yes", "null", "a: b", "# x", "ü", "2024-01-01", "[", "'"])
-def test_any_name_is_read_back(name: str, tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(to_yaml(Experiment(name=name)), encoding="utf-8")
-    assert load_experiment(tmp_path / "a.yaml").name == name
 
 
 def test_the_schema_describes_every_field() -> None:

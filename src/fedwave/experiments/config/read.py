@@ -85,26 +85,9 @@ def load_experiment(source: str | Path, overrides: Sequence[str] = (), imports: 
         try:
             return experiment_from(content, overrides, imports)
         except FedwaveError as error:
-            if Path(source).suffix and _is_of_file(error, content, overrides, imports):
-                raise FedwaveError(f"experiment {source}: {error}") from None
-            raise
-
-
-def _is_of_file(
-    error: FedwaveError, content: Mapping[str, Any], overrides: Sequence[str], imports: Sequence[str]
-) -> bool:
-    """Is a file refused for what it has itself, and not for what the words and options have changed?"""
-    if str(error).startswith("imports: "):  # it names a file
-        return False
-    if not overrides:
-        return True
-    if any(text.startswith("imports") for text in overrides):  # what it imports must not be executed
-        return False
-    try:
-        experiment_from(content, (), imports)
-    except FedwaveError as alone:
-        return str(alone) == str(error)
-    return False
+            if overrides or not Path(source).suffix or str(error).startswith("imports: "):  # which names a file
+                raise
+            raise FedwaveError(f"experiment {source}: {error}") from None
 
 
 def texts(what: str, given: Any) -> list[str]:

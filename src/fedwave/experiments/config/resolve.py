@@ -20,6 +20,7 @@ NUMBERS = ("shard_size", "batch", "epochs", "eta", "prox", "l2")
 _ROOMS = ("network", "task", "training")
 _OF_NETWORK = ("noise_dbm", "pathloss_intercept_db", "pathloss_slope_db")
 _COLUMNS = tuple(name for name in DEVICE_COLUMNS if name not in ("rate", "distance_m"))  # that have a default
+_NAMING = ("scheduler", "dataset")  # their texts are in tables, captions and the names of inputs
 Values = dict[str, Any]  # by field, with its dots
 
 
@@ -89,9 +90,7 @@ def _alike(own: Any, there: list[Any]) -> Any:
     for name in (one.name for one in fields(own)):
         value = getattr(own, name)
         if name == "set":
-            shared[name] = (
-                value | {k: v for k, v in first.set.items() if all(o.set.get(k) == v for o in others)} | value
-            )
+            shared[name] = {k: v for k, v in first.set.items() if all(o.set.get(k) == v for o in others)} | value
         elif f"{own.place}{name}" in PARTS and value is not None:
             shared[name] = _full(PARTS[f"{own.place}{name}"], value)
         elif value is not None and not isinstance(own, TrainingConfig):  # whose device says auto
@@ -103,9 +102,7 @@ def _alike(own: Any, there: list[Any]) -> Any:
 
 def _with_full_parts(experiment: Experiment) -> Experiment:
     """All parameters of the schedulers, the metrics and the swept parts; labels and values of axes stay as they are."""
-    lists: Values = {
-        name: tuple(_full(PARTS[name], part, str(part)) for part in getattr(experiment, name)) for name in PART_LISTS
-    }
+    lists: Values = {name: tuple(_full(PARTS[name], part) for part in getattr(experiment, name)) for name in PART_LISTS}
     sweep = {
         axis: tuple(_full(PARTS[axis], value, str(value)) if isinstance(value, Part) else value for value in values)
         for axis, values in experiment.sweep.items()
@@ -114,11 +111,11 @@ def _with_full_parts(experiment: Experiment) -> Experiment:
 
 
 def _full(family: str, part: Part, label: str | None = None) -> Part:
-    """A part with all its parameters; with a label, if its text changes by that."""
+    """A part with all its parameters. If its text names something in the results, the text becomes its label."""
     content = registry.with_defaults(family, part)
     if content == part:
         return part
-    label = part.label or label
+    label = part.label or (str(part) if family in _NAMING else label)
     return Part.of(family, content if label is None else {**content, "as": label}, family)
 
 
