@@ -155,3 +155,10 @@ def test_the_configuration_runs_again_from_a_folder_that_was_moved(
     run_experiment(again, tmp_path / "again", workers=1)
     assert fw.load(tmp_path / "again").identical(fw.load(tmp_path / "moved"))
     assert (tmp_path / "again/config.yaml").read_bytes() == (tmp_path / "moved/config.yaml").read_bytes()
+
+
+@pytest.mark.parametrize("family", [f for f in registry.FAMILIES if f not in ("dataset", "model")])
+def test_a_part_with_its_defaults_written_out_is_the_same_object(family: str) -> None:
+    for name in registry.built_in(family):
+        if name not in ("recorded", "table"):  # these need a file
+            assert registry.build(family, registry.with_defaults(family, name)) == registry.build(family, name)
