@@ -64,8 +64,8 @@ def differences_that_do_not_matter(lots: Sequence[Lot]) -> Iterator[str]:
     first, *others = lots
     for other in others:
         there, here = (to_mapping(lot.experiment) for lot in (other, first))
-        for field in (name for name in NOT_NUMBERS if there[name] != here[name]):
-            is_, used = short_json(there[field]), short_json(here[field])
+        for field in (name for name in NOT_NUMBERS if there.get(name) != here.get(name)):
+            is_, used = short_json(there.get(field)), short_json(here.get(field))
             yield f"{field} is {is_} in {other.folder}, but {used} in {first.folder}, which is used."
         made = [last_versions(lot.folder) for lot in (first, other)]
         if all(made) and made[0] != made[1]:
