@@ -116,10 +116,10 @@ if TYPE_CHECKING:
     from fedwave import theory
     from fedwave.experiments.analysis import statistics, tables
     from fedwave.experiments.analysis.prediction import Prediction, predict
+    from fedwave.experiments.api import compare, run
     from fedwave.experiments.config.experiment import Experiment
     from fedwave.experiments.config.read import load_experiment
     from fedwave.experiments.merge import merge
-    from fedwave.experiments.quick import compare, run
     from fedwave.experiments.report import figures
     from fedwave.experiments.report.comparison import Comparison
     from fedwave.experiments.store.load import load
@@ -141,7 +141,7 @@ _ON_DEMAND = {
     "Experiment": "fedwave.experiments.config.experiment",
     "Task": "fedwave.learning.task",
     "backlog_bound": "fedwave.theory.bound",
-    "compare": "fedwave.experiments.quick",
+    "compare": "fedwave.experiments.api",
     "figures": "fedwave.experiments.report.figures",
     "load": "fedwave.experiments.store.load",
     "load_experiment": "fedwave.experiments.config.read",
@@ -149,7 +149,7 @@ _ON_DEMAND = {
     "merge": "fedwave.experiments.merge",
     "predict": "fedwave.experiments.analysis.prediction",
     "Prediction": "fedwave.experiments.analysis.prediction",
-    "run": "fedwave.experiments.quick",
+    "run": "fedwave.experiments.api",
     "score_bound": "fedwave.theory.bound",
     "statistics": "fedwave.experiments.analysis.statistics",
     "tables": "fedwave.experiments.analysis.tables",

@@ -15,7 +15,7 @@ from fedwave.cli import run as cli_run
 from fedwave.cli.run import TRAIN
 from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.points import to_mapping
+from fedwave.experiments.config.sweep import to_mapping
 
 ROOT = Path(__file__).parents[2]
 COMMANDS: dict[str, Any] = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]

@@ -36,7 +36,7 @@ def contents(folder: Path) -> dict[str, bytes]:
         ("roundz: 5", ("e.yaml", "roundz", "rounds")),
         ("rounds: five", ("e.yaml", "rounds", "'five'")),
         ("rounds: 1.0e+9", ("rounds", 1000000000)),
-        ("network: {kind: random, rate: -1}", ("e.yaml", "network.rate", -1.0)),
+        ("network: {kind: random, rate: -1}", ("e.yaml", "network.rate", -1)),
     ],
 )
 def test_what_a_file_has_wrong_is_told_with_its_name(

@@ -16,7 +16,7 @@ from time_limit import time_limit
 
 import fedwave as fw
 from fedwave.errors import FedwaveError
-from fedwave.experiments.request import requested_experiment
+from fedwave.experiments.config.read import requested_experiment
 from fedwave.files import tables
 from fedwave.files.arrays import read_array
 from fedwave.files.reading import read_bytes, read_json, read_json_file, read_text

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial, wraps
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from typer import Argument, Option
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
-from fedwave.experiments.config.points import to_mapping
+from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.run.signals import TIMEOUT
 from fedwave.files.writing import check_folder
 from fedwave.network.network import paper_network, random_network
@@ -185,7 +185,7 @@ def _plain_experiment() -> dict[str, Any]:
         "success": network.success.name,
         "arrivals": network.arrivals.name,
     }
-    return to_mapping(replace(Experiment(), task=TaskConfig())) | {"network": built}
+    return to_mapping(Experiment()) | {"task": to_mapping(TaskConfig()), "network": built}
 
 
 def _inside(content: Mapping[str, Any], field: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from fedwave.cli.options import Group, given
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.request import requested_experiment
+from fedwave.experiments.config.read import requested_experiment
 
 # Windows keeps these for devices, with any ending.
 _RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(10))}

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import FedwaveError, is_list, is_number, short_repr
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.points import points
 from fedwave.experiments.config.read import to_yaml
+from fedwave.experiments.config.sweep import points
 from fedwave.experiments.config.units import Unit, simulated_block, units_of_point
 from fedwave.experiments.run.runner import stored_results
 from fedwave.experiments.store import inputs

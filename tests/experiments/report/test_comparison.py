@@ -75,17 +75,6 @@ def test_rounds_become_one_number_as_the_metric_says(how: str, wanted: list[floa
     assert np.array_equal(per_instance(noise, "own"), per_instance(other, "own"))
 
 
-def test_differences_are_paired(data: xr.Dataset, traces: dict[str, fw.Trace]) -> None:
-    found = Comparison.of(data, "alsa-pi")
-    score = traces["max-weight"].score.mean(axis=0) - traces["alsa-pi"].score.mean(axis=0)
-    apart = found.difference("max-weight", "score")
-    assert apart.mean == pytest.approx(score.mean())
-    # Student t with 7 degrees of freedom reaches 2.364624 standard errors.
-    assert apart.half_width == pytest.approx(2.364624 * score.std(ddof=1) / 8**0.5, rel=1e-6)
-    assert found.difference("alsa-pi", "score").half_width == 0
-    assert found.estimate("bench", "delivered_share").mean == 1
-
-
 def test_the_tidy_table_equals_an_independent_computation(data: xr.Dataset, traces: dict[str, fw.Trace]) -> None:
     found = Comparison.of(data, "alsa-pi").to_pandas()
     assert tuple(found.columns) == COLUMNS

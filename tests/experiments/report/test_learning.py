@@ -289,21 +289,6 @@ def test_stopped_half_way_it_goes_on(learned: Point, tmp_path: Path) -> None:
         np.testing.assert_allclose(whole.data[what], beside, rtol=1e-6)
 
 
-def test_the_checkpoint_of_another_experiment_is_left_alone(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run("w-max", folder=tmp_path, watch=Stop(2))
-    with refused("schedulers", '["w-max"]', '["alsa-pi"]'):
-        run("alsa-pi", folder=tmp_path)
-    (left,) = (tmp_path / "checkpoints").iterdir()
-    assert left.name.startswith("0000_w-max_0-2.")
-
-
-def test_no_checkpoint_within_the_first_minute(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run("w-max", folder=tmp_path, watch=Stop(3), checkpoint_seconds=Experiment().checkpoint_seconds)
-    assert not (tmp_path / "checkpoints").exists()
-
-
 def test_only_schedulers_that_look_at_the_models(learned: Point) -> None:
     alone = run("update-aware")
     beside = learned.data.loss.sel(scheduler=["update-aware"])

@@ -68,7 +68,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], tuple[object, ...]]] = {
         ("sound", "rounds/0000_random_2-3.parquet"),
     ),
     "an edited config": (
-        lambda f: (f / "config.yaml").write_text((f / "config.yaml").read_text().replace("seed: 0", "seed: 1")),
+        lambda f: (f / "config.yaml").write_text((f / "config.yaml").read_text().replace("\nseed: 0", "\nseed: 1")),
         ("sound", "second/config.yaml", "seed", 1, 0),
     ),
     "no plan": (lambda f: (f / "plan.json").unlink(), ("sound", "plan.json")),

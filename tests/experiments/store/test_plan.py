@@ -102,7 +102,7 @@ def fedwave(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, st
 
 
 EDITS = {
-    ("seed: 0", "seed: 1"): ("seed", 1, 0),
+    ("\nseed: 0", "\nseed: 1"): ("seed", 1, 0),
     ("name: experiment", "name: mine"): ("name", '"mine"', '"experiment"'),
     ("burn_in: 0", "burn_in: 2"): ("burn_in", 2, 0),
     ("[0.5]", "[0.6]"): ("targets", "[0.6]", "[0.5]"),

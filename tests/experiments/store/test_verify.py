@@ -98,7 +98,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "no sums": (lambda f: (f / "SHA256SUMS").unlink(), ("SHA256SUMS",)),
     "a lost unit": (lambda f: (f / "units/0000_random_1-1.json").unlink(), ("1 of 4",)),
     "a changed copy": (lambda f: (f / "inputs/devices.csv").write_text("x"), ("inputs/devices.csv", "missing")),
-    "another seed": (lambda f: _edit(f / "config.yaml", "seed: 0", "seed: 7"), ("seed", 7, 0)),
+    "another seed": (lambda f: _edit(f / "config.yaml", "\nseed: 0", "\nseed: 7"), ("seed", 7, 0)),
     "other sums of inputs": (
         lambda f: _edit(f / "inputs/inputs.json", '"sha256": "', '"sha256": "0'),
         ("inputs.json", "damaged"),

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedwave.errors import FedwaveError, plural
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.points import to_mapping
+from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.config.units import Unit
 from fedwave.experiments.store.fingerprint import NOT_NUMBERS
 from fedwave.experiments.store.folder import RunFolder, check_is_folder, first_difference, refuse_published, short_json
@@ -64,8 +64,8 @@ def differences_that_do_not_matter(lots: Sequence[Lot]) -> Iterator[str]:
     first, *others = lots
     for other in others:
         there, here = (to_mapping(lot.experiment) for lot in (other, first))
-        for field in (name for name in NOT_NUMBERS if there[name] != here[name]):
-            is_, used = short_json(there[field]), short_json(here[field])
+        for field in (name for name in NOT_NUMBERS if there.get(name) != here.get(name)):
+            is_, used = short_json(there.get(field)), short_json(here.get(field))
             yield f"{field} is {is_} in {other.folder}, but {used} in {first.folder}, which is used."
         made = [last_versions(lot.folder) for lot in (first, other)]
         if all(made) and made[0] != made[1]:
@@ -122,7 +122,7 @@ def _check_same_experiment(first: Lot, other: Lot) -> None:
 def _compared(lot: Lot) -> dict[str, Any]:
     """The fields that all lots must have in common."""
     fields = to_mapping(lot.experiment)
-    fields["training"].pop("lanes")
+    fields["training"].pop("lanes", None)
     return {k: v for k, v in fields.items() if k not in (*_COUNTS, *_CUT, *NOT_NUMBERS)}
 
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.points import points, to_mapping
 from fedwave.experiments.config.read import stored_content, stored_experiment
 from fedwave.experiments.config.resolve import Values, with_added
+from fedwave.experiments.config.sweep import points, to_mapping
 from fedwave.experiments.config.units import Unit
 from fedwave.experiments.store.fingerprint import fingerprint, unit_fingerprint
 from fedwave.experiments.store.own_files import CONFIG, PLAN

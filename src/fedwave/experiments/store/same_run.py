@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, plural
-from fedwave.experiments.config.points import to_mapping
+from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.run.runner import stored_results
 from fedwave.experiments.store.dataset import Point
 from fedwave.experiments.store.fingerprint import NOT_NUMBERS

@@ -129,14 +129,6 @@ def test_curves_say_who_never_got_there() -> None:
     assert found.of_reached.value == 3
 
 
-def test_none_censored_makes_both_means_one() -> None:
-    rounds = np.random.default_rng(7).integers(5, 40, size=30).astype(float)
-    found = bootstrap_rounds(rounds, horizon=40)
-    assert found.restricted == found.of_reached
-    assert found.censored == 0
-    assert mentions(str(found), 30)
-
-
 def test_all_censored_have_no_interval() -> None:
     found = bootstrap_rounds(np.full(4, np.inf), horizon=25)
     assert (found.reached, found.censored, found.restricted.value) == (0, 4, 25)
@@ -145,17 +137,20 @@ def test_all_censored_have_no_interval() -> None:
     assert mentions(str(found), 25, "[nan, nan]", "4 of 4")
 
 
-def test_one_that_got_there_has_no_interval_of_its_own() -> None:
-    found = bootstrap_rounds(np.array([12.0, np.inf, np.inf]), horizon=30)
-    assert found.of_reached.value == 12
-    assert math.isnan(found.of_reached.low)
-    assert found.restricted.low < 24 < found.restricted.high
-
-
-def test_after_the_horizon_is_never() -> None:
-    found = bootstrap_rounds(np.array([10.0, 20.0, 45.0]), horizon=20)
-    assert (found.reached, found.censored) == (2, 1)
-    assert found.restricted.value == pytest.approx(50 / 3)
+@pytest.mark.parametrize(
+    ("rounds", "horizon", "censored", "restricted", "of_reached"),
+    [
+        ([12.0, 14.0, 16.0], 40, 0, 14, 14),
+        ([12.0, np.inf, np.inf], 30, 2, 24, 12),
+        ([10.0, 20.0, 45.0], 20, 1, 50 / 3, 15),  # after the horizon is never
+    ],
+)
+def test_both_means(rounds: list[float], horizon: int, censored: int, restricted: float, of_reached: float) -> None:
+    found = bootstrap_rounds(np.array(rounds), horizon)
+    assert found.censored == censored
+    assert found.restricted.value == pytest.approx(restricted)
+    assert found.of_reached.value == of_reached
+    assert math.isnan(found.of_reached.low) == (found.reached == 1)
 
 
 def test_the_restricted_mean_is_covered_as_often_as_it_says() -> None:

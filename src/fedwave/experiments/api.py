@@ -98,9 +98,8 @@ def run(
     >>> data.backlog.dims, data.backlog.shape
     (('scheduler', 'instance', 'round'), (2, 2, 10))
     """
-    from fedwave.experiments.config.read import experiment_from, texts, to_mapping
+    from fedwave.experiments.config.read import experiment_from, requested_experiment, texts, to_mapping
     from fedwave.experiments.report.outputs import write_results
-    from fedwave.experiments.request import requested_experiment
     from fedwave.experiments.run.runner import running
     from fedwave.experiments.store.load import to_dataset
 
