@@ -65,7 +65,7 @@ def next_lot() -> str:
 ```sh
 # on a machine with a GPU
 lot={_STUDY}-{first}-{first + count - 1}
-fedwave reproduce {_STUDY} --full --instances {count} --first-instance {first} --out out/$lot checkpoint_seconds=10000
+fedwave reproduce {_STUDY} --full instances={count} first_instance={first} --out out/$lot checkpoint_seconds=10000
 
 # keep the lot without its tables and figures
 mkdir studies/lots/$lot

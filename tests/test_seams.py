@@ -387,7 +387,7 @@ NEGATIVE = "arrivals 'debts' returned counts with the value -9, must be whole nu
 def test_the_command_line_says_it_in_one_sentence(words: tuple[str, str], text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(FILE)
     verb, change = words
-    size = ("schedulers=[age]", change, "-t", "4", "-i", "2", *(["--out", "it"] if verb == "run" else []))
+    size = ("schedulers=[age]", change, "-r", "4", "-i", "2", *(["--out", "it"] if verb == "run" else []))
     given = command(verb, "paper", "--import", "mine.py", *size)
     done = subprocess.run(given, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -26,9 +25,9 @@ from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.parts import registry
 
-NETWORK = ("random", "--devices", 4, "--slots", 2, "--set", "rate=1")
+NETWORK = ("random", "network.devices=4", "--slots", 2, "network.rate=1")
 SMALL = ("task.model=logistic", "task.epochs=1", "training.loss_images=100", "training.test_images=60")
-SIZE = ("--task", "synthetic", "--rounds", 3, "--instances", 2, "--device", "cpu", "--workers", 1)
+SIZE = ("--task", "synthetic", "--rounds", 3, "--instances", 2, "training.device=cpu", "--workers", 1)
 FIGURES = ("learning-curves", "one-instance", "targets", "devices")
 FILES = {f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")}
 FILES |= {
@@ -114,40 +113,29 @@ def test_train_json_is_only_json(fedwave, monkeypatch, tmp_path: Path) -> None:
     assert marks == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "rounds").iterdir()}
 
 
-def test_every_option_reaches_the_training(fedwave, monkeypatch, tmp_path: Path) -> None:
+def test_fields_reach_the_training(fedwave, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(figures, "save_figure", lambda figure, stem: [])  # they take the longest
     words = ("train", *NETWORK, *SMALL, *SIZE, "-s", "w-max,update-aware", "--json")
-    places = iter(range(10))
 
-    def run(*more: object) -> dict:
-        status, text, err = fedwave(*words, *more, "-o", tmp_path / str(next(places)))
+    def run(name: str, *more: object) -> dict:
+        status, text, err = fedwave(*words, *more, "-o", tmp_path / name)
         assert (status, err) == (0, "")
         return json.loads(text)
 
-    plain = run()
-    lee, skewed = {"name": "lee", "beta": 0.5}, {"name": "dirichlet", "alpha": 0.05}
-    for option, given, part, key, value in (
-        ("--aggregation", "sync", "task", "aggregation", "sync"),
-        ("--aggregation", "lee:beta=0.5", "task", "aggregation", lee),
-        ("--tolerance", 0.0, "training", "tolerance", 0.0),
-        ("--precision", "float64", "training", "precision", "float64"),
-        ("--lanes", 3, "training", "lanes", 3),
-        ("--skew", 0.05, "task", "partition", skewed),
-    ):
-        changed = run(option, given)
-        before = plain["experiment"]
-        assert changed["experiment"] == before | {part: before[part] | {key: value}}
-        if option in ("--aggregation", "--skew"):
-            losses = (x["schedulers"]["w-max"]["loss"] for x in (changed, plain))
-            assert len({loss["mean"] for loss in losses}) == 2
-        if option == "--skew":
-            assert changed["schedulers"]["update-aware"]["loss"] != plain["schedulers"]["update-aware"]["loss"]
+    plain = run("plain")
+    changed = run("changed", "task.aggregation=lee:beta=0.5", "task.partition=dirichlet:alpha=0.05", "training.lanes=3")
+    how = changed["experiment"]
+    assert how["task"]["aggregation"] == {"name": "lee", "beta": 0.5}
+    assert how["task"]["partition"] == {"name": "dirichlet", "alpha": 0.05}
+    assert how["training"] == plain["experiment"]["training"] | {"lanes": 3}
+    for name in ("w-max", "update-aware"):
+        assert changed["schedulers"][name]["loss"] != plain["schedulers"][name]["loss"]
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
 def test_without_data_reproduce_falls_back_loudly(fedwave, tmp_path: Path, name: str) -> None:
     small = ("task.epochs=1", "training.loss_images=100", "training.test_images=60")
-    words = ("reproduce", name, "--quick", "-t", 2, "-i", 1, "--device", "cpu", "--workers", 1)
+    words = ("reproduce", name, "--quick", "rounds=2", "instances=1", "training.device=cpu", "--workers", 1)
     status, text, err = fedwave(*words, *small, "-o", tmp_path)
     assert status == 0
     assert mentions(err, "SYNTHETIC DATA", name)
@@ -184,24 +172,8 @@ def test_a_sweep_of_what_is_learnt(fedwave, tmp_path: Path) -> None:
         "network.devices=4",
         "task.partition=dirichlet",
     )
-    status, text, err = fedwave(
-        "run",
-        *words,
-        "sweep.task.partition.alpha=[0.05,5]",
-        "--metric",
-        "accuracy",
-        "-s",
-        "age",
-        "-t",
-        3,
-        "-i",
-        2,
-        "--workers",
-        1,
-        "--json",
-        "-o",
-        tmp_path,
-    )
+    sweep = ("sweep.task.partition.alpha=[0.05,5]", "metric=accuracy", "-s", "age", "-r", 3, "-i", 2)
+    status, text, err = fedwave("run", *words, *sweep, "--workers", 1, "--json", "-o", tmp_path)
     assert (status, err) == (0, "")
     points = json.loads(text)["points"]
     assert [point["where"]["task.partition.alpha"] for point in points] == [0.05, 5]
@@ -247,66 +219,3 @@ def test_who_the_base_is_does_not_depend_on_luck() -> None:
         assert mentions(str(differences.title), "alsa-pi")
         assert list(differences.columns[0].cells) == ["bench"]
     assert list(lost[0].columns[0].cells) == ["bench", "alsa-pi (2 diverged)"]
-
-
-TRAIN = ("train", *NETWORK, "-t", 1, "-i", 1, "-s", "w-max", "--out", "out", "--task")
-REFUSALS = {
-    (*TRAIN, "sinthetic"): ("task.dataset", "sinthetic", "synthetic"),
-    (*TRAIN, "synthetic", "--device", "tpu"): ("training.device", "tpu"),
-    (*TRAIN, "synthetic", "--device", "cuda"): ("device", "cuda"),
-    (*TRAIN, "synthetic", "--precision", "half"): ("training.precision", "half"),
-    (*TRAIN, "synthetic", "--aggregation", "both"): ("task.aggregation", "both"),
-    (*TRAIN, "synthetic", "--aggregation", "lee:beta=-1"): ("Lee", "beta", -1),
-    (*TRAIN, "synthetic", "--skew", 0): ("task.partition", "alpha", 0.0),
-    (*TRAIN, "synthetic", "--tolerance", 2): ("training.tolerance", 2.0),
-    (*TRAIN, "synthetic", "--lanes", 0): ("training.lanes", 0),
-    (*TRAIN, "synthetic", "block=0"): ("block", 0),
-    (*TRAIN, "synthetic", "--workers", 0): ("workers", 0),
-    (*TRAIN, "synthetic", "--engine", "spark"): ("engine", "spark"),
-    (*TRAIN, "synthetic", "--address", "auto"): ("--address", "auto", "--engine"),
-    (*TRAIN, "synthetic", "task.model=vgg19"): ("task.model", "vgg19"),
-    ("train", "paper-score"): ("paper-score", "task"),
-    ("train", "task=null", "metric=score"): ("train", "task"),
-    (*TRAIN, "synthetic", "--rounds", -1): ("rounds", -1),
-    (*TRAIN, "synthetic", "--seed", -1): ("seed", -1),
-    ("train", *SIZE, "-s", "update-aware", "-t", -1, "-o", "out"): ("rounds", -1),
-    ("train", *SIZE, "-s", "update-aware", "-i", 0, "-o", "out"): ("instances", 0),
-    ("train", *SIZE, "-s", "update-awar", "-o", "out"): ("update-awar", "update-aware"),
-    ("train", *SIZE, "-s", "update-aware:breadth=0", "-o", "out"): ("breadth", 0),
-    ("reproduce", "mnist", "--device", "tpu", "-o", "out"): ("training.device", "tpu"),
-    ("reproduce", "minst"): ("minst", "mnist"),
-    ("compare", "-s", "update-aware"): ("update-aware", "task"),
-    ("compare", "paper", "-s", "mass-labels"): ("mass-labels", "task"),
-}
-
-
-@pytest.mark.parametrize("words", REFUSALS, ids=lambda words: " ".join(map(str, words)))
-def test_one_sentence_and_status_2(
-    refuses, words: tuple[object, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    refuses(words, *REFUSALS[words])
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_a_place_that_cannot_be_written_is_found_before_the_run(fedwave, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    for words in (
-        ("train", *NETWORK, "--task", "synthetic", "--rounds", 10**9, "--out", tmp_path / "file"),
-        ("reproduce", "mnist", "--rounds", 10**9, "--out", tmp_path / "file" / "deeper"),
-    ):
-        status, out, err = fedwave(*words)
-        assert (status, out) == (2, "")
-        assert mentions(err, tmp_path / "file")
-        assert err.count("\n") == 1
-    assert (tmp_path / "file").read_text() == "mine"
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_the_right_to_write(fedwave, tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    status, _, err = fedwave("train", *NETWORK, *SIZE, "--out", tmp_path / "new")
-    tmp_path.chmod(0o700)
-    assert status == 2
-    assert mentions(err, tmp_path)

@@ -93,7 +93,6 @@ def test_one_of_them_and_a_whole_run_folder(fedwave, results: Path) -> None:
         (("cifar10", "--from", "results"), ("results", "cifar10", "score", "mnist")),
         (("mnist", "--from", "results/score"), ("results/score", "mnist")),
         (("mnist", "--from", "run-score"), ("`fedwave reproduce score --from run-score`",)),
-        (("mnist", "--from", "run-mnist", "-i", "7"), ("--instances", "--from")),
         (("mnist", "--from", "run-mnist", "network.slots=3"), ("network.slots=3", "--from")),
         (("--from", "results", "--quick"), ("--quick", "--from")),
         ((), ("score", "mnist", "cifar10", "theory")),

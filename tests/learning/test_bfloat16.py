@@ -53,9 +53,9 @@ def test_a_cpu_that_dies_of_it_is_told_in_a_sentence(trial: Trial) -> None:
 
 def test_the_command_exits_with_status_2(trial: Trial, tmp_path: Path) -> None:
     trial(DIES)
-    words = ("train", "-t", "2", "-i", "1", "-s", "age", "--task", "synthetic", "--device", "cpu")
+    words = ("train", "-r", "2", "-i", "1", "-s", "age", "--task", "synthetic", "training.device=cpu")
     done = subprocess.run(
-        command(*words, "--precision", "bfloat16", "-o", str(tmp_path / "run")),
+        command(*words, "training.precision=bfloat16", "-o", str(tmp_path / "run")),
         capture_output=True,
         text=True,
         timeout=120,

@@ -17,12 +17,10 @@ from fedwave.experiments.store.own_files import RUN_FILES
 
 def publish(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a finished run.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", parser=opt.named, metavar="PATH", help="New folder.", show_default=False)
-    ],
+    out: Annotated[Path, opt.out("New folder.")],
     json: opt.AsJson = False,
 ) -> None:
-    """Write what a repository or an appendix can hold of a finished run: tidy tables, its figures, where it is from.
+    """Export a compact copy of a finished run, for a repository or an appendix.
 
     A few megabytes at most. `fedwave reproduce --from` draws the figures from them again.
     """

@@ -36,11 +36,9 @@ _EXPERIMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }
 
 
-@opt.flat(None)
+@opt.flat()
 def reproduce(
-    size: opt.Size,
-    training: opt.Training,
-    execution: opt.Execution,
+    execution: opt.Local,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -58,17 +56,7 @@ def reproduce(
             "--quick/--full", help="A size for a laptop in minutes, or the paper's.", show_default="quick; score: full"
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            parser=opt.named,
-            metavar="PATH",
-            help="Folder for figures and data.",
-            show_default="out/NAME; of published results out/published",
-        ),
-    ] = None,
+    out: Annotated[Path | None, opt.out("Folder for figures and data. Default: out/NAME, or out/published.")] = None,
     stored: Annotated[
         Path | None,
         typer.Option(
@@ -77,7 +65,7 @@ def reproduce(
     ] = None,
     json: opt.AsJson = False,
 ) -> None:
-    """Make the paper's figures again, with confidence bands.
+    """Reproduce the paper's figures, with confidence bands.
 
     score: score and backlog of all schedulers (Fig. 2). mnist, cifar10: loss, accuracy and targets reached
     (Figs. 3 to 5). theory: the bound and the schedulers' distance to it, greedy's gap to the optimum, decision times,
@@ -93,7 +81,7 @@ def reproduce(
     if name is not None and name not in _EXPERIMENTS:
         raise FedwaveError(f"there is no {name!r} to reproduce; {did_you_mean(name, _EXPERIMENTS)}")
     if stored is not None:
-        _refuse_sizes(words, [size, training], quick)
+        _refuse_sizes(words, quick)
         _draw_again(name, stored, out, json)
         return
     assert name is not None
@@ -101,7 +89,7 @@ def reproduce(
         quick = name != "score"
     full, small, changes = _EXPERIMENTS[name]
     preset = [small, *changes] if quick else [full]
-    how = experiment_of([*preset, *(words or ())], [size, training])
+    how = experiment_of([*preset, *(words or ())])
     folder = Path("out", name) if out is None else out
     if name == "theory":
         _theory(how, folder, execution, quick, json)
@@ -110,11 +98,9 @@ def reproduce(
         execute_and_show(_with_data(how), folder, execution, json)
 
 
-def _refuse_sizes(words: Sequence[str] | None, groups: Sequence[opt.Group], quick: bool | None) -> None:
+def _refuse_sizes(words: Sequence[str] | None, quick: bool | None) -> None:
     """What was run cannot be changed by drawing it."""
-    asked = [opt.spelled(name) for group in groups for name in opt.given(vars(group))]
-    asked += [] if quick is None else ["--quick" if quick else "--full"]
-    asked += words or ()
+    asked = ([] if quick is None else ["--quick" if quick else "--full"]) + list(words or ())
     if asked:
         raise FedwaveError(f"{asked[0]} does not go with --from, which draws what was run: leave one of them out.")
 
@@ -147,7 +133,7 @@ def _check_is(name: str, how: Experiment, folder: Path) -> None:
         raise FedwaveError(f"{folder} holds {found}, not {name}: `fedwave reproduce {found} --from {folder}`.")
 
 
-def _theory(how: Experiment, folder: Path, execution: opt.Execution, quick: bool, json: bool) -> None:
+def _theory(how: Experiment, folder: Path, execution: opt.Local, quick: bool, json: bool) -> None:
     from fedwave.experiments.analysis.labels import title
     from fedwave.experiments.report.theory import FILES, backlog_lines, write_theory
 

@@ -79,7 +79,7 @@ def run(folder: Path, out: str, *words: str) -> subprocess.CompletedProcess[str]
         "mine.py",
         "-s",
         "age,troubled,max-weight",
-        "-t",
+        "-r",
         "5",
         "-i",
         "4",
@@ -102,7 +102,7 @@ def events(folder: Path, out: str = "run") -> list[dict[str, Any]]:
 def test_a_scheduler_that_never_returns(what: str, workers: str, tmp_path: Path) -> None:
     trouble = write(tmp_path, what)
     made = run(tmp_path, "run", "--workers", workers, "--timeout", "5")
-    assert made.returncode == 2, made.stderr
+    assert made.returncode == 1, made.stderr
     assert made.stdout == ""
     assert "Traceback" not in made.stderr
     last = made.stderr.splitlines()[-1]
@@ -172,7 +172,7 @@ def test_without_a_folder_nothing_else_is_done(tmp_path: Path) -> None:
         "mine.py",
         "-s",
         "troubled,age",
-        "-t",
+        "-r",
         "5",
         "-i",
         "2",
@@ -195,7 +195,7 @@ def wait_for(file: Path, run: subprocess.Popen[str]) -> None:
 @pytest.mark.parametrize("what", ["computes for ever", "catches everything"])
 def test_without_a_folder_ctrl_c_ends_it(what: str, tmp_path: Path) -> None:
     write(tmp_path, what)
-    words = ("compare", "paper", "--import", "mine.py", "-s", "troubled", "-t", "5", "-i", "2")
+    words = ("compare", "paper", "--import", "mine.py", "-s", "troubled", "-r", "5", "-i", "2")
     with started(command(*words), cwd=tmp_path) as made:
         wait_for(tmp_path / "begun", made)
         made.send_signal(signal.SIGINT)
@@ -207,7 +207,7 @@ def test_without_a_folder_ctrl_c_ends_it(what: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("timeout", ["0", "-1", "nan", "1e-9"])
 def test_a_time_out_is_a_number_of_seconds(timeout: str, tmp_path: Path) -> None:
     made = fedwave(tmp_path, "run", "paper", "--timeout", timeout)
-    assert made.returncode == 2
+    assert made.returncode == 1
     assert mentions(made.stderr, "timeout", float(timeout), 0.1)
     with refused("timeout", "'5'"):
         fw.run("paper", tmp_path / "run", timeout="5")  # type: ignore[arg-type]

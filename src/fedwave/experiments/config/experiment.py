@@ -261,7 +261,7 @@ class Experiment:
     def _check_schedulers(self) -> None:
         labels = self.labels
         if not labels:
-            raise FedwaveError("schedulers is empty: name at least one, as `fedwave schedulers` lists them.")
+            raise FedwaveError("schedulers is empty: name at least one, as `fedwave list schedulers` shows them.")
         for i, label in enumerate(labels):
             if label in labels[:i]:
                 raise FedwaveError(f"schedulers[{i}] is {short_repr(label)} once more: name each once.")
