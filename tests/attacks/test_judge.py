@@ -31,7 +31,7 @@ ANSWERS = [
     (Answer(0, "a \u202e table\n", ""), EITHER, "ugly"),
     (Answer(1, "", "Traceback (most recent call last):\nKeyError: 3\n"), EITHER, "traceback"),
     (Answer(1, "", "Traceback (most recent call last):\nMemoryError\n"), EITHER, "killed"),
-    (Answer(1, "", "out is not sound"), EITHER, "traceback"),
+    (Answer(1, "", "out is not sound"), EITHER, "ugly"),
     (Answer(-9, "", ""), EITHER, "killed"),
     (Answer(None, "", ""), EITHER, "hang"),
 ]

@@ -129,7 +129,7 @@ def test_an_experiment_is_described(fedwave, tmp_path: Path) -> None:
         "{rounds: 5, instances: 4, schedulers: [age], task: {}, sweep: {network.slots: [2, 3]}}"
     )
     found = described(fedwave, tmp_path / "mine.yaml")
-    assert (found["kind"], found["points"], found["rounds in all"]) == ("experiment", 2, 40)
+    assert (found["kind"], found["points"], found["total rounds"]) == ("experiment", 2, 40)
     assert (found["schedulers"], found["task"]["dataset"]) == (["age"], "mnist")
     assert described(fedwave, "paper-score")["devices"] == 25
     assert described(fedwave, "random")["network"] == "random"
@@ -138,7 +138,7 @@ def test_an_experiment_is_described(fedwave, tmp_path: Path) -> None:
 def test_a_run_folder_is_described(fedwave, small_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(small_run.parent)
     found = described(fedwave, "run")
-    assert (found["kind"], found["units"], found["rounds in all"]) == ("run folder", "2 of 2 finished", 24)
+    assert (found["kind"], found["units"], found["total rounds"]) == ("run folder", "2 of 2 finished", 24)
     assert found["made by"]["fedwave"] == fw.__version__
     assert fedwave("verify", "run")[0] == 0
 

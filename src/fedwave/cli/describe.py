@@ -68,7 +68,7 @@ def _experiment(how: Experiment) -> dict[str, Any]:
     if how.sweep:
         about["sweep"] = {axis: list(map(str, values)) for axis, values in how.sweep.items()}
     about["points"] = len(at)
-    return about | {"rounds in all": sum(one.rounds * one.instances * len(one.labels) for one in at)}
+    return about | {"total rounds": sum(one.rounds * one.instances * len(one.labels) for one in at)}
 
 
 def _network(network: Network) -> dict[str, Any]:

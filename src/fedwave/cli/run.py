@@ -106,7 +106,7 @@ def stopping(folder: Path | None, go_on: str = "") -> Iterator[StopRequest]:
     def sentence() -> str:
         what = "nothing was kept"
         if folder is not None and RunFolder(folder).exists():
-            what = f"{go_on} goes on from here"
+            what = f"{go_on} continues from here"
         return f"stopped; {what}."
 
     try:
@@ -119,7 +119,7 @@ def stopping(folder: Path | None, go_on: str = "") -> Iterator[StopRequest]:
         if folder is None or not RunFolder(folder).exists():
             raise
         raise WorkFailed(
-            f"there is too little memory ({memory_error(error)}); finished units are kept: {go_on} goes on, with fewer "
+            f"there is too little memory ({memory_error(error)}); finished units are kept: {go_on} continues, with fewer "
             "--workers or where there is more memory."
         ) from None
 
