@@ -19,19 +19,8 @@ from fedwave.cli import main
 from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.run import pool
 
-SWEEP = (
-    "run",
-    "random",
-    "network.devices=6",
-    "sweep.network.slots=[2,3]",
-    "sweep.network.gamma=[0,0.5]",
-    "-s",
-    "alsa-pi,age",
-    "-r",
-    10,
-    "-i",
-    3,
-)
+SWEPT = ("sweep.network.slots=[2,3]", "sweep.network.gamma=[0,0.5]")
+SWEEP = ("run", "random", "network.devices=6", *SWEPT, "-s", "alsa-pi,age", "-r", 10, "-i", 3)
 UNITS = {f"000{point}_{name}_0-2" for point in range(4) for name in ("alsa-pi", "age")}
 AXES = ("backlog-network-slots", "backlog-network-gamma")
 FIGURES = {f"{axis}-{k}.{kind}" for axis in AXES for k in (1, 2) for kind in ("png", "svg")}

@@ -15,22 +15,8 @@ from user_file import forgotten, text
 
 from fedwave.experiments.run import pool
 
-LEARN = (
-    "train",
-    "mine.yaml",
-    "-s",
-    "heavy-test,age",
-    "--import",
-    "mine.py",
-    "--workers",
-    1,
-    "-r",
-    3,
-    "-i",
-    1,
-    "-o",
-    "run",
-)
+SIZE = ("-r", 3, "-i", 1, "-o", "run")
+LEARN = ("train", "mine.yaml", "-s", "heavy-test,age", "--import", "mine.py", "--workers", 1, *SIZE)
 TASK = """
 network: {kind: table, file: devices.csv, slots: 1}
 task: {dataset: synthetic, model: logistic, epochs: 1}
@@ -137,13 +123,3 @@ def test_an_unfinished_run_has_no_report(fedwave, refuses, small_run: Path) -> N
     status, told, _ = fedwave("verify", "run")
     assert status == 1
     assert mentions(told, "1 of 2")
-
-
-@pytest.mark.usefixtures("no_figures")
-def test_a_run_that_was_stopped_is_not_called_damaged(fedwave, small_run: Path) -> None:
-    for path in (Path("run/SHA256SUMS"), *Path("run/units").glob("*random*")):
-        path.unlink()
-    status, told, _ = fedwave("verify", "run")
-    assert status == 1
-    assert mentions(told, "sound")
-    assert mentions(told, "`fedwave resume run`")

@@ -58,9 +58,10 @@ def predict(
     step that still helps. Defaults are those of a network alone; a file or preset has its own.
     """
     if check_folder is not None:
-        given = {**vars(asked), "imports": None, "words": words, "train": train}
-        for name in (name for name, value in given.items() if value not in (None, [])):
-            raise FedwaveError(f"--check takes the experiment from {check_folder}: leave out {name}.")
+        options = {**vars(asked), "imports": None, "train": train}
+        given = [*(words or ()), *(f"--{name}" for name, value in options.items() if value not in (None, []))]
+        if given:
+            raise FedwaveError(f"--check takes the experiment from {check_folder}: leave out {given[0]}.")
         for source in asked.imports or ():
             import_parts(source)
         _check(check_folder, out, json)

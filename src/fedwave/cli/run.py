@@ -119,8 +119,8 @@ def stopping(folder: Path | None, go_on: str = "") -> Iterator[StopRequest]:
         if folder is None or not RunFolder(folder).exists():
             raise
         raise WorkFailed(
-            f"there is too little memory ({memory_error(error)}); finished units are kept: {go_on} continues, with fewer "
-            "--workers or where there is more memory."
+            f"there is too little memory ({memory_error(error)}); finished units are kept: {go_on} continues, with "
+            "fewer --workers or where there is more memory."
         ) from None
 
 
