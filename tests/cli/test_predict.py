@@ -110,7 +110,12 @@ def test_bad_input_of_a_check_is_one_sentence(folder: Path, refuses, words, toke
 
 @pytest.mark.parametrize(
     ("words", "named"),
-    [(("--rounds", 3), "rounds"), (("rounds=3",), "rounds=3"), (("--train", "age"), "train"), (("--slots", 2), "slots")],
+    [
+        (("--rounds", 3), "rounds"),
+        (("rounds=3",), "rounds=3"),
+        (("--train", "age"), "train"),
+        (("--slots", 2), "slots"),
+    ],
 )
 def test_a_check_takes_no_other_options(refuses, tmp_path: Path, words, named: str) -> None:
     refuses(("predict", "--check", tmp_path, *words), named)

@@ -17,12 +17,15 @@ from typing import Any
 import pytest
 from killing import children, command, results, started
 from refusals import mentions, refused
+from user_file import forgotten
 
 import fedwave as fw
+from fedwave.errors import WorkFailed
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run import pool
 from fedwave.experiments.run.pool import run_in_pool
+from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.run.signals import NoRound, StopRequest, limited
 from fedwave.experiments.run.worker import HEADER, Message
 
@@ -124,7 +127,7 @@ def test_a_scheduler_that_never_returns(what: str, workers: str, tmp_path: Path)
 def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(what: str, tmp_path: Path) -> None:
     trouble = write(tmp_path, what)
     made = run(tmp_path, "run", "--workers", "2")
-    assert (made.returncode, made.stdout) == (2, ""), made.stderr
+    assert (made.returncode, made.stdout) == (1, ""), made.stderr
     assert "Traceback" not in made.stderr
     assert mentions(made.stderr, "2 of 6")
     assert mentions(made.stderr, "memory", "block")
@@ -149,7 +152,7 @@ def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(what: str, t
 def test_a_unit_that_crashes_its_workers_does_not_end_the_others(tmp_path: Path) -> None:
     write(tmp_path, "crashes")
     made = run(tmp_path, "run", "--workers", "2")
-    assert (made.returncode, made.stdout) == (2, ""), made.stderr
+    assert (made.returncode, made.stdout) == (1, ""), made.stderr
     assert mentions(made.stderr, 3, "signal 11")
     assert mentions(made.stderr, "4")
 
@@ -157,30 +160,16 @@ def test_a_unit_that_crashes_its_workers_does_not_end_the_others(tmp_path: Path)
 def test_without_memory_in_this_process_the_others_go_on(tmp_path: Path) -> None:
     write(tmp_path, "runs out of memory")
     made = run(tmp_path, "run", "--workers", "1")
-    assert (made.returncode, made.stdout) == (2, ""), made.stderr
+    assert (made.returncode, made.stdout) == (1, ""), made.stderr
     assert mentions(made.stderr, "17 PiB", "block")
     assert mentions(made.stderr, "4")
 
 
 def test_without_a_folder_nothing_else_is_done(tmp_path: Path) -> None:
     write(tmp_path, "sleeps for ever")
-    made = fedwave(
-        tmp_path,
-        "compare",
-        "paper",
-        "--import",
-        "mine.py",
-        "-s",
-        "troubled,age",
-        "-r",
-        "5",
-        "-i",
-        "2",
-        "--timeout",
-        "5",
-    )
-    assert (made.returncode, made.stdout) == (2, "")
-    assert mentions(made.stderr, "0000_troubled_0-1", "troubled", "5 s", "--timeout")
+    content = {"schedulers": ["troubled", "age"], "rounds": 5, "instances": 2}
+    with forgotten(), refused("0000_troubled_0-1", "1 s", "--timeout", error=WorkFailed):
+        run_experiment(experiment_from(content, (), [str(tmp_path / "mine.py")]), timeout=1.0)
 
 
 def wait_for(file: Path, run: subprocess.Popen[str]) -> None:
@@ -207,7 +196,7 @@ def test_without_a_folder_ctrl_c_ends_it(what: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("timeout", ["0", "-1", "nan", "1e-9"])
 def test_a_time_out_is_a_number_of_seconds(timeout: str, tmp_path: Path) -> None:
     made = fedwave(tmp_path, "run", "paper", "--timeout", timeout)
-    assert made.returncode == 1
+    assert made.returncode == 2
     assert mentions(made.stderr, "timeout", float(timeout), 0.1)
     with refused("timeout", "'5'"):
         fw.run("paper", tmp_path / "run", timeout="5")  # type: ignore[arg-type]
