@@ -52,7 +52,7 @@ def bare(tmp_path: Path):  # type: ignore[no-untyped-def]
         (["run", "quick"], ("PyTorch", LEARN)),
         (["run", "mine.yaml"], ("PyTorch", LEARN)),
         (["reproduce", "mnist"], ("PyTorch", LEARN)),
-        (["compare", "paper", "--engine", "ray"], ("Ray", RAY)),
+        (["run", "paper", "--ray"], ("Ray", RAY)),
     ],
 )
 def test_a_command_names_the_pip_line(bare, words, tokens, tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -89,7 +89,7 @@ for text in {asked}:
 
 
 def test_it_simulates_compares_and_draws(bare, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    done = bare("-m", "fedwave", "compare", "paper", "-s", "alsa-pi,age", "-t", "5", "-i", "2", "--out", "out")
+    done = bare("-m", "fedwave", "compare", "paper", "-s", "alsa-pi,age", "-r", "5", "-i", "2", "--out", "out")
     assert (done.returncode, done.stderr) == (0, "")
     assert list((tmp_path / "out").glob("*.png"))
     code = (

@@ -18,7 +18,9 @@ _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 60, 60
 
 
 class FedwaveError(Exception):
-    """Base of every error that bad input causes; the command line prints it and exits with status 2.
+    """Base of every error that fedwave explains in one sentence; the command line prints it.
+
+    The exit status of a command is 2 for bad usage or input, and 1 for WorkFailed.
 
     >>> import fedwave as fw
     >>> try:
@@ -27,6 +29,10 @@ class FedwaveError(Exception):
     ...     print(error)
     slots (W) is 30 but there are only 25 devices: W must not exceed them.
     """
+
+
+class WorkFailed(FedwaveError):
+    """The input was right, but the work failed: units were abandoned, or a disk is full."""
 
 
 class MissingExtra(FedwaveError, ImportError):

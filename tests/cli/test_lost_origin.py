@@ -18,7 +18,7 @@ LOT = Path(__file__).parents[2] / "studies" / "lots" / "cifar10-0-2"
 def run(tmp_path: Path, fedwave: Command, monkeypatch: pytest.MonkeyPatch, no_figures: None) -> Path:
     monkeypatch.chdir(tmp_path)
     for first in (0, 2):
-        words = ("-t", 3, "-i", 2, "--first-instance", first, "--workers", 1, "-o", f"run-{first}")
+        words = ("-r", 3, "-i", 2, f"first_instance={first}", "--workers", 1, "-o", f"run-{first}")
         assert fedwave("run", "paper-score", "schedulers=[age,alsa-pi]", *words)[0] == 0
     return Path("run-0")
 

@@ -8,7 +8,7 @@ import pytest
 
 import fedwave as fw
 
-SMALL = ("-s", "age,random", "-t", 6, "-i", 2)
+SMALL = ("-s", "age,random", "-r", 6, "-i", 2)
 WORDS = ("run", "paper", *SMALL)
 
 

@@ -35,9 +35,9 @@ _EXPERIMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 _PAGE = ("section-v.png", "section-v.pdf")
 
 
-@opt.flat(None)
+@opt.flat()
 def reproduce(
-    execution: opt.Execution,
+    execution: opt.Local,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -55,17 +55,7 @@ def reproduce(
             "--quick/--full", help="A size for a laptop in minutes, or the paper's.", show_default="quick; score: full"
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            parser=opt.named,
-            metavar="PATH",
-            help="Folder for figures and data.",
-            show_default="out/NAME; with --from alone out/published",
-        ),
-    ] = None,
+    out: Annotated[Path | None, opt.out("Folder for figures and data. Default: out/NAME, or out/published.")] = None,
     stored: Annotated[
         Path | None,
         typer.Option(
@@ -160,7 +150,7 @@ def _check_is(name: str, found: Compact, folder: Path) -> None:
         )
 
 
-def _theory(how: Experiment, folder: Path, execution: opt.Execution, quick: bool, json: bool) -> None:
+def _theory(how: Experiment, folder: Path, execution: opt.Local, quick: bool, json: bool) -> None:
     from fedwave.experiments.analysis.labels import title
     from fedwave.experiments.config.build import network_of
     from fedwave.paper import reproduce_theory as theory

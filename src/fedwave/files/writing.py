@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, WorkFailed
 
 _ROOM = 140  # bytes of the longest path below a folder for results
 # The file must be new, so that no file or link of somebody else is written to.
@@ -75,7 +75,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
             os.fsync(file.fileno())  # the content must be on the disk before the name is
         os.replace(unfinished, path)
     except OSError as error:
-        raise FedwaveError(f"{path} cannot be written: {error.strerror}; choose another place.") from None
+        raise WorkFailed(f"{path} cannot be written: {error.strerror}; choose another place.") from None
     finally:
         if opened:
             unfinished.unlink(missing_ok=True)

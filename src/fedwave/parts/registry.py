@@ -127,7 +127,7 @@ def check_known(family: str, name: str) -> None:
     """Raises FedwaveError if the family has no part of this name; imports no built-in part."""
     if not _is_there(family, name) and name not in names(family):
         raise FedwaveError(
-            f"there is no {word(family)} {name!r}; {did_you_mean(name, names(family))} "
+            f"there is no {word(family)} {short_repr(name)}; {did_you_mean(name, names(family))} "
             "If it is your own, import the file that registers it (--import FILE)."
         )
 

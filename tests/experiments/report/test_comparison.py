@@ -181,3 +181,27 @@ def test_a_scheduler_twice_needs_labels() -> None:
     found = fw.compare(net, named, rounds=2, instances=2)
     assert found.schedulers == ("one", "other")
     assert found.difference("other", "backlog").mean == 0
+
+
+def test_instances_for_a_half_width() -> None:
+    found = fw.compare(fw.paper_network(), ["alsa-pi", "age"], rounds=12, instances=3)
+    spread = found.differences("age", "score").std(ddof=1)
+    needed = found.instances_needed("age", 0.8)
+    assert needed is not None
+    assert needed > 10
+    # About 1.96 standard errors reach 0.8 with so many, and not with half of them.
+    assert 1.96 * spread / needed**0.5 < 0.8 < 1.96 * spread / (needed / 2) ** 0.5
+    with refused("half_width", 0):
+        found.instances_needed("age", 0)
+
+
+def test_no_number_of_copies_narrows_an_interval() -> None:
+    rng = np.random.default_rng(0)
+    network = fw.paper_network(
+        fading=fw.fading.RecordedGains(rng.exponential(size=(6, 25))),
+        arrivals=fw.arrivals.RecordedArrivals(rng.poisson(3, size=(6, 25))),
+        success="threshold",
+    )
+    found = fw.compare(network, ["alsa-pi", "max-weight", "random"], rounds=6, instances=3)
+    assert found.instances_needed("max-weight", 0.1) is None
+    assert found.instances_needed("random", 0.1) is not None

@@ -17,12 +17,15 @@ from typing import Any
 import pytest
 from killing import children, command, results, started
 from refusals import mentions, refused
+from user_file import forgotten
 
 import fedwave as fw
+from fedwave.errors import WorkFailed
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run import pool
 from fedwave.experiments.run.pool import run_in_pool
+from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.run.signals import NoRound, StopRequest, limited
 from fedwave.experiments.run.worker import HEADER, Message
 
@@ -71,7 +74,7 @@ def fedwave(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def run(folder: Path, out: str, *words: str) -> subprocess.CompletedProcess[str]:
-    given = f"run paper --import mine.py -s age,troubled,max-weight -t 5 -i 4 block=2 --out {out} --events {out}.events"
+    given = f"run paper --import mine.py -s age,troubled,max-weight -r 5 -i 4 block=2 --out {out} --events {out}.events"
     return fedwave(folder, *given.split(), *words)
 
 
@@ -85,7 +88,7 @@ def events(folder: Path, out: str = "run") -> list[dict[str, Any]]:
 def test_a_scheduler_that_never_returns(what: str, workers: str, tmp_path: Path) -> None:
     trouble = write(tmp_path, what)
     made = run(tmp_path, "run", "--workers", workers, "--timeout", "5")
-    assert made.returncode == 2, made.stderr
+    assert made.returncode == 1, made.stderr
     assert made.stdout == ""
     assert "Traceback" not in made.stderr
     last = made.stderr.splitlines()[-1]
@@ -107,7 +110,7 @@ def test_a_scheduler_that_never_returns(what: str, workers: str, tmp_path: Path)
 def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(what: str, tmp_path: Path) -> None:
     trouble = write(tmp_path, what)
     made = run(tmp_path, "run", "--workers", "2")
-    assert (made.returncode, made.stdout) == (2, ""), made.stderr
+    assert (made.returncode, made.stdout) == (1, ""), made.stderr
     assert "Traceback" not in made.stderr
     assert mentions(made.stderr, "2 of 6")
     assert mentions(made.stderr, "memory", "block")
@@ -132,7 +135,7 @@ def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(what: str, t
 def test_a_unit_that_crashes_its_workers_does_not_end_the_others(tmp_path: Path) -> None:
     write(tmp_path, "crashes")
     made = run(tmp_path, "run", "--workers", "2")
-    assert (made.returncode, made.stdout) == (2, ""), made.stderr
+    assert (made.returncode, made.stdout) == (1, ""), made.stderr
     assert mentions(made.stderr, 3, "signal 11")
     assert mentions(made.stderr, "4")
 
@@ -140,17 +143,16 @@ def test_a_unit_that_crashes_its_workers_does_not_end_the_others(tmp_path: Path)
 def test_without_memory_in_this_process_the_others_go_on(tmp_path: Path) -> None:
     write(tmp_path, "runs out of memory")
     made = run(tmp_path, "run", "--workers", "1")
-    assert (made.returncode, made.stdout) == (2, ""), made.stderr
+    assert (made.returncode, made.stdout) == (1, ""), made.stderr
     assert mentions(made.stderr, "17 PiB", "block")
     assert mentions(made.stderr, "4")
 
 
 def test_without_a_folder_nothing_else_is_done(tmp_path: Path) -> None:
     write(tmp_path, "sleeps for ever")
-    words = "compare paper --import mine.py -s troubled,age -t 5 -i 2 --timeout 5"
-    made = fedwave(tmp_path, *words.split())
-    assert (made.returncode, made.stdout) == (2, "")
-    assert mentions(made.stderr, "0000_troubled_0-1", "troubled", "5 s", "--timeout")
+    content = {"schedulers": ["troubled", "age"], "rounds": 5, "instances": 2}
+    with forgotten(), refused("0000_troubled_0-1", "1 s", "--timeout", error=WorkFailed):
+        run_experiment(experiment_from(content, (), [str(tmp_path / "mine.py")]), timeout=1.0)
 
 
 def wait_for(file: Path, run: subprocess.Popen[str]) -> None:
@@ -165,7 +167,7 @@ def wait_for(file: Path, run: subprocess.Popen[str]) -> None:
 @pytest.mark.parametrize("what", ["computes for ever", "catches everything"])
 def test_without_a_folder_ctrl_c_ends_it(what: str, tmp_path: Path) -> None:
     write(tmp_path, what)
-    words = ("compare", "paper", "--import", "mine.py", "-s", "troubled", "-t", "5", "-i", "2")
+    words = ("compare", "paper", "--import", "mine.py", "-s", "troubled", "-r", "5", "-i", "2")
     with started(command(*words), cwd=tmp_path) as made:
         wait_for(tmp_path / "begun", made)
         made.send_signal(signal.SIGINT)

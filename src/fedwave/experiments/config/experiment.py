@@ -230,7 +230,7 @@ class Experiment(Checked):
         if not self.metric:
             object.__setattr__(self, "metric", "backlog" if self.task is None else "accuracy")
         if not self.schedulers:
-            raise FedwaveError("schedulers is empty: name at least one, such as alsa-pi.")
+            raise FedwaveError("schedulers is empty: name at least one, as `fedwave list schedulers` shows them.")
         _check_once("schedulers", self.labels)
         _check_once("metrics", [part.name for part in self.metrics])
         self._check_against()

@@ -76,7 +76,7 @@ def run_here(
 def _do_here(unit: Unit, path: Path | None, report: Report, stop: StopRequest, timeout: float) -> xr.Dataset:
     def leave() -> None:  # the unit's code catches every interrupt, so only the end of this process ends it
         why = f"{no_round_in(timeout, unit)}. It catches every interrupt: with --workers 2 the others would go on"
-        stop.leave(2, f"unit {unit.name} is abandoned: {why}.")
+        stop.leave(1, f"unit {unit.name} is abandoned: {why}.")
 
     with stop.at_work_here(), limited(timeout, leave) as finished_a_round:
 
