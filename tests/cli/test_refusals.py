@@ -28,7 +28,7 @@ REFUSALS = {
     ("compare", "slots=3"): ("slots", "network.slots"),
     ("compare", "rounds=many"): ("rounds", "many"),
     ("compare", "rounds=[3"): ("'rounds'", "YAML"),
-    ("compare", "network.gamma=-1"): ("network.gamma", -1.0),
+    ("compare", "network.gamma=-1"): ("network.gamma", -1),
     ("compare", "network.set.rate=-2"): ("rate", "device 1", -2),
     ("compare", "network.set.slopes=2"): ("slopes", "slots"),
     ("compare", "network.devices=4"): ("network.devices", 4),
@@ -87,7 +87,7 @@ REFUSALS = {
     (*TRAIN, "sinthetic"): ("task.dataset", "sinthetic", "synthetic"),
     (*TRAIN, "synthetic", "training.device=tpu"): ("training.device", "tpu"),
     (*TRAIN, "synthetic", "training.device=cuda"): ("device", "cuda"),
-    (*TRAIN, "synthetic", "training.tolerance=2"): ("training.tolerance", 2.0),
+    (*TRAIN, "synthetic", "training.tolerance=2"): ("training.tolerance", 2),
     (*TRAIN, "synthetic", "training.lanes=0"): ("training.lanes", 0),
     (*TRAIN, "synthetic", "task.aggregation=lee:beta=-1"): ("Lee", "beta", -1),
     (*TRAIN, "synthetic", "task.partition=dirichlet:alpha=0"): ("Dirichlet", "alpha", 0),
@@ -120,7 +120,7 @@ def test_a_word_of_any_length_gives_a_short_sentence(refuses) -> None:
     [
         ("roundz: 5", ("e.yaml", "roundz", "rounds")),
         ("rounds: five", ("e.yaml", "rounds", "'five'")),
-        ("network: {kind: random, rate: -1}", ("e.yaml", "network.rate", -1.0)),
+        ("network: {kind: random, rate: -1}", ("e.yaml", "network.rate", -1)),
     ],
 )
 def test_a_file_is_named_for_what_it_has_wrong(text: str, tokens: tuple[object, ...], here: Path, refuses) -> None:

@@ -150,6 +150,8 @@ def _part_text(part: str | dict[str, Any]) -> str:
     """
     if isinstance(part, str):
         return part
+    if "as" in part:
+        return str(part["as"])
     parameters = ",".join(f"{key}={value}" for key, value in part.items() if key != "name")
     return f"{part['name']}:{parameters}"
 
