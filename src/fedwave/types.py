@@ -322,7 +322,7 @@ class PlayedRound:
     * ``decision``: ``transmits``
     * ``before``, ``after``: the counts at the round's start and end: ``waiting`` (n), ``learned`` (N), ``lost`` (so
       far), ``delay`` (d); ``after`` also has the uploads of this round: ``delivered`` and ``reported`` (n + m)
-    * ``accepted``: the arrivals that found room in the buffer
+    * ``accepted``: the arrivals that found room in the buffer, ``[I, U]``
     * ``score``: F, ``[I]``
 
     A Metric is given one:
@@ -339,10 +339,10 @@ class PlayedRound:
 
     world: WorldRound
     decision: Decision
-    before: NetworkState  # the counts at the round's start
-    after: NetworkState  # and at its end
-    accepted: IntArray  # [I, U] arrivals that found room in the buffer
-    score: FloatArray  # F, [I]
+    before: NetworkState
+    after: NetworkState
+    accepted: IntArray
+    score: FloatArray
 
     @cached_property
     def sums(self) -> Sums:

@@ -279,8 +279,8 @@ def arrivals_of_last_round(state: State, seen: Observation) -> IntArray:
 def optimistic_rates(state: State) -> FloatArray:
     """The sampled rates, where a device that was never heard counts as the fastest one.
 
-    Greedy on the delay alone would hear everybody in the end. Greedy on the mass would not: a device that is taken
-    for a slow one could stay unheard, and so unknown, forever.
+    Greedy on the delay alone would hear everybody in the end. Greedy on the mass would not: a device that is
+    wrongly believed to be slow could stay unheard, and so unknown, forever.
     """
     theta, unheard = state["theta"], state["covered"] == 0
     out: FloatArray = np.where(unheard, theta.max(axis=1, keepdims=True), theta)

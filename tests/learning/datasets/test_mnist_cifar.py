@@ -13,7 +13,7 @@ from odd_files import device, enormous, pipe
 from published import Contents, put, tiny
 
 from fedwave.errors import FedwaveError
-from fedwave.files import cache
+from fedwave.learning.datasets import original_files
 from fedwave.learning.datasets.mnist_cifar import load_dataset
 from fedwave.learning.datasets.original_files import MD5, NoData, data_folder, md5_hex, missing_files
 
@@ -119,7 +119,7 @@ def test_without_a_home_folder(home: Path | Exception, monkeypatch: pytest.Monke
         return home
 
     monkeypatch.delenv("FEDWAVE_DATA", raising=False)
-    monkeypatch.setattr(cache, "user_cache_path", user_cache_path)
+    monkeypatch.setattr(original_files, "user_cache_path", user_cache_path)
     with pytest.raises(FedwaveError, match=r"no home folder .* FEDWAVE_DATA"):
         data_folder()
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+from contextlib import suppress
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 from fedwave.errors import FedwaveError, short_repr
-from fedwave.files.cache import cache_folder
 from fedwave.files.reading import read_bytes
 
 # The checksums of the published files; a file is checked whenever it is read.
@@ -41,16 +43,20 @@ class NoData(FedwaveError):
 
 
 def data_folder() -> Path:
-    """The folder of the datasets: FEDWAVE_DATA, or else one in the user's cache."""
+    """The folder of the datasets: FEDWAVE_DATA, or else fedwave's folder in the user's cache."""
     chosen = os.environ.get("FEDWAVE_DATA")
-    if not chosen:
-        return cache_folder("datasets", "set FEDWAVE_DATA to a folder")
-    try:
-        return Path(chosen).expanduser()
-    except RuntimeError:  # ~somebody, a user who does not exist
-        raise FedwaveError(
-            f"FEDWAVE_DATA is {short_repr(chosen)}, but that home does not exist: set it to a folder."
-        ) from None
+    if chosen:
+        try:
+            return Path(chosen).expanduser()
+        except RuntimeError:  # ~somebody, a user who does not exist
+            raise FedwaveError(
+                f"FEDWAVE_DATA is {short_repr(chosen)}, but that home does not exist: set it to a folder."
+            ) from None
+    with suppress(RuntimeError):  # platformdirs finds no home folder; older versions return a path that begins with ~
+        folder = user_cache_path("fedwave", appauthor=False)
+        if folder.is_absolute():
+            return folder
+    raise FedwaveError("there is no home folder to keep datasets in: set FEDWAVE_DATA to a folder.")
 
 
 def fetch_command(name: str, folder: Path) -> str:
