@@ -51,7 +51,7 @@ PLACES: dict[str, str | tuple[str, ...]] = {
     "pandas": "experiments",
     "duckdb": "nowhere",
     "ruamel": "files",
-    "platformdirs": "files",
+    "platformdirs": "learning",
     "pooch": "learning",
     "requests": "learning",
     "yaml": "nowhere",

@@ -114,8 +114,10 @@ class IndexScheduler(Scheduler):
         """The arrival rates, ``[U]`` or ``[I, U]``."""
 
     def with_aggregation(self: SchedulerT, rule: Aggregation) -> SchedulerT:
-        follows = {"aggregation": rule} if getattr(self, "aggregation", rule) is None else {}
-        return replace(self, **follows) if follows else self
+        if getattr(self, "aggregation", rule) is not None:  # it was given, or is no parameter of this scheduler
+            return self
+        follows = {"aggregation": rule}
+        return replace(self, **follows)
 
     def start(self, problem: Problem) -> State:
         return self.ranking.start(problem)
