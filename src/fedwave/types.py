@@ -176,23 +176,6 @@ class Observation:
     fedwave.errors.HiddenInformation: the scheduler reads 'waiting' but does not declare it: ...
     """
 
-    __slots__ = (
-        "problem",
-        "round",
-        "slots",
-        "delay",
-        "delivered",
-        "reported",
-        "gain",
-        "snr",
-        "success",
-        "waiting",
-        "rates",
-        "update_norm",
-        "planning",
-        "label_counts",
-    )
-
     problem: Problem
     round: int
     slots: int
@@ -216,11 +199,10 @@ class Observation:
             setattr(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        # Called only if the slot is empty or does not exist.
+        # Called only if the field is not stored, or does not exist.
         need = _OPENED_BY.get(name)
         if need is None:
-            visible = [n for n in self.__slots__ if n not in _OPENED_BY or hasattr(self, n)]
-            raise AttributeError(f"an Observation has no field {name!r}; {did_you_mean(name, visible)}")
+            raise AttributeError(f"an Observation has no field {name!r}; {did_you_mean(name, vars(self))}")
         raise HiddenInformation(
             f"the scheduler reads {name!r} but does not declare it: add {need!r} to its `needs`, or decide without it."
         )
