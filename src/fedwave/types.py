@@ -71,30 +71,38 @@ def freeze(*values: Any) -> None:
 
 
 def checked(
-    part: Any, what: str, found: Any, shape: tuple[int, ...], *, most: float = np.inf, whole: bool = False
+    part: Any,
+    what: str,
+    found: Any,
+    shape: tuple[int, ...],
+    *,
+    least: float = 0.0,
+    most: float = np.inf,
+    whole: bool = False,
 ) -> Array:
     """The numbers that a user's part returned, as float64, or as int64 if they must be ``whole``.
 
-    Raises FedwaveError with the name of the part if their shape or type is wrong, or one is negative, above ``most``
-    or NaN.
+    Raises FedwaveError with the name of the part if their shape or type is wrong, or one is below ``least``, above
+    ``most`` or NaN.
     """
     array: Array = np.asarray(found)
     if array.shape != shape or array.dtype.kind not in ("biu" if whole else "biuf"):
         wrong = f"of type {array.dtype} and shape {array.shape}"
     else:
         # For a few devices argmin takes a fifth of the time of min; it finds NaN too.
-        low = array.item(array.argmin()) if array.size else 0
+        low = array.item(array.argmin()) if array.size else least
         high = array.item(array.argmax()) if most < np.inf else 0
-        if low >= 0 and high <= most:
+        if low >= least and high <= most:
             return array.astype(np.int64 if whole else np.float64, copy=False)
-        wrong = f"with the value {high if low >= 0 else low:g}"
+        wrong = f"with the value {high if low >= least else low:g}"
     word = getattr(part, "family", "object")
     name = getattr(part, "name", type(part).__name__)
     rule = "whole numbers" if whole else "numbers"
-    limits = ">= 0" if most == np.inf else f"from 0 to {most:g}"
-    raise FedwaveError(
-        f"{word} {name!r} returned {what} {wrong}, must be {rule} {limits} of shape {shape}: run fw.check on it."
-    )
+    if most < np.inf:
+        rule = f"{rule} from {least:g} to {most:g}"
+    elif least > -np.inf:
+        rule = f"{rule} >= {least:g}"
+    raise FedwaveError(f"{word} {name!r} returned {what} {wrong}, must be {rule} of shape {shape}: run fw.check on it.")
 
 
 def checked_state(what: str, state: Any, instances: int) -> State:
