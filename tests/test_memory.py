@@ -248,7 +248,7 @@ def test_memory_that_runs_out_between_units_says_how_to_go_on(
 
 @pytest.mark.parametrize(
     ("need", "there", "sizes"),
-    [(1.44, 1.41, ("1.44 GiB", "1.41 GiB")), (20.4, 20.1, ("20.4 GiB", "20.1 GiB")), (2.0, 1.4, ("2 GiB", "1.4 GiB"))],
+    [(1.44, 1.41, ("1.44 GiB", "1.41 GiB")), (2.0, 1.4, ("2 GiB", "1.4 GiB")), (1.4 + 1e-9, 1.4, ("1.4 GiB",))],
 )
 def test_two_sizes_can_be_told_apart(
     need: float, there: float, sizes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
