@@ -206,7 +206,7 @@ def test_the_command_line_refuses_what_the_process_may_not_take(what: str, tmp_p
     )
     # The tables of a scheduler are made during the run; all else is known before.
     assert (run.returncode, run.stdout) == (1 if what == "rate" else 2, "")
-    assert re.search(r"memory.* [0-8](\.\d)? GiB", run.stderr.splitlines()[-1]), run.stderr
+    assert re.search(r"memory.* [0-8](\.\d+)? GiB", run.stderr.splitlines()[-1]), run.stderr
     assert "Traceback" not in run.stderr
 
 

@@ -147,8 +147,8 @@ def check_number(what: str, value: Any, *bounds: str, note: str = "") -> None:
     """
     rules = [bound.split() for bound in bounds]
     if not is_number(value) or not all(_COMPARISONS[sign](value, float(limit)) for sign, limit in rules):
-        rule = " and ".join(bounds)
-        raise FedwaveError(f"{what} is {short_repr(value)}, must be a number{' ' * bool(rule)}{rule}{note}.")
+        rule = " ".join(["a number", " and ".join(bounds)]).rstrip()
+        raise FedwaveError(f"{what} is {short_repr(value)}, must be {rule}{note}.")
 
 
 def error_text(error: BaseException, where: str = "") -> str:

@@ -10,16 +10,23 @@ from scipy import stats
 import fedwave as fw
 from fedwave.rng import Draws
 from fedwave.schedulers import picking
-from fedwave.schedulers.base import checked_priority
-from fedwave.schedulers.picking import pick_largest
 
 
-def pick(priority, slots, round_=1, seed=0, name="mine"):
+class Given(fw.Scheduler):
+    """Ranks by given priorities."""
+
+    name = "given"
+
+    def priority(self, state, seen, draws):
+        return state["priority"]
+
+
+def pick(priority, slots, round_=1, seed=0):
     priority = np.atleast_2d(np.asarray(priority))
     instances, devices = priority.shape
     seen = observation(devices, instances, slots, round_)
-    priority = checked_priority(priority, seen, name)
-    return pick_largest(priority, slots, Draws(seed, range(instances)).at(round_))
+    decision, _ = Given().decide({"priority": priority}, seen, Draws(seed, range(instances)).at(round_))
+    return decision.transmits
 
 
 @pytest.mark.parametrize("slots", range(5))
@@ -71,14 +78,14 @@ def test_whole_numbers_and_infinities_can_be_priorities():
 
 
 def test_nan_is_refused():
-    with pytest.raises(fw.FedwaveError, match=r"^mine returned NaN as a priority in round 8: every"):
+    with pytest.raises(fw.FedwaveError, match=r"'given' returned priorities .* nan"):
         pick([[1.0, np.nan]], 1, round_=8)
 
 
 def test_priorities_of_another_shape_are_refused():
     seen = observation(devices=3, instances=2, slots=1)
-    with pytest.raises(fw.FedwaveError, match=r"mine returned priorities of shape \(3,\).*\(2, 3\)"):
-        checked_priority(np.ones(3), seen, "mine")
+    with pytest.raises(fw.FedwaveError, match=r"'given' returned priorities .*shape \(3,\).*\(2, 3\)"):
+        Given().decide({"priority": np.ones(3)}, seen, Draws(0, range(2)).at(1))
 
 
 def rows_of_many(devices):

@@ -104,7 +104,7 @@ def _given(state: Any, seen: Observation) -> dict[str, Any]:
 
 def _visible_fields(seen: Observation) -> list[str]:
     """The fields that an Observation holds."""
-    return [name for name in seen.__slots__ if hasattr(seen, name)]
+    return list(vars(seen))
 
 
 def reordered(seen: Observation, order: IntArray) -> Observation:

@@ -13,8 +13,7 @@ from fedwave.cli import output
 from fedwave.errors import plural
 from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.read import points
-from fedwave.experiments.config.read import requested_experiment
+from fedwave.experiments.config.read import points, requested_experiment
 from fedwave.parts import registry
 
 if TYPE_CHECKING:

@@ -105,7 +105,12 @@ def _check_replaceable(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> Path:
     """Writes a text file in UTF-8."""
-    return write_whole(path, lambda file: file.write(text.encode("utf-8")))
+    return write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Writes a file with this content."""
+    return write_whole(path, lambda file: file.write(content))
 
 
 def write_json(path: Path, content: Any) -> Path:

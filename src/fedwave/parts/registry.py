@@ -264,8 +264,7 @@ def check_different(what: str, texts: Iterable[tuple[str, str]], fix: str) -> No
 
 def parameter_names(family: str, name: str) -> tuple[str, ...]:
     """The parameters of a part; with "path" if it can be read from a file."""
-    kind = find(family, name)
-    return (*["path"] * hasattr(kind, "from_file"), *_parameters(kind))
+    return _parameter_names(find(family, name))
 
 
 def inner_families(family: str, name: str) -> dict[str, str]:
@@ -293,8 +292,8 @@ def _make(family: str, kind: Any, given: dict[str, Any], what: str) -> Any:
         kind = from_file
     nested = any(isinstance(value, str) and ":" in value for value in given.values())
     hint = " Separate the parameters of a part within a part by ';'." if nested else ""
-    check_parameters(what, given, (*["path"] * (from_file is not None), *_parameters(kind)), hint)
-    if kind in _own[family].values():  # ours word their own refusals
+    check_parameters(what, given, _parameter_names(kind), hint)
+    if kind in _own[family].values():  # built-in parts check their own parameters
         _check_numbers(kind, given, what)
     hints, inner = _hints(kind), _inner_families(kind)
     empty = {k for k, v in given.items() if v is None and NoneType in get_args(hints.get(k))}
@@ -332,6 +331,11 @@ def _parameters(kind: Any) -> dict[str, Any]:
         if one.name in found and one.default_factory is not MISSING:
             found[one.name] = one.default_factory()
     return found
+
+
+def _parameter_names(kind: Any) -> tuple[str, ...]:
+    own = tuple(_parameters(kind))
+    return ("path", *own) if hasattr(kind, "from_file") else own
 
 
 @cache

