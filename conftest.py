@@ -31,6 +31,8 @@ def _fresh_interpreter(request: pytest.FixtureRequest) -> None:
 
 
 def _is_public(item: str) -> bool:
+    if item.rpartition(".")[2].startswith("_"):
+        return False
     return item == "fedwave" or any(item == name or item.startswith(f"{name}.") for name in _public_names())
 
 

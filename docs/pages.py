@@ -36,9 +36,7 @@ from cifar10_numbers import (
     spikes_from,
     targets_with_fewer_rounds,
 )
-from claims import choices, claims, claims_held
-from claims_score import score_rounds
-from committed import DOCS, at, column, content, curves, instances, last_round, pair, plain, score, table, with_width
+from committed import DATA, DOCS, table_block
 from prediction_tables import (
     choice_table,
     law_cells,
@@ -49,12 +47,11 @@ from prediction_tables import (
     rules_table,
 )
 
+import fedwave as fw
 from benchmarks.peers.report import CELLS, ratio_text, speed_table, work_of
-from fedwave.errors import plural
-from fedwave.experiments.analysis.statistics import estimate
-from fedwave.experiments.analysis.tables import markdown
-from fedwave.experiments.report.figures.common import name_of
-from fedwave.network.network import paper_network
+from fedwave.paper import claims as of_paper
+from fedwave.paper.results import column
+from fedwave.paper.verdicts import pair, plain, with_width
 
 PAGES = (
     DOCS / "theory.md",
@@ -91,7 +88,7 @@ def filled(text: str) -> str:
 
 
 def score_schedulers() -> str:
-    return str(len({row["scheduler"] for row in table("score/instances.csv")}))
+    return str(len({row["scheduler"] for row in DATA.table("score/instances.csv")}))
 
 
 def score_table() -> str:
@@ -106,19 +103,19 @@ def score_table() -> str:
     )
     heading = ["scheduler", "score", "vs alsa-pi", "backlog", "vs alsa-pi", "delivered, %", "Jain", "age", "worst age"]
     lines = []
-    for name in dict.fromkeys(row["scheduler"] for row in table("score/instances.csv")):
-        cells = [with_width(estimate(k * score(name, m)), d) for m, k, d in shown]
+    for name in dict.fromkeys(row["scheduler"] for row in DATA.table("score/instances.csv")):
+        cells = [with_width(fw.statistics.estimate(k * DATA.score(name, m)), d) for m, k, d in shown]
         for place, metric, digits in ((1, "score", 3), (3, "backlog", 1)):
-            apart = estimate(score(name, metric) - score("alsa-pi", metric))
+            apart = fw.statistics.estimate(DATA.score(name, metric) - DATA.score("alsa-pi", metric))
             cells.insert(place, "-" if name == "alsa-pi" else with_width(apart, digits, "+"))
         lines.append([name, *cells])
-    return "\n" + markdown(heading, lines).strip() + "\n"
+    return table_block(heading, lines)
 
 
 def score_luck() -> str:
     """How far the arrivals of the run lie from their mean; they are Poisson and independent."""
-    found, expected = score("bench", "arrived"), float(paper_network().rates.sum())
-    deviation = np.sqrt(expected / (found.size * score_rounds()))
+    found, expected = DATA.score("bench", "arrived"), float(fw.paper_network().rates.sum())
+    deviation = np.sqrt(expected / (found.size * DATA.score_rounds()))
     apart, side = abs(found.mean() - expected), "high" if found.mean() > expected else "low"
     return (
         f"{found.mean():.2f} shards a round where {expected:g} are expected, {apart / deviation:.1f} standard "
@@ -128,26 +125,26 @@ def score_luck() -> str:
 
 
 def score_mean(scheduler: str, digits: str) -> str:
-    return f"{score(scheduler, 'score').mean():.{digits}f}"
+    return f"{DATA.score(scheduler, 'score').mean():.{digits}f}"
 
 
 def score_cost(scheduler: str, digits: str) -> str:
     """How much less than alsa-pi's score."""
-    return f"{(score('alsa-pi', 'score') - score(scheduler, 'score')).mean():.{digits}f}"
+    return f"{(DATA.score('alsa-pi', 'score') - DATA.score(scheduler, 'score')).mean():.{digits}f}"
 
 
 def score_gain(scheduler: str, digits: str) -> str:
     """How much more than alsa-pi's score."""
-    return f"{(score(scheduler, 'score') - score('alsa-pi', 'score')).mean():.{digits}f}"
+    return f"{(DATA.score(scheduler, 'score') - DATA.score('alsa-pi', 'score')).mean():.{digits}f}"
 
 
 def backlog_saved(scheduler: str) -> str:
     """Percent less backlog than alsa-pi."""
-    return f"{100 * (1 - score(scheduler, 'backlog').mean() / score('alsa-pi', 'backlog').mean()):.0f}"
+    return f"{100 * (1 - DATA.score(scheduler, 'backlog').mean() / DATA.score('alsa-pi', 'backlog').mean()):.0f}"
 
 
 def round_robin_swing() -> str:
-    rows = [r for r in table("score/rounds.csv") if r["scheduler"] == "round-robin"]
+    rows = [r for r in DATA.table("score/rounds.csv") if r["scheduler"] == "round-robin"]
     late = column(rows, "score_mean")[100:]  # after it has settled
     by_turn = [late[k::5].mean() for k in range(5)]
     return f"{min(by_turn):.0f} and {max(by_turn):.0f}"
@@ -158,27 +155,27 @@ def round_robin_swing() -> str:
 
 def run_size(study: str) -> str:
     """How much was run."""
-    return f"{instances(study)} instances x {last_round(study)} rounds"
+    return f"{DATA.instances(study)} instances x {DATA.last_round(study)} rounds"
 
 
 def mnist_table() -> str:
-    spikes = {name: np.nanmean(found.spikes()) for name, found in curves("mnist").items()}
+    spikes = {name: np.nanmean(found.spikes()) for name, found in DATA.curves("mnist").items()}
     lines = [
         [
-            name_of(name),
-            *(plain(at("mnist", name, t).mean(), 3) for t in (10, 100, 150)),
+            fw.figures.name_of(name),
+            *(plain(DATA.at("mnist", name, t).mean(), 3) for t in (10, 100, 150)),
             " / ".join(plain(value, 3) for value in before),
             f"{spikes[name]:.2g}",
         ]
         for name, before in PROTOTYPE.items()
     ]
     heading = ["scheduler", "after 10 rounds", "after 100", "after 150", "prototype, after 10 / 150", "spikes"]
-    return "\n" + markdown(heading, lines).strip() + "\n"
+    return table_block(heading, lines)
 
 
 def mnist_above_prototype() -> str:
     above = [
-        at("mnist", name, t).mean() - value
+        DATA.at("mnist", name, t).mean() - value
         for name, before in PROTOTYPE.items()
         for t, value in zip((10, 150), before, strict=True)
     ]
@@ -197,10 +194,25 @@ def mnist_differences() -> str:
     ]
     lines = []
     for one, other in pairs:
-        apart = [estimate(at("mnist", one, t) - at("mnist", other, t)) for t in (100, 150)]
+        apart = [fw.statistics.estimate(DATA.at("mnist", one, t) - DATA.at("mnist", other, t)) for t in (100, 150)]
         assert all(value.mean > value.half_width for value in apart), "the page says: all exclude 0"
-        lines.append([f"{name_of(one)} - {name_of(other)}", *(pair(value, 4) for value in apart)])
-    return "\n" + markdown(["", "100", "150"], lines).strip() + "\n"
+        lines.append([f"{fw.figures.name_of(one)} - {fw.figures.name_of(other)}", *(pair(value, 4) for value in apart)])
+    return table_block(["", "100", "150"], lines)
+
+
+# The paper's claims
+
+
+def claims(part: str) -> str:
+    return of_paper.claims(DATA, part)
+
+
+def claims_held(part: str) -> str:
+    return of_paper.claims_held(DATA, part)
+
+
+def choices() -> str:
+    return of_paper.choices(DATA)
 
 
 # Theory
@@ -208,7 +220,7 @@ def mnist_differences() -> str:
 
 def regret(label: str) -> str:
     """Regret a round in millionths."""
-    value = content("theory/regret.json")["regret a round"][label]
+    value = DATA.content("theory/regret.json")["regret a round"][label]
     mean, half = 1e6 * value["mean"], 1e6 * value["half_width"]
     return f"{_two_digits(mean)} ± {_two_digits(half)}"
 
@@ -218,17 +230,17 @@ def _two_digits(value: float) -> str:
 
 
 def empty_until() -> str:
-    return f"{content('theory/regret.json')['the printed bound exceeds T up to round']:.0e}".replace("e+", "e")
+    return f"{DATA.content('theory/regret.json')['the printed bound exceeds T up to round']:.0e}".replace("e+", "e")
 
 
 def last_of_regret(name: str) -> str:
     """The last row: a number of stages, or what Lemma 4 allows; | stands for a comma in the column's name."""
-    return f"{float(table('theory/regret.csv')[-1][name.replace('|', ', ')]):,.0f}"
+    return f"{float(DATA.table('theory/regret.csv')[-1][name.replace('|', ', ')]):,.0f}"
 
 
 def gap_table() -> str:
     """Greedy's backlog above the optimum in percent, as the map has it."""
-    rows = table("theory/gap.csv")
+    rows = DATA.table("theory/gap.csv")
     rates = list(dict.fromkeys(row["rate_of_the_second"] for row in rows))
     lines = []
     for level in dict.fromkeys(row["success"] for row in rows):
@@ -236,24 +248,26 @@ def gap_table() -> str:
         name = " or ".join(f"{float(p):g}" for p in level.split(" or "))
         lines.append([name, *(f"{100 * mine[rate]:.1f}" for rate in rates)])
     heading = ["success probability", *(f"{float(rate):g}" for rate in rates)]
-    return "\n" + markdown(heading, lines).strip() + "\n"
+    return table_block(heading, lines)
 
 
 def overshoot(bound: str) -> str:
     """How many times the measured loss a corrected bound is after the last round."""
-    last = table("theory/convergence.csv")[-1]
+    last = DATA.table("theory/convergence.csv")[-1]
     return f"{float(last[bound]) / float(last['gap']):.2g}".replace("e+0", "e")
 
 
 def bound_breaks() -> str:
     """The first round in which the printed bound lies below the measured loss."""
-    rows = table("theory/convergence.csv")
+    rows = DATA.table("theory/convergence.csv")
     return str(next(int(float(r["round"])) for r in rows if float(r["printed_product"]) < float(r["gap"])))
 
 
 def decision_ratio() -> str:
     later = {
-        row["scheduler"]: float(row["later_seconds"]) for row in table("theory/times.csv") if row["devices"] == "1000"
+        row["scheduler"]: float(row["later_seconds"])
+        for row in DATA.table("theory/times.csv")
+        if row["devices"] == "1000"
     }
     return f"{later['lagrangian-bayes'] / later['balsa']:.1f}"
 
@@ -278,7 +292,7 @@ def _bad(counts: dict[str, int]) -> str:
 
 def attacks_table() -> str:
     """Attacks by kind, and how many of them went wrong in the code before and after."""
-    found = content("attacks.json")
+    found = DATA.content("attacks.json")
     before, after = found["before"]["kinds"], found.get("after", {}).get("kinds", {})
     lines = [
         [name, f"{before[kind]['attacks']:,}", _bad(before[kind]), _bad(after[kind]) if kind in after else "-"]
@@ -286,7 +300,7 @@ def attacks_table() -> str:
         if kind in before
     ]
     heading = ["attacks", "number", "bad outcomes before", "after"]
-    return "\n" + markdown(heading, lines).strip() + "\n"
+    return table_block(heading, lines)
 
 
 # Speed
@@ -294,37 +308,37 @@ def attacks_table() -> str:
 
 def bench_table(file: str) -> str:
     """The ways of a benchmark of one section, ratios first."""
-    (section,) = content(f"{file}.json")["sections"]
+    (section,) = DATA.content(f"{file}.json")["sections"]
     return "\n" + speed_table(section).strip() + "\n"
 
 
 def bench_by_cores(file: str) -> str:
     """The ways of a benchmark, the sections side by side; rounds/s are left out, because their ratios are there."""
     shown = [name for name in CELLS if name != "rounds/s"]
-    sections = content(f"{file}.json")["sections"]
+    sections = DATA.content(f"{file}.json")["sections"]
     heading, lines = [""], [[way["label"]] for way in sections[0]["ways"]]
     for section in sections:
-        cores = plural(section["threads"], "core")
+        cores = f"{section['threads']} core{'s' if section['threads'] > 1 else ''}"
         heading += [f"{cores}: {shown[0]}", *shown[1:]]
         for line, way in zip(lines, section["ways"], strict=True):
             line += [CELLS[name](way) if way["available"] else "-" for name in shown]
-    return "\n" + markdown(heading, lines).strip() + "\n"
+    return table_block(heading, lines)
 
 
 def bench_times(file: str, name: str) -> str:
     """How many times as fast as plain PyTorch a way is."""
-    ways = {way["name"]: way for way in content(f"{file}.json")["sections"][0]["ways"]}
+    ways = {way["name"]: way for way in DATA.content(f"{file}.json")["sections"][0]["ways"]}
     return ratio_text(ways[name]["times_plain"]["median"])
 
 
 def bench_work(file: str) -> str:
     """What was played and how often, in words."""
-    return work_of(content(f"{file}.json"))
+    return work_of(DATA.content(f"{file}.json"))
 
 
 def gpu_equality() -> str:
     """How far the fast trainer on a GPU is from the reference trainer."""
-    found = content("gpu-equality.json")
+    found = DATA.content("gpu-equality.json")
     # Where training is left out, that is what is seen.
     whole = [path for path in found["paths"] if "skipping" not in path["path"]]
     far = {
@@ -341,7 +355,7 @@ def gpu_equality() -> str:
 
 def bench_machine() -> str:
     """Where the benchmark was made."""
-    found = content("bench.json")
+    found = DATA.content("bench.json")
     machine, versions = found["machine"], found["versions"]
     names = ("python", "torch", "numpy")
     shown = ", ".join(f"{name} {versions[name]}" for name in names)
@@ -355,12 +369,12 @@ def soak_table() -> str:
     """A column per kind, before and after; counts of counts (signals, resumes, faults) have a row each."""
     columns = {
         f"{kind}, {when}": _counted(found)
-        for kind, both in content("soak.json").items()
+        for kind, both in DATA.content("soak.json").items()
         for when, found in both.items()
     }
     names = dict.fromkeys(name for column in columns.values() for name in column)
     lines = [[name, *(f"{c[name]:g}" if name in c else "-" for c in columns.values())] for name in names]
-    return "\n" + markdown(["", *columns], lines).strip() + "\n"
+    return table_block(["", *columns], lines)
 
 
 def _counted(found: dict[str, Any]) -> dict[str, float]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from committed import content, pair, plain, table
+from committed import DATA, table_block
 
-from fedwave.experiments.analysis.prediction_check import PREDICTORS
-from fedwave.experiments.analysis.statistics import Estimate, estimate
-from fedwave.experiments.analysis.tables import markdown
+import fedwave as fw
+from fedwave.paper.verdicts import pair, plain
 
 FILES = ("chosen-on", "rules", "skew", "mlp", "devices", "channel", "again", "cifar10")
 IID, CLASSES = "iid", "by-class"
 CHOSEN_RULE = "constant:beta=1,stretch=2"
+PREDICTORS = ("useful mass", "delivered mass", "fresh shards", "score", "small backlog")
 _FEWEST = 4  # cells that an interval is made of
 # The groups of cells: what they are, whether they were held out, their files, and the partitions that belong to it.
 GROUPS = (
@@ -38,7 +38,7 @@ def law_table() -> str:
         rows.append([title, "yes" if held_out else "no", str(len(cells)), *_means(cells)])
     everything = _held_out()
     rows.append(["all held-out cells", "yes", str(len(everything)), *_means(everything)])
-    return "\n" + markdown(["cells", "held out", "number", *PREDICTORS], rows)
+    return table_block(["cells", "held out", "number", *PREDICTORS], rows)
 
 
 def law_lead() -> str:
@@ -46,7 +46,7 @@ def law_lead() -> str:
     lead = [
         cell["correlation"]["useful mass"]["mean"] - cell["correlation"]["fresh shards"]["mean"] for cell in _held_out()
     ]
-    return pair(estimate(np.array(lead)), 2, "+")
+    return pair(fw.statistics.estimate(np.array(lead)), 2, "+")
 
 
 def law_cells() -> str:
@@ -55,9 +55,9 @@ def law_cells() -> str:
     for file in FILES:
         for cell in _cells((file,)):
             where = ", ".join(cell["where"].values())
-            found = [Estimate(**cell["correlation"][k]) for k in PREDICTORS]
+            found = [fw.statistics.Estimate(**cell["correlation"][k]) for k in PREDICTORS]
             rows.append([file, where, *(pair(one, 2) for one in found)])
-    return "\n" + markdown(["study", "cell", *PREDICTORS], rows)
+    return table_block(["study", "cell", *PREDICTORS], rows)
 
 
 def recommended_table() -> str:
@@ -80,14 +80,14 @@ def recommended_table() -> str:
             *(plain(float(line[k]), 4) for k in ("recommended", "bench")),
             *(_distance(line, name) for name in names),
         ]
-        for line in table("recommended/summary.csv")
+        for line in DATA.table("recommended/summary.csv")
     ]
-    return "\n" + markdown(heads, rows)
+    return table_block(heads, rows)
 
 
 def recommended_in_short() -> str:
     """How often the aims are met."""
-    lines = table("recommended/summary.csv")
+    lines = DATA.table("recommended/summary.csv")
     above = sum(float(line["from alsa-pi"]) > float(line["from alsa-pi, half-width"]) for line in lines)
     near = sum(float(line["from bench"]) > -0.005 for line in lines)
     all_of_them = f"{above} of {len(lines)} comparisons (intervals exclude 0)"
@@ -96,11 +96,11 @@ def recommended_in_short() -> str:
 
 def choice_table() -> str:
     """What the setting was chosen among, with its rule: distances from Bench after the last round."""
-    apart: dict[str, list[Estimate]] = {}  # by scheduler: in each setting
-    for line in table("recommended/choice/summary.csv"):
+    apart: dict[str, list[fw.statistics.Estimate]] = {}  # by scheduler: in each setting
+    for line in DATA.table("recommended/choice/summary.csv"):
         if (line["task.aggregation"], line["metric"]) == (CHOSEN_RULE, "accuracy"):
             mean, half_width = float(line["difference"]), float(line["difference_half_width"])
-            apart.setdefault(line["scheduler"], []).append(Estimate(mean, half_width, 0))
+            apart.setdefault(line["scheduler"], []).append(fw.statistics.Estimate(mean, half_width, 0))
     del apart["bench"]
     rows = [
         [
@@ -110,12 +110,12 @@ def choice_table() -> str:
         ]
         for name, found in apart.items()
     ]
-    return "\n" + markdown(["scheduler", "worst of six settings", "mean of six"], rows)
+    return table_block(["scheduler", "worst of six settings", "mean of six"], rows)
 
 
 def rules_table() -> str:
     """Accuracy by aggregation rule and scheduler, under the same schedules and uploads."""
-    lines = [line for line in table("rules/summary.csv") if line["metric"] == "accuracy"]
+    lines = [line for line in DATA.table("rules/summary.csv") if line["metric"] == "accuracy"]
     schedulers = list(dict.fromkeys(line["scheduler"] for line in lines))
     rows = []
     for where in dict.fromkeys((line["task.partition"], line["task.aggregation"]) for line in lines):
@@ -124,7 +124,7 @@ def rules_table() -> str:
         }
         shown = [f"{plain(float(mine[s]['mean']), 4)} ± {plain(float(mine[s]['half_width']), 4)}" for s in schedulers]
         rows.append([*where, *shown])
-    return "\n" + markdown(["shards", "rule", *schedulers], rows)
+    return table_block(["shards", "rule", *schedulers], rows)
 
 
 def _held_out() -> list[dict[str, Any]]:
@@ -136,7 +136,7 @@ def _of_group(files: tuple[str, ...], partitions: tuple[str, ...]) -> list[dict[
 
 
 def _cells(files: tuple[str, ...]) -> list[dict[str, Any]]:
-    return [cell for file in files for cell in content(f"law/{file}.json")["points"]]
+    return [cell for file in files for cell in DATA.content(f"law/{file}.json")["points"]]
 
 
 def _partition(cell: dict[str, Any]) -> str:
@@ -147,8 +147,8 @@ def _means(cells: list[dict[str, Any]]) -> list[str]:
     each = [[cell["correlation"][k]["mean"] for cell in cells] for k in PREDICTORS]
     if len(cells) < _FEWEST:
         return [plain(float(np.mean(one)), 2) for one in each]
-    return [pair(estimate(np.array(one)), 2) for one in each]
+    return [pair(fw.statistics.estimate(np.array(one)), 2) for one in each]
 
 
 def _distance(line: dict[str, str], name: str) -> str:
-    return pair(Estimate(float(line[name]), float(line[f"{name}, half-width"]), 0), 4, "+")
+    return pair(fw.statistics.Estimate(float(line[name]), float(line[f"{name}, half-width"]), 0), 4, "+")

@@ -15,7 +15,6 @@ from refusals import refused
 from rules import RULES, Momentum
 
 from fedwave.aggregation import (
-    STALENESS,
     Aggregation,
     Constant,
     FedAsync,
@@ -66,19 +65,6 @@ def test_weights_by_hand(rule: Aggregation, expected: list[float]) -> None:
         np.testing.assert_allclose(
             both.coefficients(ROUND), np.array(expected) * min(cap / mass, stretch / reach), rtol=1e-14
         )
-
-
-def test_staleness_by_hand() -> None:
-    stale = np.array([0.0, 1, 2, 3, 6])
-    np.testing.assert_allclose(STALENESS["constant"](stale, 2, 1), 1)
-    np.testing.assert_allclose(STALENESS["hinge"](stale, 2, 1), [1, 1, 1 / 3, 1 / 5, 1 / 11])
-    np.testing.assert_allclose(STALENESS["polynomial"](stale, 2, 1), [1, 1 / 4, 1 / 9, 1 / 16, 1 / 49])
-
-
-def test_no_shares_before_anything_was_learnt() -> None:
-    learned, delivered = np.array([[0, 0], [0, 2]]), np.array([[True, True], [True, False]])
-    uploads = Uploads(delivered, learned, np.ones_like(learned), *np.zeros((2, 2, 2)))
-    assert not uploads.shares.any()
 
 
 def test_the_rate_is_what_the_delay_alone_makes_of_an_update() -> None:
@@ -212,20 +198,6 @@ def test_a_limit_holds_and_changes_nothing_below(
     np.testing.assert_array_equal(after[reached <= limit], before[reached <= limit])
     above = reached > limit
     np.testing.assert_allclose(after[above], before[above] * limit / reached[above][:, None], rtol=1e-12)
-
-
-@given(some_rule, counts(), st.randoms(use_true_random=False))
-def test_devices_can_be_numbered_in_any_order(rule: Aggregation, uploads: Uploads, random: Any) -> None:
-    order = list(range(uploads.delivered.shape[-1]))
-    random.shuffle(order)
-    moved = Uploads(*(getattr(uploads, field.name)[:, order] for field in fields(uploads)))
-    np.testing.assert_allclose(rule.coefficients(moved), rule.coefficients(uploads)[:, order], rtol=1e-12)
-
-
-@given(some_rule, counts())
-def test_rounds_are_weighed_one_by_one(rule: Aggregation, uploads: Uploads) -> None:
-    rows = [rule.coefficients(uploads.at(t)) for t in range(len(uploads.delivered))]
-    np.testing.assert_array_equal(rule.coefficients(uploads), rows)
 
 
 # --- names and bad input --------------------------------------------------------------------------

@@ -139,18 +139,14 @@ class Own(fw.Scheduler):
         return type(self).picks(seen), state
 
 
-MORE = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0]], bool)
 PICKS: dict[str, tuple[Callable[[Any], Any], tuple[object, ...]]] = {
     "all of them": (lambda seen: fw.Decision(np.ones((2, 5), bool)), ("5 devices", "round 1", 2)),
-    "one too many in one instance": (lambda seen: fw.Decision(MORE), ("3 devices",)),
     "of another shape": (lambda seen: fw.Decision(np.ones(5, bool)), ("Decision", "(5,)")),
     "too few instances": (lambda seen: fw.Decision(np.zeros((1, 5), bool)), ("Decision", "(1, 5)")),
     "numbers": (lambda seen: fw.Decision(np.zeros((2, 5))), ("Decision", "float64")),
-    "NaN": (lambda seen: fw.Decision(np.full((2, 5), np.nan)), ("Decision", "float64")),
     "device numbers": (lambda seen: fw.Decision(np.array([[0, 0], [1, -1]])), ("Decision", "int64")),
     "a list": (lambda seen: fw.Decision([[True] * 5] * 2), ("Decision",)),  # type: ignore[arg-type]
     "no decision": (lambda seen: np.zeros((2, 5), bool), ("Decision",)),
-    "nothing": (lambda seen: None, ("Decision",)),
 }
 
 
@@ -177,16 +173,6 @@ def test_priorities_are_numbers(kind: type) -> None:
 
     with pytest.raises(fw.FedwaveError, match="must be numbers"):
         fw.simulate(NETWORK, Strange(), 2, 2)
-
-
-# --- small networks, labels -----------------------------------------------------------------------
-
-
-def test_a_small_network_has_no_more_slots_than_devices() -> None:
-    assert fw.Network(DEVICES[:3]).slots == 3
-    assert fw.Network(DEVICES).slots == 5
-    with refused(3, "devices"):
-        fw.Network(DEVICES[:3], slots=5)
 
 
 def test_the_label_of_a_scheduler_object_has_its_parameters() -> None:

@@ -15,7 +15,7 @@ from time_limit import time_limit
 
 import fedwave as fw
 from fedwave.errors import FedwaveError
-from fedwave.experiments.request import requested_experiment
+from fedwave.experiments.config.read import requested_experiment
 from fedwave.files.writing import json_text
 from fedwave.files.yaml_text import read_yaml
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import fedwave
+
 SOURCE = Path(__file__).parents[1] / "src" / "fedwave"
 
 # A module may import from its own layer and from lower ones.
@@ -34,15 +36,16 @@ LAYERS = {
     "theory": 12,
     "experiments": 13,
     "adapters": 14,
-    "cli": 15,
-    "__main__": 16,
-    "__init__": 16,
+    "paper": 15,
+    "cli": 16,
+    "__main__": 17,
+    "__init__": 17,
 }
 # The rooms of experiments/, lowest first; merge, quick and request use all of them.
 ROOMS = ("config", "store", "run", "analysis", "report", "")
 # Libraries and the only parts that may import them; duckdb reads results, but nothing here needs it.
 PLACES: dict[str, str | tuple[str, ...]] = {
-    "matplotlib": "experiments",
+    "matplotlib": ("experiments", "paper"),
     "pyarrow": "experiments",
     "pydantic": "experiments",
     "filelock": "experiments",
@@ -73,6 +76,7 @@ LIGHT = {
         "fedwave.files.yaml_text",
     ),
     "adapters": ("fedwave.learning", "torch", "ray"),
+    "paper": ("matplotlib", "xarray"),
     "trace.py": ("xarray",),
 }
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -179,6 +183,21 @@ def test_no_modules_load_each_other_not_even_later(rooms: tuple[str, ...]) -> No
     assert cycles(import_graph({module_name(path): path for path in there})) == []
 
 
+@pytest.mark.parametrize("path", sorted((SOURCE / "paper").glob("*.py")), ids=lambda p: p.name)
+def test_the_paper_is_written_on_the_public_names(path: Path) -> None:
+    """``import fedwave as fw``, the names in ``fw.__all__``, and its own modules."""
+    tree = ast.parse(path.read_text())
+    for name in _names(tree):
+        assert name == "fedwave" or not name.startswith("fedwave.") or name.startswith("fedwave.paper."), name
+    used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "fw"}
+    assert used <= set(fedwave.__all__)
+
+
+def test_only_the_command_line_imports_the_paper() -> None:
+    users = {part(path) for path in MODULES if any(f"{name}.".startswith("fedwave.paper.") for name in imported(path))}
+    assert users == {"paper", "cli"}
+
+
 def test_a_circle_of_imports_is_found() -> None:
     assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
@@ -192,7 +211,7 @@ def test_heavy_libraries_stay_in_their_places(path: Path) -> None:
     for name in imported_at_once(path) if path.name != "literal.py" else ():
         for heavy in LIGHT.get(part(path), ()):
             assert not f"{name}.".startswith(f"{heavy}."), f"{path.name} imports {name} at once"
-    if "figures" not in path.parts:
+    if "figures" not in path.parts and part(path) != "paper":
         assert not any(name.startswith("matplotlib") for name in imported(path))
 
 

@@ -10,7 +10,7 @@ import pytest
 from refusals import mentions
 from script_module import module_of
 
-from fedwave.experiments.config.read import load_experiment
+import fedwave as fw
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = module_of(DOCS / "pages.py")  # lets the modules beside it be imported
@@ -41,21 +41,21 @@ def test_an_interval_without_data_says_so(page: Path) -> None:
 
 
 def test_the_score_page_shows_every_scheduler_of_its_preset() -> None:
-    shown = dict.fromkeys(row["scheduler"] for row in PAGES.table("score/instances.csv"))
-    assert tuple(shown) == load_experiment("paper-score").labels
+    shown = dict.fromkeys(row["scheduler"] for row in committed.DATA.table("score/instances.csv"))
+    assert tuple(shown) == fw.load_experiment("paper-score").labels
 
 
 def test_the_next_lot_has_the_first_instances_that_are_not_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     """The paper has 20; more can be added afterwards."""
     for trained, lot in ((7, "7-10"), (16, "16-19"), (18, "18-19"), (20, "20-23")):
-        monkeypatch.setattr(cifar10_numbers, "instances", lambda study, count=trained: count)
+        monkeypatch.setattr(committed.DATA, "instances", lambda study, count=trained: count)
         assert f"lot=cifar10-{lot}\n" in cifar10_numbers.next_lot()
         assert cifar10_numbers.cifar_trained() == f"{trained} of 20"
 
 
 def test_who_reaches_the_highest_target_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = dict(committed.curves("cifar10"))
-    monkeypatch.setattr(cifar10_numbers, "curves", lambda study: found)
+    found = dict(committed.DATA.curves("cifar10"))
+    monkeypatch.setattr(committed.DATA, "curves", lambda study: found)
     better = found["bench"].accuracy.copy()
     better[-3:, :2] = 0.73
     found["bench"] = dataclasses.replace(found["bench"], accuracy=better)

@@ -141,6 +141,14 @@ def assert_counts(network, trace):
     assert not waiting_after[trace.delivered].any()
     assert not trace.arrivals[:, :, network.rates == 0].any()
     assert np.array_equal(trace.delivered.sum(axis=0), trace.totals["device_uploads"])
+    series = {"uploads": trace.delivered, "arrived": trace.arrivals, "lost": trace.lost}
+    for name, rows in series.items():
+        assert np.array_equal(trace.series[name], rows.sum(axis=2))
+    # Delays count the rounds since the last delivery.
+    assert (trace.delay[0] == 1).all()
+    assert np.array_equal(trace.delay[1:], np.where(trace.delivered, 1, trace.delay + 1)[:-1])
+    assert np.array_equal(trace.series["worst_age"], trace.delay.max(axis=2))
+    np.testing.assert_allclose(trace.series["mean_age"], trace.delay.mean(axis=2), rtol=1e-14)
 
 
 def assert_score(network, trace):

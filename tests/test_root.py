@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from refusals import mentions
 
 import fedwave as fw
 
@@ -50,15 +49,3 @@ def test_the_script_runs(tmp_path: Path) -> None:
     answer = subprocess.run(words, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stderr
     assert (tmp_path / "run" / "table.md").exists()
-
-
-def test_without_torch_only_learning_is_missing_and_the_extra_is_named() -> None:
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "import fedwave as fw\n"
-        "print(fw.compare(fw.paper_network(), ['age', 'w-max'], rounds=3, instances=2).schedulers)\n"
-        "try:\n    fw.task\nexcept fw.FedwaveError as error:\n    print(error)"
-    )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "('age', 'w-max')" in answer.stdout
-    assert mentions(answer.stdout, "fw.task", "PyTorch", "fedwave[learn]")

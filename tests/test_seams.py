@@ -14,7 +14,6 @@ import pytest
 from broken_parts import ChanceOf, CountsOf, FadingOf, SharesOf, WeightsOf, WritesCarry, WritesRates
 from killing import command
 from tiny import blobs, linear
-from torch import nn
 
 import fedwave as fw
 from fedwave.aggregation import Aggregation, FedBuff
@@ -83,20 +82,6 @@ def test_a_metric_cannot_write_into_a_round(name: str, monkeypatch: pytest.Monke
         play(FULL, "age", Measures())
 
 
-@pytest.mark.parametrize("what", ["state", "counts"])
-def test_a_run_that_goes_on_cannot_write_into_its_trace(
-    what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    trace = play(NETWORK, "age", Measures())
-    loaded = fw.Trace.load(trace.save(tmp_path / "it.npz"))
-    calling(monkeypatch, lambda s, played: spoil(s["own"] if what == "state" else played.before.waiting))
-    for one in (trace, loaded):
-        with pytest.raises(fw.FedwaveError, match="read-only"):
-            fw.extend(one, 8, metrics=[Measures()])
-        assert (one.memories["measures.own"] == 6).all()
-        assert one.final.waiting.any()
-
-
 @dataclass
 class Writes(fw.Scheduler):
     """Writes into one of the arrays that its methods are given."""
@@ -148,42 +133,17 @@ def test_a_scheduler_cannot_write_into_what_it_is_given(when: str, which: Callab
         play(NETWORK, Writes(when, which), beliefs=True)
 
 
-class WritesIds(Rayleigh):
-    def sample(self, block: Any, carry: Any) -> Any:
-        spoil(block.ids)
-        return super().sample(block, carry)
-
-
 class WritesSnr(Soft):
     def probability(self, snr: Any) -> Any:
         return super().probability(spoil(snr))
 
 
-class WritesMeanSnr(Soft):
-    def expected(self, snr: Any, mean_snr: Any, fading: Any) -> Any:
-        return super().probability(snr * spoil(mean_snr))
-
-
 @pytest.mark.parametrize(
-    "part",
-    [
-        {"fading": WritesCarry()},
-        {"fading": WritesIds()},
-        {"success": WritesSnr()},
-        {"success": WritesMeanSnr()},
-        {"arrivals": WritesRates()},
-    ],
-    ids=str,
+    "part", [{"fading": WritesCarry()}, {"success": WritesSnr()}, {"arrivals": WritesRates()}], ids=str
 )
 def test_a_part_of_the_network_cannot_write_into_what_it_is_given(part: Any) -> None:
     with pytest.raises(ValueError, match="read-only"):
         fw.simulate(NETWORK.replace(**part), "age", 70, 2)  # a second block has a carry
-
-
-def test_the_arrays_of_a_network_are_read_only() -> None:
-    for array in (NETWORK.rates, NETWORK.mean_snr, NETWORK.table.rate):
-        with pytest.raises(ValueError, match="read-only"):
-            spoil(array)
 
 
 @dataclass(frozen=True)
@@ -217,40 +177,6 @@ def test_a_rule_cannot_write_into_the_memory_of_the_mass() -> None:
         play(NETWORK, "age", Mass(WritesUploads(when="server_step")))
 
 
-class Learns:
-    """A learner that spoils one of the arrays it is given, and returns one of its own that it goes on writing into."""
-
-    def __init__(self, what: str = "nothing") -> None:
-        self.what, self.norms = what, np.zeros((2, 25))
-
-    def train(self, round_: Any, shards: Any, heard: Any, delay: Any) -> Any:
-        self.spoil(shards=shards, delay=delay)
-        self.norms += round_
-        return {"update_norm": self.norms}
-
-    def deliver(self, decision: Any, after: Any) -> None:
-        self.spoil(transmits=decision.transmits, waiting=after.waiting)
-
-    def spoil(self, **given: Any) -> None:
-        if self.what in given:
-            spoil(given[self.what])
-
-
-@pytest.mark.parametrize("what", ["shards", "delay", "transmits", "waiting"])
-def test_a_learner_cannot_write_into_what_it_is_given(what: str) -> None:
-    with pytest.raises(ValueError, match="read-only"):
-        play(NETWORK, "update-aware", learner=Learns(what))
-    assert play(NETWORK, "update-aware", learner=Learns()).rounds == 6
-
-
-def test_a_model_with_lazy_layers_cannot_write_into_the_data() -> None:
-    data = blobs()
-    before = data.train_images.copy()
-    make = lambda: nn.Sequential(nn.ReLU(inplace=True), nn.Flatten(), nn.LazyLinear(3))  # noqa: E731
-    fw.task(dataset=data, model=make)
-    assert np.array_equal(data.train_images, before)
-
-
 # --- what a part returns --------------------------------------------------------------------------
 
 
@@ -269,15 +195,12 @@ class OneRateMore(Poisson):
 NETWORKS: dict[str, tuple[dict[str, Any], str]] = {
     "negative gains": ({"fading": FadingOf(lambda g: g - 1)}, r"value -0\.\d+, must be numbers >= 0"),
     "NaN as a gain": ({"fading": FadingOf(lambda g: g * np.nan)}, "value nan"),
-    "complex gains": ({"fading": FadingOf(lambda g: g * 1j)}, "type complex128"),
     "gains without instances": ({"fading": FadingOf(lambda g: g[:, 0])}, r"must be .* of shape \(64, 2, 25\)"),
     "negative later gains": ({"fading": NegativeTries(), "success": "harq"}, "of new tries"),
     "negative counts": ({"arrivals": CountsOf(lambda m: m - 5)}, "value -5, must be whole"),
-    "fractional counts": ({"arrivals": CountsOf(lambda m: m / 2)}, "type float64"),
     "counts of one device": ({"arrivals": CountsOf(lambda m: m[..., :1])}, r"shape \(64, 2, 1\)"),
     "one rate more": ({"arrivals": OneRateMore()}, r"must be .* of shape \(25,\)"),
     "p above 1": ({"success": ChanceOf(lambda snr: 1 + snr)}, "must be numbers from 0 to 1"),
-    "negative p": ({"success": ChanceOf(lambda snr: -snr)}, "value -"),
     "NaN as p": ({"success": ChanceOf(lambda snr: snr * np.nan)}, "value nan"),
     "p of one round": ({"success": ChanceOf(lambda snr: 0 * snr[0])}, r"shape \(2, 25\)"),
 }
@@ -376,20 +299,26 @@ NEGATIVE = "arrivals 'debts' returned counts with the value -9, must be whole nu
 
 
 @pytest.mark.parametrize(
-    "words, text",
+    "words, status, text",
     [
-        (("run", "metrics=[sorts]"), ", line 10, in Sorts.measure: ValueError: sort array is read-only; change a copy"),
-        (("predict", "schedulers=[writes]"), ", line 18, in Writes.remember: ValueError: assignment destination"),
-        (("run", "network.arrivals=debts"), NEGATIVE),
-        (("predict", "network.arrivals=debts"), NEGATIVE),
+        (
+            ("run", "metrics=[sorts]"),
+            1,
+            ", line 10, in Sorts.measure: ValueError: sort array is read-only; change a copy",
+        ),
+        (("predict", "schedulers=[writes]"), 1, ", line 18, in Writes.remember: ValueError: assignment destination"),
+        (("run", "network.arrivals=debts"), 1, NEGATIVE),
+        (("predict", "network.arrivals=debts"), 2, NEGATIVE),
     ],
 )
-def test_the_command_line_says_it_in_one_sentence(words: tuple[str, str], text: str, tmp_path: Path) -> None:
+def test_the_command_line_says_it_in_one_sentence(
+    words: tuple[str, str], status: int, text: str, tmp_path: Path
+) -> None:
     (tmp_path / "mine.py").write_text(FILE)
     verb, change = words
-    size = ("schedulers=[age]", change, "-t", "4", "-i", "2", *(["--out", "it"] if verb == "run" else []))
+    size = ("schedulers=[age]", change, "-r", "4", "-i", "2", *(["--out", "it"] if verb == "run" else []))
     given = command(verb, "paper", "--import", "mine.py", *size)
     done = subprocess.run(given, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == status, done.stderr
     assert text in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

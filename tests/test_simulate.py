@@ -28,29 +28,25 @@ def run(scheduler="balsa", rounds=90, instances=3, *, network="default", seed=4,
     return fw.simulate(net, scheduler, rounds, instances, seed, **options)
 
 
+STAGES = [f"balsa:stage_rule={rule},prior=truncated:low=0.5;high=12" for rule in ("max1", "per-device")]
+SCHEDULERS = [*fw.scheduler_names(learner=False), *STAGES]
+
+
 # --- repeatable -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", fw.scheduler_names(learner=False))
+@pytest.mark.parametrize("name", SCHEDULERS)
 def test_same_seed_same_trace(name):
     assert run(name).same_as(run(name))
     assert not run(name).same_as(run(name, seed=5))
 
 
-@pytest.mark.parametrize("name", fw.scheduler_names(learner=False))
-def test_an_instance_is_the_same_in_any_company(name):
-    alone, company = run(name, 70, [2]), run(name, 70, 5)
-    for field in alone.devices:
-        np.testing.assert_array_equal(alone.devices[field][:, 0], company.devices[field][:, 2])
-    for field in alone.series:
-        np.testing.assert_array_equal(alone.series[field][:, 0], company.series[field][:, 2])
-
-
-@pytest.mark.parametrize("name", fw.scheduler_names(learner=False))
-def test_a_short_run_is_the_beginning_of_a_long_one(name):
-    short, long = run(name, 20), run(name, 80)
-    for field in short.devices:
-        np.testing.assert_array_equal(short.devices[field], long.devices[field][:20])
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_an_instance_is_the_same_in_any_company_and_a_short_run_the_beginning_of_a_long_one(name):
+    alone, company = run(name, 20, [2]), run(name, 70, 5)
+    for group in ("devices", "series"):
+        for field, rows in getattr(alone, group).items():
+            np.testing.assert_array_equal(rows[:, 0], getattr(company, group)[field][:20, 2])
 
 
 def test_every_scheduler_meets_the_same_world():
@@ -86,69 +82,23 @@ def test_what_is_saved_is_what_is_loaded(tmp_path, network):
     assert fw.remake(loaded).same_as(trace)
 
 
-@pytest.mark.parametrize("stop", [1, 40, 64])
-@pytest.mark.parametrize("name", fw.scheduler_names(learner=False))
-def test_every_scheduler_goes_on_without_a_seam(tmp_path, name, stop):
-    undisturbed = run(name, beliefs=True)
-    stopped = run(name, stop, beliefs=True).save(tmp_path / "trace.npz")
-    assert fw.extend(fw.Trace.load(stopped), 90).same_as(undisturbed)
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_every_scheduler_goes_on_without_a_seam(tmp_path, name):
+    for options in ({"beliefs": True}, {"record": "summary"}):
+        undisturbed = run(name, **options)
+        for stop in (1, 40, 64):
+            stopped = run(name, stop, **options).save(tmp_path / "trace.npz")
+            assert fw.extend(fw.Trace.load(stopped), 90).same_as(undisturbed)
 
 
 @pytest.mark.parametrize("name", ["balsa", "balsa-po", "proportional-fair"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_network_goes_on_without_a_seam(tmp_path, network, name):
     undisturbed = run(name, network=network)
-    stopped = run(name, 40, network=network).save(tmp_path / "trace.npz")
-    halfway = fw.extend(fw.Trace.load(stopped), 70)
+    stopped = run(name, 40, network=network)
+    halfway = fw.extend(fw.Trace.load(stopped.save(tmp_path / "trace.npz")), 70)
     assert fw.extend(halfway, 90).same_as(undisturbed)
-
-
-@pytest.mark.parametrize("rule", ["max1", "per-device"])
-def test_stages_go_on_without_a_seam(tmp_path, rule):
-    scheduler = fw.scheduler("balsa", stage_rule=rule, prior=fw.priors.Truncated(0.5, 12.0))
-    stopped = run(scheduler, 40).save(tmp_path / "trace.npz")
-    assert fw.extend(fw.Trace.load(stopped), 90).same_as(run(scheduler))
-
-
-def test_a_summary_goes_on_without_a_seam():
-    undisturbed = run(record="summary")
-    assert fw.extend(run(rounds=40, record="summary"), 90).same_as(undisturbed)
-
-
-def test_going_on_leaves_the_shorter_trace_alone():
-    trace, copy = run(rounds=30), run(rounds=30)
-    fw.extend(trace, 60)
-    assert trace.same_as(copy)
-
-
-# --- what schedulers decide -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("slots", [1, 5, 25])
-@pytest.mark.parametrize("name", [n for n in fw.scheduler_names(learner=False) if n != "bench"])
-def test_exactly_w_are_picked_in_every_round(name, slots):
-    trace = fw.simulate(fw.paper_network(slots=slots), name, rounds=30, instances=3)
-    assert np.all(trace.scheduled.sum(axis=2) == slots)
-
-
-@pytest.mark.parametrize("name", [n for n in fw.scheduler_names(learner=False) if n != "bench"])
-def test_slots_can_differ_from_round_to_round(name):
-    slots = [3, 0, 25, 1, 7, 0, 2]
-    trace = fw.simulate(fw.paper_network(slots=slots), name, rounds=7, instances=3)
-    np.testing.assert_array_equal(trace.scheduled.sum(axis=2), np.array(slots)[:, None] * [1, 1, 1])
-
-
-def test_bench_picks_everybody_and_never_fails():
-    trace = run("bench")
-    assert trace.scheduled.all()
-    assert trace.delivered.all()
-    assert not trace.backlog.any()
-
-
-def test_uploads_of_the_others_do_fail():
-    trace = run("round-robin")
-    failed = trace.scheduled & ~trace.delivered
-    assert 0 < failed.sum() < trace.scheduled.sum()
+    assert stopped.same_as(run(name, 40, network=network))  # the shorter trace is left alone
 
 
 def test_the_meter_is_told_of_every_round():
@@ -156,14 +106,6 @@ def test_the_meter_is_told_of_every_round():
     trace = run(rounds=7, meter=told.append)
     fw.extend(trace, 10, meter=told.append)
     assert told == [1] * 10
-
-
-def test_the_network_of_a_trace_is_the_one_it_was_run_on():
-    net = fw.paper_network(slots=3, gamma=0.2, success=fw.success.Arq(fw.success.Turbo(blocks=2), 3), noise_dbm=-100.0)
-    again = fw.simulate(net, "random", rounds=2, instances=1).network
-    assert (again.slots, again.gamma, again.success, again.fading) == (3, 0.2, net.success, net.fading)
-    np.testing.assert_array_equal(again.mean_snr, net.mean_snr)
-    np.testing.assert_array_equal(again.rates, net.rates)
 
 
 # --- a scheduler of one's own ---------------------------------------------------------------------
@@ -207,29 +149,6 @@ def test_a_trace_goes_on_with_the_parts_that_made_it():
             fw.extend(trace, 10, **other)
     same = fw.extend(trace, 10, network=fw.paper_network(), scheduler=fw.scheduler("alsa-pi"))
     assert same.same_as(fw.extend(trace, 10))
-
-
-def test_an_instance_is_named_once():
-    with refused("instances", "twice"):
-        fw.simulate(fw.paper_network(), "alsa-pi", 3, [0, 0, 1])
-
-
-def test_the_label_keeps_the_parameters():
-    trace = fw.simulate(fw.paper_network(), "balsa:stage_rule=max1", 3, 1)
-    assert (trace.scheduler.name, trace.label) == ("balsa", "balsa:stage_rule=max1")
-    assert "balsa:stage_rule=max1" in repr(trace)
-
-
-def test_negative_gains_are_refused_with_the_name_of_the_fading():
-    class Broken(fw.fading.Rayleigh):
-        name = "broken"
-
-        def sample(self, block, carry):
-            gains, carry = super().sample(block, carry)
-            return gains - 1, carry
-
-    with refused("broken", "gains"):
-        fw.simulate(fw.paper_network(fading=Broken()), "alsa-pi", 3, 1)
 
 
 # --- what users' parts may not do unnoticed --------------------------------------------------------

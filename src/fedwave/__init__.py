@@ -53,6 +53,13 @@ Compare with what no scheduler can exceed:
     backlog_bound       a lower bound on the mean backlog
     score_bound         an upper bound on the mean score
     mass_bound          an upper bound on the delivered mass
+    theory              a module: small networks solved exactly
+
+Make figures and tables of your own; these are modules:
+
+    figures             looks of schedulers, panels, and the figures of results
+    tables              Markdown and LaTeX
+    statistics          means over instances, and their intervals
 
 Add parts of your own:
 
@@ -106,11 +113,14 @@ from fedwave.types import Decision, Observation, PlayedRound, Problem, State
 from fedwave.version import __version__
 
 if TYPE_CHECKING:
+    from fedwave import theory
+    from fedwave.experiments.analysis import statistics, tables
     from fedwave.experiments.analysis.prediction import Prediction, predict
+    from fedwave.experiments.api import compare, run
     from fedwave.experiments.config.experiment import Experiment
     from fedwave.experiments.config.read import load_experiment
     from fedwave.experiments.merge import merge
-    from fedwave.experiments.quick import compare, run
+    from fedwave.experiments.report import figures
     from fedwave.experiments.report.comparison import Comparison
     from fedwave.experiments.store.load import load
     from fedwave.learning.curves import Curves
@@ -131,19 +141,24 @@ _ON_DEMAND = {
     "Experiment": "fedwave.experiments.config.experiment",
     "Task": "fedwave.learning.task",
     "backlog_bound": "fedwave.theory.bound",
-    "compare": "fedwave.experiments.quick",
+    "compare": "fedwave.experiments.api",
+    "figures": "fedwave.experiments.report.figures",
     "load": "fedwave.experiments.store.load",
     "load_experiment": "fedwave.experiments.config.read",
     "mass_bound": "fedwave.theory.mass_bound",
     "merge": "fedwave.experiments.merge",
     "predict": "fedwave.experiments.analysis.prediction",
     "Prediction": "fedwave.experiments.analysis.prediction",
-    "run": "fedwave.experiments.quick",
+    "run": "fedwave.experiments.api",
     "score_bound": "fedwave.theory.bound",
+    "statistics": "fedwave.experiments.analysis.statistics",
+    "tables": "fedwave.experiments.analysis.tables",
     "task": "fedwave.learning.task",
+    "theory": "fedwave.theory",
     "train": "fedwave.learning.train",
     "train_in_lock_step": "fedwave.learning.lockstep",
 }
+_MODULES = {"figures", "statistics", "tables", "theory"}
 
 __all__ = [
     # a network
@@ -182,6 +197,11 @@ __all__ = [
     "backlog_bound",
     "score_bound",
     "mass_bound",
+    "theory",
+    # figures and tables of one's own
+    "figures",
+    "tables",
+    "statistics",
     # parts: of one's own, and those that come with fedwave
     "register",
     "check",
@@ -212,7 +232,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'fedwave' has no attribute {name!r}")
     with _extra_for(f"fw.{name}"):
         module = _import_module(_ON_DEMAND[name])
-    return getattr(module, name)
+    return module if name in _MODULES else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -58,11 +58,11 @@ class Uploads:
     (array([0.3, 0. , 0.5]), array([0.3 , 0.  , 0.55]))
     """
 
-    delivered: BoolArray  # D: whose upload arrived
-    learned: IntArray  # N after the round
-    delay: IntArray  # d of the round: 1 right after a delivery
-    mass: FloatArray  # x of the update that a device would send, 0 before any training
-    trainings: FloatArray  # y of that update
+    delivered: BoolArray
+    learned: IntArray
+    delay: IntArray
+    mass: FloatArray
+    trainings: FloatArray
 
     @property
     def shares(self) -> FloatArray:
@@ -122,7 +122,7 @@ class Aggregation(ABC):
 
     @abstractmethod
     def weights(self, uploads: Uploads) -> FloatArray:
-        """a of every upload, ``[..., U]``, before any limit; what it says of uploads that failed does not count."""
+        """a of every upload, ``[..., U]``, before any limit; values of uploads that failed are ignored."""
 
     def coefficients(self, uploads: Uploads) -> FloatArray:
         """a after the limits: scaled down in a round whose M_t exceeds the cap, or E_t the stretch.
@@ -182,7 +182,7 @@ class Aggregation(ABC):
 
 @dataclass(frozen=True)
 class Lee(Aggregation):
-    """The paper's rule: a = c max(1, ln d), so that a device that was not heard for long counts more.
+    """The paper's rule: a = c max(1, ln d), so that an upload that waited for long counts more.
 
     Lee & Lee, "Adaptive Transmission Scheduling in Wireless Networks for Asynchronous Federated Learning".
 

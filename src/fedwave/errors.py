@@ -18,7 +18,9 @@ _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 60, 60
 
 
 class FedwaveError(Exception):
-    """Base of every error that bad input causes; the command line prints it and exits with status 2.
+    """Base of every error that fedwave explains in one sentence; the command line prints it.
+
+    The exit status of a command is 2 for bad usage or input, and 1 for WorkFailed.
 
     >>> import fedwave as fw
     >>> try:
@@ -27,6 +29,10 @@ class FedwaveError(Exception):
     ...     print(error)
     slots (W) is 30 but there are only 25 devices: W must not exceed them.
     """
+
+
+class WorkFailed(FedwaveError):
+    """The input was right, but the work failed: units were abandoned, or a disk is full."""
 
 
 class MissingExtra(FedwaveError, ImportError):
@@ -141,8 +147,8 @@ def check_number(what: str, value: Any, *bounds: str, note: str = "") -> None:
     """
     rules = [bound.split() for bound in bounds]
     if not is_number(value) or not all(_COMPARISONS[sign](value, float(limit)) for sign, limit in rules):
-        rule = " and ".join(bounds)
-        raise FedwaveError(f"{what} is {short_repr(value)}, must be a number{' ' * bool(rule)}{rule}{note}.")
+        rule = " ".join(["a number", " and ".join(bounds)]).rstrip()
+        raise FedwaveError(f"{what} is {short_repr(value)}, must be {rule}{note}.")
 
 
 def error_text(error: BaseException, where: str = "") -> str:

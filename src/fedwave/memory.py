@@ -14,7 +14,6 @@ from pathlib import Path
 from fedwave.errors import FedwaveError
 
 _SMALL = 1 << 26  # bytes that are not worth a look
-_MORE_DIGITS = 3
 _UNITS = ("MiB", "GiB", "TiB", "PiB")
 _GROUPS = Path("/sys/fs/cgroup")
 # Of a control group: its limit, what it uses, and the line of memory.stat with what the system can take back. Of the
@@ -31,16 +30,14 @@ def check_memory(what: str, need: float, lower: str) -> None:
         return
     there = available()
     if need > there:
-        raise too_little(what, need, there, lower)
+        raise not_enough_memory(what, need, there, lower)
 
 
-def too_little(what: str, need: float, there: float, lower: str) -> FedwaveError:
-    """The error for ``what``, which needs more bytes than there are; its two numbers differ in their digits."""
-    for more in range(_MORE_DIGITS + 1):
-        wanted, found = in_words(need, more), in_words(there, more)
-        if wanted != found:
-            break
-    return FedwaveError(f"{what} needs about {wanted} of memory, but only {found} is available: {lower}.")
+def not_enough_memory(what: str, need: float, there: float, lower: str) -> FedwaveError:
+    """The error for ``what``, which needs more bytes than there are; ``lower`` tells the user what to lower."""
+    return FedwaveError(
+        f"{what} needs about {size_text(need)} of memory, but only {size_text(there)} is available: {lower}."
+    )
 
 
 def memory_error(error: MemoryError) -> str:
@@ -49,26 +46,25 @@ def memory_error(error: MemoryError) -> str:
 
 
 def available() -> float:
-    """Bytes that this process can still take: of the machine, of its control groups, and of its own limit."""
+    """Bytes that this process can still use: the least that the machine, its control groups and its own limit leave."""
     return max(0.0, min(_machine_bytes("MemAvailable"), _group_bytes(), _process_bytes()))
 
 
 def limit() -> float:
-    """Bytes that this process may take at the most, whatever is used now: the same in every run on a machine."""
+    """The most bytes that this process may use: the same in every run on a machine, whatever is free now."""
     return min(_machine_bytes("MemTotal"), _group_bytes(free=False), _process_bytes(free=False))
 
 
-def in_words(size: float, more: int = 0) -> str:
-    """A number of bytes in words, with ``more`` digits than usual.
+def size_text(size: float) -> str:
+    """A number of bytes with its unit.
 
-    >>> in_words(3 * 2**20), in_words(1.26 * 2**40), in_words(1.26 * 2**40, 1), in_words(1e30)
-    ('3 MiB', '1.3 TiB', '1.26 TiB', 'more than 1,000 PiB')
+    >>> size_text(3 * 2**20), size_text(1.264 * 2**40), size_text(1e30)
+    ('3 MiB', '1.26 TiB', 'more than 1,000 PiB')
     """
     size /= 1 << 20
     for unit in _UNITS:
-        if size < 1000:
-            whole = size >= 10 or unit == "MiB"
-            return f"{size:.{more}f} {unit}" if whole else f"{size:.{2 + more}g} {unit}"
+        if size < 999.5:
+            return f"{size:.3g} {unit}"
         size /= 1024
     return f"more than 1,000 {_UNITS[-1]}"
 

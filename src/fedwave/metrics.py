@@ -1,8 +1,8 @@
 """Round metrics: a class declares a number of every round, which then appears in tables, figures, sweeps and files.
 
 A metric turns a played round into one number per instance, or per instance and device. If it needs a memory, that is a
-State (types.py) which is passed in and out, so a run can stop and go on. ``over_rounds`` says how the rounds of one
-instance become one number: "mean" (burn-in left out), "last", "max" or "sum".
+State (types.py) which is passed in and out, so a run can stop and resume. ``over_rounds`` names how the rounds of
+one instance become one number: "mean" (burn-in left out), "last", "max" or "sum".
 """
 
 from __future__ import annotations

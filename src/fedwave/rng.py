@@ -1,7 +1,7 @@
 """Named random streams: a draw depends on (seed, purpose, instance, time), never on the order of calls.
 
 So a world is the same for every scheduler, instance 7 is the same whether 8 or 800 run, and a run
-can go on from any round, although no generator is saved.
+can resume at any round, although no generator is saved.
 """
 
 from __future__ import annotations

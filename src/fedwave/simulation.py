@@ -416,7 +416,7 @@ class Recorder:
         """Start with the rounds of a trace."""
         for name in ("series", "devices", "beliefs"):
             for key, rows in getattr(begun, name).items():
-                self._room(getattr(self, name), key, rows[0])[: len(rows)] = rows
+                self._all_rounds(getattr(self, name), key, rows[0])[: len(rows)] = rows
         self.accumulated = dict(begun.accumulated)
 
     def until(self, last: int) -> dict[str, dict[str, Array]]:
@@ -436,16 +436,17 @@ class Recorder:
                 before = self.accumulated.get(metric.name)
                 self.accumulated[metric.name] = _accumulate(metric.over_rounds, before, value)
             else:
-                self._room(self.series, metric.name, value)[row] = value
+                self._all_rounds(self.series, metric.name, value)[row] = value
         if self._full:
             for name, value in _device_rows(played).items():
                 if name not in self.devices:
                     self.devices[name] = np.empty((self._rounds, *value.shape), DEVICE_ARRAYS[name])
                 self.devices[name][row] = value
         for name, value in beliefs.items():
-            self._room(self.beliefs, name, value)[row] = value
+            self._all_rounds(self.beliefs, name, value)[row] = value
 
-    def _room(self, group: dict[str, Array], name: str, value: Array) -> Array:
+    def _all_rounds(self, group: dict[str, Array], name: str, value: Array) -> Array:
+        """The array that holds this number in every round, in a type that can hold ``value``."""
         if name not in group:
             group[name] = np.empty((self._rounds, *value.shape), dtype=value.dtype)
         elif group[name].dtype != value.dtype:  # whole numbers at first, fractions later

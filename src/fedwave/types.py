@@ -71,30 +71,38 @@ def freeze(*values: Any) -> None:
 
 
 def checked(
-    part: Any, what: str, found: Any, shape: tuple[int, ...], *, most: float = np.inf, whole: bool = False
+    part: Any,
+    what: str,
+    found: Any,
+    shape: tuple[int, ...],
+    *,
+    least: float = 0.0,
+    most: float = np.inf,
+    whole: bool = False,
 ) -> Array:
     """The numbers that a user's part returned, as float64, or as int64 if they must be ``whole``.
 
-    Raises FedwaveError with the name of the part if their shape or type is wrong, or one is negative, above ``most``
-    or NaN.
+    Raises FedwaveError with the name of the part if their shape or type is wrong, or one is below ``least``, above
+    ``most`` or NaN.
     """
     array: Array = np.asarray(found)
     if array.shape != shape or array.dtype.kind not in ("biu" if whole else "biuf"):
         wrong = f"of type {array.dtype} and shape {array.shape}"
     else:
         # For a few devices argmin takes a fifth of the time of min; it finds NaN too.
-        low = array.item(array.argmin()) if array.size else 0
+        low = array.item(array.argmin()) if array.size else least
         high = array.item(array.argmax()) if most < np.inf else 0
-        if low >= 0 and high <= most:
+        if low >= least and high <= most:
             return array.astype(np.int64 if whole else np.float64, copy=False)
-        wrong = f"with the value {high if low >= 0 else low:g}"
+        wrong = f"with the value {high if low >= least else low:g}"
     word = getattr(part, "family", "object")
     name = getattr(part, "name", type(part).__name__)
     rule = "whole numbers" if whole else "numbers"
-    limits = ">= 0" if most == np.inf else f"from 0 to {most:g}"
-    raise FedwaveError(
-        f"{word} {name!r} returned {what} {wrong}, must be {rule} {limits} of shape {shape}: run fw.check on it."
-    )
+    if most < np.inf:
+        rule = f"{rule} from {least:g} to {most:g}"
+    elif least > -np.inf:
+        rule = f"{rule} >= {least:g}"
+    raise FedwaveError(f"{word} {name!r} returned {what} {wrong}, must be {rule} of shape {shape}: run fw.check on it.")
 
 
 def checked_state(what: str, state: Any, instances: int) -> State:
@@ -176,23 +184,6 @@ class Observation:
     fedwave.errors.HiddenInformation: the scheduler reads 'waiting' but does not declare it: ...
     """
 
-    __slots__ = (
-        "problem",
-        "round",
-        "slots",
-        "delay",
-        "delivered",
-        "reported",
-        "gain",
-        "snr",
-        "success",
-        "waiting",
-        "rates",
-        "update_norm",
-        "planning",
-        "label_counts",
-    )
-
     problem: Problem
     round: int
     slots: int
@@ -216,11 +207,10 @@ class Observation:
             setattr(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        # Called only if the slot is empty or does not exist.
+        # Called only if the field is not stored, or does not exist.
         need = _OPENED_BY.get(name)
         if need is None:
-            visible = [n for n in self.__slots__ if n not in _OPENED_BY or hasattr(self, n)]
-            raise AttributeError(f"an Observation has no field {name!r}; {did_you_mean(name, visible)}")
+            raise AttributeError(f"an Observation has no field {name!r}; {did_you_mean(name, vars(self))}")
         raise HiddenInformation(
             f"the scheduler reads {name!r} but does not declare it: add {need!r} to its `needs`, or decide without it."
         )
@@ -322,7 +312,7 @@ class PlayedRound:
     * ``decision``: ``transmits``
     * ``before``, ``after``: the counts at the round's start and end: ``waiting`` (n), ``learned`` (N), ``lost`` (so
       far), ``delay`` (d); ``after`` also has the uploads of this round: ``delivered`` and ``reported`` (n + m)
-    * ``accepted``: the arrivals that found room in the buffer
+    * ``accepted``: the arrivals that found room in the buffer, ``[I, U]``
     * ``score``: F, ``[I]``
 
     A Metric is given one:
@@ -339,10 +329,10 @@ class PlayedRound:
 
     world: WorldRound
     decision: Decision
-    before: NetworkState  # the counts at the round's start
-    after: NetworkState  # and at its end
-    accepted: IntArray  # [I, U] arrivals that found room in the buffer
-    score: FloatArray  # F, [I]
+    before: NetworkState
+    after: NetworkState
+    accepted: IntArray
+    score: FloatArray
 
     @cached_property
     def sums(self) -> Sums:

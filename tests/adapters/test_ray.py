@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -23,12 +22,11 @@ from user_file import forgotten, text
 
 from fedwave.adapters import ray as adapter
 from fedwave.adapters import ray_cluster
-from fedwave.adapters.ray import Mailbox, do_unit, ray_engine
+from fedwave.adapters.ray import RemoteWorker, ray_engine
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run.pool import run_here
-from fedwave.experiments.run.retries import Queue
-from fedwave.experiments.run.signals import StopRequest, Terminated
+from fedwave.experiments.run.signals import Terminated
 from fedwave.experiments.run.worker import Message, environment, result_of
 from fedwave.files.writing import write_csv
 from fedwave.learning.settings import use_threads
@@ -121,7 +119,7 @@ def workers_of_mine() -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if not (entry / "cmdline").read_bytes().startswith(b"ray::do_unit"):
+            if not (entry / "cmdline").read_bytes().startswith(b"ray::RemoteWorker"):
                 continue
             parent = worker = int(entry.name)
             while parent not in (0, os.getpid()):
@@ -215,7 +213,7 @@ class TestOnALocalRay:
         assert watch.of("crashed") == ["0000_fresh_0-0"] * 2  # the third death is the end
         kind, _, why = watch.messages[-1]
         assert kind == "abandoned"
-        assert mentions(why, 3, "WorkerCrashedError")
+        assert mentions(why, 3, "ActorDiedError")
         assert capfd.readouterr() == ("", "")
 
     @pytest.mark.slow
@@ -308,43 +306,15 @@ class TestOnACluster:
         assert set(last.values()) == {"finished"}
 
 
-def a_driver(folder: Path, watch: Watch) -> Any:
-    """With nothing but a mailbox at its other end."""
-    box = Mailbox()
-    driver = adapter._Driver(
-        MagicMock(get=lambda x: x), Queue([]), lambda u: folder / u.name, watch, StopRequest(), None
-    )
-    driver.mailbox = SimpleNamespace(
-        post=SimpleNamespace(remote=lambda *message: box.post(*message) or MagicMock()),
-        messages=SimpleNamespace(remote=box.messages),
-        checkpoint=SimpleNamespace(remote=box.checkpoint),
-    )
-    return driver
-
-
-def test_messages_of_a_task_that_was_abandoned_are_ignored(tmp_path: Path) -> None:
-    (unit,), watch = units(SIMULATED, schedulers=["fresh"], instances=1), Watch()
-    driver = a_driver(tmp_path, watch)
-    driver.at_work["task"] = adapter._Attempt(unit, 2)
-    for attempt in (2, 1):
-        driver.mailbox.post.remote((unit.name, attempt), "rounds", attempt)
-        driver.mailbox.post.remote((unit.name, attempt), "checkpoint", bytes([attempt]))
-    driver._read_mailbox()
-    assert watch.messages == [("rounds", unit.name, 2)]
-    assert (tmp_path / unit.name).read_bytes() == bytes([2])
-    assert driver.mailbox.messages.remote() == ([], [])
-
-
 def test_an_error_names_its_unit_and_a_refusal_arrives_as_it_is(tmp_path: Path) -> None:
     (unit,) = units(SIMULATED, schedulers=["fresh"], instances=1)
-    driver, broken = a_driver(tmp_path, Watch()), replace(unit, schedulers=("nobody",))
 
     def run(unit: Unit, version: str) -> None:
-        answer = pickle.loads(do_unit(unit, 1, None, False, version, driver.mailbox))
-        result_of(unit, *answer[:2])
+        *_, last = pickle.loads(RemoteWorker().do(unit, tmp_path / "run" / "checkpoints" / "it.npz", version))
+        result_of(unit, *last)
 
     with refused("0000_fresh_0-0", "KeyError", "nobody", error=RuntimeError):
-        run(broken, adapter.__version__)
+        run(replace(unit, schedulers=("nobody",)), adapter.__version__)
     with refused("0.0.1"):
         run(unit, "0.0.1")
     table = write_csv(tmp_path / "devices.csv", ["distance_m", "rate"], [[100, 1], [200, 2]])
@@ -352,6 +322,7 @@ def test_an_error_names_its_unit_and_a_refusal_arrives_as_it_is(tmp_path: Path) 
     table.unlink()
     with refused("network.file", "devices.csv"):
         run(lost, adapter.__version__)
+    assert list(tmp_path.iterdir()) == []  # a node without the run folder writes no checkpoint
 
 
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from .judge import EITHER, REFUSE, finite_json, judge, sound_folder
 from .shell import Answer, command, process
 
 _REAL = 20  # one in so many is a real process
-_PLAIN = ("devices.csv", "--slots", "1", "-t", "5", "-i", "2", "-s", "age,balsa")
+_PLAIN = ("devices.csv", "--slots", "1", "-r", "5", "-i", "2", "-s", "age,balsa")
 _TRAIN = (
     "devices.csv",
     "task.model=logistic",
@@ -21,17 +21,15 @@ _TRAIN = (
     "synthetic",
     "--slots",
     "1",
-    "-t",
+    "-r",
     "2",
     "-i",
     "1",
     "-s",
     "age",
-    "--test-images",
-    "50",
+    "training.test_images=50",
     "training.loss_images=50",
-    "--device",
-    "cpu",
+    "training.device=cpu",
     "--workers",
     "1",
 )
@@ -40,51 +38,32 @@ BASES: dict[str, tuple[str, ...]] = {
     "compare": ("compare", *_PLAIN, "--json"),
     "run": ("run", "devices.csv", *bases.SMALL, "-s", "age,balsa", "--out", "out"),
     "train": ("train", *_TRAIN, "--out", "out"),
-    "reproduce": ("reproduce", "score", "-t", "3", "-i", "1", "--out", "out"),
+    "reproduce": ("reproduce", "score", "rounds=3", "instances=1", "--out", "out"),
     "resume": ("resume", "out"),
     "report": ("report", "out"),
     "verify": ("verify", "out"),
-    "schedulers": ("schedulers",),
-    "presets": ("presets",),
+    "list": ("list", "schedulers"),
     "config": ("config", "devices.csv"),
+    "describe": ("describe", "devices.csv"),
     "data": ("data", "mnist", "--out", "out"),
 }
 # The options of every command that take a number, and those that take a text: written down, so that numbers of
 # attacks keep their meaning; test_attacks.py compares them with the commands.
-_SIZE, _WHERE = "--rounds --instances --seed", "--engine --address --events"
-_RADIO = "--fading --success --arrivals --set"
-_LEARN = "--tolerance --lanes --test-images"
+_SIZE = "--rounds --instances --seed --slots --workers"
 OPTIONS: dict[str, tuple[str, str]] = {
-    "run": (f"{_SIZE} --workers", f"--schedulers --metric --import {_WHERE} --out"),
-    "compare": (
-        f"{_SIZE} --workers --devices --slots --gamma --burn-in --half-width",
-        f"--schedulers --metric --import {_WHERE} {_RADIO} --against --out --traces",
-    ),
-    "train": (
-        f"{_SIZE} {_LEARN} --workers --devices --slots --gamma --skew",
-        f"--schedulers --metric --import --device --precision {_WHERE} {_RADIO} --task --aggregation --out",
-    ),
-    "reproduce": (f"{_SIZE} {_LEARN} --workers", f"--device --precision {_WHERE} --out --from"),
-    "resume": ("--workers", f"{_WHERE} --import"),
-    "report": ("--burn-in", "--metric --against --out"),
-    "schedulers": ("", "--import --out"),
-    "config": ("", "--import --out"),
+    "run": (_SIZE, "--schedulers --task --import --events --out"),
+    "compare": (_SIZE, "--schedulers --import --out"),
+    "train": (_SIZE, "--schedulers --task --import --out"),
+    "reproduce": ("--workers", "--out --from"),
+    "resume": ("--workers", "--import --events"),
+    "report": ("", "--out --compact"),
+    "list": ("", "--import"),
+    "config": ("", "--import"),
+    "describe": ("", "--import"),
     "data": ("", "--out"),
 }
-_WRITES = ("--out", "--traces", "--events")
-_OFTEN = (
-    "compare",
-    "compare",
-    "compare",
-    "run",
-    "run",
-    "resume",
-    "report",
-    "reproduce",
-    "config",
-    "schedulers",
-    "data",
-)
+_WRITES = ("--out", "--events", "--compact")
+_OFTEN = ("compare", "compare", "compare", "run", "run", "resume", "report", "reproduce", "config", "list", "data")
 
 
 def make(number: int, luck: random.Random, base: Path) -> Attack:
@@ -171,12 +150,12 @@ def _of_words(run: Callable[..., Answer], name: str, words: Sequence[str], base:
 
     shown = " ".join(ascii(w)[1:-1][:60] for w in words[-3:])
     # Files that the words name themselves may be written; of the canary's none is named.
-    allowed = _named(words) if name not in ("verify", "presets") else ()
+    allowed = _named(words) if name not in ("verify", "list") else ()
     return Attack(f"fedwave {name} ... {shown}", go, allowed)
 
 
 def _named(words: Sequence[str]) -> tuple[str, ...]:
-    """What --out, --traces and --events name within the current folder, and `out`."""
+    """What --out and --events name within the current folder, and `out`."""
     found = ["out"]
     for option, value in pairwise(words):
         if option in _WRITES and value and not value.startswith("/"):
@@ -196,7 +175,7 @@ def _file(run: Callable[..., Answer], luck: random.Random, base: Path) -> Attack
     return Attack(f"{what}, {content[0]}: {attack.what}", attack.go, attack.allowed)
 
 
-_COMPARE = ("-t", "5", "-i", "2", "-s", "age,balsa", "--slots", "1", "--json")
+_COMPARE = ("-r", "5", "-i", "2", "-s", "age,balsa", "--slots", "1", "--json")
 _ARGUMENTS: list[tuple[str, str, dict[str, nasty_files.Put], tuple[str, ...]]] = [
     ("an experiment in YAML", ".yaml", nasty_files.YAML, ("config", "FILE")),
     ("an experiment in YAML", ".yaml", nasty_files.YAML, ("run", "FILE", "--out", "out")),
@@ -205,12 +184,17 @@ _ARGUMENTS: list[tuple[str, str, dict[str, nasty_files.Put], tuple[str, ...]]] =
     ("a device table", ".csv", nasty_files.CSV, ("run", "FILE", *bases.SMALL, "-s", "age", "--out", "out")),
     ("a device table in YAML", ".yaml", nasty_files.YAML, ("config", "network.kind=table", "network.file=FILE")),
     *(
-        (what, ending, files, ("compare", "devices.csv", *_COMPARE, option, "recorded:path=FILE"))
-        for what, option in (("gains", "--fading"), ("arrivals", "--arrivals"))
+        (what, ending, files, ("compare", "devices.csv", *_COMPARE, f"network.{what}=recorded:path=FILE"))
+        for what in ("fading", "arrivals")
         for ending, files in ((".npy", nasty_files.NPY), (".csv", nasty_files.CSV))
     ),
-    ("an error curve", ".csv", nasty_files.CSV, ("compare", "devices.csv", *_COMPARE, "--success", "table:path=FILE")),
-    ("parts", ".py", nasty_files.PYTHON, ("schedulers", "--import", "FILE")),
+    (
+        "an error curve",
+        ".csv",
+        nasty_files.CSV,
+        ("compare", "devices.csv", *_COMPARE, "network.success=table:path=FILE"),
+    ),
+    ("parts", ".py", nasty_files.PYTHON, ("list", "schedulers", "--import", "FILE")),
     ("parts", ".py", nasty_files.PYTHON, ("compare", "devices.csv", *_COMPARE, "--import", "FILE")),
     ("a run folder", "", nasty_files.JSON, ("resume", "FILE")),
     ("a run folder", "", nasty_files.JSON, ("report", "FILE")),
@@ -222,9 +206,9 @@ _FINE = {
     ("parts", "empty"),
     ("parts", "only a byte order mark"),
     ("parts", "a name of markup"),
-    ("gains", "too few rounds"),
+    ("fading", "too few rounds"),
     ("arrivals", "records"),
-    ("gains", "one axis"),
+    ("fading", "one axis"),
     ("arrivals", "one axis"),
     ("parts", "deep brackets"),
 }

@@ -29,7 +29,7 @@ def judge(answer: Answer, expect: str = EITHER, proof: Proof | None = None, fine
         if "Traceback (most recent call last)" in text or "Exception ignored" in text:
             last = [line for line in text.strip().splitlines() if line.strip()][-1]
             return Verdict("killed" if "MemoryError" in last else "traceback", last[:300])
-    if status == 2:
+    if status == 2 or (status == 1 and 1 not in fine):
         if wrong := ugliness(err):
             return Verdict("ugly", f"{wrong}: {said[:200]}")
         return Verdict("fussy", said[:300]) if expect == ACCEPT else Verdict("refused", said[:300])

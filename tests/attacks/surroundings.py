@@ -11,7 +11,7 @@ from .attack import Attack, Verdict
 from .judge import ACCEPT, EITHER, REFUSE, finite_json, judge, sound_folder
 from .shell import Answer, command, process
 
-_COMPARE = ("compare", "devices.csv", "--slots", "1", "-t", "5", "-i", "2", "-s", "age,balsa")
+_COMPARE = ("compare", "devices.csv", "--slots", "1", "-r", "5", "-i", "2", "-s", "age,balsa")
 _RUN = (*bases.RUN, "--out", "out")
 
 
@@ -40,24 +40,24 @@ def _around(words: tuple[str, ...], environment: dict[str, str], ending: str) ->
 
 _AROUND: list[tuple[str, tuple[str, ...], dict[str, str], str]] = [
     ("standard output is full", _COMPARE, {}, ">/dev/full"),
-    ("standard output is full", ("schedulers",), {}, ">/dev/full"),
+    ("standard output is full", ("list", "schedulers"), {}, ">/dev/full"),
     ("standard output is full", ("config",), {}, ">/dev/full"),
     ("standard output is full", ("verify", "out"), {}, ">/dev/full"),
     ("standard output is closed", _COMPARE, {}, ">&-"),
-    ("standard output is closed", ("presets",), {}, ">&-"),
+    ("standard output is closed", ("list", "presets"), {}, ">&-"),
     ("standard output is closed", ("config", "--schema"), {}, ">&-"),
     ("standard error is closed", ("compare", "nothing"), {}, "2>&-"),
     ("standard error is full", ("compare", "nothing"), {}, "2>/dev/full"),
     ("a reader that leaves", ("config", "--schema"), {}, "| head -c 10 >/dev/null"),
-    ("a reader that leaves", ("schedulers",), {}, "| true"),
+    ("a reader that leaves", ("list", "schedulers"), {}, "| true"),
     ("a reader that leaves", (*_COMPARE, "--json"), {}, "| true"),
     ("COLUMNS=1", _COMPARE, {"COLUMNS": "1"}, ""),
-    ("COLUMNS=0", ("schedulers",), {"COLUMNS": "0"}, ""),
+    ("COLUMNS=0", ("list", "schedulers"), {"COLUMNS": "0"}, ""),
     ("COLUMNS=-5", ("verify", "out"), {"COLUMNS": "-5"}, ""),
     ("COLUMNS is huge", _COMPARE, {"COLUMNS": "999999999"}, ""),
     ("COLUMNS is text", _COMPARE, {"COLUMNS": "abc"}, ""),
     ("ASCII", _COMPARE, {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, ""),
-    ("ASCII", ("schedulers",), {"PYTHONIOENCODING": "ascii"}, ""),
+    ("ASCII", ("list", "schedulers"), {"PYTHONIOENCODING": "ascii"}, ""),
     ("ASCII", _RUN, {"PYTHONIOENCODING": "ascii"}, ""),
     ("Latin-1", ("config",), {"PYTHONIOENCODING": "latin-1"}, ""),
     ("TERM=dumb", _COMPARE, {"TERM": "dumb", "FORCE_COLOR": "1"}, ""),
@@ -115,7 +115,7 @@ def _mine(*names: str) -> Callable[[], None]:
 
 
 _NAMED = "name,rate,distance_m\n{},0.5,150\nsensor,1,200\n"
-_SMALL = ("-t", "5", "-i", "2", "--slots", "1", "-s", "age,balsa")
+_SMALL = ("-r", "5", "-i", "2", "--slots", "1", "-s", "age,balsa")
 _JSON = ("compare", "devices.csv", *_SMALL, "--json")
 
 
@@ -127,13 +127,12 @@ _KNOWN = [
     Known("an empty --out", REFUSE, *bases.RUN, "--out", ""),
     Known("an empty --out", REFUSE, *_JSON, "--out", ""),
     Known("an empty --out", REFUSE, "report", "out", "--out", ""),
-    Known("an empty --traces", REFUSE, *_JSON, "--traces", ""),
-    Known("a parameter twice", REFUSE, *_JSON, "--fading", "rician:k_factor=1,k_factor=2"),
+    Known("a parameter twice", REFUSE, *_JSON, "network.fading=rician:k_factor=1,k_factor=2"),
     Known("a parameter twice", REFUSE, *_JSON, "-s", "alpha-fresh:alpha=1,alpha=2"),
-    Known("gamma beyond numbers", REFUSE, *_JSON, "--gamma", "1e308"),
-    Known("gamma beyond numbers", REFUSE, "compare", "devices.csv", *_SMALL, "--json", "--gamma", "1e307"),
-    Known("an infinite buffer", ACCEPT, *_JSON, "--set", "buffer_limit=inf"),
-    Known("no interference", ACCEPT, *_JSON, "--set", "interference_dbm=-inf"),
+    Known("gamma beyond numbers", REFUSE, *_JSON, "network.gamma=1e308"),
+    Known("gamma beyond numbers", REFUSE, "compare", "devices.csv", *_SMALL, "--json", "network.gamma=1e307"),
+    Known("an infinite buffer", ACCEPT, *_JSON, "network.set.buffer_limit=inf"),
+    Known("no interference", ACCEPT, *_JSON, "network.set.interference_dbm=-inf"),
     Known(
         "an emoji as a file's name",
         ACCEPT,
@@ -165,7 +164,7 @@ _KNOWN = [
     Known("markup as the experiment's name", ACCEPT, *_RUN, "name='[/]'"),
     Known("a name of 255 bytes", EITHER, *bases.RUN, "--out", "out/" + "a" * 255),
     Known("a name of 256 bytes", REFUSE, *bases.RUN, "--out", "out/" + "a" * 256),
-    Known("a table with a name of 255 bytes", EITHER, *_JSON, "--out", "out/" + "a" * 251 + ".csv"),
+    Known("a folder with a name of 251 bytes", EITHER, *_JSON, "--out", "out/" + "a" * 251),
     Known(
         "a scheduler with a long label", EITHER, *bases.RUN, "--out", "out", "-s", "alpha-fresh:alpha=0." + "1" * 300
     ),
@@ -177,9 +176,9 @@ _KNOWN = [
     Known("a seed of 2**53 + 1", EITHER, *_RUN, "seed=9007199254740993"),
     Known("a table that is somebody's", REFUSE, *bases.RUN, "--out", "mine", before=_mine("table.md", "summary.csv")),
     Known("sums that are somebody's", REFUSE, *bases.RUN, "--out", "mine", before=_mine("SHA256SUMS")),
-    Known("much memory", REFUSE, "compare", "devices.csv", "-i", "2000000", "-t", "1000000", "--slots", "1"),
-    Known("many instances", REFUSE, "compare", "random", "--devices", "1000000", "-i", "100000", "-t", "1000"),
-    Known("a rate of 1e9", EITHER, *_JSON, "--set", "rate=1e9", "-s", "whittle"),
+    Known("much memory", REFUSE, "compare", "devices.csv", "-i", "2000000", "-r", "1000000", "--slots", "1"),
+    Known("many instances", REFUSE, "compare", "random", "network.devices=1000000", "-i", "100000", "-r", "1000"),
+    Known("a rate of 1e9", EITHER, *_JSON, "network.set.rate=1e9", "-s", "whittle"),
     Known(
         "a shard of 1e8 samples",
         REFUSE,
@@ -190,7 +189,7 @@ _KNOWN = [
         "task.model=logistic",
         "--slots",
         "1",
-        "-t",
+        "-r",
         "2",
         "-i",
         "1",
@@ -199,8 +198,7 @@ _KNOWN = [
         "task.shard_size=100000000",
         "--out",
         "out",
-        "--device",
-        "cpu",
+        "training.device=cpu",
     ),
     Known(
         "a sweep of 10,000 points",

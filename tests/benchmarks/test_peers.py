@@ -15,7 +15,7 @@ from refusals import mentions, refused
 
 from benchmarks.peers import __main__ as program
 from benchmarks.peers import environments, measure
-from benchmarks.peers.contenders import PEERS, PLAIN, contenders
+from benchmarks.peers.contenders import PEERS
 from benchmarks.peers.environments import NoEnvironment, python_of, requirements_of
 from benchmarks.peers.measure import Measurement
 from benchmarks.peers.player import PlayerFailed
@@ -74,14 +74,6 @@ def test_who_fails_is_named_and_the_others_go_on(found: dict[str, dict[str, Any]
     assert found["flower"]["why"] == "there is no network"
 
 
-def test_the_work_and_the_machine_are_described(content: dict[str, Any]) -> None:
-    work = content["work"]
-    assert (work["clients"], work["scheduled_per_round"]) == (25, 5)
-    assert (work["batch"], work["epochs"], work["shard_size"]) == (10, 10, 10)
-    assert content["machine"].keys() >= {"processor", "cores", "memory_bytes", "gpu"}
-    assert content["versions"]["torch"]
-
-
 def test_the_report_is_made_again_from_the_numbers(folder: Path) -> None:
     figure = (folder / "bench.png").read_bytes()
     (folder / "bench.png").unlink()
@@ -90,25 +82,6 @@ def test_the_report_is_made_again_from_the_numbers(folder: Path) -> None:
     for label in ("plain PyTorch", "fedwave, skipping off", "fedwave, skipping on"):
         assert f"| {label}" in table
     assert mentions(table, "Flower is unavailable", "no network")
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("--rounds", "0"),
-        ("--repeats", "-1"),
-        ("--threads", "x"),
-        ("--device", "tpu"),
-        ("--dataset", "cifar10"),
-        ("--peers", "fedml"),
-    ],
-)
-def test_refusals(option: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["peers", option, value])
-    with pytest.raises(SystemExit) as ended:
-        program.main()
-    assert ended.value.code == 2
-    assert mentions(capsys.readouterr().err, option, value)
 
 
 # The measurement
@@ -172,22 +145,6 @@ def test_a_contender_that_trains_on_fewer_samples_is_out(
     monkeypatch.setattr(Pretender, "left_out", 10)
     with refused("samples", error=PlayerFailed):
         pretended()
-
-
-def test_contenders_take_turns_and_are_ended(pretended: Callable[[], dict[str, dict[str, Any]]]) -> None:
-    pretended()
-    log = Pretender.log
-    assert [first for name, first in log if name == "plain"] == [0, 1, 2, 4, -1]
-    order = [name for name, first in log if first == 4]
-    assert order == [name for name, first in log if first == 2 and name in order][::-1]
-    assert len([name for name, first in log if first == -1]) == len(contenders("cpu", list(PEERS)))
-
-
-def test_the_gpu_section_has_plain_and_fedwave() -> None:
-    found = contenders("cuda", list(PEERS))
-    assert found[0] is PLAIN
-    assert not any(contender.peer for contender in found)
-    assert found[-1].runs == 300
 
 
 # Environments

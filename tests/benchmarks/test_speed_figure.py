@@ -23,12 +23,6 @@ def limits(*fastest: float) -> list[tuple[float, float]]:
     return [axis.get_xlim() for axis in figure.axes]
 
 
-def test_panels_of_one_order_share_their_scale() -> None:
-    one, two = limits(5.0, 12.0)
-    assert one == two
-    assert one[1] > 12
-
-
 def test_a_panel_of_another_order_keeps_its_own() -> None:
     one, two, gpu = limits(5.0, 12.0, 2000.0)
     assert one == two

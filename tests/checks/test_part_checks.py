@@ -17,6 +17,7 @@ from small_models import chain, images, own_forward, with_batch_norm
 
 import fedwave as fw
 from fedwave.aggregation import FedAsync, Lee
+from fedwave.checks.shared import SHARED
 from fedwave.learning.datasets import original_files, sources
 from fedwave.metrics import Mass
 from fedwave.parts import registry
@@ -30,11 +31,12 @@ GIVEN = {
 }
 # Checks that do not apply to some of ours.
 _DRAWN = {"fresh", "quartiles", "sums", "independence"}
-_STEPS = {"memory", "stopping", "tensors"}
+_STEPS = {"stopping", "tensors"}
 LACKING = {
     ("fading", "gauss-markov"): {"independence"},
     ("fading", "shadowing"): {"independence", "fresh", "sums"},
     ("fading", "recorded"): _DRAWN,
+    ("partition", "iid"): {"instances"},
     ("arrivals", "recorded"): {"silence", "frequencies", "means"},
     **{("aggregation", name): _STEPS for name in ("lee", "constant", "fedasync", "sync")},
 }
@@ -56,8 +58,12 @@ def passed(part: Any, **given: Any) -> list[str]:
 
 def every(family: str) -> list[str]:
     """The names of a family's checks."""
-    checks = import_module(f"fedwave.checks.{family}").CHECKS
-    return list(checks) if "declaration" in checks else ["declaration", *checks]
+    kept = import_module(f"fedwave.checks.{family}").FAMILY
+    no_instances = {"instances"} if family in ("success", "prior", "aggregation") else set()
+    table = [*kept.during, "inputs", "parameters", "repetition", "instances", *kept.own]
+    tried = [name for name in table if name not in no_instances and (name not in SHARED or name in kept.shared)]
+    first = [name for name in ("declaration", "equality") if name in kept.shared or name == "declaration"]
+    return list(dict.fromkeys([*first, *tried, *["saving"] * ("saving" in kept.shared)]))
 
 
 def names(family: str, name: str) -> list[str]:
@@ -124,9 +130,9 @@ def test_other_parameters(part: str) -> None:
 def test_records_of_other_shapes_are_checked_as_far_as_they_reach() -> None:
     for shape in ((140, 2, 30), (70, 2), (2, 4)):
         gains = fw.fading.RecordedGains(np.ones(shape))
-        assert {"gains", "saving"} <= set(passed(gains))
+        assert {"values", "saving"} <= set(passed(gains))
         counts = fw.arrivals.RecordedArrivals(np.ones(shape, np.int64))
-        assert {"counts", "saving"} <= set(passed(counts))
+        assert {"values", "saving"} <= set(passed(counts))
 
 
 def test_a_metric_with_a_rule_inside() -> None:
@@ -176,7 +182,13 @@ def test_a_broken_part_is_reported(family: str, part: Any, failing: str, tokens:
 
 @pytest.mark.parametrize("family", BROKEN)
 def test_every_check_has_a_part_that_fails_it(family: str) -> None:
-    assert {check for _, check, _ in BROKEN[family]} == set(every(family))
+    found = {check for _, check, _ in BROKEN[family]}
+    assert found <= set(every(family))
+    assert found >= set(every(family)) - set(SHARED)
+
+
+def test_every_shared_check_has_a_part_that_fails_it() -> None:
+    assert {check for cases in BROKEN.values() for _, check, _ in cases} >= set(SHARED)
 
 
 def test_every_family_has_a_checker() -> None:
@@ -225,3 +237,69 @@ def test_a_registered_part_is_built_from_its_file() -> None:
 def test_what_is_not_a_part_is_refused(part: Any, given: dict[str, Any], tokens: tuple[object, ...]) -> None:
     with refused(*tokens):
         passed(part, **given)
+
+
+# --- parts with a number for each device of a network ----------------------------------------------
+
+
+@dataclass(frozen=True)
+class Favours(fw.Scheduler):
+    name, needs, symmetric = "favours", frozenset({"channel"}), False
+    weights: tuple[float, ...]
+
+    def priority(self, state: Any, seen: Any, draws: Any) -> Any:
+        return seen.success * np.array(self.weights)
+
+
+@dataclass(frozen=True)
+class OwnScale(fw.fading.Fading):
+    name = "own-scale"
+    scales: tuple[float, ...]
+
+    def sample(self, block: Any, carry: Any) -> Any:
+        return block.draw(self.fresh), None
+
+    def fresh(self, rng: Any, shape: Any) -> Any:
+        return rng.standard_exponential(shape) * np.array(self.scales)
+
+    def quartiles(self) -> Any:
+        draws = self.fresh(np.random.default_rng(0), (20_000, len(self.scales)))
+        return tuple(np.quantile(draws, (0.25, 0.5, 0.75)))
+
+
+@dataclass(frozen=True)
+class OwnMidpoint(fw.success.SuccessModel):
+    name = "own-midpoint"
+    midpoints: tuple[float, ...]
+
+    def probability(self, snr: Any) -> Any:
+        return snr / (snr + np.array(self.midpoints))
+
+
+@dataclass(frozen=True)
+class OwnShare(fw.arrivals.Poisson):
+    name = "own-share"
+    shares: tuple[float, ...]
+
+    def sample(self, block: Any, rates: Any) -> Any:
+        return super().sample(block, rates * np.array(self.shares))
+
+    def mean_rates(self, rates: Any) -> Any:
+        return rates * np.array(self.shares)
+
+    def chances(self, rates: Any, most: int) -> Any:
+        return super().chances(rates * np.array(self.shares), most)
+
+
+@pytest.mark.parametrize("kind", [Favours, OwnScale, OwnMidpoint, OwnShare])
+def test_a_part_with_a_number_for_each_device(kind: Any) -> None:
+    network = fw.random_network(7, 2)
+    part = kind(tuple(1.0 + np.arange(7) / 7))
+    lacking = {"fading": {"sums"}, "scheduler": {"devices"}}.get(kind.family, set())  # without HARQ, nothing is added
+    assert set(passed(part, network=network)) == set(every(kind.family)) - lacking
+    with refused("network="):
+        passed(part)
+    with refused("7"):  # a number too many
+        passed(kind((1.0,) * 8), network=network)
+    with refused("network", "str"):
+        passed(part, network="paper")

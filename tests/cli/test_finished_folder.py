@@ -15,22 +15,8 @@ from user_file import forgotten, text
 
 from fedwave.experiments.run import pool
 
-LEARN = (
-    "train",
-    "mine.yaml",
-    "-s",
-    "heavy-test,age",
-    "--import",
-    "mine.py",
-    "--workers",
-    1,
-    "-t",
-    3,
-    "-i",
-    1,
-    "-o",
-    "run",
-)
+SIZE = ("-r", 3, "-i", 1, "-o", "run")
+LEARN = ("train", "mine.yaml", "-s", "heavy-test,age", "--import", "mine.py", "--workers", 1, *SIZE)
 TASK = """
 network: {kind: table, file: devices.csv, slots: 1}
 task: {dataset: synthetic, model: logistic, epochs: 1}
@@ -65,7 +51,7 @@ def test_a_finished_run_needs_nothing_but_its_folder(fedwave, monkeypatch: pytes
         assert (status, err) == (0, "")
         assert json.loads(text_)["schedulers"] == found
         assert Path("away/moved/SHA256SUMS").read_text() == sums
-    status, _, err = fedwave("report", "away/moved", "--out", "again", "--metric", "accuracy")
+    status, _, err = fedwave("report", "away/moved", "--out", "again", "metric=accuracy")
     assert (status, err) == (0, "")
     for path in Path("again").iterdir():
         if path.name not in ("SHA256SUMS", ".lock"):
@@ -76,17 +62,20 @@ def test_a_finished_run_needs_nothing_but_its_folder(fedwave, monkeypatch: pytes
 @pytest.mark.usefixtures("no_figures")
 def test_a_report_begins_with_the_metric_asked_for(fedwave, refuses, small_run: Path) -> None:
     assert fedwave("report", "run")[1].splitlines()[1].split()[:2] == ["scheduler", "backlog"]
-    assert fedwave("report", "run", "--metric", "jain")[1].splitlines()[1].split()[1] == "Jain"
-    refuses(("report", "run", "--metric", "jian"), "--metric", "'jian'", "'jain'")
+    assert fedwave("report", "run", "metric=jain")[1].splitlines()[1].split()[1] == "Jain"
+    refuses(("report", "run", "metric=jian"), "metric", "'jian'", "'jain'")
+    refuses(("report", "run", "metrc=jain"), "'metrc'", "'metric'")
+    refuses(("report", "run", "jain"), "'jain'", "key=value")
 
 
 @pytest.mark.usefixtures("no_figures")
 def test_a_report_against_another_scheduler_and_without_the_first_rounds(fedwave, refuses, small_run: Path) -> None:
     assert fedwave(*WORDS, "-o", "asked", "against=random", "burn_in=2")[0] == 0
-    assert fedwave("report", "run", "--against", "random", "--burn-in", 2)[0] == 0
+    assert fedwave("report", "run", "against=random", "burn_in=2")[0] == 0
     assert Path("run/table.md").read_bytes() == Path("asked/table.md").read_bytes()
     assert fedwave("verify", "run")[0] == 0
-    refuses(("report", "run", "--against", "agee"), "--against", "'agee'", "'age'")
+    refuses(("report", "run", "against=agee"), "against", "'agee'", "'age'")
+    refuses(("report", "run", "burn_in=-1"), "burn_in", "-1")
 
 
 @pytest.mark.usefixtures("no_figures")
@@ -102,7 +91,7 @@ def test_a_report_of_learning_needs_no_torch(fedwave) -> None:
 
 @pytest.mark.usefixtures("no_figures")
 def test_the_list_and_the_exit_status(fedwave) -> None:
-    small = ("-s", "age", "-t", 4, "-i", 2)
+    small = ("-s", "age", "-r", 4, "-i", 2)
     for out, seed in (("a", 0), ("b", 0), ("c", 1)):
         assert fedwave("run", "devices.csv", *small, "--seed", seed, "-o", out)[0] == 0
     status, told, err = fedwave("verify", "a")
@@ -127,20 +116,6 @@ def test_the_list_and_the_exit_status(fedwave) -> None:
     assert "summary.csv: changed" in told
 
 
-@pytest.mark.parametrize(
-    ("words", "tokens"),
-    [
-        (("verify", "nowhere"), ("nowhere",)),
-        (("verify", ".", "nowhere"), ("nowhere",)),
-        (("report", "nowhere"), ("nowhere",)),
-        (("report", "."), ("run.json",)),
-        (("verify",), ("DIR",)),
-    ],
-)
-def test_bad_usage_is_one_sentence(refuses, words: tuple[str, ...], tokens: tuple[str, ...]) -> None:
-    refuses(words, *tokens)
-
-
 @pytest.mark.usefixtures("no_figures")
 def test_an_unfinished_run_has_no_report(fedwave, refuses, small_run: Path) -> None:
     cut(small_run / "done.jsonl")
@@ -148,13 +123,3 @@ def test_an_unfinished_run_has_no_report(fedwave, refuses, small_run: Path) -> N
     status, told, _ = fedwave("verify", "run")
     assert status == 1
     assert mentions(told, "1 of 2")
-
-
-@pytest.mark.usefixtures("no_figures")
-def test_a_run_that_was_stopped_is_not_called_damaged(fedwave, small_run: Path) -> None:
-    cut(Path("run/done.jsonl"))
-    Path("run/SHA256SUMS").unlink()
-    status, told, _ = fedwave("verify", "run")
-    assert status == 1
-    assert mentions(told, "sound")
-    assert mentions(told, "`fedwave resume run`")

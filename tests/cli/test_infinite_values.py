@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,23 +97,6 @@ def test_tables_for_others_name_infinite_values(tmp_path: Path) -> None:
     with xr.open_dataset(tmp_path / "a/results.nc", engine="scipy") as found:
         assert found["network_set_buffer_limit"].values.tolist() == [2, math.inf]
         assert found["network_set_interference_dbm"].values.tolist() == [-math.inf, -90]
-
-
-def test_the_command_reports_resumes_and_merges_such_a_run(
-    fedwave: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ("random", "network.devices=4", "schedulers=[age]", "rounds=5", "instances=2")
-    words = (*words, "sweep.network.set.buffer_limit=[2,.inf]", "--workers", 1)
-    for place, start in (("a", 0), ("b", 2)):
-        assert fedwave("run", *words, f"first_instance={start}", "--out", place)[0] == 0
-    merge = ("merge", "a", "b", "--out", "c")
-    for command in (("resume", "a"), ("report", "a", "--json"), ("verify", "a"), merge):
-        status, out, err = fedwave(*command)
-        assert (status, err) == (0, ""), command
-        if "--json" in command:
-            (limit, other) = (p["where"]["network.set.buffer_limit"] for p in json.loads(out)["points"])
-            assert (limit, float(other)) == (2, math.inf)
 
 
 @pytest.mark.parametrize(

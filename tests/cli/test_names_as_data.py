@@ -5,13 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shutil
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from refusals import mentions
 from rich.table import Table
 
 from fedwave.cli.progress import rounds_bar, run_bar, steps
@@ -86,19 +84,6 @@ def test_a_whole_run_with_hostile_names(fedwave, tmp_path: Path, devices: Path, 
     assert fedwave("report", out)[0] == 0
 
 
-def test_a_sweep_over_files_with_hostile_names(fedwave, tmp_path: Path, devices: Path) -> None:
-    other = tmp_path / "$y^$ \u202e.csv"
-    shutil.copy(devices, other)
-    sweep = "sweep.network.file=" + json.dumps([str(devices), str(other)], ensure_ascii=False)
-    sweep = sweep.replace("\u202e", r"\u202e")
-    words = ["run", devices, *SMALL, sweep, "schedulers=[age]", "-o", tmp_path / "out"]
-    status, text, err = fedwave(*words)
-    assert (status, err) == (0, "")
-    assert not steers(text)
-    assert r"$y^$ \u202e.csv" in text
-    assert not steers((tmp_path / "out" / "table.md").read_text(encoding="utf-8"))
-
-
 def test_what_a_user_s_code_says_cannot_steer_the_terminal(fedwave, tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text(f"raise ValueError({STEERING!r})")
@@ -113,46 +98,22 @@ def test_what_a_user_s_code_says_cannot_steer_the_terminal(fedwave, tmp_path: Pa
     "words",
     [
         ("compare", STEERING),
-        ("compare", f"{STEERING}.csv"),
         ("run", f"{STEERING}.yaml"),
         ("compare", "-s", STEERING),
-        ("compare", "--metric", STEERING),
-        ("compare", "--fading", f"recorded:path={STEERING}.npy"),
         ("compare", "--import", f"{STEERING}.py"),
         ("compare", f"{STEERING}=1"),
-        ("compare", f"name={STEERING}"),
-        ("compare", "--engine", STEERING),
-        ("compare", "--set", STEERING),
         ("verify", STEERING),
-        ("report", STEERING),
-        ("resume", STEERING),
-        ("data", STEERING),
-        ("compare", "--out", f"{STEERING}.pdf"),
-        ("compare", "--events", f"none/{STEERING}"),
+        ("describe", f"{STEERING}.npz"),
+        ("list", STEERING),
         (f"--{STEERING}",),
         (STEERING,),
         ("compare", "--rounds", STEERING),
         ("compare", "caf\udce9"),
-        ("compare", "name=caf\udce9"),
-        ("compare", "-s", "caf\udce9"),
     ],
 )
-def test_a_refusal_is_one_line_that_steers_nothing(fedwave, words, tmp_path, monkeypatch) -> None:
+def test_a_refusal_is_one_line_that_steers_nothing(refuses, words, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    status, text, err = fedwave(*words)
-    assert (status, text) == (2, "")
-    assert err.startswith("fedwave: ")
-    assert err.count("\n") == 1
-    assert not steers(err)
-
-
-@pytest.mark.usefixtures("no_figures")
-def test_verify_shows_names_of_files_as_they_are(fedwave, small_run: Path) -> None:
-    sums = small_run / "SHA256SUMS"
-    sums.write_text(sums.read_text() + f"{'0' * 64}  [bold]{STEERING.splitlines()[0]}\n")
-    status, text, err = fedwave("verify", small_run)
-    assert status in (1, 2)
-    assert not steers(text + err)
+    assert not steers(refuses(words))
 
 
 def test_progress_shows_names_as_they_are(monkeypatch, capsys) -> None:
@@ -200,31 +161,22 @@ def test_cells_titles_and_captions_are_plain() -> None:
     assert "\x1b[2J" not in text
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_an_emoji_is_a_name_like_others(fedwave, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
+    family = "👨\u200d👩\u200d👧"
     np.save("😀.npy", np.ones((4, 25)))
-    words = ["compare", "--fading", "recorded:path=😀.npy", "-t", "4", "-i", "2", "-s", "age,w-max"]
-    assert fedwave(*words, "-o", "👨\u200d👩\u200d👧.csv")[::2] == (0, "")
-    Path("👨\u200d👩\u200d👧.yaml").write_text("rounds: 4\ninstances: 2\nschedulers: [age]\nname: 👨\u200d👩\u200d👧\n")
-    assert fedwave("run", "👨\u200d👩\u200d👧.yaml")[::2] == (0, "")
-    assert fedwave("run", "paper", "name=😀", *SMALL, "schedulers=[age]")[::2] == (0, "")
-    assert {path.name for path in Path("out").iterdir()} == {"😀", "👨\u200d👩\u200d👧"}
-    assert fedwave("verify", "out/😀")[0] == 0
+    words = ["compare", "network.fading=recorded:path=😀.npy", "-r", "4", "-i", "2", "-s", "age,w-max"]
+    assert fedwave(*words, "-o", family)[::2] == (0, "")
+    Path(f"{family}.yaml").write_text(f"rounds: 4\ninstances: 2\nschedulers: [age]\nname: {family}\n")
+    assert fedwave("run", f"{family}.yaml")[::2] == (0, "")
+    assert fedwave("verify", f"out/{family}")[0] == 0
 
 
 @pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize(
     ("name", "folder"),
-    [
-        ("../../up", "up"),
-        ("/etc/x", "etc-x"),
-        (".hidden", "hidden"),
-        ("a\\b:c*?", "a-b-c"),
-        ("..", "experiment"),
-        ("CON", "CON-"),
-        ("nul.txt", "nul.txt-"),
-        ("score 1", "score-1"),
-    ],
+    [("../../up", "up"), (".hidden", "hidden"), ("a\\b:c*?", "a-b-c"), ("..", "experiment"), ("a.txt", "a.txt")],
 )
 def test_the_folder_of_an_experiment_stays_in_out(fedwave, tmp_path, monkeypatch, name, folder) -> None:
     monkeypatch.chdir(tmp_path)
@@ -233,42 +185,23 @@ def test_the_folder_of_an_experiment_stays_in_out(fedwave, tmp_path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_names_that_no_file_can_have_are_refused_before_the_run(fedwave, tmp_path, monkeypatch) -> None:
+def test_names_that_no_file_can_have_are_refused_before_the_run(refuses, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     deep = "/".join(["d" * 200] * 19 + ["e" * 170])  # a path that exists, and whose files could not
     for words in (
         ("run", "paper", f"name={'x' * 300}", *SMALL),
         ("run", "paper", *SMALL, "-o", "x" * 256),
         ("run", "paper", *SMALL, "-o", deep),
-        ("run", "paper", *SMALL, "-o", "/".join(["d" * 200] * 21)),
-        ("compare", "-t", "4", "-i", "2", "-o", f"{'x' * 252}.csv"),
-        ("compare", "-t", "4", "-i", "2", "--traces", "x" * 256),
+        ("compare", *SMALL, "-o", "/".join(["d" * 200] * 21)),
     ):
-        status, text, err = fedwave(*words)
-        assert (status, text) == (2, "")
-        assert "too long" in err
-        assert err.count("\n") == 1
+        assert "too long" in refuses(words)
     assert not list(tmp_path.rglob("*.parquet"))
-    parts = tmp_path / "parts.py"
-    parts.write_text(PARTS.format(name="x" * 200, label=""))
-    assert mentions(fedwave("compare", "--import", parts)[2], "name", "line")
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_a_folder_and_a_file_with_the_longest_names(fedwave, tmp_path: Path) -> None:
-    small = ("-t", "4", "-i", "2", "-s", "age")
-    assert fedwave("compare", *small, "-o", tmp_path / ("x" * 255))[::2] == (0, "")
+def test_a_folder_with_the_longest_name(fedwave, tmp_path: Path) -> None:
+    assert fedwave("compare", *SMALL, "-s", "age", "-o", tmp_path / ("x" * 255))[::2] == (0, "")
     assert fedwave("verify", tmp_path / ("x" * 255))[0] == 0
-    table = tmp_path / f"{'y' * 251}.csv"
-    assert fedwave("compare", *small, "-o", table)[::2] == (0, "")
-    assert table.read_text(encoding="utf-8").startswith("scheduler")
-
-
-def test_an_output_file_that_is_a_folder_is_refused_before_the_run(fedwave, tmp_path: Path) -> None:
-    (tmp_path / "table.csv").mkdir()
-    status, text, err = fedwave("compare", "-t", "4", "-i", "2", "-o", tmp_path / "table.csv")
-    assert (status, text) == (2, "")
-    assert mentions(err, tmp_path / "table.csv")
 
 
 def test_yaml_steers_nothing_and_is_read_back() -> None:

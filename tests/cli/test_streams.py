@@ -13,7 +13,7 @@ import pytest
 from killing import started
 from refusals import mentions
 
-SMALL = ("-t", "4", "-i", "2", "-s", "age")
+SMALL = ("-r", "4", "-i", "2", "-s", "age")
 COMPARE = ("compare", *SMALL)
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
 
@@ -31,20 +31,20 @@ def shell(line: str, folder: Path, **environment: str) -> tuple[int, str, str]:
 
 
 def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
-    line = "{ $F presets --json; echo $? >&2; } | true; { $F --help; echo $? >&2; } | true"
+    line = "{ $F list presets --json; echo $? >&2; } | true; { $F --help; echo $? >&2; } | true"
     assert shell(line, tmp_path)[2] == "141\n141\n"
 
 
 @needs_full
 def test_a_full_output_is_named(tmp_path: Path) -> None:
-    line = "$F compare -t 4 -i 2 -s age >/dev/full; echo $?; $F config >/dev/full; echo $?"
+    line = "$F compare -r 4 -i 2 -s age >/dev/full; echo $?; $F config >/dev/full; echo $?"
     sentence = "fedwave: standard output cannot be written to: No space left on device.\n"
-    assert shell(line, tmp_path) == (0, "2\n2\n", 2 * sentence)
+    assert shell(line, tmp_path) == (0, "1\n1\n", 2 * sentence)
 
 
 @needs_full
 def test_a_full_standard_error_changes_no_exit_status(tmp_path: Path) -> None:
-    line = "$F compare none 2>/dev/full; echo $?; $F compare -t 4 -i 2 --json -s age 2>/dev/full >x; echo $?"
+    line = "$F compare none 2>/dev/full; echo $?; $F compare -r 4 -i 2 --json -s age 2>/dev/full >x; echo $?"
     assert shell(line, tmp_path, FORCE_COLOR="1") == (0, "2\n0\n", "")  # with a progress bar
     assert json.loads((tmp_path / "x").read_text())["rounds"] == 4
 
@@ -57,7 +57,7 @@ def test_closed_streams_do_not_become_data_files(tmp_path: Path) -> None:
 
 def test_a_terminal_that_knows_ascii_only(tmp_path: Path) -> None:
     (tmp_path / "é.csv").write_text("name,rate,distance_m\né😀,1,100\nb,1,200\n", encoding="utf-8")
-    line = "$F compare é.csv -w 1 -t 4 -i 2 -s age && $F compare none-é; $F config name=é && $F --help"
+    line = "$F compare é.csv --slots 1 -r 4 -i 2 -s age && $F compare none-é; $F config name=é && $F --help"
     status, text, err = shell(line, tmp_path, PYTHONIOENCODING="ascii:strict", PYTHONUTF8="1")
     assert status == 0, err
     assert text.isascii()
@@ -78,7 +78,7 @@ def test_a_terminal_that_knows_ascii_only(tmp_path: Path) -> None:
     ],
 )
 def test_odd_terminals(tmp_path: Path, environment: dict[str, str]) -> None:
-    line = "$F compare -t 4 -i 2 -s age,w-max && $F schedulers && $F --help && $F compare -t 4 -i 2 -s age --json"
+    line = "$F compare -r 4 -i 2 -s age,w-max && $F list schedulers && $F --help && $F compare -r 4 -i 2 -s age --json"
     status, text, err = shell(line, tmp_path, **environment)
     assert (status, err.count("Traceback")) == (0, 0)
     assert "backlog" in text
@@ -97,50 +97,21 @@ def test_files_whose_names_are_not_utf8(tmp_path: Path) -> None:
     assert mentions(err, "UTF-8")
 
 
-def test_events_that_cannot_be_written_are_refused_or_given_up(fedwave, tmp_path: Path) -> None:
-    def run(events: object) -> tuple[int, str]:
-        return fedwave(*COMPARE, "--events", events)[::2]
-
-    (tmp_path / "folder").mkdir()
+def test_events_that_cannot_be_written_are_refused_or_given_up(refuses, fedwave, tmp_path: Path) -> None:
+    words = ("run", "paper", *SMALL, "-o", tmp_path / "run", "--events")
     os.mkfifo(tmp_path / "pipe")
-    for events, tokens in (
-        (tmp_path / "folder", ("Is a directory",)),
-        (tmp_path / "none" / "e", ("No such file",)),
-        (tmp_path / ("e" * 256), ("File name too long",)),
-        (tmp_path / "pipe", ("pipe",)),
-        ("", ("No such file",)),
-    ):
-        status, err = run(events)
-        assert status == 2
-        assert mentions(err, *tokens)
+    for events, reason in ((tmp_path, "Is a directory"), (tmp_path / ("e" * 256), "too long"), (tmp_path / "pipe", "")):
+        refuses((*words, events), events, reason)
+    if Path("/dev/full").exists():
+        status, text, err = fedwave(*words, "/dev/full")
+        assert (status, "backlog" in text) == (0, True)
+        assert mentions(err, "events", "No space left on device")
         assert err.count("\n") == 1
-
-
-@needs_full
-def test_a_run_goes_on_where_its_events_are_lost(fedwave) -> None:
-    status, text, err = fedwave(*COMPARE, "--events", "/dev/full")
-    assert status == 0
-    assert "backlog" in text
-    assert mentions(err, "events", "No space left on device")
-
-
-def test_a_run_goes_on_where_the_reader_of_its_events_leaves(fedwave, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    from fedwave.cli.progress import watching
-
-    event = {"finished": 0, "units": 1, "rounds": 1, "of": 2, "event": "unit-begun", "unit": "a"}
-    with watching("a", str(tmp_path / "pipe")) as watch:
-        watch(event)
-        assert json.loads(os.read(reader, 1000))["unit"] == "a"
-        os.close(reader)
-        watch(event)
-        watch(event)
 
 
 def test_ctrl_c_while_the_command_is_loaded(tmp_path: Path) -> None:
     """Loading takes most of a second: whenever it is interrupted, the end is one line."""
-    words = [sys.executable, "-X", "importtime", "-m", "fedwave", "presets"]
+    words = [sys.executable, "-X", "importtime", "-m", "fedwave", "list"]
     for awaited in ("rich.console\n", "typer.main\n", "fedwave.cli.output\n"):
         with started(words) as begun:
             assert begun.stderr is not None

@@ -216,7 +216,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], tuple[object, ...]]] = {
         ("sound", "rounds/0000_random_1-1.parquet"),
     ),
     "an edited config": (
-        lambda f: (f / "config.yaml").write_text((f / "config.yaml").read_text().replace("seed: 0", "seed: 1")),
+        lambda f: (f / "config.yaml").write_text((f / "config.yaml").read_text().replace("\nseed: 0", "\nseed: 1")),
         ("sound", "second/config.yaml", "seed", 1, 0),
     ),
     "no config": (lambda f: (f / "config.yaml").unlink(), ("config.yaml",)),
@@ -248,7 +248,7 @@ OTHERS: dict[str, tuple[Mapping[str, Any], tuple[object, ...]]] = {
     "seed": ({"seed": 1}, ("seed", 1, 0)),
     "rounds": ({"rounds": 6}, ("rounds", 6, 5)),
     "slots": ({"network": {**SMALL["network"], "slots": 3}}, ("network.slots", 3, 2)),
-    "schedulers": ({"schedulers": ["balsa"]}, ("schedulers", '["balsa"]', '["age", "random"]')),
+    "schedulers": ({"schedulers": ["max-weight"]}, ("schedulers", '["max-weight"]', '["age", "random"]')),
     "order": ({"schedulers": ["random", "age"]}, ("schedulers", '["random", "age"]', '["age", "random"]')),
     "metrics": ({"metrics": ["worst_age"]}, ("metrics", '["worst_age"]')),
     "a sweep": ({"sweep": {"seed": [0, 1]}}, ("sweep.seed", "[0, 1]")),

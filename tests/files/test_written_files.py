@@ -96,11 +96,6 @@ def test_long_names(tmp_path: Path, name: str) -> None:
     assert names(tmp_path) == [name]
 
 
-def test_long_names_stay_different() -> None:
-    names = [f"{'c' * 250}{number}" for number in range(10)]
-    assert len({unfinished_stem(name) for name in names}) == 10
-
-
 def test_a_file_that_fails_leaves_nothing(tmp_path: Path) -> None:
     def broken(file: object) -> None:
         raise OSError(28, "No space left on device")

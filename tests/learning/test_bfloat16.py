@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from killing import command
 from tiny import blobs, linear, trace
 
 import fedwave as fw
@@ -49,20 +47,6 @@ def test_a_cpu_that_dies_of_it_is_told_in_a_sentence(trial: Trial) -> None:
     with pytest.raises(fw.FedwaveError, match="set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"):
         trained("bfloat16")
     assert trained("auto").settings["precision"] == "float32"
-
-
-def test_the_command_exits_with_status_2(trial: Trial, tmp_path: Path) -> None:
-    trial(DIES)
-    words = ("train", "-t", "2", "-i", "1", "-s", "age", "--task", "synthetic", "--device", "cpu")
-    done = subprocess.run(
-        command(*words, "--precision", "bfloat16", "-o", str(tmp_path / "run")),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 2
-    assert "ONEDNN_MAX_CPU_ISA" in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 def test_it_is_tried_once_on_a_machine(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,51 +59,31 @@ def test_curves_of_evaluations() -> None:
     ]
 
 
-def test_the_worst_class_is_one_with_test_images() -> None:
-    one = [found(1.0, [3, 0, 2], [4, 0, 4])]
-    np.testing.assert_array_equal(Curves.of("mine", [one], 1, {}).worst_class, [[0.5]])
-    nothing = Curves.of("mine", [[]], 1, {})
-    assert np.isnan(nothing.worst_class).all()
-    assert "none" in repr(nothing)
-
-
 # --- spikes ---------------------------------------------------------------------------------------
 
 
-def test_a_spike_is_more_than_a_fifth_above_the_median_of_ten_rounds() -> None:
-    calm = [1.0] * 10
-    found = curves(loss=[[*calm, 1.2], [*calm, 1.2001], [*calm, 5.0], [*calm, 0.1]]).spikes()
-    assert found.tolist() == [0, 1, 1, 0]
+CALM = [1.0] * 10
+MEDIAN = [10.0, 2.0, 1.0, 1.0, 3.0, 1.0, 10.0, 2.0, 3.0, 10.0]  # sorted 1 1 1 2 2 | 3 3 10 10 10: 2.5
 
 
-def test_the_median_of_ten_is_between_the_fifth_and_the_sixth() -> None:
-    before = [10.0, 2.0, 1.0, 1.0, 3.0, 1.0, 10.0, 2.0, 3.0, 10.0]  # sorted 1 1 1 2 2 | 3 3 10 10 10: 2.5
-    assert curves(loss=[[*before, 2.99], [*before, 3.01]]).spikes().tolist() == [0, 1]
-
-
-def test_only_the_ten_rounds_before_count() -> None:
-    # The eleventh round back is far above; the round itself is not among the ten.
-    assert curves(loss=[[100.0] * 10 + [1.0] * 10 + [1.5]]).spikes().tolist() == [1]
-    assert curves(loss=[[1.0] * 10 + [100.0] * 5 + [1.5] * 2]).spikes().tolist() == [5]
-
-
-def test_no_spikes_before_the_eleventh_round() -> None:
-    """No round has ten before it: not measured, which is not the same as none."""
-    assert np.isnan(curves(loss=[[1.0] * 5 + [50.0] * 5]).spikes()).all()
-    assert np.isnan(curves(loss=[[1.0, 50.0]]).spikes()).all()
-    assert curves(loss=[[1.0] * 11]).spikes().tolist() == [0]
-
-
-def test_each_instance_is_counted_alone_and_repeatedly() -> None:
-    two = [1.0] * 10 + [2.0, 1.0, 2.0]
-    assert curves(loss=[two, [1.0] * 13, two[::-1]]).spikes().tolist() == [2, 0, 0]
-
-
-def test_spikes_of_an_instance_that_diverged_are_not_measured() -> None:
-    diverged = [1.0] * 10 + [3.0] + [NAN] * 12
-    early = [1.0] * 3 + [NAN] * 20
-    found = curves(loss=[diverged, early, [NAN] * 23, [1.0] * 23]).spikes()
-    assert np.array_equal(found, [NAN, NAN, NAN, 0.0], equal_nan=True)
+@pytest.mark.parametrize(
+    ("loss", "spikes"),
+    [
+        ([*CALM, 1.2], 0),  # a fifth above the median of the ten rounds before, and more
+        ([*CALM, 1.2001], 1),
+        ([*CALM, 0.1], 0),
+        ([*MEDIAN, 2.99], 0),
+        ([*MEDIAN, 3.01], 1),
+        ([100.0] * 10 + CALM + [1.5], 1),  # the eleventh round back does not count
+        (CALM + [100.0] * 5 + [1.5] * 2, 5),
+        ([*CALM, 2.0, 1.0, 2.0], 2),
+        ([1.0] * 5 + [50.0] * 5, NAN),  # no round has ten before it: not measured
+        ([*CALM, 3.0, *[NAN] * 12], NAN),  # diverged
+        ([NAN] * 23, NAN),
+    ],
+)
+def test_spikes(loss: list[float], spikes: float) -> None:
+    np.testing.assert_array_equal(curves(loss=[loss]).spikes(), [spikes])
 
 
 # --- divergence -----------------------------------------------------------------------------------
@@ -120,32 +101,6 @@ def test_reaches_looks_at_the_last_round_and_wants_more_than_the_target() -> Non
     drawn = curves(accuracy=[[0.1, 0.9], [0.9, 0.1], [0.5, 0.7], [0.9, NAN]])
     assert drawn.reaches(0.7).tolist() == [True, False, False, False]
     assert drawn.reaches(0.0).tolist() == [True, True, True, False]
-
-
-def test_rounds_to_is_the_first_of_three_rounds_in_a_row() -> None:
-    drawn = curves(
-        accuracy=[
-            [0.8, 0.8, 0.8, 0.1, 0.1, 0.1],  # falls back later: it was there
-            [0.1, 0.8, 0.8, 0.1, 0.8, 0.8],  # two in a row, twice
-            [0.8, 0.8, 0.1, 0.8, 0.8, 0.8],
-            [0.1, 0.8, 0.8, 0.8, 0.8, 0.8],
-            [0.7, 0.7, 0.7, 0.7, 0.7, 0.7],  # equal is not above
-            [0.1, 0.1, 0.1, 0.1, 0.8, 0.8],
-        ]
-    )
-    assert drawn.rounds_to(0.7).tolist() == [1, INF, 4, 2, INF, INF]
-    assert drawn.rounds_to(0.7, in_a_row=1).tolist() == [1, 2, 1, 2, INF, 5]
-    assert drawn.rounds_to(0.7, in_a_row=2).tolist() == [1, 2, 1, 2, INF, 5]
-
-
-def test_rounds_to_with_nan() -> None:
-    drawn = curves(accuracy=[[0.8, 0.8, NAN, NAN], [0.8, 0.8, 0.8, NAN], [NAN] * 4])
-    assert drawn.rounds_to(0.7).tolist() == [INF, 1, INF]
-    assert drawn.rounds_to(0.0).tolist() == [INF, 1, INF]
-
-
-def test_rounds_to_with_fewer_rounds_than_are_wanted() -> None:
-    assert curves(accuracy=[[0.8, 0.8]]).rounds_to(0.7).tolist() == [INF]
 
 
 @given(st.lists(st.sampled_from([0.6, 0.8, NAN]), min_size=1, max_size=14), st.integers(1, 4))

@@ -95,31 +95,6 @@ def test_the_others_are_what_they_are_without_it(epochs: int, lanes: int) -> Non
             torch.testing.assert_close(states(together)[r].w[name], p, rtol=1e-12, atol=1e-12)
 
 
-def test_one_that_diverged_is_not_trained_any_more() -> None:
-    out = replay(MIXED)
-    usual, asked = out._training_backend, []
-
-    class Counted:
-        needs_keys = False
-
-        def train(self, start: Any, *work: Any) -> Any:
-            asked.append(len(start))
-            return usual.train(start, *work)
-
-    out._training_backend = Counted()  # type: ignore[assignment]
-    for t in range(ROUNDS):
-        going = [not state.diverged for state in states(out)]
-        before = [state.w for state in states(out)]
-        asked.clear()
-        out.advance()
-        assert sum(asked) == out.schedule.needed[t][going].sum()
-        for state, w, on in zip(states(out), before, going, strict=True):
-            assert on or all(torch.equal(p.nan_to_num(), w[k].nan_to_num()) for k, p in state.w.items())
-    assert [state.diverged for state in states(out)] == [run.instance in STEEP for run in out.runs]
-    for run, results in zip(out.runs, out.results, strict=True):
-        assert (len(results) < ROUNDS) == (run.instance in STEEP)
-
-
 @pytest.mark.parametrize("stop", [None, 3])
 @pytest.mark.parametrize("epochs", [1, 8])
 def test_evaluation_beside_the_next_round_changes_nothing(epochs: int, stop: int | None, tmp_path: Path) -> None:
@@ -143,13 +118,6 @@ def test_evaluation_beside_the_next_round_changes_nothing(epochs: int, stop: int
     for state, other in zip(states(late), states(expected), strict=True):
         for k, p in state.w.items():
             assert torch.equal(p.nan_to_num(), other.w[k].nan_to_num())
-
-
-def test_all_of_a_scheduler_diverge() -> None:
-    for curves in trained(STEEP).curves():
-        assert (curves.diverged > 1).all()
-        assert np.isnan(curves.loss[-1]).all()
-        assert not curves.reaches(0.0).any()
 
 
 def test_a_start_that_is_no_number_is_marked_in_the_first_round() -> None:

@@ -98,14 +98,6 @@ def test_the_layers_do_drop(way: str) -> None:
     assert (losses[0] != losses[1]).all()
 
 
-def test_keys_differ_between_devices_rounds_instances_seeds_and_steps() -> None:
-    places = ((0, 0, 1, 0), (0, 0, 1, 1), (0, 0, 2, 0), (0, 1, 1, 0), (1, 0, 1, 0))
-    keys = [device_key(*place) for place in places]
-    steps = [step_keys(torch.tensor(keys), step) for step in range(3)]
-    assert len({int(key) for step in steps for key in step}) == 15
-    assert all((step >= 0).all() for step in steps)
-
-
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_masks_have_the_right_mean_and_no_pattern(p: float) -> None:
     step, count = StepMasks(), 200_000

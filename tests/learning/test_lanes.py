@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_models import chain, deep, images, own_forward, with_batch_norm
+from small_models import chain, deep, images, with_batch_norm
 from torch import nn
 
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.gpu.backends import WideBackend
 from fedwave.learning.backends.gradients import Gradients
 from fedwave.learning.backends.torch import TorchBackend
-from fedwave.learning.chain_spec import known_layers
 from fedwave.learning.model_rows import Layout, ModelRows
 from fedwave.learning.sampling import Batches
 from fedwave.learning.task import Task
@@ -76,56 +75,6 @@ def test_channels_last_changes_nothing_but_the_layout() -> None:
     plain, last = (TorchBackend(task, EXACT) for _ in range(2))
     last._gradients = Gradients(task, EXACT, channels_last=True)
     assert_close(plain.train(*work), last.train(*work))
-
-
-class Doubling(nn.Linear):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return 2 * super().forward(x)
-
-
-def _tied() -> nn.Module:
-    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 4), nn.Linear(4, 4))
-    model[2].weight = model[1].weight
-    return model
-
-
-def _hooked() -> nn.Module:
-    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 4))
-    model[1].register_forward_hook(lambda _, __, out: 2 * out)
-    return model
-
-
-def _patched() -> nn.Module:
-    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 4))
-    model[1].forward = lambda x: x  # type: ignore[method-assign]
-    return model
-
-
-def test_only_known_chains_are_computed_known_layers() -> None:
-    twice = nn.Linear(4, 4)
-    assert known_layers(chain()) is not None
-    act = nn.ReLU()  # without parameters it may be used twice
-    assert known_layers(nn.Sequential(nn.Flatten(), act, nn.Linear(4, 4), act)) is not None
-    for unknown in (
-        own_forward(),
-        with_batch_norm(),  # has a BatchNorm1d
-        nn.Sequential(nn.Conv2d(2, 2, 1, groups=2), nn.Flatten()),
-        nn.Sequential(nn.Conv2d(2, 2, 1, padding_mode="circular"), nn.Flatten()),
-        nn.Sequential(nn.BatchNorm2d(2, momentum=None), nn.Flatten()),
-        nn.Sequential(nn.BatchNorm2d(2, affine=False), nn.Flatten()),
-        nn.Sequential(nn.Flatten(0)),
-        nn.Sequential(nn.Flatten(), twice, nn.ReLU(), twice),
-        nn.Sequential(nn.Flatten(), Doubling(4, 4)),
-        nn.Sequential(nn.Linear(4, 4), nn.Flatten()),
-        nn.Sequential(nn.Flatten(), nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))),
-        nn.Sequential(nn.MaxPool2d(2, return_indices=True), nn.Flatten()),
-        nn.Sequential(nn.Conv2d(1, 1, 1)),  # never flat
-        _tied(),
-        _hooked(),
-        _patched(),
-        nn.Linear(2, 2),
-    ):
-        assert known_layers(unknown) is None, unknown
 
 
 class Wrong(torch.autograd.Function):

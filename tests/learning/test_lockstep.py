@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 from rules import RULES
 from states import states
 from tiny import blobs, linear, with_batch_norm
@@ -19,9 +20,8 @@ from torch import Tensor, nn
 import fedwave as fw
 from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, Sync
 from fedwave.errors import HiddenInformation
-from fedwave.learning.evaluation import EvaluationSizes, Evaluator
+from fedwave.learning.evaluation import EvaluationSizes
 from fedwave.learning.lockstep import LockStep
-from fedwave.learning.reference import train_run
 from fedwave.learning.replay import Replay
 from fedwave.learning.sampling import device_batches
 from fedwave.learning.schedule import TrainingRun, training_runs
@@ -193,20 +193,6 @@ def test_the_trace_replays_to_the_same_models(name: str) -> None:
     np.testing.assert_array_equal(found.accuracy, wanted.accuracy)
 
 
-@pytest.mark.parametrize("name", PATHS)
-def test_lock_step_equals_the_reference(name: str) -> None:
-    path = PATHS[name]
-    trace, lock_step = played(name)
-    how = settings(path)
-    made = task(path.model, **path.numbers)
-    evaluator = Evaluator(made, SIZES, torch.device("cpu"), how.dtype)
-    for run, state in zip(training_runs(trace), states(lock_step), strict=True):
-        first = made.new_model(run.seed, run.instance).to(how.dtype)
-        w = train_run(run, made, evaluator, how.dtype)[1]
-        start = {k: p.detach() for k, p in first.named_parameters()}
-        assert_near(state.w, w, start, max(path.limit, 1e-9))
-
-
 def test_a_scheduler_sees_the_norm_of_what_the_rule_makes_of_an_update() -> None:
     def norms(rule: Aggregation) -> FloatArray:
         learner = LockStep(network(), task(aggregation=rule), 1, range(1), SEED, "any", Settings(**EXACT), SIZES)
@@ -219,15 +205,6 @@ def test_a_scheduler_sees_the_norm_of_what_the_rule_makes_of_an_update() -> None
     np.testing.assert_allclose(norms(FedBuff(3)), plain / 2)  # 1 / sqrt(d); the buffer comes later
     np.testing.assert_allclose(norms(FedAsync(0.6, "polynomial", a=1)), 0.6 * plain / 4)
     np.testing.assert_allclose(norms(Sync(cap=1e-6)), plain)  # the cap depends on who is heard
-
-
-def test_the_paths_are_those_they_are_called() -> None:
-    """Where devices never missed a broadcast, lost a shard or waited, a path would test nothing."""
-    assert not played("missed broadcasts")[0].heard.all()
-    assert played("buffer limit")[0].lost.any()
-    trace = played("sync")[0]
-    arrived = trace.arrivals - trace.lost
-    assert ((arrived == 0) & (trace.waiting > 0) & trace.delivered).any()
 
 
 def test_one_call_gives_the_trace_and_its_curve() -> None:
@@ -250,22 +227,6 @@ def test_one_call_gives_the_trace_and_its_curve() -> None:
     np.testing.assert_array_equal(curves.loss, again.loss)
     np.testing.assert_array_equal(curves.class_accuracy, again.class_accuracy)
     assert curves.loss[-1].mean() < curves.loss[0].mean()
-
-
-def test_a_task_by_its_name() -> None:
-    trace, curves = fw.train_in_lock_step(network(), "update-aware", "synthetic", 2, 1, sizes=SIZES)
-    again = fw.train(trace, "synthetic", sizes=SIZES, tolerance=0)
-    np.testing.assert_array_equal(curves.loss, again.loss)
-
-
-def test_same_seed_same_result() -> None:
-    def run(seed: int) -> tuple[fw.Trace, Any]:
-        return fw.train_in_lock_step(network(), "update-aware", task(), ROUNDS, 2, seed, sizes=SIZES)
-
-    (trace, curves), (again, same) = run(1), run(1)
-    assert trace.same_as(again)
-    np.testing.assert_array_equal(curves.loss, same.loss)
-    assert not np.array_equal(curves.loss, run(2)[1].loss)
 
 
 def test_an_instance_does_not_depend_on_how_many_there_are() -> None:
@@ -299,42 +260,15 @@ def test_a_scheduler_of_your_own() -> None:
         assert row[taken].max() <= row[~taken].min()
 
 
-class Exploding(nn.Module):
-    """Cubic in the weights: SGD explodes from the large first weights of about half the instances."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        steep = bool(torch.rand(()) < 0.5)
-        self.weight = nn.Parameter(torch.randn(3, 6) * (10.0 if steep else 0.3))
-
-    def forward(self, images: Tensor) -> Tensor:
-        return images.flatten(1) @ (self.weight**3).T
-
-
-def test_one_instance_diverges_and_the_others_go_on() -> None:
-    made = task(Exploding)
-    trace, curves = fw.train_in_lock_step(network(), "update-aware", made, ROUNDS, 6, SEED, sizes=SIZES, **EXACT)
-    lost = curves.diverged > 0
-    assert 0 < lost.sum() < 6
-    assert np.isfinite(curves.loss[:, ~lost]).all()
-    again = fw.train(trace, made, sizes=SIZES, **EXACT)
-    np.testing.assert_allclose(curves.loss, again.loss, rtol=1e-6)
-
-
 def test_without_training_it_cannot_run() -> None:
-    sentence = (
-        "scheduler 'update-aware' looks at the models, so it runs only while they are trained: "
-        "use fedwave train, or fw.train_in_lock_step."
-    )
-    trace, _ = fw.train_in_lock_step(network(), "update-aware", task(), 3, 1, sizes=SIZES)
+    trace, _ = fw.train_in_lock_step(network(), "update-aware", "synthetic", 3, 1, sizes=SIZES)
     for attempt in (
         lambda: fw.simulate(network(), "update-aware", 3, 1),
         lambda: fw.extend(trace, 4),
         lambda: fw.remake(trace),
     ):
-        with pytest.raises(fw.FedwaveError) as refused:
+        with refused("'update-aware'", "fw.train_in_lock_step"):
             attempt()
-        assert str(refused.value) == sentence
 
 
 def test_who_does_not_declare_it_cannot_see_it() -> None:
@@ -346,16 +280,9 @@ def test_who_does_not_declare_it_cannot_see_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes, sentence",
-    [
-        ({"rounds": -1}, "rounds is -1, must be a whole number >= 1."),
-        ({"instances": 0}, "instances is 0, must be a whole number >= 1 or a list"),
-        ({"instances": [3, -4]}, r"instances is \[3, -4\], must be a whole number >= 1 or a list"),
-        ({"seed": -1}, "seed is -1, must be a whole number >= 0."),
-        ({"lane": 3}, "has no parameter 'lane'; did you mean 'lanes'?"),
-        ({"lanes": 0}, "lanes is 0, must be a whole number >= 1."),
-    ],
+    "changes", [{"rounds": -1}, {"instances": 0}, {"instances": [3, -4]}, {"seed": -1}, {"lane": 3}, {"lanes": 0}]
 )
-def test_bad_input_is_told_in_one_sentence(changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(fw.FedwaveError, match=sentence):
+def test_bad_input_is_told_in_one_sentence(changes: dict[str, Any]) -> None:
+    ((name, value),) = changes.items()
+    with refused(name, *([] if name == "lane" else [value])):
         fw.train_in_lock_step(network(), "update-aware", task(), **({"rounds": 3, "instances": 1} | changes))

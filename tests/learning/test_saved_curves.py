@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 from summed import archive
 
 import fedwave as fw
@@ -29,18 +31,11 @@ def test_saved_curves_are_read(curves: fw.Curves, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.weights[1]["w"], curves.weights[1]["w"])
 
 
-@pytest.mark.parametrize("what", ["edited", "a curve missing", "a curve too short", "weights of one instance"])
-def test_curves_that_do_not_fit_are_refused(what: str, curves: fw.Curves, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name, array", [("accuracy", None), ("accuracy", np.ones((11, 2))), ("weights/1/w", None)])
+def test_curves_that_do_not_fit_are_refused(name: str, array: Any, curves: fw.Curves, tmp_path: Path) -> None:
     path = curves.save(tmp_path / "curves.npz")
     with np.load(path) as file:
-        arrays = {name: file[name] for name in file.files}
-    if what == "edited":
-        np.savez(path, **(arrays | {"loss": arrays["loss"] + 1}))
-    elif what == "a curve missing":
-        path.write_bytes(archive({name: array for name, array in arrays.items() if name != "accuracy"}))
-    elif what == "a curve too short":
-        path.write_bytes(archive(arrays | {"accuracy": arrays["accuracy"][:-1]}))
-    else:
-        path.write_bytes(archive({name: array for name, array in arrays.items() if name != "weights/1/w"}))
-    with pytest.raises(fw.FedwaveError, match="is not a file of curves or is damaged"):
+        changed = {k: a for k, a in {**file, name: array}.items() if a is not None}
+    path.write_bytes(archive(changed))
+    with refused("curves.npz", "curves"):
         fw.Curves.load(path)

@@ -9,12 +9,11 @@ from torch.func import functional_call
 
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.choose import choose
-from fedwave.learning.backends.gpu.backends import FusedBackend, WideBackend
+from fedwave.learning.backends.gpu.backends import WideBackend
 from fedwave.learning.backends.gpu.blocks import ChainBlocks
 from fedwave.learning.backends.gpu.lane_plan import segments
 from fedwave.learning.backends.gpu.wide_chain import WideChain
 from fedwave.learning.backends.gpu.wide_ops import SgdRule, WideOps
-from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.chain_spec import ChainSpec
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.dropout import key_dropout
@@ -222,27 +221,6 @@ class TestOnGpu:
         torch.backends.cudnn.allow_tf32 = False
         yield
         torch.backends.cudnn.allow_tf32 = kept
-
-    @pytest.mark.parametrize(
-        ("make", "image", "kind"),
-        [
-            (Cnn, (1, 28, 28), FusedBackend),
-            (Logistic, (1, 28, 28), FusedBackend),
-            (normalised, (3, 30, 29), WideBackend),
-            (plain, (3, 30, 29), WideBackend),
-            (dropping, (3, 30, 29), TorchBackend),
-        ],
-    )
-    def test_float32_trains_and_evaluates_as_autograd_does(self, make, image, kind):
-        work = Work(make, image, torch.float32, short=kind is not TorchBackend, device="cuda")
-        work.start = work.w.clone()
-        trains, evaluates = work.backends()
-        assert isinstance(trains, kind)
-        assert isinstance(evaluates, kind)
-        work.check(trains, 1e-4)
-        found = evaluates.logits(ModelRows(work.w, work.rest), work.images)
-        for lane in range(LANES):
-            assert torch.allclose(found[lane], _logits(work, lane), rtol=1e-3, atol=1e-4)
 
     @pytest.mark.parametrize("make", [normalised, plain, Vgg19])
     def test_bfloat16_errs_as_autocast_does(self, make):

@@ -8,7 +8,6 @@ import pytest
 
 import fedwave as fw
 from fedwave.network.world import World
-from fedwave.simulation import Simulation
 
 SHADOWED = fw.fading.Shadowing(6.0, 0.8, fw.fading.GaussMarkov(0.9))
 RECORD = np.random.default_rng(0).random((300, 25))
@@ -72,16 +71,6 @@ def test_a_trace_without_the_carry_goes_on_from_round_1(blocks):
     assert longer.same_as(fw.extend(trace, 200))
 
 
-def test_a_run_that_was_resumed_and_not_played_keeps_what_it_was_given():
-    trace = fw.simulate(net(SHADOWED), "w-max", 100, 2)
-    assert Simulation(trace.setup, 150, begun=trace).trace().same_as(trace)
-
-
-def test_independent_rounds_leave_nothing():
-    assert fw.simulate(fw.paper_network(), "w-max", 70, 2).channel == ()
-    assert fw.simulate(net(fw.fading.Shadowing(6.0, 0.0)), "w-max", 70, 2).channel == ()
-
-
 def test_worlds_of_any_rounds_are_cut_from_one_whole():
     network, ids = net(SHADOWED), np.arange(2)
     whole = [w.gain for w in World(network, 0, ids).rounds(1, 300)]
@@ -128,13 +117,6 @@ def test_a_file_keeps_a_carry(tmp_path):
         loaded = fw.Trace.load(kept.save(tmp_path / "t.npz"))
         assert repr(loaded.channel) == repr((carry,))
         assert loaded.same_as(kept)
-
-
-@pytest.mark.parametrize("carry", [np.ones((3, 3)), np.ones(()), "text", (np.ones((3, 25)), None)], ids=repr)
-def test_a_forged_carry_is_refused(carry, tmp_path):
-    trace = replace(fw.simulate(net(SHADOWED), "w-max", 70, 2), channel=(carry,))
-    with pytest.raises(fw.FedwaveError, match="is not a trace or is damaged"):
-        fw.Trace.load(trace.save(tmp_path / "t.npz"))
 
 
 def test_a_carry_of_another_model_is_a_sentence():

@@ -25,44 +25,30 @@ def columns_of(table):
     return {name: np.asarray(getattr(table, name)).tolist() for name in DEVICE_COLUMNS}
 
 
-def test_csv_with_every_column(table_from):
-    table = table_from(
-        "rate,distance_m,tx_power_dbm,interference_dbm,miss_probability,buffer_limit\n"
-        "1,100,20,-90,0.25,7\n"
-        "2.5,450,23,-inf,0,inf\n"
-    )
-    assert columns_of(table) == {
-        "rate": [1, 2.5],
-        "distance_m": [100, 450],
-        "tx_power_dbm": [20, 23],
-        "interference_dbm": [-90, -np.inf],
-        "miss_probability": [0.25, 0],
-        "buffer_limit": [7, np.inf],
-    }
+WRITTEN = "rate,distance_m,tx_power_dbm,interference_dbm,miss_probability,buffer_limit\n"
+DEFAULTS = {
+    "rate": [1, 3],
+    "distance_m": [100, 200],
+    "tx_power_dbm": [23, 23],
+    "interference_dbm": [-np.inf, -np.inf],
+    "miss_probability": [0, 0],
+    "buffer_limit": [np.inf, np.inf],
+}
+EVERY = DEFAULTS | {"tx_power_dbm": [20, 23], "interference_dbm": [-90, -np.inf], "buffer_limit": [7, np.inf]}
 
 
-def test_csv_leaves_out_what_has_a_default(table_from):
-    table = table_from("distance_m,rate\n100,1\n200,3\n")
-    assert columns_of(table) == {
-        "rate": [1, 3],
-        "distance_m": [100, 200],
-        "tx_power_dbm": [23, 23],
-        "interference_dbm": [-np.inf, -np.inf],
-        "miss_probability": [0, 0],
-        "buffer_limit": [np.inf, np.inf],
-    }
-
-
-def test_csv_with_comments_blank_lines_blanks_and_empty_cells(table_from):
-    table = table_from("# measured in spring\n\n rate , distance_m , buffer_limit\n 1 , 100 , 5\n\n2,200,\n")
-    assert np.asarray(table.rate).tolist() == [1, 2]
-    assert np.asarray(table.buffer_limit).tolist() == [5, np.inf]
-
-
-def test_csv_as_spreadsheets_write_it(tmp_path):
-    path = tmp_path / "devices.CSV"
-    path.write_bytes(b"\xef\xbb\xbfrate,distance_m\r\n1,100\r\n")
-    assert np.asarray(fw.read_devices(path).rate).tolist() == [1]
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (WRITTEN + "1,100,20,-90,0,7\n3,200,23,-inf,0,inf\n", EVERY),
+        ("distance_m,rate\n100,1\n200,3\n", DEFAULTS),
+        ("\ufeffrate,distance_m\r\n1,100\r\n3,200\r\n", DEFAULTS),  # as spreadsheets write it
+        ("# measured in spring\n\n rate , distance_m , buffer_limit\n 1 , 100 , \n\n3,200,\n", DEFAULTS),
+    ],
+    ids=["every column", "defaults", "a spreadsheet's", "comments and blanks"],
+)
+def test_csv(table_from, text, expected):
+    assert columns_of(table_from(text)) == expected
 
 
 def test_count_stands_for_several_devices_alike(table_from):
@@ -99,22 +85,6 @@ def test_devices_by_hand_as_records_mappings_or_columns():
     assert fw.DeviceTable.of(by_column) is by_column
 
 
-def test_one_value_serves_all_devices():
-    table = fw.DeviceTable(rate=[1, 2, 3], distance_m=150.0, miss_probability=0.5)
-    assert np.asarray(table.distance_m).tolist() == [150] * 3
-    assert np.asarray(table.miss_probability).tolist() == [0.5] * 3
-    assert np.asarray(table.replace(rate=4).rate).tolist() == [4] * 3
-
-
-def test_a_table_cannot_be_changed():
-    rates = np.array([1.0, 2.0])
-    table = fw.DeviceTable(rate=rates, distance_m=100.0)
-    rates[0] = 9.0
-    assert np.asarray(table.rate).tolist() == [1, 2]
-    with pytest.raises(ValueError, match="read-only"):
-        np.asarray(table.rate)[0] = 9.0
-
-
 ODD = fw.DeviceTable(
     rate=[0.1, 1 / 3, 1e-12],
     distance_m=[100.1, 2e5, np.pi],
@@ -124,26 +94,20 @@ ODD = fw.DeviceTable(
 )
 
 
-def test_round_trip_through_csv(tmp_path):
-    path = tmp_path / "devices.csv"
-    with open(path, "w", newline="", encoding="utf-8") as file:
+def test_a_table_is_read_as_it_was_written_and_cannot_be_changed(tmp_path):
+    assert np.asarray(ODD.replace(rate=4).rate).tolist() == [4] * 3  # one value serves all devices
+    with open(tmp_path / "devices.CSV", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(DEVICE_COLUMNS)
         writer.writerows(zip(*columns_of(ODD).values(), strict=True))
-    assert columns_of(fw.read_devices(path)) == columns_of(ODD)
-
-
-def test_round_trip_through_yaml(tmp_path):
     rows = [dict(zip(DEVICE_COLUMNS, row, strict=True)) for row in zip(*columns_of(ODD).values(), strict=True)]
-    path = tmp_path / "devices.yaml"
-    path.write_text(write_yaml({"devices": rows}))
-    assert columns_of(fw.read_devices(path)) == columns_of(ODD)
-
-
-def test_round_trip_through_a_trace(tmp_path):
-    network = fw.Network(devices=ODD, slots=1)
-    path = fw.simulate(network, "random", rounds=2, instances=1).save(tmp_path / "trace.npz")
-    assert columns_of(fw.Trace.load(path).network.table) == columns_of(ODD)
+    (tmp_path / "devices.yaml").write_text(write_yaml({"devices": rows}))
+    trace = fw.simulate(fw.Network(devices=ODD, slots=1), "random", rounds=2, instances=1).save(tmp_path / "trace.npz")
+    read = [fw.read_devices(tmp_path / name) for name in ("devices.CSV", "devices.yaml")]
+    for table in [*read, fw.Trace.load(trace).network.table]:
+        assert columns_of(table) == columns_of(ODD)
+    with pytest.raises(ValueError, match="read-only"):
+        np.asarray(ODD.rate)[0] = 9.0
 
 
 def test_devices_have_names(tmp_path) -> None:
@@ -154,17 +118,13 @@ def test_devices_have_names(tmp_path) -> None:
     assert table.replace(rate=2).name == table.name
     assert "<td>gate</td>" in table._repr_html_()
     by_hand = DeviceTable.of([Device(1, 100, name="a"), {"rate": 1, "distance_m": 50, "name": "b"}])
-    assert by_hand.name == ("a", "b")
-    network = fw.Network(by_hand, slots=1)
-    trace = fw.simulate(network, "age", 3, 1)
-    assert trace.device_names == ("a", "b")
+    trace = fw.simulate(fw.Network(by_hand, slots=1), "age", 3, 1)
+    assert trace.device_names == by_hand.name == ("a", "b")
     assert trace.to_xarray()["device"].values.tolist() == ["a", "b"]
-    trace.save(tmp_path / "t.npz")
-    assert fw.Trace.load(tmp_path / "t.npz").network.table.name == ("a", "b")
+    assert fw.Trace.load(trace.save(tmp_path / "t.npz")).network.table.name == ("a", "b")
     assert fw.paper_network().table.name == ()
     with refused("'a'", "two"):
         DeviceTable.of([Device(1, 100, name="a"), Device(1, 100, name="a")])
-    with refused("names", 1, 2):
-        DeviceTable(np.ones(2), np.ones(2), name=("a",))
-    with refused("'ab'", "list"):
-        DeviceTable(np.ones(2), np.ones(2), name="ab")
+    for names, tokens in ((("a",), ("names", 1, 2)), ("ab", ("'ab'", "list"))):
+        with refused(*tokens):
+            DeviceTable(np.ones(2), np.ones(2), name=names)

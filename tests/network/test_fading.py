@@ -61,15 +61,6 @@ def test_interference_adds_to_the_noise(interference_dbm, loss_db):
     assert decibels(quiet / disturbed) == pytest.approx(loss_db, abs=1e-9)
 
 
-def test_interference_touches_only_its_own_device():
-    alone = fw.paper_network()
-    interference = np.full(25, -np.inf)
-    interference[7] = -96.0
-    ratio = alone.mean_snr / fw.paper_network(interference_dbm=interference).mean_snr
-    assert ratio[7] == pytest.approx(2)
-    assert np.all(np.delete(ratio, 7) == 1)
-
-
 @pytest.mark.parametrize("distance", MEAN_SUCCESS)
 def test_mean_success_over_rayleigh_at_the_printed_distances(distance):
     net = one_device(distance_m=distance)
@@ -85,42 +76,23 @@ def test_mean_success_over_rayleigh_at_the_printed_distances(distance):
     assert f"{mean:.3f}" == f"{MEAN_SUCCESS[distance]:.3f}"
 
 
-def test_uploads_arrive_as_often_as_the_mean_success_says(play, crowd, agree):
-    weather = play(crowd(500, distance_m=400.0), 128)
-    agree(weather.goes_through, 0.83722)
-    agree(weather.success, 0.83722)
-
-
 # --- fading ---------------------------------------------------------------------------------------
 
 
-def test_rayleigh_gains_are_exponential(play, crowd):
-    gain = play(crowd(400), 64).gain
-    assert stats.kstest(gain.ravel(), "expon").pvalue > 1e-3
+DISTRIBUTIONS = {
+    "rayleigh": (fw.fading.Rayleigh(), stats.expon),
+    "rician without a direct path": (fw.fading.Rician(0.0), stats.expon),
+    "rician": (fw.fading.Rician(4.0), stats.ncx2(2, 8.0, scale=1 / 10)),
+    "shadowing of 0 dB": (fw.fading.Shadowing(0.0), stats.expon),
+    "gauss-markov, new in every round": (fw.fading.GaussMarkov(0.0), stats.expon),
+}
 
 
-def test_snr_is_the_mean_snr_times_the_gain(play):
-    net = fw.paper_network()
-    weather = play(net, 10, 3)
-    np.testing.assert_array_equal(weather.snr, net.mean_snr * weather.gain)
-
-
-@pytest.mark.parametrize("k", [0.0, 1.0, 4.0, 20.0])
-def test_rician_gains_have_mean_1_and_the_right_variance(play, crowd, agree, k):
-    gain = play(crowd(500, fading=fw.fading.Rician(k)), 64).gain
-    agree(gain, 1.0)
-    agree((gain - 1) ** 2, (1 + 2 * k) / (1 + k) ** 2)
-
-
-def test_rician_without_direct_path_is_rayleigh(play, crowd):
-    gain = play(crowd(400, fading=fw.fading.Rician(0.0)), 64).gain
-    assert stats.kstest(gain.ravel(), "expon").pvalue > 1e-3
-
-
-def test_rician_gains_follow_the_noncentral_chi_square(play, crowd):
-    k = 4.0
-    gain = play(crowd(400, fading=fw.fading.Rician(k)), 64).gain
-    assert stats.kstest(2 * (1 + k) * gain.ravel(), stats.ncx2(2, 2 * k).cdf).pvalue > 1e-3
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_gains_follow_their_distribution(play, crowd, name):
+    fading, expected = DISTRIBUTIONS[name]
+    gain = play(crowd(400, fading=fading), 64).gain
+    assert stats.kstest(gain.ravel(), expected.cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("round_", [1, 64, 65, 100])
@@ -129,25 +101,17 @@ def test_gauss_markov_gains_stay_exponential(play, crowd, round_):
     assert stats.kstest(weather.gain.ravel(), "expon").pvalue > 1e-3
 
 
+def test_a_channel_with_full_memory_is_frozen(play, crowd):
+    frozen = play(crowd(50, fading=fw.fading.GaussMarkov(1.0)), 130).gain
+    assert np.all(frozen == frozen[0])
+
+
 @pytest.mark.parametrize("lag", [1, 3])
 @pytest.mark.parametrize("first", [20, 64])  # blocks are 64 rounds long: 64 to 65 crosses a border
 def test_gauss_markov_correlation_is_rho_squared_per_round(play, crowd, agree, lag, first):
     rho = 0.9
     weather = play(crowd(1000, fading=fw.fading.GaussMarkov(rho)), first + lag, 8, first=first)
     agree(covariance_terms(weather.gain[0], weather.gain[lag]), rho ** (2 * lag))
-
-
-def test_gauss_markov_devices_and_instances_are_independent(play, crowd, agree):
-    gain = play(crowd(1000, fading=fw.fading.GaussMarkov(0.9)), 1, 8).gain[0]
-    agree(covariance_terms(gain[:, :-1:2], gain[:, 1::2]), 0.0)
-    agree(covariance_terms(gain[:-1:2], gain[1::2]), 0.0)
-
-
-def test_gauss_markov_ends_of_the_range(play, crowd, agree):
-    frozen = play(crowd(50, fading=fw.fading.GaussMarkov(1.0)), 130).gain
-    assert np.all(frozen == frozen[0])
-    renewed = play(crowd(1000, fading=fw.fading.GaussMarkov(0.0)), 65, 4, first=64).gain
-    agree(covariance_terms(renewed[0], renewed[1]), 0.0)
 
 
 def shadow_only(correlation):
@@ -162,19 +126,14 @@ def test_static_shadowing_is_one_obstacle_per_device_for_the_whole_run(play, cro
     assert stats.kstest(shadow[0].ravel() / 8.0, "norm").pvalue > 1e-3
 
 
-def test_renewed_shadowing_is_new_in_every_round(play, crowd, agree):
-    shadow = decibels(play(crowd(1000, fading=shadow_only(0.0)), 65, 4, first=63).gain)
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+@pytest.mark.parametrize("first", [20, 63, 64])  # blocks are 64 rounds long: 64 to 65 crosses a border
+def test_shadowing_is_correlated_over_rounds(play, crowd, agree, first, correlation):
+    shadow = decibels(play(crowd(1000, fading=shadow_only(correlation)), first + 2, 4, first=first).gain)
     agree(shadow, 0.0)
     agree(shadow**2, 8.0**2)
-    for t in (0, 1):  # rounds 63 to 64, and 64 to 65 over a block's border
-        agree(shadow[t] * shadow[t + 1], 0.0)
-
-
-@pytest.mark.parametrize("first", [20, 64])
-def test_shadowing_in_between_is_correlated_over_rounds(play, crowd, agree, first):
-    shadow = decibels(play(crowd(1000, fading=shadow_only(0.8)), first + 2, 4, first=first).gain)
-    agree(shadow[0] * shadow[1], 8.0**2 * 0.8)
-    agree(shadow[0] * shadow[2], 8.0**2 * 0.8**2)
+    agree(shadow[0] * shadow[1], 8.0**2 * correlation)
+    agree(shadow[0] * shadow[2], 8.0**2 * correlation**2)
 
 
 def test_shadowing_multiplies_the_fading_below_it(play, crowd):
@@ -192,63 +151,18 @@ def test_shadowing_lets_the_fading_below_it_keep_its_memory(play, crowd, agree):
     agree(covariance_terms(gain[0], gain[1]), 0.9**2)
 
 
-def test_shadowing_of_zero_decibels_changes_nothing_in_distribution(play, crowd):
-    gain = play(crowd(400, fading=fw.fading.Shadowing(0.0)), 64).gain
-    assert stats.kstest(gain.ravel(), "expon").pvalue > 1e-3
-
-
-@pytest.mark.parametrize(
-    "fading",
-    [
-        fw.fading.Rayleigh(),
-        fw.fading.Rician(4.0),
-        fw.fading.GaussMarkov(0.9),
-        fw.fading.Shadowing(8.0, 0.0),
-        fw.fading.Shadowing(8.0, 1.0),
-    ],
-    ids=repr,
-)
-def test_quartiles_cut_the_gains_into_quarters(play, crowd, agree, fading):
-    gain = play(crowd(1000, fading=fading), 1, 20, seed=3).gain
-    for quartile, share in zip(fading.quartiles(), (0.25, 0.5, 0.75), strict=True):
-        agree(gain <= quartile, share)
-
-
-@pytest.mark.parametrize("tries", [1, 3])
-@pytest.mark.parametrize("k", [None, 4.0])
-def test_sums_of_gains_follow_their_exact_distribution(tries, k):
-    if k is None:
-        fading, exact, draws = fw.fading.Rayleigh(), stats.gamma(tries), np.inf
-    else:
-        fading, draws = fw.fading.Rician(k), 200_000  # no closed form: drawn once, that many times
-        exact = stats.ncx2(2 * tries, 2 * k * tries, scale=1 / (2 * (1 + k)))
-    level = exact.ppf([0.1, 0.5, 0.9])
-    error = np.sqrt(0.25 / draws)
-    np.testing.assert_allclose(fading.sum_exceeds(tries, level), [0.9, 0.5, 0.1], atol=4 * error + 1e-12)
-    below = exact.cdf(fading.sum_quantiles(tries, np.array([0.1, 0.5, 0.9])))
-    np.testing.assert_allclose(below, [0.1, 0.5, 0.9], atol=4 * error + 1e-12)
-
-
 # --- recorded gains -------------------------------------------------------------------------------
 
 
-def test_recorded_gains_for_all_instances_are_used_exactly(play, crowd):
-    record = np.random.default_rng(1).random((150, 3))
-    weather = play(crowd(3, fading=fw.fading.RecordedGains(record)), 150, [4, 9])
-    for row in range(2):
-        np.testing.assert_array_equal(weather.gain[:, row], record)
-
-
-def test_recorded_gains_per_instance_are_used_exactly(play, crowd):
+@pytest.mark.parametrize("first", [1, 70])
+def test_recorded_gains_are_used_exactly(play, crowd, first):
+    """For all instances, and per instance."""
     record = np.random.default_rng(1).random((150, 5, 3))
-    weather = play(crowd(3, fading=fw.fading.RecordedGains(record)), 150, [4, 1])
-    np.testing.assert_array_equal(weather.gain, record[:, [4, 1]])
-
-
-def test_recorded_gains_are_used_exactly_from_a_later_round(play, crowd):
-    record = np.random.default_rng(1).random((150, 3))
-    weather = play(crowd(3, fading=fw.fading.RecordedGains(record)), 140, first=70)
-    np.testing.assert_array_equal(weather.gain[:, 0], record[69:140])
+    whole = play(crowd(3, fading=fw.fading.RecordedGains(record)), 150, [4, 1], first=first)
+    np.testing.assert_array_equal(whole.gain, record[first - 1 :, [4, 1]])
+    same = play(crowd(3, fading=fw.fading.RecordedGains(record[:, 0])), 150, [4, 9], first=first)
+    for row in range(2):
+        np.testing.assert_array_equal(same.gain[:, row], record[first - 1 :, 0])
 
 
 def test_a_record_does_not_change_with_the_array_it_was_made_from():

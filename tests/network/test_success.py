@@ -54,11 +54,6 @@ def test_turbo_is_logistic_in_decibels(model, snr_db, expected):
     assert chance(model, snr_db) == pytest.approx(expected, abs=5e-7)
 
 
-def test_bpsk_needs_3_decibels_less_than_qpsk():
-    assert fw.success.Turbo().midpoint_db - BPSK.midpoint_db == pytest.approx(3.01)
-    assert fw.success.Turbo().slope == BPSK.slope
-
-
 def test_turbo_is_exactly_1_above_about_3_3_decibels():
     """Schedulers rank by p, so where it ties exactly is part of the model."""
     assert chance(fw.success.Turbo(), 3.3) == 1.0
@@ -73,15 +68,6 @@ def test_every_block_of_a_long_update_must_arrive(blocks):
         assert chance(fw.success.Turbo(blocks=blocks), snr_db) == pytest.approx(expected, rel=1e-12)
 
 
-def block_error_z_scores():
-    """How many binomial standard deviations each measured count lies from the fitted curve."""
-    scores = {}
-    for snr_db, (errors, sent) in MEASURED.items():
-        rate = 1 - chance(BPSK, snr_db)
-        scores[snr_db] = (errors - sent * rate) / math.sqrt(sent * rate * (1 - rate))
-    return scores
-
-
 def test_turbo_is_the_likeliest_logistic_curve_through_the_measured_blocks():
     snr = linear(list(MEASURED))
     errors, sent = np.array(list(MEASURED.values())).T
@@ -92,18 +78,6 @@ def test_turbo_is_the_likeliest_logistic_curve_through_the_measured_blocks():
 
     best = optimize.minimize(surprise, (-4.0, 5.0), method="Nelder-Mead", options={"xatol": 1e-6})
     assert best.x.round(3).tolist() == [BPSK.midpoint_db, BPSK.slope]
-
-
-def test_turbo_meets_seven_of_eight_measured_points_within_95_percent():
-    """The true curve is not exactly logistic: the fit is close, but one point shows the difference."""
-    outside = {snr: z for snr, z in block_error_z_scores().items() if abs(z) > 1.96}
-    assert list(outside) == [-4.4]
-    assert outside[-4.4] == pytest.approx(2.71, abs=0.01)  # 15.1 % measured, 12.8 % by the fit
-
-
-def test_turbo_is_within_2_5_percentage_points_of_every_measured_rate():
-    for snr_db, (errors, sent) in MEASURED.items():
-        assert abs(errors / sent - (1 - chance(BPSK, snr_db))) < 0.025
 
 
 # --- the other single-try models ------------------------------------------------------------------
@@ -132,43 +106,12 @@ def test_uncoded_needs_every_bit(snr, bits):
     assert qpsk == pytest.approx((1 - tail(math.sqrt(snr))) ** bits, rel=1e-9)
 
 
-def test_uncoded_at_a_point_from_a_table_of_the_normal_distribution():
-    # Q(2) = 0.02275013, Q(2.828427) = 0.00233887
-    assert fw.success.Uncoded(bits=1).probability(np.array([4.0]))[0] == pytest.approx(1 - 0.02275013)
-    bpsk = fw.success.Uncoded(bits=1, modulation="bpsk")
-    assert bpsk.probability(np.array([4.0]))[0] == pytest.approx(1 - 0.00233887)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        fw.success.Turbo(),
-        fw.success.Turbo(blocks=9),
-        fw.success.Threshold(),
-        fw.success.Soft(),
-        fw.success.Uncoded(),
-        fw.success.Arq(),
-        fw.success.Harq(),
-        fw.success.Table((-3.0, 0.0), (1.0, 0.0)),
-    ],
-    ids=repr,
-)
-def test_every_model_gives_a_growing_probability(model):
-    snr = np.concatenate([[0.0], np.geomspace(1e-30, 1e30, 400)])
-    p = model.probability(snr)
-    assert p.dtype == np.float64
-    assert np.all((p >= 0) & (p <= 1))
-    assert np.all(np.diff(p) >= 0)
-    assert p[0] < 1e-9
-    assert p[-1] == 1.0
-
-
 # --- measured curves ------------------------------------------------------------------------------
 
 
 def test_table_from_a_file_interpolates_and_is_flat_beyond_its_ends(tmp_path):
     path = tmp_path / "curve.csv"
-    path.write_text("snr_db,error_rate\n0,0.2\n-4,1.0\n-2,0.6\n")  # in any order
+    path.write_bytes(b"\xef\xbb\xbfsnr_db,error_rate,note\r\n0,0.2,a\r\n-4,1.0,b\r\n-2,0.6,\r\n")  # in any order
     table = fw.success.Table.from_file(path)
     assert table.snr_db == (-4.0, -2.0, 0.0)
     expected = {-9: 0.0, -4: 0.0, -3: 0.2, -2: 0.4, -1: 0.6, -0.5: 0.7, 0: 0.8, 20: 0.8}
@@ -177,31 +120,15 @@ def test_table_from_a_file_interpolates_and_is_flat_beyond_its_ends(tmp_path):
     assert table.probability(np.array([0.0]))[0] == 0.0  # no signal at all
 
 
-def test_table_reads_a_file_that_a_spreadsheet_wrote(tmp_path):
-    path = tmp_path / "curve.csv"
-    path.write_bytes(b"\xef\xbb\xbfsnr_db,error_rate,note\r\n-1,0.5,a\r\n1,0.0,b\r\n")
-    assert fw.success.Table.from_file(path) == fw.success.Table((-1.0, 1.0), (0.5, 0.0))
-
-
 # --- retransmission -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("tries", "expected"), [(1, 0.5), (2, 0.75), (3, 0.875)])
-def test_arq_tries_again_at_the_same_snr(tries, expected):
-    assert chance(fw.success.Arq(fw.success.Turbo(), tries), -1.647) == pytest.approx(expected)
-
-
-def test_arq_repeats_any_model_of_a_single_try():
-    once = math.exp(-0.685 / 0.5)
-    assert fw.success.Arq(fw.success.Soft(), 4).probability(np.array([0.5]))[0] == pytest.approx(1 - (1 - once) ** 4)
-
-
-def test_harq_with_one_try_is_the_model_itself():
-    snr = np.geomspace(0.1, 10, 50)
-    once = fw.success.Harq(fw.success.Turbo(), tries=1)
-    assert once.later_tries == 0
-    np.testing.assert_array_equal(
-        once.expected(snr, np.array(2.0), fw.fading.Rayleigh()), fw.success.Turbo().probability(snr)
+@pytest.mark.parametrize("model", [fw.success.Turbo(), fw.success.Soft()], ids=repr)
+@pytest.mark.parametrize("tries", [1, 2, 4])
+def test_arq_tries_again_at_the_same_snr(tries, model):
+    snr = np.array([0.5, 0.685])
+    np.testing.assert_allclose(
+        fw.success.Arq(model, tries).probability(snr), 1 - (1 - model.probability(snr)) ** tries, rtol=1e-12
     )
 
 
@@ -218,15 +145,6 @@ def test_harq_threshold_over_rayleigh_is_the_upper_gamma_function(tries, mean_sn
     step = 0.685 / mean_snr  # from here on the first try suffices
     mean = integrate.quad(integrand, 0, step * (1 - 1e-12))[0] + math.exp(-step)
     assert mean == pytest.approx(special.gammaincc(tries, 0.685 / mean_snr), rel=1e-9)
-
-
-@pytest.mark.parametrize("tries", [1, 2, 4])
-def test_harq_threshold_arrives_as_often_in_a_world(play, crowd, agree, tries):
-    net = crowd(500, distance_m=700.0, success=fw.success.Harq(fw.success.Threshold(), tries))
-    expected = special.gammaincc(tries, 0.685 / net.mean_snr[0])
-    weather = play(net, 64)
-    agree(weather.goes_through, expected)
-    agree(weather.success, expected)
 
 
 @pytest.mark.parametrize(
@@ -255,11 +173,3 @@ def test_harq_turbo_averages_over_later_gains_to_four_digits(tries, distance):
             np.array(first), np.array(mean_snr), fw.fading.Rayleigh()
         )
         assert float(p) == pytest.approx(exact, abs=2e-4)
-
-
-def test_harq_never_does_worse_than_one_try(play, crowd):
-    once = play(crowd(300, distance_m=600.0), 64)
-    thrice = play(crowd(300, distance_m=600.0, success=fw.success.Harq(fw.success.Turbo(), 3)), 64)
-    np.testing.assert_array_equal(once.gain, thrice.gain)
-    assert np.all(thrice.goes_through >= once.goes_through)
-    assert thrice.goes_through.sum() > once.goes_through.sum()

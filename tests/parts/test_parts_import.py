@@ -57,7 +57,7 @@ def test_a_file_may_import_what_lies_beside_it(tmp_path: Path) -> None:
     (tmp_path / "sub" / "mine.py").write_text("from beside_test import LEVEL\n" + FADING.format(level="LEVEL"))
     code = (
         "import sys; sys.path = [p for p in sys.path if p]; from fedwave.cli import main;"
-        "sys.argv = 'fedwave run paper network.fading=flat-test --import sub/mine.py -s age,random -t 3 -i 2"
+        "sys.argv = 'fedwave run paper network.fading=flat-test --import sub/mine.py -s age,random -r 3 -i 2"
         " --workers 2 -o run'.split(); main()"
     )
     words = [sys.executable, "-P", "-c", code]

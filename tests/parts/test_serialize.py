@@ -44,30 +44,6 @@ def test_every_part_comes_back_equal(part):
     assert hash(again) == hash(part)  # tuples come back as tuples
 
 
-@pytest.mark.parametrize("shape", [(4, 2), (4, 3, 2)])
-def test_records_come_back_exactly(shape):
-    record = np.random.default_rng(0).random(shape)
-    np.testing.assert_array_equal(there_and_back(fw.fading.RecordedGains(record)).gains, record)
-    counts = (10 * record).astype(int)
-    np.testing.assert_array_equal(there_and_back(fw.arrivals.RecordedArrivals(counts)).counts, counts)
-
-
-def test_a_network_comes_back_whole():
-    net = fw.paper_network(slots=[1, 2, 3], gamma=0.5, miss_probability=0.25, success=fw.success.Arq())
-    again = there_and_back(net)
-    assert again.slots == (1, 2, 3)
-    assert (again.gamma, again.success, again.fading) == (net.gamma, net.success, net.fading)
-    np.testing.assert_array_equal(again.mean_snr, net.mean_snr)
-    np.testing.assert_array_equal(again.table.miss_probability, net.table.miss_probability)
-
-
-def test_arrays_are_kept_beside_the_text():
-    arrays = {}
-    content = pack(fw.paper_network(), arrays, "network")
-    assert content["fields"]["devices"]["fields"]["rate"] == {"array": "network.devices.rate"}
-    assert arrays["network.devices.rate"].sum() == 67
-
-
 def test_numpy_numbers_become_plain_ones():
     assert type(pack(np.float64(2.5), {}, "x")) is float
     assert type(pack(np.int64(2), {}, "x")) is int
@@ -109,7 +85,3 @@ def test_a_parameter_that_is_no_field_is_refused_before_a_run():
         fw.simulate(fw.paper_network(fading=fw.fading.Shadowing(fading=Scaled(2.0))), "age", rounds=3, instances=1)
     with pytest.raises(fw.FedwaveError, match="weight"):
         pack(Weighted(1.0), {}, "x")
-
-
-def test_objects_of_other_classes_are_told_apart_by_their_text():
-    assert pack(frozenset({1}), {}, "x") != pack(frozenset({2}), {}, "x")

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 from value_iteration import by_value_iteration
 
 import fedwave as fw
@@ -40,31 +39,15 @@ def test_the_solution_is_that_of_plain_value_iteration(p, theta, price, family):
     p = np.array(p)
     arrivals = family.chances(np.array([theta]), 60)[0]
     cost, value, worth = by_value_iteration(p, theta, price, arrivals)
+    near = [by_value_iteration(p, theta, max(0.0, price + h), arrivals)[0] for h in (-0.01, 0.01)]
     # 1,000 cells, with all these p on edges: spreading p changes nothing worth speaking of.
     found = one(spread_levels(p[None], 1000), theta, price, family.chances)
     assert found.cost[0] == pytest.approx(cost, rel=2e-6)
+    if price:
+        assert found.service[0] == pytest.approx((near[1] - near[0]) / 0.02, rel=0.02)
     few = np.arange(20)
     np.testing.assert_allclose(found.worth_at(np.zeros(20, int), few), worth[:20], rtol=2e-5)
     np.testing.assert_allclose(found.value[:20], value[:20], rtol=2e-5, atol=1e-6)
-
-
-def test_playing_the_policy_costs_what_the_solution_says():
-    theta, price, runs, rounds = 1.0, 4.0, 400, 1500
-    found = one(spread_levels(TWO_LEVELS, 1000), theta, price)
-    rng = np.random.default_rng(5)
-    n, paid, sent = np.zeros(runs, int), np.zeros(runs), np.zeros(runs)
-    for t in range(rounds):
-        p = rng.choice(TWO_LEVELS[0], runs)
-        sends = p * found.worth_at(np.zeros(runs, int), n) > price
-        n = np.where(sends & (rng.random(runs) < p), 0, n + rng.poisson(theta, runs))
-        if t >= 200:
-            paid += n + price * sends
-            sent += sends
-    for measured, exact in ((paid, found.cost[0]), (sent, found.service[0])):
-        measured = measured / (rounds - 200)
-        low, high = stats.t.interval(0.999, runs - 1, measured.mean(), stats.sem(measured))
-        assert low < exact < high
-        assert high - low < 0.02 * exact
 
 
 @pytest.mark.parametrize("theta, price", [(1.0, 10.0), (3.0, 100.0), (0.4, 2.0)])
@@ -85,20 +68,6 @@ def test_what_costs_nothing_is_sent_whenever_it_can_arrive():
     # C(n) = (n + theta) / p: the waiting of every shard, until it gets through.
     worth = found.worth_at(np.zeros(3, int), np.array([0, 7, 10**6]))
     np.testing.assert_allclose(worth - worth[0], np.array([0, 7, 10**6]) / 0.4, rtol=1e-6, atol=1e-6)
-
-
-def test_the_service_rate_is_the_slope_of_the_cost():
-    levels, h = spread_levels(TWO_LEVELS, 200), 1e-3
-    near = [one(levels, 1.3, price).cost[0] for price in (7 - h, 7 + h)]
-    assert one(levels, 1.3, 7.0).service[0] == pytest.approx((near[1] - near[0]) / (2 * h), rel=1e-3)
-
-
-def test_value_is_concave_and_its_slope_falls_to_that_of_always_sending():
-    found = one(spread_levels(TWO_LEVELS, 200), 1.0, 30.0)
-    slopes = np.diff(found.value)
-    assert (np.diff(slopes) < 1e-9).all()
-    assert slopes[-1] == pytest.approx(0.4 / 0.6, rel=1e-6)
-    assert (slopes > 0.4 / 0.6 - 1e-9).all()
 
 
 @pytest.mark.parametrize("size", [14, 20, 30, 60])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedwave as fw
+from fedwave.planning.backlog_objective import BacklogEffort, BacklogObjective
 from fedwave.planning.channel_statistics import channel_statistics
 from fedwave.planning.price_search import Objective, best_price
 from fedwave.planning.renewal_solver import Solutions, iterate_policy
@@ -89,6 +90,25 @@ def test_the_price_search_finds_the_bound_of_a_closed_form():
     table = fw.DeviceTable(rate=np.ones(6), distance_m=np.full(6, 100.0))
     net = fw.Network(table, slots=2, success=fw.success.Threshold(1e-9))
     assert bound(net) == pytest.approx(6.0, rel=1e-6)
+
+
+def test_a_toll_above_the_price_leaves_slots_unused():
+    @dataclass(frozen=True)
+    class WithToll(BacklogObjective):
+        toll: float = 0.0
+
+        def solve_classes(self, classes, levels, price):
+            return super().solve_classes(classes, levels, price + self.toll)
+
+    statistics = channel_statistics(fw.paper_network().planning)
+    classes, levels = statistics.classes_and_levels(statistics.devices(fw.paper_network().rates))
+    plain, some, high = (
+        best_price(WithToll(False, BacklogEffort.MEDIUM, toll), classes, 5, levels) for toll in (0.0, 12.0, 50.0)
+    )
+    assert some.price + 12 == pytest.approx(plain.price, rel=0.05)
+    assert some.value == pytest.approx(plain.value + 5 * 12, rel=1e-4)
+    assert high.price == 0
+    assert classes.count @ high.solutions.service < 5
 
 
 def test_its_index_lies_between_the_bound_and_greedy():

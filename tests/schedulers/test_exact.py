@@ -2,14 +2,15 @@
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import fedwave as fw
 from fedwave.planning import exact_solver
-from fedwave.planning.exact_solver import DecisionTable, ExactPlan, decision_gains, interpolated_gains
+from fedwave.planning.exact_solver import DecisionTable, ExactPlan, interpolated_gains
 from fedwave.rng import Draws
 from fedwave.schedulers.exact import Dp, DpTs
-from fedwave.theory.exact_problem import ExactProblem, exact_problem
-from fedwave.theory.policy_value import mean_backlog, value_iteration
+from fedwave.theory.exact_problem import exact_problem
+from fedwave.theory.policy_value import value_iteration
 from fedwave.types import Observation, Problem
 
 
@@ -130,20 +131,6 @@ def test_batches_give_each_network_the_answer_it_gets_alone():
     np.testing.assert_allclose(interpolated_gains(together, waiting), expected, rtol=1e-12)
 
 
-def test_coarse_plans_are_nearly_as_good():
-    """Steps of several shards, two levels, rates 3 % off: the decisions cost little all the same."""
-    problem = ExactProblem([1, 10], [[0.7], [0.7]])
-    plan = ExactPlan("dp-ts", 2, steps=24, rare=1e-2, tolerance=1e-4)
-    (table,) = plan.tables(two().planning, 1, np.array([[1.03, 9.7]]))
-    assert table.step.max() > 2
-
-    def coarse(p, n):
-        return decision_gains(p, table.at(n), 1)  # one slot: a decision is a device
-
-    best = value_iteration(problem).backlog
-    assert best < mean_backlog(problem, coarse) < 1.005 * best
-
-
 def test_learnt_rates_come_to_cost_little():
     """dp-ts approaches dp; balsa, which plays greedy, stays away from it."""
     net = two()
@@ -174,28 +161,17 @@ def test_dp_ts_refuses_rates_beyond_counting():
         fw.simulate(two((1.0, 1e8)), "dp-ts", rounds=3, instances=1)
 
 
-def test_a_device_that_hardly_gets_through_is_planned_for():
-    net = fw.Network([fw.Device(rate=1, distance_m=300), fw.Device(rate=1, distance_m=3000)], slots=1)
-    for name in ("dp", "dp-ts"):
-        trace = fw.simulate(net, name, rounds=30, instances=3)
-        assert trace.delivered[:, :, 0].mean() > 0.8
-
-
-def test_they_are_left_out_where_any_network_must_do():
-    assert {"dp", "dp-ts"} <= set(fw.scheduler_names())
-    assert not {"dp", "dp-ts"} & set(fw.scheduler_names(learner=False))
-
-
 @pytest.mark.parametrize(
-    "kind, wrong, text",
+    "kind, wrong",
     [
-        (Dp, {"levels": 0}, "dp levels is 0, must be a whole number >= 1"),
-        (Dp, {"truncation": 1.5}, "dp truncation is 1.5"),
-        (DpTs, {"steps": 0}, "dp-ts steps is 0"),
-        (DpTs, {"levels": "few"}, "dp-ts levels is 'few'"),
-        (DpTs, {"stage_rule": "max2"}, "did you mean 'max1'"),
+        (Dp, {"levels": 0}),
+        (Dp, {"truncation": 1.5}),
+        (DpTs, {"steps": 0}),
+        (DpTs, {"levels": "few"}),
+        (DpTs, {"stage_rule": "max2"}),
     ],
 )
-def test_bad_parameters_are_refused(kind, wrong, text):
-    with pytest.raises(fw.FedwaveError, match=text):
+def test_bad_parameters_are_refused(kind, wrong):
+    ((name, value),) = wrong.items()
+    with refused(name, repr(value)):
         kind(**wrong)

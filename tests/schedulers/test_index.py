@@ -78,22 +78,6 @@ def test_the_whittle_index_is_the_price_that_makes_sending_not_worth_while(succe
     assert np.abs(errors).max() < 0.03
 
 
-def test_there_is_one_such_price():
-    """price / C(n; price) passes every p from below only once, wherever we look."""
-    prices = np.geomspace(0.05, 1000, 40)
-    for success in (fw.success.Turbo(), fw.success.Soft(), fw.success.Threshold()):
-        statistics = channel_statistics(pair(success).planning)
-        for theta in (0.3, 1.0, 6.0):
-            channel = np.repeat(statistics.channel, prices.size)
-            price = np.tile(prices, 2)
-            solutions = solve_backlog(statistics.levels, channel, np.full(price.size, theta), price, statistics.chances)
-            n = np.arange(30)
-            ratio = price[:, None] / solutions.worth_at(np.arange(price.size)[:, None], n)
-            ratio = ratio.reshape(2, prices.size, n.size)
-            highest = np.maximum.accumulate(np.minimum(ratio, 1.0), axis=1)
-            assert (ratio[:, 1:] > highest[:, :-1] * (1 - 1e-6)).all()
-
-
 @pytest.mark.parametrize(
     "network", [fw.paper_network(), fw.random_network(60, 8), pair(fw.success.Soft())], ids=["paper", "many", "soft"]
 )
@@ -201,24 +185,6 @@ def test_larger_backlogs_never_rank_lower_also_far_beyond_the_tables(text):
     assert (before > 1e8).all()
 
 
-def test_a_device_that_never_gets_data_ranks_last():
-    net = pair(rate=[0.0, 2.0])
-    for text in ("lagrangian", "whittle"):
-        got = priority(text, net, success=[1.0, 0.01], waiting=0)
-        assert got[0] == 0 < got[1]
-
-
-def test_the_price_is_that_of_the_slots_there_are_on_average():
-    net, fields = pair(), {"success": 0.7, "waiting": 3}
-    scheduler = fw.scheduler("lagrangian")
-    seen = observation(2, slots=2, rates=net.rates, **fields)
-    seen.planning = net.planning
-    half = {"slots_so_far": np.array([2]), "rounds_so_far": np.array([2])}
-    got = scheduler.priority(half, seen, Draws(0, [0]).at(1))[0]
-    np.testing.assert_array_equal(got, priority("lagrangian", net, **fields))
-    assert not np.allclose(got, priority("lagrangian", pair(slots=2), **fields))
-
-
 def test_what_was_solved_is_found_again_by_content():
     one, again, other = (
         channel_statistics(fw.paper_network(success=p).planning)
@@ -252,16 +218,6 @@ def test_indices_from_tables_are_close_to_those_solved_for_each_device(slots):
     np.testing.assert_allclose(ratio / np.median(ratio), 1, atol=0.03)
 
 
-def test_of_many_kinds_idle_devices_rank_last_and_take_no_slots():
-    busy = fw.random_network(2500, 500)
-    rate, distance = (np.asarray(column) for column in (busy.table.rate, busy.table.distance_m))
-    both = fw.Network(fw.DeviceTable(np.append(rate, 0 * rate), np.append(distance, distance)), slots=500)
-    got = priority("lagrangian", both, success=1.0, waiting=3)
-    assert (got[2500:] == 0).all()
-    alone = priority("lagrangian", busy, success=1.0, waiting=3)
-    np.testing.assert_allclose(got[:2500], alone, rtol=1e-12)
-
-
 def test_many_kinds_beyond_the_rates_of_the_tables_are_solved_for(monkeypatch):
     monkeypatch.setattr(priced, "MANY_CLASSES", 20)
     net = fw.random_network(60, 8, seed=1)
@@ -271,26 +227,6 @@ def test_many_kinds_beyond_the_rates_of_the_tables_are_solved_for(monkeypatch):
     solved = best_price(BacklogObjective(effort=BacklogEffort.MEDIUM), classes, net.slots, levels).solutions
     got = priority("lagrangian", net, success=1.0, waiting=500)
     np.testing.assert_array_equal(got, solved.worth_at(classes.of_device, np.full(net.size, 500)))
-
-
-def test_the_levels_of_some_channels_are_those_of_all():
-    statistics, some = channel_statistics(fw.random_network(300).planning), np.array([0, 7, 299])
-    few, of_all = statistics.channel_levels(some), statistics.levels.select(some)
-    for name in ("value", "share", "gain", "top"):
-        np.testing.assert_array_equal(getattr(few, name), getattr(of_all, name))
-
-
-def test_outlooks_of_many_channels_are_compared_by_content():
-    one, again, other = (
-        channel_statistics(fw.random_network(600, success=fw.success.Turbo(slope=s)).planning) for s in (7.0, 7.0, 7.1)
-    )
-    assert one == again
-    assert one != other
-
-
-def test_average_must_be_true_or_false():
-    with pytest.raises(fw.FedwaveError, match=r"average is 'yes', must be 1 .true. or 0 .false.: .*\.$"):
-        fw.scheduler("lagrangian-po", average="yes")
 
 
 @pytest.mark.parametrize("network", [fw.paper_network(), fw.random_network(300, slots=40)], ids=["25", "300"])

@@ -16,6 +16,7 @@ D = np.array([1, 4, 2, 90])
 THETA = np.array([1.0, 3.5, 0.25, 10.0])
 V = THETA / THETA.sum()
 ALL = ("mass", "mass-bayes", "mass-po", "mass-index", "mass-index-bayes", "mass-index-po")
+LABELS = ("mass-labels", "mass-labels-po")
 
 
 def priority(scheduler, state=None, **fields):
@@ -75,28 +76,7 @@ def test_every_device_is_heard_where_delays_bring_nothing(name):
     assert fast > 0.7
 
 
-def test_what_each_may_see():
-    needs = {name: set(fw.scheduler(name).needs) for name in ALL}
-    assert needs == {
-        "mass": {"channel", "rates"},
-        "mass-bayes": {"channel", "backlog"},
-        "mass-po": {"channel"},
-        "mass-index": {"channel", "rates", "statistics"},
-        "mass-index-bayes": {"channel", "backlog", "statistics"},
-        "mass-index-po": {"channel", "statistics"},
-    }
-
-
-def test_the_rule_is_given_in_text_and_lee_without_one():
-    made = fw.scheduler("mass:aggregation=constant:beta=0.5")
-    assert made.aggregation == Constant(0.5)
-    assert fw.scheduler("mass").ranking.reward.rule == Lee()
-    trace = fw.simulate(fw.paper_network(), made, 3, 1)
-    assert trace.label == "mass:aggregation=constant:beta=0.5"
-    assert fw.extend(trace, 5).rounds == 5
-
-
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, *LABELS])
 def test_a_rule_that_was_not_given_follows_the_task(name):
     open_, given = fw.scheduler(name), fw.scheduler(name, aggregation=Lee(0.1))
     assert open_.with_aggregation(Constant(0.5)).ranking.reward.rule == Constant(0.5)

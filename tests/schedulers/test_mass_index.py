@@ -100,11 +100,6 @@ def test_longer_delays_rank_no_lower_also_far_beyond_the_tables(text):
         before = now
 
 
-def test_a_device_that_never_gets_data_ranks_last():
-    got = priority("mass-index", pair(rate=[0.0, 2.0]), success=[1.0, 0.01], delay=1)
-    assert got[0] == 0 < got[1]
-
-
 def test_many_kinds_of_devices_are_read_from_tables(monkeypatch):
     monkeypatch.setattr(priced, "MANY_CLASSES", 20)
     priced._at_best_price.cache_clear()
@@ -139,11 +134,3 @@ def test_the_price_of_an_instance_does_not_depend_on_the_others(network):
     assert (price[1:] > 0).all()
     for i in range(5):
         assert made.price(row, theta[i : i + 1], slots[i : i + 1])[0] == price[i]
-
-
-def test_what_was_solved_is_found_again_by_content():
-    one, again = (channel_statistics(fw.paper_network().planning) for _ in range(2))
-    assert one is not again
-    made = mass_tables(one, Reward(Lee(0.3)))
-    assert mass_tables(again, Reward(Lee(0.3, cap=5))) is made
-    assert mass_tables(again, Reward(Lee(0.31))) is not made

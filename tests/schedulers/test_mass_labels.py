@@ -24,11 +24,6 @@ def priority(scheduler, **state):
     return scheduler.priority(state, seen, Draws(0, [0]).at(seen.round))[0]
 
 
-def test_shares_are_those_of_the_reports_and_equal_before_the_first():
-    expected = [[30.5 / 31, 0.5 / 31], [0.5, 0.5], [0.5, 0.5], [0.5 / 13, 12.5 / 13]]
-    np.testing.assert_allclose(label_shares(COUNTS)[0], expected, rtol=1e-12)
-
-
 def test_the_weight_by_hand():
     shares = np.array([[[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]])
     taught, one_round = np.array([[4.0, 2.0, 0.0]]), np.array([[2.0]])
@@ -87,31 +82,7 @@ def test_what_is_delivered_holds_the_classes_more_equally(name):
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_they_follow_the_rule_of_the_task(name):
-    made = fw.scheduler(name).with_aggregation(Constant(0.5))
-    assert made.ranking.reward.rule == Constant(0.5)
-    assert fw.scheduler(name).with_aggregation(Lee()).memory == made.memory
-    text = fw.scheduler(f"{name}:aggregation=constant:beta=0.5,memory=7")
-    assert (text.aggregation, text.memory) == (Constant(0.5), 7)
-
-
-@pytest.mark.parametrize("name", BOTH)
-def test_the_contract(name):
-    assert "devices" in fw.check(name).passed
-    needs = {"mass-labels": {"channel", "rates", "labels"}, "mass-labels-po": {"channel", "labels"}}
-    assert fw.scheduler(name).needs == needs[name]
-    assert name in fw.scheduler_names()
-    assert name not in fw.scheduler_names(learner=False)
-
-
-@pytest.mark.parametrize("name", BOTH)
 def test_parameters_out_of_range(name):
     for given in ("fairness=-1", "fairness=11", "fairness=nan", "memory=0.5", "memory=x"):
         with pytest.raises(fw.FedwaveError, match=given.split("=", maxsplit=1)[0]):
             fw.scheduler(f"{name}:{given}")
-
-
-def test_devices_that_never_get_data():
-    net = fw.Network([fw.Device(0, 100), fw.Device(0, 200)], slots=1)
-    trace = fw.simulate(net, "mass-labels", 5, 2, labels=fw.partition.Labels("iid"))
-    assert (trace.scheduled.sum(axis=2) == 1).all()

@@ -10,22 +10,23 @@ from scipy import stats
 import fedwave as fw
 from fedwave.rng import Draws
 from fedwave.schedulers import picking
-from fedwave.schedulers.base import checked_priority
-from fedwave.schedulers.picking import pick_largest
 
 
-def pick(priority, slots, round_=1, seed=0, name="mine"):
+class Given(fw.Scheduler):
+    """Ranks by given priorities."""
+
+    name = "given"
+
+    def priority(self, state, seen, draws):
+        return state["priority"]
+
+
+def pick(priority, slots, round_=1, seed=0):
     priority = np.atleast_2d(np.asarray(priority))
     instances, devices = priority.shape
     seen = observation(devices, instances, slots, round_)
-    priority = checked_priority(priority, seen, name)
-    return pick_largest(priority, slots, Draws(seed, range(instances)).at(round_))
-
-
-def test_the_largest_win():
-    got = pick([[3.0, 9.0, 1.0, 5.0], [-1.0, -9.0, -5.0, -3.0]], slots=2)
-    assert got.dtype == np.bool_
-    assert got.tolist() == [[False, True, False, True], [True, False, False, True]]
+    decision, _ = Given().decide({"priority": priority}, seen, Draws(seed, range(instances)).at(round_))
+    return decision.transmits
 
 
 @pytest.mark.parametrize("slots", range(5))
@@ -53,21 +54,6 @@ def test_every_set_of_equal_devices_is_equally_likely(slots):
     assert stats.chisquare(counts).pvalue > 0.001
 
 
-def test_only_the_equal_ones_are_drawn_for():
-    # Device 0 is ahead, device 4 behind; the second slot falls to 1, 2 or 3.
-    got = pick(np.tile([5.0, 2.0, 2.0, 2.0, 1.0], (6000, 1)), slots=2)
-    assert got[:, 0].all()
-    assert not got[:, 4].any()
-    assert stats.chisquare(np.count_nonzero(got[:, 1:4], axis=0)).pvalue > 0.001
-
-
-def test_ties_are_drawn_anew_every_round_and_repeat_with_the_seed():
-    level = np.zeros((50, 4))
-    assert not np.array_equal(pick(level, 2, round_=1), pick(level, 2, round_=2))
-    assert not np.array_equal(pick(level, 2, seed=0), pick(level, 2, seed=1))
-    assert np.array_equal(pick(level, 2, round_=3), pick(level, 2, round_=3))
-
-
 def test_ties_of_an_instance_do_not_depend_on_its_neighbours():
     level = np.zeros((3, 6))
     lonely = level.copy()
@@ -92,14 +78,14 @@ def test_whole_numbers_and_infinities_can_be_priorities():
 
 
 def test_nan_is_refused():
-    with pytest.raises(fw.FedwaveError, match=r"^mine returned NaN as a priority in round 8: every"):
+    with pytest.raises(fw.FedwaveError, match=r"'given' returned priorities .* nan"):
         pick([[1.0, np.nan]], 1, round_=8)
 
 
 def test_priorities_of_another_shape_are_refused():
     seen = observation(devices=3, instances=2, slots=1)
-    with pytest.raises(fw.FedwaveError, match=r"mine returned priorities of shape \(3,\).*\(2, 3\)"):
-        checked_priority(np.ones(3), seen, "mine")
+    with pytest.raises(fw.FedwaveError, match=r"'given' returned priorities .*shape \(3,\).*\(2, 3\)"):
+        Given().decide({"priority": np.ones(3)}, seen, Draws(0, range(2)).at(1))
 
 
 def rows_of_many(devices):
@@ -129,12 +115,3 @@ def test_a_long_row_is_picked_from_as_a_short_one(kind, monkeypatch):
             slow.setattr(picking, "_MANY", devices + 1)
             assert np.array_equal(fast, pick(priority, slots))
         assert (np.count_nonzero(fast, axis=1) == slots).all()
-
-
-def test_a_long_row_is_not_partitioned_as_a_whole(monkeypatch):
-    sizes, partition = [], np.partition
-    monkeypatch.setattr(np, "partition", lambda a, *more, **named: sizes.append(a.size) or partition(a, *more, **named))
-    for name in ("different", "whole numbers", "a tenth is equal"):
-        for slots in (1, 20_000, 99_999):
-            pick(rows_of_many(100_000)[name], slots)
-    assert max(sizes) < 15_000

@@ -44,17 +44,6 @@ def test_an_index_works_with_every_source(kind, needs, covered):
         assert np.array_equal(trace.beliefs["covered"][-1], heard)
 
 
-def test_needs_can_be_declared_and_are_inherited():
-    class Declared(fw.rates.KnownRates):
-        name, index, needs = "declared", Urgency, frozenset({"channel", "rates", "labels"})
-
-    class Derived(UrgencyPo):
-        name = "derived"
-
-    assert Declared.needs == {"channel", "rates", "labels"}
-    assert Derived.needs == UrgencyPo.needs
-
-
 def test_a_source_without_an_index_is_refused():
     class Bare(fw.rates.RatesFromBacklogs):
         name = "bare"

@@ -41,7 +41,7 @@ def judge(
     counts.early += early
     if "Traceback" in errors and not (early and "KeyboardInterrupt" in errors):
         counts.fault("traceback", process.output())
-    refused = status == 2 and _is_one_of(errors, refusals)
+    refused = status in (1, 2) and _is_one_of(errors, refusals)
     expected = {0, *(_STATUS[one] for one in sent if one in _STATUS)}
     if process.killed_by_us or waited is None:
         expected.add(-signal.SIGKILL)

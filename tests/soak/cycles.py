@@ -42,7 +42,7 @@ class Cycle:
         self._stale: list[tuple[Process, list[int]]] = []
 
     def on_ray(self) -> None:
-        self.engine, self._patience = ("--engine", "ray"), RAY_PATIENCE
+        self.engine, self._patience = ("--ray",), RAY_PATIENCE
 
     def start(self, number: int = 0, largest_file: int | None = None) -> Process:
         """Begin the run, or go on with it."""

@@ -116,7 +116,7 @@ def test_death_by_a_signal_is_fine_only_after_the_sentence(
     undisturbed: Undisturbed, tmp_path: Path, stopped: bool
 ) -> None:
     """Before it, the run has not answered the first signal; after it, a second one met Python's own end."""
-    process, counts = (Process(["compare", "paper", "-t", "200000", "-i", "2"], tmp_path / "log"), Counts())
+    process, counts = (Process(["compare", "paper", "-r", "200000", "-i", "2"], tmp_path / "log"), Counts())
     process.send(signal.SIGTERM, [process.pid])  # so early that fedwave cannot answer
     waited = process.wait()
     assert process.status == -signal.SIGTERM
@@ -126,6 +126,6 @@ def test_death_by_a_signal_is_fine_only_after_the_sentence(
 
 
 def test_a_process_that_does_not_end_is_killed(tmp_path: Path) -> None:
-    endless = Process(["compare", "paper", "-t", "200000", "-i", "2"], tmp_path / "log")
+    endless = Process(["compare", "paper", "-r", "200000", "-i", "2"], tmp_path / "log")
     assert endless.wait(1.0) is None
     assert endless.status == -signal.SIGKILL

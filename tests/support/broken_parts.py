@@ -12,7 +12,7 @@ import torch.utils.checkpoint
 from small_models import images as small_images
 from torch import nn
 
-from fedwave.aggregation import Aggregation, FedBuff, Lee
+from fedwave.aggregation import Aggregation
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.metrics import Jain, Metric
@@ -35,10 +35,26 @@ def put(part: Any, name: str, value: Any) -> None:
     object.__setattr__(part, name, value)
 
 
-def with_attribute(part: Any, name: str) -> Any:
-    """The part with an attribute that is no field: no file keeps it."""
-    put(part, name, 2.0)
-    return part
+def spoiled(kind: Any, method: str) -> list[tuple[Any, str, tuple[object, ...]]]:
+    """A part of a family, broken in each of the ways that all families share."""
+
+    def counting(self: Any, *given: Any) -> Any:
+        put(self, "asked", getattr(self, "asked", 0) + 1)
+        return getattr(kind, method)(self, *given)
+
+    lost = type("Lost", (kind,), {})()
+    put(lost, "kept_aside", 2.0)  # an attribute that is not a field
+    return [
+        (type("Nameless", (kind,), {"name": ""}), "declaration", ("name",)),
+        (type("Unhashable", (kind,), {"__hash__": None}), "equality", ("hashed",)),
+        (type("Counts", (kind,), {method: counting}), "parameters", ("asked",)),
+        (lost, "saving", ("kept_aside",)),
+    ]
+
+
+class NotAField(Rayleigh):
+    def __init__(self, scale=1.0):
+        put(self, "scale", scale)
 
 
 # Fading
@@ -144,24 +160,6 @@ class WrongExceeds(Rayleigh):
 
 
 @dataclass(frozen=True)
-class CountsBlocks(Rayleigh):
-    blocks: int = 0
-
-    def sample(self, block, carry):
-        put(self, "blocks", self.blocks + 1)
-        return super().sample(block, carry)
-
-
-class NotAField(Rayleigh):
-    def __init__(self, scale=1.0):
-        put(self, "scale", scale)
-
-
-class LostScaleOfGains(Rayleigh):
-    pass
-
-
-@dataclass(frozen=True)
 class KeepsASet(Rayleigh):
     table: Any = frozenset({1})
 
@@ -191,26 +189,25 @@ class NeverEqual(Rayleigh):
 
 
 FADING = [
+    (NotAField(2.0), "declaration", ("scale", "dataclass")),
+    *spoiled(Rayleigh, "sample"),
     (NoGains, "declaration", ("abstract", "built")),
-    (FadingOf(lambda g: g.astype(np.float32)), "gains", ("float32", "float64")),
-    (FadingOf(lambda g: g[:, 0]), "gains", ("(1, 3)", "(1, 1, 3)")),
-    (FadingOf(lambda g: -g), "gains", ("gain", "finite")),
-    (FadingOf(lambda g: np.full_like(g, np.nan)), "gains", ("gain", "nan")),
-    (WritesCarry, "inputs", ("carry",)),
+    (FadingOf(lambda g: g.astype(np.float32)), "values", ("float32", "float64")),
+    (FadingOf(lambda g: g[:, 0]), "values", ("(1, 3)", "(1, 3, 3)")),
+    (FadingOf(lambda g: -g), "values", ("gains", "finite")),
+    (FadingOf(lambda g: np.full_like(g, np.nan)), "values", ("gains", "nan")),
+    (WritesCarry, "inputs", ("array",)),
     (RandomGains, "repetition", ("generators", "seed")),
     (SharedGenerator, "instances", ("instance 2", "gains")),
-    (ForgetsToSay, "repetition", ("independent",)),
+    (ForgetsToSay, "values", ("independent",)),
     (CorrelatedInBlock, "independence", (1, "independent")),
     (OtherFresh, "fresh", ("distributions", "marginal")),
     (SameGainsForAll, "fresh", ("distributions",)),
-    (FreshFromOutside, "fresh", ("rng",)),
+    (FreshFromOutside, "repetition", ("fresh", "rng")),
     (WrongQuartiles, "quartiles", ("gains", "25%", 0.1)),
     (FallingQuartiles, "quartiles", ("quartiles", "decrease")),
     (WrongSums, "sums", ("sum_quantiles", 3, 0.05)),
     (WrongExceeds, "sums", ("sum_exceeds", 1)),
-    (CountsBlocks, "parameters", ("blocks",)),
-    (NotAField(2.0), "declaration", ("scale", "dataclass")),
-    (with_attribute(LostScaleOfGains(), "scale"), "saving", ("scale",)),
     (KeepsASet, "saving", ("rebuilt",)),
     (NotFrozen, "equality", ("dataclass", "hashed")),
     (NeverEqual, "equality", ("parameters", "equal")),
@@ -286,29 +283,13 @@ class HalfATry(Chance):
     later_tries = 0.5
 
 
-@dataclass(frozen=True)
-class CountsCalls(Chance):
-    calls: int = 0
-
-    def probability(self, snr):
-        put(self, "calls", self.calls + 1)
-        return super().probability(snr)
-
-
-class LostSlope(Chance):
-    pass
-
-
-class UnhashableChance(Chance):
-    __hash__ = None
-
-
 SUCCESS = [
+    *spoiled(Chance, "probability"),
     (NoChance, "declaration", ("built",)),
-    (ChanceOf(lambda snr: (snr > 1).astype(np.float32)), "probabilities", ("float32", "float64")),
-    (ChanceOf(lambda snr: np.atleast_1d(snr / (snr + 1))[:1]), "probabilities", ("float64", "shape")),
-    (ChanceOf(lambda snr: np.log10(np.maximum(snr, 1e-9))), "probabilities", (-9.0, 0)),
-    (ChanceOf(lambda snr: np.where(snr > 0, 0.5, np.nan)), "probabilities", ("nan", 0)),
+    (ChanceOf(lambda snr: (snr > 1).astype(np.float32)), "values", ("float32", "float64")),
+    (ChanceOf(lambda snr: np.atleast_1d(snr / (snr + 1))[:1]), "values", ("float64", "shape")),
+    (ChanceOf(lambda snr: np.log10(np.maximum(snr, 1e-9))), "values", (-9, 0, 1)),
+    (ChanceOf(lambda snr: np.where(snr > 0, 0.5, np.nan)), "values", ("nan", 0, 1)),
     (ChanceOf(lambda snr: np.exp(-snr)), "monotony", ("SNR", "falls")),
     (Relative, "elements", ("SNRs", "element")),
     (WritesSnr, "inputs", ("snr",)),
@@ -316,9 +297,6 @@ SUCCESS = [
     (Optimist, "expected", (1, "probability")),
     (OtherExpectation, "expected", ("later", 0)),
     (HalfATry, "expected", ("later_tries", 0.5)),
-    (CountsCalls, "parameters", ("calls",)),
-    (with_attribute(LostSlope(), "slope"), "saving", ("slope",)),
-    (UnhashableChance, "equality", ("hashed",)),
 ]
 
 
@@ -394,48 +372,23 @@ class NumberedDistribution(Poisson):
     distribution: ClassVar[Any] = 3
 
 
-@dataclass(frozen=True)
-class CountsSamples(Poisson):
-    samples: int = 0
-
-    def sample(self, block, rates):
-        put(self, "samples", self.samples + 1)
-        return super().sample(block, rates)
-
-
-class LostScale(Poisson):
-    pass
-
-
-class UnhashableArrivals(Poisson):
-    __hash__ = None
-
-
-@dataclass(frozen=True)
-class NamelessArrivals(Poisson):
-    name = ""
-
-
 ARRIVALS = [
-    (NamelessArrivals, "declaration", ("name",)),
-    (CountsOf(lambda m: m.astype(float)), "counts", ("float64", "numbers")),
-    (CountsOf(lambda m: m[0]), "counts", ("shape", "(1, 3)")),
-    (CountsOf(lambda m: m - 1), "counts", ("count", -1)),
+    *spoiled(Poisson, "sample"),
+    (CountsOf(lambda m: m.astype(float)), "values", ("float64", "numbers")),
+    (CountsOf(lambda m: m[0]), "values", ("(3, 3)", "(1, 3, 3)")),
+    (CountsOf(lambda m: m - 1), "values", ("counts", -1)),
     (WritesRates, "inputs", ("rates",)),
     (RandomCounts, "repetition", ("arrivals", "draw")),
     (OneGenerator, "instances", ("instance 2", "arrivals")),
-    (ChancesOf(lambda p: p[..., 0]), "chances", ("[..., most + 1]",)),
+    (ChancesOf(lambda p: p[..., 0]), "values", ("chances", "(2, 2, 6)")),
     (ChancesOf(lambda p: p / 2), "chances", ("0.500000", 1)),
     (ChancesOf(lambda p: p / p.sum(axis=-1, keepdims=True)), "chances", ("most",)),
-    (ChancesOf(lambda p: np.where(p > 0, p, np.nan)), "chances", ("negative", "NaN")),
+    (ChancesOf(lambda p: np.where(p > 0, p, np.nan)), "values", ("chances", "nan")),
     (Leaks, "silence", ("shards", 0)),
     (More, "frequencies", (0.3, "chances")),
     (MoreInChances, "means", ("counts", 0.3, 0.39)),
     (OwnDistribution, "distribution", ("lomax", "poisson")),
     (NumberedDistribution, "distribution", ("distribution", 3)),
-    (CountsSamples, "parameters", ("samples",)),
-    (with_attribute(LostScale(), "scale"), "saving", ("scale",)),
-    (UnhashableArrivals, "equality", ("hashed",)),
 ]
 
 
@@ -480,19 +433,6 @@ class HalfOpen(Gamma):
 
 
 @dataclass(frozen=True)
-class CountsDensities(Gamma):
-    asked: int = 0
-
-    def log_density(self, theta):
-        put(self, "asked", self.asked + 1)
-        return super().log_density(theta)
-
-
-class LostWidth(Gamma):
-    pass
-
-
-@dataclass(frozen=True)
 class Shapeless(Gamma):
     shape: float = 0.0
 
@@ -500,28 +440,16 @@ class Shapeless(Gamma):
         pass
 
 
-class UnhashablePrior(Gamma):
-    __hash__ = None
-
-
-@dataclass(frozen=True)
-class NamelessPrior(Gamma):
-    name = ""
-
-
 PRIOR = [
-    (NamelessPrior, "declaration", ("name",)),
-    (Shapeless, "interval", ("shape", 0.0)),
-    (DensityOf(form=lambda d: np.full_like(d, -np.inf)), "density", ("finite",)),
-    (DensityOf(form=lambda d: d.ravel()), "density", ("shape",)),
+    *spoiled(Gamma, "log_density"),
+    (Shapeless, "values", ("shape", 0.0)),
+    (DensityOf(form=lambda d: np.full_like(d, -np.inf)), "values", ("finite",)),
+    (DensityOf(form=lambda d: d.ravel()), "values", ("(40,)", "(4, 10)")),
     (OpenEnded, "density", ("[0.05, 40.0]", "[0.1, 20.0]")),
     (WritesTheta, "inputs", ("theta",)),
     (DensityOf(form=lambda d: d + 1e-9 * outside().random(d.shape)), "repetition", ("random",)),
     (OtherDensity, "conjugacy", ("shape", "theta")),
     (HalfOpen, "sampling", ("ConjugatePosterior", "[0.5, inf]")),
-    (CountsDensities, "parameters", ("asked",)),
-    (with_attribute(LostWidth(), "width"), "saving", ("width",)),
-    (UnhashablePrior, "equality", ("hashed",)),
 ]
 
 
@@ -551,27 +479,6 @@ class NearlyOne(Dirichlet):
 
 
 @dataclass(frozen=True)
-class CountsDevices(Dirichlet):
-    asked: int = 0
-
-    def class_shares(self, seed, instance, device, classes):
-        put(self, "asked", self.asked + 1)
-        return super().class_shares(seed, instance, device, classes)
-
-
-class LostSkew(Dirichlet):
-    pass
-
-
-class UnhashablePartition(Dirichlet):
-    __hash__ = None
-
-
-class Shareless(Dirichlet):
-    name = ""
-
-
-@dataclass(frozen=True)
 class Spread(Dirichlet):
     """Shares that add up only as long as what is masked does not count."""
 
@@ -581,16 +488,13 @@ class Spread(Dirichlet):
 
 
 PARTITION = [
-    (Shareless, "declaration", ("name",)),
-    (SharesOf(form=lambda s: s[:-1]), "shares", ("classes", "(9,)", 10)),
+    *spoiled(Dirichlet, "class_shares"),
+    (SharesOf(form=lambda s: s[:-1]), "values", ("(3, 9)", "(3, 10)")),
     (SharesOf(form=lambda s: s * 2), "shares", (2, "divide")),
-    (SharesOf(form=lambda s: np.append(s[1:] + 1, s[0] - len(s) + 1)), "shares", (">= 0",)),
+    (SharesOf(form=lambda s: np.append(s[1:] + 1, s[0] - len(s) + 1)), "values", (">= 0",)),
     (NearlyOne, "shares", (2.3,)),
     (RandomShares, "repetition", ("skew",)),
-    (Spread, "sampling", ("dirichlet",)),
-    (CountsDevices, "parameters", ("asked",)),
-    (with_attribute(LostSkew(), "skew"), "saving", ("skew",)),
-    (UnhashablePartition, "equality", ("hashed",)),
+    (Spread, "shares", (2,)),
 ]
 
 
@@ -626,7 +530,7 @@ DATASET = [
     (labels_from_one, "labels", ("label 0",)),
     (one_class, "labels", ("classes", "two")),
     (random_dataset, "repetition", ("test_images",)),
-    (renamed, "repetition", ("name", "try-")),
+    (renamed, "repetition", ("name",)),
 ]
 
 
@@ -1007,54 +911,31 @@ class DependsOnKind(Equal):
 
 
 @dataclass(frozen=True)
-class CountsWeights(Lee):
-    asked: int = 0
-
-    def weights(self, uploads):
-        put(self, "asked", self.asked + 1)
-        return super().weights(uploads)
-
-
-class LostPower(Aggregation):
-    name = "lost-power"
-    power = 1.0
-
-    def weights(self, uploads):
-        return uploads.shares**self.power
-
-
-class UnhashableRule(FedBuff):
-    __hash__ = None
-
-
-@dataclass(frozen=True)
 class RandomWeights(Equal):
     def weights(self, uploads):
         return super().weights(uploads) * outside().random()
 
 
 AGGREGATION = [
+    *spoiled(Equal, "weights"),
     (NoWeights, "declaration", ("built",)),
-    (WeightsOf(form=lambda a, up: a[0]), "weights", ("float64", "upload")),
-    (WeightsOf(form=lambda a, up: -a), "weights", ("weight", "finite")),
+    (WeightsOf(form=lambda a, up: a[0]), "values", ("weights", "float64")),
+    (WeightsOf(form=lambda a, up: -a), "values", ("weights", "finite")),
     (WritesMass, "inputs", ("uploads",)),
-    (RandomWeights, "repetition", ("counts", "calls")),
+    (RandomWeights, "repetition", ("weights",)),
     (WeightsOf(form=lambda a, up: a / (1 + up.delivered.sum())), "rounds", ("alone", "axis=-1")),
     (WeightsOf(form=lambda a, up: a * np.arange(a.shape[-1])), "devices", ("order", "devices")),
     (Quickens, "ageing", ("shards", "beta")),
     (Uncapped, "cap", ("coefficients",)),
     (Overstretched, "stretch", ("coefficients",)),
-    (WritesMemory, "memory", ("memory",)),
-    (RemembersA(thing="text"), "memory", ("memory['thing']", "str")),
-    (RemembersA(thing=()), "memory", ("memory", "list")),
-    (Grows, "memory", ("shapes", "stay")),
-    (ShortStep, "memory", ("update", "shape")),
-    (CountsSteps, "stopping", ("steps",)),
+    (WritesMemory, "inputs", ("memory",)),
+    (RemembersA(thing="text"), "values", ("memory['thing']", "str")),
+    (RemembersA(thing=()), "values", ("memory", "list")),
+    (Grows, "values", ("shapes", "stay")),
+    (ShortStep, "values", ("server steps", "(3,)")),
+    (CountsSteps, "parameters", ("steps",)),
     (RemembersMore, "stopping", ("restored", 17)),
     (DependsOnKind, "tensors", ("torch", "arrays")),
-    (CountsWeights, "parameters", ("asked",)),
-    (with_attribute(LostPower(), "power"), "saving", ("power",)),
-    (UnhashableRule, "equality", ("hashed",)),
 ]
 
 
@@ -1100,17 +981,6 @@ class WritesUploads(Jain):
         return state, state["uploads"].sum(axis=1)
 
 
-class CountsRounds(Metric):
-    name = "counts_rounds"
-
-    def __init__(self):
-        self.rounds = 0
-
-    def measure(self, state, played):
-        self.rounds += 1
-        return state, played.score
-
-
 class MemoryMixesInstances(Metric):
     name = "memory_mixes"
 
@@ -1121,15 +991,8 @@ class MemoryMixesInstances(Metric):
         return {"mean": np.full(played.score.size, played.score.mean())}, played.score
 
 
-class LostWeight(Metric):
-    name = "lost_weight"
-    weight = 1.0
-
-    def measure(self, state, played):
-        return state, self.weight * played.score
-
-
 METRIC = [
+    *(case for case in spoiled(Jain, "measure") if case[1] != "equality"),
     (value_of(None, over_rounds="median"), "declaration", ("over_rounds", "median")),
     (value_of(None, name="two words"), "declaration", ("identifier",)),
     (value_of(lambda r: r.score.mean()), "values", ("()", "(3,)")),
@@ -1140,16 +1003,14 @@ METRIC = [
         "values",
         ("int64", "float64", 1, 2),
     ),
-    (value_of(lambda r: np.where(r.accepted.any(axis=1), 1.0, np.nan)), "values", ("NaN", "infinity")),
-    (MemoryOf([1]), "memory", ("memory", "list")),
-    (MemoryOf({"a": np.zeros(2)}), "memory", ("memory['a']", "(2,)")),
+    (value_of(lambda r: np.where(r.accepted.any(axis=1), 1.0, np.nan)), "values", ("nan", 3)),
+    (MemoryOf([1]), "values", ("memory", "list")),
+    (MemoryOf({"a": np.zeros(2)}), "values", ("memory['a']", "(2,)")),
     (WritesScore, "inputs", ("array",)),
     (WritesUploads, "inputs", ("state",)),
     (value_of(lambda r: outside().random(len(r.score))), "repetition", ("state", "played")),
     (value_of(lambda r: r.score - r.score.mean()), "instances", ("instance 2", "values")),
     (MemoryMixesInstances, "instances", ("rows",)),
-    (CountsRounds, "parameters", ("rounds",)),
-    (with_attribute(LostWeight(), "weight"), "saving", ("weight",)),
 ]
 
 BROKEN: dict[str, list[tuple[Any, str, tuple[object, ...]]]] = {

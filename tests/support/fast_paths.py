@@ -97,12 +97,9 @@ PATHS = {
 
 for _name, _rule in RULES.items():
     _numbers = {"aggregation": _rule}
-    PATHS |= {
-        f"rule: {_name}": Path(numbers=_numbers),
-        f"rule: {_name}; batch norm, missed broadcasts, few lanes": Path(
-            with_batch_norm, network={"miss_probability": 0.4}, numbers=_numbers, settings={"lanes": 3}
-        ),
-    }
+    PATHS[f"rule: {_name}; batch norm, missed broadcasts, few lanes"] = Path(
+        with_batch_norm, network={"miss_probability": 0.4}, numbers=_numbers, settings={"lanes": 3}
+    )
     if _rule.beta >= 1 or _rule.waits:  # nothing that is delivered can be left out
         PATHS[f"rule: {_name}; skipping, missed broadcasts"] = Path(
             network={"miss_probability": 0.4}, numbers=_numbers, settings={"tolerance": 0.5}

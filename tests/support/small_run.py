@@ -11,7 +11,7 @@ import pytest
 import fedwave as fw
 from fedwave.experiments.store.done import read_done, write_done
 
-SMALL = ("-s", "age,random", "-t", 6, "-i", 2)
+SMALL = ("-s", "age,random", "-r", 6, "-i", 2)
 WORDS = ("run", "paper", *SMALL)
 
 

@@ -85,6 +85,13 @@ def study(folder: str) -> None:
     assert float(bound) == bound.value
     assert fw.score_bound(net) > 0
     assert float(fw.mass_bound(net, fw.aggregation.Constant(0.5))) > 0
+    problem = fw.theory.ExactProblem([1, 5], [[0.7], [0.7]])
+    assert fw.theory.value_iteration(problem).backlog < fw.theory.mean_backlog(problem, lambda p, n: p * n)
+    backlog: fw.statistics.Estimate = fw.statistics.estimate(trace.backlog.mean(axis=0))
+    shown = fw.tables.with_interval(backlog.mean, backlog.half_width)
+    figure, (axis,) = fw.figures.figure_with(1, 1, (5, 4))
+    fw.figures.draw_band(axis, fw.statistics.band(trace.backlog), "balsa", fw.figures.styles(["balsa"])["balsa"])
+    fw.figures.finish(figure, axis, fw.tables.markdown(["scheduler", "backlog"], [["balsa", shown]]), "")
     skewed = fw.task("synthetic", epochs=1, partition=fw.partition.Dirichlet(0.2), aggregation=Equal())
     curves: fw.Curves = fw.train(trace, skewed, sizes=fw.EvaluationSizes(50, 50))
     assert len(curves.weights) == 2

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from refusals import refused
 from scipy import stats
+from weighted_mass import constant, logarithmic, weighted_mass
 
 import fedwave as fw
+from fedwave.parts import registry
 from fedwave.theory import bound as bounds
 from fedwave.theory.bound import backlog_bound, score_bound
 
@@ -24,6 +26,8 @@ def paper():
 
 
 def test_the_papers_network(paper):
+    assert float(paper) == paper.value == backlog_bound(fw.paper_network(miss_probability=0.5)).value
+    assert len(repr(paper)) < 80
     assert paper.value == pytest.approx(100.128, abs=0.01)
     assert paper.error < 0.0001 * paper.value
     assert paper.value <= 100.1285 <= paper.value + paper.error + 0.001
@@ -33,13 +37,6 @@ def test_the_papers_network(paper):
     assert paper.service.shape == paper.cost.shape == (25,)
     # The faster and the nearer, the more often a device is served.
     assert paper.service[24] > paper.service[22] > paper.service[18] > paper.service[14]
-
-
-def test_a_bound_is_a_number_and_prints_in_one_line(paper):
-    assert float(paper) == paper.value
-    assert repr(paper).startswith("Bound(value=100.1")
-    assert "price=25.6" in repr(paper)
-    assert len(repr(paper)) < 80
 
 
 def test_the_score_is_bounded_through_the_backlog(paper):
@@ -61,32 +58,6 @@ def test_it_is_exact_where_devices_take_turns(count, slots):
     assert trace.backlog[200:].mean() == pytest.approx(count * (turns - 1) / 2, rel=0.03)
 
 
-@pytest.mark.parametrize("rates, optimum", [((1, 5), 5.708), ((1, 10), 9.269), ((1, 1), 2.198)])
-def test_it_lies_below_exact_optima(rates, optimum):
-    """Optimal mean backlogs of two devices with W = 1 and p = 0.7, from the specification."""
-    value = backlog_bound(alike(2, success=CONSTANT, rate=list(map(float, rates)))).value
-    assert 0.8 * optimum < value < optimum
-
-
-@pytest.mark.slow
-def test_no_scheduler_beats_it():
-    """Long-run backlogs of every scheduler; none may lie below, and the best come close."""
-    devices = [fw.Device(rate=r, distance_m=d) for r, d in ((1, 100), (1, 450), (4, 300), (9, 420), (2, 500))]
-    net = fw.Network(devices=devices, slots=1, success=fw.success.Soft())
-    value = backlog_bound(net).value
-    means = {}
-    for name in fw.scheduler_names(learner=False):
-        if name != "bench":  # picks everybody
-            trace = fw.simulate(net, name, 500, 40, seed=1, record="summary")
-            backlog = trace.backlog[150:].mean(axis=0)
-            means[name] = backlog.mean()
-            reach = stats.t.ppf(0.999, 39) * stats.sem(backlog)
-            assert backlog.mean() + reach > value, name
-    assert min(means, key=means.get) in ("lagrangian", "whittle", "lagrangian-bayes", "whittle-bayes")
-    assert means["lagrangian"] < 1.1 * value
-    assert means["alsa-pi"] > means["lagrangian"]
-
-
 @pytest.mark.parametrize(
     "success", [fw.success.Turbo(), fw.success.Soft(), fw.success.Uncoded(bits=8)], ids=["turbo", "soft", "uncoded"]
 )
@@ -99,6 +70,17 @@ def test_finer_steps_stay_within_the_error(success, monkeypatch):
     assert rough.value <= fine.value + 1e-6 * fine.value
     assert fine.value + fine.error <= (rough.value + rough.error) * (1 + 1e-5)
     assert fine.error < rough.error / 3
+    # An upper bound: the same with the other sign.
+    alike_arrivals = net.replace(arrivals="poisson")
+    for rule in ("lee", "constant:beta=0.9"):
+        most = {}
+        for evaluations in (12 * 4096, 12 << 16):
+            monkeypatch.setattr(bounds, "_EVALUATIONS", evaluations)
+            most[evaluations] = fw.mass_bound(alike_arrivals, rule)
+        rough, fine = most.values()
+        assert fine.value <= rough.value * (1 + 1e-6)
+        assert fine.value - fine.error >= (rough.value - rough.error) * (1 - 1e-5)
+        assert fine.error < rough.error / 2
 
 
 def test_sampled_gains_make_it_lower_and_the_error_larger():
@@ -141,10 +123,11 @@ def test_slots_that_change_count_by_their_mean(paper):
     never = backlog_bound(fw.paper_network(slots=[0, 0]))
     assert never.value == np.inf
     assert not never.service.any()
-
-
-def test_missed_broadcasts_do_not_matter(paper):
-    assert backlog_bound(fw.paper_network(miss_probability=0.5)).value == paper.value
+    assert fw.mass_bound(fw.paper_network(slots=[4, 6, 5])).value == pytest.approx(
+        fw.mass_bound(fw.paper_network()).value
+    )
+    never = fw.mass_bound(fw.paper_network(slots=[0, 0]))
+    assert (never.value, never.price) == (0, np.inf)
 
 
 def test_edges():
@@ -170,12 +153,115 @@ def test_edges():
         ({"buffer_limit": [np.inf, 7.0] + [np.inf] * 23}, ("device 2", "buffer", 7)),
     ],
 )
-def test_what_it_cannot_bound_is_refused_in_one_sentence(changes, text):
-    with refused(*text) as error:
-        backlog_bound(fw.paper_network(**changes))
-    assert "\n" not in str(error.value)
+def test_what_they_cannot_bound_is_refused_in_one_sentence(changes, text):
+    for bound in (backlog_bound, fw.mass_bound):
+        with refused("network", "'paper'"):
+            bound("paper")
+        if bound is backlog_bound or "buffer" not in text:
+            with refused(*text) as error:
+                bound(fw.paper_network(**changes))
+            assert "\n" not in str(error.value)
+    for rule, words in (("lee:beta=1", ("beta", 1, "'lee'")), ("fedasync", ("'fedasync'",))):
+        with refused(*words):
+            fw.mass_bound(fw.paper_network(), rule)
 
 
-def test_only_a_network_is_accepted():
-    with refused("network", "'paper'"):
-        backlog_bound("paper")
+# --- the bound on the delivered mass --------------------------------------------------------------
+
+RATES = {"lee": logarithmic, "constant": constant}
+
+
+@pytest.fixture(scope="module")
+def paper_mass():
+    return fw.mass_bound(fw.paper_network())
+
+
+def test_the_mass_of_the_papers_network(paper_mass):
+    assert float(paper_mass) == paper_mass.value
+    assert len(repr(paper_mass)) < 80
+    assert paper_mass.value == pytest.approx(3.69, abs=0.005)  # of the specification
+    assert paper_mass.error < 1e-4
+    assert paper_mass.mass.sum() + 5 * paper_mass.price == pytest.approx(paper_mass.value, rel=1e-9)
+    assert paper_mass.service.shape == paper_mass.mass.shape == (25,)
+    assert not paper_mass.service[:15].any()  # slow devices are not worth a slot
+    assert (paper_mass.service[15:] > 0).all()
+
+
+def test_the_rule_is_a_name_or_an_object_and_lee_without_one(paper_mass):
+    net = fw.paper_network()
+    assert fw.mass_bound(net, "lee").value == paper_mass.value
+    assert fw.mass_bound(net, fw.aggregation.Lee(cap=2.0)).value == paper_mass.value  # a cap is ignored
+    other = fw.mass_bound(net, {"name": "constant", "beta": 0.5})
+    assert other.value == fw.mass_bound(net, fw.aggregation.Constant(0.5)).value > paper_mass.value
+
+
+@pytest.mark.parametrize("count, slots, beta", [(4, 1, 0.5), (6, 2, 0.9), (5, 5, 0.9), (12, 3, 0)])
+def test_its_mass_is_exact_where_devices_take_turns(count, slots, beta):
+    """Certain uploads, a concave mass: turns of U / W rounds are best, and each brings 1 + beta + ... shards."""
+    found = fw.mass_bound(alike(count, slots), f"constant:beta={beta}")
+    turns = count // slots
+    exact = slots / count * sum(beta**j for j in range(turns))
+    assert found.value == pytest.approx(exact, rel=1e-5)
+    assert found.value >= exact * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    "rule, rounds, instances",
+    [
+        ("lee:beta=0.001", 200, 12),
+        ("constant:beta=0.9", 200, 12),
+        pytest.param("lee:beta=0.001", 800, 60, marks=pytest.mark.slow),
+        pytest.param("constant:beta=0.5", 800, 60, marks=pytest.mark.slow),
+        pytest.param("constant:beta=0.9", 800, 60, marks=pytest.mark.slow),
+        pytest.param("lee:beta=0.8", 800, 60, marks=pytest.mark.slow),
+    ],
+)
+def test_no_scheduler_that_does_not_see_the_arrivals_beats_it(rule, rounds, instances):
+    devices = [
+        fw.Device(rate=r, distance_m=d)
+        for r, d in ((1, 100), (1, 450), (4, 300), (9, 420), (2, 500), (5, 350), (3, 200))
+    ]
+    net = fw.Network(devices=devices, slots=2, success=fw.success.Soft())
+    made = registry.build("aggregation", rule)
+    value, means = fw.mass_bound(net, made).value, {}
+    for kind in fw.scheduler_names(learner=False):
+        scheduler = fw.scheduler(kind)
+        if "backlog" in scheduler.needs or scheduler.ideal:
+            continue
+        trace = fw.simulate(net, scheduler.with_aggregation(made), rounds, instances, seed=1)
+        mass = weighted_mass(trace, net.rates, made.beta, RATES[made.name])[50:].mean(axis=0)
+        means[kind] = mass.mean()
+        reach = stats.t.ppf(0.999, instances - 1) * stats.sem(mass)
+        assert mass.mean() - reach < value, kind
+        assert reach < 0.1 * value
+    assert len(means) > 10
+    assert means["mass-index"] > 0.95 * value
+    assert means["w-max"] < 0.9 * value
+
+
+def test_arrivals_of_any_distribution_have_one_bound(paper_mass):
+    """Somebody who cannot see them can only expect their mean."""
+    for changes in ({"arrivals": fw.arrivals.NegativeBinomial()}, {"buffer_limit": 5.0}):
+        assert fw.mass_bound(fw.paper_network(**changes)).value == paper_mass.value
+
+
+def test_edges_of_the_mass():
+    nothing = fw.mass_bound(alike(3, rate=0.0))
+    assert (nothing.value, nothing.error, nothing.price) == (0, 0, 0)
+    some = fw.mass_bound(alike(3, rate=[0.0, 2.0, 1e-300]), "constant:beta=0.5")
+    assert some.value == pytest.approx(2.0)
+    assert some.mass[0] == 0
+    never = fw.mass_bound(alike(2, success=fw.success.Threshold(), distance_m=9000.0))
+    assert 0 <= never.value < 1e-3
+    assert never.value - never.error <= 1e-12
+
+
+def test_with_beta_one_and_a_constant_rate_every_shard_counts_once():
+    net = fw.paper_network()
+    for rule in ("constant:beta=1", "sync"):
+        found = fw.mass_bound(net, rule)
+        assert found.value == pytest.approx((net.rates**2).sum() / net.rates.sum())
+        assert (found.error, found.price) == (0, 0)
+    near = fw.mass_bound(net, "constant:beta=0.99999")
+    assert near.value == pytest.approx(found.value, rel=1e-3)
+    assert near.value < found.value

@@ -7,10 +7,10 @@ import pytest
 
 import fedwave as fw
 from fedwave.network.devices import DeviceTable
+from fedwave.paper.regret import LevelFading
 from fedwave.theory.bound import backlog_bound
 from fedwave.theory.exact_problem import exact_problem
 from fedwave.theory.policy_value import value_iteration
-from fedwave.theory.regret import LevelFading
 
 
 def drawn(seed: int) -> fw.Network:
@@ -25,7 +25,7 @@ def drawn(seed: int) -> fw.Network:
     return fw.Network(table, slots, fading=LevelFading(gains), success=fw.success.Soft(), arrivals=arrivals)
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(0, 50, 2))
 def test_no_bound_exceeds_the_optimum(seed: int) -> None:
     network = drawn(seed)
     levels = len(network.fading.levels)  # type: ignore[attr-defined]

@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import refused
 
 import fedwave as fw
-from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, Sync, uploads_of_rounds
+from fedwave.aggregation import Aggregation, Constant, FedAsync, FedBuff, Lee, uploads_of_rounds
 from fedwave.learning.schedule import training_runs
 from fedwave.network.partition import Labels, Partition
 from fedwave.theory.useful_mass import ScheduleMass
@@ -51,30 +50,6 @@ def test_only_what_goes_beyond_the_mean_is_cut():
     assert 0 < long.sum() < long.size
     np.testing.assert_array_equal(found.useful[~long], found.delivered[~long])
     np.testing.assert_allclose(found.useful[long], found.delivered[long] / found.stretch[long])
-
-
-def test_where_all_deliver_at_once_all_mass_is_useful():
-    trace = fw.simulate(fw.paper_network(), "bench", rounds=20, instances=2)
-    found = ScheduleMass.of(trace, Lee(1.0))
-    assert (found.stretch <= 1 + 1e-12).all()
-    np.testing.assert_allclose(found.useful, found.delivered)
-
-
-def test_it_is_the_metric_that_a_trace_has():
-    found = ScheduleMass.of(TRACE, Lee())
-    np.testing.assert_allclose(found.delivered, TRACE.series["mass"], rtol=1e-12)
-
-
-def test_data_that_wait_are_trained_on_once():
-    found = ScheduleMass.of(TRACE, Sync())
-    assert found.stretch.max() <= 1 + 1e-12
-    assert found.delivered.max() > 5
-
-
-def test_a_buffer_delivers_when_it_is_full():
-    found = ScheduleMass.of(TRACE, FedBuff(5))
-    assert (found.delivered == 0).any()
-    assert found.useful.sum() > 0
 
 
 # --- label skew -----------------------------------------------------------------------------------
@@ -147,15 +122,3 @@ def test_a_server_step_that_is_not_linear_counts_once():
         alike = Labels("dirichlet:alpha=1e9", classes)
         found = ScheduleMass.of(TRACE, Rooted(), alike).useful.sum(axis=0)
         np.testing.assert_allclose(found, plain, rtol=1e-3)
-
-
-@pytest.mark.parametrize("shares", [np.ones(3), 0.5, [0.7, 0.6, -0.3], [np.nan, 0.5, 0.5]])
-def test_shares_that_are_none_are_refused(shares):
-    class Odd(Partition):
-        name = "odd"
-
-        def class_shares(self, seed, instance, device, classes):
-            return shares
-
-    with refused("partition", "odd"):
-        ScheduleMass.of(TRACE, Lee(), Labels(Odd(), 3))

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,38 +55,26 @@ def connected(ray: Any, address: str | None, cpus: int | None) -> Iterator[None]
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    with _sigterm() as ours:
-        try:
-            if address is None:
-                _start(ray, num_cpus=cpus, include_dashboard=False, **quiet)
-            else:
-                _reach(ray, address, **quiet)
-            ours()
-            yield
-        except SystemExit as left:  # by Ray's own handler, which is there until ours is back
-            if left.code != signal.SIGTERM:
-                raise
-            raise Terminated from None
-        finally:
-            ray.shutdown()
-
-
-@contextmanager
-def _sigterm() -> Iterator[Callable[[], None]]:
-    """On SIGTERM, exit normally, so that Ray is shut down; Ray's own handler prints a stack and may abort."""
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: None  # only the main thread may set signal handlers
-        return
-    before = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
-    handler = before if callable(before) else lambda *_: sys.exit(128 + signal.SIGTERM)
-
-    def ours() -> None:
-        signal.signal(signal.SIGTERM, handler)
-
+    ours = signal.getsignal(signal.SIGTERM)  # Ray sets a handler of its own, which prints a stack and may abort
     try:
-        yield ours
+        if address is None:
+            _start(ray, num_cpus=cpus, include_dashboard=False, **quiet)
+        else:
+            _reach(ray, address, **quiet)
+        _on_sigterm(ours)
+        yield
+    except SystemExit as left:  # by Ray's own handler, which is there until ours is back
+        if left.code != signal.SIGTERM:
+            raise
+        raise Terminated from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        ray.shutdown()
+        _on_sigterm(ours)
+
+
+def _on_sigterm(handler: Any) -> None:
+    if threading.current_thread() is threading.main_thread():  # only it may set signal handlers
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _start(ray: Any, **options: Any) -> None:

@@ -1,9 +1,10 @@
-"""Contract checks: one list of checks per family, for built-in parts and for users' own.
+"""Contract checks of parts: ``fw.check`` for built-in parts and for users' own.
 
-`check` finds the family and runs its checks: scheduler, fading, success, arrivals, prior, partition, aggregation,
-dataset, model, metric each have a file here. What they share is in common.py and statistics.py.
+``check.py`` finds the family of a part. ``shared.py`` has what all families share: the trial of a part, and a table of
+checks. Each family has a file that says how its parts are tried, with the checks that it adds; ``witness.py`` watches a
+scheduler, and ``statistics.py`` tests distributions.
 """
 
-from fedwave.checks.dispatch import check
+from fedwave.checks.check import check
 
 __all__ = ["check"]

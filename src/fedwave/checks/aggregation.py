@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedwave.aggregation import Aggregation, Uploads, uploads_of_rounds
-from fedwave.checks.common import Check, equality, network_with, saving, unaltered, unchanged
+from fedwave.checks.shared import Family, Run, Trial
 from fedwave.errors import FedwaveError, is_number
 from fedwave.metrics import Mass
 from fedwave.network.dynamics import step
@@ -34,36 +34,41 @@ def _uploads(rule: Aggregation) -> Uploads:
     return uploads_of_rounds(rule, delivered, learned, delay, shards)
 
 
-def _weights(rule: Aggregation) -> None:
+def _tried(trial: Trial) -> None:
+    rule = trial.part
     uploads = _uploads(rule)
-    weights = rule.weights(uploads)
-    kind = getattr(weights, "dtype", type(weights).__name__)
-    if np.shape(weights) != _SHAPE or kind != np.float64:
-        raise FedwaveError(
-            f"weights are of type {kind} and shape {np.shape(weights)}, must be one float64 per upload: {_SHAPE}."
-        )
-    if not (np.isfinite(weights).all() and weights.min() >= 0):
-        wrong = weights[~(np.isfinite(weights) & (weights >= 0))][0]
-        raise FedwaveError(f"a weight is {wrong}, must be a finite number >= 0, before anything was delivered too.")
+    trial.keep("weights", trial.call(rule.weights, uploads), _SHAPE, "float64")
+    trial.keep("coefficients", trial.call(rule.coefficients, uploads), _SHAPE)
+    trial.keep("masses", trial.call(rule.age, uploads.mass, uploads.learned), _SHAPE)
+    if not rule.has_server_step():
+        return
+    update = np.array([0.5, -1.0, 2.0])
+    memory = rule.start(np.zeros(3))
+    first = _shapes(memory)
+    for t in range(_SHAPE[0]):
+        memory, taken = trial.call(rule.server_step, memory, update, uploads.at((t, 0)))
+        trial.keep("server steps", taken, (3,), low=-np.inf)
+        if _shapes(memory) != first:
+            raise FedwaveError(
+                f"the memory holds {first} before round 1 and {_shapes(memory)} after round {t + 1}: its names and "
+                "shapes must stay."
+            )
 
 
-def _inputs(rule: Aggregation) -> None:
-    uploads = _uploads(rule)
-    with unaltered(uploads=uploads):
-        rule.weights(uploads)
-        rule.coefficients(uploads)
-        rule.age(uploads.mass, uploads.learned)
+def _shapes(memory: Any) -> dict[str, tuple[int, ...]]:
+    if not isinstance(memory, Mapping):
+        raise FedwaveError(f"the memory is a {type(memory).__name__}, must be a mapping of names to arrays.")
+    for name, value in memory.items():
+        if np.asarray(value).dtype.kind not in "biuf":
+            raise FedwaveError(
+                f"memory[{name!r}] is a {type(value).__name__}, must be a number or an array of numbers."
+            )
+    return {name: np.shape(value) for name, value in memory.items()}
 
 
-def _repetition(rule: Aggregation) -> None:
-    uploads = _uploads(rule)
-    if not np.array_equal(rule.weights(uploads), rule.weights(uploads)):
-        raise FedwaveError("two calls with the same counts give different weights.")
-
-
-def _rounds(rule: Aggregation) -> None:
+def _rounds(trial: Trial) -> None:
     """All rounds and instances at once, or one after the other."""
-    uploads = _uploads(rule)
+    rule, uploads = trial.part, _uploads(trial.part)
     together = rule.weights(uploads)
     for t in range(_SHAPE[0]):
         for i in range(_SHAPE[1]):
@@ -77,16 +82,17 @@ def _rounds(rule: Aggregation) -> None:
         raise FedwaveError(f"the weights of a single device at delays up to 100,000 are {rates}.")
 
 
-def _devices(rule: Aggregation) -> None:
-    uploads, order = _uploads(rule), np.roll(np.arange(_SHAPE[2]), 2)
+def _devices(trial: Trial) -> None:
+    uploads, order = _uploads(trial.part), np.roll(np.arange(_SHAPE[2]), 2)
     moved = Uploads(*(getattr(uploads, f.name)[..., order] for f in fields(uploads)))
-    if not np.allclose(rule.weights(moved), rule.weights(uploads)[..., order], rtol=1e-12):
+    if not np.allclose(trial.part.weights(moved), trial.part.weights(uploads)[..., order], rtol=1e-12):
         raise FedwaveError(
             "the weights change with the order of the devices: compute them from counts, not from device numbers."
         )
 
 
-def _ageing(rule: Aggregation) -> None:
+def _ageing(trial: Trial) -> None:
+    rule = trial.part
     if not (is_number(rule.beta) and 0 <= rule.beta <= 1):
         raise FedwaveError(f"beta is {rule.beta}, must be a number between 0 and 1.")
     mass, shards = np.array([0.0, 2.5, 7.0]), np.array([3, 0, 2])
@@ -119,14 +125,6 @@ def _limited(rule: Aggregation, name: str, what: str) -> bool:
     return True
 
 
-def _cap(rule: Aggregation) -> bool:
-    return _limited(rule, "cap", "mass")
-
-
-def _stretch(rule: Aggregation) -> bool:
-    return _limited(rule, "stretch", "trainings")
-
-
 def _server_steps(
     rule: Aggregation, size: int, convert: Callable[[Any], Any] = np.asarray, stop: int = 0
 ) -> FloatArray:
@@ -142,46 +140,11 @@ def _server_steps(
     return np.stack(steps)
 
 
-def _memory(rule: Aggregation) -> bool:
-    """Named numbers or arrays, the same names and shapes in every round, and nothing is altered in place."""
-    if not rule.has_server_step():
-        return False
-    uploads, update = _uploads(rule), np.array([0.5, -1.0, 2.0])
-    memory = rule.start(np.zeros(3))
-    first = _shapes(memory)
-    for t in range(_SHAPE[0]):
-        with unaltered(memory=memory, update=update, uploads=uploads):
-            memory, taken = rule.server_step(memory, update, uploads.at((t, 0)))
-        if np.shape(taken) != (3,) or not np.isfinite(taken).all():
-            raise FedwaveError(
-                f"the server step of round {t + 1} is {taken}, must be finite and of the shape of the update."
-            )
-        if _shapes(memory) != first:
-            raise FedwaveError(
-                f"the memory holds {first} before round 1 and {_shapes(memory)} after round {t + 1}: its names and "
-                "shapes must stay."
-            )
-    return True
-
-
-def _shapes(memory: Any) -> dict[str, tuple[int, ...]]:
-    if not isinstance(memory, Mapping):
-        raise FedwaveError(f"the memory is a {type(memory).__name__}, must be a mapping of names to arrays.")
-    for name, value in memory.items():
-        if np.asarray(value).dtype.kind not in "biuf":
-            raise FedwaveError(
-                f"memory[{name!r}] is a {type(value).__name__}, must be a number or an array of numbers."
-            )
-    return {name: np.shape(value) for name, value in memory.items()}
-
-
-def _stopping(rule: Aggregation) -> bool:
-    if not rule.has_server_step():
+def _stopping(trial: Trial) -> bool:
+    if not trial.part.has_server_step():
         return False
     for size in (1, 3):
-        with unchanged(rule, "keep what evolves in the memory, which server_step is given and returns"):
-            through = _server_steps(rule, size)
-        if not np.array_equal(through, _server_steps(rule, size, stop=_STOP)):
+        if not np.array_equal(_server_steps(trial.part, size), _server_steps(trial.part, size, stop=_STOP)):
             raise FedwaveError(
                 f"server steps differ if the memory was restored after round {_STOP}: keep all that evolves in "
                 "the memory."
@@ -189,42 +152,31 @@ def _stopping(rule: Aggregation) -> bool:
     return True
 
 
-def _tensors(rule: Aggregation) -> bool:
+def _tensors(trial: Trial) -> bool:
     """Training uses torch tensors, the mass NumPy arrays."""
-    if not rule.has_server_step() or find_spec("torch") is None:
+    if not trial.part.has_server_step() or find_spec("torch") is None:
         return False
     from fedwave.learning.server_steps import as_tensor
 
-    if not np.allclose(_server_steps(rule, 3), _server_steps(rule, 3, as_tensor), rtol=1e-12):
+    if not np.allclose(_server_steps(trial.part, 3), _server_steps(trial.part, 3, as_tensor), rtol=1e-12):
         raise FedwaveError(
             "server_step gives different results for torch tensors and for arrays: use plain arithmetic only."
         )
     return True
 
 
-def _parameters(rule: Aggregation) -> None:
-    uploads = _uploads(rule)
-    with unchanged(rule, "weights may depend on the counts and the parameters only"):
-        rule.coefficients(uploads)
-
-
-def _saving(rule: Aggregation) -> None:
-    saving(rule, network_with(), "age", _SHAPE[0], _STOP, metrics=[Mass(rule)])
-
-
-CHECKS: dict[str, Check] = {
-    "equality": equality,
-    "weights": _weights,
-    "inputs": _inputs,
-    "repetition": _repetition,
-    "rounds": _rounds,
-    "devices": _devices,
-    "ageing": _ageing,
-    "cap": _cap,
-    "stretch": _stretch,
-    "memory": _memory,
-    "stopping": _stopping,
-    "tensors": _tensors,
-    "parameters": _parameters,
-    "saving": _saving,
-}
+FAMILY = Family(
+    tried=_tried,
+    own={
+        "rounds": _rounds,
+        "devices": _devices,
+        "ageing": _ageing,
+        "cap": lambda trial: _limited(trial.part, "cap", "mass"),
+        "stretch": lambda trial: _limited(trial.part, "stretch", "trainings"),
+        "stopping": _stopping,
+        "tensors": _tensors,
+    },
+    evolves="the memory, which server_step is given and returns",
+    numbers="weights and server steps may depend on their arguments only",
+    runs=lambda trial: [Run(trial.around(), rounds=_SHAPE[0], stop=_STOP, more={"metrics": [Mass(trial.part)]})],
+)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any
-
 import numpy as np
 
-from fedwave.checks.common import Check, CheckReport, report
+from fedwave.checks.shared import Family, Trial
 from fedwave.errors import FedwaveError
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.model_check import make_model, outputs_and_gradients
@@ -16,33 +13,24 @@ from fedwave.learning.task import Task
 _SHAPES = ((1, 28, 28), (3, 32, 32))  # of MNIST and CIFAR-10
 
 
-def check_model(make: Any, name: str, dataset: Dataset | None = None) -> CheckReport:
-    """Run the checks on a function that makes a model; ``dataset`` has images that it is made for."""
-    return report(f"model {name!r}", CHECKS, _Subject(make, dataset))
+def _tried(trial: Trial) -> None:
+    make_model(trial.part, None)
 
 
-class _Subject:
-    """The function, and the smallest task that it fits into."""
-
-    def __init__(self, make: Any, dataset: Dataset | None) -> None:
-        self.make, self.dataset = make, dataset
-
-    @cached_property
-    def task(self) -> Task:
-        if self.dataset is not None:
-            return self._on(self.dataset)
-        for shape in _SHAPES:
-            try:
-                return self._on(_random_images(shape))
-            except FedwaveError as error:
-                why = str(error)
-        raise FedwaveError(
-            f"{why.rstrip('.')}; it takes neither images of shape {_SHAPES[0]} nor {_SHAPES[1]} with ten classes: pass "
-            "dataset=, a Dataset that it is made for."
-        )
-
-    def _on(self, data: Dataset) -> Task:
-        return Task(data, self.make, shard_size=2, batch=2, epochs=1, eta=0.05)
+def _task(trial: Trial) -> Task:
+    """The smallest task that the model fits into; a model that cannot be trained is refused (model_check.py)."""
+    why = ""
+    for data in [trial.dataset] if trial.dataset is not None else map(_random_images, _SHAPES):
+        try:
+            return Task(data, trial.part, shard_size=2, batch=2, epochs=1, eta=0.05)
+        except FedwaveError as error:
+            if trial.dataset is not None:
+                raise
+            why = str(error).rstrip(".")
+    raise FedwaveError(
+        f"{why}; it takes neither images of shape {_SHAPES[0]} nor {_SHAPES[1]} with ten classes: pass dataset=, a "
+        "Dataset that it is made for."
+    )
 
 
 def _random_images(shape: tuple[int, ...]) -> Dataset:
@@ -51,21 +39,21 @@ def _random_images(shape: tuple[int, ...]) -> Dataset:
     return Dataset("random", images, labels, images, labels)
 
 
-def _declaration(subject: _Subject) -> None:
-    make_model(subject.make, None)
-
-
-def _images(subject: _Subject) -> None:
-    task = subject.task  # refuses a model that cannot be trained on them (model_check.py)
+def _images(trial: Trial) -> None:
+    task = _task(trial)
     images, labels = task.dataset.train_images[:3], task.dataset.train_labels[:3]
-    if not np.isfinite(outputs_and_gradients(task.new_model(0, 0), images, labels)[0]).all():
+    outputs, _ = outputs_and_gradients(task.new_model(0, 0), images, labels)
+    if not np.isfinite(outputs).all():
         raise FedwaveError("its outputs are NaN or infinite before any training.")
+    trial.notes.append(task)
 
 
-def _gradients(subject: _Subject) -> None:
-    data = subject.task.dataset
-    model = subject.task.new_model(0, 0)
-    for name, gradient in outputs_and_gradients(model, data.train_images[:2], data.train_labels[:2])[1].items():
+def _gradients(trial: Trial) -> None:
+    (task,) = trial.notes
+    _, gradients = outputs_and_gradients(
+        task.new_model(0, 0), task.dataset.train_images[:2], task.dataset.train_labels[:2]
+    )
+    for name, gradient in gradients.items():
         if gradient is None:
             raise FedwaveError(
                 f"the parameter {name!r} does not enter the loss: use it in forward, or make it a buffer."
@@ -74,4 +62,4 @@ def _gradients(subject: _Subject) -> None:
             raise FedwaveError(f"the gradient of {name!r} is NaN or infinite in the first step.")
 
 
-CHECKS: dict[str, Check] = {"declaration": _declaration, "images": _images, "gradients": _gradients}
+FAMILY = Family(tried=_tried, own={"images": _images, "gradients": _gradients}, during=("declaration",), shared=())

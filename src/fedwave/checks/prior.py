@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedwave.checks.common import Check, equality, network_with, saving, unaltered, unchanged
+from fedwave.checks.shared import Family, Run, Trial
 from fedwave.errors import FedwaveError, is_number
 from fedwave.rng import Draws
 from fedwave.schedulers.balsa import Balsa
@@ -12,30 +12,28 @@ from fedwave.schedulers.posterior import ConjugatePosterior, GridPosterior, Post
 from fedwave.schedulers.priors import Prior
 from fedwave.types import FloatArray, Problem
 
-_INSTANCES, _DEVICES = 50, 4
+_INSTANCES = 50
 
 
-def _interval(prior: Prior) -> None:
+def _tried(trial: Trial) -> None:
+    prior = trial.part
     if not (is_number(prior.low) and 0 <= prior.low < prior.high):
         raise FedwaveError(f"low is {prior.low} and high is {prior.high}, must be 0 <= low < high.")
     if not (is_number(prior.shape) and prior.shape > 0 and is_number(prior.rate) and prior.rate >= 0):
         raise FedwaveError(
             f"shape is {prior.shape} and rate is {prior.rate}, must be numbers, shape > 0 and rate >= 0."
         )
+    inside = _inside(prior).reshape(4, 10)
+    what = f"log densities between low {prior.low:g} and high {prior.high:g}"
+    trial.keep(what, trial.call(prior.log_density, inside), (4, 10), low=-np.inf)
 
 
 def _inside(prior: Prior) -> FloatArray:
     return np.geomspace(max(prior.low, 1e-3), min(prior.high, max(prior.low, 1e-3) * 1e6), 40)
 
 
-def _density(prior: Prior) -> None:
-    inside = _inside(prior).reshape(4, 10)
-    density = prior.log_density(inside)
-    if np.shape(density) != inside.shape or not np.isfinite(density).all():
-        raise FedwaveError(
-            f"log_density must be finite and keep the shape of its argument between low {prior.low} and high "
-            f"{prior.high}, where rates are possible."
-        )
+def _density(trial: Trial) -> None:
+    prior = trial.part
     outside = [x for x in (prior.low / 2, prior.high * 2) if 0 < x < np.inf and x != prior.low]
     if outside and not np.all(prior.log_density(np.array(outside)) == -np.inf):
         raise FedwaveError(
@@ -43,8 +41,8 @@ def _density(prior: Prior) -> None:
         )
 
 
-def _conjugacy(prior: Prior) -> None:
-    theta = _inside(prior)
+def _conjugacy(trial: Trial) -> None:
+    prior, theta = trial.part, _inside(trial.part)
     formula = (prior.shape - 1) * np.log(theta) - prior.rate * theta
     gap = prior.log_density(theta) - formula
     if np.ptp(gap) > 1e-6 * (1 + np.abs(formula).max()):
@@ -54,15 +52,10 @@ def _conjugacy(prior: Prior) -> None:
         )
 
 
-def _inputs(prior: Prior) -> None:
-    theta = _inside(prior)
-    with unaltered(theta=theta):
-        prior.log_density(theta)
-
-
-def _sampling(prior: Prior) -> None:
-    problem = Problem(_INSTANCES, _DEVICES, "poisson", (0.3, 0.7, 1.4))
+def _sampling(trial: Trial) -> None:
+    prior = trial.part
     rows, total = np.arange(_INSTANCES), np.tile([0, 1, 30, 4000], (_INSTANCES, 1))
+    problem = Problem(_INSTANCES, 4, "poisson", (0.3, 0.7, 1.4))
     kinds: tuple[Posterior, ...] = (ConjugatePosterior(prior), GridPosterior(prior=prior))
     for posterior in kinds:
         before = posterior.start(problem)
@@ -78,29 +71,9 @@ def _sampling(prior: Prior) -> None:
                 )
 
 
-def _repetition(prior: Prior) -> None:
-    if not np.array_equal(prior.log_density(_inside(prior)), prior.log_density(_inside(prior))):
-        raise FedwaveError("log_density differs between two calls: it must not be random.")
-
-
-def _parameters(prior: Prior) -> None:
-    with unchanged(prior, "beliefs evolve in the scheduler's state"):
-        prior.log_density(_inside(prior))
-        _sampling(prior)
-
-
-def _saving(prior: Prior) -> None:
-    saving(prior, network_with(), Balsa(prior=prior), 12, 5)
-
-
-CHECKS: dict[str, Check] = {
-    "equality": equality,
-    "interval": _interval,
-    "density": _density,
-    "inputs": _inputs,
-    "repetition": _repetition,
-    "conjugacy": _conjugacy,
-    "sampling": _sampling,
-    "parameters": _parameters,
-    "saving": _saving,
-}
+FAMILY = Family(
+    tried=_tried,
+    own={"density": _density, "conjugacy": _conjugacy, "sampling": _sampling},
+    evolves="the scheduler's state, as beliefs are",
+    runs=lambda trial: [Run(trial.around(), Balsa(prior=trial.part), instances=2)],
+)

@@ -1,20 +1,16 @@
-"""The contract of a scheduler as a list of small checks.
+"""The contract of a scheduler: decide from the Observation, pick exactly W, keep everything that evolves in the state.
 
-The contract: decide from the Observation, pick exactly W, keep everything that evolves in the State. Then runs
-repeat, can be stopped and continued, and do not depend on each other.
+Then runs repeat, can be stopped and continued, and do not depend on each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 
-from fedwave.checks import calls
-from fedwave.checks.calls import which_network
-from fedwave.checks.common import Check, CheckReport, continued, declared, report
-from fedwave.checks.witness import ReorderedDraws, Run, reordered, watch
+from fedwave.checks.shared import INSTANCES, SHARED, Family, Run, Trial
+from fedwave.checks.witness import ReorderedDraws, Witness, reordered
 from fedwave.errors import FedwaveError
 from fedwave.network.arrivals import NegativeBinomial
 from fedwave.network.devices import Device
@@ -22,43 +18,10 @@ from fedwave.network.network import Network, paper_network
 from fedwave.network.partition import Dirichlet, Labels
 from fedwave.network.success import Soft
 from fedwave.rng import Draws
-from fedwave.schedulers.base import Scheduler
-from fedwave.simulation import simulate
-from fedwave.trace import Trace
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState
 
-_ROUNDS, _INSTANCES, _SEED = 12, 3, 0
+_ROUNDS = 12
 _LABELS = Labels(Dirichlet(0.3), classes=4, shard_size=3)  # for a scheduler that sees them
-_STOP = 5  # where a run is saved; odd, so that what alternates from round to round shows
-
-
-def check_scheduler(scheduler: str | Scheduler | type[Scheduler]) -> CheckReport:
-    """Check that a scheduler keeps its contract."""
-    chosen: Scheduler = declared("scheduler", scheduler)
-    runs = [watch(chosen, network.problem(_INSTANCES), partial(_play, network)) for network in _networks(chosen)]
-    return report(f"scheduler {chosen.name!r}", _CHECKS, chosen, runs, declaration=True)
-
-
-def _networks(scheduler: Scheduler) -> tuple[Network, ...]:
-    """The paper's; two devices, one of which never gets data; one whose W changes and may be 0.
-
-    A scheduler for small networks only is not tested on the paper's network, nor with a fourth device.
-    """
-    pair = [Device(rate=0, distance_m=100), Device(rate=2.5, distance_m=450)]
-    four = [Device(rate=r, distance_m=d) for r, d in ((1, 150), (4, 420), (0.3, 300), (2, 250))]
-    few = four[:3] if scheduler.small_only else four
-    slots = ([1, 3, 0, 2, len(few)] * _ROUNDS)[:_ROUNDS]
-    small = (
-        Network(devices=pair, slots=1, success=Soft()),
-        Network(devices=few, slots=slots, success=Soft(), arrivals=NegativeBinomial()),
-    )
-    return small if scheduler.small_only else (paper_network(), *small)
-
-
-def _play(
-    network: Network, scheduler: Scheduler, instances: int | list[int] = _INSTANCES, rounds: int = _ROUNDS
-) -> Trace:
-    return simulate(network, scheduler, rounds, instances, _SEED, labels=_LABELS, learner=_learner_for(scheduler))
 
 
 class _StandIn:
@@ -71,76 +34,67 @@ class _StandIn:
         pass
 
 
-def _learner_for(scheduler: Scheduler) -> _StandIn | None:
-    return _StandIn() if "learner" in scheduler.needs else None
+def _networks(trial: Trial) -> list[Network]:
+    """The paper's; two devices, one of which never gets data; one whose W changes and may be 0.
+
+    A scheduler for small networks only is not tested on the paper's network, nor with a fourth device.
+    """
+    if trial.network is not None:
+        size = trial.network.size
+        changing = np.resize([1, min(3, size), 0, min(2, size), size], _ROUNDS).tolist()
+        return [trial.network, trial.around(), trial.network.replace(slots=changing)]
+    pair = [Device(rate=0, distance_m=100), Device(rate=2.5, distance_m=450)]
+    four = [Device(rate=r, distance_m=d) for r, d in ((1, 150), (4, 420), (0.3, 300), (2, 250))]
+    few = four[:3] if trial.part.small_only else four
+    slots = np.resize([1, 3, 0, 2, len(few)], _ROUNDS).tolist()
+    small = [
+        Network(devices=pair, slots=1, success=Soft()),
+        Network(devices=few, slots=slots, success=Soft(), arrivals=NegativeBinomial()),
+    ]
+    return small if trial.part.small_only else [paper_network(), *small]
 
 
-def _repetition(scheduler: Scheduler, runs: Sequence[Run]) -> None:
-    for network, run in zip(_networks(scheduler), runs, strict=True):
-        if not _play(network, scheduler).same_as(_play(network, scheduler)):
-            raise FedwaveError(
-                f"two runs with one seed differ on {which_network(run)}: draw random numbers only from `draws`."
-            )
+def _runs(trial: Trial) -> list[Run]:
+    learner = _StandIn() if "learner" in trial.part.needs else None
+    more = {"labels": _LABELS, "learner": learner}
+    return [Run(network, trial.part, _ROUNDS, instances=trial.ids, more=more) for network in _networks(trial)]
 
 
-def _instances(scheduler: Scheduler, runs: Sequence[Run]) -> None:
-    last = _INSTANCES - 1
-    for network, run in zip(_networks(scheduler), runs, strict=True):
-        together, alone = _play(network, scheduler), _play(network, scheduler, [last])
-        one, other = together.state, alone.state
-        same = np.array_equal(together.scheduled[:, last], alone.scheduled[:, 0]) and all(
-            np.array_equal(one[name][last], other[name][0], equal_nan=True) for name in one
-        )
-        if not same:
-            raise FedwaveError(
-                f"instance {last} runs differently alone than beside others on {which_network(run)}: "
-                "keep the rows of every array apart."
-            )
+def _tried(trial: Trial) -> None:
+    for run in _runs(trial):
+        trace = replace(run, scheduler=Witness(trial.part, trial)).play()
+        where = f"on a network of {run.network.size} devices"
+        trial.kept.append((f"decisions {where}", trace.scheduled, 1))
+        trial.kept += [(f"numbers in state[{name!r}] {where}", array, 0) for name, array in trace.state.items()]
 
 
-def _saving(scheduler: Scheduler, runs: Sequence[Run]) -> None:
-    for network, run in zip(_networks(scheduler), runs, strict=True):
-        begun, learner = _play(network, scheduler, rounds=_STOP), _learner_for(scheduler)
-        whole = _play(network, scheduler)  # in between, so that a memory outside of the state shows
-        later = continued(begun, _ROUNDS, learner, scheduler=scheduler)
-        if not later.same_as(whole):
-            raise FedwaveError(
-                f"a run that was saved, loaded and continued differs on {which_network(run)} from one that never "
-                "stopped: keep all that evolves in the state, and parameters in the fields of a dataclass."
-            )
-
-
-def _devices(scheduler: Scheduler, runs: Sequence[Run]) -> bool:
-    if not scheduler.symmetric:
+def _devices(trial: Trial) -> bool:
+    if not trial.part.symmetric:
         return False
-    for run in runs:
-        order = np.roll(np.arange(run.problem.devices), 1)
-        draws = ReorderedDraws(Draws(_SEED, range(_INSTANCES)), order)
-        state = scheduler.start(run.problem)
-        for call in run.calls:
-            t = call.seen.round
-            decision, state = scheduler.decide(state, reordered(call.seen, order), draws.at(t))
+    rounds = iter(trial.notes)
+    for network in _networks(trial):
+        order = np.roll(np.arange(network.size), 1)
+        draws = ReorderedDraws(Draws(0, range(INSTANCES)), order)
+        state = trial.part.start(network.problem(INSTANCES))
+        for _ in range(_ROUNDS):
+            seen, picked = next(rounds)
+            decision, state = trial.part.decide(state, reordered(seen, order), draws.at(seen.round))
             if draws.raw:  # its random numbers cannot follow the devices: nothing to compare
                 return False
-            if not np.array_equal(decision.transmits, call.decision.transmits[:, order]):
+            if not np.array_equal(decision.transmits, picked[:, order]):
                 raise FedwaveError(
-                    f"with the devices in another order it picks others in round {t} on {which_network(run)}: "
-                    "judge devices by what is seen of them, or declare `symmetric = False`."
+                    f"with the devices in another order it picks others in round {seen.round} on a network of "
+                    f"{network.size} devices: judge devices by what is seen of them, or declare `symmetric = False`."
                 )
     return True
 
 
-_CHECKS: dict[str, Check] = {
-    "information": calls.information,
-    "inputs": calls.inputs,
-    "priorities": calls.priorities,
-    "decision": calls.decision,
-    "slots": calls.slots,
-    "completion": calls.completion,
-    "parameters": calls.parameters,
-    "state": calls.state,
-    "repetition": _repetition,
-    "instances": _instances,
-    "saving": _saving,
-    "devices": _devices,
-}
+FAMILY = Family(
+    tried=_tried,
+    own={"devices": _devices},
+    evolves="the state, which every call receives and returns",
+    numbers="draw random numbers only from `draws`",
+    runs=_runs,
+    during=("information", "priorities", "decision", "slots", "state", "completion"),
+    shared=SHARED[1:],  # nothing keeps a scheduler by its value
+)

@@ -5,82 +5,71 @@ from __future__ import annotations
 import numpy as np
 
 from fedwave.checks import statistics
-from fedwave.checks.common import Check, equality, network_with, saving, unaltered, unchanged
+from fedwave.checks.shared import Family, Run, Trial
 from fedwave.errors import FedwaveError
 from fedwave.network.fading import Fading, Rayleigh, Rician
-from fedwave.network.success import SuccessModel
 from fedwave.types import FloatArray
 
-_MEAN_SNR = np.array([0.2, 1.0, 30.0])  # of three devices
 _FADINGS: tuple[Fading, ...] = (Rayleigh(), Rician(4.0))
 _QUADRATURE = 0.01  # how far `expected` may be from the mean
 
 
-def _grid() -> FloatArray:
-    """SNR of 4 rounds, 5 instances and 3 devices: 0, then -60 to 60 dB, rising."""
-    return np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 59)]).reshape(4, 5, 3)
+def _mean_snr(trial: Trial) -> FloatArray:
+    return np.resize([0.2, 1.0, 30.0], trial.devices)
 
 
-def _probabilities(model: SuccessModel) -> None:
+def _grid(trial: Trial) -> FloatArray:
+    """SNRs, ``[60, 1, device]``: 0, then -60 to 60 dB, rising."""
+    levels = np.concatenate([[0.0], np.geomspace(1e-6, 1e6, 59)])
+    return np.tile(levels[:, None, None], (1, 1, trial.devices))
+
+
+def _tried(trial: Trial) -> None:
+    model, grid = trial.part, _grid(trial)
     extremes = np.array([0.0, 1e-300, 1e-30, 1.0, 1e30, 1e300])
-    cases: tuple[FloatArray, ...] = (extremes, _grid(), _grid()[0], np.array(2.0))
+    cases: list[FloatArray] = [np.tile(extremes[:, None], (1, trial.devices)), grid, grid[0]]
+    if trial.network is None:
+        cases += [extremes, grid[:, 0, 0], np.array(2.0)]
     for snr in cases:
-        p = model.probability(snr)
-        kind = getattr(p, "dtype", type(p).__name__)
-        if kind != np.float64 or np.shape(p) != snr.shape:
-            raise FedwaveError(
-                f"probability returns type {kind} and shape {np.shape(p)} for SNRs of shape {snr.shape}, must return "
-                "float64 of the same shape."
-            )
-        wrong = ~((p >= 0) & (p <= 1))
-        if np.any(wrong):
-            raise FedwaveError(
-                f"probability is {np.atleast_1d(p)[np.atleast_1d(wrong)][0]} at SNR "
-                f"{np.atleast_1d(snr)[np.atleast_1d(wrong)][0]:.3g}, must lie between 0 and 1, at SNR 0 too."
-            )
+        p = trial.call(model.probability, snr.copy())
+        trial.keep("probabilities", p, snr.shape, "float64", high=1.0)
+    for fading in _FADINGS:
+        known = trial.call(model.expected, grid.copy(), _mean_snr(trial), fading)
+        trial.keep("expected probabilities", known, grid.shape, "float64", high=1.0)
 
 
-def _monotony(model: SuccessModel) -> None:
-    snr = _grid().ravel()
-    falls = np.diff(model.probability(snr)) < -1e-12
+def _monotony(trial: Trial) -> None:
+    snr = _grid(trial)
+    falls = np.diff(trial.part.probability(snr), axis=0) < -1e-12
     if falls.any():
-        at = snr[int(np.argmax(falls))]
         raise FedwaveError(
-            f"probability falls as the SNR rises beyond {at:.3g}: it must never fall, since HARQ and `luck < p` rely "
-            "on that."
+            f"probability falls as the SNR rises beyond {snr[:-1][falls][0]:.3g}: it must never fall, since HARQ and "
+            "`luck < p` rely on that."
         )
 
 
-def _elements(model: SuccessModel) -> None:
-    snr = _grid()
-    one_by_one = [model.probability(np.array([x]))[0] for x in snr.ravel()]
-    if not np.allclose(model.probability(snr).ravel(), one_by_one, rtol=1e-12, atol=1e-15):
+def _elements(trial: Trial) -> None:
+    snr = _grid(trial)
+    parts = snr if trial.network else snr.reshape(-1, 1)
+    alone = np.concatenate([trial.part.probability(part).ravel() for part in parts])
+    if not np.allclose(trial.part.probability(snr).ravel(), alone, rtol=1e-12, atol=1e-15):
         raise FedwaveError(
             "the probability at an SNR depends on the other SNRs of the array: compute it element by element."
         )
 
 
-def _inputs(model: SuccessModel) -> None:
-    snr = _grid()
-    with unaltered(snr=snr, mean_snr=_MEAN_SNR):
-        model.probability(snr)
-        model.expected(snr, _MEAN_SNR, Rayleigh())
-
-
-def _expected(model: SuccessModel) -> None:
-    tries = model.later_tries
+def _expected(trial: Trial) -> None:
+    model, tries, mean_snr = trial.part, trial.part.later_tries, _mean_snr(trial)
     if not isinstance(tries, (int, np.integer)) or tries < 0:
         raise FedwaveError(f"later_tries is {tries!r}, must be a whole number >= 0.")
-    size = 20_000
-    snr = np.geomspace(0.01, 100, 21).reshape(7, 1, 3)
+    size = max(500, 60_000 // trial.devices)
+    snr = np.geomspace(0.01, 100, 7 * trial.devices).reshape(7, 1, -1)
     for fading in _FADINGS:
-        known = model.expected(snr, _MEAN_SNR, fading)
-        if np.shape(known) != snr.shape:
-            raise FedwaveError(f"expected returns shape {np.shape(known)} for SNRs of shape {snr.shape}, must keep it.")
+        known = model.expected(snr, mean_snr, fading)
         mean, allowed = model.probability(snr), 1e-9
         if tries:
-            later = fading.fresh(np.random.default_rng(0), (size, tries, *snr.shape)).sum(axis=1)
-            mean = model.probability(snr + _MEAN_SNR * later).mean(axis=0)
+            later = fading.fresh(np.random.default_rng(0), (size, int(tries), *snr.shape)).sum(axis=1)
+            mean = model.probability(snr + mean_snr * later).mean(axis=0)
             # Hoeffding's inequality, and the error of a quadrature.
             allowed = statistics.error_limit(size) + _QUADRATURE
         off = np.abs(known - mean)
@@ -92,30 +81,9 @@ def _expected(model: SuccessModel) -> None:
             )
 
 
-def _repetition(model: SuccessModel) -> None:
-    one, other = (model.expected(_grid(), _MEAN_SNR, Rayleigh()) for _ in range(2))
-    if not np.array_equal(one, other):
-        raise FedwaveError("two calls with the same SNRs differ: p must not be random, the World draws the luck.")
-
-
-def _parameters(model: SuccessModel) -> None:
-    with unchanged(model, "p may depend on the SNR and the parameters only"):
-        model.expected(_grid(), _MEAN_SNR, Rayleigh())
-        model.probability(_grid())
-
-
-def _saving(model: SuccessModel) -> None:
-    saving(model, network_with(success=model), "age", 70, 5)
-
-
-CHECKS: dict[str, Check] = {
-    "equality": equality,
-    "probabilities": _probabilities,
-    "monotony": _monotony,
-    "elements": _elements,
-    "inputs": _inputs,
-    "repetition": _repetition,
-    "expected": _expected,
-    "parameters": _parameters,
-    "saving": _saving,
-}
+FAMILY = Family(
+    tried=_tried,
+    own={"monotony": _monotony, "elements": _elements, "expected": _expected},
+    numbers="p must not be random, the World draws the luck",
+    runs=lambda trial: [Run(trial.around(success=trial.part), rounds=70)],
+)

@@ -1,66 +1,28 @@
-"""Recording a scheduler: every call is written down for the checks.
-
-The scheduler runs in the ordinary round loop. An exception ends the run but is kept beside what
-happened before it, so that each check can look for its own fault.
-"""
+"""A stand-in for a scheduler under test: it passes every call on, and checks what goes in and comes out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from fedwave.checks.common import attributes, contents, differences
+from fedwave.checks.shared import Broken, Trial, contents, differences, named_arrays, raised
+from fedwave.errors import FedwaveError, HiddenInformation, writes_into_input
 from fedwave.network.network import NetworkPlanning
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
 from fedwave.types import Decision, FloatArray, IntArray, Observation, Problem, State
 
 
-@dataclass
-class Call:
-    """One round's decision; what was not reached before an exception stays None."""
-
-    seen: Observation
-    changed: list[str] = field(default_factory=list)  # inputs that the call altered
-    priority: Any = None
-    decision: Any = None
-    state: Any = None  # returned
-
-
-@dataclass
-class Run:
-    """What a scheduler did on one network."""
-
-    problem: Problem
-    calls: list[Call] = field(default_factory=list)
-    start: Any = None  # the state before round 1
-    error: Exception | None = None
-    altered: list[str] = field(default_factory=list)  # attributes of the object that it changed
-
-
-def watch(scheduler: Scheduler, problem: Problem, play: Callable[[Scheduler], object]) -> Run:
-    """Let ``play`` run a stand-in for the scheduler, and write down what the scheduler did."""
-    run = Run(problem)
-    before = attributes(scheduler)
-    try:
-        play(_Witness(scheduler, run))
-    except Exception as error:
-        run.error = error
-    after = attributes(scheduler)
-    run.altered = differences(before, after)
-    return run
-
-
 @dataclass(eq=False)
-class _Witness(Scheduler):
-    """Passes every call on to the scheduler under test."""
+class Witness(Scheduler):
+    """Raises Broken in the round in which the scheduler breaks its contract."""
 
     name = "witness"
     inner: Scheduler
-    run: Run = field(repr=False)
+    trial: Trial = field(repr=False)
 
     def __post_init__(self) -> None:
         # The class variables of the wrapped scheduler, which the round loop reads.
@@ -68,50 +30,86 @@ class _Witness(Scheduler):
             setattr(self, what, getattr(self.inner, what))
 
     def start(self, problem: Problem) -> State:
-        self.run.start = self.inner.start(problem)
-        out: State = self.run.start
-        return out
+        self.where = f"a network of {problem.devices} devices"
+        return self.inner.start(problem)
 
     def learn(self, state: State, seen: Observation, draws: Draws) -> State:
         return self.inner.learn(state, seen, draws)
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        out = self.inner.priority(state, seen, draws)
-        self.run.calls[-1].priority = out
-        return out
+        found = self.inner.priority(state, seen, draws)
+        shape, wanted = np.shape(found), seen.delay.shape
+        if shape != wanted:
+            why = f"priorities have shape {shape}, must be one per instance and device: {wanted}."
+            raise Broken("priorities", why)
+        if np.isnan(np.asarray(found, dtype=np.float64)).any():
+            raise Broken(
+                "priorities",
+                f"a priority is NaN in round {seen.round} on {self.where}: every device needs a number, one without "
+                "data too.",
+            )
+        return found
 
     def remember(self, state: State, seen: Observation, decision: Decision) -> State:
         return self.inner.remember(state, seen, decision)
 
     def decide(self, state: State, seen: Observation, draws: Draws) -> tuple[Decision, State]:
-        call = Call(seen)
-        self.run.calls.append(call)
-        before = _inputs(state, seen)
-        # Step by step if the scheduler uses the base class's decide: then its priorities are recorded.
+        before = _given(state, seen)
+        # Step by step if the scheduler uses the base class's decide: then its priorities are seen.
         by_steps = type(self.inner).decide is Scheduler.decide
-        decide = super().decide if by_steps else self.inner.decide
-        decision, new_state = decide(state, seen, draws)
-        after = _inputs(state, seen)
-        call.changed = differences(before, after)
-        call.decision, call.state = decision, new_state
-        return decision, new_state
+        try:
+            decision, after = super().decide(state, seen, draws) if by_steps else self.inner.decide(state, seen, draws)
+        except Broken:
+            raise
+        except HiddenInformation as error:
+            raise Broken("information", str(error)) from None
+        except Exception as error:
+            if writes_into_input(error):
+                why = f"it writes into an array that it was given in round {seen.round}: change a copy instead."
+                raise Broken("inputs", why) from error
+            why = f"round {seen.round} on {self.where} failed: {raised(error)}"
+            raise Broken("completion", why) from error
+        self.trial.altered += differences(before, _given(state, seen))
+        self._check_decision(decision, seen)
+        try:
+            named_arrays(after, len(seen.delay), "state")
+        except FedwaveError as error:
+            raise Broken("state", str(error)) from None
+        self.trial.notes.append((seen, decision.transmits))
+        return decision, after
+
+    def _check_decision(self, decision: Any, seen: Observation) -> None:
+        if not isinstance(decision, Decision):
+            raise Broken("decision", f"the decision is of type {type(decision).__name__}, must be a Decision.")
+        picked, shape = decision.transmits, seen.delay.shape
+        if not (isinstance(picked, np.ndarray) and picked.dtype == np.bool_ and picked.shape == shape):
+            kind = getattr(picked, "dtype", type(picked).__name__)
+            raise Broken(
+                "decision",
+                f"the decision's `transmits` is of type {kind} and shape {np.shape(picked)}, must be a bool array of "
+                f"shape {shape}.",
+            )
+        wanted = shape[1] if self.inner.ideal else seen.slots
+        for count in np.count_nonzero(picked, axis=1):
+            if count != wanted:
+                why = f"it picks {count} of {shape[1]} devices in round {seen.round}, must pick exactly {wanted}."
+                raise Broken("slots", why)
 
 
-def _inputs(state: Any, seen: Observation) -> dict[str, Any]:
+def _given(state: Any, seen: Observation) -> dict[str, Any]:
+    fields = {f"seen.{name}": getattr(seen, name) for name in _visible_fields(seen)}
     states = state.items() if isinstance(state, Mapping) else [("", state)]
-    fields = {f"seen.{name}": getattr(seen, name) for name in visible_fields(seen)}
-    named = fields | {f"state[{name!r}]": value for name, value in states}
-    return {name: contents(value) for name, value in named.items()}
+    return {name: contents(value) for name, value in (fields | {f"state[{n!r}]": v for n, v in states}).items()}
 
 
-def visible_fields(seen: Observation) -> list[str]:
+def _visible_fields(seen: Observation) -> list[str]:
     """The fields that an Observation holds."""
-    return [name for name in seen.__slots__ if hasattr(seen, name)]
+    return list(vars(seen))
 
 
 def reordered(seen: Observation, order: IntArray) -> Observation:
     """The same situation with the devices in another order."""
-    fields = {name: getattr(seen, name) for name in visible_fields(seen)}
+    fields = {name: getattr(seen, name) for name in _visible_fields(seen)}
     for name, value in fields.items():
         if isinstance(value, np.ndarray):
             # The last axis is that of the devices, except for counts by class.

@@ -1,34 +1,38 @@
-"""The commands. Bad input ends in one sentence on standard error and exit status 2."""
+"""The commands. An error is one sentence on standard error: status 2 for bad usage or input, 1 for failed work."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
 from fedwave.cli.compare import compare
+from fedwave.cli.config import config
 from fedwave.cli.data import data
-from fedwave.cli.listing import config, presets, schedulers
+from fedwave.cli.describe import describe
+from fedwave.cli.listing import list_parts
 from fedwave.cli.merge import merge
-from fedwave.cli.options import NETWORK_FIELDS
+from fedwave.cli.options import with_ray_address
 from fedwave.cli.predict import predict
-from fedwave.cli.publish import publish
 from fedwave.cli.report import report
 from fedwave.cli.reproduce import reproduce
 from fedwave.cli.run import resume, run, train
 from fedwave.cli.terminal import OutputClosed, print_error, standard_streams
 from fedwave.cli.verify import verify
-from fedwave.errors import FedwaveError, short_repr
+from fedwave.errors import FedwaveError, WorkFailed, short_repr
 from fedwave.experiments.run.signals import SIGNALS, stop_at_once
 from fedwave.memory import memory_error
 from fedwave.parts.user_code import failure_in_user_code
 from fedwave.version import __version__
 
+_FAILED, _REFUSED = 1, 2
 _INTERRUPTED = 128 + 2  # by SIGINT
 _CLOSED = 128 + 13  # as of a program that SIGPIPE ends
 _LONGEST_WORD = 500  # characters of a message of the option parser
@@ -37,27 +41,27 @@ app = typer.Typer(
     help="Who should transmit now? Simulate federated learning over a wireless network and compare schedulers.",
     epilog="Start with: fedwave compare paper --schedulers alsa-pi,balsa,round-robin",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    run,
-    compare,
-    predict,
-    train,
-    reproduce,
-    resume,
-    merge,
-    report,
-    publish,
-    verify,
-    schedulers,
-    presets,
-    config,
-    data,
-):
-    app.command()(command)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "run": run,
+    "resume": resume,
+    "compare": compare,
+    "train": train,
+    "predict": predict,
+    "reproduce": reproduce,
+    "report": report,
+    "verify": verify,
+    "merge": merge,
+    "list": list_parts,
+    "config": config,
+    "describe": describe,
+    "data": data,
+}
+for name, command in COMMANDS.items():
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    app.command(name, help="\n\n".join(" ".join(text.split()) for text in paragraphs))(command)
 
 
 def _version(wanted: bool) -> None:
@@ -83,34 +87,37 @@ def main() -> None:
     os.environ["MPLBACKEND"] = "agg"  # figures are files; an unknown one would fail at the import
     try:
         with standard_streams(), _plain_warnings():
-            status = app(prog_name="fedwave", standalone_mode=False)
-    except FedwaveError as error:
-        _refuse(str(error))
+            status = app(with_ray_address(sys.argv[1:]), prog_name="fedwave", standalone_mode=False)
     except OutputClosed:
         status = _CLOSED
-    except MemoryError as error:  # what no estimate has foreseen
-        _refuse(
-            f"there is too little memory ({memory_error(error)}): lower instances, block, rounds, devices or workers."
-        )
-    except OSError as error:  # of the file system, where nobody has foreseen it
-        _refuse(f"{error.filename or 'a file'} cannot be used: {error.strerror or error}.")
     except KeyboardInterrupt:
         status = _INTERRUPTED
     except Exception as error:
-        # What the option parser finds wrong. Its error class is not public, its message is.
-        message = getattr(error, "format_message", None)
-        if message is None:
-            if (told := failure_in_user_code(error)) is None:
-                raise
-            _refuse(str(told))
-        words = " ".join(_shortened(word) for word in message().split())
-        sentence = words + _what_was_given(error)
+        sentence, status = _explained(error)
         if sentence:
-            _refuse(sentence)
-        status = 2  # no command was given: the help has been printed
+            print_error(sentence)
     if status == _INTERRUPTED:  # typer catches Ctrl-C in a command and returns this
         print_error("stopped.")
     raise SystemExit(status or 0)
+
+
+def _explained(error: Exception) -> tuple[str, int]:
+    """The sentence for an error, and the exit status; an unexpected error is raised again."""
+    if isinstance(error, FedwaveError):
+        return str(error), _FAILED if isinstance(error, WorkFailed) else _REFUSED
+    if isinstance(error, MemoryError):  # not foreseen by any estimate
+        why = memory_error(error)
+        return f"there is too little memory ({why}): lower instances, block, rounds, devices or workers.", _FAILED
+    if isinstance(error, OSError):  # of the file system, not foreseen
+        return f"{error.filename or 'a file'} cannot be used: {error.strerror or error}.", _FAILED
+    # What the option parser finds wrong. Its error class is not public, its message is.
+    message = getattr(error, "format_message", None)
+    if message is not None:
+        words = " ".join(_shortened(word) for word in message().split())
+        return words + _given_value(error), _REFUSED  # empty without a command: the help has been printed
+    if (failure := failure_in_user_code(error)) is not None:
+        return str(failure), _FAILED
+    raise error
 
 
 def _shortened(word: str) -> str:
@@ -118,18 +125,10 @@ def _shortened(word: str) -> str:
     return word if len(word) <= _LONGEST_WORD else f"{word[:100]}...{word[-50:]}"
 
 
-def _what_was_given(error: Exception) -> str:
-    """What the option parser leaves out: the value, and how `run` takes the options of `compare`."""
+def _given_value(error: Exception) -> str:
+    """The value, which the option parser leaves out."""
     found = getattr(error.__cause__, "errors", None)
-    if found is not None:
-        return f": {short_repr(found()[0]['input'])}."
-    field = NETWORK_FIELDS.get(getattr(error, "option_name", ""))
-    return "" if field is None else f"; write {field}=VALUE."
-
-
-def _refuse(sentence: str) -> NoReturn:
-    print_error(sentence)
-    raise SystemExit(2) from None
+    return "" if found is None else f": {short_repr(found()[0]['input'])}."
 
 
 @contextmanager

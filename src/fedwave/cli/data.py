@@ -15,13 +15,13 @@ from fedwave.learning.datasets.original_files import MD5, data_folder, read_orig
 
 
 def data(
-    dataset: Annotated[str | None, typer.Argument(help=f"One of {', '.join(MD5)}.", show_default="both")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder to keep them in.", show_default="FEDWAVE_DATA or a cache")
+    dataset: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help=f"One of {', '.join(MD5)}.", show_default="all")
     ] = None,
+    out: Annotated[Path | None, opt.out("Folder to keep them in. Default: FEDWAVE_DATA, or a cache.")] = None,
     json: opt.AsJson = False,
 ) -> None:
-    """Fetch MNIST and CIFAR-10, check their md5 checksums and print where they are."""
+    """Download MNIST and CIFAR-10, check them, and print where they are."""
     # Imported here: the other commands do not read archives.
     from fedwave.learning.datasets.sources import fetch
 

@@ -1,109 +1,106 @@
-"""`fedwave schedulers`, `presets` and `config`: what there is to run."""
+"""`fedwave list`: the parts and presets that there are."""
 
 from __future__ import annotations
 
-import json as json_module
-import sys
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.cli.request import experiment_of
-from fedwave.cli.terminal import in_encoding
-from fedwave.experiments.config.read import preset_about, preset_names, to_yaml
-from fedwave.experiments.config.schema import json_schema
-from fedwave.files.writing import write_csv, write_json, write_text
+from fedwave.errors import FedwaveError, did_you_mean
+from fedwave.experiments.config.read import preset_about, preset_names
 from fedwave.parts import registry
 from fedwave.parts.user_code import import_parts
 
+PRESETS = "presets"
 # What a scheduler may need (types.INFORMATION): before the first round, and in every round.
 _MUST_KNOW = {"rates": "true rates", "statistics": "distributions"}
 _SEES = {"channel": "h", "backlog": "n", "learner": "updates", "labels": "labels"}
-_CAPTION = (
-    "Must know, before the first round: true rates (theta), distributions (of gains and arrivals). Sees, in every "
-    "round: h (channel gains), n (backlogs), updates (norms of the local updates; needs a task), labels (samples "
-    "by class in the uploads that arrived; needs a task). Every scheduler sees which uploads arrived, the shards "
-    "they brought, and d, the rounds since. p: probability that an upload arrives; theta_k: arrival rate sampled "
-    "from the posterior, once per stage; v, r, x: long-run share of a device, rate and mass of the aggregation "
-    "rule; R(d): v r(d) E[x], the mass that a delivery at delay d brings; R_k: at theta_k; w: how much the labels "
-    "of a device are those that the model lacks."
-)
+_NOTES = {
+    "scheduler": "Knows, before the first round: true rates (theta), distributions (of gains and arrivals). Sees, in "
+    "every round: h (channel gains), n (backlogs), updates (norms of the local updates; needs a task), labels (samples "
+    "by class in the uploads that arrived; needs a task). Every scheduler sees which uploads arrived, the shards they "
+    "brought, and d, the rounds since. p: probability that an upload arrives; theta_k: arrival rate sampled from the "
+    "posterior, once per stage; v, r, x: long-run share of a device, rate and mass of the aggregation rule; R(d): "
+    "v r(d) E[x], the mass that a delivery at delay d brings; R_k: at theta_k; w: how much the model lacks the labels "
+    "of a device.",
+    PRESETS: "Run one: `fedwave run NAME`. Print it: `fedwave config NAME`.",
+    "": "Parameters, defaults and what each does: `fedwave list FAMILY`. Parts of your own: --import FILE.",
+}
 
 
-def schedulers(
+def list_parts(
+    family: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FAMILY]",
+            help="Such as schedulers, fading or presets; default: the names of all.",
+            show_default=False,
+        ),
+    ] = None,
     imports: opt.Imports = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the table to this .csv or .json file.")] = None,
     json: opt.AsJson = False,
 ) -> None:
-    """List the schedulers: what each must know, what it sees, how it ranks devices."""
-    opt.check_out(out, ".csv", ".json")
+    """List schedulers, all other parts, and presets.
+
+    Shows what each does, its parameters and defaults.
+    """
     for source in imports or ():
         import_parts(source)
-    rows = [_row(name) for name in registry.names("scheduler")]
-    if out is not None and out.suffix == ".json":
-        write_json(out, rows)
-    elif out is not None:
-        write_csv(out, list(rows[0]), [list(row.values()) for row in rows])
-    if json:
-        output.print_json(rows)
+    if family is None:
+        names = {_plural(one): list(registry.names(one)) for one in registry.FAMILIES} | {PRESETS: list(preset_names())}
+        _print("", {one: [", ".join(found)] for one, found in names.items()}, names if json else None)
         return
-    table = output.plain_table("Schedulers", _CAPTION)
-    for heading in rows[0]:
-        table.add_column(heading, no_wrap=heading not in ("priority", "about"))
-    for row in rows:
-        table.add_row(*row.values())
-    output.console().print(table)
+    known = {_plural(one): one for one in registry.FAMILIES} | {one: one for one in (*registry.FAMILIES, PRESETS)}
+    if family not in known:
+        shown = [PRESETS, *map(_plural, registry.FAMILIES)]
+        raise FedwaveError(f"there is no family {family!r}; {did_you_mean(family, shown)}")
+    found = known[family]
+    if found == PRESETS:
+        rows: list[dict[str, Any]] = [{"name": name, "about": preset_about(name)} for name in preset_names()]
+    else:
+        rows = [_part(found, name) for name in registry.names(found)]
+    _print(found, {row["name"]: [row["about"], *_details(row)] for row in rows}, rows if json else None)
 
 
-def presets(json: opt.AsJson = False) -> None:
-    """List the experiments that come with fedwave."""
-    about = {name: preset_about(name) for name in preset_names()}
-    if json:
-        output.print_json(about)
+def _part(family: str, name: str) -> dict[str, Any]:
+    kind = registry.find(family, name)
+    defaults = registry.parse(family, registry.full_text(family, name))
+    about = (kind.__doc__ or "").strip().split("\n")[0].replace("``", "`")
+    row: dict[str, Any] = {"name": name, "about": about}
+    if family == "scheduler":
+        row["priority"] = kind.formula
+        row["knows"] = ", ".join(text for need, text in _MUST_KNOW.items() if need in kind.needs)
+        row["sees"] = ", ".join(text for need, text in _SEES.items() if need in kind.needs)
+    return row | {"parameters": {one: defaults.get(one) for one in registry.parameter_names(family, name)}}
+
+
+def _details(row: dict[str, Any]) -> list[str]:
+    """A line with the rest of a row, if there is any; a parameter without a default is its name alone."""
+    given = row.get("parameters", {})
+    parameters = ", ".join(name if one is None else f"{name}={one}" for name, one in given.items())
+    texts = {key: row.get(key) for key in ("priority", "knows", "sees")} | {"parameters": parameters}
+    found = [f"{key}: {text}" for key, text in texts.items() if text]
+    return ["; ".join(found)] if found else []
+
+
+def _print(family: str, rows: dict[str, list[str]], content: Any) -> None:
+    """Names and lines about them, or ``content`` as JSON."""
+    if content is not None:
+        output.print_json(content)
         return
-    for name, text in about.items():
-        output.print_out(f"{name:<16} {text}")
-    output.print_out("")
-    output.print_out("Run one: `fedwave run NAME`. Print it: `fedwave config NAME`.")
+    table = output.definitions()
+    table.add_column(overflow="fold")
+    for name, lines in rows.items():
+        table.add_row(name, lines[0])
+        for line in lines[1:]:
+            table.add_row("", line)
+    screen = output.console()
+    screen.print(table)
+    if note := _NOTES.get(family):
+        screen.print(note)
 
 
-def config(
-    words: opt.Words = None,
-    imports: opt.Imports = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema, for editors that complete.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write it to this file instead.")] = None,
-) -> None:
-    """Print an experiment as YAML: checked, with every field.
-
-    null is what the network, the dataset or the machine decides; config.yaml of a run folder has what was used.
-    """
-    opt.check_out(out, *((".json",) if schema else (".yaml", ".yml")))
-    if schema:
-        text = json_module.dumps(json_schema(), indent=2) + "\n"
-    else:
-        defaults = {} if words else {"name": "experiment"}
-        how = experiment_of(words, [opt.Choice(imports=imports)], defaults)
-        text = to_yaml(how)
-        if out is None and in_encoding(text, sys.stdout.encoding) != text:
-            text = to_yaml(how, only_ascii=True)  # what the terminal lacks stays readable for YAML
-    if out is None:
-        print(text, end="")
-    else:
-        write_text(out, text)
-
-
-def _row(name: str) -> dict[str, str]:
-    """A line of the paper's information table."""
-    kind = registry.find("scheduler", name)
-    known = [text for need, text in _MUST_KNOW.items() if need in kind.needs]
-    seen = [text for need, text in _SEES.items() if need in kind.needs]
-    return {
-        "name": name,
-        "must know": ", ".join(known) or "-",
-        "sees": ", ".join(seen) or "-",
-        "priority": kind.formula,
-        "about": (kind.__doc__ or "").strip().split("\n")[0],
-    }
+def _plural(family: str) -> str:
+    return family if family in ("fading", "success", "arrivals", "aggregation") else f"{family}s"

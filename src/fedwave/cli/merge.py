@@ -14,16 +14,14 @@ from fedwave.experiments.merge import merging
 
 
 def merge(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Folders of finished runs.", show_default=False)],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", parser=opt.named, metavar="PATH", help="New run folder.", show_default=False)
-    ],
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Finished runs.", show_default=False)],
+    out: Annotated[Path, opt.out("New run folder.")],
     json: opt.AsJson = False,
 ) -> None:
-    """Put runs of one experiment with different instances together, as if all had been run at once.
+    """Merge runs of one experiment with different instances, as if run at once.
 
-    A lot: fedwave run EXPERIMENT --first-instance 20 --instances 10. The folders are checked as `fedwave verify` does
-    and stay as they are; nothing is imported or run.
+    A lot: fedwave run EXPERIMENT first_instance=20 instances=10. The folders are checked as by `fedwave verify` and
+    stay as they are. Nothing is imported or run.
     """
     with merging(folders, out, print_error) as results:
         output.show(results, out, json)

@@ -12,7 +12,7 @@ from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.progress import rounds_bar
 from fedwave.cli.request import experiment_of
-from fedwave.errors import FedwaveError, as_int, did_you_mean
+from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.analysis.prediction import COLUMNS, Prediction
 from fedwave.experiments.analysis.prediction import predict as predicted
 from fedwave.experiments.analysis.prediction_check import check_prediction
@@ -31,106 +31,81 @@ from fedwave.parts import registry
 from fedwave.parts.user_code import import_parts
 from fedwave.simulation import simulate
 
-_DEFAULTS = {"name": "predict", "rounds": 150, "instances": 10}
+_DEFAULTS = {"name": "predict", "rounds": 150, "instances": 10, "task": {"dataset": TaskConfig().dataset.name}}
+_TRAINED = 20  # rounds that turn a ranking into accuracies
 
 
 @opt.flat(_DEFAULTS)
 def predict(
-    choice: opt.Choice,
-    size: opt.Size,
-    training: opt.Training,
-    radio: opt.Radio,
+    asked: opt.AskedWithTask,
     words: opt.Words = None,
-    aggregation: Annotated[
+    train: Annotated[
         str | None,
         typer.Option(
-            "--aggregation", help="Aggregation rule, such as constant:beta=1.", show_default="the task's, or lee"
+            "--train", metavar="SCHEDULER", help=f"Train it for {_TRAINED} rounds, to predict accuracies as well."
         ),
-    ] = None,
-    train: Annotated[
-        str | None, typer.Option("--train", help="Train this scheduler for some rounds, to predict accuracies.")
-    ] = None,
-    train_rounds: Annotated[int, typer.Option("--train-rounds", help="Rounds of that training.")] = 20,
-    task: Annotated[
-        str | None, typer.Option("--task", help="Dataset of that training.", show_default="the experiment's, or mnist")
     ] = None,
     check_folder: Annotated[
         Path | None,
-        typer.Option(
-            "--check", parser=opt.named, metavar="DIR", help="Compare the prediction with a finished, trained run."
-        ),
+        typer.Option("--check", parser=opt.folder, metavar="DIR", help="Check the prediction against a trained run."),
     ] = None,
-    figure: Annotated[
-        Path | None,
-        typer.Option(
-            "--figure", parser=opt.named, metavar="PATH", help="With --check: accuracy against mass (.png, .svg, .pdf)."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", parser=opt.named, metavar="PATH", help="Table (.csv, .json).")
-    ] = None,
+    out: Annotated[Path | None, opt.out("Folder for table and figure. Default: none.")] = None,
     json: opt.AsJson = False,
 ) -> None:
     """Rank schedulers by the accuracy that their schedules lead to, without training.
 
-    Ranked by the useful mass: the shards' worth of local steps that reach the central model, as far as they are of
-    use. Training one scheduler for a few rounds (--train) turns it into accuracies.
+    Ranked by the useful mass: the amount of local training that reaches the central model, counted up to the largest
+    step that still helps. Defaults are those of a network alone; a file or preset has its own.
     """
     if check_folder is not None:
-        own = {"task": task, "aggregation": aggregation, "train": train}
-        groups = [vars(group) for group in (choice, size, training, radio)]
-        asked = [name for part in (*groups, own) for name in opt.given(part) if name != "imports"]
-        if asked:
-            raise FedwaveError(f"--check takes the experiment from {check_folder}: leave out {opt.spelled(asked[0])}.")
-        for source in choice.imports or ():
+        options = {**vars(asked), "imports": None, "train": train}
+        given = [*(words or ()), *(f"--{name}" for name, value in options.items() if value not in (None, []))]
+        if given:
+            raise FedwaveError(f"--check takes the experiment from {check_folder}: leave out {given[0]}.")
+        for source in asked.imports or ():
             import_parts(source)
-        _check(check_folder, words, out, figure, json)
+        _check(check_folder, out, json)
         return
-    if figure is not None:
-        raise FedwaveError("--figure goes with --check DIR: it shows what was trained.")
-    opt.check_out(out, ".csv", ".json")
-    more = {"task.dataset": task, "task.aggregation": aggregation}
-    how = _with_task(experiment_of(words, [choice, size, training, radio], _DEFAULTS, more))
-    labels = list(how.labels)
-    if train is not None and train not in labels:
-        raise FedwaveError(f"--train is {train!r}, which does not run; {did_you_mean(train, labels)}")
-    shown = _predicted(how, train, as_int("--train-rounds", train_rounds, 1))
-    if out is not None:
-        _write(out, shown)
-    if json:
-        output.print_json(_content(shown))
-        return
-    table = output.plain_rows(*shown.table(), "Schedulers, the best first")
-    table.caption = shown.note()
-    output.print_wide(table)
-    if out is not None:
-        output.print_out(f"Table written to {out}")
+    how = _with_task(experiment_of(words, asked, _DEFAULTS))
+    if train is not None and train not in how.labels:
+        raise FedwaveError(f"--train is {train!r}, which does not run; {did_you_mean(train, how.labels)}")
+    with output.own_files(out, {"prediction.csv", "prediction.json"}):
+        found = _predicted(how, train)
+        rows = [dict(zip(COLUMNS, line, strict=True)) for line in found.lines()]
+        content = {"rule": found.rule, "note": found.note(), "schedulers": rows}
+        if out is not None:
+            write_csv(out / "prediction.csv", list(COLUMNS), found.lines())
+            write_json(out / "prediction.json", content)
+    _show("Schedulers, the best first", found.table(), found.note(), content if json else None, out)
 
 
-def _check(folder: Path, words: list[str] | None, out: Path | None, figure: Path | None, json: bool) -> None:
+def _check(folder: Path, out: Path | None, json: bool) -> None:
     """The prediction beside what a run has learnt."""
-    from fedwave.experiments.report.figures.common import ENDINGS, write_figure
-
-    if words:
-        raise FedwaveError(f"--check takes the experiment from {folder}: leave out {words[0]!r}.")
-    opt.check_out(out, ".json")
-    opt.check_out(figure, *ENDINGS, name="--figure")
     found = check_prediction(folder)
-    if out is not None:
-        write_json(out, found.to_json())
-    if figure is not None:
-        from fedwave.experiments.report.figures.prediction import prediction_figure
+    with output.own_files(out, {"check.json", "check.png", "check.svg"}):
+        if out is not None:
+            from fedwave.experiments.report.figures.common import save_figure
+            from fedwave.experiments.report.figures.prediction import prediction_figure
 
-        write_figure(prediction_figure(found), figure)
-    if json:
-        output.print_json(found.to_json())
-        return
-    table = output.plain_rows(*found.table(), f"{found.name}: does the order hold?")
-    table.caption = (
-        "1: the order of the schedulers is known, 0: nothing is. Means over instances with 95 % intervals; "
-        "accuracy is the mean of the last 5 rounds. A dash: all learnt the same."
+            write_json(out / "check.json", found.to_json())
+            save_figure(prediction_figure(found), out / "check")
+    note = (
+        "1: the predictor knows the order of the schedulers, 0: it knows nothing. Means over instances with 95 % "
+        "intervals; accuracy is the mean of the last 5 rounds. A dash: all learnt the same."
     )
+    _show(f"{found.name}: does the order hold?", found.table(), note, found.to_json() if json else None, out)
+
+
+def _show(title: str, lines: tuple[list[str], list[list[str]]], note: str, content: Any, out: Path | None) -> None:
+    """The table, or ``content`` as JSON."""
+    if content is not None:
+        output.print_json(content)
+        return
+    table = output.plain_rows(*lines, title)
+    table.caption = note
     output.print_wide(table)
+    if out is not None:
+        output.print_out(f"Written to {out}")
 
 
 def _with_task(how: Experiment) -> Experiment:
@@ -142,7 +117,7 @@ def _with_task(how: Experiment) -> Experiment:
     return how
 
 
-def _predicted(how: Experiment, train: str | None, train_rounds: int) -> Prediction:
+def _predicted(how: Experiment, train: str | None) -> Prediction:
     assert how.task is not None
     network, traces, schedulers = network_of(how.network), {}, schedulers_of(how)
     labels, ids = labels_of(how, schedulers.values()), list(how.instance_numbers)
@@ -160,21 +135,9 @@ def _predicted(how: Experiment, train: str | None, train_rounds: int) -> Predict
         return found
     from fedwave.learning.train import train as trained
 
-    rounds = min(train_rounds, how.rounds)
+    rounds = min(_TRAINED, how.rounds)
     short = simulate(network, schedulers[train], rounds, ids, how.seed, labels=labels)
     settings, sizes = settings_of(how.training)
     with rounds_bar(f"training {train}", rounds) as meter:
         curves = trained({train: short}, task_of(how.task), sizes=sizes, meter=meter, **vars(settings))
     return found.calibrated(curves[train])
-
-
-def _content(found: Prediction) -> dict[str, Any]:
-    rows = [dict(zip(COLUMNS, line, strict=True)) for line in found.lines()]
-    return {"rule": found.rule, "note": found.note(), "schedulers": rows}
-
-
-def _write(out: Path, found: Prediction) -> None:
-    if out.suffix == ".json":
-        write_json(out, _content(found))
-    else:
-        write_csv(out, list(COLUMNS), found.lines())

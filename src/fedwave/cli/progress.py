@@ -1,121 +1,85 @@
-"""How people and machines follow a run: bars on a terminal, plain lines where asked for, lines of JSON in a file.
-
-Bars go to standard error; where that is no terminal, nothing is shown.
-"""
+"""How people and programs follow a run: bars on standard error, if that is a terminal, and events as JSON lines."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import select
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
+from pathlib import Path
 from typing import Any
 
-from rich.console import RenderableType
 from rich.progress import (
     BarColumn,
     Progress,
     ProgressColumn,
     SpinnerColumn,
     Task,
+    TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Column
 from rich.text import Text
 
-from fedwave.cli.terminal import error_console, print_error
+from fedwave.cli.terminal import PlainConsole, print_error
 from fedwave.errors import FedwaveError
+from fedwave.plain_text import visible
 
 Watcher = Callable[[dict[str, Any]], None]  # called with every event of a run
 _SECONDS = 1.0  # between two lines about progress
-_PATIENCE = 10.0  # seconds for the reader of a pipe that is full
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # Windows has neither this nor such pipes
 
 
 @contextmanager
-def watching(description: str, events: str | None = None) -> Iterator[Watcher]:
-    """Follow a run: a bar with the time left if standard error is a terminal, and ``events`` (a file, or -)."""
-    with ExitStack() as stack:
-        watchers: list[Watcher] = [stack.enter_context(run_bar(description))]
-        if events is not None:
-            watchers.append(_JsonLines(stack.enter_context(_opened(events))))
+def watching(description: str, events: Path | None = None, quiet: bool = False) -> Iterator[Watcher]:
+    """Follow a run: warnings, a bar on a terminal unless ``quiet``, and the file ``events``."""
+    with run_bar(description, quiet=quiet) as bar, _json_lines(events) as write:
 
         def watch(event: dict[str, Any]) -> None:
-            for watcher in watchers:
-                watcher(event)
+            bar(event)
+            write(event)
 
         yield watch
 
 
-class _JsonLines:
-    """One event per line; progress at most once a second."""
-
-    def __init__(self, write: Callable[[bytes], None]) -> None:
-        self._write, self._last, self._broken = write, 0.0, False
-
-    def __call__(self, event: dict[str, Any]) -> None:
-        if event["event"] == "progress":
-            if time.monotonic() - self._last < _SECONDS:
-                return
-            self._last = time.monotonic()
-        if self._broken:
-            return
-        try:
-            self._write((json.dumps(event) + "\n").encode())
-        except (OSError, ValueError) as error:
-            self._broken = True  # a run does not fail because nobody can follow it
-            reason = getattr(error, "strerror", None) or error
-            print_error(f"events can no longer be written: {reason}; the run goes on without them.")
-
-
 @contextmanager
-def _opened(events: str) -> Iterator[Callable[[bytes], None]]:
-    """What writes a line to the file, to the pipe or to standard error."""
-    if events == "-":
-        yield _to_standard_error
+def _json_lines(events: Path | None) -> Iterator[Watcher]:
+    """Appends an event per line to a file; progress at most once a second."""
+    if events is None:
+        yield lambda event: None
         return
     try:
-        # Not to wait: opening a named pipe that nobody reads would never return.
-        file = os.open(events, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_WAIT, 0o666)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        if getattr(error, "errno", None) == errno.ENXIO:
-            reason = "it is a pipe that nobody reads"
-        raise FedwaveError(f"--events {events} cannot be written: {reason}; choose another place.") from None
+        # O_NONBLOCK: opening a named pipe that nobody reads would never return.
+        file = os.open(events, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        raise FedwaveError(f"--events {events} cannot be written: {error.strerror}; choose another file.") from None
+    last, broken = -_SECONDS, False
+
+    def write(event: dict[str, Any]) -> None:
+        nonlocal last, broken
+        if broken or (event["event"] == "progress" and time.monotonic() - last < _SECONDS):
+            return
+        if event["event"] == "progress":
+            last = time.monotonic()
+        try:
+            os.write(file, (json.dumps(event) + "\n").encode())
+        except OSError as error:
+            broken = True  # a run does not fail because nobody can follow it
+            print_error(f"events can no longer be written: {error.strerror}; the run continues without them.")
+
     try:
-        yield partial(_write_all, file)
+        yield write
     finally:
         os.close(file)
-
-
-def _write_all(file: int, line: bytes) -> None:
-    """Nothing is kept back: what a buffer holds could only fail later, when the file is closed."""
-    while line:
-        try:
-            line = line[os.write(file, line) :]
-        except BlockingIOError:  # the reader of a pipe is behind
-            if not select.select([], [file], [], _PATIENCE)[1]:
-                raise
-
-
-def _to_standard_error(line: bytes) -> None:
-    sys.stderr.write(line.decode())
-    sys.stderr.flush()
 
 
 @contextmanager
 def steps() -> Iterator[Callable[[str], None]]:
     """Show which part is being worked on, and for how long."""
-    with _progress(SpinnerColumn("line"), _Words("{task.description}"), TimeElapsedColumn()) as bar:
+    with _progress(SpinnerColumn("line"), _words("{task.description}"), TimeElapsedColumn()) as bar:
         task = bar.add_task("")
-        yield lambda text: bar.update(task, description=text)
+        yield lambda text: bar.update(task, description=visible(text))
 
 
 @contextmanager
@@ -124,9 +88,9 @@ def rounds_bar(label: str, rounds: int, lines: bool = False) -> Iterator[Callabl
 
     ``lines``: without a terminal, about ten lines.
     """
-    columns = (_Words("{task.description:<18}"), BarColumn(), _Words("{task.completed}/{task.total} rounds,"))
+    columns = (_words("{task.description:<18}"), BarColumn(), _words("{task.completed}/{task.total} rounds,"))
     with _progress(*columns, _TimeLeft()) as bar:
-        task = bar.add_task(label, total=rounds)
+        task = bar.add_task(visible(label), total=rounds)
 
         def played(count: int) -> None:
             bar.update(task, advance=count)
@@ -138,42 +102,42 @@ def rounds_bar(label: str, rounds: int, lines: bool = False) -> Iterator[Callabl
 
 
 @contextmanager
-def run_bar(description: str, lines: bool = False) -> Iterator[Watcher]:
+def run_bar(description: str, lines: bool = False, quiet: bool = False) -> Iterator[Watcher]:
     """A bar over the rounds of all units of a run, and its warnings; ``lines``: without a terminal, a line per unit."""
-    units = _Words("{task.percentage:>3.0f} %  {task.fields[units]} units,")
-    columns = _Words("{task.description:<14}"), BarColumn(), units, _TimeLeft()
-    with _progress(*columns) as bar:
-        task = bar.add_task(description, total=None, units="-")
-        said: set[str] = set()  # why units were abandoned
+    units = _words("{task.percentage:>3.0f} %  {task.fields[units]} units,")
+    with _progress(_words("{task.description:<14}"), BarColumn(), units, _TimeLeft(), quiet=quiet) as bar:
+        task = bar.add_task(visible(description), total=None, units="-")
+        reasons: set[str] = set()  # why units were abandoned
 
         def watch(event: dict[str, Any]) -> None:
+            kind, message = event["event"], event.get("message")
             units = f"{event['finished']} of {event['units']}"
             bar.update(task, completed=event["rounds"], total=event["of"], units=units)
-            if lines and bar.disable and event["event"] in ("started", "unit-finished"):
+            if lines and bar.disable and kind in ("started", "unit-finished"):
                 print_error(f"{description}: {units} units finished", start="")
-            if event["event"] == "unit-abandoned":
-                # The reason is in the last sentence of the run, which all units of one reason share.
-                if event["message"] not in said and event["others_go_on"]:
-                    print_error(f"unit {event['unit']} is abandoned, the others go on.")
-                said.add(event["message"])
-            _warn(event)
+            if kind == "warning":  # about the whole run
+                print_error(event["message"])
+            elif kind in ("damaged", "unit-warning"):
+                print_error(f"unit {event['unit']}: {message}")
+            elif kind == "unit-crashed":
+                print_error(f"unit {event['unit']}: a worker crashed ({message}); the unit is retried")
+            elif kind == "unit-abandoned":
+                # The last sentence of the run gives the reason, once for all units that share it.
+                if message not in reasons and event["others_go_on"]:
+                    print_error(f"unit {event['unit']} is abandoned, the others continue.")
+                reasons.add(str(message))
 
         yield watch
 
 
-def _warn(event: dict[str, Any]) -> None:
-    """Warnings are shown whether or not there is a terminal."""
-    forms = {"damaged": "{}", "unit-warning": "{}", "unit-crashed": "a worker crashed ({}); the unit is retried"}
-    if event["event"] in forms:
-        print_error(f"unit {event['unit']}: {forms[event['event']].format(event['message'])}")
-    elif event["event"] == "warning":  # about the whole run
-        print_error(event["message"])
+def _progress(*columns: ProgressColumn, quiet: bool = False) -> Progress:
+    console = PlainConsole(stderr=True)
+    seen = (console.is_terminal or console.is_jupyter) and not quiet
+    return Progress(*columns, console=console, transient=True, disable=not seen)
 
 
-def _progress(*columns: ProgressColumn) -> Progress:
-    error = error_console()
-    seen = error.is_terminal or error.is_jupyter
-    return Progress(*columns, console=error, transient=True, disable=not seen)
+def _words(form: str) -> TextColumn:
+    return TextColumn(form, markup=False)
 
 
 class _TimeLeft(TimeRemainingColumn):
@@ -183,14 +147,3 @@ class _TimeLeft(TimeRemainingColumn):
         if task.completed:
             return Text("time left ") + super().render(task)
         return Text(f"first round {timedelta(seconds=int(task.elapsed or 0))}")
-
-
-class _Words(ProgressColumn):
-    """A column of words, printed by the console as they are."""
-
-    def __init__(self, form: str) -> None:
-        super().__init__(Column(no_wrap=True))
-        self._form = form
-
-    def render(self, task: Task) -> RenderableType:
-        return self._form.format(task=task)

@@ -6,74 +6,88 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
+from fedwave.cli.request import fields_of
 from fedwave.cli.terminal import print_error
-from fedwave.errors import FedwaveError, as_int, did_you_mean
+from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.store.dataset import Results, metrics_of
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
 from fedwave.experiments.store.load import results_of
 from fedwave.experiments.store.lock import writing_outputs
 from fedwave.experiments.store.output_names import output_files
 from fedwave.experiments.store.provenance import other_versions
+from fedwave.paper.compact import export_compact
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a finished run.")],
-    metric: Annotated[
-        str | None, typer.Option("--metric", help="First number of the table.", show_default="the experiment's")
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            "--against", help="Scheduler that paired differences are taken from.", show_default="the experiment's"
+    folder: opt.RunFolderPath,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="Show it otherwise: metric=jain (primary metric), against=age (differences from it), burn_in=100.",
+            show_default=False,
         ),
     ] = None,
-    burn_in: Annotated[
-        int | None,
-        typer.Option("--burn-in", help="First rounds that averages leave out.", show_default="the experiment's"),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write them here instead.", show_default="DIR")
+    out: Annotated[Path | None, opt.out("Folder for tables and figures. Default: the run folder.")] = None,
+    compact: Annotated[
+        Path | None,
+        typer.Option(
+            "--compact",
+            parser=opt.folder,
+            metavar="DIR",
+            help="Also export a compact copy into this new folder: figures and small tables, to publish.",
+        ),
     ] = None,
     json: opt.AsJson = False,
 ) -> None:
-    """Write the tables and figures of a finished run again, for example after an upgrade of fedwave.
+    """Write the tables and figures of a finished run again.
 
-    Only the folder is needed: neither the files that the run was made from, nor your own parts.
+    Only the folder is needed, not the files that the run was made from, nor your own parts.
     """
-    show_again(folder, json, {"metric": metric, "against": against, "burn_in": burn_in}, out)
+    show_again(folder, json, fields_of(words), out)
+    if compact is not None:
+        paths = export_compact(folder, compact)
+        if not json:
+            output.say_where(compact, paths)
 
 
-def show_again(folder: Path, json: bool, asked: Mapping[str, Any] | None = None, out: Path | None = None) -> None:
+def show_again(
+    folder: Path, json: bool, asked: Mapping[str, str] | None = None, out: Path | None = None, quiet: bool = False
+) -> None:
     """Show what a folder holds, there or in a folder for figures and tables alone."""
     check_is_folder(folder)
     store = RunFolder(folder)
     results = _changed(results_of(store), asked or {})
-    if said := other_versions(folder, store.done.units.values(), "is shown with"):
-        print_error(said)
+    if (warning := other_versions(folder, store.done.units.values(), "is shown with")) is not None:
+        print_error(warning)
     if out is None or os.path.realpath(out) == os.path.realpath(folder):
         with store.locked():
-            output.show(results, folder, json)
+            output.show(results, folder, json, quiet)
         return
     with writing_outputs(out, output_files(results.experiment)):
-        output.show(results, out, json)
+        output.show(results, out, json, quiet)
 
 
-def _changed(results: Results, asked: Mapping[str, Any]) -> Results:
+def _changed(results: Results, asked: Mapping[str, str]) -> Results:
     """The same results, shown as asked for."""
-    given = {name: value for name, value in asked.items() if value is not None}
     known = {"metric": metrics_of(results.points[0].data), "against": list(results.experiment.labels)}
-    for name, choices in known.items():
-        if name in given and given[name] not in choices:
-            raise FedwaveError(
-                f"--{name} is {given[name]!r}, which is not in this run; {did_you_mean(given[name], choices)}"
-            )
-    if "burn_in" in given:
-        given["burn_in"] = as_int("--burn-in", given["burn_in"], 0)
-    points = [replace(at, experiment=replace(at.experiment, **given)) for at in results.points]
-    return Results(replace(results.experiment, **given), points)
+    given: dict[str, str | int] = {}
+    for name, value in asked.items():
+        if name == "burn_in":
+            if not value.isdecimal():
+                raise FedwaveError(f"burn_in is {value!r}, must be a whole number >= 0.")
+            given[name] = int(value)
+        elif name not in known:
+            raise FedwaveError(f"{name!r} does not change a report; {did_you_mean(name, [*known, 'burn_in'])}")
+        elif value not in known[name]:
+            raise FedwaveError(f"{name} is {value!r}, which is not in this run; {did_you_mean(value, known[name])}")
+        else:
+            given[name] = value
+    points = [replace(at, experiment=replace(at.experiment, **given)) for at in results.points]  # type: ignore[arg-type]
+    return Results(replace(results.experiment, **given), points)  # type: ignore[arg-type]

@@ -1,31 +1,29 @@
-"""`fedwave reproduce ...`: the paper's figures, made again."""
+"""`fedwave reproduce ...`: the paper's figures, made again or drawn again from stored results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.progress import steps
-from fedwave.cli.published import draw_published
-from fedwave.cli.report import show_again
 from fedwave.cli.request import experiment_of
 from fedwave.cli.run import execute, execute_and_show, stopping
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.report.learning import dataset_of
-from fedwave.experiments.report.published import published_in
-from fedwave.experiments.store.folder import RunFolder, check_is_folder, is_published
+from fedwave.experiments.store.checksums import SUMS, write_sums
+from fedwave.experiments.store.folder import check_is_folder
 from fedwave.experiments.store.lock import check_run_place, writing_outputs
-from fedwave.experiments.store.manifest import CONFIG
-from fedwave.files.reading import is_there
+from fedwave.experiments.store.output_names import with_endings
+
+if TYPE_CHECKING:
+    from fedwave.paper.compact import Compact
 
 # The paper's experiment, the quick one, and what the quick one changes.
 _EXPERIMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -34,23 +32,22 @@ _EXPERIMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "cifar10": ("paper-cifar10", "paper-cifar10", ("rounds=3", "instances=1", "training.full_every=0")),
     "theory": ("paper-backlogs", "paper-backlogs", ("instances=50",)),
 }
+_PAGE = ("section-v.png", "section-v.pdf")
 
 
-@opt.flat(None)
+@opt.flat()
 def reproduce(
-    size: opt.Size,
-    training: opt.Training,
-    execution: opt.Execution,
+    execution: opt.Local,
     name: Annotated[
         str | None,
         typer.Argument(
             metavar="[score|mnist|cifar10|theory]",
-            help="What to make again; with --from by default all.",
+            help="What to reproduce; with --from by default all.",
             show_default=False,
         ),
     ] = None,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Any field, such as network.slots=10.")
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Any field, such as training.device=cuda.")
     ] = None,
     quick: Annotated[
         bool | None,
@@ -58,50 +55,40 @@ def reproduce(
             "--quick/--full", help="A size for a laptop in minutes, or the paper's.", show_default="quick; score: full"
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            parser=opt.named,
-            metavar="PATH",
-            help="Folder for figures and data.",
-            show_default="out/NAME; of published results out/published",
-        ),
-    ] = None,
+    out: Annotated[Path | None, opt.out("Folder for figures and data. Default: out/NAME, or out/published.")] = None,
     stored: Annotated[
         Path | None,
         typer.Option(
-            "--from", help="Draw again from a run folder or published results (docs/results); nothing is run."
+            "--from", help="Draw the figures of a run folder or of compact exports (docs/results); nothing is run."
         ),
     ] = None,
     json: opt.AsJson = False,
 ) -> None:
-    """Make the paper's figures again, with confidence bands.
+    """Reproduce the paper's figures, with confidence bands.
 
     score: score and backlog of all schedulers (Fig. 2). mnist, cifar10: loss, accuracy and targets reached
     (Figs. 3 to 5). theory: the bound and the schedulers' distance to it, greedy's gap to the optimum, decision times,
     regret, Theorem 1.
 
-    --from a folder of published results (`fedwave publish`): the figures of all of them, and those of the paper's
-    section V on one page.
+    --from a folder of compact exports (`fedwave report --compact`): the figures of all of them, and those of the
+    paper's section V on one page.
     """
     if name is None and stored is None:
         raise FedwaveError(
-            f"Missing argument: name what to make again ({', '.join(_EXPERIMENTS)}), or a folder to draw from (--from)."
+            f"Missing argument: name what to reproduce ({', '.join(_EXPERIMENTS)}), or a folder to draw from (--from)."
         )
     if name is not None and name not in _EXPERIMENTS:
         raise FedwaveError(f"there is no {name!r} to reproduce; {did_you_mean(name, _EXPERIMENTS)}")
     if stored is not None:
-        _refuse_sizes(words, [size, training], quick)
-        _draw_again(name, stored, out, json)
+        _refuse_sizes(words, quick)
+        _draw_stored(name, stored, out or Path("out", name or "published"), json)
         return
     assert name is not None
     if quick is None:
         quick = name != "score"
     full, small, changes = _EXPERIMENTS[name]
     preset = [small, *changes] if quick else [full]
-    how = experiment_of([*preset, *(words or ())], [size, training])
+    how = experiment_of([*preset, *(words or ())])
     folder = Path("out", name) if out is None else out
     if name == "theory":
         _theory(how, folder, execution, quick, json)
@@ -110,61 +97,112 @@ def reproduce(
         execute_and_show(_with_data(how), folder, execution, json)
 
 
-def _refuse_sizes(words: Sequence[str] | None, groups: Sequence[opt.Group], quick: bool | None) -> None:
-    """What was run cannot be changed by drawing it."""
-    asked = [opt.spelled(name) for group in groups for name in opt.given(vars(group))]
-    asked += [] if quick is None else ["--quick" if quick else "--full"]
-    asked += words or ()
+def _refuse_sizes(words: Sequence[str] | None, quick: bool | None) -> None:
+    """Raises for what drawing cannot change."""
+    asked = ([] if quick is None else ["--quick" if quick else "--full"]) + list(words or ())
     if asked:
         raise FedwaveError(f"{asked[0]} does not go with --from, which draws what was run: leave one of them out.")
 
 
-def _draw_again(name: str | None, stored: Path, out: Path | None, json: bool) -> None:
-    """The figures of a run, of a published result or of several, which are those of ``name`` if that is given."""
+def _draw_stored(name: str | None, stored: Path, out: Path, json: bool) -> None:
+    """Draws what a folder holds: one result, or a folder of its own for each of several and the page."""
+    from fedwave.paper.compact import compact_in, is_compact, read_compact
+    from fedwave.paper.section_v import on_page, section_figure
+
     if name == "theory":
         raise FedwaveError("--from does not go with theory, whose figures are computed anew.")
-    if name is None:
-        draw_published(stored, out, json)
-        return
-    folder = Path("out", name) if out is None else out
     check_is_folder(stored)
-    check = partial(_check_is, name)
-    for place in (stored, stored / name):
-        if is_published(place):
-            draw_published(place, folder, json, check)
-            return
-    others = [one.name for one in published_in(stored)]
-    if others and not is_there(stored / CONFIG):
-        raise FedwaveError(f"{stored} has no published result {name!r}; it has {', '.join(others)}.")
-    check(RunFolder(stored).stored(), stored)
-    show_again(stored, json, out=folder)
+    several = not is_compact(stored) and name is None
+    place = stored / name if name is not None and is_compact(stored / name) else stored
+    found = [read_compact(folder) for folder in (compact_in(stored) if several else [place])]
+    if not found:
+        raise FedwaveError(f"{stored} holds no results to draw: name a finished run, or a folder of compact exports.")
+    if name is not None:
+        _check_is(name, found[0], place)
+    kinds = on_page(found) if several else {}
+    paths: list[Path] = []
+    with steps() as message:
+        for one in found:
+            message(one.name)
+            paths += _write(out / one.name if several else out, one.figures())
+        if kinds:
+            message("section V")
+            paths += _write(out, dict.fromkeys(_PAGE, section_figure(found)))
+    for kind, (shown, *others) in kinds.items():
+        if others:
+            left = ", ".join(one.name for one in others)
+            print_error(f"{_PAGE[0]} shows {shown.name}, not {left}: one result of {kind} fits.")
+    if json:
+        about = {
+            one.name: {"title": one.title, "fedwave": one.fedwave, "schedulers": list(one.schedulers)} for one in found
+        }
+        output.print_json({"files": [str(path) for path in paths], "results": about})
+        return
+    rows = [[one.name, one.title, one.fedwave] for one in found]
+    output.print_table(output.plain_rows(["result", "what was run", "fedwave"], rows, str(stored)), out, paths)
 
 
-def _check_is(name: str, how: Experiment, folder: Path) -> None:
-    """Refuse what another name stands for: scores, or another of the two datasets."""
-    found = "score" if how.task is None else dataset_of(how)
-    if found != name and found in _EXPERIMENTS:
-        raise FedwaveError(f"{folder} holds {found}, not {name}: `fedwave reproduce {found} --from {folder}`.")
+def _check_is(name: str, found: Compact, folder: Path) -> None:
+    """Raises for scores, or one of the two datasets, where another name was given."""
+    if found.kind != name and found.kind in _EXPERIMENTS:
+        raise FedwaveError(
+            f"{folder} holds {found.kind}, not {name}: `fedwave reproduce {found.kind} --from {folder}`."
+        )
 
 
-def _theory(how: Experiment, folder: Path, execution: opt.Execution, quick: bool, json: bool) -> None:
+def _theory(how: Experiment, folder: Path, execution: opt.Local, quick: bool, json: bool) -> None:
     from fedwave.experiments.analysis.labels import title
-    from fedwave.experiments.report.theory import FILES, backlog_lines, write_theory
+    from fedwave.experiments.config.build import network_of
+    from fedwave.paper import reproduce_theory as theory
 
-    backlogs = folder / "backlogs"
+    runs = folder / "backlogs"
     with (
-        stopping(backlogs, go_on="the same command") as stop,
-        writing_outputs(folder, FILES),
-        execute(how, backlogs, execution, stop) as results,
+        stopping(runs, go_on="the same command") as stop,
+        writing_outputs(folder, theory.FILES | {"backlogs/", SUMS}),
+        execute(how, runs, execution, stop) as results,
         steps() as message,
     ):
-        rows, paths = write_theory(results, folder, quick, message)
+        data = results.only.data
+        message("the bound")
+        rows, files = theory.backlogs(data, network_of(how.network), how.base, how.burn_in)
+        paths = _write_files(folder, files)
+        for part, make in theory.PARTS.items():
+            message(part)
+            paths += _write_files(folder, make(quick))
+        write_sums(folder, [path.name for path in paths])
     if json:
-        found = {row.label: {**vars(row.backlog), "gap": row.gap} for row in rows}
+        found = {row.label: theory.plain_row(row) for row in rows}
         output.print_json({"files": [str(path) for path in paths], "backlogs": found})
         return
-    heads = f"Long-run backlogs: {title(results.only.data)}"
-    output.print_table(output.plain_rows(*backlog_lines(rows), heads), folder, paths)
+    table = output.plain_rows(*theory.backlog_lines(rows), f"Long-run backlogs: {title(data)}")
+    output.print_table(table, folder, paths)
+
+
+def _write(folder: Path, figures: Mapping[str, Any]) -> list[Path]:
+    """Writes figures into a folder of their own."""
+    with writing_outputs(folder, {*with_endings(figures), *figures, SUMS}):
+        paths = _write_files(folder, figures)
+        write_sums(folder, [path.name for path in paths])
+    return paths
+
+
+def _write_files(folder: Path, files: Mapping[str, Any]) -> list[Path]:
+    """Writes figures, tables, texts and JSON; a figure without an ending becomes PNG and SVG."""
+    from fedwave.experiments.report.figures.common import ENDINGS, save_figure, write_figure
+    from fedwave.files.writing import write_csv, write_json, write_text
+
+    paths = []
+    for name, content in files.items():
+        path = folder / name
+        if not path.suffix:
+            paths += save_figure(content, path)
+        elif path.suffix in ENDINGS:
+            paths.append(write_figure(content, path))
+        elif path.suffix == ".csv":
+            paths.append(write_csv(path, *content))
+        else:
+            paths.append((write_json if path.suffix == ".json" else write_text)(path, content))
+    return paths
 
 
 def _with_data(how: Experiment) -> Experiment:

@@ -8,52 +8,42 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedwave.cli.options import Group, given
+from fedwave.cli.options import FIELDS, Asked
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.request import requested_experiment
-
-# Windows keeps these for devices, with any ending.
-_RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in range(10))}
+from fedwave.experiments.config.read import requested_experiment
 
 
 def experiment_of(
-    words: Sequence[str] | None,
-    groups: Sequence[Group] = (),
-    defaults: Mapping[str, Any] | None = None,
-    more: Mapping[str, Any] | None = None,
+    words: Sequence[str] | None, asked: Asked | None = None, defaults: Mapping[str, Any] | None = None
 ) -> Experiment:
     """The experiment that a command is asked for.
 
     Later sources override earlier ones: the file, then ``key=value`` words, then options. ``defaults`` are the
-    fields of an experiment that is named by its network only; ``more`` are options by their fields.
+    fields of an experiment that is named by its network only.
     """
     source, overrides = _split(words or ())
-    imports: list[str] = []
-    for group in groups:
-        for name, value in given(vars(group)).items():
-            if name == "imports":
-                imports += value
-            elif name == "settings":
-                overrides += [f"network.set.{_setting(text)}" for text in value]
-            else:
-                value = scheduler_labels(value) if name == "schedulers" else value
-                overrides.append(f"{group.prefix}{name}={_as_yaml(value)}")
-    overrides += [f"{k}={_as_yaml(v)}" for k, v in (more or {}).items() if v is not None]
-    return requested_experiment(source, overrides, imports, defaults)
+    asked = asked or Asked()
+    labels = scheduler_labels(asked.schedulers) if asked.schedulers else None
+    options = {**vars(asked), "schedulers": labels}
+    overrides += [f"{key}={_as_yaml(options[name])}" for name, key in FIELDS.items() if options.get(name) is not None]
+    return requested_experiment(source, overrides, asked.imports or (), defaults)
 
 
-def _as_yaml(value: Any) -> str:
-    """The value as YAML reads it. JSON would write an emoji as two halves, which YAML takes for two characters."""
-    text = json.dumps(value, ensure_ascii=False)
-    return "".join(c if c.isprintable() or ord(c) > 0xFFFF else f"\\u{ord(c):04x}" for c in text)
+def fields_of(words: Sequence[str] | None) -> dict[str, str]:
+    """The ``key=value`` words of a command that takes no experiment."""
+    found = {}
+    for word in words or ():
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise FedwaveError(f"{word!r} is not a field: write it as key=value.")
+        found[key] = value
+    return found
 
 
 def folder_of(experiment: Experiment) -> Path:
     """Where its results go unless another place is named: out/NAME, without what a folder's name must not hold."""
     plain = re.sub(r"[^\w.\u0080-\U0010ffff-]+|[\s/]+", "-", experiment.name).strip(".-")
-    if plain.partition(".")[0].upper() in _RESERVED:
-        plain += "-"
     return Path("out") / (plain or "experiment")
 
 
@@ -70,18 +60,14 @@ def scheduler_labels(texts: Sequence[str]) -> list[str]:
     return labels
 
 
+def _as_yaml(value: Any) -> str:
+    """The value as YAML reads it. JSON would write an emoji as two halves, which YAML takes for two characters."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() or ord(c) > 0xFFFF else f"\\u{ord(c):04x}" for c in text)
+
+
 def _split(words: Sequence[str]) -> tuple[str, list[str]]:
     sources = [word for word in words if "=" not in word]
     if len(sources) > 1:
         raise FedwaveError(f"{sources[1]!r} comes after {sources[0]!r}: name one experiment, then fields as key=value.")
     return (sources[0] if sources else "paper"), [word for word in words if "=" in word]
-
-
-def _setting(text: str) -> str:
-    key, equals, value = text.partition("=")
-    try:
-        if not equals:
-            raise ValueError
-        return f"{key.strip()}={float(value)!r}"
-    except ValueError:
-        raise FedwaveError(f"--set {text!r} must read field=number, such as buffer_limit=20.") from None

@@ -8,17 +8,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.progress import watching
 from fedwave.cli.report import show_again
 from fedwave.cli.request import experiment_of, folder_of
 from fedwave.cli.terminal import print_error
-from fedwave.errors import FedwaveError, as_int, did_you_mean
+from fedwave.errors import FedwaveError, WorkFailed, as_int
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.run.runner import Engine, running
+from fedwave.experiments.run.runner import running
 from fedwave.experiments.run.signals import StopRequest, Terminated, checked_timeout
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.folder import RunFolder, check_is_folder
@@ -27,7 +25,6 @@ from fedwave.experiments.store.output_names import output_files
 from fedwave.experiments.store.trusted_code import resume_command
 from fedwave.memory import memory_error
 
-_TARGETS = [0.7, 0.75, 0.8, 0.85, 0.9, 0.95]
 TRAIN = {
     "name": "train",
     "task": {"dataset": "mnist"},
@@ -35,114 +32,70 @@ TRAIN = {
     "instances": 2,
     "training": {"test_images": 2000},
     "metric": "accuracy",
-    "targets": _TARGETS,
+    "targets": [0.7, 0.75, 0.8, 0.85, 0.9, 0.95],
 }
-
-
-def _of_task(field: str) -> str:
-    return opt.shown_default(f"task.{field}", TRAIN)
+_TRAINED = Path("out/train")
 
 
 @opt.flat()
 def run(
-    choice: opt.Choice,
-    size: opt.Size,
+    asked: opt.AskedWithTask,
     execution: opt.Execution,
     words: opt.Words = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            parser=opt.named,
-            metavar="PATH",
-            help="Run folder.",
-            show_default="out/NAME of the experiment",
-        ),
-    ] = None,
+    out: Annotated[Path | None, opt.out("Run folder. Default: out/NAME of the experiment.")] = None,
     json: opt.AsJson = False,
 ) -> None:
-    """Run any experiment into a folder, with figures and tables: simulated, trained if it has a task, or swept.
+    """Run an experiment into a folder, with figures and tables.
 
-    A sweep: fedwave run paper sweep.network.slots=[2,5,10]. The same command again continues a run that was stopped.
+    It is simulated, trained if it has a task, and swept: sweep.network.slots=[2,5,10]. The same command again resumes a
+    stopped run. Defaults are those of a network alone; a file or preset has its own.
     """
-    how = experiment_of(words, [choice, size])
-    folder = folder_of(how) if out is None else out
-    execute_and_show(how, folder, execution, json)
+    how = experiment_of(words, asked)
+    execute_and_show(how, folder_of(how) if out is None else out, execution, json)
 
 
 @opt.flat(TRAIN)
 def train(
-    choice: opt.Choice,
-    size: opt.Size,
-    training: opt.Training,
-    execution: opt.Execution,
-    radio: opt.Radio,
+    asked: opt.AskedWithTask,
+    execution: opt.Local,
     words: opt.Words = None,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            "--task", help="Dataset: mnist, cifar10, synthetic, or your own.", show_default=_of_task("dataset")
-        ),
-    ] = None,
-    aggregation: Annotated[
-        str | None,
-        typer.Option(
-            "--aggregation",
-            help="Aggregation rule, such as lee:beta=0.5 or sync.",
-            show_default=_of_task("aggregation"),
-        ),
-    ] = None,
-    skew: Annotated[
-        float | None,
-        typer.Option("--skew", help="Label skew: Dirichlet(alpha) per device.", show_default=_of_task("partition")),
-    ] = None,
-    out: opt.OutFolder = Path("out/train"),
+    out: Annotated[Path, opt.out(f"Run folder. Default: {_TRAINED}.")] = _TRAINED,
     json: opt.AsJson = False,
 ) -> None:
-    """Train a task on the schedules of several schedulers: the quick form of `fedwave run`.
+    """Train a task on the schedules of several schedulers.
 
-    On a network alone its defaults are small, for a first look; a file or a preset has its own.
+    The same as `fedwave run`, with small defaults for a first look. They are those of a network alone; a file or preset
+    has its own.
     """
-    partition = None if skew is None else {"name": "dirichlet", "alpha": skew}
-    how = experiment_of(
-        words,
-        [choice, size, training, radio],
-        TRAIN,
-        {"task.dataset": task, "task.partition": partition, "task.aggregation": aggregation},
-    )
+    how = experiment_of(words, asked, TRAIN)
     if how.task is None:
-        raise FedwaveError(f"{how.name} has no task to train: add one (task.dataset=mnist), or use `fedwave compare`.")
+        raise FedwaveError(f"{how.name} has no task to train: add one (--task mnist), or use `fedwave compare`.")
     execute_and_show(how, out, execution, json)
 
 
-@opt.flat(None)
+@opt.flat()
 def resume(
-    execution: opt.Execution,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run that was stopped.")],
-    imports: Annotated[
-        list[str] | None, typer.Option("--import", metavar="FILE", help="A file or module that the run imports.")
-    ] = None,
-    json: opt.AsJson = False,
+    execution: opt.Execution, folder: opt.RunFolderPath, imports: opt.Imports = None, json: opt.AsJson = False
 ) -> None:
-    """Continue a run that was stopped: finished units are kept, others continue from their checkpoints.
+    """Resume a run that was stopped.
 
-    Of a finished run the tables and figures are written again, as `fedwave report` does.
+    Finished units are kept, others continue from their checkpoints. For a finished run, the tables and figures are
+    written again, as by `fedwave report`.
     """
     check_is_folder(folder)
     store = RunFolder(folder)
-    store.stored()  # refuses what is no run folder
+    store.stored()  # raises for a folder that is not a run folder
     if store.is_finished():
-        show_again(folder, json)
-        return
-    execute_and_show(store.experiment(imports or ()), folder, execution, json)
+        show_again(folder, json, quiet=execution.quiet)
+    else:
+        execute_and_show(store.experiment(imports or ()), folder, execution, json)
 
 
-def execute_and_show(experiment: Experiment, folder: Path, execution: opt.Execution, json: bool) -> None:
+def execute_and_show(experiment: Experiment, folder: Path, execution: opt.Local, json: bool) -> None:
     """Run it into a folder, write its figures and tables, and print the table."""
     go_on = f"`{resume_command(folder, experiment.imports)}`"
     with stopping(folder, go_on) as stop, execute(experiment, folder, execution, stop) as results:
-        output.show(results, folder, json)
+        output.show(results, folder, json, execution.quiet)
 
 
 @contextmanager
@@ -152,7 +105,7 @@ def stopping(folder: Path | None, go_on: str = "") -> Iterator[StopRequest]:
     def sentence() -> str:
         what = "nothing was kept"
         if folder is not None and RunFolder(folder).exists():
-            what = f"{go_on} goes on from here"
+            what = f"{go_on} continues from here"
         return f"stopped; {what}."
 
     try:
@@ -161,43 +114,32 @@ def stopping(folder: Path | None, go_on: str = "") -> Iterator[StopRequest]:
         print_error(sentence())
         status = 128 + signal.SIGINT if isinstance(stopped, KeyboardInterrupt) else stopped.code
         raise SystemExit(status) from None
-    except MemoryError as error:  # what no estimate has foreseen
+    except MemoryError as error:  # not foreseen by any estimate
         if folder is None or not RunFolder(folder).exists():
             raise
-        raise FedwaveError(
-            f"there is too little memory ({memory_error(error)}); finished units are kept: {go_on} goes on, with fewer "
-            "--workers or where there is more memory."
+        raise WorkFailed(
+            f"there is too little memory ({memory_error(error)}); finished units are kept: {go_on} continues, with "
+            "fewer --workers or where there is more memory."
         ) from None
 
 
 @contextmanager
-def execute(
-    experiment: Experiment, folder: Path | None, execution: opt.Execution, stop: StopRequest
-) -> Iterator[Results]:
+def execute(experiment: Experiment, folder: Path | None, execution: opt.Local, stop: StopRequest) -> Iterator[Results]:
     """Run it with a progress bar on the terminal; its folder stays locked until the end of the block."""
-    workers = execution.workers
-    if workers is not None:
-        workers = as_int("workers", workers, 1)
-    timeout = checked_timeout(execution.timeout)
-    engine = _engine(execution.engine, execution.address, workers, timeout)
+    how = execution if isinstance(execution, opt.Execution) else opt.Execution(**vars(execution))
+    workers = None if how.workers is None else as_int("--workers", how.workers, 1)
+    timeout = checked_timeout(how.timeout)
+    engine = None
+    if how.ray is not None:
+        from fedwave.adapters.ray import ray_engine
+
+        engine = ray_engine(how.ray or None, workers, timeout)
     if folder is not None:
-        if execution.events not in (None, "-"):
-            check_own_file(Path(str(execution.events)), folder, output_files(experiment))
+        if how.events is not None:
+            check_own_file(how.events, folder, output_files(experiment))
         check_run_place(folder)
     with ExitStack() as held:
-        with watching(experiment.name, execution.events) as watch:
+        with watching(experiment.name, how.events, how.quiet) as watch:
             run = running(experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout, stop=stop)
             results = held.enter_context(run)
         yield results
-
-
-def _engine(name: str, address: str | None, workers: int | None, timeout: float) -> Engine | None:
-    if name == "ray":
-        from fedwave.adapters.ray import ray_engine
-
-        return ray_engine(address, workers, timeout)
-    if name != "local":
-        raise FedwaveError(f"there is no engine {name!r}; {did_you_mean(name, ['local', 'ray'])}")
-    if address is not None:
-        raise FedwaveError(f"--address {address} goes with --engine ray, not with local.")
-    return None

@@ -15,11 +15,31 @@ from typing import IO, Any
 from rich.console import Console
 from rich.text import Text
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import WorkFailed
 from fedwave.plain_text import visible
 
 # What fedwave's own sentences hold beyond ASCII, for terminals that have no more.
 _IN_ASCII = {"±": "+-", "γ": "gamma", "η": "eta", "θ": "theta", "−": "-", "–": "-", "→": "->", "×": "x", "…": "..."}  # noqa: RUF001
+
+
+class OutputClosed(Exception):
+    """Nobody reads standard output any more, as after `| head -1`."""
+
+
+class OutputFailed(WorkFailed):
+    """Standard output cannot be written to."""
+
+
+class PlainConsole(Console):
+    """A console that prints text literally: no markup, no emoji codes, no control characters."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **more)
+
+    def render_str(self, text: str, **more: Any) -> Text:
+        """Rich calls this for every text that it prints, in tables too."""
+        more.update(markup=False, emoji=False, highlight=False)
+        return super().render_str(in_encoding(visible(text), self.encoding), **more)
 
 
 def in_encoding(text: str, encoding: str | None) -> str:
@@ -38,76 +58,40 @@ def in_encoding(text: str, encoding: str | None) -> str:
     return text
 
 
-class OutputClosed(Exception):
-    """Nobody reads standard output any more, as after `| head -1`."""
-
-
-class OutputFailed(FedwaveError):
-    """Standard output cannot be written to."""
-
-
-class PlainConsole(Console):
-    """A console that prints text literally: no markup, no emoji codes, no control characters."""
-
-    def __init__(self, **more: Any) -> None:
-        super().__init__(highlight=False, markup=False, emoji=False, **more)
-
-    def render_str(self, text: str, **more: Any) -> Text:
-        """Rich calls this for every text that it prints, in tables too."""
-        more.update(markup=False, emoji=False, highlight=False)
-        return super().render_str(in_encoding(visible(text), self.encoding), **more)
-
-
-def error_console() -> PlainConsole:
-    """Standard error, for progress: a terminal that has gone away does not stop a run."""
-    if not sys.stderr:
-        return PlainConsole(stderr=True)
-    return PlainConsole(file=_Guarded(sys.stderr, lambda error: None))
-
-
 def print_error(sentence: str, start: str = "fedwave: ") -> None:
     """Print one line on standard error; it is lost if that cannot be written to."""
-    stream = sys.stderr
-    if stream is None:  # print would take standard output instead
-        return
-    line = in_encoding(f"{start}{visible(sentence)}", getattr(stream, "encoding", None))
-    try:
-        print(line, file=stream, flush=True)
-    except (OSError, ValueError):
-        _discard(stream)
+    if sys.stderr is not None:  # print would take standard output instead
+        line = in_encoding(f"{start}{visible(sentence)}", getattr(sys.stderr, "encoding", None))
+        with suppress(OSError, ValueError):
+            print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
 def standard_streams() -> Iterator[None]:
-    """Within the block, a command may print: what cannot be printed raises OutputClosed or FedwaveError at once."""
-    before = sys.stdout, sys.stderr
-    with _all_open():
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(AttributeError, ValueError):  # no stream of the system, as in a notebook
-                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        sys.stdout = _Guarded(sys.stdout, _end_command)
-        try:
-            yield
-            sys.stdout.flush()
-        except BaseException:
-            with suppress(OutputClosed, FedwaveError):  # one reason to end is enough
-                sys.stdout.flush()
-            raise
-        finally:
-            sys.stdout, sys.stderr = before
+    """Within the block, a command may print.
 
-
-@contextmanager
-def _all_open() -> Iterator[None]:
-    """No closed stream (`>&-`): else the first data file that is opened would be standard output to other programs."""
+    Standard output that cannot be written to raises OutputClosed or OutputFailed at once; errors on standard error are
+    ignored.
+    """
+    # A closed stream (`>&-`) would be opened again by the first data file, which other programs would then write to.
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    before = sys.stdout, sys.stderr
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
-        yield
+        sys.stdout = _Guarded(before[0] or nowhere, _end_command)
+        sys.stderr = _Guarded(before[1] or nowhere, lambda error: None)
+        try:
+            yield
+            sys.stdout.flush()
+        except BaseException:
+            with suppress(OutputClosed, OutputFailed):  # one reason to end is enough
+                sys.stdout.flush()
+            raise
+        finally:
+            sys.stdout, sys.stderr = before
 
 
 class _Guarded:
@@ -115,6 +99,8 @@ class _Guarded:
 
     def __init__(self, stream: IO[str], failed: Callable[[Exception], None]) -> None:
         self._stream, self._failed = stream, failed
+        with suppress(AttributeError, ValueError):  # not a stream of the system, as in a notebook
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -130,7 +116,10 @@ class _Guarded:
         try:
             action()
         except (OSError, ValueError) as error:  # ValueError: it is closed
-            _discard(self._stream)
+            with suppress(OSError, ValueError):  # Python would complain about what is left in it at the end
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._stream.fileno())
+                os.close(nowhere)
             self._failed(error)
 
 
@@ -139,11 +128,3 @@ def _end_command(error: Exception) -> None:
     if isinstance(error, BrokenPipeError):
         raise OutputClosed from None
     raise OutputFailed(f"standard output cannot be written to: {getattr(error, 'strerror', None) or error}.") from None
-
-
-def _discard(stream: IO[str]) -> None:
-    """Send the rest of a broken stream nowhere: Python would complain about what is left in it at the end."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from fedwave.cli import options as opt
@@ -15,29 +14,29 @@ from fedwave.cli import output
 from fedwave.errors import FedwaveError
 from fedwave.experiments.store.diff import compare_runs
 from fedwave.experiments.store.verify import Finding, sound
-from fedwave.experiments.store.verify import verify as look
+from fedwave.experiments.store.verify import verify as check_folder
 from fedwave.files.reading import is_there
 
 _STYLES = {"ok": "green", "note": "yellow", "open": "yellow", "wrong": "bold red", "differs": "bold red"}
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Run folder.")],
+    folder: opt.RunFolderPath,
     other: Annotated[
-        Path | None, typer.Argument(metavar="OTHER", help="A second one to compare it with.", show_default=False)
+        Path | None, typer.Argument(metavar="[OTHER]", help="A second one to compare it with.", show_default=False)
     ] = None,
     json: opt.AsJson = False,
 ) -> None:
-    """Check a run folder (sums, units, inputs, versions), or say whether two runs are the same.
+    """Check a run folder (checksums, units, inputs, versions), or compare two runs.
 
-    The exit status is 0 if a folder is sound, or two runs are the same to the last bit, else 1. Nothing is imported
-    or run.
+    The exit status is 0 if a folder is sound, or if two runs are the same to the last bit; otherwise 1. Nothing is
+    imported or run.
     """
     for one in (folder, *([] if other is None else [other])):
         if not (is_there(one) and one.is_dir()):
             what = "is a file, not a run folder" if is_there(one) else "does not exist"
             raise FedwaveError(f"{one} {what}.")
-    found = look(folder) if other is None else compare_runs(folder, other)
+    found = check_folder(folder) if other is None else compare_runs(folder, other)
     good = sound(found)
     if json:
         content = {"sound" if other is None else "same": good, "findings": [asdict(f) for f in found]}
@@ -53,8 +52,7 @@ def verify(
 
 
 def _print(verdict: str, found: list[Finding]) -> None:
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column(no_wrap=True)
+    table = output.definitions()
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     before = ""

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedwave.errors import FedwaveError, is_list, plural, short_repr
-from fedwave.experiments.config.points import points, to_mapping
 from fedwave.experiments.config.run_id import (
     SHOWN,
     cut_fields,
@@ -23,6 +22,7 @@ from fedwave.experiments.config.run_id import (
     same_fields,
     short_json,
 )
+from fedwave.experiments.config.sweep import points, to_mapping
 from fedwave.experiments.store.checksums import Damaged, sha256
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.done import DONE
@@ -120,7 +120,7 @@ def _numbers(lot: RunFolder) -> range:
 
 def _check_same_experiment(first: RunFolder, other: RunFolder) -> None:
     here, there = (to_mapping(lot.stored()) for lot in (first, other))
-    if "instances" in here["sweep"]:
+    if "instances" in here.get("sweep", {}):
         raise FedwaveError(
             f"{first.path} varies instances in its sweep, so that its points have different ones: it cannot be merged."
         )
@@ -168,13 +168,13 @@ def _worth_knowing(lots: Sequence[RunFolder]) -> Iterator[str]:
     cut = False
     for other in others:
         there = to_mapping(other.stored())
-        for field in (name for name in SHOWN if there[name] != here[name]):
-            is_, used = short_json(there[field]), short_json(here[field])
+        for field in (name for name in SHOWN if there.get(name) != here.get(name)):
+            is_, used = short_json(there.get(field)), short_json(here.get(field))
             yield f"{field} is {is_} in {other.path}, but {used} in {first.path}, which is used."
         versions = all_versions(other.done.units.values())
         if made and versions and made[0] != versions[0]:
             yield f"{versions_apart(made[0], versions[0], f'{first.path} was made with', f'{other.path} with')}."
-        cut |= here["task"] is not None and cut_fields(here) != cut_fields(there)
+        cut |= here.get("task") is not None and cut_fields(here) != cut_fields(there)
     if cut:
         yield (
             "The lots were trained in units, or lanes, of different sizes: run at once, the last digits of losses and "

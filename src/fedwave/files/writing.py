@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, WorkFailed
 
 _ROOM = 140  # bytes of the longest path below a folder for results
 # The file must be new, so that no file or link of somebody else is written to.
@@ -55,7 +55,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
             os.fsync(file.fileno())  # the content must be on the disk before the name is
         os.replace(unfinished, path)
     except OSError as error:
-        raise FedwaveError(f"{path} cannot be written: {error.strerror}; choose another place.") from None
+        raise WorkFailed(f"{path} cannot be written: {error.strerror}; choose another place.") from None
     finally:
         if opened:
             unfinished.unlink(missing_ok=True)
@@ -85,7 +85,12 @@ def _check_replaceable(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> Path:
     """Writes a text file in UTF-8."""
-    return write_whole(path, lambda file: file.write(text.encode("utf-8")))
+    return write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Writes a file with this content."""
+    return write_whole(path, lambda file: file.write(content))
 
 
 def write_json(path: Path, content: Any) -> Path:

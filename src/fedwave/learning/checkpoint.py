@@ -20,7 +20,7 @@ _FORMAT = "checkpoint 2"
 
 
 def write_checkpoint(replay: Replay, file: IO[bytes]) -> None:
-    """Write everything that ``Replay.advance`` needs to go on into an open file."""
+    """Write everything that ``Replay.advance`` needs to resume into an open file."""
     replay.collect_evaluation()
     runs, devices = np.nonzero(replay.undelivered.held)
     tensors = {

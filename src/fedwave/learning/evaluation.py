@@ -157,7 +157,7 @@ def _wide(logits: Tensor) -> Tensor:
 
 
 def _copy_to_cpu(numbers: Tensor) -> Tensor:
-    """A copy in the memory of the processor; it may not have arrived yet."""
+    """A copy in the memory of the processor; the copying may still be under way."""
     copy = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
     return copy.copy_(numbers, non_blocking=True)
 

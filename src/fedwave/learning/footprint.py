@@ -11,7 +11,7 @@ from fedwave.errors import FedwaveError
 from fedwave.learning.schedule import TrainingSchedule
 from fedwave.learning.settings import COPIES, Settings
 from fedwave.learning.task import Task
-from fedwave.memory import check_memory, in_words
+from fedwave.memory import check_memory, size_text
 
 _OF_SAMPLE = 32  # bytes: random bits, the order, the samples in this order, and the batches
 
@@ -42,7 +42,7 @@ def check_training_memory(
     models = float(size) * (schedule.shards.shape[1] + kept + at_once)
     lower = "lower lanes, or train fewer runs together (block, group)"
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    what = f"training {most:,} models of {in_words(size)} in a round"
+    what = f"training {most:,} models of {size_text(size)} in a round"
     if device.type != "cuda":
         check_memory(what, models, lower)
         return
@@ -52,5 +52,5 @@ def check_training_memory(
     free = torch.cuda.mem_get_info(device)[0]
     if models > free:
         raise FedwaveError(
-            f"{what} needs about {in_words(models)} of GPU memory, but only {in_words(free)} is available: {lower}."
+            f"{what} needs about {size_text(models)} of GPU memory, but only {size_text(free)} is available: {lower}."
         )

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, error_text
 from fedwave.learning.chain_spec import known_layers
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.dropout import key_dropout, seeded
@@ -95,12 +95,6 @@ def outputs_and_gradients(model: nn.Module, images: Any, labels: Any) -> tuple[A
     loss = F.cross_entropy(found, torch.as_tensor(labels))
     gradients = torch.autograd.grad(loss, list(w.values()), allow_unused=True)
     return outputs.detach().numpy(), {k: None if g is None else g.numpy() for k, g in zip(w, gradients, strict=True)}
-
-
-def error_text(error: Exception) -> str:
-    """The type and the first line of an error of the user's code, without its full stop."""
-    first = (str(error).splitlines() or [""])[0].rstrip(". ")
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def _check_parameters(model: nn.Module) -> None:

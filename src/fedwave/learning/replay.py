@@ -311,7 +311,7 @@ class Replay:
             rest = {k: p[to_device(p.device, lanes)] for k, p in trained.rest.items()}
             local = ModelRows(trained.w[to_device(trained.w.device, rows)], rest)
             self.own.put(self.row_of_own[runs, devices], local)
-        # Also if its training was left out: then no device starts from it (needed_training).
+        # Also a device whose training was left out: nothing starts from what it would have trained (needed_training).
         idle = mine & (trained.row == _NONE) & self.schedule.heard[self.round]
         runs, devices = np.nonzero(idle & ~self.diverged[:, None])
         self.own.put(self.row_of_own[runs, devices], self.central.rows(runs))
@@ -329,7 +329,7 @@ class Replay:
         self._evaluation = live, self._evaluator.evaluate_many(self._evaluation_backend, models, full=full)
 
     def collect_evaluation(self) -> None:
-        """Take in the results of the evaluation under way; a run without a finite loss has diverged."""
+        """Store the results of the evaluation under way; a run without a finite loss has diverged."""
         if self._evaluation is None:
             return
         (live, found), self._evaluation = self._evaluation, None

@@ -186,7 +186,7 @@ class Network:
         return self.slots if isinstance(self.slots, int) else self.slots[round_ - 1]
 
     def problem(self, instances: int) -> Problem:
-        """The Problem that every scheduler is told before the first round."""
+        """The Problem that every scheduler is given before the first round."""
         return Problem(instances, self.size, self.arrivals.distribution, self.fading.quartiles())
 
     def replace(self, **changes: Any) -> Network:

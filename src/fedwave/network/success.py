@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedwave.errors import FedwaveError, check_number, short_repr
+from fedwave.errors import FedwaveError, as_int, check_number, short_repr
 from fedwave.files.tables import as_number, read_table
 from fedwave.network.fading import Fading
 from fedwave.types import FloatArray
@@ -20,6 +20,7 @@ from fedwave.types import FloatArray
 # Quadrature nodes of the mean over HARQ's later tries: quantiles of their gains, and levels of the SNR that is needed.
 _NODES = 64
 _LEVELS = 24
+_MOST = 10**9  # blocks, bits and tries
 
 
 class SuccessModel(ABC):
@@ -70,13 +71,6 @@ class SuccessModel(ABC):
         return total / _NODES
 
 
-def _check_count(what: str, value: int, most: int = 10**9) -> None:
-    if not (isinstance(value, (int, np.integer)) and value >= 1):
-        raise FedwaveError(f"{what} is {value}, must be a whole number >= 1.")
-    if value > most:
-        raise FedwaveError(f"{what} is {short_repr(value)}, must be at most {most:,}.")
-
-
 @dataclass(frozen=True)
 class Turbo(SuccessModel):
     """LTE turbo code, rate 1/3, 1024 bits: p = (1 / (1 + exp(-slope (SNR_dB - midpoint_db))))^blocks.
@@ -104,7 +98,7 @@ class Turbo(SuccessModel):
     def __post_init__(self) -> None:
         check_number("Turbo midpoint_db", self.midpoint_db, note=" (dB)")
         check_number("Turbo slope", self.slope, "> 0")
-        _check_count("Turbo blocks", self.blocks)
+        object.__setattr__(self, "blocks", as_int("Turbo blocks", self.blocks, 1, _MOST))
 
     def probability(self, snr: FloatArray) -> FloatArray:
         # SNR 0 is -inf dB, and far below the midpoint exp overflows to inf: p = 0 in both cases.
@@ -204,7 +198,7 @@ class Uncoded(SuccessModel):
     modulation: str = "qpsk"
 
     def __post_init__(self) -> None:
-        _check_count("Uncoded bits", self.bits)
+        object.__setattr__(self, "bits", as_int("Uncoded bits", self.bits, 1, _MOST))
         if self.modulation not in ("bpsk", "qpsk"):
             raise FedwaveError(f"Uncoded modulation is {self.modulation!r}, must be 'bpsk' or 'qpsk'.")
 
@@ -299,7 +293,7 @@ class Arq(SuccessModel):
     tries: int = 2
 
     def __post_init__(self) -> None:
-        _check_count("Arq tries", self.tries)
+        object.__setattr__(self, "tries", as_int("Arq tries", self.tries, 1, _MOST))
         _check_single_try("Arq", self.model)
 
     @property
@@ -331,7 +325,7 @@ class Harq(SuccessModel):
     tries: int = 2
 
     def __post_init__(self) -> None:
-        _check_count("Harq tries", self.tries, 1000)  # each draws its gains
+        object.__setattr__(self, "tries", as_int("Harq tries", self.tries, 1, 1000))  # each draws its gains
         _check_single_try("Harq", self.model)
 
     @property

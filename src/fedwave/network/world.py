@@ -21,7 +21,7 @@ from fedwave.network.partition import Labels
 from fedwave.rng import Block, stream
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, WorldRound, checked, freeze
 
-# The length of a block enters the random keys, so it may not depend on the number of instances.
+# The length of a block enters the random keys, so it must not depend on the number of instances.
 _BLOCK_ROUNDS = 64
 _BLOCK_VALUES = 1 << 16
 

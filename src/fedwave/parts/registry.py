@@ -127,7 +127,7 @@ def check_known(family: str, name: str) -> None:
     """Raises FedwaveError if the family has no part of this name; imports no built-in part."""
     if not _is_there(family, name) and name not in names(family):
         raise FedwaveError(
-            f"there is no {word(family)} {name!r}; {did_you_mean(name, names(family))} "
+            f"there is no {word(family)} {short_repr(name)}; {did_you_mean(name, names(family))} "
             "If it is your own, import the file that registers it (--import FILE)."
         )
 
@@ -219,6 +219,40 @@ def full_text(family: str, part: Any) -> str:
     return _line(name, {k: full_text(inner[k], v) if k in inner else _canonical(v) for k, v in given.items()})
 
 
+def with_defaults(family: str, part: Spec) -> dict[str, Any]:
+    """A part as a mapping with all its parameters, also those of the parts within it; builds nothing.
+
+    Defaults that are numbers, texts or parts are written out, others (None, arrays, tuples) are left out.
+
+    >>> with_defaults("success", "arq:tries=3")
+    {'name': 'arq', 'model': {'name': 'turbo', 'midpoint_db': -1.647, 'slope': 7.468, 'blocks': 1}, 'tries': 3}
+    """
+    given = parse(family, part)
+    name = given.pop("name")
+    kind = find(family, name)
+    inner = _inner_families(kind)
+    from_file = getattr(kind, "from_file", None)
+    defaults = _parameters(from_file if from_file is not None and "path" in given else kind)
+    found: dict[str, Any] = {"name": name}
+    for key, value in (defaults | given).items():
+        if key not in given:
+            found |= _written_out(key, value)
+        elif key in inner and isinstance(value, (str, Mapping)):
+            found[key] = with_defaults(inner[key], value)
+        elif value is not None or defaults.get(key) is not None:
+            found[key] = value
+    return found
+
+
+def _written_out(key: str, value: Any) -> dict[str, Any]:
+    """A parameter of an object as a file has it; empty if no file can hold it."""
+    if _is_object(value):
+        inside = {k: _written_out(k, v) for k, v in _values(value).items() if v is not None}
+        known = _is_there(value.family, value.name) and all(inside.values())
+        return {key: {"name": value.name, **{k: one[k] for k, one in inside.items()}}} if known else {}
+    return {key: value} if isinstance(value, (bool, int, float, str)) and value == value else {}  # not NaN
+
+
 def check_different(what: str, texts: Iterable[tuple[str, str]], fix: str) -> None:
     """Raises FedwaveError if two of the labelled texts, which ``full_text`` returned, are the same."""
     labels: dict[str, str] = {}
@@ -230,8 +264,7 @@ def check_different(what: str, texts: Iterable[tuple[str, str]], fix: str) -> No
 
 def parameter_names(family: str, name: str) -> tuple[str, ...]:
     """The parameters of a part; with "path" if it can be read from a file."""
-    kind = find(family, name)
-    return (*["path"] * hasattr(kind, "from_file"), *_parameters(kind))
+    return _parameter_names(find(family, name))
 
 
 def inner_families(family: str, name: str) -> dict[str, str]:
@@ -259,8 +292,8 @@ def _make(family: str, kind: Any, given: dict[str, Any], what: str) -> Any:
         kind = from_file
     nested = any(isinstance(value, str) and ":" in value for value in given.values())
     hint = " Separate the parameters of a part within a part by ';'." if nested else ""
-    check_parameters(what, given, (*["path"] * (from_file is not None), *_parameters(kind)), hint)
-    if kind in _own[family].values():  # ours word their own refusals
+    check_parameters(what, given, _parameter_names(kind), hint)
+    if kind in _own[family].values():  # built-in parts check their own parameters
         _check_numbers(kind, given, what)
     hints, inner = _hints(kind), _inner_families(kind)
     empty = {k for k, v in given.items() if v is None and NoneType in get_args(hints.get(k))}
@@ -280,6 +313,13 @@ def _check_numbers(kind: Any, given: Mapping[str, Any], what: str) -> None:
             raise FedwaveError(f"{what}: {name} is {value!r}, must be a number.")
 
 
+def _once(function: Callable[[Any], dict[str, Any]]) -> Callable[[Any], dict[str, Any]]:
+    """Caches what is known of a class; another callable may have no hash."""
+    cached = cache(function)
+    return lambda kind: cached(kind) if isinstance(kind, type) else function(kind)
+
+
+@_once
 def _parameters(kind: Any) -> dict[str, Any]:
     """The parameters of a class or function and their defaults, MISSING for one that has none."""
     try:
@@ -291,6 +331,11 @@ def _parameters(kind: Any) -> dict[str, Any]:
         if one.name in found and one.default_factory is not MISSING:
             found[one.name] = one.default_factory()
     return found
+
+
+def _parameter_names(kind: Any) -> tuple[str, ...]:
+    own = tuple(_parameters(kind))
+    return ("path", *own) if hasattr(kind, "from_file") else own
 
 
 @cache
@@ -314,6 +359,7 @@ def _values(part: Any) -> dict[str, Any]:
     return {one.name: getattr(part, one.name) for one in fields(part) if one.init} if is_dataclass(part) else {}
 
 
+@_once
 def _inner_families(kind: Any) -> dict[str, str]:
     """Parameters that are parts themselves, by the family of the class in their type hint."""
     found = {}
@@ -325,6 +371,7 @@ def _inner_families(kind: Any) -> dict[str, str]:
     return found
 
 
+@_once
 def _hints(kind: Any) -> dict[str, Any]:
     try:
         return get_type_hints(kind if isinstance(kind, type) else getattr(kind, "__func__", kind))

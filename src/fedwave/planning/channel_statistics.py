@@ -18,7 +18,7 @@ from fedwave.planning.price_search import ArrivalChances, DeviceClasses
 from fedwave.types import FloatArray, IntArray, Planning
 
 _LEVELS, _CELLS = 512, 128
-_COMPARED = 256  # channels whose p are compared; of more, as many, evenly spaced by their number
+_COMPARED = 256  # channels whose p are compared; if there are more, this many of them, evenly spaced
 _PROBES = np.geomspace(0.01, 1000, 101)  # rates at which arrival distributions are compared
 # For a device that hardly ever succeeds, an upload would be worth any price. Its mean p is raised to this value
 # for planning, so that it is ranked by the small p of the round.

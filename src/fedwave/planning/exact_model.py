@@ -183,7 +183,7 @@ def arrival_matrix(chances: FloatArray, points: int, step: float) -> FloatArray:
     """Transition probabilities of a backlog by arrivals, ``[points, points]``; states are ``step`` shards apart.
 
     ``chances`` are the probabilities of 0, 1, ... shards, up to as many as reach the last state. Larger counts end in
-    the last state. divide_counts says what becomes of a count between two states.
+    the last state. ``divide_counts`` divides a count between two states.
     """
     jump = divide_counts(chances, step, points)
     start, end = np.indices((points, points))

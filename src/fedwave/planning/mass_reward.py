@@ -1,4 +1,4 @@
-"""What a delivery brings in delivered mass, as a function of the delay.
+"""The delivered mass that one delivery brings, as a function of its delay.
 
 A scheduler that does not see the arrivals expects theta (1 + beta + ... + beta^(d-1)) shards' worth of local steps
 behind an upload at delay d. With the weight c r(d) of the aggregation rule, and the long-run share v = theta / sum of
@@ -42,7 +42,7 @@ class Reward:
             )
 
     def rate(self, delay: Array) -> FloatArray:
-        """r(d): what the rule makes of the delay, in the shape of ``delay``."""
+        """r(d): the factor by which the rule weighs an upload of this delay, in the shape of ``delay``."""
         return np.asarray(self.rule.rate(delay), dtype=np.float64)
 
     def steps(self, delay: Array) -> FloatArray:

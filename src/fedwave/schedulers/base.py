@@ -13,7 +13,7 @@ from fedwave.errors import FedwaveError, did_you_mean, short_repr
 from fedwave.parts import registry
 from fedwave.rng import Draws
 from fedwave.schedulers.picking import pick_largest
-from fedwave.types import INFORMATION, Decision, FloatArray, Observation, Problem, State, freeze
+from fedwave.types import INFORMATION, Decision, FloatArray, Observation, Problem, State, checked, freeze
 
 
 class Scheduler(ABC):
@@ -92,7 +92,8 @@ class Scheduler(ABC):
         """The round's decision, in which ``seen.slots`` devices of each instance transmit, and the new state."""
         state = self.learn(state, seen, draws)
         freeze(state)
-        priority = checked_priority(self.priority(state, seen, draws), seen, self.name)
+        found = self.priority(state, seen, draws)
+        priority = checked(self, "priorities", found, seen.delay.shape, least=-np.inf)
         decision = Decision(pick_largest(priority, seen.slots, draws))
         return decision, self.remember(state, seen, decision)
 
@@ -129,23 +130,6 @@ def scheduler_names(learner: bool = True) -> tuple[str, ...]:
         return every
     kinds = {name: registry.find("scheduler", name) for name in every}
     return tuple(n for n, kind in kinds.items() if not ({"learner", "labels"} & kind.needs or kind.small_only))
-
-
-def checked_priority(priority: FloatArray, seen: Observation, name: str) -> FloatArray:
-    """Check that there is one number per instance and device."""
-    priority = np.asarray(priority)
-    if priority.dtype.kind not in "biuf":
-        raise FedwaveError(f"{name} returned priorities of type {priority.dtype}, must be numbers.")
-    priority = priority.astype(np.float64, copy=False)
-    instances, devices = seen.delay.shape
-    if priority.shape != (instances, devices):
-        raise FedwaveError(
-            f"{name} returned priorities of shape {priority.shape}, must be one per instance and device: "
-            f"{(instances, devices)}."
-        )
-    if np.isnan(priority.item(priority.argmin())):  # NaN is the smallest to argmin
-        raise FedwaveError(f"{name} returned NaN as a priority in round {seen.round}: every device needs a number.")
-    return priority
 
 
 def checked_decision(decision: Decision, seen: Observation, scheduler: Scheduler) -> Decision:

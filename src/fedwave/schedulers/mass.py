@@ -7,7 +7,7 @@ over a total that all devices share. Beta and r are those of the aggregation rul
 elsewhere it is then `lee`. A cap is ignored.
 
 `mass-bayes` observes every backlog and knows x up to the arrivals of the round. `mass-po` observes none and expects x
-from the delay. It takes a device that was never heard for the fastest one.
+from the delay. It counts a device that was never heard as the fastest one.
 """
 
 from __future__ import annotations

@@ -114,8 +114,10 @@ class IndexScheduler(Scheduler):
         """The arrival rates, ``[U]`` or ``[I, U]``."""
 
     def with_aggregation(self: SchedulerT, rule: Aggregation) -> SchedulerT:
-        follows = {"aggregation": rule} if getattr(self, "aggregation", rule) is None else {}
-        return replace(self, **follows) if follows else self
+        if getattr(self, "aggregation", rule) is not None:  # it was given, or is no parameter of this scheduler
+            return self
+        follows = {"aggregation": rule}
+        return replace(self, **follows)
 
     def start(self, problem: Problem) -> State:
         return self.ranking.start(problem)
@@ -279,8 +281,8 @@ def arrivals_of_last_round(state: State, seen: Observation) -> IntArray:
 def optimistic_rates(state: State) -> FloatArray:
     """The sampled rates, where a device that was never heard counts as the fastest one.
 
-    Greedy on the delay alone would hear everybody in the end. Greedy on the mass would not: a device that is taken
-    for a slow one could stay unheard, and so unknown, forever.
+    Greedy on the delay alone would hear everybody in the end. Greedy on the mass would not: a device that is
+    wrongly believed to be slow could stay unheard, and so unknown, forever.
     """
     theta, unheard = state["theta"], state["covered"] == 0
     out: FloatArray = np.where(unheard, theta.max(axis=1, keepdims=True), theta)

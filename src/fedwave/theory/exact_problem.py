@@ -40,7 +40,8 @@ class ExactProblem:
     * ``truncation``: the largest backlog, one for all or one per device; None searches for a truncation that hardly
       changes the result
 
-    >>> ExactProblem([1, 5], [[0.7], [0.7]], slots=1).size
+    >>> import fedwave as fw
+    >>> fw.theory.ExactProblem([1, 5], [[0.7], [0.7]], slots=1).size
     2
     """
 

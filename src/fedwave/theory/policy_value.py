@@ -47,6 +47,11 @@ class Optimum:
     table: DecisionTable  # the best decision has the largest DecisionTable.decision_gains(p, n)
 
     @property
+    def decisions(self) -> BoolArray:
+        """The devices that transmit in each possible decision, ``[A, U]``."""
+        return decisions(self.problem.size, self.problem.slots)
+
+    @property
     def bias(self) -> FloatArray:
         """h(n): the additional total cost of starting with n, ``[N_1 + 1, ..., N_U + 1]``."""
         return self.table.bias
@@ -59,7 +64,8 @@ class Optimum:
 def value_iteration(problem: ExactProblem, tolerance: float = 1e-9) -> Optimum:
     """Solves an exact problem by relative value iteration.
 
-    >>> optimum = value_iteration(ExactProblem([1, 5], [[0.7], [0.7]], slots=1))
+    >>> import fedwave as fw
+    >>> optimum = fw.theory.value_iteration(fw.theory.ExactProblem([1, 5], [[0.7], [0.7]], slots=1))
     >>> round(optimum.backlog, 3), round(optimum.score(gamma=0.01), 3)
     (5.708, 5.943)
     """
@@ -82,8 +88,10 @@ def mean_backlog(problem: ExactProblem, policy: Scheduler | Priority | Optimum, 
     belong to another problem. Priorities of a function that differ only by rounding are a tie, such as 0.3 * 3 and
     0.9. Those of a Scheduler are compared bit by bit, as in a simulation.
 
+    >>> import fedwave as fw
     >>> greedy = lambda p, n: p * (n + [1, 5])
-    >>> round(mean_backlog(ExactProblem([1, 5], [[0.7], [0.7]], slots=1), greedy), 3)
+    >>> problem = fw.theory.ExactProblem([1, 5], [[0.7], [0.7]], slots=1)
+    >>> round(fw.theory.mean_backlog(problem, greedy), 3)
     6.215
     """
     if isinstance(policy, Optimum) and policy.problem.slots != problem.slots:

@@ -98,17 +98,14 @@ def test_a_curve_that_does_not_rise_promises_nothing() -> None:
         (TRACES, "lea", ("'lea'",)),
         (TRACES, 7, ("task", 7)),
         ({**TRACES, "x": fw.simulate(NET, "age", 5, 4)}, None, ("rounds", "instances")),
+        (fw.simulate(NET, "age", 5, 2, record="summary"), None, ("summary",)),
     ],
 )
 def test_what_cannot_be_predicted_is_refused(traces, task, complaint) -> None:  # type: ignore[no-untyped-def]
     with refused(*complaint):
         fw.predict(traces, task)
-
-
-def test_a_summary_has_not_what_is_needed() -> None:
-    short = fw.simulate(NET, "age", 5, 2, record="summary")
-    with pytest.raises(fw.FedwaveError, match="summary"):
-        fw.predict(short)
+    with refused("labels", "fw.partition.Labels"):
+        fw.predict(TRACES["fresh"], labels=[0.1])  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(
@@ -134,12 +131,6 @@ def test_traces_of_other_worlds_are_not_compared() -> None:
     ):
         with refused("worlds", "arrivals"):
             fw.predict([same, other])
-
-
-@pytest.mark.parametrize("labels", ["by-class", 5, {}, [0.1]])
-def test_labels_of_another_kind_are_refused(labels: object) -> None:
-    with refused("labels", "fw.partition.Labels"):
-        fw.predict(TRACES["fresh"], labels=labels)  # type: ignore[call-overload]
 
 
 def test_curves_of_another_rule_or_of_one_round_are_refused() -> None:

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from half_precision import needs_bfloat16
 from refusals import refused
 
 import fedwave as fw
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build import CLASSES, check, network_of, schedulers_of, settings_of, task_of
+from fedwave.experiments.config.build import CLASSES, check, network_of, settings_of, task_of
 from fedwave.experiments.config.experiment import (
     DATASETS,
     MODELS,
@@ -44,10 +43,6 @@ def test_the_papers_network_with_changes() -> None:
     assert net.arrivals == fw.arrivals.NegativeBinomial(dispersion=2)
     assert set(net.rates) == {4.0}
     assert set(np.asarray(net.table.buffer_limit)) == {20.0}
-
-
-def test_slots_of_every_round() -> None:
-    assert network_of(NetworkConfig(slots=(1, 0, 2))).slots == (1, 0, 2)
 
 
 def test_a_random_network_is_that_of_the_command_line() -> None:
@@ -111,14 +106,6 @@ def test_a_large_network_is_not_built_to_be_checked(monkeypatch: pytest.MonkeyPa
     assert max(built) == 10_000
 
 
-def test_schedulers_by_label() -> None:
-    given = ["age", {"name": "balsa", "prior": {"name": "gamma", "shape": 2, "rate": 0.5}}]
-    made = schedulers_of(Experiment(schedulers=given))
-    assert list(made) == ["age", "balsa:prior=gamma:shape=2;rate=0.5"]
-    assert made["age"] == fw.scheduler("age")
-    assert list(made.values())[1] == fw.scheduler("balsa", prior=fw.priors.Gamma(shape=2, rate=0.5))
-
-
 def test_names_are_those_of_learning() -> None:
     from fedwave.learning.task import PRESETS
 
@@ -173,17 +160,3 @@ def test_settings_of_a_cpu() -> None:
     assert sizes == EvaluationSizes(5, 6, 7)
     settings, _ = settings_of(TrainingConfig(device="cpu", precision="float64", lanes=3))
     assert (settings.precision, settings.lanes) == ("float64", 3)
-
-
-def test_half_precision_on_a_cpu() -> None:
-    needs_bfloat16()
-    settings, _ = settings_of(TrainingConfig(device="cpu", precision="bfloat16"))
-    assert settings.precision == "bfloat16"  # slow there, but asked for
-
-
-def test_settings_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    settings, _ = settings_of(TrainingConfig(precision="auto"))
-    assert settings.device == "cuda"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -47,7 +48,7 @@ REFUSALS = {
     ("slots=2",): ("slots", "network.slots"),
     ("nonsense=2",): ("nonsense",),
     ("rounds.x=2",): ("rounds", "{'x': 2}"),
-    ("network.gamma=-1",): ("network.gamma", -1.0),
+    ("network.gamma=-1",): ("network.gamma", -1),
     ("network.gamma=.nan",): ("network.gamma", "nan"),
     ("network.fading=ricean",): ("network.fading", "ricean", "rician"),
     ("network.success=harq:tries=0",): ("network.success", "tries", 0),
@@ -89,7 +90,7 @@ REFUSALS = {
     ("block=0",): ("block", 0),
     ("group=many",): ("group", "many"),
     ("burn_in=500",): ("burn_in", 500),
-    ("checkpoint_seconds=-1",): ("checkpoint_seconds", -1.0),
+    ("checkpoint_seconds=-1",): ("checkpoint_seconds", -1),
     ("name=''",): ("name", "''"),
     ("rounds=yes",): ("rounds", "yes"),
     ("rounds=2024-01-01",): ("rounds", "2024-01-01"),
@@ -115,7 +116,7 @@ REFUSALS = {
     ("schedulers=[{name: balsa, stage_rul: max1}]",): ("stage_rul", "stage_rule"),
     ("schedulers=[{name: balsa, stage_rule: [1]}]",): ("schedulers[0]",),
     ("schedulers=[age, age]", "against=age"): ("schedulers[1]", "age"),
-    ("schedulers.x=1",): ("schedulers", "{'x': 1}"),
+    ("schedulers.x=1",): ("schedulers.x", "schedulers.NAME.PARAMETER"),
     ("schedulers=[balsa:stage_rule=max1,prior=gamma]",): ("commas",),
     ("schedulers=[update-aware]",): ("update-aware", "task"),
     ("task=mnist",): ("task", "mnist"),
@@ -131,10 +132,10 @@ REFUSALS = {
     ("task.aggregation.bet=1",): ("task.aggregation", "lee", "bet"),
     ("task.aggregation=null",): ("task.aggregation", "None"),
     ("task.batch=1",): ("task.batch", 1),
-    ("task.eta=0",): ("task.eta", 0.0),
+    ("task.eta=0",): ("task.eta", 0),
     ("training.device=gpu",): ("training.device", "gpu"),
     ("training.precision=float16",): ("training.precision", "float16"),
-    ("training.tolerance=1",): ("training.tolerance", 1.0),
+    ("training.tolerance=1",): ("training.tolerance", 1),
     ("training.lanes=0",): ("training.lanes", 0),
     ("training.test_images=0",): ("training.test_images", 0),
     ("training.full_every=-1",): ("training.full_every", -1),
@@ -159,6 +160,11 @@ REFUSALS = {
     ("sweep.network.fading.k=[1]", "network.fading=rician"): ("sweep.network.fading.k", 1, "network.fading"),
     ("sweep.network.fading=[rician, {name: rician}]",): ("sweep.network.fading", "Part('rician')"),
     ("sweep.network.fading=[rician, 3]",): ("sweep.network.fading[1]", 3),
+    ("sweep.schedulers.balsa.rule=[x]",): ("sweep.schedulers.balsa.rule", "'rule'", "stage_rule"),
+    ("schedulers=['alpha-fresh:alpha=1']", "sweep.schedulers.alpha-fresh.alpha=[0, 1]"): ("alpha", "as"),
+    ("schedulers=['alpha-fresh:alpha=1', alpha-fresh]", "schedulers.alpha.alpha=1"): ("schedulers.alpha.alpha",),
+    ("schedulers=[{name: age, as: ''}]",): ("schedulers[0].as", "''"),
+    ("schedulers=[age, {name: w-max, as: age}]",): ("schedulers[1]", "'age'"),
     ("sweep.schedulers.x=[1]",): ("sweep.schedulers.x", "schedulers.x"),
     ("sweep.imports=[[a.py]]",): ("sweep.imports", "imports"),
     ("name=" + "[" * 500,): ("'name'", "deeply"),
@@ -300,15 +306,9 @@ FILES: dict[tuple[str, bytes], tuple[object, ...]] = {
     ("a.yaml", b"- 1\n"): ("a.yaml", "mapping"),
     ("a.yaml", b"rounds: 5\nseed: [1\n"): ("a.yaml", "line 3"),
     ("a.yml", b"rounds: 5\n\nrounds: 6\n"): ("a.yml", "line 3", "'rounds'"),
-    ("a.yaml", b"rounds: 5\nname: !mine x\n"): ("line 2", "!mine"),
-    ("a.yaml", b"rounds: 5\nname: \x07\n"): ("line 2", "control character"),
     ("a.yaml", b"\xff\xfe\x00\x81"): ("a.yaml", "UTF-16"),
-    ("a.yaml", b"a: \xff\x00\x81"): ("a.yaml", "text"),
-    ("a.yaml", b"[" * 500): ("a.yaml", "deeply"),
-    ("a.yaml", b"rounds: 5\n---\nrounds: 6\n"): ("a.yaml", "line 2"),
     ("a.json", b'{"rounds": 5,\n"rounds": 6}'): ("a.json", "'rounds'"),
     ("a.json", b'{"rounds": 5,\n'): ("a.json", "line 2"),
-    ("a.json", b"[" * 200_000): ("a.json", "deeply"),
     ("a.json", b'{"rounds": 1' + b"0" * 5000 + b"}"): ("a.json", "digits"),
     ("a.json", b"3"): ("a.json", "mapping"),
     ("a.txt", b"rounds: 5"): (".yaml", ".yml", ".json"),
@@ -339,14 +339,6 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
             load_experiment(source)
 
 
-def test_a_billion_laughs_end_early(tmp_path: Path) -> None:
-    lines = ["a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]"]
-    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
-    (tmp_path / "a.yaml").write_text("\n".join(lines))
-    with pytest.raises(FedwaveError, match="too large"):
-        load_experiment(tmp_path / "a.yaml")
-
-
 def test_anchors_merge(tmp_path: Path) -> None:
     text = "network: &a {kind: random, devices: 50}\nsweep:\n  network: [{<<: *a, devices: 60}, *a]\n"
     (tmp_path / "a.yaml").write_text(text)
@@ -354,22 +346,15 @@ def test_anchors_merge(tmp_path: Path) -> None:
     assert sizes == [60, 50]
 
 
-@pytest.mark.parametrize("name", ["1e5", "yes", "null", "a: b", "# x", "ü", "2024-01-01", "[", "'"])
-def test_any_name_is_read_back(name: str, tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(to_yaml(Experiment(name=name)), encoding="utf-8")
-    assert load_experiment(tmp_path / "a.yaml").name == name
-
-
 def test_the_schema_describes_every_field() -> None:
     schema = json_schema()
     json.dumps(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["title"] == "fedwave experiment"
-    mapping = to_mapping(Experiment(task=TaskConfig()))
-    parts = {"network": "NetworkConfig", "task": "TaskConfig", "training": "TrainingConfig"}
-    for part, fields in {None: schema, **{k: schema["$defs"][v] for k, v in parts.items()}}.items():
+    kinds = (Experiment, NetworkConfig, TaskConfig, TrainingConfig)
+    for kind, fields in zip(kinds, [schema, *(schema["$defs"][one.__name__] for one in kinds[1:])], strict=True):
         assert fields["additionalProperties"] is False
-        assert set(fields["properties"]) == set(mapping[part] if part else mapping)
+        assert set(fields["properties"]) == {one.name for one in dataclasses.fields(kind)}
         for name, field in fields["properties"].items():
             assert field["description"].endswith("."), name
     assert schema["$defs"]["NetworkConfig"]["properties"]["kind"]["enum"] == ["paper", "random", "table"]

@@ -64,7 +64,12 @@ PARTS = [
 texts = st.builds("{}={}".format, st.sampled_from(PARTS), numbers) | st.sampled_from(
     ["paper", "random", "table", "mnist", "cifar10", "vgg19", "sync", "bfloat16", "accuracy", "balsa", "age"]
 )
-values = junk | texts | st.lists(texts | st.integers(0, 9), max_size=3)
+# A part as a mapping, with any value for a parameter, or for its name.
+mappings = st.builds(
+    lambda part, value: {"name": part.split(":")[0], part.rpartition(":")[2]: value}, st.sampled_from(PARTS), junk
+)
+mappings |= st.builds(lambda name, value: {"name": name, "x": value}, junk, junk)
+values = junk | texts | mappings | st.lists(mappings, max_size=2) | st.lists(texts | st.integers(0, 9), max_size=3)
 columns = ["rate", "distance_m", "tx_power_dbm", "buffer_limit", "noise_dbm", "slots", "seed", "x"]
 words = st.text("abcdefgh_", min_size=1, max_size=8)
 fields = (

@@ -6,7 +6,6 @@ import json
 import pickle
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +86,6 @@ def test_a_part_is_a_value() -> None:
     assert hash(TaskConfig(partition="dirichlet:alpha=1")) == hash(TaskConfig(partition="dirichlet:alpha=1.0"))
     with pytest.raises(TypeError, match="does not support item assignment"):
         part["prior"] = 3  # type: ignore[index]
-
-
-def test_truth_and_nothing_as_parameters() -> None:
-    given = {"name": "x", "a": True, "b": False, "c": None, "d": "word", "e": 1.5}
-    assert registry.parse("fading", registry.text(given)) == given
 
 
 def test_a_part_is_not_built_from_its_text() -> None:
@@ -242,17 +236,6 @@ def test_a_stored_experiment_is_read_without_its_inputs(own: Path) -> None:
     assert pickle.loads(told.stdout) == made
 
 
-def test_another_process_prepares_itself(own: Path) -> None:
-    made = load_experiment(own / "mine.yaml")
-    code = (
-        "import sys, pickle; from fedwave.experiments.config.build import network_of, prepare\n"
-        "made = pickle.loads(sys.stdin.buffer.read())\n"
-        "prepare(made, {}); print(network_of(made.network).fading)"
-    )
-    told = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(made), capture_output=True, check=True)
-    assert told.stdout.decode() == "Louder(base=Rician(k_factor=2))\n"
-
-
 def test_what_was_made_by_hand_is_checked_when_it_runs() -> None:
     with refused("schedulers[0]", "blsa"):
         check(Experiment(schedulers=("blsa",)))  # type: ignore[arg-type]
@@ -302,64 +285,6 @@ def test_recorded_parts_differ_by_their_files(tmp_path: Path) -> None:
     swept = {"network.fading": [{"name": "recorded", "path": str(file)} for file in files]}
     asked = {"rounds": 3, "instances": 1, "sweep": swept}
     assert len(points(experiment_from(asked))) == 2
-
-
-# As somebody may write a part by mistake.
-ODD: dict[str, Any] = {
-    "null": None,
-    "number": 2.5,
-    "true": True,
-    "infinite": float("inf"),
-    "empty text": "",
-    "a colon": ":",
-    "an empty list": [],
-    "a list": ["age"],
-    "a list in a list": [["age"]],
-    "an empty mapping": {},
-    "no name": {"x": 1},
-    "name null": {"name": None},
-    "name a number": {"name": 5},
-    "name a list": {"name": ["age"]},
-    "name a part": {"name": {"name": "age"}},
-    "name empty": {"name": " "},
-    "an empty key": {"name": "age", "": {"": 1}},
-    "mappings in mappings": {"x": {"y": {"z": 1}}},
-    "mappings in a list": {"x": [{"y": [{"z": {}}]}]},
-    "a part in a part": {"x": {"name": "age", "x": {"name": 5, "x": {}}}},
-    "very deep": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": {"x": 1}}}}}}}}}}}},
-}
-# A part of each field, and a parameter of it, which is a part too where there is one.
-FIELDS = {
-    "schedulers": ("balsa", "prior"),
-    "metrics": ("mass", "aggregation"),
-    "network.fading": ("shadowing", "fading"),
-    "network.success": ("harq", "model"),
-    "network.arrivals": ("negative-binomial", "dispersion"),
-    "task.dataset": ("synthetic", "train"),
-    "task.model": ("logistic", "bias"),
-    "task.partition": ("dirichlet", "alpha"),
-    "task.aggregation": ("lee", "beta"),
-}
-
-
-@pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("odd", ODD)
-def test_odd_parts_are_read_or_refused_in_a_sentence(field: str, odd: str) -> None:
-    name, parameter = FIELDS[field]
-    value, several = ODD[odd], field in ("schedulers", "metrics")
-    inside = {"name": name, parameter: value}
-    whole = {"name": name, **value} if isinstance(value, dict) else value
-    for part in (value, inside, whole):
-        given = [part] if several else part
-        for overrides in (
-            [f"{field}={json.dumps(given)}"],
-            [f"{field}={json.dumps(part)}"],
-            [f"sweep.{field}={json.dumps([given])}"],
-            [f"sweep.{field}.{parameter}={json.dumps([value])}"],
-        ):
-            with suppress(FedwaveError):  # anything else fails
-                made = experiment_from({}, overrides)
-                assert experiment_from(to_mapping(made)) == made
 
 
 def test_a_parameter_that_is_a_mapping_is_refused_by_the_part_that_does_not_have_it() -> None:

@@ -9,35 +9,48 @@ import pytest
 
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.read import experiment_from, load_experiment, to_mapping
+from fedwave.experiments.config.read import experiment_from, load_experiment, points, to_mapping
+from fedwave.experiments.config.resolve import filled
 from fedwave.experiments.config.units import resolved, units_of
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.load import stored_results
+from fedwave.parts import registry
 
 SMALL: dict[str, Any] = {"schedulers": ["age", "random"], "rounds": 4, "instances": 2}
-# These say that there is none: a rate for all devices, a table, a dataset that was replaced, a base for differences.
-NONE = {"network.rate", "network.file", "network.devices", "task.instead_of", "against"}
-
-
-def nulls(mapping: Any, where: str = "") -> set[str]:
-    if not isinstance(mapping, dict):
-        return {where} if mapping is None else set()
-    return {n for k, v in mapping.items() for n in nulls(v, f"{where}.{k}" if where else k)}
 
 
 def stored(folder: Path) -> Experiment:
     return RunFolder(folder).stored()
 
 
-def test_a_simulation(tmp_path: Path) -> None:
+def without_null(content: Any) -> bool:
+    inside = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+    return content is not None and all(map(without_null, inside))
+
+
+def test_a_run_keeps_every_number(tmp_path: Path) -> None:
     run_experiment(experiment_from(SMALL), tmp_path / "run", workers=1)
-    found = stored(tmp_path / "run")
-    # Without a task nothing is trained.
-    assert nulls(to_mapping(found)) == NONE - {"task.instead_of"} | {"task", "training.lanes"}
-    network = found.network
-    assert (network.slots, network.gamma, str(network.success)) == (5, 0.01, "turbo")
-    assert (str(network.fading), str(network.arrivals)) == ("rayleigh", "poisson")
+    content = to_mapping(stored(tmp_path / "run"))
+    assert without_null(content)
+    assert "task" not in content
+    assert content["network"] == {
+        "kind": "paper",
+        "slots": 5,
+        "gamma": 0.01,
+        "fading": "rayleigh",
+        "success": {"name": "turbo", "midpoint_db": -1.647, "slope": 7.468, "blocks": 1},
+        "arrivals": "poisson",
+        "set": {
+            "noise_dbm": -96.0,
+            "pathloss_intercept_db": 128.1,
+            "pathloss_slope_db": 37.6,
+            "tx_power_dbm": 23.0,
+            "interference_dbm": float("-inf"),
+            "miss_probability": 0.0,
+            "buffer_limit": float("inf"),
+        },
+    }
 
 
 @pytest.mark.parametrize(
@@ -46,27 +59,62 @@ def test_a_simulation(tmp_path: Path) -> None:
 def test_a_task(dataset: str, numbers: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedwave.learning.settings.limit", lambda: 10e9)
     found = resolved(experiment_from({**SMALL, "task": {"dataset": dataset}}))
-    assert nulls(to_mapping(found)) == NONE
+    assert without_null(to_mapping(found))
     task = found.task
     assert task is not None
     assert (task.shard_size, task.batch, task.epochs) == numbers
-    assert (task.eta, task.prox, task.l2) == (0.01, 0.01, 0)
-    assert str(task.model) == {"cifar10": "vgg19"}.get(dataset, "cnn")
+    assert (task.eta, task.prox, task.l2, task.aggregation) == (0.01, 0.01, 0, {"name": "lee", "beta": 0.001})
+    assert task.model is not None
+    assert task.model.name == {"cifar10": "vgg19"}.get(dataset, "cnn")
     assert found.training.device == "cpu"
     # Sixty-four of a large model would take more than a quarter of the memory.
     assert found.training.lanes == {"cifar10": 10}.get(dataset, 64)
 
 
 def test_a_random_network_and_a_table(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("count,rate,distance_m\n3,1,100\n")
+    (tmp_path / "t.csv").write_text("count,rate,distance_m,tx_power_dbm\n3,1,100,20\n1,1,100,10\n")
     random = resolved(experiment_from({**SMALL, "network": {"kind": "random"}})).network
-    assert random.devices == 100
+    assert (random.devices, random.set["seed"]) == (100, 0)
     assert random.slots == fw.random_network().slots
-    table = {"kind": "table", "file": str(tmp_path / "t.csv")}
-    assert resolved(experiment_from({**SMALL, "network": table})).network.slots == 3
-    in_set = {"set": {"slots": 2, "buffer_limit": 9}}
-    found = resolved(experiment_from({**SMALL, "network": in_set})).network
-    assert (found.slots, found.set) == (None, {"slots": 2, "buffer_limit": 9})
+    table = resolved(experiment_from({**SMALL, "network": {"kind": "table", "file": str(tmp_path / "t.csv")}})).network
+    assert table.slots == 4
+    assert "tx_power_dbm" not in table.set  # the file has one for each device
+    found = resolved(experiment_from({**SMALL, "network": {"set": {"slots": 2, "buffer_limit": 9}}})).network
+    assert (found.slots, found.set["slots"], found.set["buffer_limit"]) == (None, 2, 9)
+
+
+EVERYTHING: list[dict[str, Any]] = [
+    {
+        "schedulers": ["age", "random", "balsa:prior=gamma", "alpha-fresh:alpha=0.25", "mass"],
+        "against": "alpha-fresh:alpha=0.250",
+    },
+    {"network": {"kind": "random", "devices": 6, "success": "harq", "fading": "rician"}},
+    {"sweep": {"network.success": ["turbo", "arq", "soft"], "network.slots": [1, [2, 0, 1, 3]]}},
+    {"sweep": {"schedulers.alpha-fresh.alpha": [0.5, 0.9]}, "schedulers": ["alpha-fresh", "age"]},
+    {"sweep": {"network": [{"kind": "random", "devices": 5}, {"gamma": 0.5}]}},
+    {"task": {"dataset": "synthetic:train=60,test=20", "model": "logistic"}, "rounds": 2, "metrics": ["jain"]},
+]
+
+
+@pytest.mark.parametrize("more", EVERYTHING, ids=lambda more: str(more)[:60])
+def test_a_stored_experiment_gives_the_same_results_and_no_default_is_read(
+    more: dict[str, Any], tmp_path: Path, no_figures: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = fw.run({**SMALL, **more}, tmp_path / "run", workers=1)
+    assert first.identical(fw.run(tmp_path / "run/config.yaml", tmp_path / "again", workers=1))
+    assert (tmp_path / "again/config.yaml").read_bytes() == (tmp_path / "run/config.yaml").read_bytes()
+    if "network" in more.get("sweep", {}):
+        return  # a network that is swept as a whole is written as it was given
+    # Other defaults in the code change nothing: every parameter is given.
+    written = load_experiment(tmp_path / "run/config.yaml")
+    for part in [*written.schedulers, written.network.fading, written.network.success]:
+        if part is not None:
+            family = (
+                "scheduler" if part in written.schedulers else "fading" if part is written.network.fading else "success"
+            )
+            assert registry.with_defaults(family, part) == part
+    for _, at in points(written):
+        assert at.network == filled(at).network
 
 
 def test_what_differs_between_points_is_known_at_each(tmp_path: Path) -> None:
@@ -108,3 +156,11 @@ def test_the_configuration_runs_again_from_a_folder_that_was_moved(
     run_experiment(again, tmp_path / "again", workers=1)
     assert fw.load(tmp_path / "again").identical(fw.load(tmp_path / "moved"))
     assert (tmp_path / "again/config.yaml").read_bytes() == (tmp_path / "moved/config.yaml").read_bytes()
+
+
+@pytest.mark.parametrize("family", [f for f in registry.FAMILIES if f not in ("dataset", "model")])
+def test_a_part_with_its_defaults_written_out_is_the_same_object(family: str) -> None:
+    for name in registry.built_in(family):
+        if name not in ("recorded", "table"):  # these need a file
+            made = [registry.build(family, part) for part in (name, registry.with_defaults(family, name))]
+            assert registry.full_text(family, made[0]) == registry.full_text(family, made[1])

@@ -75,17 +75,6 @@ def test_rounds_become_one_number_as_the_metric_says(how: str, wanted: list[floa
     assert np.array_equal(per_instance(noise, "own"), per_instance(other, "own"))
 
 
-def test_differences_are_paired(data: xr.Dataset, traces: dict[str, fw.Trace]) -> None:
-    found = Comparison.of(data, "alsa-pi")
-    score = traces["max-weight"].score.mean(axis=0) - traces["alsa-pi"].score.mean(axis=0)
-    apart = found.difference("max-weight", "score")
-    assert apart.mean == pytest.approx(score.mean())
-    # Student t with 7 degrees of freedom reaches 2.364624 standard errors.
-    assert apart.half_width == pytest.approx(2.364624 * score.std(ddof=1) / 8**0.5, rel=1e-6)
-    assert found.difference("alsa-pi", "score").half_width == 0
-    assert found.estimate("bench", "delivered_share").mean == 1
-
-
 def test_the_tidy_table_equals_an_independent_computation(data: xr.Dataset, traces: dict[str, fw.Trace]) -> None:
     found = Comparison.of(data, "alsa-pi").to_pandas()
     assert tuple(found.columns) == COLUMNS
@@ -192,3 +181,27 @@ def test_a_scheduler_twice_needs_labels() -> None:
     found = fw.compare(net, named, rounds=2, instances=2)
     assert found.schedulers == ("one", "other")
     assert found.difference("other", "backlog").mean == 0
+
+
+def test_instances_for_a_half_width() -> None:
+    found = fw.compare(fw.paper_network(), ["alsa-pi", "age"], rounds=12, instances=3)
+    spread = found.differences("age", "score").std(ddof=1)
+    needed = found.instances_needed("age", 0.8)
+    assert needed is not None
+    assert needed > 10
+    # About 1.96 standard errors reach 0.8 with so many, and not with half of them.
+    assert 1.96 * spread / needed**0.5 < 0.8 < 1.96 * spread / (needed / 2) ** 0.5
+    with refused("half_width", 0):
+        found.instances_needed("age", 0)
+
+
+def test_no_number_of_copies_narrows_an_interval() -> None:
+    rng = np.random.default_rng(0)
+    network = fw.paper_network(
+        fading=fw.fading.RecordedGains(rng.exponential(size=(6, 25))),
+        arrivals=fw.arrivals.RecordedArrivals(rng.poisson(3, size=(6, 25))),
+        success="threshold",
+    )
+    found = fw.compare(network, ["alsa-pi", "max-weight", "random"], rounds=6, instances=3)
+    assert found.instances_needed("max-weight", 0.1) is None
+    assert found.instances_needed("random", 0.1) is not None

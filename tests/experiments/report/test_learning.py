@@ -19,7 +19,7 @@ from fedwave.experiments.config.build import network_of, task_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures.learning import curves_figure, single_figure, targets_figure
-from fedwave.experiments.report.learning import caption_of, is_synthetic, write_learning
+from fedwave.experiments.report.learning import is_synthetic, learning_of, write_learning
 from fedwave.experiments.report.outputs import comparison_of, summary
 from fedwave.experiments.run.runner import Event, run_experiment
 from fedwave.experiments.store.dataset import Point, Results, curves_of, labels, unit_dataset
@@ -204,8 +204,13 @@ def test_a_diverged_instance_is_marked_and_left_out(learned: Point) -> None:
     assert table.loc[("w-max", "accuracy"), "instances"] == 2
     assert table.loc[("w-max", "backlog"), "instances"] == 3
     for draw in (curves_figure, single_figure, targets_figure):
-        assert [name.startswith("W-max (1 diverged)") for name in legend(draw(changed))] == [False, False, False, True]
-        assert not any("diverged" in name for name in legend(draw(learned)))
+        assert [name.startswith("W-max (1 diverged)") for name in legend(draw(learning_of(changed)))] == [
+            False,
+            False,
+            False,
+            True,
+        ]
+        assert not any("diverged" in name for name in legend(draw(learning_of(learned))))
 
 
 def test_all_of_a_scheduler_diverge_at_once(learned: Point, tmp_path: Path) -> None:
@@ -225,7 +230,7 @@ def test_all_of_a_scheduler_diverge_at_once(learned: Point, tmp_path: Path) -> N
 
 def test_targets_reached_by_hand(learned: Point) -> None:
     changed = with_accuracy(learned, w_max=[0.05, 0.2, 0.4])
-    left, right = targets_figure(changed).axes
+    left, right = targets_figure(learning_of(changed)).axes
     shares = {line.get_label(): line.get_ydata() for line in left.get_lines()}
     assert list(shares["W-max"]) == pytest.approx([2 / 3, 1 / 3, 0])
     means = right.get_lines()[NAMES.index("bench")].get_ydata()
@@ -285,21 +290,6 @@ def test_stopped_half_way_it_goes_on(learned: Point, tmp_path: Path) -> None:
         np.testing.assert_allclose(whole.data[what], beside, rtol=1e-6)
 
 
-def test_the_checkpoint_of_another_experiment_is_left_alone(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run("w-max", folder=tmp_path, watch=Stop(2))
-    with refused("schedulers", '["w-max"]', '["alsa-pi"]'):
-        run("alsa-pi", folder=tmp_path)
-    (left,) = (tmp_path / "checkpoints").iterdir()
-    assert left.name.startswith("0000_w-max_0-2.")
-
-
-def test_no_checkpoint_within_the_first_minute(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run("w-max", folder=tmp_path, watch=Stop(3), checkpoint_seconds=Experiment().checkpoint_seconds)
-    assert not (tmp_path / "checkpoints").exists()
-
-
 def test_only_schedulers_that_look_at_the_models(learned: Point) -> None:
     alone = run("update-aware")
     beside = learned.data.loss.sel(scheduler=["update-aware"])
@@ -337,13 +327,13 @@ def test_a_stand_in_is_called_one(learned: Point) -> None:
     task = replace(ASKED.task, instead_of="mnist")
     stand_in = run("w-max", task=task, rounds=2, instances=1)
     assert is_synthetic(stand_in.experiment)
-    assert mentions(caption_of(stand_in), "SYNTHETIC DATA", "mnist")
+    assert mentions(learning_of(stand_in).caption, "SYNTHETIC DATA", "mnist")
     assert not is_synthetic(learned.experiment)  # it was asked for
-    assert "SYNTHETIC" not in caption_of(learned)
+    assert "SYNTHETIC" not in learning_of(learned).caption
     for draw in (curves_figure, single_figure, targets_figure):
-        assert "SYNTHETIC DATA" in draw(stand_in).get_supxlabel()
-        assert "SYNTHETIC" not in draw(learned).get_supxlabel()
-        assert mentions(draw(learned).get_supxlabel(), "100 test images")
+        assert "SYNTHETIC DATA" in draw(learning_of(stand_in)).get_supxlabel()
+        assert "SYNTHETIC" not in draw(learning_of(learned)).get_supxlabel()
+        assert mentions(draw(learning_of(learned)).get_supxlabel(), "100 test images")
     assert summary(whole(stand_in))["synthetic"] is True
 
 
@@ -351,22 +341,20 @@ def test_captions_state_the_images_that_were_used(learned: Point) -> None:
     """The synthetic task has 2,000 test images; more were asked for."""
     more = replace(ASKED.training, test_images=5000, loss_images=150)
     asked = run("w-max", training=more, rounds=1, instances=1)
-    assert mentions(caption_of(asked), "2,000 test images", "150 training images")
-    older = replace(asked, data=asked.data.drop_attrs(deep=False))
-    assert mentions(caption_of(older), "5,000 test images")
+    assert mentions(learning_of(asked).caption, "2,000 test images", "150 training images")
 
 
 def test_figures_of_learning_say_what_was_run_and_explain_only_what_is_drawn(learned: Point) -> None:
     for draw in (curves_figure, single_figure, targets_figure):
-        title = draw(learned).legends[0].get_title().get_text()
+        title = draw(learning_of(learned)).legends[0].get_title().get_text()
         assert mentions(title, "U = 5", "W = 2", "12 rounds", "3 instances", "seed 4")
     some = with_accuracy(learned, w_max=[0.05, 0.2, 0.4])
     for point in (learned, some):
-        figure = targets_figure(point)
+        figure = targets_figure(learning_of(point))
         words = [text.get_text() for text in figure.axes[1].texts]
         assert any("never" in word for word in words) == ("never" in figure.get_supxlabel())
     everyone = replace(learned, experiment=replace(learned.experiment, targets=(0.001,)))
-    caption = targets_figure(everyone).get_supxlabel()
+    caption = targets_figure(learning_of(everyone)).get_supxlabel()
     assert "never" not in caption
     assert "No point" not in caption
 
@@ -379,7 +367,7 @@ def test_a_count_of_those_that_never_get_there_stands_where_no_curve_goes_on(lea
             data.accuracy.loc[where] = accuracy
     targets = (0.05, 0.2, 0.3, 0.5)
     point = replace(learned, data=data, experiment=replace(learned.experiment, targets=targets))
-    notes = targets_figure(point).axes[1].texts
+    notes = targets_figure(learning_of(point)).axes[1].texts
     sides = {(note.get_text(), note.xy[0], note.get_ha()) for note in notes}
     assert sides == {("1 never", 0.2, "right"), ("2 never", 0.3, "right"), ("2 never", 0.5, "left")}
 

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from refusals import mentions, refused
 
 import fedwave as fw
-from fedwave.experiments.report.figures.common import save_figure, style_of
+from fedwave.experiments.report.figures.common import save_figure
 from fedwave.experiments.report.figures.sweep import bands_figure
 
 ALL = fw.scheduler_names(learner=False)
@@ -62,33 +62,12 @@ def test_values_out_of_order_are_drawn_in_order() -> None:
     assert np.array_equal(lines(axes)["age"].get_xydata(), [[1, 10], [3, 30], [5, 50]])
 
 
-def test_every_scheduler_can_be_told_apart_and_keeps_its_style() -> None:
-    rng = np.random.default_rng(0)
-    figure, axes = draw(SLOTS, {name: rng.random(5) + 1 for name in ALL})
-    drawn = lines(axes)
-    assert len(drawn) == len(ALL) == len(legend(figure))
-    # matplotlib reports dashes of any length as "--", so the markers are compared too.
-    looks = {(x.get_color(), x.get_linestyle(), x.get_marker()) for x in drawn.values()}
-    assert len(looks) == len(ALL)
-    assert len({x.get_marker() for x in drawn.values()}) == 13  # all there are
-    for name, shown in (("balsa-po", "BALSA-PO"), ("fresh", "fresh")):
-        assert drawn[shown].get_color() == style_of(name)["color"]
-        assert drawn[shown].get_linestyle() == style_of(name)["linestyle"]
-
-
 def test_the_legend_covers_nothing_and_all_of_it_is_on_the_page() -> None:
     figure, axes = draw(SLOTS, {name: np.arange(5.0) for name in ALL})
     box, page = figure.legends[0].get_window_extent(), figure.bbox
     assert box.x0 >= axes.get_window_extent().x1
     assert page.x0 <= box.x0 < box.x1 <= page.x1
     assert page.y0 <= box.y0 < box.y1 <= page.y1
-
-
-def test_schedulers_with_parameters_differ_from_each_other_and_from_the_rest() -> None:
-    labels = [f"alpha-fresh:alpha=0.{k}" for k in range(1, 6)]
-    _, axes = draw(SLOTS, {name: np.arange(5.0) for name in [*labels, "alpha-fresh", "balsa"]})
-    looks = {(x.get_color(), x.get_linestyle()) for x in lines(axes).values()}
-    assert len(looks) == 7
 
 
 def test_the_legend_reads_from_top_to_bottom() -> None:

@@ -77,7 +77,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def words(schedulers: str, *more: str, verb: str = "run") -> list[str]:
-    given = ("paper", "--import", "bad.py", "-s", schedulers, "-t", "4", "-i", "5")
+    given = ("paper", "--import", "bad.py", "-s", schedulers, "-r", "4", "-i", "5")
     return command(verb, *given, *more)
 
 
@@ -91,7 +91,7 @@ def made(given: list[str]) -> tuple[int, str, str]:
 def test_a_unit_that_fails_does_not_end_the_others(does: str, workers: str, here: Path) -> None:
     options = ("block=1", "--workers", workers, "--out", "run", "--events", "events")
     status, out, err = made(words(f"bad:does={does},age", *options))
-    assert (status, out) == (2, ""), err
+    assert (status, out) == (1, ""), err
     first, last = err.splitlines()
     assert mentions(first, "unit 0000_bad-does-")
     assert mentions(last, "5 of 10", "0000_bad-does-")
@@ -106,7 +106,7 @@ def test_a_unit_that_fails_does_not_end_the_others(does: str, workers: str, here
 
 
 def test_resume_tries_a_unit_that_failed_again(here: Path) -> None:
-    assert made(words("age,bad:does=raiser", "--workers", "1", "--out", "run"))[0] == 2
+    assert made(words("age,bad:does=raiser", "--workers", "1", "--out", "run"))[0] == 1
     (here / "repaired").touch()
     status, out, err = made(command("resume", "run", "--import", "bad.py"))
     assert (status, err) == (0, "")
@@ -115,7 +115,7 @@ def test_resume_tries_a_unit_that_failed_again(here: Path) -> None:
 
 def test_the_only_unit_says_its_reason_once(here: Path) -> None:
     status, _, err = made(words("bad:does=raiser", "--workers", "1", "--out", "run"))
-    assert status == 2
+    assert status == 1
     assert mentions(err, "1 of 1", "0000_bad-does-raiser_0-4", here / "bad.py", "line 15", resumes(here))
     assert err.count("no. good") == err.count("\n") == 1
 
@@ -123,7 +123,7 @@ def test_the_only_unit_says_its_reason_once(here: Path) -> None:
 @pytest.mark.parametrize("does", ["raiser", "interrupt", "leaver"])
 def test_without_a_folder_it_is_one_sentence(does: str, here: Path) -> None:
     status, out, err = made(words(f"bad:does={does},age", verb="compare"))
-    assert (status, out) == (2, "")
+    assert (status, out) == (1, "")
     assert mentions(err, "0000_bad-does-")
     assert mentions(err, *WHY[does])
     assert err.count("\n") == 1
@@ -182,7 +182,7 @@ def test_without_a_folder_too(here: Path) -> None:
 def test_a_closed_terminal_stops_with_a_checkpoint(here: Path) -> None:
     """As SIGTERM does; `nohup` makes fedwave ignore it."""
     (here / "slow.py").write_text(SLOW)
-    given = command("run", "paper", "--import", "slow.py", "-s", "slow", "-t", "100", "-i", "1")
+    given = command("run", "paper", "--import", "slow.py", "-s", "slow", "-r", "100", "-i", "1")
     ended, errors = stopped([*given, "--workers", "1", "--out", "run"], [signal.SIGHUP])
     assert ended == 129
     assert mentions(errors, resumes(here, "slow.py"))
@@ -207,7 +207,7 @@ class Slow(fw.Scheduler):
 def test_a_time_out_that_is_caught_again_and_again_ends_the_command(here: Path) -> None:
     options = ("--workers", "1", "--timeout", "500", "--out", "run")
     status, out, err = made(words("age,bad:does=ring", *options))
-    assert (status, out) == (2, "")
+    assert (status, out) == (1, "")
     why, last = err.splitlines()
     assert mentions(why, "bad:does=ring", "500 s")
     assert mentions(why, "--workers 2")

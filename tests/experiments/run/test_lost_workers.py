@@ -17,12 +17,15 @@ from typing import Any
 import pytest
 from killing import children, command, results, started
 from refusals import mentions, refused
+from user_file import forgotten
 
 import fedwave as fw
+from fedwave.errors import WorkFailed
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run import pool
 from fedwave.experiments.run.pool import run_in_pool
+from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.run.signals import NoRound, StopRequest, limited
 from fedwave.experiments.run.worker import HEADER, Message
 
@@ -71,25 +74,8 @@ def fedwave(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def run(folder: Path, out: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return fedwave(
-        folder,
-        "run",
-        "paper",
-        "--import",
-        "mine.py",
-        "-s",
-        "age,troubled,max-weight",
-        "-t",
-        "5",
-        "-i",
-        "4",
-        "block=2",
-        "--out",
-        out,
-        "--events",
-        f"{out}.events",
-        *words,
-    )
+    given = f"run paper --import mine.py -s age,troubled,max-weight -r 5 -i 4 block=2 --out {out} --events {out}.events"
+    return fedwave(folder, *given.split(), *words)
 
 
 def events(folder: Path, out: str = "run") -> list[dict[str, Any]]:
@@ -102,7 +88,7 @@ def events(folder: Path, out: str = "run") -> list[dict[str, Any]]:
 def test_a_scheduler_that_never_returns(what: str, workers: str, tmp_path: Path) -> None:
     trouble = write(tmp_path, what)
     made = run(tmp_path, "run", "--workers", workers, "--timeout", "5")
-    assert made.returncode == 2, made.stderr
+    assert made.returncode == 1, made.stderr
     assert made.stdout == ""
     assert "Traceback" not in made.stderr
     last = made.stderr.splitlines()[-1]
@@ -124,7 +110,7 @@ def test_a_scheduler_that_never_returns(what: str, workers: str, tmp_path: Path)
 def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(what: str, tmp_path: Path) -> None:
     trouble = write(tmp_path, what)
     made = run(tmp_path, "run", "--workers", "2")
-    assert (made.returncode, made.stdout) == (2, ""), made.stderr
+    assert (made.returncode, made.stdout) == (1, ""), made.stderr
     assert "Traceback" not in made.stderr
     assert mentions(made.stderr, "2 of 6")
     assert mentions(made.stderr, "memory", "block")
@@ -149,7 +135,7 @@ def test_a_unit_that_was_killed_for_memory_is_begun_once_more_alone(what: str, t
 def test_a_unit_that_crashes_its_workers_does_not_end_the_others(tmp_path: Path) -> None:
     write(tmp_path, "crashes")
     made = run(tmp_path, "run", "--workers", "2")
-    assert (made.returncode, made.stdout) == (2, ""), made.stderr
+    assert (made.returncode, made.stdout) == (1, ""), made.stderr
     assert mentions(made.stderr, 3, "signal 11")
     assert mentions(made.stderr, "4")
 
@@ -157,30 +143,16 @@ def test_a_unit_that_crashes_its_workers_does_not_end_the_others(tmp_path: Path)
 def test_without_memory_in_this_process_the_others_go_on(tmp_path: Path) -> None:
     write(tmp_path, "runs out of memory")
     made = run(tmp_path, "run", "--workers", "1")
-    assert (made.returncode, made.stdout) == (2, ""), made.stderr
+    assert (made.returncode, made.stdout) == (1, ""), made.stderr
     assert mentions(made.stderr, "17 PiB", "block")
     assert mentions(made.stderr, "4")
 
 
 def test_without_a_folder_nothing_else_is_done(tmp_path: Path) -> None:
     write(tmp_path, "sleeps for ever")
-    made = fedwave(
-        tmp_path,
-        "compare",
-        "paper",
-        "--import",
-        "mine.py",
-        "-s",
-        "troubled,age",
-        "-t",
-        "5",
-        "-i",
-        "2",
-        "--timeout",
-        "5",
-    )
-    assert (made.returncode, made.stdout) == (2, "")
-    assert mentions(made.stderr, "0000_troubled_0-1", "troubled", "5 s", "--timeout")
+    content = {"schedulers": ["troubled", "age"], "rounds": 5, "instances": 2}
+    with forgotten(), refused("0000_troubled_0-1", "1 s", "--timeout", error=WorkFailed):
+        run_experiment(experiment_from(content, (), [str(tmp_path / "mine.py")]), timeout=1.0)
 
 
 def wait_for(file: Path, run: subprocess.Popen[str]) -> None:
@@ -195,7 +167,7 @@ def wait_for(file: Path, run: subprocess.Popen[str]) -> None:
 @pytest.mark.parametrize("what", ["computes for ever", "catches everything"])
 def test_without_a_folder_ctrl_c_ends_it(what: str, tmp_path: Path) -> None:
     write(tmp_path, what)
-    words = ("compare", "paper", "--import", "mine.py", "-s", "troubled", "-t", "5", "-i", "2")
+    words = ("compare", "paper", "--import", "mine.py", "-s", "troubled", "-r", "5", "-i", "2")
     with started(command(*words), cwd=tmp_path) as made:
         wait_for(tmp_path / "begun", made)
         made.send_signal(signal.SIGINT)
@@ -294,29 +266,30 @@ class Silent(pool.Worker):
     def messages(self, passed: float) -> list[tuple[str, Any]]:
         return [("rounds", 0)] if self.unit is not None and self.since is None else []
 
+    def watched(self) -> list[Any]:
+        return []
+
+    def ask_to_stop(self) -> None:
+        pass
+
     def end(self) -> None:
         pass
 
 
-class SilentPool(pool.Pool[Silent]):
-    """Time is ``now``, which goes on by ``steps``."""
-
+def test_a_machine_that_sleeps_makes_nobody_late(monkeypatch: pytest.MonkeyPatch) -> None:
     now, steps = 100.0, iter([0.5, 9000.0, *[1.0] * 9])
 
-    def _new(self, unit: Unit) -> Silent | None:
-        return None if self._workers else Silent()
+    def wait(watched: list[Any]) -> None:
+        nonlocal now
+        now += next(steps)
 
-    def _wait(self) -> None:
-        type(self).now += next(self.steps)
-
-
-def test_a_machine_that_sleeps_makes_nobody_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool.time, "monotonic", lambda: SilentPool.now)
+    monkeypatch.setattr(pool.time, "monotonic", lambda: now)
     messages: list[Message] = []
-    silent = SilentPool(some_units()[:1], lambda unit: None, messages.append, StopRequest(), 9.5)
+    unit = some_units()[:1]
+    silent = pool.Pool(unit, lambda unit: None, messages.append, StopRequest(), 9.5, Silent, wait)
     assert list(silent.results()) == []
     assert [m.kind for m in messages] == ["begun", "rounds", "abandoned"]
-    assert list(silent.steps) == [], "it was abandoned too early"
+    assert list(steps) == [], "it was abandoned too early"
 
 
 def test_simulating_before_training_counts_as_work(tmp_path: Path) -> None:

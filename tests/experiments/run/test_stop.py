@@ -100,7 +100,7 @@ def test_a_signal_is_answered_by_checkpoints_and_the_line_that_resumes(
 def test_units_on_ray_stop_with_checkpoints_too(undisturbed: dict[str, dict[str, str]], tmp_path: Path) -> None:
     folder, events = tmp_path / "run", tmp_path / "events"
     begin(KINDS["training"], folder)
-    on_ray = ("--engine", "ray", "--workers", "2")
+    on_ray = ("--ray", "--workers", "2")
     run = started(command("resume", str(folder), *on_ray, "--events", str(events)))
     wait_for(some_rounds(events), run)
     os.killpg(run.pid, signal.SIGINT)
@@ -117,27 +117,8 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     """The first one waits for the end of a round, which here does not come."""
     folder = tmp_path / "run"
     (tmp_path / "mine.py").write_text(ENDLESS)
-    run = started(
-        command(
-            "run",
-            "paper",
-            "--import",
-            "mine.py",
-            "-s",
-            "endless",
-            "-t",
-            "3",
-            "-i",
-            "2",
-            "--workers",
-            "2",
-            "network.slots=1",
-            "block=1",
-            "--out",
-            str(folder),
-        ),
-        cwd=tmp_path,
-    )
+    words = "run paper --import mine.py -s endless -r 3 -i 2 --workers 2 network.slots=1 block=1 --out"
+    run = started(command(*words.split(), str(folder)), cwd=tmp_path)
     wait_for((tmp_path / "begun").exists, run)
     helpers = children(run.pid)
     run.send_signal(signal.SIGINT)
@@ -169,9 +150,9 @@ class Endless(fw.Scheduler):
 
 
 def test_without_a_folder_nothing_is_kept_and_it_says_so(tmp_path: Path) -> None:
-    words = ("compare", "paper", "-t", "300000", "-s", "balsa", "--events", "events")
-    run = started(command(*words), cwd=tmp_path)
-    wait_for(some_rounds(tmp_path / "events"), run)
+    (tmp_path / "mine.py").write_text(ENDLESS)
+    run = started(command("compare", "paper", "--import", "mine.py", "-s", "endless"), cwd=tmp_path)
+    wait_for((tmp_path / "begun").exists, run)
     run.send_signal(signal.SIGINT)
     _, errors = run.communicate(timeout=60)
     assert run.returncode == 130

@@ -12,7 +12,7 @@ from refusals import mentions
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run import work
-from fedwave.experiments.run.checkpoints import Checkpointer, FileCheckpointer, SendingCheckpointer
+from fedwave.experiments.run.checkpoints import Checkpointer, FileCheckpointer
 from fedwave.experiments.run.work import run_unit
 
 COMMON = {"network": {"kind": "random", "devices": 5, "slots": 2}, "rounds": 8, "instances": 2}
@@ -115,18 +115,6 @@ def test_a_flipped_bit_is_noticed(kind: str, tmp_path: Path) -> None:
         data, _, warnings = play(unit, path)
         assert len(warnings) == 1
         assert data.identical(whole)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_checkpoints_that_are_sent_are_as_good(kind: str) -> None:
-    unit = unit_of(kind)
-    sent: list[bytes] = []
-    whole = run_unit(unit, SendingCheckpointer(None, sent.append, 0), lambda rounds: None, pytest.fail)
-    assert len(sent) == unit.experiment.rounds - 1
-    again: list[int] = []
-    checkpointer = SendingCheckpointer(sent[4], sent.append, 1e9)
-    assert run_unit(unit, checkpointer, again.append, pytest.fail).identical(whole)
-    assert next(filter(None, again)) == unit.rounds // unit.experiment.rounds * 5
 
 
 def test_a_checkpoint_of_another_unit_is_not_used(tmp_path: Path) -> None:

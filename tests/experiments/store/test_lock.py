@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,6 @@ from refusals import mentions, refused
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from
-from fedwave.experiments.report import theory
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.run.runner import run_experiment
@@ -197,13 +195,6 @@ def test_every_table_and_figure_is_in_the_list(overrides: tuple[str, ...], place
     (tmp_path / "figures").mkdir()
     write_results(made, tmp_path / "figures")
     assert set(tree(tmp_path / "figures")) <= output_files(made.experiment)
-
-
-def test_every_file_of_the_theory_is_in_the_list() -> None:
-    named = re.findall(r'folder / "([^"]+)"', Path(theory.__file__).read_text())
-    assert len(named) > 10
-    for name in named:
-        assert {name, f"{name}/", f"{name}.png"} & theory.FILES, name
 
 
 def test_figures_alone_overwrite_only_what_fedwave_wrote(tmp_path: Path) -> None:

@@ -86,13 +86,10 @@ def test_what_is_not_the_file_is_named(thing, reason: str, contents: Contents, t
         assert part in str(caught.value)
 
 
-def test_missing_files_are_not_fetched_against_the_callers_will(tmp_path: Path) -> None:
+def test_what_is_not_there_is_not_fetched_against_the_callers_will(tmp_path: Path) -> None:
     with pytest.raises(NoData, match=r"data_batch_1.bin, .*run `fedwave data cifar10 --out"):
         load_dataset("cifar10", tmp_path, fetch=False)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_unknown_dataset() -> None:
     with pytest.raises(FedwaveError, match=r"'minst'.*'mnist'"):
         load_dataset("minst")
 

@@ -57,6 +57,8 @@ def axis_label(axis: str) -> str:
         return _AXES[axis]
     *rooms, last = axis.split(".")
     words = last.replace("_", " ")
+    if rooms and rooms[0] in ("schedulers", "metrics"):
+        return f"{'.'.join(rooms[1:])}: {words}"
     room = _ROOMS.get(rooms[-1]) if rooms else None
     return f"{room}: {words}" if room else words[:1].upper() + words[1:]
 

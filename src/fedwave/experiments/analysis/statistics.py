@@ -50,7 +50,8 @@ def per_instance(data: xr.Dataset, metric: str, burn_in: int = 0) -> FloatArray:
 def estimate(values: Array, level: float = 0.95) -> Estimate:
     """Student t interval of the mean of independent values, ``[I]``.
 
-    >>> estimate(np.array([1.0, 2.0, 3.0]))
+    >>> import fedwave as fw
+    >>> fw.statistics.estimate([1.0, 2.0, 3.0])
     Estimate(mean=2.0, half_width=2.4841377..., standard_error=0.5773502..., instances=3)
     """
     mean, half = band(np.asarray(values, dtype=np.float64)[None, :], level)
@@ -100,7 +101,8 @@ def instances_needed(values: Array, half_width: float, level: float = 0.95) -> i
 
     The spread of a small pilot is itself uncertain: take the answer as a plan, not as a promise.
 
-    >>> instances_needed(np.array([1.0, 2.0, 3.0]), half_width=0.5)
+    >>> import fedwave as fw
+    >>> fw.statistics.instances_needed([1.0, 2.0, 3.0], half_width=0.5)
     18
     """
     pilot = sample("a pilot", values)

@@ -40,10 +40,13 @@ def with_interval(mean: float, half_width: float, sign: str = "", most: int = 3)
     round to zero gets more decimals if its interval does not reach zero, and no sign if it does. A mean of nothing
     (NaN) is a dash.
 
-    >>> with_interval(12.3456, 0.1234), with_interval(0.5, float("nan"), sign="+")
+    >>> import fedwave as fw
+    >>> fw.tables.with_interval(12.3456, 0.1234), fw.tables.with_interval(0.5, float("nan"), sign="+")
     ('12.35±0.12', '+0.50')
-    >>> with_interval(-0.027, 0.011, sign="+", most=1), with_interval(-0.01, 0.2, sign="+", most=1)
-    ('-0.03±0.01', '0.0±0.2')
+    >>> fw.tables.with_interval(-0.027, 0.011, sign="+", most=1)
+    '-0.03±0.01'
+    >>> fw.tables.with_interval(-0.01, 0.2, sign="+", most=1)
+    '0.0±0.2'
     """
     if math.isnan(mean):
         return "-"
@@ -61,7 +64,8 @@ def with_interval(mean: float, half_width: float, sign: str = "", most: int = 3)
 def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     r"""A table in Markdown: names on the left, numbers flush right.
 
-    >>> print(markdown(["scheduler", "score"], [["balsa", "9.1±0.2"], ["w-max", "-12±3"]]), end="")
+    >>> import fedwave as fw
+    >>> print(fw.tables.markdown(["scheduler", "score"], [["balsa", "9.1±0.2"], ["w-max", "-12±3"]]), end="")
     | scheduler |   score |
     |:----------|--------:|
     | balsa     | 9.1±0.2 |
@@ -98,7 +102,8 @@ def latex(heading: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -
 def escape_markdown(text: str) -> str:
     r"""Text that a page shows as it stands.
 
-    >>> print(escape_markdown("alpha_fresh: **-3±1** [x](y)|<b>"))
+    >>> import fedwave as fw
+    >>> print(fw.tables.escape_markdown("alpha_fresh: **-3±1** [x](y)|<b>"))
     alpha_fresh: \*\*-3±1\*\* \[x\](y)\|\<b\>
     """
     return _MARKDOWN.sub(r"\\\g<0>", text)
@@ -107,7 +112,8 @@ def escape_markdown(text: str) -> str:
 def escape_latex(text: str) -> str:
     r"""Text that LaTeX prints as it stands.
 
-    >>> print(escape_latex("alpha_fresh: -3±1 %"))
+    >>> import fedwave as fw
+    >>> print(fw.tables.escape_latex("alpha_fresh: -3±1 %"))
     alpha\_fresh: $-$3$\pm$1 \%
     """
     escaped = "".join(_LATEX.get(character, character) for character in text)

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedwave.aggregation import Aggregation
 from fedwave.errors import FedwaveError, extra_for
-from fedwave.experiments.config.experiment import (
-    DATASETS,
-    Experiment,
-    NetworkConfig,
-    TaskConfig,
-    TrainingConfig,
-    check_choice,
-)
+from fedwave.experiments.config.experiment import DATASETS, Experiment, NetworkConfig, TaskConfig, TrainingConfig
+from fedwave.experiments.config.fields import check_choice
 from fedwave.experiments.config.parts import PARTS, check_part
 from fedwave.metrics import Mass, Metric, MetricSet, metric_names
 from fedwave.network.devices import read_devices
@@ -47,27 +42,45 @@ def prepare(experiment: Experiment, sources: Mapping[str, str]) -> None:
             import_parts(source)
 
 
-def check(experiment: Experiment) -> None:
-    """Refuse an experiment whose parts are unknown or cannot be built, or whose network is too small for it."""
+def check(experiment: Experiment, checked: Experiment | None = None) -> None:
+    """Refuse an experiment whose parts are unknown or cannot be built, or whose network is too small for it.
+
+    What it shares with another experiment, which has been ``checked``, is not looked at again.
+    """
+    if _differs("schedulers task", experiment, checked):
+        _check_schedulers(experiment)
+    if _differs("metrics metric task", experiment, checked):
+        _check_metrics(experiment)
+    if experiment.task is not None and _differs("task", experiment, checked):
+        _check_task(experiment.task)
+    if _differs("network rounds instances", experiment, checked):
+        _check_network(experiment.network, experiment.rounds, experiment.instance_numbers[-1])
+
+
+def _differs(names: str, experiment: Experiment, checked: Experiment | None) -> bool:
+    """Is one of these fields another object?"""
+    return checked is None or any(
+        not _is_same(getattr(experiment, name), getattr(checked, name)) for name in names.split()
+    )
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(is_, one, other))
+    return one is other
+
+
+def _check_schedulers(experiment: Experiment) -> None:
     made = schedulers_of(experiment)
     # Before they follow the rule of a task: where a sweep varies it, two may be the same at one point only.
     texts = [(str(p), registry.full_text("scheduler", p)) for p in experiment.schedulers]
     registry.check_different("schedulers", texts, "name each once")
-    for label, chosen in made.items():
-        if "learner" in chosen.needs and experiment.task is None:
-            raise FedwaveError(
-                f"schedulers: {label!r} looks at the models, but task is null: leave it out, or give a "
-                "task and use `fedwave train`."
-            )
-        if "labels" in chosen.needs and experiment.task is None:
-            raise FedwaveError(
-                f"schedulers: {label!r} sees the labels that devices report, but task is null: leave it out, or "
-                "give a task."
-            )
-    _check_metrics(experiment)
     if experiment.task is not None:
-        _check_task(experiment.task)
-    _check_network(experiment.network, experiment.rounds, experiment.instance_numbers[-1])
+        return
+    for label, chosen in made.items():
+        for need, does in (("learner", "looks at the models"), ("labels", "sees the labels that devices report")):
+            if need in chosen.needs:
+                raise FedwaveError(f"schedulers: {label!r} {does}, but there is no task: leave it out, or give a task.")
 
 
 def schedulers_of(experiment: Experiment) -> dict[str, Scheduler]:
@@ -115,7 +128,7 @@ def class_mix_of(task: TaskConfig) -> Labels | None:
 
 
 def settings_of(config: TrainingConfig) -> tuple[Settings, EvaluationSizes]:
-    """How to train on this machine, and what to judge by."""
+    """How to train on this machine, and what to evaluate on."""
     from fedwave.learning.evaluation import EvaluationSizes
     from fedwave.learning.settings import Settings
 
@@ -204,7 +217,7 @@ def _check_metrics(experiment: Experiment) -> None:
                 )
     if experiment.metric in learnt and experiment.task is None:
         raise FedwaveError(
-            f"metric is {experiment.metric}, but task is null, so nothing is learnt: choose another, or give a task."
+            f"metric is {experiment.metric}, but without a task nothing is learnt: choose another, or give a task."
         )
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.parts import PART_LISTS, PARTS
-from fedwave.experiments.config.points import to_mapping
+from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
 from fedwave.experiments.config.schema import typed
+from fedwave.experiments.config.sweep import to_mapping
 from fedwave.parts import registry
 from fedwave.parts.user_code import is_module
 
@@ -32,24 +33,22 @@ def rooted(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         looks_so = os.sep in text or bool(os.path.splitext(text)[1])
         return path if sure or (looks_so and os.path.isfile(path)) else text
 
-    changed: dict[str, Any] = _walk("", content, absolute)
-    return changed
+    return _changed(content, absolute)
 
 
 def with_absolute_paths(experiment: Experiment) -> Experiment:
     """The same experiment, as any folder can run it."""
-    return _changed(experiment, lambda content: rooted(content, Path()))
+    return _same_if_equal(experiment, rooted(to_mapping(experiment), Path()))
 
 
 def replaced(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """The content of an experiment's file with other names for some of its files."""
-    changed: dict[str, Any] = _walk("", content, lambda text, sure: names.get(text, text))
-    return changed
+    return _changed(content, lambda text, sure: names.get(text, text))
 
 
 def renamed(experiment: Experiment, names: Mapping[str, str]) -> Experiment:
     """The same experiment with other names for some of its files."""
-    return _changed(experiment, lambda content: replaced(content, names)) if names else experiment
+    return _same_if_equal(experiment, replaced(to_mapping(experiment), names)) if names else experiment
 
 
 def data_files(experiment: Experiment) -> list[str]:
@@ -65,21 +64,29 @@ def data_files(experiment: Experiment) -> list[str]:
     return list(found)
 
 
-def _changed(experiment: Experiment, change: Callable[[dict[str, Any]], Any]) -> Experiment:
-    before = to_mapping(experiment)
-    after = change(before)
-    return experiment if after == before else typed(after)
+def _same_if_equal(experiment: Experiment, content: dict[str, Any]) -> Experiment:
+    return experiment if content == to_mapping(experiment) else typed(content)
+
+
+def _changed(content: Mapping[str, Any], change: Change) -> dict[str, Any]:
+    changed: dict[str, Any] = _walk("", content, change)
+    schedulers, against = content.get("schedulers"), content.get("against")
+    if isinstance(against, str) and isinstance(schedulers, list) and changed["schedulers"] != schedulers:
+        with suppress(FedwaveError):  # schedulers of another form are refused where fields are checked
+            before, after = (
+                [str(Part.of("scheduler", one, "schedulers")) for one in found]
+                for found in (schedulers, changed["schedulers"])
+            )
+            changed["against"] = dict(zip(before, after, strict=True)).get(against, against)
+    return changed
 
 
 def _walk(where: str, value: Any, change: Change) -> Any:
-    """The value of a field, with its dots; what has the wrong type is left to be refused elsewhere."""
+    """The value of a field, with its dots; a value of the wrong type is left to be refused elsewhere."""
     if where == "imports":
         return [_code(v, change) for v in value] if isinstance(value, list) else value
     if where == "network.file":
         return change(value, True) if isinstance(value, str) and value else value
-    if where == "against":
-        changed = _part(value, change)
-        return registry.text(changed) if changed is not value else value
     if where in PART_LISTS:
         return [_part(v, change) for v in value] if isinstance(value, list) else value
     if where in PARTS:
@@ -101,7 +108,7 @@ def _code(source: Any, change: Change) -> Any:
 
 
 def _part(part: Any, change: Change) -> Any:
-    """A part as a mapping if a file in it changes; else as it was."""
+    """A part as a mapping if a file in it changes, in its parameters and in its label; else as it was."""
     given = part
     if isinstance(part, str):
         if ":" not in part:
@@ -112,8 +119,19 @@ def _part(part: Any, change: Change) -> Any:
             return part
     if not isinstance(given, Mapping):
         return part
-    changed = {k: v if k == "name" else _parameter(k, v, change) for k, v in given.items()}
-    return part if changed == given else changed
+    files: dict[str, str] = {}
+
+    def noted(text: str, sure: bool) -> str:
+        files[text] = change(text, sure)
+        return files[text]
+
+    changed = {k: v if k in ("name", "as") else _parameter(k, v, noted) for k, v in given.items()}
+    if changed == given:
+        return part
+    if isinstance(changed.get("as"), str):
+        for old, new in files.items():
+            changed["as"] = changed["as"].replace(old, new)
+    return changed
 
 
 def _parameter(name: str, value: Any, change: Change) -> Any:

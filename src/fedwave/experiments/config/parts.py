@@ -8,6 +8,7 @@ from typing import Any
 
 from fedwave.errors import FedwaveError, short_repr
 from fedwave.parts import registry
+from fedwave.plain_text import visible
 
 # The fields of an experiment that are parts, and their families.
 PARTS = {
@@ -22,27 +23,36 @@ PARTS = {
     "task.aggregation": "aggregation",
 }
 PART_LISTS = ("schedulers", "metrics")
+_LABEL = "as"  # a keyword of Python, so no parameter can have this name
 _NEED_TORCH = ("dataset", "model")  # looked at when a task is built, not when a file is read
 
 
 class Part(Mapping[str, Any]):
     """A name and parameters, unchangeable; its text is what it is called in the results.
 
+    A label, ``as`` in a file, replaces the text. It is not one of the parameters.
+
     >>> part = Part.of("scheduler", "balsa:prior=gamma:shape=2;rate=1", "schedulers[0]")
     >>> part
     Part('balsa', prior=Part('gamma', shape=2, rate=1))
     >>> print(part)
     balsa:prior=gamma:shape=2;rate=1
+    >>> print(Part.of("scheduler", {"name": "balsa", "stage_rule": "max1", "as": "fast"}, "schedulers[0]"))
+    fast
     """
 
-    __slots__ = ("_given",)
+    __slots__ = ("_given", "_text", "label")
 
     def __init__(self, name: str, /, **parameters: Any) -> None:
+        self.label: str | None = parameters.pop(_LABEL, None)
         self._given = {"name": name, **parameters}
+        self._text = self.label or registry.text(self._given)
 
     @classmethod
     def of(cls, family: str, given: Any, where: str) -> Part:
         """From a text or a mapping; parts within it become mappings too."""
+        if isinstance(given, Part):
+            return given
         if not isinstance(given, (str, Mapping)):
             raise FedwaveError(f"{where} is {short_repr(given)}, must be a name or a mapping.")
         if isinstance(given, Mapping) and not isinstance(given.get("name"), str):
@@ -55,6 +65,9 @@ class Part(Mapping[str, Any]):
             if _holds_nan(value):  # it equals nothing, so that no run could go on with it
                 rule = "be a number" if isinstance(value, float) else "hold no NaN"
                 raise FedwaveError(f"{where}.{key} is {short_repr(value)}, must {rule}.")
+        label = content.get(_LABEL, "-")
+        if not (isinstance(label, str) and label.strip() and visible(label) == label):
+            raise FedwaveError(f"{where}.{_LABEL} is {short_repr(label)}, must be a text of one line.")
         inner = {} if family in _NEED_TORCH else _inner(family, content)
         for key, its_family in inner.items():
             content[key] = cls.of(its_family, content[key], f"{where}.{key}")
@@ -70,6 +83,12 @@ class Part(Mapping[str, Any]):
         """All but the name."""
         return {key: value for key, value in self._given.items() if key != "name"}
 
+    @property
+    def content(self) -> str | dict[str, Any]:
+        """As a file has it: plain values, of a part without parameters its name."""
+        label = {} if self.label is None else {_LABEL: self.label}
+        return {**{k: plain(v) for k, v in self._given.items()}, **label} if self.parameters or label else self.name
+
     def __getitem__(self, key: str) -> Any:
         return self._given[key]
 
@@ -79,28 +98,44 @@ class Part(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._given)
 
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, Mapping) and dict(self) == dict(other)
+        return same and (not isinstance(other, Part) or self.label == other.label)
+
     def __hash__(self) -> int:
         return hash(self.name)
 
     def __str__(self) -> str:
-        return registry.text(self)
+        return self._text
 
     def __repr__(self) -> str:
         parameters = "".join(f", {key}={value!r}" for key, value in self.parameters.items())
+        parameters += "" if self.label is None else f", {_LABEL}={self.label!r}"
         return f"Part({self.name!r}{parameters})"
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """A file has a text or a mapping here; the class that holds it makes a Part of either."""
+        """The class that holds a part makes it of a text or a mapping; the JSON schema has these."""
         from pydantic_core import core_schema
 
-        return core_schema.union_schema(
-            [core_schema.str_schema(), core_schema.dict_schema()], serialization=core_schema.to_string_ser_schema()
+        return core_schema.json_or_python_schema(
+            core_schema.union_schema([core_schema.str_schema(), core_schema.dict_schema()]),
+            core_schema.is_instance_schema(cls),
+            serialization=core_schema.plain_serializer_function_ser_schema(str),
         )
 
 
+def plain(value: Any) -> Any:
+    """A value as YAML and JSON have it: parts as texts or mappings, tuples as lists."""
+    if isinstance(value, Part):
+        return value.content
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def check_part(family: str, part: Part, where: str) -> None:
-    """Refuse a part that cannot be built; of a dataset or a model only the name is looked up."""
+    """Raises FedwaveError for a part that cannot be built; of a dataset or a model only the name is looked up."""
     try:
         registry.check_known(family, part.name)
         if family not in _NEED_TORCH:

@@ -1,9 +1,10 @@
-"""Experiments as files: read with overrides, checked to the last point of their sweep, and written."""
+"""Experiments as files: found by name, read with overrides, checked to the last point of their sweep, and written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import rooted
 from fedwave.experiments.config.named_code import with_named_code
-from fedwave.experiments.config.points import check_points, points, to_mapping, with_override
 from fedwave.experiments.config.schema import typed
+from fedwave.experiments.config.sweep import check_points, points, to_mapping, with_override
 from fedwave.files.reading import as_path, read_json, read_text
+from fedwave.network.devices import Device
 from fedwave.parts.user_code import absolute, import_parts
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "points",
     "preset_about",
     "preset_names",
+    "requested_experiment",
     "stored_content",
     "stored_experiment",
     "texts",
@@ -34,8 +37,32 @@ __all__ = [
 ]
 
 _PRESETS = "fedwave.experiments.presets"
+_NETWORKS = ("paper", "random")
+_FILES = (".yaml", ".yml", ".json")
 _DEEPEST = 10
 _LONGEST = 1500  # characters of a refusal
+# Numbers that are infinite by default: in JSON, which has no infinity, they are the texts "inf" and "-inf".
+_INFINITE = {(f"network.set.{one.name}", str(one.default)): one.default for one in fields(Device)}
+
+
+def requested_experiment(
+    source: str, overrides: Sequence[str] = (), imports: Sequence[str] = (), defaults: Mapping[str, Any] | None = None
+) -> Experiment:
+    """An experiment from its file, its preset's name, or its network: paper, random, or a device table.
+
+    ``overrides`` read ``field=value``; ``defaults`` are the fields of an experiment that is named by its network only.
+    """
+    network = _network(source)
+    if network is not None:
+        content = {"name": Path(source).stem, **(defaults or {}), "network": network}
+        return experiment_from(content, overrides, imports)
+    known = (*preset_names(), *_NETWORKS)
+    if Path(source).suffix.lower() not in _FILES and source not in known:
+        raise FedwaveError(
+            f"there is no experiment {source!r}; {did_you_mean(source, known)} A file must end in .yaml or .json, a "
+            "device table in .csv or .yaml."
+        )
+    return load_experiment(source, overrides, imports)
 
 
 def load_experiment(source: str | Path, overrides: Sequence[str] = (), imports: Sequence[str] = ()) -> Experiment:
@@ -57,26 +84,9 @@ def load_experiment(source: str | Path, overrides: Sequence[str] = (), imports: 
         try:
             return experiment_from(content, overrides, imports)
         except FedwaveError as error:
-            if Path(source).suffix and _is_of_file(error, content, overrides, imports):
-                raise FedwaveError(f"experiment {source}: {error}") from None
-            raise
-
-
-def _is_of_file(
-    error: FedwaveError, content: Mapping[str, Any], overrides: Sequence[str], imports: Sequence[str]
-) -> bool:
-    """Is a file refused for what it has itself, and not for what the words and options have changed?"""
-    if str(error).startswith("imports: "):  # it names a file
-        return False
-    if not overrides:
-        return True
-    if any(text.startswith("imports") for text in overrides):  # what it imports must not be executed
-        return False
-    try:
-        experiment_from(content, (), imports)
-    except FedwaveError as alone:
-        return str(alone) == str(error)
-    return False
+            if overrides or not Path(source).suffix or str(error).startswith("imports: "):  # which names a file
+                raise
+            raise FedwaveError(f"experiment {source}: {error}") from None
 
 
 def texts(what: str, given: Any) -> list[str]:
@@ -121,7 +131,7 @@ def stored_content(text: str, what: str) -> dict[str, Any]:
 
 
 def to_yaml(experiment: Experiment, only_ascii: bool = False) -> str:
-    """The file that gives this experiment, with every field."""
+    """The file that gives this experiment, with every field that has a value."""
     from fedwave.files.yaml_text import write_yaml
 
     return write_yaml(to_mapping(experiment), only_ascii)
@@ -147,35 +157,43 @@ def _preset_text(name: str) -> str:
     return resources.files(_PRESETS).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
 
 
+def _network(source: str) -> dict[str, Any] | None:
+    """The network that a word names; None if it names an experiment."""
+    if source in _NETWORKS:
+        return {"kind": source}
+    return {"kind": "table", "file": source} if _is_device_table(Path(source)) else None
+
+
+def _is_device_table(path: Path) -> bool:
+    """A device table in YAML is a list, an experiment is a mapping."""
+    from fedwave.files.yaml_text import is_yaml_list
+
+    ending = path.suffix.lower()
+    if ending not in (".yaml", ".yml") or not path.is_file():
+        return ending == ".csv"
+    try:
+        return is_yaml_list(read_text(path, str(path)), str(path))
+    except FedwaveError:
+        return False  # load_experiment says what is wrong with it
+
+
 def _content(source: str | Path) -> Mapping[str, Any]:
     from fedwave.files.yaml_text import read_yaml
 
     ending, what = Path(source).suffix.lower(), f"experiment {source}"
-    is_file = ending in (".yaml", ".yml", ".json")
-    text = read_text(source, what) if is_file else _preset_text(str(source))
+    text = read_text(source, what) if ending in _FILES else _preset_text(str(source))
     content = (read_json if ending == ".json" else read_yaml)(text, what)
     if not isinstance(content, Mapping):
         raise FedwaveError(f"{what} must be a mapping of fields, such as `rounds: 100`.")
     return content
 
 
-def _absolute(imports: Any, folder: Path) -> Any:
-    """Files with parts as any folder can name them; what is not a list of texts is left to be refused."""
-    if not _are_texts(imports):
-        return imports
-    return [absolute(source, folder) for source in imports]
-
-
-def _are_texts(imports: Any) -> bool:
-    return isinstance(imports, list) and all(isinstance(source, str) for source in imports)
-
-
 def _imported(content: Mapping[str, Any], more: Sequence[str]) -> Mapping[str, Any]:
-    """The content with all that it imports, which has been imported."""
+    """The content with all that it imports, by absolute paths, after importing it."""
     given = content.get("imports", [])
-    if not _are_texts(given):
-        return content
-    sources = list(dict.fromkeys(_absolute([*given, *more], Path())))
+    if not (isinstance(given, list) and all(isinstance(source, str) for source in given)):
+        return content  # refused where fields are checked
+    sources = list(dict.fromkeys(absolute(source, Path()) for source in (*given, *more)))
     for source in sources:
         try:
             import_parts(source)
@@ -185,7 +203,7 @@ def _imported(content: Mapping[str, Any], more: Sequence[str]) -> Mapping[str, A
 
 
 def _plain_copy(content: Any) -> dict[str, Any]:
-    """A copy that holds nothing but what JSON can."""
+    """A copy that holds only plain values."""
     if not isinstance(content, Mapping):
         raise FedwaveError(
             f"an experiment is {short_repr(content)}, must be a mapping of fields, such as `rounds: 100`."
@@ -211,7 +229,12 @@ def _copy(value: Any, where: str, depth: int) -> Any:
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise FedwaveError(f"{where} is a number of too many digits: give a smaller one.")
     if isinstance(value, str):
-        return _encodable(value, where)
+        field = where.removeprefix("sweep.").partition("[")[0]
+        return (
+            _INFINITE[field, value]
+            if value in ("inf", "-inf") and (field, value) in _INFINITE
+            else _encodable(value, where)
+        )
     if value is not None and not isinstance(value, (bool, int, float)):
         raise FedwaveError(f"{where} is {short_repr(value)}, must be a number or text: put text in quotes.")
     return value

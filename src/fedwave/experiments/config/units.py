@@ -112,7 +112,7 @@ def axis_values(values: Sequence[Any]) -> list[Any]:
 
 def _check_alike(experiment: Experiment, point: Experiment) -> None:
     """Points with different schedulers, or with and without a task, cannot be compared."""
-    if point.schedulers != experiment.schedulers:
+    if point.labels != experiment.labels:
         raise FedwaveError(
             "sweep.schedulers varies the schedulers, but every point must run the same ones to be compared: "
             "list all of them in schedulers."

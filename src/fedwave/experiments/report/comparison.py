@@ -13,7 +13,7 @@ from fedwave.errors import FedwaveError, did_you_mean, plural
 from fedwave.experiments.analysis.bootstrap import Interval, bootstrap_ratio
 from fedwave.experiments.analysis.labels import burn_in_note, left_out_note, sentences, title
 from fedwave.experiments.analysis.randomness import Randomness
-from fedwave.experiments.analysis.statistics import Estimate, per_instance
+from fedwave.experiments.analysis.statistics import Estimate, instances_needed, per_instance
 from fedwave.experiments.analysis.tables import markdown, with_interval
 from fedwave.experiments.store.dataset import curves_of, label_of, labels, metrics_of
 from fedwave.types import FloatArray
@@ -138,6 +138,15 @@ class Comparison:
     def difference(self, scheduler: str, metric: str) -> Estimate:
         """Mean of the paired differences from the base, and its interval."""
         return self.randomness.estimate(self.differences(scheduler, metric), metric, scheduler, self.base)
+
+    def instances_needed(self, scheduler: str, half_width: float, metric: str = "score") -> int | None:
+        """How many instances narrow the paired difference's interval to this half-width.
+
+        None where all instances are copies: no number of them narrows anything.
+        """
+        if not any(self.randomness.covers(name, metric) for name in (scheduler, self.base)):
+            return None
+        return instances_needed(self.differences(scheduler, metric), half_width)
 
     def backlog_ratio(self, scheduler: str) -> Interval | None:
         """Backlog as a share of the base's; None where that never has any."""

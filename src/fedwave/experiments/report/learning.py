@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,44 @@ from fedwave.experiments.store.dataset import Point, Results, curves_of, labels
 from fedwave.files.writing import write_csv
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from fedwave.experiments.report.figures.common import Figure
+    from fedwave.learning.curves import Curves
 
 _MOST_FIGURES = 24  # of points of a sweep
 
 
-def task_of(experiment: Experiment) -> TaskConfig:
-    """The task that was trained."""
+@dataclass(frozen=True)
+class Learning:
+    """What the figures of a trained run show: of a point of a run, or of the tables that it left."""
+
+    data: xr.Dataset  # loss, accuracy, ... [scheduler, instance, round]; its attributes as those of results
+    dataset: str  # the one that was asked for
+    targets: tuple[float, ...] = ()
+    synthetic: bool = False  # synthetic data replaced the dataset
+    where: Mapping[str, Any] = field(default_factory=dict)  # of a sweep: the place on its axes
+
+    @property
+    def caption(self) -> str:
+        """What was trained and how it was evaluated."""
+        test, loss = (f"{self.data.attrs[name]:,}" for name in ("test_images", "loss_images"))
+        text = f"{self.dataset}: accuracy on {test} test images, loss on {loss} training images."
+        warning = f"SYNTHETIC DATA, not {self.dataset}: the real files are unavailable.\n"
+        return (warning if self.synthetic else "") + text
+
+    def curves(self) -> dict[str, Curves]:
+        """The curves of every scheduler."""
+        return {label: curves_of(self.data, label) for label in labels(self.data)}
+
+
+def learning_of(point: Point) -> Learning:
+    """What the figures of a point show."""
+    how = point.experiment
+    return Learning(point.data, dataset_of(how), tuple(how.targets), is_synthetic(how), point.where)
+
+
+def _task_of(experiment: Experiment) -> TaskConfig:
     if experiment.task is None:
         raise FedwaveError("nothing was learnt in this experiment: it has no task.")
     return experiment.task
@@ -29,55 +61,35 @@ def task_of(experiment: Experiment) -> TaskConfig:
 
 def is_synthetic(experiment: Experiment) -> bool:
     """Whether synthetic data replaced a dataset that was unavailable."""
-    return task_of(experiment).instead_of is not None
+    return _task_of(experiment).instead_of is not None
 
 
 def dataset_of(experiment: Experiment) -> str:
     """The dataset that was asked for."""
-    task = task_of(experiment)
+    task = _task_of(experiment)
     return task.instead_of or str(task.dataset)
-
-
-def caption_of(point: Point) -> str:
-    """What was trained and how it was evaluated."""
-    how, dataset = point.experiment, dataset_of(point.experiment)
-    test, loss = (_images(point, name) for name in ("test_images", "loss_images"))
-    text = f"{dataset}: accuracy on {test} test images, loss on {loss} training images."
-    warning = f"SYNTHETIC DATA, not {dataset}: the real files are unavailable.\n"
-    return (warning if is_synthetic(how) else "") + text
-
-
-def _images(point: Point, which: str) -> str:
-    """As many as were used; older results tell only how many were asked for."""
-    used = point.data.attrs.get(which)
-    return f"at most {getattr(point.experiment.training, which):,}" if used is None else f"{used:,}"
 
 
 def write_learning(point: Point, folder: Path) -> list[Path]:
     """Learning curves, a single instance, and the rounds to every target if there are any."""
     from fedwave.experiments.report.figures.common import save_figure
 
-    paths = [path for stem, figure in learning_figures(point).items() for path in save_figure(figure, folder / stem)]
-    return [*paths, *write_learning_tables(point, folder)]
-
-
-def learning_figures(point: Point) -> dict[str, Figure]:
-    """The same as figures, by the names of their files."""
-    from fedwave.experiments.report.figures import learning as figures
-
-    task_of(point.experiment)  # or there is nothing to draw
-    found = {"learning-curves": figures.curves_figure(point), "one-instance": figures.single_figure(point)}
-    if point.experiment.targets:
-        found["targets"] = figures.targets_figure(point)
-    return found
-
-
-def write_learning_tables(point: Point, folder: Path) -> list[Path]:
-    """The numbers of the figures."""
-    paths = [_write_curves([point], folder / "curves.csv")]
+    figures = learning_figures(learning_of(point))
+    paths = [path for stem, figure in figures.items() for path in save_figure(figure, folder / stem)]
+    paths.append(_write_curves([point], folder / "curves.csv"))
     if point.experiment.targets:
         paths.append(_write_targets(point, folder / "targets.csv"))
     return paths
+
+
+def learning_figures(learnt: Learning) -> dict[str, Figure]:
+    """The figures of a trained run, by the names of their files."""
+    from fedwave.experiments.report.figures import learning as figures
+
+    found = {"learning-curves": figures.curves_figure(learnt), "one-instance": figures.single_figure(learnt)}
+    if learnt.targets:
+        found["targets"] = figures.targets_figure(learnt)
+    return found
 
 
 def write_learning_sweep(results: Results, folder: Path) -> list[Path]:
@@ -87,7 +99,7 @@ def write_learning_sweep(results: Results, folder: Path) -> list[Path]:
 
     paths: list[Path] = []
     for number, point in enumerate(results.points[:_MOST_FIGURES], 1):
-        paths += save_figure(curves_figure(point), folder / f"learning-curves-{number}")
+        paths += save_figure(curves_figure(learning_of(point)), folder / f"learning-curves-{number}")
     return [*paths, _write_curves(results.points, folder / "curves.csv")]
 
 

@@ -84,7 +84,7 @@ def _numbers(point: Point) -> dict[str, Any]:
     found = comparison_of(point)
     learnt = {} if point.experiment.task is None else learnt_json(point)
     worst = {k: {"device": d, "share": s} for k, (d, s) in worst_devices(point.data).items()}
-    # What the titles and captions of figures state (published.py reads it again).
+    # What the titles and captions of figures state (a compact export is drawn with it).
     made_with = {**point.data.attrs, "devices": int(point.data.sizes["device"])}
     about = {**found.about(), "made_with": made_with}
     return {**about, "schedulers": found.to_json(), "worst_devices": worst, **learnt}

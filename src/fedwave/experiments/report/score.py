@@ -32,7 +32,7 @@ BANDS = ("score", "running", "running_difference", "backlog", "recent")
 
 @dataclass(frozen=True)
 class Scores:
-    """What the figures of scores show: of a run, or of the tables that it left (published.py)."""
+    """What the figures of scores show: of a run, or of the tables that it left."""
 
     bands: Mapping[str, Mapping[str, Band]]  # by scheduler and by name (``BANDS``)
     base: str  # differences are taken from it
@@ -107,26 +107,18 @@ def write_score(point: Point, out: Path) -> list[Path]:
 
     scores = scores_of(point.data, point.experiment.base)
     paths = [path for stem, figure in score_figures(scores).items() for path in save_figure(figure, out / stem)]
-    return [*paths, *write_score_tables(point, scores, out)]
-
-
-def write_score_tables(point: Point, scores: Scores, out: Path) -> list[Path]:
-    """The numbers of the figures by round, and every metric by instance."""
-    return [_write_rounds(scores, out / "rounds.csv"), _write_instances(point.data, scores.base, out / "instances.csv")]
+    paths.append(_write_rounds(scores, out / "rounds.csv"))
+    return [*paths, _write_instances(point.data, scores.base, out / "instances.csv")]
 
 
 def _write_rounds(scores: Scores, path: Path) -> Path:
+    columns_of_bands = [f"{name}_{part}" for name in BANDS for part in ("mean", "half_width")]
     rows = []
     for label, bands in scores.bands.items():
         columns = [values for name in BANDS for values in bands[name]]
         for number, line in enumerate(zip(*columns, strict=True), 1):
             rows.append([label, number, *("" if np.isnan(v) else f"{v:.6g}" for v in line)])
-    return write_csv(path, ["scheduler", "round", *band_columns()], rows)
-
-
-def band_columns() -> list[str]:
-    """The columns of the bands in rounds.csv, in the order of ``BANDS``."""
-    return [f"{name}_{part}" for name in BANDS for part in ("mean", "half_width")]
+    return write_csv(path, ["scheduler", "round", *columns_of_bands], rows)
 
 
 def _write_instances(data: xr.Dataset, base: str, path: Path) -> Path:

@@ -8,7 +8,7 @@ from math import ceil, prod
 from fedwave.errors import FedwaveError, plural
 from fedwave.experiments.config.build import CLASSES, metrics_of, network_of
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.memory import available, check_memory, too_little
+from fedwave.memory import available, check_memory, not_enough_memory
 from fedwave.metrics import MetricSet
 from fedwave.simulation import simulation_bytes
 
@@ -51,7 +51,7 @@ def workers_that_fit(at_points: Iterable[Experiment], workers: int) -> int:
         if largest.task is not None:
             lower = "block, group, shard_size, epochs, rounds or devices"
         what = f"a unit of {largest.name} ({', '.join(sizes)})"
-        raise too_little(what, need, there, f"lower {lower}")
+        raise not_enough_memory(what, need, there, f"lower {lower}")
     fit = there / (need + (_OF_PROCESS if largest.task is None else _OF_TRAINER))
     return workers if fit >= workers else max(1, int(fit))
 

@@ -12,11 +12,12 @@ import os
 import pickle
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from multiprocessing import connection, resource_tracker
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from fedwave.experiments.config.units import Unit
 from fedwave.experiments.run.retries import LIMITS, Queue, no_round_in
@@ -75,7 +76,7 @@ def run_here(
 def _do_here(unit: Unit, path: Path | None, report: Report, stop: StopRequest, timeout: float) -> xr.Dataset:
     def leave() -> None:  # the unit's code catches every interrupt, so only the end of this process ends it
         why = f"{no_round_in(timeout, unit)}. It catches every interrupt: with --workers 2 the others would go on"
-        stop.leave(2, f"unit {unit.name} is abandoned: {why}.")
+        stop.leave(1, f"unit {unit.name} is abandoned: {why}.")
 
     with stop.at_work_here(), limited(timeout, leave) as finished_a_round:
 
@@ -101,56 +102,70 @@ def run_in_pool(
 ) -> Generator[Finished, None, None]:
     """Units spread over ``workers`` processes; with GPUs, worker k has GPU k to itself."""
     check_script()
-    return _ProcessPool(units, checkpoint, report, stop or StopRequest(), timeout, workers, bool(gpus)).results()
+
+    def new(number: int) -> Worker | None:
+        return _Process(number, bool(gpus)) if number < workers else None
+
+    def wait(watched: list[Any]) -> None:
+        connection.wait(watched, _LOOK_SECONDS)
+
+    return Pool(units, checkpoint, report, stop or StopRequest(), timeout, new, wait).results()
 
 
-class Worker:
-    """A worker as its pool sees it: a process of this machine, or a task on a cluster."""
+class Worker(ABC):
+    """A worker as its pool sees it: a process of this machine, or an actor on a Ray cluster."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number  # among the workers of its pool
         self.unit: Unit | None = None
-        self.since: float | None = None  # when it began with the unit; None: no message has come
+        self.since: float | None = None  # when it began with the unit; None: it has not said so
         self.silent = 0.0  # seconds without a message, as far as this process was awake
 
     def begin(self, unit: Unit, path: Path | None) -> None:
         """Give it a unit; ``path`` is that of the checkpoint."""
         self.unit, self.since = unit, None
 
+    @abstractmethod
     def ask_to_stop(self) -> None:
-        """Ask it to stop its unit with a checkpoint; asked again and again until it has."""
+        """Ask it to stop its unit with a checkpoint; called again and again until it has."""
 
+    @abstractmethod
+    def watched(self) -> list[Any]:
+        """The objects that the pool waits for while it has a unit."""
+
+    @abstractmethod
     def messages(self, passed: float) -> list[tuple[str, Any]]:
         """The (kind, content) that have come, without waiting, ``passed`` seconds after the last call.
 
         Besides those of a worker (worker.py), one of retries.LIMITS and the cause: it is of no use any more.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self) -> None:
         """Kill it."""
-        raise NotImplementedError
 
 
-W = TypeVar("W", bound=Worker)
+class Pool:
+    """Gives units to workers, reads their messages, and retries or abandons the units of those that are gone.
 
-
-class Pool(Generic[W]):
-    """Gives units to workers, reads their messages, and retries or abandons the units of those that are gone."""
+    ``new`` makes the worker of a number, or returns None if there are enough; ``wait`` waits a moment for what workers
+    watch.
+    """
 
     def __init__(
-        self, units: Sequence[Unit], checkpoint: PathOf, report: Report, stop: StopRequest, timeout: float
+        self,
+        units: Sequence[Unit],
+        checkpoint: PathOf,
+        report: Report,
+        stop: StopRequest,
+        timeout: float,
+        new: Callable[[int], Worker | None],
+        wait: Callable[[list[Any]], object],
     ) -> None:
         self._queue = Queue(units)
         self._checkpoint, self._report, self._stop, self._timeout = checkpoint, report, stop, timeout
-        self._workers: list[W] = []
-
-    def _new(self, unit: Unit) -> W | None:
-        """A worker for the unit; None: there are enough."""
-        raise NotImplementedError
-
-    def _wait(self) -> None:
-        """Until a worker has sent something, or for a moment."""
-        raise NotImplementedError
+        self._new, self._wait = new, wait
+        self._workers: list[Worker] = []
 
     def results(self) -> Generator[Finished, None, None]:
         """Every unit when it is finished."""
@@ -162,7 +177,7 @@ class Pool(Generic[W]):
                         worker.ask_to_stop()
                 else:
                     self._begin()
-                self._wait()
+                self._wait([one for worker in self._workers if worker.unit is not None for one in worker.watched()])
                 # A machine that sleeps, or Ctrl-Z, does not make its workers late.
                 before, looked = looked, time.monotonic()
                 for worker in list(self._workers):
@@ -177,21 +192,20 @@ class Pool(Generic[W]):
         return [worker.unit for worker in self._workers if worker.unit is not None]
 
     def _begin(self) -> None:
-        if self._queue.only_alone and not self._at_work():
-            while len(self._workers) > 1:  # what idle workers hold is memory too
-                self._remove(self._workers[-1])
         while (unit := self._queue.look(self._at_work())) is not None:
             worker = next((one for one in self._workers if one.unit is None), None)
             if worker is None:
                 with signals_held():  # it must be among the workers, which are ended, when a signal is answered
-                    worker = self._new(unit)
+                    worker = self._new(min(set(range(len(self._workers) + 1)) - {one.number for one in self._workers}))
                     if worker is None:
                         return
                     self._workers.append(worker)
             self._queue.take(self._at_work())
             worker.begin(unit, self._checkpoint(unit))
+        for worker in [one for one in self._workers if one.unit is None]:  # what it holds is memory too, or a CPU
+            self._remove(worker)
 
-    def _listen(self, worker: W, passed: float) -> Generator[Finished, None, None]:
+    def _listen(self, worker: Worker, passed: float) -> Generator[Finished, None, None]:
         """Act on what a worker has sent, or has not."""
         worker.silent += passed
         for kind, content in worker.messages(passed):
@@ -201,7 +215,7 @@ class Pool(Generic[W]):
                 return
             if unit is None:
                 continue
-            if worker.since is None:
+            if worker.since is None and kind == "rounds":
                 worker.since = time.monotonic()
                 self._report(Message("begun", unit))
             if kind in ("rounds", "warning"):
@@ -212,12 +226,13 @@ class Pool(Generic[W]):
                 self._abandon(content, unit, *self._queue.failed(unit, content))
             elif kind != "stopped":
                 self._queue.succeeded(unit)
+                assert worker.since is not None
                 yield unit, result_of(unit, kind, content), time.monotonic() - worker.since
         if worker.unit is not None and worker.silent > self._timeout:
             self._remove(worker)
             self._abandon(no_round_in(self._timeout, worker.unit), worker.unit)
 
-    def _crashed(self, worker: W, kind: str, cause: str) -> None:
+    def _crashed(self, worker: Worker, kind: str, cause: str) -> None:
         self._remove(worker)
         if worker.unit is None or self._stop.requested:  # it keeps its last checkpoint
             return
@@ -231,33 +246,9 @@ class Pool(Generic[W]):
         for unit in units:
             self._report(Message("abandoned", unit, why))
 
-    def _remove(self, worker: W) -> None:
+    def _remove(self, worker: Worker) -> None:
         self._workers.remove(worker)
         worker.end()
-
-
-class _ProcessPool(Pool["_Process"]):
-    """Processes of this machine."""
-
-    def __init__(
-        self,
-        units: Sequence[Unit],
-        checkpoint: PathOf,
-        report: Report,
-        stop: StopRequest,
-        timeout: float,
-        workers: int,
-        on_gpus: bool,
-    ) -> None:
-        super().__init__(units, checkpoint, report, stop, timeout)
-        self._most, self._on_gpus = workers, on_gpus
-
-    def _new(self, unit: Unit) -> _Process | None:
-        free = set(range(self._most)) - {worker.number for worker in self._workers}
-        return _Process(min(free), self._on_gpus) if free else None
-
-    def _wait(self) -> None:
-        connection.wait([one for worker in self._workers for one in worker.watched()], _LOOK_SECONDS)
 
 
 class _Process(Worker):
@@ -266,8 +257,8 @@ class _Process(Worker):
     """
 
     def __init__(self, number: int, on_gpu: bool) -> None:
-        super().__init__()
-        self.number, self.silent = number, -_STARTING_SECONDS
+        super().__init__(number)
+        self.silent = -_STARTING_SECONDS
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
         self._incoming, self._outgoing = bytearray(), bytearray()
@@ -281,8 +272,7 @@ class _Process(Worker):
             self._process.start()
 
     def watched(self) -> list[Any]:
-        """What becomes ready for reading when something has happened; nothing of one that is idle."""
-        return [] if self.unit is None else [self._socket, self._process.sentinel]
+        return [self._socket, self._process.sentinel]
 
     def begin(self, unit: Unit, path: Path | None) -> None:
         super().begin(unit, path)

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from fedwave.experiments.config.units import Unit
 
 ALIKE = 3  # units of the same schedulers in a row that fail alike before the others are not tried
-# How often each may happen to a unit before it is abandoned: too little memory, a crash of its worker, and the loss
-# of the worker's machine, which is not the unit's fault.
-LIMITS = {"memory": 2, "crashed": 3, "lost": 10}
+# How often each may happen to a unit before it is abandoned: too little memory, and the loss of its worker.
+LIMITS = {"memory": 2, "crashed": 3}
 _LOWER = "is there too little memory? Lower block, or make the experiment smaller"
 
 
@@ -29,11 +28,6 @@ class Queue:
 
     def __bool__(self) -> bool:
         return bool(self._next or self._alone)
-
-    @property
-    def only_alone(self) -> bool:
-        """Must all that are left be done with no other beside them?"""
-        return not self._next and bool(self._alone)
 
     def look(self, at_work: Sequence[Unit]) -> Unit | None:
         """The unit that may begin beside those at work, if there is one."""
@@ -62,8 +56,6 @@ class Queue:
             return None
         if kind == "memory":
             return f"its worker ended ({cause}), also with no other beside it: {_LOWER}"
-        if kind == "lost":
-            return f"its node was lost {LIMITS[kind]} times ({cause})"
         return f"it crashed {LIMITS[kind]} workers ({cause})"
 
     def succeeded(self, unit: Unit) -> None:

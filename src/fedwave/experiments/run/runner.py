@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fedwave.errors import FedwaveError, extra_for, plural
+from fedwave.errors import WorkFailed, extra_for, plural
 from fedwave.experiments.config.build import check, network_of, prepare, training_advice
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
@@ -213,7 +213,7 @@ def _in_memory(units: list[Unit], run: Engine, progress: _Progress, stop: StopRe
     def report(message: Message) -> None:
         progress.report(message)
         if message.kind == "abandoned":  # nothing is kept, so the others need not go on
-            raise FedwaveError(f"unit {message.unit.name} is abandoned: {message.content}.") from message.cause
+            raise WorkFailed(f"unit {message.unit.name} is abandoned: {message.content}.") from message.cause
 
     # Closed here and not when a traceback is forgotten: workers must be gone before anything else goes on.
     with stop.listening(at_once=True), closing(run(units, lambda unit: None, report, stop)) as finished:
@@ -259,7 +259,7 @@ def _check_complete(progress: _Progress, go_on: str) -> None:
         units_of_reason.setdefault(lost[unit], []).append(unit)
     said = [f"{_some(names, ', ')}: {why}" for why, names in units_of_reason.items()]
     kept = {0: "No other is finished", 1: "The other one is kept"}
-    raise FedwaveError(
+    raise WorkFailed(
         f"{len(lost)} of {plural(progress.units, 'unit')} {'is' if len(lost) == 1 else 'are'} abandoned "
         f"({_some(said, '; ')}). {kept.get(progress.finished, f'The other {progress.finished} are kept')}: "
         f"`{go_on}` tries again."

@@ -18,8 +18,7 @@ from typing import Any, NoReturn
 from fedwave.errors import FedwaveError, is_number
 from fedwave.plain_text import visible
 
-# A closed terminal (SIGHUP, not on Windows) is answered as SIGTERM is.
-SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last one: the terminal was closed
 TIMEOUT = 3600.0  # seconds without a finished round: one round of a large model can take many minutes
 _NOTICE = "\nfedwave: stopping at the end of the round, with a checkpoint; once more stops at once.\n"
 _SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
@@ -148,9 +147,6 @@ def is_interrupt(error: BaseException) -> bool:
 @contextmanager
 def signals_held() -> Iterator[None]:
     """Processes started within the block are born with these signals blocked, until ``ignore_signals``."""
-    if not hasattr(signal, "pthread_sigmask"):  # not on Windows
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
@@ -162,8 +158,7 @@ def ignore_signals() -> None:
     """For a worker: signals reach the whole group, but only the process that started the workers decides."""
     for one in SIGNALS:
         signal.signal(one, _ignore)  # SIG_IGN would be inherited by programs that users start
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
@@ -183,7 +178,7 @@ def limited(timeout: float, leave: Callable[[], None] = lambda: None) -> Iterato
 
     It is raised again and again as long as the block goes on; from the fifth time on ``leave`` is called before.
     SIGALRM interrupts Python code and the calls that wait (sleep, read); it cannot interrupt a library that computes
-    for ever. Nothing happens outside the main thread, on Windows, or where the program has an alarm of its own.
+    for ever. Nothing happens outside the main thread, or where the program has an alarm of its own.
     """
     if timeout > _LONGEST or not _alarm_is_free():
         yield lambda: None
@@ -214,8 +209,7 @@ def limited(timeout: float, leave: Callable[[], None] = lambda: None) -> Iterato
 
 def _alarm_is_free() -> bool:
     return (
-        hasattr(signal, "setitimer")
-        and threading.current_thread() is threading.main_thread()
+        threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
         and signal.getitimer(signal.ITIMER_REAL)[0] == 0
     )

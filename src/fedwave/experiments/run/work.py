@@ -6,7 +6,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ class UnitFailed(FedwaveError):
 def run_unit(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -> xr.Dataset:
     """The results of the unit; raises Stopped, with a checkpoint, if it is asked to stop."""
     try:
-        return _results(unit, checkpointer, meter, warn)
+        return _Work(unit, checkpointer, meter, warn).results()
     except (FedwaveError, Stopped, MemoryError, NoRound):
         raise
     except BaseException as error:  # also sys.exit() and a KeyboardInterrupt that nobody has caused
@@ -69,25 +69,6 @@ def _played() -> Iterator[None]:
         raise UnitFailed(str(error)) from error
 
 
-def _results(unit: Unit, checkpointer: Checkpointer, meter: Meter, warn: Warn) -> xr.Dataset:
-    checkpointer.stop_if_asked()
-    named, unit = unit.experiment, replace(unit, experiment=unit.located())
-    prepare(unit.experiment, unit.sources)
-    check_pins(unit.pins, unit.places)
-    network = network_of(unit.experiment.network)
-    every = dict(zip(named.labels, schedulers_of(unit.experiment).values(), strict=True))
-    chosen = {label: every[label] for label in unit.schedulers}
-    if unit.experiment.task is None or named.task is None:
-        (label, one), *_ = chosen.items()
-        return unit_dataset({label: _simulate(unit, network, one, checkpointer, meter, warn)})
-    pinned = unit.pins.get(f"dataset {named.task.dataset}")
-    task = _task(unit.experiment.task, tuple(unit.sources.values()), pinned)
-    if any("learner" in one.needs for one in chosen.values()):
-        (label, one), *_ = chosen.items()
-        return _in_lock_step(unit, network, label, one, task, checkpointer, meter, warn)
-    return _replay(unit, network, chosen, task, checkpointer, meter, warn)
-
-
 @lru_cache(maxsize=2)
 def _task(config: TaskConfig, sources: tuple[str, ...], pinned: str | None) -> Task:
     """The units of one worker share the data: reading them takes longer than a small unit.
@@ -101,27 +82,121 @@ def _task(config: TaskConfig, sources: tuple[str, ...], pinned: str | None) -> T
     return task
 
 
-def _simulate(
-    unit: Unit, network: Network, scheduler: Scheduler, checkpointer: Checkpointer, meter: Meter, warn: Warn
-) -> Trace:
-    how, runs = unit.experiment, len(unit.instances)
-    setup = make_setup(network, scheduler, unit.instances, how.seed, record="summary", metrics=metrics_of(how))
-    fresh = Simulation(setup, how.rounds)
+@dataclass(frozen=True)
+class _Work:
+    """A unit at work: what it is, and whom it tells about its progress."""
 
-    def resumed(raw: IO[bytes]) -> Simulation:
-        begun = _beginning_of(fresh, Trace.read(raw, "its checkpoint"))
-        run = Simulation(setup, how.rounds, begun=begun)
-        run.play(1)  # a state that does not fit fails here
-        meter(begun.rounds * runs)
-        meter(runs)
-        return run
+    unit: Unit
+    checkpointer: Checkpointer
+    meter: Meter
+    warn: Warn
 
-    run: Simulation = _read(unit, checkpointer, resumed, warn) or fresh
-    while run.round < run.rounds:
-        _play_piece(run, max(1, _PIECE // (runs * network.size)), lambda: meter(runs))
-        if run.round < run.rounds:
-            checkpointer.between_rounds(_enclosed(unit, lambda file: run.trace().write(file)))
-    return run.trace()
+    def results(self) -> xr.Dataset:
+        self.checkpointer.stop_if_asked()
+        named, unit = self.unit.experiment, replace(self.unit, experiment=self.unit.located())
+        how = unit.experiment
+        prepare(how, unit.sources)
+        check_pins(unit.pins, unit.places)
+        network = network_of(how.network)
+        every = dict(zip(named.labels, schedulers_of(how).values(), strict=True))
+        chosen = {label: every[label] for label in unit.schedulers}
+        label, first = next(iter(chosen.items()))
+        here = replace(self, unit=unit)
+        if how.task is None or named.task is None:
+            return unit_dataset({label: here.simulated(network, first)})
+        task = _task(how.task, tuple(unit.sources.values()), unit.pins.get(f"dataset {named.task.dataset}"))
+        if any("learner" in one.needs for one in chosen.values()):
+            return here.in_lock_step(network, label, first, task)
+        return here.replayed(network, chosen, task)
+
+    def simulated(self, network: Network, scheduler: Scheduler) -> Trace:
+        how, instances = self.unit.experiment, self.unit.instances
+        runs = len(instances)
+        setup = make_setup(network, scheduler, instances, how.seed, record="summary", metrics=metrics_of(how))
+        fresh = Simulation(setup, how.rounds)
+
+        def resumed(raw: IO[bytes]) -> Simulation:
+            begun = _beginning_of(fresh, Trace.read(raw, "its checkpoint"))
+            run = Simulation(setup, how.rounds, begun=begun)
+            run.play(1)  # a state that does not fit fails here
+            self.meter(begun.rounds * runs)
+            self.meter(runs)
+            return run
+
+        run: Simulation = self.checkpoint(resumed) or fresh
+        while run.round < run.rounds:
+            _play_piece(run, max(1, _PIECE // (runs * network.size)), lambda: self.meter(runs))
+            if run.round < run.rounds:
+                self.may_stop(lambda file: run.trace().write(file))
+        return run.trace()
+
+    def replayed(self, network: Network, chosen: Mapping[str, Scheduler], task: Task) -> xr.Dataset:
+        """Simulate, then train on the traces: the schedule does not depend on the models."""
+        from fedwave.learning.checkpoint import read_checkpoint, write_checkpoint
+        from fedwave.learning.replay import Replay
+        from fedwave.learning.schedule import labelled_runs
+
+        how, instances = self.unit.experiment, self.unit.instances
+        settings, sizes = settings_of(how.training)
+
+        def tick(rounds: int) -> None:
+            self.meter(0)  # it works: simulated rounds are not yet trained ones
+            self.checkpointer.stop_if_asked()
+
+        more: dict[str, Any] = {"metrics": metrics_of(how, task.aggregation), "labels": task.labels(), "meter": tick}
+        traces = {
+            label: simulate(network, one, how.rounds, instances, how.seed, **more) for label, one in chosen.items()
+        }
+        replay = Replay(labelled_runs(traces), task, settings, sizes)
+        self.checkpoint(lambda raw: read_checkpoint(replay, raw, "its checkpoint"))
+        runs = len(replay.runs)
+        self.meter(replay.round * runs)
+        while replay.round < replay.rounds:
+            with _played():
+                replay.advance()
+            self.meter(runs)
+            if replay.round < replay.rounds:
+                self.may_stop(lambda file: write_checkpoint(replay, file))
+        return unit_dataset(traces, {curves.label: curves for curves in replay.curves()})
+
+    def in_lock_step(self, network: Network, label: str, scheduler: Scheduler, task: Task) -> xr.Dataset:
+        """Simulate and train together, for a scheduler that looks at the models."""
+        from fedwave.learning.lockstep import LockStep
+
+        how, instances = self.unit.experiment, self.unit.instances
+        runs = len(instances)
+        settings, sizes = settings_of(how.training)
+        metrics, labels = metrics_of(how, task.aggregation), task.labels()
+        setup = make_setup(network, scheduler, instances, how.seed, metrics=metrics, labels=labels)
+
+        def begun() -> tuple[LockStep, Simulation]:
+            learner = LockStep(network, task, how.rounds, instances, how.seed, label, settings, sizes)
+            return learner, Simulation(setup, how.rounds, learner=learner)
+
+        def resumed(raw: IO[bytes]) -> tuple[LockStep, Simulation]:
+            learner, run = begun()
+            trace = _resume_lock_step(learner, run, raw)
+            run = Simulation(setup, how.rounds, begun=trace, learner=learner)
+            run.play(1)  # a state that does not fit fails here
+            self.meter(trace.rounds * runs)
+            self.meter(runs)
+            return learner, run
+
+        learner, run = self.checkpoint(resumed) or begun()
+        while run.round < run.rounds:
+            with _played():
+                run.play(1)
+            self.meter(runs)
+            if run.round < run.rounds:
+                self.may_stop(lambda file: _write_lock_step(run.trace(), learner.replay, file))
+        return unit_dataset({label: run.trace()}, {label: learner.replay.curves()[0]})
+
+    def may_stop(self, write: Write) -> None:
+        """Between two rounds; ``write`` writes a checkpoint of this moment."""
+        self.checkpointer.between_rounds(_enclosed(self.unit, write))
+
+    def checkpoint(self, read: Callable[[IO[bytes]], Any]) -> Any:
+        return _read(self.unit, self.checkpointer, read, self.warn)
 
 
 def _play_piece(run: Simulation, rounds: int, tick: Callable[[], None]) -> None:
@@ -131,93 +206,6 @@ def _play_piece(run: Simulation, rounds: int, tick: Callable[[], None]) -> None:
         with _played():
             run.play(1)
         tick()
-
-
-def _replay(
-    unit: Unit,
-    network: Network,
-    chosen: Mapping[str, Scheduler],
-    task: Task,
-    checkpointer: Checkpointer,
-    meter: Meter,
-    warn: Warn,
-) -> xr.Dataset:
-    """Simulate, then train on the traces: the schedule does not depend on the models."""
-    from fedwave.learning.checkpoint import read_checkpoint, write_checkpoint
-    from fedwave.learning.replay import Replay
-    from fedwave.learning.schedule import labelled_runs
-
-    how = unit.experiment
-    metrics = metrics_of(how, task.aggregation)
-
-    def tick(rounds: int) -> None:
-        meter(0)  # it works: simulated rounds are not yet trained ones
-        checkpointer.stop_if_asked()
-
-    labels = task.labels()
-    traces = {
-        label: simulate(network, one, how.rounds, unit.instances, how.seed, metrics=metrics, meter=tick, labels=labels)
-        for label, one in chosen.items()
-    }
-    settings, sizes = settings_of(how.training)
-    replay = Replay(labelled_runs(traces), task, settings, sizes)
-    _read(unit, checkpointer, lambda raw: read_checkpoint(replay, raw, "its checkpoint"), warn)
-    runs = len(replay.runs)
-    meter(replay.round * runs)
-    while replay.round < replay.rounds:
-        with _played():
-            replay.advance()
-        meter(runs)
-        if replay.round < replay.rounds:
-            checkpointer.between_rounds(_enclosed(unit, lambda file: write_checkpoint(replay, file)))
-    return unit_dataset(traces, {curves.label: curves for curves in replay.curves()})
-
-
-def _in_lock_step(
-    unit: Unit,
-    network: Network,
-    label: str,
-    scheduler: Scheduler,
-    task: Task,
-    checkpointer: Checkpointer,
-    meter: Meter,
-    warn: Warn,
-) -> xr.Dataset:
-    """Simulate and train together, for a scheduler that looks at the models."""
-    from fedwave.learning.lockstep import LockStep
-
-    how, runs = unit.experiment, len(unit.instances)
-    settings, sizes = settings_of(how.training)
-
-    def fresh() -> LockStep:
-        return LockStep(network, task, how.rounds, unit.instances, how.seed, label, settings, sizes)
-
-    metrics, labels = metrics_of(how, task.aggregation), task.labels()
-    setup = make_setup(network, scheduler, unit.instances, how.seed, metrics=metrics, labels=labels)
-
-    def begun() -> tuple[LockStep, Simulation]:
-        learner = fresh()
-        return learner, Simulation(setup, how.rounds, learner=learner)
-
-    def resumed(raw: IO[bytes]) -> tuple[LockStep, Simulation]:
-        learner, run = begun()
-        trace = _resume_lock_step(learner, run, raw)
-        run = Simulation(setup, how.rounds, begun=trace, learner=learner)
-        run.play(1)  # a state that does not fit fails here
-        meter(trace.rounds * runs)
-        meter(runs)
-        return learner, run
-
-    learner, run = _read(unit, checkpointer, resumed, warn) or begun()
-    while run.round < run.rounds:
-        with _played():
-            run.play(1)
-        meter(runs)
-        if run.round < run.rounds:
-            checkpointer.between_rounds(
-                _enclosed(unit, lambda file: _write_lock_step(run.trace(), learner.replay, file))
-            )
-    return unit_dataset({label: run.trace()}, {label: learner.replay.curves()[0]})
 
 
 def _write_lock_step(trace: Trace, replay: Replay, file: IO[bytes]) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedwave.errors import FedwaveError, plural
-from fedwave.experiments.config.points import to_mapping
 from fedwave.experiments.config.run_id import INSTANCES, SHOWN, cut_fields, deciding_fields, first_difference
+from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.store.checksums import file_sha256, read_sums
 from fedwave.experiments.store.dataset import Point
 from fedwave.experiments.store.folder import RunFolder
@@ -42,12 +42,12 @@ def compare_runs(a: Path, b: Path) -> list[Finding]:
 
 def _experiments(a: RunFolder, b: RunFolder) -> Iterator[Finding]:
     there, here = (to_mapping(store.stored()) for store in (a, b))
-    decide = [deciding_fields(one) | {name: one[name] for name in INSTANCES} for one in (there, here)]
-    if decide[0] != decide[1] or list(there["sweep"]) != list(here["sweep"]):
+    decide = [deciding_fields(one) | {name: one.get(name) for name in INSTANCES} for one in (there, here)]
+    if decide[0] != decide[1] or list(there.get("sweep", ())) != list(here.get("sweep", ())):
         yield Finding("experiment", "differs", _both(*first_difference(decide[0], decide[1])))
     else:
         yield Finding("experiment", "ok", "the same")
-    shown = [{name: one[name] for name in SHOWN} for one in (there, here)]
+    shown = [{name: one.get(name) for name in SHOWN} for one in (there, here)]
     cut = [cut_fields(one) for one in (there, here)]
     for (one, other), why in ((shown, "this changes no number of a round"), (cut, "how the work was cut into units")):
         if one != other:

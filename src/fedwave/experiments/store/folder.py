@@ -34,7 +34,7 @@ from fedwave.experiments.store import inputs
 from fedwave.experiments.store.checksums import Damaged, file_sha256, sha256
 from fedwave.experiments.store.done import DONE, Done, Line, append_line, drop_damaged_lines, read_done, write_done
 from fedwave.experiments.store.lock import check_links, check_run_place, locked
-from fedwave.experiments.store.manifest import CONFIG, MANIFEST, SUMMARY, Manifest, read_manifest
+from fedwave.experiments.store.manifest import CONFIG, MANIFEST, Manifest, read_manifest
 from fedwave.experiments.store.parquet import dataset_from, tables
 from fedwave.experiments.store.provenance import machine, other_versions
 from fedwave.experiments.store.trusted_code import named_code
@@ -53,11 +53,6 @@ def check_is_folder(folder: Path) -> None:
     """Raises FedwaveError if there is no folder."""
     if not (is_there(folder) and folder.is_dir()):
         raise FedwaveError(f"there is no run folder at {folder}.")
-
-
-def is_published(folder: Path) -> bool:
-    """Does it hold a published result (report/published.py), whole or not? The folder of a run holds more."""
-    return not is_there(folder / MANIFEST) and (is_there(folder / CONFIG) or is_there(folder / SUMMARY))
 
 
 class RunFolder:

@@ -11,8 +11,8 @@ import numpy as np
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.points import points
 from fedwave.experiments.config.read import to_yaml
+from fedwave.experiments.config.sweep import points
 from fedwave.experiments.config.units import Unit, axis_values
 from fedwave.experiments.store.dataset import Point, Results, assembled, joined
 from fedwave.experiments.store.folder import RunFolder, check_is_folder

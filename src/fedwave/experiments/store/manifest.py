@@ -18,10 +18,10 @@ from typing import Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.points import points, to_mapping
 from fedwave.experiments.config.read import stored_experiment
 from fedwave.experiments.config.resolve import Values, added, with_added
 from fedwave.experiments.config.run_id import run_id
+from fedwave.experiments.config.sweep import points, to_mapping
 from fedwave.experiments.config.units import Unit, axis_places
 from fedwave.experiments.store.checksums import Damaged, sha256
 from fedwave.experiments.store.inputs import Input

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.parts import PARTS, Part
-from fedwave.experiments.config.points import points
+from fedwave.experiments.config.sweep import points
 from fedwave.parts import registry
 from fedwave.parts.user_code import find_importer, is_module, is_package_file
 

@@ -33,21 +33,16 @@ def batched_forward(model: nn.Module, channels_last: bool = False) -> Forward | 
         return None
 
     def forward(w: Tensors, rest: Tensors, images: Tensor) -> Tensor:
-        lanes = len(images)
+        lanes, tensors = len(images), rest | w
         x = images.transpose(0, 1).flatten(1, 2)
         if channels_last:
             x = x.contiguous(memory_format=torch.channels_last)
         for name, layer in layers:
-            own = {part: _get(f"{name}.{part}", w, rest) for part in _PARTS}
+            own = {part: tensors.get(f"{name}.{part}") for part in _PARTS}  # None where it has none
             x = _LAYERS[type(layer)](layer, x, lanes, own)
         return x
 
     return forward
-
-
-def _get(key: str, w: Tensors, rest: Tensors) -> Any:
-    """A layer's own parameters or statistics, all lanes stacked; None where it has none."""
-    return w[key] if key in w else rest.get(key)
 
 
 # (layer, x, number of lanes, the layer's own tensors) to the output. x is [sample, lane and channel, height, width] up

@@ -17,11 +17,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedwave.errors import FedwaveError
+from fedwave.errors import FedwaveError, error_text
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.batched_layers import batched_forward
 from fedwave.learning.dropout import KeyedDropout, key_dropout, seeded
-from fedwave.learning.model_check import error_text
 from fedwave.learning.model_rows import Tensors, carried_state, trained_parameters
 from fedwave.learning.task import Task
 

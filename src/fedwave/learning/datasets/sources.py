@@ -24,7 +24,7 @@ from typing import IO
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.files.writing import check_folder, write_whole
+from fedwave.files.writing import check_folder, write_bytes
 from fedwave.learning.datasets.original_files import MD5, SIZES, NoData, fetch_command, md5_hex, missing_files
 from fedwave.plain_text import brief
 
@@ -74,11 +74,7 @@ def _keep(name: str, folder: Path, source: Source) -> None:
             found = md5_hex(content)
             if found != MD5[name][file]:
                 raise ValueError(f"the md5 checksum of {file} is {found}, not {MD5[name][file]}")
-            write_whole(folder / name / file, partial(_write, content))
-
-
-def _write(content: bytes, out: IO[bytes]) -> None:
-    out.write(content)
+            write_bytes(folder / name / file, content)
 
 
 def _reason(error: Exception) -> str:

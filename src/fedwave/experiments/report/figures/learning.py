@@ -11,8 +11,7 @@ from fedwave.experiments.analysis.labels import sentences, title_at
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import band
 from fedwave.experiments.report.figures import common
-from fedwave.experiments.report.learning import caption_of, is_synthetic
-from fedwave.experiments.store.dataset import Point, curves_of, label_of, labels, series
+from fedwave.experiments.store.dataset import label_of, labels, series
 from fedwave.metrics import describe
 from fedwave.types import FloatArray
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from fedwave.experiments.report.learning import Learning
     from fedwave.learning.curves import Curves
 
 _ENOUGH_FOR_A_BAND = 5
@@ -27,26 +27,26 @@ _SIZE = (10, 4.8)
 _LINE = 0.085  # of the height of a panel: a line of small text
 
 
-def curves_figure(point: Point) -> Figure:
+def curves_figure(learnt: Learning) -> Figure:
     """Loss and accuracy, mean and 95 % band over instances.
 
     The interval of two or three instances is many times as wide as their spread and would cover the figure:
     with so few, every instance is drawn instead.
     """
-    figure, axes = _two_panels(point)
+    figure, axes = _two_panels(learnt)
     for axis, metric in zip(axes, ("loss", "accuracy"), strict=True):
-        draw_means(axis, point, metric)
-    return _with_caption(figure, axes[0], point, how_drawn(point.data.sizes["instance"]))
+        draw_means(axis, learnt, metric)
+    return _with_caption(figure, axes[0], learnt, how_drawn(learnt.data.sizes["instance"]))
 
 
-def draw_means(axis: Axes, point: Point, metric: str) -> None:
+def draw_means(axis: Axes, learnt: Learning, metric: str) -> None:
     """The loss or the accuracy of every scheduler in a panel."""
-    looks = common.styles(labels(point.data))
+    looks = common.styles(labels(learnt.data))
     means = [
         _draw(axis, curves.series[metric], looks[label], _name(label, curves), len(looks))
-        for label, curves in _all_curves(point).items()
+        for label, curves in learnt.curves().items()
     ]
-    _frame(axis, point, metric, 1.05 * _largest(means))
+    _frame(axis, learnt, metric, 1.05 * _largest(means))
 
 
 def training_figure(curves: Curves) -> Figure:
@@ -82,47 +82,47 @@ def how_drawn(instances: int) -> str:
     return "Thin: single instances, too few for a band; bold: their mean." if instances > 1 else ""
 
 
-def single_figure(point: Point) -> Figure:
+def single_figure(learnt: Learning) -> Figure:
     """One single instance; the legend counts spikes over all instances."""
-    figure, axes = _two_panels(point)
+    figure, axes = _two_panels(learnt)
     for axis, metric in zip(axes, ("loss", "accuracy"), strict=True):
-        draw_single(axis, point, metric)
+        draw_single(axis, learnt, metric)
     note = (
-        f"Instance {point.data['instance'].values[0]} alone. In brackets: spikes per instance, over all "
+        f"Instance {learnt.data['instance'].values[0]} alone. In brackets: spikes per instance, over all "
         "(loss above 1.2 x median of 10 rounds)."
     )
-    return _with_caption(figure, axes[0], point, note)
+    return _with_caption(figure, axes[0], learnt, note)
 
 
-def draw_single(axis: Axes, point: Point, metric: str) -> None:
+def draw_single(axis: Axes, learnt: Learning, metric: str) -> None:
     """The same of the first instance alone."""
-    looks = common.styles(labels(point.data))
-    for label, curves in _all_curves(point).items():
+    looks = common.styles(labels(learnt.data))
+    for label, curves in learnt.curves().items():
         name = f"{_name(label, curves)} ({_spikes(curves)})"
         common.draw_line(axis, curves.series[metric][:, 0], looks[label], label=name)
-    _frame(axis, point, metric, None)
+    _frame(axis, learnt, metric, None)
 
 
-def targets_figure(point: Point) -> Figure:
+def targets_figure(learnt: Learning) -> Figure:
     """Who reaches a target accuracy, and when."""
     figure, (left, right) = common.figure_with(1, 2, _SIZE)
     x = "Target accuracy"
     common.label_panel(left, "(a) Final accuracy above the target", x, "Share of instances")
     common.label_panel(right, "(b) First of three rounds in a row above it", x, "Round (mean)")
-    draw_shares(left, point)
-    moved = "Points in (a) are shifted sideways to be seen." if len(labels(point.data)) > 1 else ""
-    note = sentences(draw_rounds_needed(right, point), moved)
-    return _with_caption(figure, left, point, note)
+    draw_shares(left, learnt)
+    moved = "Points in (a) are shifted sideways to be seen." if len(labels(learnt.data)) > 1 else ""
+    note = sentences(draw_rounds_needed(right, learnt), moved)
+    return _with_caption(figure, left, learnt, note)
 
 
-def draw_shares(axis: Axes, point: Point) -> None:
+def draw_shares(axis: Axes, learnt: Learning) -> None:
     """The share of instances whose final accuracy beats a target.
 
     Most schedulers share most points, so each is moved sideways by a part of the distance between targets.
     """
-    targets, looks = _targets(point), common.styles(labels(point.data))
+    targets, looks = _targets(learnt), common.styles(labels(learnt.data))
     step = np.ptp(targets) / max(1, len(targets) - 1) or 0.01
-    for place, (label, curves) in enumerate(_all_curves(point).items()):
+    for place, (label, curves) in enumerate(learnt.curves().items()):
         share = [float(curves.reaches(target).mean()) for target in targets]
         look = {**looks[label], "ms": 4, "lw": 1.2}
         moved = 0.06 * step * (place - (len(looks) - 1) / 2)
@@ -131,14 +131,14 @@ def draw_shares(axis: Axes, point: Point) -> None:
     _name_targets(axis, targets)
 
 
-def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
+def draw_rounds_needed(axis: Axes, learnt: Learning, letter: str = "(b)") -> str:
     """The mean round from which three in a row beat a target. Returns what to say of those that never do."""
     from matplotlib.patheffects import withStroke
 
-    targets, looks = _targets(point), common.styles(labels(point.data))
+    targets, looks = _targets(learnt), common.styles(labels(learnt.data))
     some_missing, means = False, []
     never: dict[float, list[tuple[float, str, Any]]] = {}  # by target: the mean, a text, a colour
-    for label, curves in _all_curves(point).items():
+    for label, curves in learnt.curves().items():
         look = {**looks[label], "ms": 4, "lw": 1.2}
         needed = [curves.rounds_to(target) for target in targets]  # [target][instance]
         mean = [_mean_of_finite(row) for row in needed]
@@ -149,7 +149,7 @@ def draw_rounds_needed(axis: Axes, point: Point, letter: str = "(b)") -> str:
             some_missing |= count == row.size
             if 0 < count < row.size:
                 never.setdefault(target, []).append((value, f"{count} never", look["color"]))
-    top = point.data.sizes["round"]
+    top = learnt.data.sizes["round"]
     line, drawn = _LINE * top, np.array(means)
     for target, notes in never.items():
         notes.sort(key=lambda note: note[0])
@@ -200,8 +200,8 @@ def _apart(values: list[float], gap: float, top: float) -> list[float]:
     return list((lowest + steps).tolist())
 
 
-def _targets(point: Point) -> FloatArray:
-    return np.array(point.experiment.targets)
+def _targets(learnt: Learning) -> FloatArray:
+    return np.array(learnt.targets)
 
 
 def _name_targets(axis: Axes, targets: FloatArray) -> None:
@@ -209,30 +209,26 @@ def _name_targets(axis: Axes, targets: FloatArray) -> None:
         axis.set_xticks(targets, [f"{target:g}" for target in targets])
 
 
-def _two_panels(point: Point) -> tuple[Figure, list[Axes]]:
+def _two_panels(learnt: Learning) -> tuple[Figure, list[Axes]]:
     figure, axes = common.figure_with(1, 2, _SIZE)
     for axis, letter, metric in zip(axes, "ab", ("loss", "accuracy"), strict=True):
-        label = label_of(point.data, metric)
+        label = label_of(learnt.data, metric)
         common.label_panel(axis, f"({letter}) {label}", "Round", label)
     return figure, axes
 
 
-def _frame(axis: Axes, point: Point, metric: str, top: float | None) -> None:
+def _frame(axis: Axes, learnt: Learning, metric: str, top: float | None) -> None:
     if metric == "loss":
         axis.set_ylim(bottom=0, top=top)
         return
-    best = _largest([series(point.data, label, metric) for label in labels(point.data)])
+    best = _largest([series(learnt.data, label, metric) for label in labels(learnt.data)])
     axis.set_ylim(0.0, min(1.0, best * 1.05))
 
 
-def _with_caption(figure: Figure, axis: Axes, point: Point, note: str) -> Figure:
-    colour = "#B00020" if is_synthetic(point.experiment) else "0.35"
-    text = f"{caption_of(point)}\n{sentences(note, Randomness.of(point.data).note)}".rstrip()
-    return common.finish(figure, axis, title_at(point.where, point.data), text, colour=colour)
-
-
-def _all_curves(point: Point) -> dict[str, Curves]:
-    return {label: curves_of(point.data, label) for label in labels(point.data)}
+def _with_caption(figure: Figure, axis: Axes, learnt: Learning, note: str) -> Figure:
+    colour = "#B00020" if learnt.synthetic else "0.35"
+    text = f"{learnt.caption}\n{sentences(note, Randomness.of(learnt.data).note)}".rstrip()
+    return common.finish(figure, axis, title_at(learnt.where, learnt.data), text, colour=colour)
 
 
 def _name(label: str, curves: Curves) -> str:

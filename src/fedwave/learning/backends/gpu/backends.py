@@ -71,11 +71,10 @@ class FusedBackend(GpuBackend):
         properties = torch.cuda.get_device_properties(precision.device)
         memory = getattr(properties, "shared_memory_per_block_optin", 48 * 1024)
         chain = FusedChain.of(blocks, layout, batch or 10, memory)
-        return (
-            None
-            if chain is None
-            else cls(chain, SgdRule.of(task.eta, task.prox, task.l2), _data(task, precision, batch), room)
-        )
+        if chain is None:
+            return None
+        rule = SgdRule.of(task.eta, task.prox, task.l2)
+        return cls(chain, rule, _data(task, precision, batch), room)
 
     def __init__(self, chain: FusedChain, rule: SgdRule, data: tuple[Tensor, Tensor], room: int) -> None:
         super().__init__(room)

@@ -1,0 +1,411 @@
+"""The contract that all families share: a part is tried, and a table of checks looks at what it did.
+
+A family is a ``Family``: its trial calls every method of a part through ``Trial.call`` and keeps what they return with
+``Trial.keep``. The table ``SHARED`` then has its checks for free.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
+from inspect import signature
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from fedwave.errors import FedwaveError, error_text, plural, writes_into_input
+from fedwave.network.devices import Device
+from fedwave.network.network import Network
+from fedwave.network.success import Soft
+from fedwave.parts.serialize import Unbuilt, pack, unpack
+from fedwave.rng import Block, stream
+from fedwave.schedulers.base import Scheduler
+from fedwave.simulation import extend, simulate
+from fedwave.trace import Trace
+from fedwave.types import Array
+
+INSTANCES = 3  # in the trial of a part
+_KINDS = {"float64": "f", "whole numbers": "iu", "numbers": "biuf"}  # of arrays that a part returns
+
+
+@dataclass(frozen=True, repr=False)
+class CheckReport:
+    """What ``fw.check`` returns; it prints as a sentence.
+
+    >>> import fedwave as fw
+    >>> report = fw.check("age")
+    >>> report
+    scheduler 'age': 13 checks passed
+    >>> "slots" in report.passed
+    True
+    """
+
+    part: str  # its family and name
+    passed: tuple[str, ...]  # the checks, by name
+
+    def __repr__(self) -> str:
+        return f"{self.part}: {plural(len(self.passed), 'check')} passed"
+
+
+class Broken(FedwaveError):
+    """A trial found that the part fails a check."""
+
+    def __init__(self, check: str, why: str) -> None:
+        super().__init__(why)
+        self.check = check
+
+
+@dataclass
+class Trial:
+    """Calls the methods of a part, and records what they return and alter."""
+
+    part: Any
+    family: Family
+    network: Network | None = None  # that the caller of fw.check gave
+    dataset: Any = None  # likewise
+    ids: list[int] = field(default_factory=list)  # the instances; empty: all
+    kept: list[tuple[str, Any, int | None]] = field(default_factory=list)  # what was returned, and its instance axis
+    altered: list[str] = field(default_factory=list)  # arguments
+    changed: list[str] = field(default_factory=list)  # attributes of the part
+    notes: list[Any] = field(default_factory=list)  # that a family takes for its own checks
+    rounds = devices = instances = 0  # of a run that the part can cover
+
+    def play(self) -> None:
+        """Try the part."""
+        self.rounds, self.devices, self.instances = _extent(self.part, self.network)
+        self.ids = self.ids or list(range(self.instances))
+        before = attributes(self.part)
+        self.family.tried(self)
+        self.changed = differences(before, attributes(self.part))
+
+    def again(self, ids: list[int] | None = None) -> Trial:
+        """The same part tried once more, with these instances or the same ones."""
+        other = Trial(self.part, self.family, self.network, self.dataset, ids or self.ids)
+        other.play()
+        return other
+
+    def call(self, method: Callable[..., Any], *given: Any) -> Any:
+        """What a method returns; an argument that it alters is recorded."""
+        before = [_argument(value) for value in given]
+        found = method(*given)
+        names = [*signature(method).parameters, *["an argument"] * len(given)]
+        self.altered += [n for n, b, v in zip(names, before, given, strict=False) if b != _argument(v)]
+        return found
+
+    def keep(
+        self,
+        what: str,
+        found: Any,
+        shape: tuple[int, ...],
+        kind: str = "numbers",
+        low: float = 0.0,
+        high: float = np.inf,
+        axis: int | None = None,
+    ) -> None:
+        """Keep what a method returned; raises FedwaveError if it has another shape, type or range.
+
+        ``axis`` is that of the instances; None: it does not depend on them.
+        """
+        dtype = getattr(found, "dtype", None)
+        fits = dtype is not None and dtype.kind in _KINDS[kind] and (kind != "float64" or dtype == np.float64)
+        if not fits or np.shape(found) != shape:
+            name = dtype or type(found).__name__
+            raise FedwaveError(
+                f"{what} are of type {name} and shape {np.shape(found)}, must be {kind} of shape {shape}."
+            )
+        wrong = found[~(np.isfinite(found) & (found >= low) & (found <= high))]
+        if wrong.size:
+            limits = "" if low == -np.inf else f" >= {low:g}" if high == np.inf else f" from {low:g} to {high:g}"
+            raise FedwaveError(f"{what} have the value {wrong.flat[0]:g}, must be finite numbers{limits}.")
+        self.kept.append((what, found, axis))
+
+    def block(self, rounds: int, number: int = 0, purpose: str = "gain") -> Block:
+        """A block of rounds as the World makes it."""
+        return block(self.ids, self.devices, rounds, number, purpose)
+
+    def around(self, devices: int | None = None, **parts: Any) -> Network:
+        """The caller's network, or a small one, with these parts; its first device never gets data."""
+        if self.network is not None:
+            rates = np.array(self.network.rates)
+            rates[0] = 0.0
+            return self.network.replace(rate=rates, slots=1, **parts)
+        pairs = [(0.0, 100.0), (2.5, 420.0), (1.0, 250.0), (4.0, 300.0)]  # rates and distances
+        chosen = [Device(rate=pairs[u % 4][0], distance_m=pairs[u % 4][1]) for u in range(devices or self.devices)]
+        return Network(devices=chosen, slots=1, **({"success": Soft()} | parts))
+
+
+Check = Callable[[Trial], bool | None]  # raises a FedwaveError, or returns False where it does not apply
+
+
+@dataclass(frozen=True)
+class Run:
+    """A simulation with the part, and the round after which it is saved, loaded and continued."""
+
+    network: Network
+    scheduler: str | Scheduler = "age"
+    rounds: int = 12
+    stop: int = 5  # odd, so that what alternates from round to round shows
+    instances: int | list[int] = INSTANCES
+    more: Mapping[str, Any] = field(default_factory=dict)  # other arguments of simulate
+
+    def play(self, rounds: int | None = None) -> Trace:
+        return simulate(self.network, self.scheduler, rounds or self.rounds, self.instances, **self.more)
+
+
+SHARED = ("equality", "inputs", "parameters", "repetition", "instances", "saving")
+
+
+@dataclass(frozen=True)
+class Family:
+    """How the parts of a family are tried, and the checks that the family adds to the shared ones."""
+
+    tried: Callable[[Trial], None]
+    own: Mapping[str, Check] = field(default_factory=dict)
+    evolves: str = ""  # where a part keeps what evolves
+    numbers: str = "it must not be random"  # where the random numbers of a part come from
+    runs: Callable[[Trial], Iterable[Run]] = lambda trial: ()  # those that are saved and continued
+    during: tuple[str, ...] = ("values",)  # the checks that a trial makes; the last one reports any other error
+    shared: tuple[str, ...] = SHARED
+
+
+def run_checks(what: str, trial: Trial) -> CheckReport:
+    """Run the checks in order on the part, which ``what`` names."""
+    family = trial.family
+    played = family.during[-1]
+    table: dict[str, Check] = {
+        "equality": _equality,
+        played: Trial.play,
+        "inputs": _inputs,
+        "parameters": _parameters,
+        "repetition": _repetition,
+        "instances": _instances,
+        **family.own,
+        "saving": _saving,
+    }
+    passed = [] if "declaration" in family.during else ["declaration"]
+    for name, check in table.items():
+        if name in SHARED and name not in family.shared:
+            continue
+        if _applies(what, name, check, trial):
+            passed += family.during if name == played else [name]
+    return CheckReport(what, tuple(passed))
+
+
+def _applies(what: str, name: str, check: Check, trial: Trial) -> bool:
+    """Whether the check applies; raises a FedwaveError if it fails."""
+    try:
+        return check(trial) is not False
+    except Broken as broken:
+        raise failure(what, broken.check, str(broken)) from None
+    except FedwaveError as error:
+        raise failure(what, name, str(error)) from None
+    except Exception as error:
+        if writes_into_input(error):
+            why = "it writes into an array that it was given: change a copy instead."
+            raise failure(what, "inputs", why) from error
+        raise failure(what, name, raised(error)) from error
+
+
+def failure(what: str, check: str, why: str) -> FedwaveError:
+    """The error of a failed check; ``what`` is the family's word and the part's name."""
+    return FedwaveError(f"{what} fails the check {check!r}: {why}")
+
+
+def raised(error: Exception) -> str:
+    """An exception as the end of a sentence."""
+    hint = "; pass network= to fw.check if the part has a number for each device" if "broadcast" in str(error) else ""
+    return f"it raised {error_text(error)}{hint}."
+
+
+# --- the shared checks ------------------------------------------------------------------------------
+
+
+def _equality(trial: Trial) -> bool | None:
+    """Equal parameters make equal, hashable objects, as caches need; a part that holds arrays may equal itself only."""
+    part = trial.part
+    try:
+        hash(part)
+    except TypeError as error:
+        raise FedwaveError(
+            f"it cannot be hashed ({error}): use @dataclass(frozen=True), and tuples instead of lists."
+        ) from None
+    arrays: dict[str, Array] = {}
+    pack(part, arrays, "part")
+    if not is_dataclass(part) or arrays:
+        return None
+    try:
+        again = _rebuilt(part)
+    except FedwaveError:  # which the check 'saving' reports
+        return None
+    if again != part or hash(again) != hash(part):
+        raise FedwaveError(
+            "two objects with the same parameters are not equal: leave == and hash to @dataclass(frozen=True)."
+        )
+    return None
+
+
+def _inputs(trial: Trial) -> None:
+    """A call leaves its arguments as they were."""
+    for name in trial.altered:
+        raise FedwaveError(f"it alters `{name}` in place: return a new array instead.")
+
+
+def _parameters(trial: Trial) -> None:
+    """An object holds parameters only, so that using it changes nothing."""
+    for name in trial.changed:
+        fix = f"keep what evolves in {trial.family.evolves}" if trial.family.evolves else "it must hold parameters only"
+        raise FedwaveError(f"a run changes its attribute {name!r}: {fix}.")
+
+
+def _repetition(trial: Trial) -> None:
+    for (what, one, _), (_, other, _) in zip(trial.kept, trial.again().kept, strict=True):
+        if not _same(one, other):
+            raise FedwaveError(f"called again with the same seed, it gives other {what}: {trial.family.numbers}.")
+
+
+def _instances(trial: Trial) -> bool:
+    """An instance has the same numbers whichever others run."""
+    last = trial.ids[-1]
+    if len(trial.ids) == 1 or all(axis is None for _, _, axis in trial.kept):
+        return False
+    for (what, one, axis), (_, other, _) in zip(trial.kept, trial.again([last]).kept, strict=True):
+        if not _same(one if axis is None else np.take(one, [len(trial.ids) - 1], axis), other):
+            raise FedwaveError(
+                f"instance {last} has other {what} when it runs alone: keep the rows of every array apart, and draw "
+                "for each instance from its own generator."
+            )
+    return True
+
+
+def _saving(trial: Trial) -> None:
+    """The part is the same after a file, and so is a run that was stopped, saved, loaded and continued."""
+    for name in differences(attributes(trial.part), attributes(_rebuilt(trial.part))):
+        raise FedwaveError(
+            f"its attribute {name!r} differs after saving and loading: keep parameters in the fields of a dataclass."
+        )
+    for run in trial.family.runs(trial):
+        begun = run.play(run.stop)
+        whole = run.play()  # in between, so that a memory in a module shows
+        if not _continued(begun, run).same_as(whole):
+            raise FedwaveError(
+                f"a run that was saved after round {run.stop}, loaded and continued differs from one that never "
+                "stopped: keep what evolves out of the object, and parameters in the fields of a dataclass."
+            )
+
+
+def _continued(begun: Trace, run: Run) -> Trace:
+    """Registered parts are built from the file, as for a user."""
+    with TemporaryDirectory() as folder:
+        loaded = Trace.load(begun.save(Path(folder) / "begun.npz"))
+    own = {"scheduler": begun.scheduler, "network": run.network, "metrics": run.more.get("metrics", ())}
+    missing = {name: part for name, part in own.items() if isinstance(getattr(loaded.setup, name), Unbuilt)}
+    return extend(loaded, run.rounds, learner=run.more.get("learner"), **missing)
+
+
+def _rebuilt(part: Any) -> Any:
+    """A part from what a file keeps of it, whether it is registered or not."""
+    arrays: dict[str, Array] = {}
+    try:
+        content = json.loads(json.dumps(pack(part, arrays, "part")))
+        values = {name: unpack(value, arrays) for name, value in content["fields"].items()}
+        return type(part)(**values)
+    except (FedwaveError, TypeError) as error:
+        raise FedwaveError(
+            f"it cannot be rebuilt from what a file keeps of it ({str(error).rstrip('.')}): make it a dataclass whose "
+            "fields are numbers, text, tuples, arrays or registered parts."
+        ) from None
+
+
+# --- comparing, and what trials need ----------------------------------------------------------------
+
+
+def contents(value: Any, depth: int = 8) -> Any:
+    """What an object holds, copied into something that can be compared later."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    if isinstance(value, np.random.Generator):
+        return contents(value.bit_generator.state, depth)
+    if isinstance(value, (type, FunctionType, ModuleType)):
+        return value.__name__
+    if depth == 0:
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {name: contents(item, depth - 1) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [contents(item, depth - 1) for item in value]
+    if hasattr(value, "__dict__") or is_dataclass(value):
+        return type(value), attributes(value, depth - 1)
+    return repr(value)
+
+
+def attributes(value: Any, depth: int = 8) -> dict[str, Any]:
+    """What an object's attributes hold; a cached property is derived from the others."""
+    if is_dataclass(value) and not hasattr(value, "__dict__"):  # it has slots
+        return {f.name: contents(getattr(value, f.name), depth) for f in fields(value)}
+    derived = {n for n in dir(type(value)) if isinstance(getattr(type(value), n, None), cached_property)}
+    return {n: contents(item, depth) for n, item in getattr(value, "__dict__", {}).items() if n not in derived}
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """The names under which two copies of contents differ."""
+    return [n for n in sorted(before.keys() | after.keys()) if before.get(n) != after.get(n)]
+
+
+def _argument(value: Any) -> Any:
+    """The contents of an argument, without the generators, which it may use up."""
+    if isinstance(value, np.random.Generator):
+        return None
+    return contents(value.ids if isinstance(value, Block) else value)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two arrays or texts are equal; in a state NaN may stand for what is not known."""
+    return np.array_equal(one, other, equal_nan=getattr(one, "dtype", np.dtype(bool)).kind == "f")
+
+
+def named_arrays(state: Any, instances: int, what: str) -> None:
+    """What evolves can be saved and cut by instance: named arrays of numbers, the instance axis first."""
+    if not isinstance(state, Mapping):
+        raise FedwaveError(f"the {what} is a {type(state).__name__}, must be a mapping of names to arrays.")
+    for name, value in state.items():
+        numeric = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+        if not numeric or value.shape[:1] != (instances,):
+            kind = getattr(value, "dtype", type(value).__name__)
+            raise FedwaveError(
+                f"{what}[{name!r}] is of type {kind} and shape {np.shape(value)}, must be an array of numbers or bools "
+                f"whose first axis has the {instances} instances."
+            )
+
+
+def block(ids: Iterable[int], devices: int, rounds: int, number: int = 0, purpose: str = "gain") -> Block:
+    """A block of rounds as the World makes it."""
+    generators = tuple(stream(0, purpose, i, number) for i in ids)
+    return Block(1 + number * rounds, rounds, devices, np.array(list(ids)), generators)
+
+
+def _extent(part: Any, network: Network | None) -> tuple[int, int, int]:
+    """Rounds, devices and instances of a run that the part can cover: a record may be short."""
+    sizes = (3, *range(1, 101)) if network is None else (network.size,)
+    if not hasattr(part, "check_run"):
+        return 12, sizes[0], INSTANCES
+    for devices in sizes:
+        for instances in (INSTANCES, 1):
+            for rounds in (130, 70, 12, 2):
+                try:
+                    part.check_run(rounds, devices, instances - 1)
+                except FedwaveError:
+                    continue
+                return rounds, devices, instances
+    raise FedwaveError("check_run refuses every run of 2 rounds with up to 100 devices.")
+
+
+def is_record(part: Any, base: Any) -> bool:
+    """Does it replay a record (it overrides check_run)? Then nothing is drawn from a distribution."""
+    return type(part).check_run is not base.check_run

@@ -1,0 +1,135 @@
+"""`fedwave describe`: what is in an experiment, a run folder, a trace or a device table, on one screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from fedwave.cli import options as opt
+from fedwave.cli import output
+from fedwave.errors import plural
+from fedwave.experiments.config.build import network_of
+from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.read import points, requested_experiment
+from fedwave.parts import registry
+
+if TYPE_CHECKING:
+    from fedwave.network.network import Network
+
+_COLUMNS = ("rate", "distance_m", "tx_power_dbm", "interference_dbm", "miss_probability", "buffer_limit")
+
+
+def describe(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="An experiment (file, preset or network), a run folder, a trace (.npz) or a device table (.csv).",
+            show_default=False,
+        ),
+    ],
+    imports: opt.Imports = None,
+    json: opt.AsJson = False,
+) -> None:
+    """Describe an experiment, a run folder, a trace or a device table."""
+    path = Path(what)
+    if path.is_dir():
+        content = _run_folder(path)
+    elif path.suffix == ".npz":
+        content = _trace(path)
+    elif path.suffix == ".csv":
+        content = _device_table(path)
+    else:
+        content = {"kind": "experiment", **_experiment(requested_experiment(what, (), imports or ()))}
+    if json:
+        output.print_json(content)
+        return
+    table = output.definitions()
+    table.add_column(overflow="fold")
+    for name, value in content.items():
+        if isinstance(value, dict):
+            value = "; ".join(f"{key}: {_text(one)}" for key, one in value.items())
+        table.add_row(name, _text(value))
+    output.console().print(table)
+
+
+def _experiment(how: Experiment) -> dict[str, Any]:
+    at = [point for _, point in points(how)]
+    about: dict[str, Any] = {"name": how.name, "network": how.network.file or how.network.kind}
+    about |= _network(network_of(at[0].network)) | {"schedulers": list(how.labels)}
+    if how.task is not None:
+        task = {"dataset": how.task.dataset, "model": how.task.model, "aggregation": how.task.aggregation}
+        about["task"] = {name: str(part) for name, part in task.items() if part is not None}
+    about |= {name: getattr(how, name) for name in ("rounds", "instances", "first_instance", "seed", "metric")}
+    if how.sweep:
+        about["sweep"] = {axis: list(map(str, values)) for axis, values in how.sweep.items()}
+    about["points"] = len(at)
+    return about | {"total rounds": sum(one.rounds * one.instances * len(one.labels) for one in at)}
+
+
+def _network(network: Network) -> dict[str, Any]:
+    slots = np.unique(network.slots)
+    parts = {family: registry.text(getattr(network, family)) for family in ("fading", "success", "arrivals")}
+    return {"devices": network.size, "slots": slots.tolist() if len(slots) > 1 else int(slots[0]), **parts}
+
+
+def _run_folder(folder: Path) -> dict[str, Any]:
+    from fedwave.experiments.store.folder import RunFolder, check_is_folder
+    from fedwave.experiments.store.provenance import all_versions
+
+    check_is_folder(folder)
+    store = RunFolder(folder)
+    how, units = store.stored(), store.units()
+    done = store.done.units
+    finished = sum(unit.name in done for unit in units)
+    files = [path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    about: dict[str, Any] = {"kind": "run folder", "units": f"{finished} of {len(units)} finished"}
+    if done:
+        made = {"fedwave": all_versions(done.values())[-1].get("fedwave"), "finished": [*done.values()][-1]["finished"]}
+        about["made by"] = {name: value for name, value in made.items() if value}
+    about["size"] = f"{plural(len(files), 'file')}, {sum(files) / 1e6:,.1f} MB"
+    return about | _experiment(how)
+
+
+def _trace(path: Path) -> dict[str, Any]:
+    from fedwave.trace import Trace
+
+    trace = Trace.load(path)
+    numbers = trace.instance_numbers
+    return {
+        "kind": "trace",
+        "scheduler": trace.label,
+        "rounds": trace.rounds,
+        "instances": f"{len(numbers)} ({min(numbers)} to {max(numbers)})",
+        **_network(trace.network),
+        "seed": trace.seed,
+        "fedwave": trace.setup.version,
+        "record": trace.setup.record,
+        "beliefs": sorted(trace.beliefs),
+        "means": {
+            name: float(np.mean(values)) for name, values in trace.series.items() if name in ("score", "backlog")
+        },
+        "metrics": list(trace.series),
+        "size": f"{path.stat().st_size / 1e6:,.1f} MB",
+    }
+
+
+def _device_table(path: Path) -> dict[str, Any]:
+    from fedwave.network.devices import read_devices
+
+    table = read_devices(path)
+    columns = {name: np.asarray(getattr(table, name)) for name in _COLUMNS}
+    found: dict[str, Any] = {"kind": "device table", "devices": len(columns["rate"])}
+    for name, values in columns.items():
+        low, high = float(values.min()), float(values.max())
+        found[name] = low if low == high else {"smallest": low, "mean": float(values.mean()), "largest": high}
+    return found
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,171 @@
+"""The two calls that do a whole study: compare schedulers on a network, or run an experiment into a folder."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedwave.errors import FedwaveError, as_int, is_list, short_repr
+from fedwave.experiments.config.experiment import BASE, Experiment
+from fedwave.experiments.report.comparison import Comparison
+from fedwave.experiments.run.signals import TIMEOUT, checked_timeout
+from fedwave.experiments.store.dataset import joined, unit_dataset
+from fedwave.files.reading import as_path
+from fedwave.metrics import MetricSet
+from fedwave.network.network import Network
+from fedwave.network.partition import Labels
+from fedwave.parts import registry
+from fedwave.schedulers.base import Scheduler
+from fedwave.schedulers.base import scheduler as find_scheduler
+from fedwave.simulation import MetricLike, SchedulerLike, simulate
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from fedwave.experiments.run.runner import Event, Watcher
+
+
+def compare(
+    network: Network,
+    schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike],
+    rounds: int = 500,
+    instances: int | Sequence[int] = 50,
+    seed: int = 0,
+    *,
+    against: str | None = None,
+    burn_in: int = 0,
+    metric: str = "backlog",
+    metrics: Iterable[MetricLike] = (),
+    labels: Labels | None = None,
+) -> Comparison:
+    """Run schedulers on the same worlds: every metric with its interval and its paired difference.
+
+    ``schedulers`` are names, names with parameters or Scheduler objects; a mapping gives them labels. ``against`` is
+    the label that differences are taken from: alsa-pi, or the first. ``burn_in`` rounds are left out of
+    metrics that are a mean over rounds. ``metric`` comes first in tables; ``metrics`` are measured in addition to the
+    built-in ones. ``labels`` are for schedulers that see them, as in ``simulate``.
+
+    >>> import fedwave as fw
+    >>> table = fw.compare(fw.paper_network(), ["alsa-pi", "max-weight"], rounds=50, instances=4)
+    >>> table.difference("max-weight", "backlog").mean < 0
+    True
+    """
+    chosen, watched = _labelled(schedulers), MetricSet(metrics).more
+    burn_in = as_int("burn_in", burn_in, 0)
+    base = str(against) if against is not None else BASE if BASE in chosen else next(iter(chosen))
+    if base not in chosen:
+        raise FedwaveError(f"against is {base!r}, must be one of {', '.join(chosen)}.")
+    if not isinstance(metric, str):
+        raise FedwaveError(f"metric is {short_repr(metric)}, must be a name, such as 'backlog'.")
+    parts = [
+        unit_dataset(
+            {label: simulate(network, one, rounds, instances, seed, record="summary", metrics=watched, labels=labels)}
+        )
+        for label, one in chosen.items()
+    ]
+    ran = parts[0]["instance"].values.tolist()
+    return Comparison.of(joined(parts, list(chosen), ran), base, burn_in, metric)
+
+
+def run(
+    experiment: Experiment | Mapping[str, Any] | str | Path,
+    folder: str | Path,
+    *,
+    overrides: str | Sequence[str] = (),
+    imports: str | Path | Sequence[str | Path] = (),
+    workers: int | None = None,
+    progress: bool = False,
+    timeout: float = TIMEOUT,
+) -> xr.Dataset:
+    """Run an experiment into a run folder, as ``fedwave run`` does: results, figures and tables.
+
+    ``experiment`` is a YAML file, a preset's name, a network ("paper", "random", a device table), a mapping or an
+    Experiment. A run that was stopped is resumed. ``overrides`` read ``field=value``; ``imports`` are files with parts
+    of your own. ``workers`` is a number of processes. ``progress`` shows a bar with the time left on standard error.
+    A unit that finishes no round in ``timeout`` seconds is abandoned: an error says so when the others are finished.
+    After Ctrl-C, KeyboardInterrupt is raised when every running unit has written a checkpoint.
+
+    Worker processes import the script that calls this. In a script, call it below ``if __name__ == "__main__":``.
+
+    >>> import fedwave as fw
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     data = fw.run({"schedulers": ["age", "fresh"], "rounds": 10, "instances": 2}, folder, workers=1)
+    >>> data.backlog.dims, data.backlog.shape
+    (('scheduler', 'instance', 'round'), (2, 2, 10))
+    """
+    from fedwave.experiments.config.read import experiment_from, requested_experiment, texts, to_mapping
+    from fedwave.experiments.report.outputs import write_results
+    from fedwave.experiments.run.runner import running
+    from fedwave.experiments.store.load import to_dataset
+
+    place = as_path("folder", folder)
+    if not str(folder):
+        raise FedwaveError("folder is '', must name a run folder, such as 'out/first'.")
+    changes, parts = texts("overrides", overrides), texts("imports", imports)
+    if isinstance(experiment, (str, Path)):
+        made = requested_experiment(str(experiment), changes, parts)
+    else:
+        given = to_mapping(experiment) if isinstance(experiment, Experiment) else experiment
+        made = experiment_from(given, changes, parts)
+    if workers is not None:
+        workers = as_int("workers", workers, 1)
+    timeout = checked_timeout(timeout)
+    with ExitStack() as held:  # the folder, until its figures are written
+        with _followed(made.name, progress) as watch:
+            try:
+                run = running(made, place, workers=workers, watch=watch, timeout=timeout)
+                results = held.enter_context(run)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(f"stopped; the same call goes on from {folder}.") from None
+        write_results(results, place)
+        return to_dataset(results)
+
+
+def _warn(event: Event) -> None:
+    """Nobody watches, so what is worth knowing about the whole run becomes a Python warning."""
+    if event["event"] == "warning":
+        warnings.warn(event["message"], stacklevel=2)
+
+
+@contextmanager
+def _followed(name: str, progress: bool) -> Iterator[Watcher]:
+    if not progress:
+        yield _warn
+        return
+    # By name: progress belongs to the command line, which is built on top of this.
+    with import_module("fedwave.cli.progress").run_bar(name, lines=True) as watch:
+        yield watch
+
+
+def _labelled(schedulers: Iterable[SchedulerLike] | Mapping[str, SchedulerLike]) -> dict[str, Scheduler]:
+    if isinstance(schedulers, (str, Scheduler)):
+        schedulers = [schedulers]
+    if not (isinstance(schedulers, Mapping) or is_list(schedulers)):
+        raise FedwaveError(
+            f"schedulers is {short_repr(schedulers)}, must be names or schedulers, such as ['alsa-pi', 'age']."
+        )
+    pairs = list(schedulers.items()) if isinstance(schedulers, Mapping) else [(_label(one), one) for one in schedulers]
+    chosen: dict[str, Scheduler] = {}
+    for label, one in ((str(given), one) for given, one in pairs):
+        if label in chosen:
+            raise FedwaveError(f"two schedulers are called {label!r}: give a mapping of labels to schedulers.")
+        chosen[label] = find_scheduler(one)
+    if not chosen:
+        raise FedwaveError("schedulers is empty: name at least one, such as 'alsa-pi'.")
+    if not isinstance(schedulers, Mapping):
+        texts = ((label, registry.full_text("scheduler", one)) for label, one in chosen.items())
+        fix = "name each once, or give a mapping of labels to schedulers"
+        registry.check_different("schedulers", texts, fix)
+    return chosen
+
+
+def _label(scheduler: SchedulerLike) -> str:
+    if isinstance(scheduler, (str, Mapping, Scheduler)):
+        return registry.text(scheduler)
+    name = getattr(scheduler, "name", None)
+    return str(name) if name else repr(scheduler)

@@ -1,0 +1,198 @@
+"""Figs. 2 to 5 of the paper's section V on one page of paper (A4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import fedwave as fw
+from fedwave.paper.compact import Compact
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_A4 = (8.27, 11.69)  # inches
+_SMALL, _MIDDLE, _LARGE = 7.0, 7.5, 9.0  # points: nothing on the page is smaller
+_DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10"}  # one column each
+# In print without colour dashes and markers tell lines apart: more kinds than the other figures have.
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1)), (0, (1, 1)), (0, (4, 1, 1, 1)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
+
+
+def section_figure(found: Sequence[Compact]) -> Figure:
+    """Scores above, then a column for MNIST and one for CIFAR-10; what is not there leaves its place empty."""
+    figure, axes = fw.figures.figure_with(7, 2, _A4)
+    first = {kind: several[0] for kind, several in on_page(found).items()}
+    scores = first["score"].scores if "score" in first else None
+    trained = {kind: one.learnt for kind, one in first.items() if one.learnt is not None}
+    notes = [] if scores is None else [f"Fig. 2: {scores.title}. {scores.caption}"]
+    _draw_scores(axes[0], axes[1], scores)
+    for column, (dataset, name) in enumerate(_DATASETS.items()):
+        own, learnt = axes[2 + column :: 2], trained.get(dataset)
+        if learnt is None:
+            for axis in own:
+                _leave_empty(axis, f"no results of {name} here")
+        else:
+            _draw_learning(own, learnt, name)
+            notes.append(_about(learnt, name))
+    notes = _shared_last(notes)
+    if trained:
+        notes.append(
+            "Fig. 5: an instance that never reaches a target is left out of its mean (k never); no point: none does. "
+            "Points of the shares are shifted sideways to be seen."
+        )
+    _restyle(axes)
+    _add_legend(figure, axes)
+    text = "\n".join(fw.figures.wrapped(note, 1.12 * _A4[0]) for note in notes)
+    synthetic = any(learnt.synthetic for learnt in trained.values())
+    colour = "#B00020" if synthetic else "0.25"
+    figure.supxlabel(text, fontsize=_SMALL, color=colour, x=0.02, ha="left")
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.set(h_pad=0.02, w_pad=0.05, hspace=0.01, wspace=0.02)  # type: ignore[call-arg]
+    return figure
+
+
+def _shared_last(notes: list[str]) -> list[str]:
+    """Makes a sentence that all notes end with a note of its own.
+
+    >>> _shared_last(["MNIST: 50. Bands: 95 %.", "CIFAR-10: 16. Bands: 95 %."])
+    ['MNIST: 50.', 'CIFAR-10: 16.', 'Bands: 95 %.']
+    """
+    last = notes[0].rsplit(". ", 1)[-1] if notes else ""
+    if len(notes) < 2 or not all(note.endswith(f". {last}") for note in notes):
+        return notes
+    return [*(note.removesuffix(f" {last}") for note in notes), last]
+
+
+def on_page(found: Sequence[Compact]) -> dict[str, list[Compact]]:
+    """The results that there are panels for: scores, MNIST, CIFAR-10. Of several of a kind the first is shown."""
+    kinds: dict[str, list[Compact]] = {}
+    for one in found:
+        if one.kind in ("score", *_DATASETS):
+            kinds.setdefault(one.kind, []).append(one)
+    return kinds
+
+
+def _draw_scores(left: Axes, right: Axes, scores: fw.figures.Scores | None) -> None:
+    if scores is None:
+        for axis in (left, right):
+            _leave_empty(axis, "no scores here")
+        return
+    looks = fw.figures.styles(list(scores.bands))
+    found = {label: scores.bands[label] for label in fw.figures.paper_schedulers(scores) or scores.bands}
+    window = fw.figures.window_of(scores.rounds)
+    fw.figures.label_panel(left, f"Fig. 2  Score, mean of {window} rounds", "Round", scores.score)
+    fw.figures.draw_recent(left, found, looks)
+    base = fw.figures.name_of(scores.base)
+    heading = f"Fig. 2  Mean score so far, less that of {base} (paired)"
+    fw.figures.label_panel(right, heading, "Round", "Difference")
+    for label, bands in found.items():
+        fw.figures.draw_band(right, bands["running_difference"], label, looks[label], len(found))
+    fw.figures.scale_differences(right)
+
+
+def _draw_learning(axes: Sequence[Axes], learnt: fw.figures.Learning, name: str) -> None:
+    """Six panels below each other."""
+    number = int(learnt.data["instance"].values[0])
+    rows = (
+        ("Fig. 3", name, fw.figures.draw_means),
+        ("Fig. 4", f"{name}, instance {number} alone", fw.figures.draw_single),
+    )
+    for place, (figure, what, draw) in enumerate(rows):
+        loss, accuracy = axes[2 * place : 2 * place + 2]
+        fw.figures.label_panel(loss, f"{figure}  {what}: training loss", "Round", "Loss")
+        draw(loss, learnt, "loss")
+        _frame_loss(loss, learnt)
+        fw.figures.label_panel(accuracy, f"{figure}  {what}: test accuracy", "Round", "Accuracy")
+        draw(accuracy, learnt, "accuracy")
+        _frame_accuracy(accuracy, learnt)
+    share, needed = axes[4:]
+    if not learnt.targets:
+        for axis in (share, needed):
+            _leave_empty(axis, f"{name} has no targets")
+        return
+    x = "Target accuracy"
+    fw.figures.label_panel(share, f"Fig. 5  {name}: final accuracy above the target", x, "Share")
+    fw.figures.draw_shares(share, learnt)
+    fw.figures.label_panel(needed, f"Fig. 5  {name}: rounds required", x, "Round (mean)")
+    fw.figures.draw_rounds_needed(needed, learnt)
+
+
+def _frame_loss(axis: Axes, learnt: fw.figures.Learning) -> None:
+    """Logarithmic: late in a run, where losses are small, is where schedulers differ."""
+    found = learnt.data["loss"].values.ravel()
+    found = found[np.isfinite(found) & (found > 0)]
+    if not found.size:
+        return
+    axis.set_yscale("log")
+    axis.set_ylim(0.8 * found.min(), 1.2 * np.quantile(found, 0.999))
+    fw.figures.plain_numbers(axis.yaxis)
+
+
+def _frame_accuracy(axis: Axes, learnt: fw.figures.Learning) -> None:
+    """From a little below the worst scheduler's end: the climb to there is seen in the losses."""
+    ends = [np.nanmean(values) for values in learnt.data["accuracy"].values[..., -1]]
+    if np.isfinite(ends).any():
+        axis.set_ylim(bottom=max(0.0, float(np.nanmin(ends)) - 0.15))
+
+
+def _about(learnt: fw.figures.Learning, name: str) -> str:
+    drawn = fw.figures.how_drawn(learnt.data.sizes["instance"])
+    text = learnt.caption.replace("\n", " ").replace(f"{learnt.dataset}: ", "")
+    return fw.figures.sentences(f"{name}: {fw.figures.title(learnt.data)};", text, drawn)
+
+
+def _leave_empty(axis: Axes, text: str) -> None:
+    axis.set_axis_off()
+    axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center", color="0.4")
+
+
+def _restyle(axes: Sequence[Axes]) -> None:
+    """Letters and lines for a page of fourteen panels, and dashes by scheduler."""
+    named = [line for axis in axes for line in axis.get_lines() if not _is_unnamed(line)]
+    order = [_plain_name(line) for line in named]
+    order = sorted(dict.fromkeys(order), key=lambda name: name != "Bench")  # which has the plain line
+    for line in named:
+        line.set_linestyle(_DASHES[order.index(_plain_name(line)) % len(_DASHES)])
+        line.set_markerfacecolor("white")
+        line.set_markersize(3.5)
+    for axis in axes:
+        axis.set_title(axis.get_title(loc="left"), loc="left", fontsize=_MIDDLE, pad=3)
+        axis.tick_params(labelsize=_SMALL, length=2, pad=1.5)
+        for text in (axis.xaxis.label, axis.yaxis.label, *axis.texts):
+            text.set_fontsize(_SMALL)
+        axis.xaxis.labelpad = axis.yaxis.labelpad = 1
+        for line in axis.get_lines():
+            line.set_linewidth(min(float(line.get_linewidth()), 1.1))
+
+
+def _is_unnamed(line: Artist) -> bool:
+    return str(line.get_label()).startswith("_")  # as matplotlib calls those without a name
+
+
+def _plain_name(line: Artist) -> str:
+    """Without what is in brackets: counts of spikes or of instances that diverged."""
+    return str(line.get_label()).split(" (")[0]
+
+
+def _add_legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """One for the page: a scheduler looks the same in all panels."""
+    lines = [line for axis in axes for line in axis.get_lines() if not _is_unnamed(line)]
+    found = {_plain_name(line): line for line in lines}
+    names = sorted(found, key=lambda name: name != "Bench")
+    legend = figure.legend(
+        [found[name] for name in names],
+        names,
+        loc="outside upper center",
+        ncols=6,
+        frameon=False,
+        fontsize=_MIDDLE,
+        handlelength=4.5,
+        title="Section V of Lee & Lee, made again",
+        title_fontsize=_LARGE,
+    )
+    legend.get_title().set_fontweight("bold")
