@@ -126,8 +126,8 @@ class RunFolder:
         places = {one.name: one.path for one in found if one.kind in ("code", "data") and one.path is not None}
         stored = renamed(experiment, {path: name for name, path in places.items()})
         if begun:
-            self._check_same(stored)
             inputs.check_unchanged(self.path, found, known)
+            self._check_same(stored)
             units = self.units()
         else:
             units = units_of(stored, places)
