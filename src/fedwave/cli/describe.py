@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
@@ -25,10 +24,8 @@ _COLUMNS = ("rate", "distance_m", "tx_power_dbm", "interference_dbm", "miss_prob
 def describe(
     what: Annotated[
         str,
-        typer.Argument(
-            metavar="WHAT",
-            help="An experiment (file, preset or network), a run folder, a trace (.npz) or a device table (.csv).",
-            show_default=False,
+        opt.argument(
+            "WHAT", "An experiment (file, preset or network), a run folder, a trace (.npz) or a device table (.csv)."
         ),
     ],
     imports: opt.Imports = None,
@@ -48,7 +45,6 @@ def describe(
         output.print_json(content)
         return
     table = output.definitions()
-    table.add_column(overflow="fold")
     for name, value in content.items():
         if isinstance(value, dict):
             value = "; ".join(f"{key}: {_text(one)}" for key, one in value.items())

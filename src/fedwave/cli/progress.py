@@ -75,21 +75,21 @@ def _json_lines(events: Path | None) -> Iterator[Watcher]:
 
 
 @contextmanager
-def steps() -> Iterator[Callable[[str], None]]:
+def steps(quiet: bool = False) -> Iterator[Callable[[str], None]]:
     """Show which part is being worked on, and for how long."""
-    with _progress(SpinnerColumn("line"), _words("{task.description}"), TimeElapsedColumn()) as bar:
+    with _progress(SpinnerColumn("line"), _words("{task.description}"), TimeElapsedColumn(), quiet=quiet) as bar:
         task = bar.add_task("")
         yield lambda text: bar.update(task, description=visible(text))
 
 
 @contextmanager
-def rounds_bar(label: str, rounds: int, lines: bool = False) -> Iterator[Callable[[int], None]]:
+def rounds_bar(label: str, rounds: int, lines: bool = False, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """A bar over the rounds of one run, with the time left; called with the rounds just played.
 
     ``lines``: without a terminal, about ten lines.
     """
     columns = (_words("{task.description:<18}"), BarColumn(), _words("{task.completed}/{task.total} rounds,"))
-    with _progress(*columns, _TimeLeft()) as bar:
+    with _progress(*columns, _TimeLeft(), quiet=quiet) as bar:
         task = bar.add_task(visible(label), total=rounds)
 
         def played(count: int) -> None:
