@@ -163,20 +163,6 @@ def test_resume_goes_on_with_what_is_missing(
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_a_damaged_result_is_told_of_and_made_again(fedwave, folder: Path) -> None:
-    before = contents(folder)
-    broken = folder / "rounds" / "0002_age_0-2.parquet"
-    broken.write_bytes(broken.read_bytes()[:-1])
-    assert mentions(fedwave("report", folder, "-o", folder)[2], broken, "checksum")
-    status, _, err = fedwave("resume", folder)
-    assert status == 0
-    assert mentions(err, "0002_age_0-2", broken)
-    assert err.count("\n") == 1
-    after = contents(folder)
-    assert after == before
-
-
-@pytest.mark.usefixtures("no_figures")
 def test_events_are_lines_of_json(fedwave, tmp_path: Path) -> None:
     words = ("run", "sweep.network.slots=[2,3]", "-s", "age", "-r", 4, "-i", 2, "--json")
     events = tmp_path / "events.jsonl"

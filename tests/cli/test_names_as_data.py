@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.table import Table
 
 from fedwave.cli.progress import rounds_bar, run_bar, steps
-from fedwave.cli.terminal import PlainConsole, print_error
-from fedwave.files.yaml_text import read_yaml, write_yaml
+from fedwave.cli.terminal import print_error
 from fedwave.plain_text import is_unseen
 
 MARKUP = [
@@ -150,17 +147,6 @@ def test_lines_instead_of_a_bar_are_plain_too(capsys) -> None:
     assert capsys.readouterr().err == (f"{SEEN}: 0 of 1 units finished\n{SEEN}: round 1 of 1\nfedwave: {SEEN}\n")
 
 
-def test_cells_titles_and_captions_are_plain() -> None:
-    table = Table(title=f"[/]{STEERING}", caption=f"[bold]{STEERING}")
-    table.add_column(f"[red]{STEERING}")
-    table.add_row(f":smile: {STEERING}")
-    file = io.StringIO()
-    PlainConsole(file=file, width=200, force_terminal=True, no_color=True).print(table)
-    text = file.getvalue()
-    assert all(f"{start}{SEEN}" in text for start in ("[/]", "[bold]", "[red]", ":smile: "))
-    assert "\x1b[2J" not in text
-
-
 @pytest.mark.usefixtures("no_figures")
 def test_an_emoji_is_a_name_like_others(fedwave, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -202,12 +188,3 @@ def test_names_that_no_file_can_have_are_refused_before_the_run(refuses, tmp_pat
 def test_a_folder_with_the_longest_name(fedwave, tmp_path: Path) -> None:
     assert fedwave("compare", *SMALL, "-s", "age", "-o", tmp_path / ("x" * 255))[::2] == (0, "")
     assert fedwave("verify", tmp_path / ("x" * 255))[0] == 0
-
-
-def test_yaml_steers_nothing_and_is_read_back() -> None:
-    hostile = {"name": f"café 😀 {STEERING}", "\u202ekey": ["\x1b", "👨\u200d👩", "a\nb"]}
-    for only_ascii in (False, True):
-        written = write_yaml(hostile, only_ascii)
-        assert not steers(written)
-        assert read_yaml(written, "it") == hostile
-    assert written.isascii()

@@ -19,10 +19,11 @@ from fedwave.metrics import metric_names
 
 @opt.flat()
 def compare(
+    *,
     asked: opt.Asked,
-    execution: opt.Local,
     words: opt.Words = None,
     out: Annotated[Path | None, opt.out("Run folder, with figures and data. Default: none.")] = None,
+    execution: opt.Local,
 ) -> None:
     """Compare schedulers on the same worlds, without training.
 

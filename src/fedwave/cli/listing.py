@@ -28,7 +28,7 @@ _SCHEDULERS = (
 
 def list_parts(
     family: Annotated[
-        str | None, opt.argument("[FAMILY]", "Such as schedulers, fading or presets; default: the names of all.")
+        str | None, opt.argument("FAMILY", "Such as schedulers, fading or presets; default: the names of all.")
     ] = None,
     imports: opt.Imports = None,
     json: opt.AsJson = False,

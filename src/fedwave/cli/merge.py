@@ -13,9 +13,10 @@ from fedwave.experiments.merge import merging
 
 @opt.flat()
 def merge(
-    printing: opt.Printing,
-    folders: Annotated[list[Path], opt.argument("DIR...", "Finished runs.")],
+    *,
+    folders: Annotated[list[Path], opt.argument("DIR", "Finished runs.")],
     out: Annotated[Path, opt.out("New run folder.")],
+    printing: opt.Printing,
 ) -> None:
     """Merge runs of one experiment with different instances, as if run at once.
 

@@ -79,7 +79,7 @@ def out(help: str) -> Any:
 Words = Annotated[
     list[str] | None,
     argument(
-        "[EXPERIMENT] [KEY=VALUE]...",
+        "EXPERIMENT|KEY=VALUE",
         "A file (.yaml, .json), a preset (`fedwave list presets`) or a network: paper, random, or a device table "
         "(.csv, .yaml); default: paper. Then any fields, such as network.slots=10.",
     ),

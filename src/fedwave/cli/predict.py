@@ -36,8 +36,8 @@ _TRAINED = 20  # rounds that turn a ranking into accuracies
 
 @opt.flat(_DEFAULTS)
 def predict(
+    *,
     asked: opt.AskedWithTask,
-    printing: opt.Printing,
     words: opt.Words = None,
     train: Annotated[
         str | None, opt.option("--train SCHEDULER", f"Train it for {_TRAINED} rounds, to predict accuracies as well.")
@@ -46,6 +46,7 @@ def predict(
         Path | None, opt.folder_option("--check DIR", "Check the prediction against a trained run.")
     ] = None,
     out: Annotated[Path | None, opt.out("Folder for table and figure. Default: none.")] = None,
+    printing: opt.Printing,
 ) -> None:
     """Rank schedulers by the accuracy that their schedules lead to, without training.
 

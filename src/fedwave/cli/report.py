@@ -23,12 +23,12 @@ from fedwave.paper.compact import export_compact
 
 @opt.flat()
 def report(
-    printing: opt.Printing,
+    *,
     folder: opt.RunFolderPath,
     words: Annotated[
         list[str] | None,
         opt.argument(
-            "[KEY=VALUE]...",
+            "KEY=VALUE",
             "Show it otherwise: metric=jain (primary metric), against=age (differences from it), burn_in=100.",
         ),
     ] = None,
@@ -39,6 +39,7 @@ def report(
             "--compact DIR", "Also export a compact copy into this new folder: figures and small tables, to publish."
         ),
     ] = None,
+    printing: opt.Printing,
 ) -> None:
     """Write the tables and figures of a finished run again.
 

@@ -31,13 +31,11 @@ _PAGE = ("section-v.png", "section-v.pdf")
 
 @opt.flat()
 def reproduce(
-    execution: opt.Local,
+    *,
     name: Annotated[
-        str | None, opt.argument("[score|mnist|cifar10|theory]", "What to reproduce; with --from by default all.")
+        str | None, opt.argument("score|mnist|cifar10|theory", "What to reproduce; with --from by default all.")
     ] = None,
-    words: Annotated[
-        list[str] | None, opt.argument("[KEY=VALUE]...", "Any field, such as training.device=cuda.")
-    ] = None,
+    words: Annotated[list[str] | None, opt.argument("KEY=VALUE", "Any field, such as training.device=cuda.")] = None,
     quick: Annotated[
         bool | None,
         typer.Option(
@@ -51,6 +49,7 @@ def reproduce(
             "--from DIR", "Draw the figures of a run folder or of compact exports (docs/results); nothing is run."
         ),
     ] = None,
+    execution: opt.Local,
 ) -> None:
     """Reproduce the paper's figures, with confidence bands.
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.cli.progress import watching
+from fedwave.cli.progress import run_bar
 from fedwave.cli.report import show_again
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, WorkFailed, as_int
@@ -39,10 +39,11 @@ _TRAINED = Path("out/train")
 
 @opt.flat()
 def run(
+    *,
     asked: opt.AskedWithTask,
-    execution: opt.Execution,
     words: opt.Words = None,
     out: Annotated[Path | None, opt.out("Run folder. Default: out/NAME of the experiment.")] = None,
+    execution: opt.Execution,
 ) -> None:
     """Run an experiment into a folder, with figures and tables.
 
@@ -57,10 +58,11 @@ def run(
 
 @opt.flat(TRAIN)
 def train(
+    *,
     asked: opt.AskedWithTask,
-    execution: opt.Local,
     words: opt.Words = None,
     out: Annotated[Path, opt.out(f"Run folder. Default: {_TRAINED}.")] = _TRAINED,
+    execution: opt.Local,
 ) -> None:
     """Train a task on the schedules of several schedulers.
 
@@ -74,7 +76,7 @@ def train(
 
 
 @opt.flat()
-def resume(execution: opt.Execution, folder: opt.RunFolderPath, imports: opt.Imports = None) -> None:
+def resume(*, folder: opt.RunFolderPath, imports: opt.Imports = None, execution: opt.Execution) -> None:
     """Resume a run that was stopped.
 
     Finished units are kept, others continue from their checkpoints. For a finished run, the tables and figures are
@@ -126,7 +128,7 @@ def execute(
                 check_own_file(how.events, folder, output_files(experiment))
             check_run_place(folder)
         with ExitStack() as held:
-            with watching(experiment.name, how.events, how.quiet) as watch:
+            with run_bar(experiment.name, quiet=how.quiet, events=how.events) as watch:
                 stop = StopRequest(last_words)
                 run = running(
                     experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout, stop=stop

@@ -21,7 +21,7 @@ _STYLES = {"ok": "green", "note": "yellow", "open": "yellow", "wrong": "bold red
 
 def verify(
     folder: opt.RunFolderPath,
-    other: Annotated[Path | None, opt.argument("[OTHER]", "A second one to compare it with.")] = None,
+    other: Annotated[Path | None, opt.argument("OTHER", "A second one to compare it with.")] = None,
     json: opt.AsJson = False,
 ) -> None:
     """Check a run folder (checksums, units, inputs, versions), or compare two runs.
