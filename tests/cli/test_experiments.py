@@ -12,7 +12,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from refusals import mentions, refused
+from refusals import mentions
 
 import fedwave as fw
 from fedwave.cli import main
@@ -130,50 +130,6 @@ def test_another_experiment_in_the_same_folder_is_refused(refuses, folder: Path,
     before = contents(folder)
     refuses((*SWEEP, *more, "-o", folder), folder, "--out", f"`fedwave resume {folder}`", *OTHERS[more])
     assert contents(folder) == before
-
-
-@pytest.mark.usefixtures("no_figures")
-def test_resume_goes_on_with_what_is_missing(
-    fedwave, finished: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    out, events = tmp_path / "run", tmp_path / "events.jsonl"
-    with monkeypatch.context() as patch:
-        left, real = iter(range(3)), pool.run_unit
-
-        def stopped_at_the_fourth(*words):
-            if next(left, None) is None:
-                raise KeyboardInterrupt
-            return real(*words)
-
-        patch.setattr(pool, "run_unit", stopped_at_the_fourth)
-        status, text, err = fedwave(*SWEEP, "-o", out, "--workers", 1)
-    assert (status, text) == (130, "")
-    assert mentions(err, f"`fedwave resume {out}`")
-    assert len(lines(out / "done.jsonl")) == 4
-    with refused("5 of 8", "`fedwave resume"):
-        fw.load(out)
-    status, text, err = fedwave("resume", out, "--json", "--events", events)
-    assert (status, err) == (0, "")
-    assert len(json.loads(text)["points"]) == 4
-    begun = [event["unit"] for event in lines(events) if event["event"] == "unit-begun"]
-    assert len(begun) == 5
-    assert fw.load(out).identical(fw.load(finished))
-    assert (out / "summary.csv").read_bytes() == (finished / "summary.csv").read_bytes()
-    assert fedwave("resume", out, "--json")[1] == text
-
-
-@pytest.mark.usefixtures("no_figures")
-def test_a_damaged_result_is_told_of_and_made_again(fedwave, folder: Path) -> None:
-    before = contents(folder)
-    broken = folder / "rounds" / "0002_age_0-2.parquet"
-    broken.write_bytes(broken.read_bytes()[:-1])
-    assert mentions(fedwave("report", folder, "-o", folder)[2], broken, "checksum")
-    status, _, err = fedwave("resume", folder)
-    assert status == 0
-    assert mentions(err, "0002_age_0-2", broken)
-    assert err.count("\n") == 1
-    after = contents(folder)
-    assert after == before
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -62,6 +62,7 @@ def test_a_finished_run_needs_nothing_but_its_folder(fedwave, monkeypatch: pytes
 @pytest.mark.usefixtures("no_figures")
 def test_a_report_begins_with_the_metric_asked_for(fedwave, refuses, small_run: Path) -> None:
     assert fedwave("report", "run")[1].splitlines()[1].split()[:2] == ["scheduler", "backlog"]
+    assert fedwave("report", "run", "--quiet") == (0, "", "")
     assert fedwave("report", "run", "metric=jain")[1].splitlines()[1].split()[1] == "Jain"
     refuses(("report", "run", "metric=jian"), "metric", "'jian'", "'jain'")
     refuses(("report", "run", "metrc=jain"), "'metrc'", "'metric'")

@@ -52,31 +52,6 @@ def test_files_of_other_people_are_not_overwritten(fedwave, run: Path, name: str
     assert tree(Path("mine")) == before
 
 
-@pytest.mark.parametrize("words", [("run", "paper"), ("compare", "paper"), ("reproduce", "score")])
-def test_a_run_begins_in_an_empty_folder_only(fedwave, words: tuple[str, ...]) -> None:
-    Path("mine").mkdir()
-    Path("mine/notes.txt").write_text("mine")
-    status, out, err = fedwave(*words, "rounds=6", "instances=2", "--out", "mine")
-    assert (status, out) == (2, "")
-    assert mentions(err, "mine", "notes.txt", "empty")
-    assert tree(Path("mine")) == {"notes.txt": b"mine"}
-
-
-def test_a_report_may_be_written_again(fedwave, run: Path) -> None:
-    words = ("report", run, "--out", "mine")
-    assert fedwave(*words)[0] == 0
-    assert fedwave(*words, "metric=jain")[0] == 0
-    assert fedwave(*words)[0] == 0
-    Path("mine/table.md").write_text("edited")
-    before = tree(Path("mine"))
-    status, _, err = fedwave(*words)
-    assert status == 2
-    assert mentions(err, "mine/table.md", "overwritten")
-    assert tree(Path("mine")) == before
-    Path("mine/table.md").unlink()
-    assert fedwave(*words)[0] == 0
-
-
 def test_a_report_into_another_run_is_refused(fedwave, run: Path) -> None:
     assert fedwave("run", "paper", *SMALL, "seed=1", "-o", "other")[0] == 0
     before = tree(Path("other"))

@@ -101,25 +101,6 @@ def test_train_json_is_only_json(fedwave, monkeypatch, tmp_path: Path) -> None:
     assert json.loads(fedwave(*words)[1]) == content
 
 
-def test_fields_reach_the_training(fedwave, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(figures, "save_figure", lambda figure, stem: [])  # they take the longest
-    words = ("train", *NETWORK, *SMALL, *SIZE, "-s", "w-max,update-aware", "--json")
-
-    def run(name: str, *more: object) -> dict:
-        status, text, err = fedwave(*words, *more, "-o", tmp_path / name)
-        assert (status, err) == (0, "")
-        return json.loads(text)
-
-    plain = run("plain")
-    changed = run("changed", "task.aggregation=lee:beta=0.5", "task.partition=dirichlet:alpha=0.05", "training.lanes=3")
-    how = changed["experiment"]
-    assert how["task"]["aggregation"] == {"name": "lee", "beta": 0.5}
-    assert how["task"]["partition"] == {"name": "dirichlet", "alpha": 0.05}
-    assert how["training"] == plain["experiment"]["training"] | {"lanes": 3}
-    for name in ("w-max", "update-aware"):
-        assert changed["schedulers"][name]["loss"] != plain["schedulers"][name]["loss"]
-
-
 @pytest.mark.parametrize("name", ["mnist", "cifar10"])
 def test_without_data_reproduce_falls_back_loudly(fedwave, tmp_path: Path, name: str) -> None:
     small = ("task.epochs=1", "training.loss_images=100", "training.test_images=60")
@@ -136,19 +117,6 @@ def test_without_data_reproduce_falls_back_loudly(fedwave, tmp_path: Path, name:
     assert list(summary["schedulers"]) == ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max"]
     # Text is drawn as shapes; matplotlib notes what it was beside them.
     assert "SYNTHETIC DATA" in (tmp_path / "learning-curves.svg").read_text()
-
-
-def test_figures_are_drawn_again_without_training(fedwave, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    words = ("train", *NETWORK, *SMALL, *SIZE, "-s", "w-max,update-aware", "-o", first)
-    assert fedwave(*words)[0] == 0
-    monkeypatch.setattr(work, "task_of", None)  # no data, no training
-    status, text, err = fedwave("report", first, "--out", second)
-    assert (status, err) == (0, "")
-    assert mentions(text, "synthetic", "U = 4", "W = 2", "3 rounds", "2 instances", "seed 0")
-    assert files(second) == FILES | {"SHA256SUMS"}
-    for name in FILES:
-        assert (second / name).read_bytes() == (first / name).read_bytes(), name
 
 
 def test_a_sweep_of_what_is_learnt(fedwave, tmp_path: Path) -> None:
@@ -182,7 +150,7 @@ def test_who_the_base_is_does_not_depend_on_luck() -> None:
         values = np.array([[0.5, 0.5], [last, last]])
         names = {name: name for name in ("accuracy", "loss")}
         found = Comparison(("bench", "alsa-pi"), "alsa-pi", dict.fromkeys(names, values), names)
-        return output.comparison_tables(found, "")
+        return output.comparison_tables([([], found)])
 
     equal, lost = tables(0.5), tables(np.nan)
     assert list(equal[1].columns[1].cells) == ["0.00±0.00"]

@@ -9,8 +9,6 @@ import pytest
 from lots import contents, lot
 from refusals import mentions
 
-import fedwave as fw
-
 WORDS = ("paper", "-s", "age,random", "-r", 5)
 
 
@@ -53,19 +51,3 @@ REFUSED = {
 def test_refusals(words: tuple[object, ...], refuses, small_run: Path) -> None:
     refuses(words, *REFUSED[words])
     assert not Path("out").exists()
-
-
-def test_the_quick_forms_take_lots(fedwave) -> None:
-    status, told, _ = fedwave("compare", *WORDS, "-i", 2, "first_instance=7", "--json")
-    some = json.loads(told)
-    assert (status, some["instances"], some["first_instance"]) == (0, 2, 7)
-    whole = fw.simulate(fw.paper_network(), "age", rounds=5, instances=9)
-    assert some["schedulers"]["age"]["score"]["mean"] == pytest.approx(whole.score[:, 7:].mean())
-
-
-@pytest.mark.slow
-def test_the_paper_is_made_again_in_lots(fedwave) -> None:
-    words = ("reproduce", "score", "--full", "rounds=3", "instances=2", "first_instance=6", "-o", "lot")
-    assert fedwave(*words)[0] == 0
-    assert fw.load("lot")["instance"].values.tolist() == [6, 7]
-    assert Path("lot/instances.csv").read_text().splitlines()[1].split(",")[1] == "6"

@@ -29,7 +29,7 @@ def test_the_table_is_that_of_the_python_call(fedwave, refuses, tmp_path: Path) 
     assert status == 0
     assert text.index("fresh") < text.index("alsa-pi") < text.index("round-robin")
     assert (tmp_path / "out/prediction.csv").read_text().splitlines()[1].startswith("fresh,")
-    assert fedwave(*WORDS, "-o", tmp_path / "out")[0] == 0  # over its own files
+    assert fedwave(*WORDS, "-o", tmp_path / "out", "--quiet") == (0, "", "")  # over its own files
     (tmp_path / "out/prediction.csv").write_text("mine")
     refuses((*WORDS, "-o", tmp_path / "out"), tmp_path / "out/prediction.csv")
 
@@ -66,56 +66,33 @@ def test_a_short_training_gives_accuracies(fedwave, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words, tokens",
+    ("words", "tokens"),
     [
-        (("--train", "age"), ("--train", "age")),
-        (("task.aggregation=lea",), ("lea",)),
-        (("sweep.network.slots=[2,3]",), ("network.slots",)),
-        (("-s", "update-aware"), ("update-aware",)),
+        ((*WORDS, "--train", "age"), ("--train", "age")),
+        ((*WORDS, "task.aggregation=lea"), ("lea",)),
+        ((*WORDS, "sweep.network.slots=[2,3]"), ("network.slots",)),
+        ((*WORDS, "-s", "update-aware"), ("update-aware",)),
+        (("predict", "--check", "nowhere"), ("nowhere",)),
+        # A check takes no other options.
+        (("predict", "--check", ".", "paper"), ("paper",)),
+        (("predict", "--check", ".", "--rounds", 3), ("rounds",)),
+        (("predict", "--check", ".", "--train", "age"), ("train",)),
     ],
 )
 def test_bad_input_is_one_sentence(refuses, words, tokens) -> None:
-    refuses((*WORDS, *words), *tokens)
-
-
-# --- beside what was trained ---
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained_run(tmp_path_factory.mktemp("runs") / "run")
+    refuses(words, *tokens)
 
 
 @pytest.mark.slow
-def test_the_command_prints_and_writes_it(folder: Path, fedwave, tmp_path: Path) -> None:
-    status, text, err = fedwave("predict", "--check", folder, "-o", tmp_path)
+def test_a_check_of_a_trained_run_is_printed_and_written(fedwave, tmp_path: Path) -> None:
+    folder = trained_run(tmp_path / "run")
+    status, text, err = fedwave("predict", "--check", folder, "-o", tmp_path / "check")
     assert (status, err) == (0, "")
     assert mentions(text, "small")
-    assert (tmp_path / "check.png").stat().st_size > 10_000
+    assert (tmp_path / "check/check.png").stat().st_size > 10_000
     found = check_prediction(folder)
-    written = json.loads((tmp_path / "check.json").read_text())
+    written = json.loads((tmp_path / "check/check.json").read_text())
     first = written["points"][0]["correlation"]["useful mass"]
     assert first["mean"] == pytest.approx(found.points[0].correlation("useful mass").mean)
     assert written["overall"]["score"]["instances"] == 2
     assert fedwave("verify", folder)[0] == 0  # nothing in it has changed
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "words, tokens", [(("paper", "--check", "DIR"), ("paper",)), (("--check", "nowhere"), ("nowhere",))]
-)
-def test_bad_input_of_a_check_is_one_sentence(folder: Path, refuses, words, tokens) -> None:
-    refuses(("predict", *(folder if word == "DIR" else word for word in words)), *tokens)
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("--rounds", 3), "rounds"),
-        (("rounds=3",), "rounds=3"),
-        (("--train", "age"), "train"),
-        (("--slots", 2), "slots"),
-    ],
-)
-def test_a_check_takes_no_other_options(refuses, tmp_path: Path, words, named: str) -> None:
-    refuses(("predict", "--check", tmp_path, *words), named)

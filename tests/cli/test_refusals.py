@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -14,61 +13,34 @@ from small_run import WORDS
 from user_file import forgotten
 
 TRAIN = ("train", "random", "network.devices=4", "--slots", 2, "-r", 1, "-i", 1, "-s", "w-max", "-t")
+# One of each kind; the fields of an experiment have their own table in tests/experiments/config.
 REFUSALS = {
     # The experiment, and fields of it.
     ("compare", "papr"): ("papr", "paper"),
     ("run", "none.yaml"): ("none.yaml", "No such file"),
     ("compare", "none.csv"): ("none.csv", "No such file"),
     ("compare", "none.txt"): ("experiment", "none.txt"),
-    ("config", "quik"): ("quik", "quick"),
     ("compare", "paper", "quick"): ("quick", "paper"),
     ("compare", "quick", "rounds"): ("rounds", "quick"),
     ("compare", "=3"): ("'=3'", "field=value"),
     ("compare", "round=3"): ("field", "'round'", "'rounds'"),
-    ("compare", "slots=3"): ("slots", "network.slots"),
-    ("compare", "rounds=many"): ("rounds", "many"),
     ("compare", "rounds=[3"): ("'rounds'", "YAML"),
-    ("compare", "network.gamma=-1"): ("network.gamma", -1),
-    ("compare", "network.set.rate=-2"): ("rate", "device 1", -2),
-    ("compare", "network.set.slopes=2"): ("slopes", "slots"),
-    ("compare", "network.devices=4"): ("network.devices", 4),
-    ("compare", "network.fading=ricean"): ("ricean", "rician"),
-    ("compare", "network.fading=rician:k=2"): ("rician", "parameter", "'k'"),
-    ("compare", "network.success=harq:tries=0"): ("tries", 0),
-    ("compare", "network.success=table"): ("success", "table"),
     ("compare", "network.fading=recorded:path=none.npy"): ("none.npy", "No such file"),
-    ("compare", "metric=backlgo"): ("metric", "backlgo", "backlog"),
     ("compare", "quick", "metric=loss"): ("metric", "loss"),
-    ("compare", "-s", "age", "against=balsa"): ("against", "balsa"),
-    ("compare", "-s", "age", "-r", 5, "burn_in=5"): ("burn_in", 5),
     ("compare", "sweep.network.slots=[2,3]"): ("network.slots", "`fedwave run`"),
-    ("run", "first_instance=half"): ("first_instance", "half"),
-    ("run", "first_instance=-1"): ("first_instance", -1),
-    ("run", "sweep.first_instance=[0,1]"): ("sweep.first_instance",),
-    ("run", "sweep.network.slots=[]"): ("sweep.network.slots", "empty"),
-    ("run", "sweep.network.slots=[2,26]"): ("sweep.network.slots", 26, "network.slots"),
     ("run", "sweep.schedulers=[[age],[w-max]]", "-o", "."): ("sweep.schedulers",),
-    ("run", "sweep.task.eta=[1,2]", "-o", "."): ("sweep.task.eta", "null"),
     # Options.
-    ("compare", "-s", "blsa"): ("blsa", "balsa"),
     ("compare", "-s", "balsa:stage_rul=max1"): ("stage_rul", "stage_rule"),
-    ("compare", "-s", "balsa:stage_rule=max"): ("stage_rule", "'max'", "max1"),
     ("compare", "-s", "alpha-fresh:alpha"): ("'alpha'", "key=value"),
-    ("compare", "-s", "age,age"): ("schedulers[1]", "age"),
     ("compare", "-s", ","): ("schedulers", "empty"),
-    ("compare", "-s", "update-aware"): ("update-aware", "task"),
     ("compare", "--slots", 26): ("network.slots", 26, 25),
-    ("compare", "--rounds", 0): ("rounds", 0),
     ("compare", "--rounds", "many"): ("--rounds", "'many'"),
     ("compare", "--seed", -1): ("seed", -1),
     ("compare", "--workers", 0): ("--workers", 0),
     ("compare", "--import", "none.py"): ("none.py", "No such file"),
     ("config", "--import", "no_such_module"): ("no_such_module",),
-    ("run", "paper", "--timeout", "abc"): ("--timeout", "'abc'"),
     ("run", "paper", "--timeout", 0): ("timeout", "0.0"),
     ("run", "paper", "--out", ""): ("path is empty",),
-    ("compare", "--out", ""): ("path is empty",),
-    ("reproduce", "theory", "--out", ""): ("path is empty",),
     ("run", "--events", "none/e"): ("none/e", "No such file"),
     ("compare", "--slot", "3", "--bogus"): ("option", "--slot"),
     # Commands.
@@ -78,23 +50,13 @@ REFUSALS = {
     ("resume",): ("DIR",),
     ("verify", ".", "nowhere"): ("nowhere",),
     ("report", "nowhere"): ("nowhere",),
-    ("reproduce",): ("score", "theory"),
     ("reproduce", "scores"): ("scores", "score"),
     ("reproduce", "score", "quick"): ("quick", "paper-score"),
-    ("reproduce", "score", "--from", "nowhere", "-o", "."): ("nowhere",),
     ("reproduce", "theory", "--from", "old"): ("--from", "theory"),
     # Tasks.
     (*TRAIN, "sinthetic"): ("task.dataset", "sinthetic", "synthetic"),
-    (*TRAIN, "synthetic", "training.device=tpu"): ("training.device", "tpu"),
     (*TRAIN, "synthetic", "training.device=cuda"): ("device", "cuda"),
-    (*TRAIN, "synthetic", "training.tolerance=2"): ("training.tolerance", 2),
-    (*TRAIN, "synthetic", "training.lanes=0"): ("training.lanes", 0),
-    (*TRAIN, "synthetic", "task.aggregation=lee:beta=-1"): ("Lee", "beta", -1),
-    (*TRAIN, "synthetic", "task.partition=dirichlet:alpha=0"): ("Dirichlet", "alpha", 0),
-    (*TRAIN, "synthetic", "task.model=vgg19"): ("task.model", "vgg19"),
-    (*TRAIN, "synthetic", "-s", "update-aware:breadth=0"): ("breadth", 0),
     ("train", "paper-score"): ("paper-score", "task"),
-    ("train", "task=null", "metric=score"): ("train", "task"),
 }
 
 
@@ -115,17 +77,9 @@ def test_a_word_of_any_length_gives_a_short_sentence(refuses) -> None:
     assert len(refuses(("x" * 5000,))) < 300
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
-        ("roundz: 5", ("e.yaml", "roundz", "rounds")),
-        ("rounds: five", ("e.yaml", "rounds", "'five'")),
-        ("network: {kind: random, rate: -1}", ("e.yaml", "network.rate", -1)),
-    ],
-)
-def test_a_file_is_named_for_what_it_has_wrong(text: str, tokens: tuple[object, ...], here: Path, refuses) -> None:
-    (here / "e.yaml").write_text(text)
-    refuses(("run", "e.yaml", "--out", "run"), *tokens)
+def test_a_file_is_named_for_what_it_has_wrong(here: Path, refuses) -> None:
+    (here / "e.yaml").write_text("rounds: five")
+    refuses(("run", "e.yaml", "--out", "run"), "e.yaml", "rounds", "'five'")
     (here / "e.yaml").write_text("rounds: 5")
     assert "e.yaml" not in refuses(("run", "e.yaml", "rounds=x"), "rounds", "'x'")
 
@@ -153,13 +107,6 @@ def test_a_place_that_cannot_be_written_is_found_before_the_run(refuses, here: P
     ):
         refuses(words, "file", "written")
     assert (here / "file").read_text() == "mine"
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_the_right_to_write(refuses, here: Path) -> None:
-    here.chmod(0o500)
-    refuses(("run", "paper", "--out", here / "new"), here)
-    here.chmod(0o700)
 
 
 @pytest.mark.usefixtures("no_figures")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from refusals import mentions
-from small_run import cut
 from user_file import forgotten
 from user_file import text as user_text
 
@@ -118,36 +117,6 @@ def test_a_users_scheduler_runs(fedwave, own: Path, command: str) -> None:
     if command == "run":
         assert load_experiment("out/paper/config.yaml").imports == (str(own),)
         assert json.loads(fedwave("resume", "out/paper", "--json")[1])["schedulers"][label] == found
-
-
-@pytest.mark.usefixtures("no_figures")
-def test_resume_takes_a_file_that_was_moved(fedwave, own: Path) -> None:
-    words = ("run", "paper", "-s", "heavy-test", *SMALL, "--json", "--import", own)
-    with forgotten():
-        found = json.loads(fedwave(*words)[1])["schedulers"]
-    Path("elsewhere").mkdir()
-    own.rename("elsewhere/mine.py")
-    assert fedwave("resume", "out/paper")[0] == 0  # finished: nothing is needed
-    cut(Path("out/paper/done.jsonl"))
-    status, _, err = fedwave("resume", "out/paper")
-    assert status == 2
-    assert mentions(err, "`fedwave resume out/paper --import mine.py`")
-    status, text, err = fedwave("resume", "out/paper", "--import", "elsewhere/mine.py", "--json")
-    assert (status, err) == (0, "")
-    assert json.loads(text)["schedulers"] == found
-
-
-@pytest.mark.usefixtures("_few_images", "no_figures")
-def test_a_users_scheduler_trains_and_is_printed(fedwave, own: Path) -> None:
-    Path("mine.yaml").write_text(TASK)
-    words = ("mine.yaml", "--import", own)
-    status, text, err = fedwave("train", *words, "-s", "heavy-test", "--workers", 1, "--json")
-    assert (status, err) == (0, "")
-    assert json.loads(text)["schedulers"]["heavy-test"]["accuracy"]["mean"] > 0
-    text = fedwave("config", *words, "schedulers=[heavy-test]")[1]
-    assert str(own) in text
-    Path("all.yaml").write_text(text)
-    assert load_experiment("all.yaml").labels == ("heavy-test",)
 
 
 def test_theory_is_reproduced_from_a_run_of_backlogs(fedwave, monkeypatch) -> None:

@@ -91,10 +91,6 @@ def test_files_whose_names_are_not_utf8(tmp_path: Path) -> None:
     status, text, err = shell(line, tmp_path)
     assert (status, err) == (0, "")
     assert mentions(text, r"out\xe9", "sound")
-    (tmp_path / "a.csv").write_text("rate,distance_m\n1,100\n")  # of which the folder keeps a copy, by its path
-    status, text, err = shell("$F run a.csv network.slots=1 rounds=4 -o $'new\\xe9'", tmp_path)
-    assert (status, err.count("\n")) == (2, 1)
-    assert mentions(err, "UTF-8")
 
 
 def test_events_that_cannot_be_written_are_refused_or_given_up(refuses, fedwave, tmp_path: Path) -> None:

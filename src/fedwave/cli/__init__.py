@@ -2,23 +2,21 @@
 
 import os
 import signal
-from contextlib import suppress
 from types import FrameType
 
+__all__ = ["main"]
 _INTERRUPTED = 128 + 2  # by SIGINT
 
 
 def main() -> None:
     """Entry point of the `fedwave` command."""
-    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    with suppress(ValueError):  # only the main thread may set it
-        if is_default:
-            signal.signal(signal.SIGINT, _leave)
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not ignored, as after nohup
+    if usual:
+        signal.signal(signal.SIGINT, _leave)
     from fedwave.cli.app import main as command
 
-    with suppress(ValueError):
-        if is_default:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+    if usual:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     command()
 
 
@@ -28,6 +26,3 @@ def _leave(number: int, frame: FrameType | None) -> None:
         os.write(2, b"fedwave: stopped.\n")
     finally:
         os._exit(_INTERRUPTED)
-
-
-__all__ = ["main"]

@@ -7,8 +7,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -30,15 +29,15 @@ from fedwave.errors import FedwaveError, WorkFailed, short_repr
 from fedwave.experiments.run.signals import SIGNALS, stop_at_once
 from fedwave.memory import memory_error
 from fedwave.parts.user_code import failure_in_user_code
+from fedwave.plain_text import brief
 from fedwave.version import __version__
 
 _FAILED, _REFUSED = 1, 2
 _INTERRUPTED = 128 + 2  # by SIGINT
 _CLOSED = 128 + 13  # as of a program that SIGPIPE ends
-_LONGEST_WORD = 500  # characters of a message of the option parser
 app = typer.Typer(
     name="fedwave",
-    help="Who should transmit now? Simulate federated learning over a wireless network and compare schedulers.",
+    help="Who should transmit now? Simulate federated learning over wireless networks; compare schedulers.",
     epilog="Start with: fedwave compare paper --schedulers alsa-pi,balsa,round-robin",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -86,7 +85,8 @@ def main() -> None:
             signal.signal(one, stop_at_once)
     os.environ["MPLBACKEND"] = "agg"  # figures are files; an unknown one would fail at the import
     try:
-        with standard_streams(), _plain_warnings():
+        with standard_streams(), warnings.catch_warnings():
+            warnings.showwarning = _show_warning  # type: ignore[assignment]
             status = app(with_ray_address(sys.argv[1:]), prog_name="fedwave", standalone_mode=False)
     except OutputClosed:
         status = _CLOSED
@@ -111,38 +111,15 @@ def _explained(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError):  # of the file system, not foreseen
         return f"{error.filename or 'a file'} cannot be used: {error.strerror or error}.", _FAILED
     # What the option parser finds wrong. Its error class is not public, its message is.
-    message = getattr(error, "format_message", None)
-    if message is not None:
-        words = " ".join(_shortened(word) for word in message().split())
-        return words + _given_value(error), _REFUSED  # empty without a command: the help has been printed
+    if (message := getattr(error, "format_message", None)) is not None:
+        found = getattr(error.__cause__, "errors", None)  # has the value, which the message leaves out
+        value = "" if found is None else f": {short_repr(found()[0]['input'])}."
+        return brief(" ".join(message().split())) + value, _REFUSED  # empty: the help has been printed
     if (failure := failure_in_user_code(error)) is not None:
         return str(failure), _FAILED
     raise error
 
 
-def _shortened(word: str) -> str:
-    """Some versions of the option parser quote a value of any length."""
-    return word if len(word) <= _LONGEST_WORD else f"{word[:100]}...{word[-50:]}"
-
-
-def _given_value(error: Exception) -> str:
-    """The value, which the option parser leaves out."""
-    found = getattr(error.__cause__, "errors", None)
-    return "" if found is None else f": {short_repr(found()[0]['input'])}."
-
-
-@contextmanager
-def _plain_warnings() -> Iterator[None]:
-    """Warnings are lines like every other, without a line of source code below."""
-    before = warnings.showwarning
-
-    def show(
-        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
-    ) -> None:
-        print_error(f"{message} ({category.__name__}, {filename}:{lineno})")
-
-    warnings.showwarning = show
-    try:
-        yield
-    finally:
-        warnings.showwarning = before
+def _show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *more: Any) -> None:
+    """One line like every other, without a line of source code below."""
+    print_error(f"{message} ({category.__name__}, {filename}:{lineno})")

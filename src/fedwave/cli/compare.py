@@ -8,39 +8,37 @@ from typing import Annotated, Any
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.cli.request import experiment_of
-from fedwave.cli.run import execute, execute_and_show, stopping
+from fedwave.cli.run import execute, execute_and_show
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.report.outputs import comparison_of, note_of
+from fedwave.experiments.report.outputs import comparison_of
 from fedwave.experiments.store.dataset import Results
 from fedwave.metrics import metric_names
 
 
 @opt.flat()
 def compare(
+    *,
     asked: opt.Asked,
-    execution: opt.Local,
     words: opt.Words = None,
     out: Annotated[Path | None, opt.out("Run folder, with figures and data. Default: none.")] = None,
-    json: opt.AsJson = False,
+    execution: opt.Local,
 ) -> None:
     """Compare schedulers on the same worlds, without training.
 
     Prints means with 95 % intervals and paired differences. Some fields: metric=jain against=age burn_in=100.
     Defaults are those of a network alone; a file or preset has its own.
     """
-    how = _without_task(experiment_of(words, asked, defaults={"name": "compare"}), words)
+    how = _without_task(opt.experiment_of(words, asked, defaults={"name": "compare"}), words)
     if out is not None:
-        execute_and_show(how, out, execution, json)
+        execute_and_show(how, out, execution)
         return
-    with stopping(None) as stop, execute(how, None, execution, stop) as results:
-        if json:
+    with execute(how, None, execution) as results:
+        if execution.json:
             output.print_json(_summary(results))
         elif not execution.quiet:
-            name = how.network.file or how.network.kind
-            output.print_tables(output.comparison_tables(comparison_of(results.only), name, note_of(results)))
+            output.print_tables(output.result_tables(results, how.network.file or how.network.kind))
 
 
 def _summary(results: Results) -> dict[str, Any]:

@@ -6,10 +6,7 @@ import json
 import sys
 from typing import Annotated
 
-import typer
-
 from fedwave.cli import options as opt
-from fedwave.cli.request import experiment_of
 from fedwave.cli.terminal import in_encoding
 from fedwave.experiments.config.read import to_yaml
 from fedwave.experiments.config.schema import json_schema
@@ -18,7 +15,7 @@ from fedwave.experiments.config.schema import json_schema
 def config(
     words: opt.Words = None,
     imports: opt.Imports = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema, for editors that complete.")] = False,
+    schema: Annotated[bool, opt.flag("--schema", "Print the JSON schema, for editors that complete.")] = False,
 ) -> None:
     """Print an experiment as YAML: checked, with every field.
 
@@ -28,7 +25,7 @@ def config(
     if schema:
         print(json.dumps(json_schema(), indent=2))
         return
-    how = experiment_of(words, opt.Asked(imports=imports), defaults={} if words else {"name": "experiment"})
+    how = opt.experiment_of(words, opt.Asked(imports=imports), defaults={} if words else {"name": "experiment"})
     text = to_yaml(how)
     if in_encoding(text, sys.stdout.encoding) != text:
         text = to_yaml(how, only_ascii=True)  # YAML reads its own escapes, not those of the terminal

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.progress import steps
@@ -15,9 +13,7 @@ from fedwave.learning.datasets.original_files import MD5, data_folder, read_orig
 
 
 def data(
-    dataset: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help=f"One of {', '.join(MD5)}.", show_default="all")
-    ] = None,
+    dataset: Annotated[str | None, opt.argument("NAME", f"One of {', '.join(MD5)}; default: all.")] = None,
     out: Annotated[Path | None, opt.out("Folder to keep them in. Default: FEDWAVE_DATA, or a cache.")] = None,
     json: opt.AsJson = False,
 ) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
-import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
@@ -14,21 +13,19 @@ from fedwave.errors import plural
 from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points, requested_experiment
+from fedwave.experiments.store.folder import RunFolder
+from fedwave.experiments.store.provenance import all_versions
+from fedwave.network.devices import DEVICE_COLUMNS, read_devices
+from fedwave.network.network import Network
 from fedwave.parts import registry
-
-if TYPE_CHECKING:
-    from fedwave.network.network import Network
-
-_COLUMNS = ("rate", "distance_m", "tx_power_dbm", "interference_dbm", "miss_probability", "buffer_limit")
+from fedwave.trace import Trace
 
 
 def describe(
     what: Annotated[
         str,
-        typer.Argument(
-            metavar="WHAT",
-            help="An experiment (file, preset or network), a run folder, a trace (.npz) or a device table (.csv).",
-            show_default=False,
+        opt.argument(
+            "WHAT", "An experiment (file, preset or network), a run folder, a trace (.npz) or a device table (.csv)."
         ),
     ],
     imports: opt.Imports = None,
@@ -48,7 +45,6 @@ def describe(
         output.print_json(content)
         return
     table = output.definitions()
-    table.add_column(overflow="fold")
     for name, value in content.items():
         if isinstance(value, dict):
             value = "; ".join(f"{key}: {_text(one)}" for key, one in value.items())
@@ -77,10 +73,6 @@ def _network(network: Network) -> dict[str, Any]:
 
 
 def _run_folder(folder: Path) -> dict[str, Any]:
-    from fedwave.experiments.store.folder import RunFolder, check_is_folder
-    from fedwave.experiments.store.provenance import all_versions
-
-    check_is_folder(folder)
     store = RunFolder(folder)
     how, units = store.stored(), store.units()
     done = store.done.units
@@ -95,8 +87,6 @@ def _run_folder(folder: Path) -> dict[str, Any]:
 
 
 def _trace(path: Path) -> dict[str, Any]:
-    from fedwave.trace import Trace
-
     trace = Trace.load(path)
     numbers = trace.instance_numbers
     return {
@@ -118,12 +108,10 @@ def _trace(path: Path) -> dict[str, Any]:
 
 
 def _device_table(path: Path) -> dict[str, Any]:
-    from fedwave.network.devices import read_devices
-
     table = read_devices(path)
-    columns = {name: np.asarray(getattr(table, name)) for name in _COLUMNS}
-    found: dict[str, Any] = {"kind": "device table", "devices": len(columns["rate"])}
-    for name, values in columns.items():
+    found: dict[str, Any] = {"kind": "device table", "devices": len(table)}
+    for name in DEVICE_COLUMNS:
+        values = np.asarray(getattr(table, name))
         low, high = float(values.min()), float(values.max())
         found[name] = low if low == high else {"smallest": low, "mean": float(values.mean()), "largest": high}
     return found

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.terminal import print_error
 from fedwave.experiments.merge import merging
 
 
+@opt.flat()
 def merge(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Finished runs.", show_default=False)],
+    *,
+    folders: Annotated[list[Path], opt.argument("DIR", "Finished runs.")],
     out: Annotated[Path, opt.out("New run folder.")],
-    json: opt.AsJson = False,
+    printing: opt.Printing,
 ) -> None:
     """Merge runs of one experiment with different instances, as if run at once.
 
@@ -24,4 +24,4 @@ def merge(
     stay as they are. Nothing is imported or run.
     """
     with merging(folders, out, print_error) as results:
-        output.show(results, out, json)
+        output.show(results, out, printing)

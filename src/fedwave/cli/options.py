@@ -1,13 +1,19 @@
-"""The options that commands share. A command takes a group of them as one argument (see ``flat``)."""
+"""The options that commands share, and the experiment that they ask for.
+
+A command takes a group of options as one argument (see ``flat``).
+"""
 
 from __future__ import annotations
 
 import inspect
+import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, get_args, get_type_hints
@@ -16,7 +22,9 @@ from typer import Argument, Option
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
+from fedwave.experiments.config.read import requested_experiment
 from fedwave.experiments.run.signals import TIMEOUT
+from fedwave.experiments.store.lock import PLACES, is_run_folder
 from fedwave.network.network import paper_network
 
 # The fields of an experiment that have an option.
@@ -35,45 +43,61 @@ def folder(place: str | Path) -> Path:
     """The folder that an option names; an empty text would be the current folder."""
     if not str(place):
         raise FedwaveError("path is empty; use '.' for the current folder.")
+    real = Path(os.path.realpath(place))
+    for inner, outer in pairwise((real, *real.parents)):
+        if inner.name in PLACES and is_run_folder(outer):  # files there would look like results of the run
+            raise FedwaveError(f"{place} is inside {inner.name}/ of the run folder {outer}: choose another folder.")
     return Path(place)
 
 
-Words = Annotated[
-    list[str] | None,
-    Argument(
-        metavar="[EXPERIMENT] [KEY=VALUE]...",
-        help="A file (.yaml, .json), a preset (`fedwave list presets`) or a network: paper, random, or a device table "
-        "(.csv, .yaml); default: paper. Then any fields, such as network.slots=10.",
-        show_default=False,
-    ),
-]
-Imports = Annotated[
-    list[str] | None, Option("--import", metavar="FILE", help="File or module with parts of your own; repeatable.")
-]
-RunFolderPath = Annotated[Path, Argument(metavar="DIR", help="Run folder.", show_default=False)]
-AsJson = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
+def option(usage: str, help: str, **more: Any) -> Any:
+    """An option, such as "--rounds -r N"; the last word stands for its value."""
+    *names, metavar = usage.split()
+    return Option(*names, metavar=metavar, help=help, show_default=False, **more)
+
+
+def flag(usage: str, help: str) -> Any:
+    """An option without a value, such as "--quiet -q"."""
+    return Option(*usage.split(), help=help)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """An argument, as usage shows it."""
+    return Argument(metavar=metavar, help=help, show_default=False)
+
+
+def folder_option(usage: str, help: str) -> Any:
+    """An option whose value is a folder."""
+    return option(usage, help, parser=folder)
 
 
 def out(help: str) -> Any:
     """The option ``--out``, which is always a folder."""
-    return Option("--out", "-o", parser=folder, metavar="DIR", help=help, show_default=False)
+    return folder_option("--out -o DIR", help)
 
 
-def _option(*names: str, metavar: str, help: str) -> Any:
-    return Option(*names, metavar=metavar, help=help, show_default=False)
+Words = Annotated[
+    list[str] | None,
+    argument(
+        "EXPERIMENT|KEY=VALUE",
+        "A file (.yaml, .json), a preset (`fedwave list presets`) or a network: paper, random, or a device table "
+        "(.csv, .yaml); default: paper. Then any fields, such as network.slots=10.",
+    ),
+]
+Imports = Annotated[list[str] | None, option("--import FILE", "File or module with parts of your own; repeatable.")]
+RunFolderPath = Annotated[Path, argument("DIR", "Run folder.")]
+AsJson = Annotated[bool, flag("--json", "Print JSON and nothing else.")]
 
 
 @dataclass(frozen=True)
 class Asked:
     """What is simulated: fields of the experiment, and the code that it needs."""
 
-    schedulers: Annotated[
-        list[str] | None, _option("--schedulers", "-s", metavar="A,B", help="Schedulers, with commas between.")
-    ] = None
-    rounds: Annotated[int | None, _option("--rounds", "-r", metavar="N", help="Rounds to play.")] = None
-    instances: Annotated[int | None, _option("--instances", "-i", metavar="N", help="Repetitions.")] = None
-    seed: Annotated[int | None, _option("--seed", metavar="N", help="Equal seeds give equal results.")] = None
-    slots: Annotated[int | None, _option("--slots", metavar="W", help="Uploads per round.")] = None
+    schedulers: Annotated[list[str] | None, option("--schedulers -s A,B", "Schedulers, with commas between.")] = None
+    rounds: Annotated[int | None, option("--rounds -r N", "Rounds to play.")] = None
+    instances: Annotated[int | None, option("--instances -i N", "Repetitions.")] = None
+    seed: Annotated[int | None, option("--seed N", "Equal seeds give equal results.")] = None
+    slots: Annotated[int | None, option("--slots W", "Uploads per round.")] = None
     imports: Imports = None
 
 
@@ -81,19 +105,24 @@ class Asked:
 class AskedWithTask(Asked):
     """What is simulated and trained."""
 
-    task: Annotated[
-        str | None, _option("--task", "-t", metavar="NAME", help="Dataset: mnist, cifar10, synthetic or your own.")
-    ] = None
+    task: Annotated[str | None, option("--task -t NAME", "Dataset: mnist, cifar10, synthetic or your own.")] = None
 
 
 @dataclass(frozen=True)
-class Local:
+class Printing:
+    """What a command prints."""
+
+    json: AsJson = False
+    quiet: Annotated[bool, flag("--quiet -q", "Print errors and warnings only.")] = False
+
+
+@dataclass(frozen=True)
+class Local(Printing):
     """How a run is executed on this machine."""
 
-    workers: Annotated[
-        int | None, _option("--workers", metavar="N", help="Worker processes. Default: one per core where it pays.")
-    ] = None
-    quiet: Annotated[bool, Option("--quiet", "-q", help="Print errors and warnings only.")] = False
+    workers: Annotated[int | None, option("--workers N", "Worker processes. Default: one per core where it pays.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True)
@@ -101,30 +130,22 @@ class Execution(Local):
     """How a run is executed, here or on a cluster."""
 
     ray: Annotated[
-        str | None,
-        _option("--ray", metavar="[ADDRESS]", help="Run on a Ray cluster; without an address, start one here."),
+        str | None, option("--ray [ADDRESS]", "Run on a Ray cluster; without an address, start one here.")
     ] = None
     timeout: Annotated[
-        float,
-        _option(
-            "--timeout",
-            metavar="SECONDS",
-            help=f"Abandon a unit after this long without progress. Default: {TIMEOUT:g}.",
-        ),
+        float, option("--timeout SECONDS", f"Abandon a unit after this long without progress. Default: {TIMEOUT:g}.")
     ] = TIMEOUT
-    events: Annotated[Path | None, _option("--events", metavar="FILE", help="Append events as JSON lines.")] = None
+    events: Annotated[Path | None, option("--events FILE", "Append events as JSON lines.")] = None
 
 
 def with_ray_address(words: Sequence[str]) -> list[str]:
     """The words of a command line, with an address after every ``--ray``: an empty one if none was given."""
-    found: list[str] = []
-    for word in words:
-        if found and found[-1] == "--ray":
-            found[-1] = f"--ray={word}" if _ADDRESS.fullmatch(word) else "--ray="
-            if _ADDRESS.fullmatch(word):
-                continue
-        found.append(word)
-    return [*found[:-1], "--ray="] if found[-1:] == ["--ray"] else found
+    line = list(words)
+    while "--ray" in line:
+        at = line.index("--ray")
+        given = [word for word in line[at + 1 : at + 2] if _ADDRESS.fullmatch(word)]
+        line[at : at + 1 + len(given)] = [f"--ray={''.join(given)}"]
+    return line
 
 
 def flat(defaults: Mapping[str, Any] = MappingProxyType({})) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -132,51 +153,78 @@ def flat(defaults: Mapping[str, Any] = MappingProxyType({})) -> Callable[[Callab
 
     ``defaults`` are the fields that a network alone gets from this command. The help shows them.
     """
-    return lambda command: _flat(command, defaults)
 
+    def flattened(command: Callable[..., None]) -> Callable[..., None]:
+        hints, parameters = get_type_hints(command, include_extras=True), list[inspect.Parameter]()
+        groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+        for name, one in inspect.signature(command).parameters.items():
+            types, options = {name: hints[name]}, [(name, one.default)]
+            if name in groups:
+                types = get_type_hints(groups[name], include_extras=True)
+                options = [(f.name, f.default) for f in fields(groups[name])]
+            for option, default in options:
+                hint = _with_default(types[option], option, defaults) if option in FIELDS else types[option]
+                parameters.append(inspect.Parameter(option, one.KEYWORD_ONLY, default=default, annotation=hint))
 
-def _flat(command: Callable[..., None], defaults: Mapping[str, Any]) -> Callable[..., None]:
-    hints = get_type_hints(command, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
-    parameters = []
-    for name, one in inspect.signature(command).parameters.items():
-        options = [(name, hints[name], one.default)]
-        if name in groups:
-            types = get_type_hints(groups[name], include_extras=True)
-            options = [(f.name, types[f.name], f.default) for f in fields(groups[name])]
-        for option, hint, default in options:
-            annotation = _with_default(hint, option, defaults) if option in FIELDS else hint
-            parameters.append(inspect.Parameter(option, one.KEYWORD_ONLY, default=default, annotation=annotation))
+        @wraps(command)
+        def called(**given: Any) -> None:
+            for name, kind in groups.items():
+                given[name] = kind(**{f.name: given.pop(f.name) for f in fields(kind)})
+            command(**given)
 
-    @wraps(command)
-    def called(**given: Any) -> None:
-        for name, kind in groups.items():
-            assert isinstance(kind, type)
-            given[name] = kind(**{f.name: given.pop(f.name) for f in fields(kind)})
-        command(**given)
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {p.name: p.annotation for p in parameters}
+        return called
 
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = {p.name: p.annotation for p in parameters}
-    return called
+    return flattened
 
 
 def _with_default(hint: Any, name: str, defaults: Mapping[str, Any]) -> Any:
-    """The type of an option, with its default in the help."""
+    """The type of an option, whose help ends with what a network alone is run with; a task may have no default."""
+    if name == "task":
+        value = defaults.get("task", {}).get("dataset")
+    elif name == "slots":
+        value = paper_network().slots
+    else:
+        value = defaults.get(name, getattr(Experiment(), name))
     kind, option = get_args(hint)
-    option, text = copy(option), default_text(name, defaults)
-    option.help += f" Default: {text}." if text else ""
+    option = copy(option)
+    if value is not None:
+        option.help += f" Default: {','.join(map(str, value)) if isinstance(value, tuple) else value}."
     return Annotated[kind, option]
 
 
-def default_text(name: str, defaults: Mapping[str, Any]) -> str:
-    """What a network alone is run with, for the option ``name``; empty if it has no task."""
-    value: Any = defaults
-    for word in FIELDS[name].split("."):
-        value = value.get(word) if isinstance(value, Mapping) else None
-    if value is None and name == "slots":
-        value = paper_network().slots
-    elif value is None and name != "task":
-        value = getattr(Experiment(), name)
-    if isinstance(value, (list, tuple)):
-        value = ",".join(map(str, value))
-    return "" if value is None else str(value)
+def experiment_of(
+    words: Sequence[str] | None, asked: Asked | None = None, defaults: Mapping[str, Any] | None = None
+) -> Experiment:
+    """The experiment that a command is asked for.
+
+    Later sources override earlier ones: the file, then ``key=value`` words, then options. ``defaults`` are the
+    fields of an experiment that is named by its network only.
+    """
+    sources = [word for word in words or () if "=" not in word]
+    if len(sources) > 1:
+        raise FedwaveError(f"{sources[1]!r} comes after {sources[0]!r}: name one experiment, then fields as key=value.")
+    asked = asked or Asked()
+    given = {**vars(asked), "schedulers": _scheduler_labels(asked.schedulers) if asked.schedulers else None}
+    overrides = [word for word in words or () if "=" in word]
+    overrides += [f"{key}={_as_yaml(given[name])}" for name, key in FIELDS.items() if given.get(name) is not None]
+    return requested_experiment(sources[0] if sources else "paper", overrides, asked.imports or (), defaults)
+
+
+def _scheduler_labels(texts: Sequence[str]) -> list[str]:
+    """Schedulers with commas between, in one text or several."""
+    labels: list[str] = []
+    for item in ",".join(texts).split(","):
+        # A comma also separates parameters: an item that begins with 'key=' belongs to the scheduler before it.
+        if "=" in item.partition(":")[0] and labels:
+            labels[-1] += f",{item}"
+        elif item.strip():
+            labels.append(item.strip())
+    return labels
+
+
+def _as_yaml(value: Any) -> str:
+    """The value as YAML reads it. JSON would write an emoji as two halves, which YAML takes for two characters."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() or ord(c) > 0xFFFF else f"\\u{ord(c):04x}" for c in text)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
-
-import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.progress import rounds_bar
-from fedwave.cli.request import experiment_of
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.analysis.prediction import COLUMNS, Prediction
 from fedwave.experiments.analysis.prediction import predict as predicted
@@ -26,9 +25,9 @@ from fedwave.experiments.config.build import (
     task_of,
 )
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
-from fedwave.files.writing import write_csv, write_json
 from fedwave.parts import registry
 from fedwave.parts.user_code import import_parts
+from fedwave.schedulers.base import Scheduler
 from fedwave.simulation import simulate
 
 _DEFAULTS = {"name": "predict", "rounds": 150, "instances": 10, "task": {"dataset": TaskConfig().dataset.name}}
@@ -37,20 +36,17 @@ _TRAINED = 20  # rounds that turn a ranking into accuracies
 
 @opt.flat(_DEFAULTS)
 def predict(
+    *,
     asked: opt.AskedWithTask,
     words: opt.Words = None,
     train: Annotated[
-        str | None,
-        typer.Option(
-            "--train", metavar="SCHEDULER", help=f"Train it for {_TRAINED} rounds, to predict accuracies as well."
-        ),
+        str | None, opt.option("--train SCHEDULER", f"Train it for {_TRAINED} rounds, to predict accuracies as well.")
     ] = None,
     check_folder: Annotated[
-        Path | None,
-        typer.Option("--check", parser=opt.folder, metavar="DIR", help="Check the prediction against a trained run."),
+        Path | None, opt.folder_option("--check DIR", "Check the prediction against a trained run.")
     ] = None,
     out: Annotated[Path | None, opt.out("Folder for table and figure. Default: none.")] = None,
-    json: opt.AsJson = False,
+    printing: opt.Printing,
 ) -> None:
     """Rank schedulers by the accuracy that their schedules lead to, without training.
 
@@ -64,71 +60,62 @@ def predict(
             raise FedwaveError(f"--check takes the experiment from {check_folder}: leave out {given[0]}.")
         for source in asked.imports or ():
             import_parts(source)
-        _check(check_folder, out, json)
+        _check(check_folder, out, printing)
         return
-    how = _with_task(experiment_of(words, asked, _DEFAULTS))
-    if train is not None and train not in how.labels:
-        raise FedwaveError(f"--train is {train!r}, which does not run; {did_you_mean(train, how.labels)}")
-    with output.own_files(out, {"prediction.csv", "prediction.json"}):
-        found = _predicted(how, train)
+    how = opt.experiment_of(words, asked, _DEFAULTS)
+    if how.sweep:
+        raise FedwaveError(f"{how.name} varies {', '.join(how.sweep)}: drop it with sweep={{}}, and predict one point.")
+    how = replace(how, task=how.task or TaskConfig())  # it names the rule; data are loaded only to train
+    check(how)
+    schedulers = schedulers_of(how)
+    _check_schedulers(schedulers, train)
+    with output.writing(out, ("prediction.csv", "prediction.json")) as write:
+        found = _predicted(how, schedulers, train, printing.quiet)
         rows = [dict(zip(COLUMNS, line, strict=True)) for line in found.lines()]
         content = {"rule": found.rule, "note": found.note(), "schedulers": rows}
-        if out is not None:
-            write_csv(out / "prediction.csv", list(COLUMNS), found.lines())
-            write_json(out / "prediction.json", content)
-    _show("Schedulers, the best first", found.table(), found.note(), content if json else None, out)
+        paths = write({"prediction.csv": (list(COLUMNS), found.lines()), "prediction.json": content})
+    table = output.plain_table(*found.table(), "Schedulers, the best first", found.note())
+    output.print_answer(printing, content, table, out, paths)
 
 
-def _check(folder: Path, out: Path | None, json: bool) -> None:
+def _check(folder: Path, out: Path | None, printing: opt.Printing) -> None:
     """The prediction beside what a run has learnt."""
-    found = check_prediction(folder)
-    with output.own_files(out, {"check.json", "check.png", "check.svg"}):
-        if out is not None:
-            from fedwave.experiments.report.figures.common import save_figure
-            from fedwave.experiments.report.figures.prediction import prediction_figure
+    found, files = check_prediction(folder), dict[str, Any]()
+    if out is not None:
+        from fedwave.experiments.report.figures.prediction import prediction_figure
 
-            write_json(out / "check.json", found.to_json())
-            save_figure(prediction_figure(found), out / "check")
+        files = {"check.json": found.to_json(), "check": prediction_figure(found)}
+    with output.writing(out, files) as write:
+        paths = write(files)
     note = (
         "1: the predictor knows the order of the schedulers, 0: it knows nothing. Means over instances with 95 % "
         "intervals; accuracy is the mean of the last 5 rounds. A dash: all learnt the same."
     )
-    _show(f"{found.name}: does the order hold?", found.table(), note, found.to_json() if json else None, out)
+    table = output.plain_table(*found.table(), f"{found.name}: does the order hold?", note)
+    output.print_answer(printing, found.to_json(), table, out, paths)
 
 
-def _show(title: str, lines: tuple[list[str], list[list[str]]], note: str, content: Any, out: Path | None) -> None:
-    """The table, or ``content`` as JSON."""
-    if content is not None:
-        output.print_json(content)
-        return
-    table = output.plain_rows(*lines, title)
-    table.caption = note
-    output.print_wide(table)
-    if out is not None:
-        output.print_out(f"Written to {out}")
-
-
-def _with_task(how: Experiment) -> Experiment:
-    """The experiment with a task, which names the rule; nothing of it is loaded unless it is trained."""
-    if how.sweep:
-        raise FedwaveError(f"{how.name} varies {', '.join(how.sweep)}: drop it with sweep={{}}, and predict one point.")
-    how = how if how.task is not None else replace(how, task=TaskConfig())
-    check(how)
-    return how
-
-
-def _predicted(how: Experiment, train: str | None) -> Prediction:
-    assert how.task is not None
-    network, traces, schedulers = network_of(how.network), {}, schedulers_of(how)
-    labels, ids = labels_of(how, schedulers.values()), list(how.instance_numbers)
+def _check_schedulers(schedulers: Mapping[str, Scheduler], train: str | None) -> None:
+    if train is not None and train not in schedulers:
+        raise FedwaveError(f"--train is {train!r}, which does not run; {did_you_mean(train, schedulers)}")
     for label, scheduler in schedulers.items():
         if "learner" in scheduler.needs:
             raise FedwaveError(
                 f"scheduler {label!r} looks at the models, so its schedule is not known before they are trained: "
                 "leave it out."
             )
-        with rounds_bar(label, how.rounds) as meter:
-            traces[label] = simulate(network, scheduler, how.rounds, ids, how.seed, meter=meter, labels=labels)
+
+
+def _predicted(how: Experiment, schedulers: Mapping[str, Scheduler], train: str | None, quiet: bool) -> Prediction:
+    assert how.task is not None
+    labels = labels_of(how, schedulers.values())
+    play = partial(
+        simulate, network_of(how.network), instances=list(how.instance_numbers), seed=how.seed, labels=labels
+    )
+    traces = {}
+    for label, scheduler in schedulers.items():
+        with rounds_bar(label, how.rounds, quiet=quiet) as meter:
+            traces[label] = play(scheduler, how.rounds, meter=meter)
     rule = registry.build("aggregation", how.task.aggregation)
     found = predicted(traces, rule, labels=class_mix_of(how.task))
     if train is None:
@@ -136,8 +123,8 @@ def _predicted(how: Experiment, train: str | None) -> Prediction:
     from fedwave.learning.train import train as trained
 
     rounds = min(_TRAINED, how.rounds)
-    short = simulate(network, schedulers[train], rounds, ids, how.seed, labels=labels)
     settings, sizes = settings_of(how.training)
-    with rounds_bar(f"training {train}", rounds) as meter:
-        curves = trained({train: short}, task_of(how.task), sizes=sizes, meter=meter, **vars(settings))
+    with rounds_bar(f"training {train}", rounds, quiet=quiet) as meter:
+        short = {train: play(schedulers[train], rounds)}
+        curves = trained(short, task_of(how.task), sizes=sizes, meter=meter, **vars(settings))
     return found.calibrated(curves[train])

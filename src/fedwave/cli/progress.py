@@ -28,19 +28,8 @@ from fedwave.errors import FedwaveError
 from fedwave.plain_text import visible
 
 Watcher = Callable[[dict[str, Any]], None]  # called with every event of a run
+_UNITS = "{task.percentage:>3.0f} %  {task.fields[units]} units,"
 _SECONDS = 1.0  # between two lines about progress
-
-
-@contextmanager
-def watching(description: str, events: Path | None = None, quiet: bool = False) -> Iterator[Watcher]:
-    """Follow a run: warnings, a bar on a terminal unless ``quiet``, and the file ``events``."""
-    with run_bar(description, quiet=quiet) as bar, _json_lines(events) as write:
-
-        def watch(event: dict[str, Any]) -> None:
-            bar(event)
-            write(event)
-
-        yield watch
 
 
 @contextmanager
@@ -75,21 +64,21 @@ def _json_lines(events: Path | None) -> Iterator[Watcher]:
 
 
 @contextmanager
-def steps() -> Iterator[Callable[[str], None]]:
+def steps(quiet: bool = False) -> Iterator[Callable[[str], None]]:
     """Show which part is being worked on, and for how long."""
-    with _progress(SpinnerColumn("line"), _words("{task.description}"), TimeElapsedColumn()) as bar:
+    with _progress(SpinnerColumn("line"), _words("{task.description}"), TimeElapsedColumn(), quiet=quiet) as bar:
         task = bar.add_task("")
         yield lambda text: bar.update(task, description=visible(text))
 
 
 @contextmanager
-def rounds_bar(label: str, rounds: int, lines: bool = False) -> Iterator[Callable[[int], None]]:
+def rounds_bar(label: str, rounds: int, lines: bool = False, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """A bar over the rounds of one run, with the time left; called with the rounds just played.
 
     ``lines``: without a terminal, about ten lines.
     """
     columns = (_words("{task.description:<18}"), BarColumn(), _words("{task.completed}/{task.total} rounds,"))
-    with _progress(*columns, _TimeLeft()) as bar:
+    with _progress(*columns, _TimeLeft(), quiet=quiet) as bar:
         task = bar.add_task(visible(label), total=rounds)
 
         def played(count: int) -> None:
@@ -102,10 +91,15 @@ def rounds_bar(label: str, rounds: int, lines: bool = False) -> Iterator[Callabl
 
 
 @contextmanager
-def run_bar(description: str, lines: bool = False, quiet: bool = False) -> Iterator[Watcher]:
-    """A bar over the rounds of all units of a run, and its warnings; ``lines``: without a terminal, a line per unit."""
-    units = _words("{task.percentage:>3.0f} %  {task.fields[units]} units,")
-    with _progress(_words("{task.description:<14}"), BarColumn(), units, _TimeLeft(), quiet=quiet) as bar:
+def run_bar(
+    description: str, lines: bool = False, quiet: bool = False, events: Path | None = None
+) -> Iterator[Watcher]:
+    """A bar over the rounds of all units of a run, its warnings, and a file of its events.
+
+    ``lines``: without a terminal, a line per unit.
+    """
+    columns = (_words("{task.description:<14}"), BarColumn(), _words(_UNITS), _TimeLeft())
+    with _progress(*columns, quiet=quiet) as bar, _json_lines(events) as write:
         task = bar.add_task(visible(description), total=None, units="-")
         reasons: set[str] = set()  # why units were abandoned
 
@@ -126,6 +120,7 @@ def run_bar(description: str, lines: bool = False, quiet: bool = False) -> Itera
                 if message not in reasons and event["others_go_on"]:
                     print_error(f"unit {event['unit']} is abandoned, the others continue.")
                 reasons.add(str(message))
+            write(event)
 
         yield watch
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import Annotated, Any
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.cli.request import fields_of
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.store.dataset import Results, metrics_of
@@ -24,61 +21,61 @@ from fedwave.experiments.store.provenance import other_versions
 from fedwave.paper.compact import export_compact
 
 
+@opt.flat()
 def report(
+    *,
     folder: opt.RunFolderPath,
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[KEY=VALUE]...",
-            help="Show it otherwise: metric=jain (primary metric), against=age (differences from it), burn_in=100.",
-            show_default=False,
+        opt.argument(
+            "KEY=VALUE",
+            "Show it otherwise: metric=jain (primary metric), against=age (differences from it), burn_in=100.",
         ),
     ] = None,
     out: Annotated[Path | None, opt.out("Folder for tables and figures. Default: the run folder.")] = None,
     compact: Annotated[
         Path | None,
-        typer.Option(
-            "--compact",
-            parser=opt.folder,
-            metavar="DIR",
-            help="Also export a compact copy into this new folder: figures and small tables, to publish.",
+        opt.folder_option(
+            "--compact DIR", "Also export a compact copy into this new folder: figures and small tables, to publish."
         ),
     ] = None,
-    json: opt.AsJson = False,
+    printing: opt.Printing,
 ) -> None:
     """Write the tables and figures of a finished run again.
 
     Only the folder is needed, not the files that the run was made from, nor your own parts.
     """
-    show_again(folder, json, fields_of(words), out)
+    show_again(folder, printing, words or (), out)
     if compact is not None:
         paths = export_compact(folder, compact)
-        if not json:
+        if not (printing.json or printing.quiet):
             output.say_where(compact, paths)
 
 
-def show_again(
-    folder: Path, json: bool, asked: Mapping[str, str] | None = None, out: Path | None = None, quiet: bool = False
-) -> None:
+def show_again(folder: Path, printing: opt.Printing, words: Sequence[str] = (), out: Path | None = None) -> None:
     """Show what a folder holds, there or in a folder for figures and tables alone."""
     check_is_folder(folder)
     store = RunFolder(folder)
-    results = _changed(results_of(store), asked or {})
+    results = _changed(results_of(store), words)
     if (warning := other_versions(folder, store.done.units.values(), "is shown with")) is not None:
         print_error(warning)
     if out is None or os.path.realpath(out) == os.path.realpath(folder):
         with store.locked():
-            output.show(results, folder, json, quiet)
+            output.show(results, folder, printing)
         return
     with writing_outputs(out, output_files(results.experiment)):
-        output.show(results, out, json, quiet)
+        output.show(results, out, printing)
 
 
-def _changed(results: Results, asked: Mapping[str, str]) -> Results:
+def _changed(results: Results, words: Sequence[str]) -> Results:
     """The same results, shown as asked for."""
     known = {"metric": metrics_of(results.points[0].data), "against": list(results.experiment.labels)}
-    given: dict[str, str | int] = {}
-    for name, value in asked.items():
+    given: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise FedwaveError(f"{word!r} is not a field: write it as key=value.")
+        given[name] = value
         if name == "burn_in":
             if not value.isdecimal():
                 raise FedwaveError(f"burn_in is {value!r}, must be a whole number >= 0.")
@@ -87,7 +84,5 @@ def _changed(results: Results, asked: Mapping[str, str]) -> Results:
             raise FedwaveError(f"{name!r} does not change a report; {did_you_mean(name, [*known, 'burn_in'])}")
         elif value not in known[name]:
             raise FedwaveError(f"{name} is {value!r}, which is not in this run; {did_you_mean(value, known[name])}")
-        else:
-            given[name] = value
-    points = [replace(at, experiment=replace(at.experiment, **given)) for at in results.points]  # type: ignore[arg-type]
-    return Results(replace(results.experiment, **given), points)  # type: ignore[arg-type]
+    points = [replace(at, experiment=replace(at.experiment, **given)) for at in results.points]
+    return Results(replace(results.experiment, **given), points)

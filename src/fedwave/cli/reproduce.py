@@ -2,53 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
 from fedwave.cli.progress import steps
-from fedwave.cli.request import experiment_of
-from fedwave.cli.run import execute, execute_and_show, stopping
+from fedwave.cli.run import execute, execute_and_show
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, did_you_mean
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.store.checksums import SUMS, write_sums
 from fedwave.experiments.store.folder import check_is_folder
-from fedwave.experiments.store.lock import check_run_place, writing_outputs
-from fedwave.experiments.store.output_names import with_endings
+from fedwave.experiments.store.lock import check_run_place
 
-if TYPE_CHECKING:
-    from fedwave.paper.compact import Compact
-
-# The paper's experiment, the quick one, and what the quick one changes.
-_EXPERIMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "score": ("paper-score", "paper-score", ("rounds=200", "instances=10")),
-    "mnist": ("paper-mnist", "quick", ()),
-    "cifar10": ("paper-cifar10", "paper-cifar10", ("rounds=3", "instances=1", "training.full_every=0")),
-    "theory": ("paper-backlogs", "paper-backlogs", ("instances=50",)),
+# The paper's experiment, and one of minutes.
+_EXPERIMENTS = {
+    "score": (["paper-score"], ["paper-score", "rounds=200", "instances=10"]),
+    "mnist": (["paper-mnist"], ["quick"]),
+    "cifar10": (["paper-cifar10"], ["paper-cifar10", "rounds=3", "instances=1", "training.full_every=0"]),
+    "theory": (["paper-backlogs"], ["paper-backlogs", "instances=50"]),
 }
 _PAGE = ("section-v.png", "section-v.pdf")
 
 
 @opt.flat()
 def reproduce(
-    execution: opt.Local,
+    *,
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[score|mnist|cifar10|theory]",
-            help="What to reproduce; with --from by default all.",
-            show_default=False,
-        ),
+        str | None, opt.argument("score|mnist|cifar10|theory", "What to reproduce; with --from by default all.")
     ] = None,
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Any field, such as training.device=cuda.")
-    ] = None,
+    words: Annotated[list[str] | None, opt.argument("KEY=VALUE", "Any field, such as training.device=cuda.")] = None,
     quick: Annotated[
         bool | None,
         typer.Option(
@@ -58,11 +45,11 @@ def reproduce(
     out: Annotated[Path | None, opt.out("Folder for figures and data. Default: out/NAME, or out/published.")] = None,
     stored: Annotated[
         Path | None,
-        typer.Option(
-            "--from", help="Draw the figures of a run folder or of compact exports (docs/results); nothing is run."
+        opt.option(
+            "--from DIR", "Draw the figures of a run folder or of compact exports (docs/results); nothing is run."
         ),
     ] = None,
-    json: opt.AsJson = False,
+    execution: opt.Local,
 ) -> None:
     """Reproduce the paper's figures, with confidence bands.
 
@@ -80,31 +67,24 @@ def reproduce(
     if name is not None and name not in _EXPERIMENTS:
         raise FedwaveError(f"there is no {name!r} to reproduce; {did_you_mean(name, _EXPERIMENTS)}")
     if stored is not None:
-        _refuse_sizes(words, quick)
-        _draw_stored(name, stored, out or Path("out", name or "published"), json)
+        sizes = ([] if quick is None else ["--quick" if quick else "--full"]) + list(words or ())
+        if sizes:
+            raise FedwaveError(f"{sizes[0]} does not go with --from, which draws what was run: leave one of them out.")
+        _draw_stored(name, stored, out or Path("out", name or "published"), execution)
         return
     assert name is not None
     if quick is None:
         quick = name != "score"
-    full, small, changes = _EXPERIMENTS[name]
-    preset = [small, *changes] if quick else [full]
-    how = experiment_of([*preset, *(words or ())])
+    how = opt.experiment_of([*_EXPERIMENTS[name][quick], *(words or ())])
     folder = Path("out", name) if out is None else out
     if name == "theory":
-        _theory(how, folder, execution, quick, json)
+        _theory(how, folder, execution, quick)
     else:
         check_run_place(folder)  # before data are downloaded
-        execute_and_show(_with_data(how), folder, execution, json)
+        execute_and_show(_with_data(how), folder, execution)
 
 
-def _refuse_sizes(words: Sequence[str] | None, quick: bool | None) -> None:
-    """Raises for what drawing cannot change."""
-    asked = ([] if quick is None else ["--quick" if quick else "--full"]) + list(words or ())
-    if asked:
-        raise FedwaveError(f"{asked[0]} does not go with --from, which draws what was run: leave one of them out.")
-
-
-def _draw_stored(name: str | None, stored: Path, out: Path, json: bool) -> None:
+def _draw_stored(name: str | None, stored: Path, out: Path, printing: opt.Printing) -> None:
     """Draws what a folder holds: one result, or a folder of its own for each of several and the page."""
     from fedwave.paper.compact import compact_in, is_compact, read_compact
     from fedwave.paper.section_v import on_page, section_figure
@@ -117,11 +97,12 @@ def _draw_stored(name: str | None, stored: Path, out: Path, json: bool) -> None:
     found = [read_compact(folder) for folder in (compact_in(stored) if several else [place])]
     if not found:
         raise FedwaveError(f"{stored} holds no results to draw: name a finished run, or a folder of compact exports.")
-    if name is not None:
-        _check_is(name, found[0], place)
+    kind = found[0].kind
+    if name is not None and name != kind and kind in _EXPERIMENTS:
+        raise FedwaveError(f"{place} holds {kind}, not {name}: `fedwave reproduce {kind} --from {place}`.")
     kinds = on_page(found) if several else {}
     paths: list[Path] = []
-    with steps() as message:
+    with steps(printing.quiet) as message:
         for one in found:
             message(one.name)
             paths += _write(out / one.name if several else out, one.figures())
@@ -132,77 +113,40 @@ def _draw_stored(name: str | None, stored: Path, out: Path, json: bool) -> None:
         if others:
             left = ", ".join(one.name for one in others)
             print_error(f"{_PAGE[0]} shows {shown.name}, not {left}: one result of {kind} fits.")
-    if json:
-        about = {
-            one.name: {"title": one.title, "fedwave": one.fedwave, "schedulers": list(one.schedulers)} for one in found
-        }
-        output.print_json({"files": [str(path) for path in paths], "results": about})
-        return
+    about = {
+        one.name: {"title": one.title, "fedwave": one.fedwave, "schedulers": list(one.schedulers)} for one in found
+    }
     rows = [[one.name, one.title, one.fedwave] for one in found]
-    output.print_table(output.plain_rows(["result", "what was run", "fedwave"], rows, str(stored)), out, paths)
+    table = output.plain_table(["result", "what was run", "fedwave"], rows, str(stored))
+    output.print_answer(printing, {"files": list(map(str, paths)), "results": about}, table, out, paths)
 
 
-def _check_is(name: str, found: Compact, folder: Path) -> None:
-    """Raises for scores, or one of the two datasets, where another name was given."""
-    if found.kind != name and found.kind in _EXPERIMENTS:
-        raise FedwaveError(
-            f"{folder} holds {found.kind}, not {name}: `fedwave reproduce {found.kind} --from {folder}`."
-        )
+def _write(folder: Path, figures: Mapping[str, Any]) -> list[Path]:
+    with output.writing(folder, figures) as write:
+        return write(figures)
 
 
-def _theory(how: Experiment, folder: Path, execution: opt.Local, quick: bool, json: bool) -> None:
+def _theory(how: Experiment, folder: Path, execution: opt.Local, quick: bool) -> None:
     from fedwave.experiments.analysis.labels import title
     from fedwave.experiments.config.build import network_of
     from fedwave.paper import reproduce_theory as theory
 
     runs = folder / "backlogs"
     with (
-        stopping(runs, go_on="the same command") as stop,
-        writing_outputs(folder, theory.FILES | {"backlogs/", SUMS}),
-        execute(how, runs, execution, stop) as results,
-        steps() as message,
+        output.writing(folder, {*theory.FILES, "backlogs/"}) as write,
+        execute(how, runs, execution, go_on="the same command") as results,
+        steps(execution.quiet) as message,
     ):
         data = results.only.data
         message("the bound")
         rows, files = theory.backlogs(data, network_of(how.network), how.base, how.burn_in)
-        paths = _write_files(folder, files)
+        paths = write(files)
         for part, make in theory.PARTS.items():
             message(part)
-            paths += _write_files(folder, make(quick))
-        write_sums(folder, [path.name for path in paths])
-    if json:
-        found = {row.label: theory.plain_row(row) for row in rows}
-        output.print_json({"files": [str(path) for path in paths], "backlogs": found})
-        return
-    table = output.plain_rows(*theory.backlog_lines(rows), f"Long-run backlogs: {title(data)}")
-    output.print_table(table, folder, paths)
-
-
-def _write(folder: Path, figures: Mapping[str, Any]) -> list[Path]:
-    """Writes figures into a folder of their own."""
-    with writing_outputs(folder, {*with_endings(figures), *figures, SUMS}):
-        paths = _write_files(folder, figures)
-        write_sums(folder, [path.name for path in paths])
-    return paths
-
-
-def _write_files(folder: Path, files: Mapping[str, Any]) -> list[Path]:
-    """Writes figures, tables, texts and JSON; a figure without an ending becomes PNG and SVG."""
-    from fedwave.experiments.report.figures.common import ENDINGS, save_figure, write_figure
-    from fedwave.files.writing import write_csv, write_json, write_text
-
-    paths = []
-    for name, content in files.items():
-        path = folder / name
-        if not path.suffix:
-            paths += save_figure(content, path)
-        elif path.suffix in ENDINGS:
-            paths.append(write_figure(content, path))
-        elif path.suffix == ".csv":
-            paths.append(write_csv(path, *content))
-        else:
-            paths.append((write_json if path.suffix == ".json" else write_text)(path, content))
-    return paths
+            paths += write(make(quick))
+    content = {"files": list(map(str, paths)), "backlogs": {row.label: theory.plain_row(row) for row in rows}}
+    table = output.plain_table(*theory.backlog_lines(rows), f"Long-run backlogs: {title(data)}")
+    output.print_answer(execution, content, table, folder, paths)
 
 
 def _with_data(how: Experiment) -> Experiment:

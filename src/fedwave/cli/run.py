@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,9 +11,8 @@ from typing import Annotated
 
 from fedwave.cli import options as opt
 from fedwave.cli import output
-from fedwave.cli.progress import watching
+from fedwave.cli.progress import run_bar
 from fedwave.cli.report import show_again
-from fedwave.cli.request import experiment_of, folder_of
 from fedwave.cli.terminal import print_error
 from fedwave.errors import FedwaveError, WorkFailed, as_int
 from fedwave.experiments.config.experiment import Experiment
@@ -39,44 +39,44 @@ _TRAINED = Path("out/train")
 
 @opt.flat()
 def run(
+    *,
     asked: opt.AskedWithTask,
-    execution: opt.Execution,
     words: opt.Words = None,
     out: Annotated[Path | None, opt.out("Run folder. Default: out/NAME of the experiment.")] = None,
-    json: opt.AsJson = False,
+    execution: opt.Execution,
 ) -> None:
     """Run an experiment into a folder, with figures and tables.
 
     It is simulated, trained if it has a task, and swept: sweep.network.slots=[2,5,10]. The same command again resumes a
     stopped run. Defaults are those of a network alone; a file or preset has its own.
     """
-    how = experiment_of(words, asked)
-    execute_and_show(how, folder_of(how) if out is None else out, execution, json)
+    how = opt.experiment_of(words, asked)
+    # Without what a folder's name must not hold, so that it stays in out/.
+    plain = re.sub(r"[^\w.\u0080-\U0010ffff-]+|[\s/]+", "-", how.name).strip(".-")
+    execute_and_show(how, Path("out", plain or "experiment") if out is None else out, execution)
 
 
 @opt.flat(TRAIN)
 def train(
+    *,
     asked: opt.AskedWithTask,
-    execution: opt.Local,
     words: opt.Words = None,
     out: Annotated[Path, opt.out(f"Run folder. Default: {_TRAINED}.")] = _TRAINED,
-    json: opt.AsJson = False,
+    execution: opt.Local,
 ) -> None:
     """Train a task on the schedules of several schedulers.
 
     The same as `fedwave run`, with small defaults for a first look. They are those of a network alone; a file or preset
     has its own.
     """
-    how = experiment_of(words, asked, TRAIN)
+    how = opt.experiment_of(words, asked, TRAIN)
     if how.task is None:
         raise FedwaveError(f"{how.name} has no task to train: add one (--task mnist), or use `fedwave compare`.")
-    execute_and_show(how, out, execution, json)
+    execute_and_show(how, out, execution)
 
 
 @opt.flat()
-def resume(
-    execution: opt.Execution, folder: opt.RunFolderPath, imports: opt.Imports = None, json: opt.AsJson = False
-) -> None:
+def resume(*, folder: opt.RunFolderPath, imports: opt.Imports = None, execution: opt.Execution) -> None:
     """Resume a run that was stopped.
 
     Finished units are kept, others continue from their checkpoints. For a finished run, the tables and figures are
@@ -86,60 +86,63 @@ def resume(
     store = RunFolder(folder)
     store.stored()  # raises for a folder that is not a run folder
     if store.is_finished():
-        show_again(folder, json, quiet=execution.quiet)
+        show_again(folder, execution)
     else:
-        execute_and_show(store.experiment(imports or ()), folder, execution, json)
+        execute_and_show(store.experiment(imports or ()), folder, execution)
 
 
-def execute_and_show(experiment: Experiment, folder: Path, execution: opt.Local, json: bool) -> None:
+def execute_and_show(experiment: Experiment, folder: Path, execution: opt.Local) -> None:
     """Run it into a folder, write its figures and tables, and print the table."""
-    go_on = f"`{resume_command(folder, experiment.imports)}`"
-    with stopping(folder, go_on) as stop, execute(experiment, folder, execution, stop) as results:
-        output.show(results, folder, json, execution.quiet)
+    with execute(experiment, folder, execution) as results:
+        output.show(results, folder, execution)
 
 
 @contextmanager
-def stopping(folder: Path | None, go_on: str = "") -> Iterator[StopRequest]:
-    """Ctrl-C, SIGTERM, SIGHUP or too little memory within the block ends in one line: what was kept, and ``go_on``."""
+def execute(
+    experiment: Experiment, folder: Path | None, execution: opt.Local, go_on: str | None = None
+) -> Iterator[Results]:
+    """Run it with a progress bar on the terminal; its folder stays locked until the end of the block.
 
-    def sentence() -> str:
-        what = "nothing was kept"
-        if folder is not None and RunFolder(folder).exists():
-            what = f"{go_on} continues from here"
-        return f"stopped; {what}."
+    Ctrl-C, SIGTERM, SIGHUP or too little memory within the block ends in one line: what was kept, and the command that
+    continues (``go_on``; by default `fedwave resume`).
+    """
+    how = execution if isinstance(execution, opt.Execution) else opt.Execution(**vars(execution))
+    if go_on is None and folder is not None:
+        go_on = f"`{resume_command(folder, experiment.imports)}`"
+
+    def is_kept() -> bool:
+        return folder is not None and RunFolder(folder).exists()
+
+    def last_words() -> str:
+        return f"stopped; {f'{go_on} continues from here' if is_kept() else 'nothing was kept'}."
 
     try:
-        yield StopRequest(sentence)
+        workers = None if how.workers is None else as_int("--workers", how.workers, 1)
+        timeout, engine = checked_timeout(how.timeout), None
+        if how.ray is not None:
+            from fedwave.adapters.ray import ray_engine
+
+            engine = ray_engine(how.ray or None, workers, timeout)
+        if folder is not None:
+            if how.events is not None:
+                check_own_file(how.events, folder, output_files(experiment))
+            check_run_place(folder)
+        with ExitStack() as held:
+            with run_bar(experiment.name, quiet=how.quiet, events=how.events) as watch:
+                stop = StopRequest(last_words)
+                run = running(
+                    experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout, stop=stop
+                )
+                results = held.enter_context(run)
+            yield results
     except (KeyboardInterrupt, Terminated) as stopped:
-        print_error(sentence())
+        print_error(last_words())
         status = 128 + signal.SIGINT if isinstance(stopped, KeyboardInterrupt) else stopped.code
         raise SystemExit(status) from None
     except MemoryError as error:  # not foreseen by any estimate
-        if folder is None or not RunFolder(folder).exists():
+        if not is_kept():
             raise
         raise WorkFailed(
             f"there is too little memory ({memory_error(error)}); finished units are kept: {go_on} continues, with "
             "fewer --workers or where there is more memory."
         ) from None
-
-
-@contextmanager
-def execute(experiment: Experiment, folder: Path | None, execution: opt.Local, stop: StopRequest) -> Iterator[Results]:
-    """Run it with a progress bar on the terminal; its folder stays locked until the end of the block."""
-    how = execution if isinstance(execution, opt.Execution) else opt.Execution(**vars(execution))
-    workers = None if how.workers is None else as_int("--workers", how.workers, 1)
-    timeout = checked_timeout(how.timeout)
-    engine = None
-    if how.ray is not None:
-        from fedwave.adapters.ray import ray_engine
-
-        engine = ray_engine(how.ray or None, workers, timeout)
-    if folder is not None:
-        if how.events is not None:
-            check_own_file(how.events, folder, output_files(experiment))
-        check_run_place(folder)
-    with ExitStack() as held:
-        with watching(experiment.name, how.events, how.quiet) as watch:
-            run = running(experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout, stop=stop)
-            results = held.enter_context(run)
-        yield results

@@ -15,7 +15,7 @@ import xarray as xr
 from refusals import mentions, refused
 
 import fedwave as fw
-from fedwave.cli.output import result_tables, sweep_tables
+from fedwave.cli.output import result_tables
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.figures import sweep as sweep_figures
@@ -108,7 +108,7 @@ def test_tables_have_a_row_for_every_point_and_scheduler(
     assert sorted(found.metrics) == sorted(metrics_of(results.points[0].data))
     named = [found.labels[name] for name in found.metrics]
     assert heading == ["Scheduler", "Slots W", "Seed", *named]
-    for table in sweep_tables(results):
+    for table in result_tables(results):
         brief = [column.header for column in table.columns]
         assert brief[1:] == ["Slots W", "Seed", "backlog", "score", "age", "worst", "delivered", "Jain"]
     assert [row[:3] for row in rows] == [
@@ -230,7 +230,7 @@ def test_a_metric_of_the_users_own_is_everywhere(results: Results, tmp_path: Pat
     assert shown["age"] == pytest.approx(by_hand)
     assert "surprise" in (tmp_path / "table.md").read_text().splitlines()[2]
     assert "surprise" in (tmp_path / "table.tex").read_text()
-    assert "surprise" in [column.header for column in sweep_tables(own)[0].columns]
+    assert "surprise" in [column.header for column in result_tables(own)[0].columns]
     with open(tmp_path / "summary.csv", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["metric"] == "surprise"]
     assert float(rows[2]["mean"]) == pytest.approx(by_hand[0])

@@ -19,6 +19,7 @@ from time_limit import time_limit
 from user_file import forgotten, text
 
 import fedwave as fw
+from fedwave.cli.options import Printing
 from fedwave.cli.report import show_again
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.outputs import write_results
@@ -161,7 +162,7 @@ def test_sums_and_tables_that_never_end(folder: Path, thing: Callable[[Path], No
 def test_a_report_gives_no_damaged_file_a_checksum_of_its_own(folder: Path) -> None:
     before = (folder / "SHA256SUMS").read_bytes()
     (folder / "inputs" / "devices.csv").write_text("count,rate,distance_m\n4,3,300\n")
-    show_again(folder, json=True)
+    show_again(folder, Printing(json=True))
     assert (folder / "SHA256SUMS").read_bytes() == before
     assert mentions(said(verify(folder), "wrong"), "inputs/devices.csv")
 
