@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import zipfile
 from itertools import product
 from pathlib import Path
 
@@ -269,6 +270,15 @@ def test_loading_never_unpickles(saved, tmp_path):
     with np.load(saved, allow_pickle=True) as file:
         file["state/load_before"]  # the trap itself works
     assert track.exists()
+
+
+@pytest.mark.parametrize("shape", ["(1000000000000,)", "(-1, -9)"])
+def test_a_heading_that_claims_another_size_takes_no_memory(saved, shape):
+    heading = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    start = b"\x93NUMPY\x01\x00" + len(heading).to_bytes(2, "little")
+    with zipfile.ZipFile(saved, "a") as file:
+        file.writestr("state/more.npy", start + heading + bytes(72))
+    refuses(saved, "not as large as its heading")
 
 
 # --- valid checksums, but nothing that fedwave writes ---------------------------------------------
