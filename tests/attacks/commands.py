@@ -15,23 +15,8 @@ from .shell import Answer, command, real
 _REAL = 20  # one in so many is a real process
 _PLAIN = ("devices.csv", "--slots", "1", "-r", "5", "-i", "2", "-s", "age,balsa")
 _TRAIN = (
-    "devices.csv",
-    "task.model=logistic",
-    "--task",
-    "synthetic",
-    "--slots",
-    "1",
-    "-r",
-    "2",
-    "-i",
-    "1",
-    "-s",
-    "age",
-    "training.test_images=50",
-    "training.loss_images=50",
-    "training.device=cpu",
-    "--workers",
-    "1",
+    *("devices.csv", "task.model=logistic", "--task", "synthetic", "--slots", "1", "-r", "2", "-i", "1", "-s", "age"),
+    *("training.test_images=50", "training.loss_images=50", "training.device=cpu", "--workers", "1"),
 )
 # A command that works: what is nasty is added to it.
 BASES: dict[str, tuple[str, ...]] = {

@@ -124,10 +124,6 @@ class Trial:
             raise FedwaveError(f"{what} have the value {wrong.flat[0]:g}, must be finite numbers{limits}.")
         self.kept.append((what, found, axis))
 
-    def block(self, rounds: int, number: int = 0, purpose: str = "gain") -> Block:
-        """A block of rounds as the World makes it."""
-        return block(self.ids, self.devices, rounds, number, purpose)
-
     def around(self, devices: int | None = None, **parts: Any) -> Network:
         """The caller's network, or a small one, with these parts; its first device never gets data."""
         if self.network is not None:
