@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.checks.shared import Broken, Trial, contents, differences, named_arrays, raised
+from fedwave.checks.shared import Broken, Trial, contents, differences, raised
 from fedwave.errors import FedwaveError, HiddenInformation, writes_into_input
 from fedwave.network.network import NetworkPlanning
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
-from fedwave.types import Decision, FloatArray, IntArray, Observation, Problem, State
+from fedwave.types import Decision, FloatArray, IntArray, Observation, Problem, State, checked_state
 
 
 @dataclass(eq=False)
@@ -72,7 +72,7 @@ class Witness(Scheduler):
         self.trial.altered += differences(before, _given(state, seen))
         self._check_decision(decision, seen)
         try:
-            named_arrays(after, len(seen.delay), "state")
+            checked_state("state", after, len(seen.delay))
         except FedwaveError as error:
             raise Broken("state", str(error)) from None
         self.trial.notes.append((seen, decision.transmits))
