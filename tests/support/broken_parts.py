@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
+import broken as schedulers
 import numpy as np
 import torch
 import torch.utils.checkpoint
@@ -722,6 +723,7 @@ METRIC = [
 ]
 
 BROKEN: dict[str, list[Case]] = {
+    "scheduler": schedulers.BROKEN,
     "fading": FADING,
     "success": SUCCESS,
     "arrivals": ARRIVALS,
