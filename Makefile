@@ -20,7 +20,7 @@ test-slow: export PYTHONUTF8 = 1
 test-slow: $(STAMP)  ## runs killed at random moments, attacks, again and again: minutes
 	@scripts/timed "slow tests" $(BIN)/python -m pytest -n auto --dist load -m slow -o faulthandler_timeout=1800 tests
 
-attacks: $(STAMP)  ## hostile words, files, folders, traces and packages: counts of what came of them, a quarter of an hour
+attacks: $(STAMP)  ## hostile words, files and folders: counts of what came of them, a quarter of an hour
 	$(BIN)/python -m tests.attacks all
 
 MINUTES ?= 30

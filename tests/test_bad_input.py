@@ -60,6 +60,7 @@ def cases(table):
         "negative gamma": (lambda: fw.paper_network(gamma=-0.1), ("gamma", -0.1)),
         "gamma nan": (lambda: fw.paper_network(gamma=NAN), ("gamma", "nan")),
         "gamma a word": (lambda: fw.paper_network(gamma="low"), ("gamma", "low")),
+        "a gamma for which the score overflows": (lambda: fw.paper_network(gamma=1e308), ("gamma", "1e+308")),
         "noise nan": (lambda: fw.paper_network(noise_dbm=NAN), ("noise_dbm", "nan")),
         "noise beyond all measure": (lambda: fw.paper_network(noise_dbm=1e6), ("device 1", "-inf dB")),
         "power beyond all measure": (lambda: fw.paper_network(tx_power_dbm=1e6), ("device 1", "inf dB")),
@@ -245,14 +246,9 @@ def test_device_files(tmp_path, suffix, text, tokens):
     refuses(lambda: fw.read_devices(path), tokens)
 
 
-def test_a_device_file_is_named_in_its_complaint(tmp_path):
-    path = tmp_path / "mine.csv"
-    path.write_text("rate,distance_m\n1,far\n")
-    with refused(str(path), "line 1"):
-        fw.read_devices(path)
-
-
 def test_device_files_that_cannot_be_read(tmp_path):
+    (tmp_path / "mine.csv").write_text("rate,distance_m\n1,far\n")
+    refuses(lambda: fw.read_devices(tmp_path / "mine.csv"), (str(tmp_path / "mine.csv"), "line 1"))
     refuses(lambda: fw.read_devices(tmp_path / "no.csv"), ("no.csv", "No such file"))
     (tmp_path / "folder.csv").mkdir()
     refuses(lambda: fw.read_devices(tmp_path / "folder.csv"), ("folder.csv", "Is a directory"))
@@ -281,9 +277,6 @@ def test_error_rate_files(tmp_path, text, tokens):
     path = tmp_path / "curve.csv"
     path.write_text(text)
     refuses(lambda: fw.success.Table.from_file(path), tokens)
-
-
-def test_a_missing_error_rate_file(tmp_path):
     refuses(lambda: fw.success.Table.from_file(tmp_path / "no.csv"), ("no.csv", "No such file"))
 
 

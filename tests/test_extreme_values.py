@@ -107,16 +107,6 @@ def test_extreme_numbers_of_a_task(name: str) -> None:
                 continue  # a sentence
 
 
-def test_a_gamma_for_which_the_score_overflows() -> None:
-    with refused("gamma", "1e+308"):
-        fw.paper_network(gamma=1e308)
-
-
-def test_a_parameter_is_given_once() -> None:
-    with pytest.raises(fw.FedwaveError, match="twice"):
-        fw.paper_network(fading="rician:k_factor=1,k_factor=2")
-
-
 @pytest.mark.parametrize("instances", [[0, 0], [0, 0.0], [1, True], np.array([2, 2])])
 def test_an_instance_is_named_once(instances: Any) -> None:
     with refused("instances", "twice"):

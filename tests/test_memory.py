@@ -240,18 +240,6 @@ def test_memory_that_runs_out_between_units_says_how_to_go_on(
     )
 
 
-@pytest.mark.parametrize(
-    ("need", "there", "sizes"),
-    [(1.44, 1.41, ("1.44 GiB", "1.41 GiB")), (2.0, 1.4, ("2 GiB", "1.4 GiB")), (1.4 + 1e-9, 1.4, ("1.4 GiB",))],
-)
-def test_two_sizes_can_be_told_apart(
-    need: float, there: float, sizes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "available", lambda: there * 2**30)
-    with refused("it", *sizes, "lower it"):
-        memory.check_memory("it", need * 2**30, "lower it")
-
-
 def test_as_many_workers_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A unit takes about 300 MiB, a process 100 MiB more."""
     monkeypatch.setattr(memory_needs, "available", lambda: 950.0 * 2**20)

@@ -4,22 +4,8 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-
-SERIES = {
-    "score",
-    "backlog",
-    "arrived",
-    "lost",
-    "uploads",
-    "mean_age",
-    "worst_age",
-    "delivered_share",
-    "lost_share",
-    "jain",
-    "worst_device",
-    "mass",
-}
-DEVICES = {"gain", "scheduled", "delivered", "arrivals", "waiting", "lost", "heard", "delay", "learned"}
+from fedwave.parts import registry
+from fedwave.types import DEVICE_ARRAYS
 
 
 def run(scheduler="balsa", rounds=90, **options):
@@ -29,8 +15,8 @@ def run(scheduler="balsa", rounds=90, **options):
 
 def test_a_full_record_holds_everything_by_device():
     trace = run(rounds=12)
-    assert set(trace.series) == SERIES
-    assert set(trace.devices) == DEVICES
+    assert {*trace.series, *trace.totals} == set(registry.built_in("metric"))
+    assert set(trace.devices) == set(DEVICE_ARRAYS)
     assert {a.shape for a in trace.series.values()} == {(12, 3)}
     assert {a.shape for a in trace.devices.values()} == {(12, 3, 25)}
     assert (trace.rounds, trace.instances) == (12, 3)

@@ -160,71 +160,18 @@ _ON_DEMAND = {
 }
 _MODULES = {"figures", "statistics", "tables", "theory"}
 
-__all__ = [
-    # a network
-    "paper_network",
-    "random_network",
-    "read_devices",
-    "Network",
-    "Device",
-    "DeviceTable",
-    # schedulers on it: all at once, or one by one with every round kept
-    "scheduler_names",
-    "scheduler",
-    "compare",
-    "Comparison",
-    "simulate",
-    "Trace",
-    "extend",
-    "remake",
-    # learning on a trace, and its prediction without training
-    "task",
-    "Task",
-    "Dataset",
-    "train",
-    "train_in_lock_step",
-    "Curves",
-    "EvaluationSizes",
-    "predict",
-    "Prediction",
-    # experiments in a folder
-    "run",
-    "load",
-    "merge",
-    "load_experiment",
-    "Experiment",
-    # what no scheduler can exceed
-    "backlog_bound",
-    "score_bound",
-    "mass_bound",
-    "theory",
-    # figures and tables of one's own
-    "figures",
-    "tables",
-    "statistics",
-    # parts: of one's own, and those that come with fedwave
-    "register",
-    "check",
-    "Scheduler",
-    "Observation",
-    "Decision",
-    "Draws",
-    "Problem",
-    "State",
-    "Metric",
-    "PlayedRound",
-    "fading",
-    "success",
-    "arrivals",
-    "priors",
-    "posterior",
-    "rates",
-    "partition",
-    "aggregation",
-    "metrics",
-    "FedwaveError",
-    "__version__",
-]
+# In the order of the table above.
+__all__ = ["paper_network", "random_network", "read_devices", "Network", "Device", "DeviceTable"]
+__all__ += ["scheduler_names", "scheduler", "compare", "Comparison", "simulate", "Trace", "extend", "remake"]
+__all__ += ["task", "Task", "Dataset", "train", "train_in_lock_step", "Curves", "EvaluationSizes"]
+__all__ += ["predict", "Prediction"]
+__all__ += ["run", "load", "merge", "load_experiment", "Experiment"]
+__all__ += ["backlog_bound", "score_bound", "mass_bound", "theory"]
+__all__ += ["figures", "tables", "statistics"]
+__all__ += ["register", "check", "Scheduler", "Observation", "Decision", "Draws", "Problem", "State", "Metric"]
+__all__ += ["PlayedRound", "fading", "success", "arrivals", "priors", "posterior", "rates", "partition"]
+__all__ += ["aggregation", "metrics"]
+__all__ += ["FedwaveError", "__version__"]
 
 
 def __getattr__(name: str) -> object:

@@ -160,8 +160,8 @@ class MetricSet:
 
     def start(self, problem: Problem) -> Memories:
         return {
-            metric.name: checked_state(f"metric {metric.name!r}", metric.start(problem), problem.instances)
-            for metric in self.metrics
+            one.name: checked_state(f"metric {one.name!r}: the state from start", one.start(problem), problem.instances)
+            for one in self.metrics
         }
 
     def measure(self, memories: Memories, played: PlayedRound) -> tuple[Memories, dict[str, Array]]:

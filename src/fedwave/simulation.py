@@ -249,7 +249,9 @@ class Simulation:
         self._recorder = Recorder(rounds, full=setup.record == "full")
         self._draws = Draws(setup.seed, ids)
         self._world = World(network, setup.seed, ids, setup.labels)
-        self._state = checked_state(f"scheduler {scheduler.name!r}", scheduler.start(self._problem), ids.size)
+        self._state = checked_state(
+            f"scheduler {scheduler.name!r}: the state from start", scheduler.start(self._problem), ids.size
+        )
         self._memories = self._metrics.start(self._problem)
         if begun is None:
             self.round = 0  # the last one played

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from html import escape
 from pathlib import Path
 from types import NoneType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from fedwave.errors import FedwaveError, is_list, plural, short_repr
-from fedwave.files.archive import is_plain, read_archive, refusing, write_archive
+from fedwave.files.archive import read_archive, refusing, write_archive
 from fedwave.files.reading import as_path, opened
 from fedwave.files.writing import write_whole
 from fedwave.metrics import Description, Metric, check_column, over_rounds
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _FORMAT = "trace 4"
-_MOST = 2**53  # shards or rounds: float64 counts exactly up to here
+_A = TypeVar("_A")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,8 @@ class Setup:
 
     def same_as(self, other: Setup) -> bool:
         """True if both make the same trace; the version of fedwave may differ."""
-        return _same_packed(replace(self, version="").packed(), replace(other, version="").packed())
+        (mine, my_arrays), (theirs, their_arrays) = (replace(one, version="").packed() for one in (self, other))
+        return mine == theirs and _same_arrays(my_arrays, their_arrays)
 
     def packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """The setup as JSON, and the arrays that it refers to."""
@@ -77,7 +78,26 @@ def same_parts(name: str, one: Any, other: Any) -> bool:
     """True if a file keeps the same of both parts; ``name`` is their field of a Setup."""
     mine: dict[str, Array] = {}
     theirs: dict[str, Array] = {}
-    return _same_packed((pack(one, mine, name), mine), (pack(other, theirs, name), theirs))
+    return bool(pack(one, mine, name) == pack(other, theirs, name)) and _same_arrays(mine, theirs)
+
+
+class _DeviceArray(Generic[_A]):
+    """An array of a full record, by the name of the attribute; a summary has none."""
+
+    def __init__(self, doc: str) -> None:
+        self.__doc__ = f"{doc}, ``[T, I, U]``."
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, trace: Trace | None, owner: type) -> _A:
+        if trace is None:
+            return self  # type: ignore[return-value]
+        if self._name not in trace.devices:
+            raise FedwaveError(
+                f'this trace is a summary and has no {self._name!r}: simulate with record="full" to keep it.'
+            )
+        return trace.devices[self._name]  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -174,60 +194,21 @@ class Trace:
         """B, the shards waiting after every round, ``[T, I]``."""
         return self.series["backlog"]
 
-    @property
-    def gain(self) -> FloatArray:
-        """h, ``[T, I, U]``."""
-        return self._device_rows("gain")
-
-    @property
-    def scheduled(self) -> BoolArray:
-        """a, ``[T, I, U]``."""
-        return self._device_rows("scheduled")
-
-    @property
-    def delivered(self) -> BoolArray:
-        """Scheduled and arrived, ``[T, I, U]``."""
-        return self._device_rows("delivered")
-
-    @property
-    def arrivals(self) -> IntArray:
-        """m, shards that arrived, lost ones included, ``[T, I, U]``."""
-        return self._device_rows("arrivals")
-
-    @property
-    def lost(self) -> IntArray:
-        """Shards of ``arrivals`` that found the buffer full, ``[T, I, U]``."""
-        return self._device_rows("lost")
+    # The arrays of a full record, ``[T, I, U]`` each.
+    gain = _DeviceArray[FloatArray]("h")
+    scheduled = _DeviceArray[BoolArray]("a")
+    delivered = _DeviceArray[BoolArray]("Scheduled and arrived")
+    arrivals = _DeviceArray[IntArray]("m, shards that arrived, lost ones included")
+    lost = _DeviceArray[IntArray]("Shards of ``arrivals`` that found the buffer full")
+    waiting = _DeviceArray[IntArray]("n at the round's start")
+    heard = _DeviceArray[BoolArray]("Which devices heard the broadcast")
+    delay = _DeviceArray[IntArray]("d in every round")
+    learned = _DeviceArray[IntArray]("N after every round: the shards that a device has delivered so far")
 
     @property
     def accepted(self) -> IntArray:
         """Shards of ``arrivals`` that found room in the buffer and are trained on, ``[T, I, U]``."""
         return self.arrivals - self.lost
-
-    @property
-    def waiting(self) -> IntArray:
-        """n at the round's start, ``[T, I, U]``."""
-        return self._device_rows("waiting")
-
-    @property
-    def heard(self) -> BoolArray:
-        """Which devices heard the broadcast, ``[T, I, U]``."""
-        return self._device_rows("heard")
-
-    @property
-    def delay(self) -> IntArray:
-        """d in every round, ``[T, I, U]``."""
-        return self._device_rows("delay")
-
-    @property
-    def learned(self) -> IntArray:
-        """N after every round: the shards that a device has delivered so far, ``[T, I, U]``."""
-        return self._device_rows("learned")
-
-    def _device_rows(self, name: str) -> Array:
-        if name not in self.devices:
-            raise FedwaveError(f'this trace is a summary and has no {name!r}: simulate with record="full" to keep it.')
-        return self.devices[name]
 
     def metric_memory(self, metric: str) -> dict[str, Array]:
         """The memory of a metric after the last round."""
@@ -299,12 +280,7 @@ class Trace:
 
     def write(self, file: IO[bytes]) -> None:
         """Write the trace into an open file."""
-        header, arrays = self._packed()
-        for name, array in arrays.items():
-            if not is_plain(array, numbers=not name.startswith("constants/")):
-                what = "Python objects" if array.dtype.hasobject else array.dtype
-                raise FedwaveError(f"{name} holds {what}, which a trace cannot keep: use arrays of numbers.")
-        write_archive(file, _FORMAT, header, arrays)
+        write_archive(file, _FORMAT, *self._packed())
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
@@ -362,10 +338,6 @@ def _named(group: Any) -> Mapping[str, Array]:
     return {f.name: getattr(group, f.name) for f in fields(group)} if is_dataclass(group) else group or {}
 
 
-def _same_packed(one: tuple[Any, Mapping[str, Array]], other: tuple[Any, Mapping[str, Array]]) -> bool:
-    return bool(one[0] == other[0]) and _same_arrays(one[1], other[1])
-
-
 def _same_arrays(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
     return one.keys() == other.keys() and all(
         np.array_equal(array, other[name], equal_nan=array.dtype.kind == "f") for name, array in one.items()
@@ -379,20 +351,13 @@ def _same_arrays(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
 def _read_header(
     header: dict[str, Any], constants: Mapping[str, Array]
 ) -> tuple[Setup, dict[str, Description], tuple[str, ...], tuple[Any, ...]]:
-    _need(isinstance(header["label"], str) and isinstance(header["version"], str), "label")
-    seed = header["seed"]
-    _need(isinstance(seed, str) and seed.isascii() and seed.isdecimal() and len(seed) < 400, "seed")
-    _need(header["record"] in ("full", "summary"), "record")
-    _need(isinstance(header["beliefs"], bool), "beliefs")
-    ids, names = header["instances"], header.pop("device_names")
-    _need(isinstance(ids, list) and all(type(i) is int and 0 <= i < 2**63 for i in ids), "instances")
-    _need(len(set(ids)) == len(ids), "instances")
-    _need(isinstance(names, list) and all(isinstance(one, str) for one in names), "device_names")
+    ids, names, seed = header["instances"], header.pop("device_names"), header["seed"]
+    _need(all(isinstance(one, str) for one in (header["label"], header["version"], header["record"], *names)), "text")
+    _need(isinstance(seed, str) and seed.isdecimal(), "seed")
+    _need(all(type(i) is int and 0 <= i < 2**63 for i in ids) and len(set(ids)) == len(ids), "instances")
     measured = {name: Description(**about) for name, about in header.pop("measured").items()}
     for name, about in measured.items():
-        texts = (about.name, about.label, about.over_rounds, about.better)
-        _need(all(isinstance(one, str) for one in texts) and isinstance(about.per_device, bool), name)
-        _need(about.name == name, name)
+        _need(about.name == name and isinstance(about.label, str), name)
         check_column(name, about.over_rounds)
     channel = unpack(header.pop("channel"), constants)
     _need(channel == () or can_keep(channel, len(ids)), "channel")
@@ -407,30 +372,22 @@ def _read_header(
 
 def _check_arrays(trace: Trace) -> None:
     """Raises ValueError if an array has not the axes and the type of its group."""
-    _need(trace.score.ndim == 2 and trace.score.size > 0 and trace.final.waiting.ndim == 2, "score")
-    size, network = trace.final.waiting.shape[1], trace.setup.network
-    _need(isinstance(network, Unbuilt) or network.size == size, "network")
-    sizes = {"round": trace.rounds, "instance": trace.instances, "device": size}
+    size, network = trace.final.waiting.shape[-1], trace.setup.network
+    sizes = {"round": trace.rounds, "instance": len(trace.setup.instances), "device": size}
     for group in _GROUPS:
-        wanted = group.metadata["axes"]
+        content, wanted = getattr(trace, group.name), group.metadata["axes"]
         axes = tuple(sizes[axis] for axis in wanted if axis is not ...)
-        for name, array in _named(getattr(trace, group.name)).items():
+        counts = {"delivered": "bool"} if is_dataclass(content) else DEVICE_ARRAYS if group.name == "devices" else None
+        for name, array in _named(content).items():
             own = array.shape[: len(axes)] if ... in wanted else array.shape
-            _need(bool(name) and is_plain(array) and own == axes, f"{group.name}/{name}")
-            if isinstance(getattr(trace, group.name), (NetworkState, LabelState)):
-                _check_counts(f"{group.name}/{name}", array, "bool" if name == "delivered" else "int64")
-    _need(trace.devices.keys() == (DEVICE_ARRAYS.keys() if trace.record == "full" else set()), "record")
-    for name, array in trace.devices.items():
-        _check_counts(f"devices/{name}", array, DEVICE_ARRAYS[name])
-    _need(len(trace.setup.instances) == trace.instances, "instances")
+            fits = array.dtype.kind in "biufc" if counts is None else array.dtype == counts.get(name, "int64")
+            _need(bool(name) and own == axes and fits, f"{group.name}/{name}")
+    _need(trace.score.size > 0 and "backlog" in trace.series, "series")
+    _need(isinstance(network, Unbuilt) or network.size == size, "network")
     _need(len(trace.device_names) in (0, size), "device_names")
-    _need({name for name, about in trace.metrics.items() if about.per_device} == set(trace.accumulated), "accumulated")
-    _need({name for name, about in trace.metrics.items() if not about.per_device} == set(trace.series), "series")
-    _need({"score", "backlog"} <= trace.series.keys(), "series")
-
-
-def _check_counts(name: str, array: Array, dtype: str) -> None:
-    _need(array.dtype == dtype and bool(array.min() >= 0) and bool(array.max() <= _MOST), name)
+    _need(trace.devices.keys() == (DEVICE_ARRAYS.keys() if trace.record == "full" else set()), "record")
+    per_device = {name for name, about in trace.metrics.items() if about.per_device}
+    _need((per_device, trace.metrics.keys() - per_device) == (set(trace.accumulated), set(trace.series)), "metrics")
 
 
 def _need(fine: bool, name: str) -> None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fedwave.errors import FedwaveError, HiddenInformation, did_you_mean, short_repr
+from fedwave.errors import FedwaveError, HiddenInformation, did_you_mean
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
@@ -106,14 +106,15 @@ def checked(
 
 
 def checked_state(what: str, state: Any, instances: int) -> State:
-    """The first state of a scheduler or a metric; raises FedwaveError unless it maps names to arrays ``[I, ...]``."""
-    rule = "must be a dict of names and arrays whose first axis is the instance"
+    """The state of a scheduler or a metric; raises FedwaveError unless it maps names to arrays ``[I, ...]``."""
+    rule = f"must be a dict of names and arrays of numbers or bools whose first axis is the instance ({instances})"
     if not isinstance(state, Mapping):
-        raise FedwaveError(f"{what}: start returned {short_repr(state)}, {rule}.")
+        raise FedwaveError(f"{what} is of type {type(state).__name__}, {rule}.")
     for name, array in state.items():
-        plain = isinstance(array, np.ndarray) and array.dtype.kind in "biufc" and array.shape[:1] == (instances,)
-        if not plain or not isinstance(name, str):
-            raise FedwaveError(f"{what}: start returned {short_repr(array)} under {name!r}, {rule} ({instances}).")
+        numeric = isinstance(array, np.ndarray) and array.dtype.kind in "biufc"
+        if not (numeric and array.shape[:1] == (instances,) and isinstance(name, str)):
+            kind = getattr(array, "dtype", type(array).__name__)
+            raise FedwaveError(f"{what}[{name!r}] is of type {kind} and shape {np.shape(array)}, {rule}.")
     return state
 
 

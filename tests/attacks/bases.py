@@ -1,4 +1,4 @@
-"""What attacks start from: a finished run folder, a stopped one, and traces, made by the fedwave under attack."""
+"""What attacks start from: a finished run folder and a stopped one, made by the fedwave under attack."""
 
 from __future__ import annotations
 
@@ -20,17 +20,13 @@ _FIGURES = (".png", ".svg")
 def build(kind: str, base: Path) -> None:
     """Make what the attacks of a kind need."""
     (base / "devices.csv").write_text(DEVICES)
-    if kind in ("commands", "folders", "flips"):
-        _apart(lambda: _run(base, "finished"))
-        _apart(lambda: _run(base, "stopped", _SAVES))
+    _apart(lambda: _run(base, "finished"))
+    _apart(lambda: _run(base, "stopped", _SAVES))
     if kind == "flips":
         for name in ("finished", "stopped"):
             shutil.copytree(base / name, base / f"{name}-again")
             _apart(lambda name=name: _resume(base / f"{name}-again"))
         _warm(base)
-    if kind == "traces":
-        (base / "traces").mkdir()
-        _apart(lambda: _traces(base / "traces"))
 
 
 def copy(base: Path, name: str, to: str = "out") -> Path:
@@ -108,26 +104,3 @@ def _warm(base: Path) -> None:
     _resume(base / "finished-again")
     fw.load(base / "finished-again")
     os.chdir(here)
-
-
-def _traces(folder: Path) -> None:
-    import numpy as np
-
-    import fedwave as fw
-
-    table = [fw.Device(rate, far, name=name) for name, rate, far in (("a", 0.5, 150), ("b", 1, 200), ("c", 2, 300))]
-    plain = fw.Network(fw.DeviceTable.of(table), slots=1)
-    odd = fw.Network(
-        fw.DeviceTable.of(table).replace(buffer_limit=4),
-        slots=[1, 2, 1, 1, 2, 1, 1, 1],
-        success="harq:tries=2",
-        fading=fw.fading.Rician(6),
-    )
-    gains = np.random.default_rng(0).random((9, 3))
-    recorded = fw.Network(fw.DeviceTable.of(table), slots=2, fading=fw.fading.RecordedGains(gains))
-    for name, network, scheduler, more in (
-        ("full", plain, "balsa:stage_rule=max1", {"beliefs": True}),
-        ("summary", odd, "balsa-po", {"record": "summary"}),
-        ("plain", recorded, "max-weight", {}),
-    ):
-        fw.simulate(network, scheduler, 5, 2, **more).save(folder / f"{name}.npz")

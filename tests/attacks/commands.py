@@ -10,28 +10,13 @@ from pathlib import Path
 from . import bases, nasty, nasty_files, surroundings
 from .attack import Attack, Verdict
 from .judge import EITHER, REFUSE, finite_json, judge, sound_folder
-from .shell import Answer, command, process
+from .shell import Answer, command, real
 
 _REAL = 20  # one in so many is a real process
 _PLAIN = ("devices.csv", "--slots", "1", "-r", "5", "-i", "2", "-s", "age,balsa")
 _TRAIN = (
-    "devices.csv",
-    "task.model=logistic",
-    "--task",
-    "synthetic",
-    "--slots",
-    "1",
-    "-r",
-    "2",
-    "-i",
-    "1",
-    "-s",
-    "age",
-    "training.test_images=50",
-    "training.loss_images=50",
-    "training.device=cpu",
-    "--workers",
-    "1",
+    *("devices.csv", "task.model=logistic", "--task", "synthetic", "--slots", "1", "-r", "2", "-i", "1", "-s", "age"),
+    *("training.test_images=50", "training.loss_images=50", "training.device=cpu", "--workers", "1"),
 )
 # A command that works: what is nasty is added to it.
 BASES: dict[str, tuple[str, ...]] = {
@@ -68,8 +53,7 @@ _OFTEN = ("compare", "compare", "compare", "run", "run", "resume", "report", "re
 
 def make(number: int, luck: random.Random, base: Path) -> Attack:
     Path("devices.csv").write_text(bases.DEVICES)
-    real = number % _REAL == 3
-    run = _real if real else command
+    run = real if number % _REAL == 3 else command
     # Sixteen in turn, so that every part of the numbers has all kinds.
     turn = number % 16
     if turn < 5:
@@ -81,10 +65,6 @@ def make(number: int, luck: random.Random, base: Path) -> Attack:
     if turn == 13:
         return _word(run, luck)
     return surroundings.make(number // 16 * 2 + turn - 14, base)
-
-
-def _real(*words: str) -> Answer:
-    return process(words)
 
 
 def _option(run: Callable[..., Answer], luck: random.Random, base: Path) -> Attack:

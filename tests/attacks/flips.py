@@ -9,7 +9,7 @@ from pathlib import Path
 from . import bases
 from .attack import Attack, Verdict, worst
 from .judge import judge, judge_call
-from .shell import Answer, command, process
+from .shell import Answer, command, real
 
 _REAL = 101  # one in so many is done by real processes
 # `verify` is asked of every finished run, and one of these besides.
@@ -34,7 +34,7 @@ def make(number: int, luck: random.Random, base: Path) -> Attack:
     content[bit // 8] ^= 1 << bit % 8
     path.write_bytes(content)
     inner = path.relative_to(folder).as_posix()
-    run = _real if number % _REAL == 0 else command
+    run = real if number % _REAL == 0 else command
 
     def go() -> Verdict:
         wanted = bases.results(base / f"{name}-again")
@@ -46,10 +46,6 @@ def make(number: int, luck: random.Random, base: Path) -> Attack:
         return worst(looked, _taken_up(run, folder, wanted, asked))
 
     return Attack(f"bit {bit} of {inner} of a {name} run, then {asked}", go)
-
-
-def _real(*words: str) -> Answer:
-    return process(words)
 
 
 def _looked_at(run: Callable[..., Answer], folder: Path, inner: str, base: Path) -> Verdict:

@@ -121,7 +121,7 @@ def _config(old: str, new: str, same: bool = True, expect: str = REFUSE) -> Forg
     return forge
 
 
-def _manifest(change: Callable[[Any, random.Random], None], *, sealed: bool = False) -> Forge:
+def _manifest(change: Callable[[Any, random.Random], object], *, sealed: bool = False) -> Forge:
     """run.json is edited; ``sealed``: the checksum of it in done.jsonl too."""
 
     def forge(folder: Path, luck: random.Random) -> Forged:
@@ -138,23 +138,16 @@ def _manifest(change: Callable[[Any, random.Random], None], *, sealed: bool = Fa
     return forge
 
 
-def _lines(change: Callable[[Any, random.Random], None], *, sealed: bool = False) -> Forge:
-    """A line of done.jsonl is edited; ``sealed``: with its checksum."""
-
-    def forge(folder: Path, luck: random.Random) -> Forged:
-        path = folder / "done.jsonl"
-        if sealed:
-            _rewrite(folder, lambda line: change(line, luck))
-            return Forged(same=False)
-        texts = path.read_text().splitlines()
-        number = luck.randrange(len(texts))
-        content = json.loads(texts[number])
-        change(content, luck)
-        texts[number] = json.dumps(content)
-        path.write_text("\n".join(texts) + "\n")
-        return Forged(noticed=True)
-
-    return forge
+def _spoilt_line(folder: Path, luck: random.Random) -> Forged:
+    """A line of done.jsonl is edited."""
+    path = folder / "done.jsonl"
+    texts = path.read_text().splitlines()
+    number = luck.randrange(len(texts))
+    content = json.loads(texts[number])
+    nasty.spoil(content, luck)
+    texts[number] = json.dumps(content)
+    path.write_text("\n".join(texts) + "\n")
+    return Forged(noticed=True)
 
 
 def _rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -263,13 +256,8 @@ ONLY: dict[str, tuple[tuple[str, ...], str]] = {
     "checkpoints is a link to a folder outside": (WRITING, "stopped"),
     "temporary names are links to a file outside": (("resume", "report"), "finished"),
     "a checkpoint given to other units": (WRITING, "stopped"),
-    "a checkpoint given to other units, again": (WRITING, "stopped"),
     "not a run folder, with our names": (("run",), "finished"),
 }
-
-
-def _spoil(content: Any, luck: random.Random) -> None:
-    nasty.spoil(content, luck)
 
 
 def _set(*path: Any, to: Any) -> Callable[[Any, random.Random], None]:
@@ -299,34 +287,21 @@ FORGERIES: list[tuple[str, Forge]] = [
     ("seed edited", _config("seed: 0", "seed: 1")),
     ("rounds edited", _config("rounds: 5", "rounds: 6")),
     ("burn_in edited", _config("burn_in: 0", "burn_in: 3")),
-    ("schedulers edited", _config("[max-weight, balsa]", "[balsa, max-weight]")),
+    ("schedulers edited", _config("[max-weight, ", "[age, ")),
     ("a huge number of rounds", _config("rounds: 5", "rounds: 1000000000000")),
     ("an import of /tmp", _config("imports: []", "imports: [../evil.py]")),
     ("a device table outside", _config("file: inputs/devices.csv", "file: ../../canary/notes.txt")),
     ("a merge-key bomb as config.yaml", _replaced("config.yaml", "deep")),
     ("run.json is deep", _replaced("run.json", "deep")),
     ("run.json: another point", _manifest(_set("points", to=[{"network.gamma": 3}]))),
-    ("run.json: huge point, sealed", _manifest(_set("units", 0, "point", to=10**30), sealed=True)),
-    ("run.json: negative point, sealed", _manifest(_set("units", 0, "point", to=-1), sealed=True)),
     ("run.json: a unit's name leads outside, sealed", _manifest(_NAME_OUTSIDE, sealed=True)),
     ("run.json: a unit's name is a path, sealed", _manifest(_set("units", 0, "name", to="/etc/passwd"), sealed=True)),
-    ("run.json: instances of a unit, sealed", _manifest(_set("units", 0, "instances", to=[7]), sealed=True)),
-    ("run.json: no units, sealed", _manifest(_set("units", to=[]), sealed=True)),
-    ("run.json: numerics, sealed", _manifest(_set("numerics", to=10**400), sealed=True)),
     ("run.json: a copy outside, sealed", _manifest(_COPY_OUTSIDE, sealed=True)),
-    ("run.json spoilt", _manifest(_spoil)),
-    ("run.json spoilt, sealed", _manifest(_spoil, sealed=True)),
-    ("run.json spoilt, sealed, again", _manifest(_spoil, sealed=True)),
-    ("run.json spoilt, sealed, once more", _manifest(_spoil, sealed=True)),
-    ("done.jsonl spoilt", _lines(_spoil)),
-    ("done.jsonl spoilt again", _lines(_spoil)),
-    ("done.jsonl spoilt, sealed", _lines(_spoil, sealed=True)),
-    ("done.jsonl spoilt, sealed, again", _lines(_spoil, sealed=True)),
+    ("run.json spoilt", _manifest(nasty.spoil)),
+    ("done.jsonl spoilt", _spoilt_line),
     ("tables of two units swapped", _swapped("tables")),
     ("tables and lines of two units swapped", _swapped("lines")),
-    ("tables and lines of two units swapped, again", _swapped("lines")),
     ("a checkpoint given to other units", _swapped("checkpoints")),
-    ("a checkpoint given to other units, again", _swapped("checkpoints")),
     ("config.yaml is a folder", _replaced("config.yaml", "folder")),
     ("run.json is a FIFO", _replaced("run.json", "fifo")),
     ("config.yaml is a FIFO", _replaced("config.yaml", "fifo")),
@@ -351,8 +326,6 @@ FORGERIES: list[tuple[str, Forge]] = [
     ("control characters as a name", _named("a\x1b[31m\x07\u202eb")),
     ("a name of 300 letters", _named("n" * 300)),
     ("nothing", _nothing),
-    ("nothing, again", _nothing),
-    ("nothing, once more", _nothing),
 ]
 
 __all__ = ["FORGERIES", "ONLY", "Forged"]

@@ -10,7 +10,7 @@ from . import bases
 from .attack import Attack, Verdict
 from .folder_forgeries import FORGERIES, ONLY, Forged
 from .judge import EITHER, judge, judge_call
-from .shell import Answer, command, process
+from .shell import Answer, command, real
 
 _REAL = 20  # one in so many is done by a real process
 _ASKED = ("resume", "report", "verify", "load", "run")
@@ -28,7 +28,7 @@ def make(number: int, luck: random.Random, base: Path) -> Attack:
         Path("devices.csv").write_text(bases.DEVICES)
     folder = bases.copy(base, state)
     forged = forge(folder, luck)
-    run = _real if number % _REAL == 7 else command
+    run = real if number % _REAL == 7 else command
 
     def go() -> Verdict:
         return _ask(run, asked, folder, forged, base / state)
@@ -36,10 +36,6 @@ def make(number: int, luck: random.Random, base: Path) -> Attack:
     what = f"{name}: a {state} folder, {asked}"
     # Of links that lead outside nothing may change there; what is below `out` by a link is outside too.
     return Attack(what, go, allowed=("out",), draw=forged.draw, environment=forged.environment)
-
-
-def _real(*words: str) -> Answer:
-    return process(words)
 
 
 def _ask(run: Callable[..., Answer], asked: str, folder: Path, forged: Forged, base: Path) -> Verdict:

@@ -6,7 +6,6 @@ import json
 import math
 import unicodedata
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from .attack import Verdict
@@ -114,12 +113,6 @@ def finite_json(out: str) -> str:
             if mean is None or not math.isfinite(mean):
                 return f"{name} of {label} is {mean}"
     return ""
-
-
-def holds(folder: Path, names: set[str]) -> str:
-    """What lies in a folder that should not."""
-    more = sorted({path.name for path in folder.rglob("*")} - names)
-    return f"left {', '.join(more[:5])}" if more else ""
 
 
 def _first(text: str) -> str:

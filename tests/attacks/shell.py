@@ -75,6 +75,11 @@ def process(
         return Answer(done.returncode, _text(out), _text(err))
 
 
+def real(*words: str) -> Answer:
+    """Run `fedwave` with these words in a process of its own."""
+    return process(words)
+
+
 @contextmanager
 def _caught(out: int, err: int) -> Iterator[None]:
     """File descriptors 1 and 2 lead to files, so that what child processes say is caught too."""

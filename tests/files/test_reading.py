@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.read import requested_experiment
 from fedwave.files import tables
 from fedwave.files.arrays import read_array
-from fedwave.files.reading import read_bytes, read_json, read_json_file, read_text
+from fedwave.files.reading import read_json, read_text
 
 
 @pytest.fixture(autouse=True)
@@ -67,14 +66,6 @@ def test_what_is_no_file(thing: Callable[[Path], None], name: str, tmp_path: Pat
     assert THINGS[thing] in sentence
 
 
-def test_a_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch) -> None:
-    path = tmp_path / "growing"
-    path.write_bytes(b"x" * 100)
-    true = os.fstat
-    monkeypatch.setattr(os, "fstat", lambda fd: os.stat_result((*true(fd)[:6], 7, *true(fd)[7:])))
-    assert "it grew" in refusal(lambda: read_bytes(path, "it", 50))
-
-
 def test_encodings(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes("\ufeffä".encode())
@@ -93,7 +84,6 @@ def test_encodings(tmp_path: Path) -> None:
         ("[" * 100_000, "too deeply"),
         ('{"a":' * 100_000, "too deeply"),
         ("1" * 100_000, "too many digits"),
-        ("[1" + "0" * 30 + "]", "too many digits"),
         ('{"a": 1, "a": 2}', "'a' is given twice"),
         ('{"' + "a" * 9999 + '": 1, "' + "a" * 9999 + '": 2}', "aaa' is given twice"),
         ('{"a": ["\\ud800"]}', "must be text"),
@@ -103,10 +93,8 @@ def test_encodings(tmp_path: Path) -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_json_that_is_refused(text: str, sentence: str, tmp_path: Path) -> None:
+def test_json_that_is_refused(text: str, sentence: str) -> None:
     assert sentence in refusal(lambda: read_json(text, "it"))
-    (tmp_path / "it.json").write_text(text)
-    assert sentence in refusal(lambda: read_json_file(tmp_path / "it.json", "it"))
 
 
 def test_json_that_is_read() -> None:

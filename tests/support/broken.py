@@ -21,29 +21,28 @@ class Sound(Scheduler):
         return seen.success * seen.delay
 
 
-class Nameless(Scheduler):
-    def priority(self, state, seen, draws):
-        return seen.delay
+def broken(**own: Any) -> Any:
+    """A class derived from Sound with attributes and methods of its own."""
+    return type("Broken", (Sound,), own)
 
 
-class Colon(Sound):
-    name = "a:b"
+def judging(priority: Any, **own: Any) -> Any:
+    """A scheduler whose priorities are ``priority(seen)``."""
+    return broken(priority=lambda self, state, seen, draws: priority(seen), **own)
 
 
-class NeedsText(Sound):
-    needs = "channel"
+def deciding(form: Any) -> Any:
+    """Decides for itself: ``form(seen, the right decision)``."""
+    return broken(decide=lambda self, state, seen, draws: (form(seen, Sound().decide(state, seen, draws)[0]), state))
 
 
-class NeedsNothingIterable(Sound):
-    needs = None
+def starting_with(state: Any) -> Any:
+    return broken(start=lambda self, problem: state)
 
 
-class NeedsUnknown(Sound):
-    needs = frozenset({"chanel"})
-
-
-class Unfinished(Scheduler):
-    name = "unfinished"
+def remembering(remember: Any, **own: Any) -> Any:
+    """A scheduler whose next state is ``remember(state, seen, decision)``."""
+    return broken(remember=lambda self, state, seen, decision: remember(state, seen, decision), **own)
 
 
 class PlainWithParameters(Sound):
@@ -56,43 +55,19 @@ class Demanding(Sound):
     weight: float
 
 
-class Peeks(Sound):
-    def priority(self, state, seen, draws):
-        return seen.waiting
+def written(array: Any, value: Any) -> Any:
+    array[...] = value
+    return array
 
 
-class PeeksLate(Sound):
-    def priority(self, state, seen, draws):
-        return seen.rates if seen.round > 4 else seen.success
+def counted(state, seen, decision):
+    state["count"] += decision.transmits
+    return state
 
 
-class Misspells(Sound):
-    def priority(self, state, seen, draws):
-        return seen.succes
-
-
-class WritesObservation(Sound):
-    def priority(self, state, seen, draws):
-        seen.success[:, 0] = 1
-        return seen.success
-
-
-class WritesState(Sound):
-    def start(self, problem):
-        return {"count": np.zeros((problem.instances, problem.devices))}
-
-    def remember(self, state, seen, decision):
-        state["count"] += decision.transmits
-        return state
-
-
-class GrowsState(Sound):
-    def start(self, problem):
-        return {}
-
-    def remember(self, state, seen, decision):
-        state["before"] = decision.transmits
-        return dict(state)
+def grown(state, seen, decision):
+    state["before"] = decision.transmits
+    return dict(state)
 
 
 class DividesByZero(AlsaPi):
@@ -103,43 +78,11 @@ class DividesByZero(AlsaPi):
             return seen.success * seen.waiting / np.where(seen.rates > 0, seen.rates, np.nan)
 
 
-class OnePriorityPerDevice(Sound):
-    def priority(self, state, seen, draws):
-        return seen.delay[0]
-
-
-@dataclass
-class DecidesIn(Sound):
-    """Decides for itself, and hands back something else than a bool array."""
-
-    form: Any
-
-    def decide(self, state, seen, draws):
-        decision, state = Sound().decide(state, seen, draws)
-        return self.form(decision), state
-
-
-class PicksOneMore(Sound):
-    def decide(self, state, seen, draws):
-        decision, state = super().decide(state, seen, draws)
-        picked = decision.transmits.copy()
-        if seen.round == 3:
-            picked[:, int(np.argmin(picked[0]))] = True
-        return Decision(picked), state
-
-
-class PicksOnlyGoodChannels(Sound):
-    def decide(self, state, seen, draws):
-        return Decision(seen.success > 0.5), state
-
-
-class LazyIdeal(Sound):
-    ideal = True
-
-
-class Raises(Sound):
-    def priority(self, state, seen, draws):
-        return seen.delay * (1 / (seen.round - 7))
+def one_more(seen, decision):
+    picked = decision.transmits.copy()
+    if seen.round == 3:
+        picked[:, int(np.argmin(picked[0]))] = True
+    return Decision(picked)
 
 
 class CountsInTheObject(Sound):
@@ -159,55 +102,16 @@ class OwnGenerator(Sound):
         return self.rng.random(seen.delay.shape)
 
 
-@dataclass
-class StateOf(Sound):
-    content: Any
-
-    def start(self, problem):
-        return self.content
-
-
-@dataclass
-class RemembersAs(Sound):
-    content: Any
-
-    def remember(self, state, seen, decision):
-        return self.content
-
-
 _from_outside = itertools.count()
-
-
-class RandomFromOutside(Sound):
-    def priority(self, state, seen, draws):
-        rng = np.random.default_rng(next(_from_outside))
-        return rng.random(seen.delay.shape)
-
-
-class ComparesInstances(Sound):
-    def priority(self, state, seen, draws):
-        return seen.delay - seen.success.mean(axis=0)
-
-
-class StateMixesInstances(Sound):
-    def start(self, problem):
-        return {"mean": np.zeros(problem.instances)}
-
-    def remember(self, state, seen, decision):
-        return {"mean": np.full(len(decision.transmits), seen.success.mean())}
-
-
 _REMEMBERED = []
 
 
-class RemembersInTheModule(Sound):
+def remembered_in_the_module(seen):
     """Starts anew in round 1, so runs repeat as long as none is continued."""
-
-    def priority(self, state, seen, draws):
-        if seen.round == 1:
-            _REMEMBERED.clear()
-        _REMEMBERED.append(seen.round)
-        return np.sin(seen.success * len(_REMEMBERED))
+    if seen.round == 1:
+        _REMEMBERED.clear()
+    _REMEMBERED.append(seen.round)
+    return np.sin(seen.success * len(_REMEMBERED))
 
 
 class LovesTheFirst(Sound):
@@ -215,43 +119,52 @@ class LovesTheFirst(Sound):
         return seen.success + 10 * (np.arange(seen.delay.shape[1]) == 0)
 
 
+# States before round 1 that are not named arrays, one row per instance.
+STATES = [[1], *({"a": value} for value in (np.zeros(2), np.array(1.0), [1, 2, 3], np.array(["x", "y", "z"])))]
+STATES.append({"a": np.array([None] * 3)})
 BROKEN = [
-    (Nameless, "declaration", ("name",)),
-    (Colon, "declaration", ("a:b",)),
-    (NeedsText, "declaration", ("channel",)),
-    (NeedsNothingIterable, "declaration", ("None",)),
-    (NeedsUnknown, "declaration", ("chanel", "channel")),
-    (Unfinished, "declaration", ("abstract", "priority")),
+    (type("Nameless", (Scheduler,), {"priority": Sound.priority}), "declaration", ("name",)),
+    (broken(name="a:b"), "declaration", ("a:b",)),
+    (broken(needs="channel"), "declaration", ("channel",)),
+    (broken(needs=None), "declaration", ("None",)),
+    (broken(needs=frozenset({"chanel"})), "declaration", ("chanel", "channel")),
+    (type("Unfinished", (Scheduler,), {"name": "unfinished"}), "declaration", ("abstract", "priority")),
     (PlainWithParameters(1), "declaration", ("weight", "dataclass")),
     (Demanding, "declaration", ("missing", "weight")),
-    (Peeks, "information", ("waiting", "backlog", "needs")),
-    (PeeksLate, "information", ("rates", "needs")),
-    (WritesObservation, "inputs", ("array", 1)),
-    (WritesState, "inputs", ("array", 1)),
-    (GrowsState, "inputs", ("state['before']",)),
+    (judging(lambda seen: seen.waiting), "information", ("waiting", "backlog", "needs")),
+    (judging(lambda seen: seen.rates if seen.round > 4 else seen.success), "information", ("rates", "needs")),
+    (judging(lambda seen: written(seen.success, 1)), "inputs", ("array", 1)),
+    (remembering(counted, start=lambda self, p: {"count": np.zeros((p.instances, p.devices))}), "inputs", ("array", 1)),
+    (remembering(grown, start=lambda self, problem: {}), "inputs", ("state['before']",)),
     (DividesByZero, "priorities", ("NaN", 1, 2)),
-    (OnePriorityPerDevice, "priorities", ("shape", "(25,)", "(3, 25)")),
-    (DecidesIn(lambda a: Decision(a.transmits.astype(int))), "decision", ("int64", "bool", "(3, 25)")),
-    (DecidesIn(lambda a: Decision(a.transmits[0])), "decision", ("(25,)", "(3, 25)")),
-    (DecidesIn(lambda a: a.transmits), "decision", ("Decision", "ndarray")),
-    (PicksOneMore, "slots", (6, 25, 3, 5)),
-    (PicksOnlyGoodChannels, "slots", (25, 1, 5)),
-    (LazyIdeal, "slots", (5, 25, 1)),
-    (Raises, "completion", (7, 25, "ZeroDivisionError")),
-    (Misspells, "completion", (1, "AttributeError", "succes")),
+    (judging(lambda seen: seen.delay[0]), "priorities", ("shape", "(25,)", "(3, 25)")),
+    (deciding(lambda seen, a: Decision(a.transmits.astype(int))), "decision", ("int64", "bool", "(3, 25)")),
+    (deciding(lambda seen, a: Decision(a.transmits[0])), "decision", ("(25,)", "(3, 25)")),
+    (deciding(lambda seen, a: a.transmits), "decision", ("Decision", "ndarray")),
+    (deciding(one_more), "slots", (6, 25, 3, 5)),
+    (deciding(lambda seen, a: Decision(seen.success > 0.5)), "slots", (25, 1, 5)),
+    (broken(ideal=True), "slots", (5, 25, 1)),
+    (judging(lambda seen: seen.delay * (1 / (seen.round - 7))), "completion", (7, 25, "ZeroDivisionError")),
+    (judging(lambda seen: seen.succes), "completion", (1, "AttributeError", "succes")),
     (CountsInTheObject, "parameters", ("rounds_seen",)),
     (OwnGenerator, "parameters", ("rng",)),
-    (StateOf([1]), "completion", ("start",)),
-    (StateOf({"a": np.zeros(2)}), "completion", ("start",)),
-    (StateOf({"a": np.array(1.0)}), "completion", ("start",)),
-    (StateOf({"a": [1, 2, 3]}), "completion", ("start",)),
-    (StateOf({"a": np.array(["x", "y", "z"])}), "completion", ("start",)),
-    (StateOf({"a": np.array([None] * 3)}), "completion", ("start",)),
-    (RemembersAs({"a": np.zeros(2)}), "state", ("state['a']", "(2,)")),
-    (RemembersAs({"a": [1, 2, 3]}), "state", ("state['a']", "list")),
-    (RandomFromOutside, "repetition", ("draws",)),
-    (ComparesInstances, "instances", ("instance 2", "alone")),
-    (StateMixesInstances, "instances", ("instance 2", "alone")),
-    (RemembersInTheModule, "saving", ("saved", "loaded")),
+    *((starting_with(state), "completion", ("start",)) for state in STATES),
+    (remembering(lambda *given: {"a": np.zeros(2)}), "state", ("state['a']", "(2,)")),
+    (remembering(lambda *given: {"a": [1, 2, 3]}), "state", ("state['a']", "list")),
+    (
+        judging(lambda seen: np.random.default_rng(next(_from_outside)).random(seen.delay.shape)),
+        "repetition",
+        ("draws",),
+    ),
+    (judging(lambda seen: seen.delay - seen.success.mean(axis=0)), "instances", ("instance 2", "alone")),
+    (
+        remembering(
+            lambda state, seen, decision: {"mean": np.full(len(decision.transmits), seen.success.mean())},
+            start=lambda self, problem: {"mean": np.zeros(problem.instances)},
+        ),
+        "instances",
+        ("instance 2", "alone"),
+    ),
+    (judging(remembered_in_the_module), "saving", ("saved", "loaded")),
     (LovesTheFirst, "devices", ("symmetric",)),
 ]

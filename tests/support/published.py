@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,16 +21,16 @@ def idx(array: np.ndarray) -> bytes:
     return gzip.compress(bytes([0, 0, 8, array.ndim]) + sizes + array.tobytes(), mtime=0)
 
 
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Contents:
-    """Two images per file (per batch), and no source that could be asked for more."""
+def tiny(monkeypatch: pytest.MonkeyPatch, classes: Sequence[int] = (3, 9)) -> Contents:
+    """An image of each class per file (per batch), and no source that could be asked for more."""
     rng = np.random.default_rng(0)
-    labels = np.array([3, 9], dtype=np.uint8)
+    labels, count = np.array(classes, dtype=np.uint8), len(classes)
     mnist = [
         idx(array)
         for _ in ("train", "t10k")
-        for array in (rng.integers(256, size=(2, 28, 28)).astype(np.uint8), labels)
+        for array in (rng.integers(256, size=(count, 28, 28)).astype(np.uint8), labels)
     ]
-    cifar10 = [np.c_[labels, rng.integers(256, size=(2, 3072))].astype(np.uint8).tobytes() for _ in range(6)]
+    cifar10 = [np.c_[labels, rng.integers(256, size=(count, 3072))].astype(np.uint8).tobytes() for _ in range(6)]
     contents = {}
     for name, files in (("mnist", mnist), ("cifar10", cifar10)):
         contents[name] = dict(zip(original_files.MD5[name], files, strict=True))

@@ -24,7 +24,7 @@ def _tried(trial: Trial) -> None:
     arrivals, rates = trial.part, np.resize(_RATES, trial.devices)
     for rounds in (1, 2, 64):
         rounds = min(rounds, trial.rounds)
-        counts = trial.call(arrivals.sample, trial.block(rounds, purpose="arrivals"), rates.copy())
+        counts = trial.call(arrivals.sample, block(trial.ids, trial.devices, rounds, purpose="arrivals"), rates.copy())
         trial.keep("counts", counts, (rounds, len(trial.ids), trial.devices), "whole numbers", axis=1)
     trial.keep("mean rates", trial.call(arrivals.mean_rates, rates.copy()), rates.shape)
     rates = _rates(trial).copy() if trial.network else _rates(trial).reshape(2, 2).copy()

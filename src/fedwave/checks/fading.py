@@ -20,11 +20,11 @@ def _tried(trial: Trial) -> None:
     fading, size = trial.part, (len(trial.ids), trial.devices)
     for rounds in (1, 2, 7, 64):
         rounds = min(rounds, trial.rounds)
-        gains, _ = trial.call(fading.sample, trial.block(rounds), None)
+        gains, _ = trial.call(fading.sample, block(trial.ids, trial.devices, rounds), None)
         trial.keep("gains", gains, (rounds, *size), "float64", axis=1)
     carry = None
     for number in range(3):
-        _, carry = trial.call(fading.sample, trial.block(2, number), carry)
+        _, carry = trial.call(fading.sample, block(trial.ids, trial.devices, 2, number), carry)
     world = World(trial.around(fading=fading), 0, np.array(trial.ids))
     gains = np.stack([round_.gain for round_ in world.rounds(1, trial.rounds)])
     trial.keep("gains", gains, (trial.rounds, *size), axis=1)

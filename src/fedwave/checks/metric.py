@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedwave.checks.shared import SHARED, Family, Run, Trial, named_arrays
+from fedwave.checks.shared import SHARED, Family, Run, Trial
 from fedwave.errors import FedwaveError
 from fedwave.metrics import Metric
 from fedwave.network.network import Network
 from fedwave.simulation import simulate
-from fedwave.types import Array, PlayedRound, State
+from fedwave.types import Array, PlayedRound, State, checked_state
 
 _ROUNDS = 12
 
@@ -40,7 +40,7 @@ def _tried(trial: Trial) -> None:
         simulate(network, "age", _ROUNDS, trial.ids, metrics=[rounds])
         shape = (instances, network.size) if metric.per_device else (instances,)
         memory, kinds = metric.start(network.problem(instances)), []
-        named_arrays(memory, instances, "memory")
+        checked_state("memory", memory, instances)
         for t, played in enumerate(rounds.played, 1):
             memory, value = trial.call(metric.measure, memory, played)
             value = np.asarray(value)
@@ -52,7 +52,7 @@ def _tried(trial: Trial) -> None:
                     f"it returns {kinds[0]} in round 1 but {value.dtype} in round {t}: return one type in every round, "
                     "since all rounds are kept in one array."
                 )
-            named_arrays(memory, instances, "memory")
+            checked_state("memory", memory, instances)
             trial.kept += [(f"values of memory[{name!r}]", array, 0) for name, array in memory.items()]
 
 

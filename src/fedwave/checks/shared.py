@@ -124,10 +124,6 @@ class Trial:
             raise FedwaveError(f"{what} have the value {wrong.flat[0]:g}, must be finite numbers{limits}.")
         self.kept.append((what, found, axis))
 
-    def block(self, rounds: int, number: int = 0, purpose: str = "gain") -> Block:
-        """A block of rounds as the World makes it."""
-        return block(self.ids, self.devices, rounds, number, purpose)
-
     def around(self, devices: int | None = None, **parts: Any) -> Network:
         """The caller's network, or a small one, with these parts; its first device never gets data."""
         if self.network is not None:
@@ -368,20 +364,6 @@ def _argument(value: Any) -> Any:
 def _same(one: Any, other: Any) -> bool:
     """Whether two arrays or texts are equal; in a state NaN may stand for what is not known."""
     return np.array_equal(one, other, equal_nan=getattr(one, "dtype", np.dtype(bool)).kind == "f")
-
-
-def named_arrays(state: Any, instances: int, what: str) -> None:
-    """What evolves can be saved and cut by instance: named arrays of numbers, the instance axis first."""
-    if not isinstance(state, Mapping):
-        raise FedwaveError(f"the {what} is a {type(state).__name__}, must be a mapping of names to arrays.")
-    for name, value in state.items():
-        numeric = isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
-        if not numeric or value.shape[:1] != (instances,):
-            kind = getattr(value, "dtype", type(value).__name__)
-            raise FedwaveError(
-                f"{what}[{name!r}] is of type {kind} and shape {np.shape(value)}, must be an array of numbers or bools "
-                f"whose first axis has the {instances} instances."
-            )
 
 
 def block(ids: Iterable[int], devices: int, rounds: int, number: int = 0, purpose: str = "gain") -> Block:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.checks.shared import Broken, Trial, contents, differences, named_arrays, raised
+from fedwave.checks.shared import Broken, Trial, contents, differences, raised
 from fedwave.errors import FedwaveError, HiddenInformation, writes_into_input
 from fedwave.network.network import NetworkPlanning
 from fedwave.rng import Draws
 from fedwave.schedulers.base import Scheduler
-from fedwave.types import Decision, FloatArray, IntArray, Observation, Problem, State
+from fedwave.types import Decision, FloatArray, IntArray, Observation, Problem, State, checked_state
 
 
 @dataclass(eq=False)
@@ -72,7 +72,7 @@ class Witness(Scheduler):
         self.trial.altered += differences(before, _given(state, seen))
         self._check_decision(decision, seen)
         try:
-            named_arrays(after, len(seen.delay), "state")
+            checked_state("state", after, len(seen.delay))
         except FedwaveError as error:
             raise Broken("state", str(error)) from None
         self.trial.notes.append((seen, decision.transmits))
@@ -97,20 +97,15 @@ class Witness(Scheduler):
 
 
 def _given(state: Any, seen: Observation) -> dict[str, Any]:
-    fields = {f"seen.{name}": getattr(seen, name) for name in _visible_fields(seen)}
+    fields = {f"seen.{name}": value for name, value in vars(seen).items()}
     states = state.items() if isinstance(state, Mapping) else [("", state)]
     return {name: contents(value) for name, value in (fields | {f"state[{n!r}]": v for n, v in states}).items()}
 
 
-def _visible_fields(seen: Observation) -> list[str]:
-    """The fields that an Observation holds."""
-    return list(vars(seen))
-
-
 def reordered(seen: Observation, order: IntArray) -> Observation:
     """The same situation with the devices in another order."""
-    fields = {name: getattr(seen, name) for name in _visible_fields(seen)}
-    for name, value in fields.items():
+    fields = dict(vars(seen))
+    for name, value in vars(seen).items():
         if isinstance(value, np.ndarray):
             # The last axis is that of the devices, except for counts by class.
             fields[name] = np.take(value, order, axis=1 if name == "label_counts" else -1)

@@ -24,8 +24,7 @@ from fedwave.plain_text import brief
 from fedwave.types import Array
 
 HEADER, CHECKSUM = "header", "checksum"
-_NUMBERS = "biuf"
-_MORE = "cU"  # complex numbers and texts: arrays of users' parts, and the header
+_KINDS = "biufcU"  # numbers, and texts: the header, and in arrays of users' parts
 _HEADINGS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -35,7 +34,7 @@ def write_archive(file: IO[bytes], format: str, header: Mapping[str, Any], array
     total = hashlib.sha256()
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in {HEADER: text, **arrays}.items():
-            if not is_plain(array, numbers=False):
+            if array.dtype.kind not in _KINDS:
                 kind = "Python objects" if array.dtype.hasobject else array.dtype
                 raise FedwaveError(f"{name} holds {kind}, which a file cannot keep: use arrays of numbers.")
             _add(total, name, array)
@@ -75,11 +74,6 @@ def refusing(name: str, format: str) -> Iterator[None]:
         raise FedwaveError(f"{name} is not a {format.rpartition(' ')[0]} or is damaged ({text}).") from None
 
 
-def is_plain(array: Array, *, numbers: bool = True) -> bool:
-    """Can an archive hold the array? Real numbers and bools; with ``numbers=False`` complex numbers and texts too."""
-    return array.dtype.kind in (_NUMBERS if numbers else _NUMBERS + _MORE)
-
-
 def _add(total: Any, name: str, array: Array) -> None:
     """Add the name, type, shape and bytes of an array to a checksum."""
     total.update(json.dumps([name, array.dtype.str, array.shape]).encode() + b"\n")
@@ -108,7 +102,7 @@ def _members(file: IO[bytes]) -> Iterator[tuple[str, Array]]:
 def _check_size(member: IO[bytes], about: zipfile.ZipInfo) -> None:
     """Raises ValueError for an array of Python objects, or one whose size differs from its heading."""
     shape, _, dtype = _HEADINGS[npy.read_magic(member)](member)
-    if dtype.kind not in _NUMBERS + _MORE:
+    if dtype.kind not in _KINDS:
         raise ValueError(f"{about.filename} holds {dtype}, not numbers")
     size = prod(shape) * dtype.itemsize  # Python numbers: no overflow
     if size != about.file_size - member.tell() or min(shape, default=0) < 0 or not dtype.itemsize:

@@ -16,7 +16,6 @@ from typing import Any
 from fedwave.errors import FedwaveError, short_repr
 
 _MOST_BYTES = 8_000_000  # of a text written by people: an experiment, a device table in YAML
-_LONGEST_NUMBER = 20  # digits of a whole number, with its sign
 
 
 def as_path(what: str, given: Any) -> Path:
@@ -69,12 +68,9 @@ def read_bytes(path: str | Path, what: str, most: int = _MOST_BYTES) -> bytes:
     """The content of a file of at most ``most`` bytes."""
     with opened(path, what, most) as (file, size):
         try:
-            content = file.read(size + 1)  # allocates that much at once, so not the limit
+            return file.read(size)  # allocates that much at once, so not the limit
         except OSError as error:
             raise FedwaveError(f"{what} cannot be read: {error.strerror}.") from None
-    if len(content) > size:
-        raise FedwaveError(f"{what} cannot be read: it grew while it was read; try again.")
-    return content
 
 
 def read_text(path: str | Path, what: str, most: int = _MOST_BYTES) -> str:
@@ -88,13 +84,8 @@ def read_text(path: str | Path, what: str, most: int = _MOST_BYTES) -> str:
         raise FedwaveError(f"{what} cannot be read: it is not text.") from None
 
 
-def read_json_file(path: str | Path, what: str, most: int = _MOST_BYTES) -> Any:
-    """The content of a JSON file of at most ``most`` bytes."""
-    return read_json(read_text(path, what, most), what)
-
-
 def read_json(text: str, what: str) -> Any:
-    """The content of a JSON text; refuses a key given twice, a number of over 20 digits, and half characters."""
+    """The content of a JSON text; refuses a key given twice, and half characters."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content: dict[str, Any] = {}
@@ -104,26 +95,16 @@ def read_json(text: str, what: str) -> Any:
             content[key] = value
         return content
 
-    def whole(digits: str) -> int:
-        if len(digits) > _LONGEST_NUMBER:
-            raise FedwaveError(f"{what} holds a number of too many digits: give a smaller one.")
-        return int(digits)
-
     try:
-        content = json.loads(text, object_pairs_hook=once, parse_int=whole)
-        check_encodable(json.dumps(content, ensure_ascii=False), what)
+        content = json.loads(text, object_pairs_hook=once)
+        json.dumps(content, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise FedwaveError(f"{what} is not valid JSON in line {error.lineno}: {error.msg}.") from None
+    except UnicodeEncodeError as error:  # half a character, such as "\ud800", which no file can hold
+        near = error.object[max(0, error.start - 20) : error.end + 20]
+        raise FedwaveError(f"{what} holds {short_repr(near)}, must be text that UTF-8 can encode.") from None
     except RecursionError:
         raise FedwaveError(f"{what} is nested too deeply.") from None
+    except ValueError:  # Python's limit
+        raise FedwaveError(f"{what} holds a number of too many digits: give a smaller one.") from None
     return content
-
-
-def check_encodable(text: str, what: str) -> None:
-    """Raises FedwaveError for half a character, such as "\\ud800", which no file can hold."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            near = text[max(0, error.start - 20) : error.end + 20]
-            raise FedwaveError(f"{what} holds {short_repr(near)}, must be text that UTF-8 can encode.") from None

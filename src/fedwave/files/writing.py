@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import math
@@ -21,8 +20,7 @@ from fedwave.errors import FedwaveError, WorkFailed
 _ROOM = 140  # bytes of the longest path below a folder for results
 # The file must be new, so that no file or link of somebody else is written to.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-_UNFINISHED = re.compile(r"\.(?P<kept>.+)\.[0-9a-f]{16}\.part", re.DOTALL)
-_LONGEST = 255 - len("..0123456789abcdef.part")  # bytes of the stem: file systems allow names of 255
+_UNFINISHED = re.compile(r"\.[0-9a-f]{16}\.part")
 
 
 def check_folder(folder: Path) -> None:
@@ -42,7 +40,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
 
     A link at ``path`` is replaced; the file that it points to stays as it is.
     """
-    unfinished = path.with_name(f".{unfinished_stem(path.name)}.{secrets.token_hex(8)}.part")
+    unfinished = path.with_name(f".{secrets.token_hex(8)}.part")
     opened = False
     try:
         _check_replaceable(path)
@@ -62,19 +60,9 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> Path:
     return path
 
 
-def unfinished_stem(name: str) -> str:
-    """The part of an unfinished file's name that comes from its final name: all of it, or a long one shortened."""
-    content = os.fsencode(name)
-    if len(content) <= _LONGEST:
-        return name
-    begin = content[: _LONGEST - 17].decode("utf-8", "ignore")
-    return f"{begin}~{hashlib.sha256(content).hexdigest()[:16]}"
-
-
-def read_unfinished_stem(unfinished: str) -> str | None:
-    """The same part, read from the name of an unfinished file; None if it is not the name of one."""
-    found = _UNFINISHED.fullmatch(unfinished)
-    return None if found is None else found["kept"]
+def is_unfinished(name: str) -> bool:
+    """Is it the name of a file that ``write_whole`` has not finished?"""
+    return _UNFINISHED.fullmatch(name) is not None
 
 
 def _check_replaceable(path: Path) -> None:

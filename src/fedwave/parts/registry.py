@@ -141,9 +141,8 @@ def build(family: str, part: Any, **more: Any) -> Any:
     Harq(model=Soft(w0=0.685), tries=3)
     """
     if isinstance(part, (str, Mapping)):
-        given = parse(family, part) | more
-        name = given.pop("name")
-        return _make(family, find(family, name), given, f"{word(family)} {name!r}")
+        name, kind, given = _found(family, part, **more)
+        return _make(family, kind, given, f"{word(family)} {name!r}")
     kind = part if isinstance(part, type) else type(part)
     if getattr(kind, "family", None) != family:
         example = next(iter(names(family)), "...")
@@ -207,9 +206,7 @@ def full_text(family: str, part: Any) -> str:
     True
     """
     if isinstance(part, (str, Mapping)):
-        given = parse(family, part)
-        name = given.pop("name")
-        kind = find(family, name)
+        name, kind, given = _found(family, part)
         given = {key: value for key, value in (_parameters(kind) | given).items() if value is not MISSING}
         inner = _inner_families(kind)
     else:
@@ -227,12 +224,8 @@ def with_defaults(family: str, part: Spec) -> dict[str, Any]:
     >>> with_defaults("success", "arq:tries=3")
     {'name': 'arq', 'model': {'name': 'turbo', 'midpoint_db': -1.647, 'slope': 7.468, 'blocks': 1}, 'tries': 3}
     """
-    given = parse(family, part)
-    name = given.pop("name")
-    kind = find(family, name)
-    inner = _inner_families(kind)
-    from_file = getattr(kind, "from_file", None)
-    defaults = _parameters(from_file if from_file is not None and "path" in given else kind)
+    name, kind, given = _found(family, part)
+    inner, defaults = _inner_families(kind), _parameters(kind)
     found: dict[str, Any] = {"name": name}
     for key, value in (defaults | given).items():
         if key not in given:
@@ -286,10 +279,15 @@ def word(family: str) -> str:
     return _WORDS.get(family, family)
 
 
+def _found(family: str, part: Spec, **more: Any) -> tuple[str, Any, dict[str, Any]]:
+    """A part's name; its class or function, or what reads it from a file; its parameters."""
+    given = parse(family, part) | more
+    name = given.pop("name")
+    kind = find(family, name)
+    return name, getattr(kind, "from_file", kind) if "path" in given else kind, given
+
+
 def _make(family: str, kind: Any, given: dict[str, Any], what: str) -> Any:
-    from_file = getattr(kind, "from_file", None)
-    if from_file is not None and "path" in given:
-        kind = from_file
     nested = any(isinstance(value, str) and ":" in value for value in given.values())
     hint = " Separate the parameters of a part within a part by ';'." if nested else ""
     check_parameters(what, given, _parameter_names(kind), hint)

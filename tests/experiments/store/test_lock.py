@@ -73,18 +73,18 @@ def tree(folder: Path) -> dict[str, bytes | None]:
 
 
 def test_only_what_a_killed_run_left_is_removed(place: Path) -> None:
-    run, unit = place / "run", "0000_age_0-1.parquet"
-    own = {f".table.md.{TOKEN}.part", f"rounds/.{unit}.{TOKEN}.part", f"inputs/.devices.csv.{TOKEN}.part"}
-    others = {".x.part", ".table.md.1234.part", f"table.md.{TOKEN}.part", f"rounds/deeper/.{unit}.{TOKEN}.part"}
+    run, unfinished = place / "run", f".{TOKEN}.part"
+    own = {unfinished, f"rounds/{unfinished}", f"inputs/{unfinished}"}
+    others = {".x.part", ".1234.part", f"table.md.{TOKEN}.part", f"rounds/deeper/{unfinished}"}
     shutil.copytree(run, run / "nested")  # a run folder in it, whose run may be at work
-    others |= {f"mine/.table.md.{TOKEN}.part", f"nested/rounds/.{unit}.{TOKEN}.part", f"nested/.table.md.{TOKEN}.part"}
+    others |= {f"mine/{unfinished}", f"nested/rounds/{unfinished}", f"nested/{unfinished}"}
     for name in own | others:
         (run / name).parent.mkdir(exist_ok=True)
         (run / name).write_bytes(b"half")
-    (run / f".table.tex.{TOKEN}.part").mkdir()
+    (run / f"devices/{unfinished}").mkdir()
     run_experiment(asked(place), run, workers=1)
     left = {name for name in tree(run) if name.endswith(".part")}
-    assert left == others | {f".table.tex.{TOKEN}.part"}
+    assert left == others | {f"devices/{unfinished}"}
 
 
 @pytest.mark.parametrize("name", ["rounds", "devices", "checkpoints", "inputs", ".lock"])
@@ -98,7 +98,7 @@ def test_links_are_refused_before_anything_is_written(name: str, begun: bool, pl
         outside.write_bytes(b"precious")
     else:
         outside.mkdir()
-        (outside / f".x.{TOKEN}.part").write_bytes(b"precious")
+        (outside / f".{TOKEN}.part").write_bytes(b"precious")
     (run / name).symlink_to(outside)
     before = tree(tmp_path)
     with refused(run):

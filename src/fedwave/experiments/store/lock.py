@@ -19,7 +19,7 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.store.checksums import SUMS, file_sha256, read_sums
 from fedwave.experiments.store.done import DONE
 from fedwave.experiments.store.manifest import CONFIG, MANIFEST
-from fedwave.files.writing import check_folder, read_unfinished_stem
+from fedwave.files.writing import check_folder, is_unfinished
 from fedwave.plain_text import visible
 
 LOCK = ".lock"
@@ -81,7 +81,7 @@ def check_run_place(folder: Path) -> None:
     """Make a folder for a run; raises FedwaveError if it holds anything but a run or the beginning of one."""
     _check_lock(folder)
     there = _entries(folder)
-    others = [name for name in there - _BEGINNING if read_unfinished_stem(name) is None]
+    others = [name for name in there - _BEGINNING if not is_unfinished(name)]
     if MANIFEST not in there and (others or (there and LOCK not in there)):
         name = visible(min(others or there))
         raise FedwaveError(f"{folder} is not empty ({name} is there) and holds no run: choose another folder.")
@@ -136,7 +136,7 @@ def _remove_unfinished(folder: Path) -> None:
     """Remove what a killed process left while it wrote a file (files/writing.py)."""
     for name in () if folder.is_symlink() else _entries(folder):
         path = folder / name
-        if read_unfinished_stem(name) is not None and path.is_file() and not path.is_symlink():
+        if is_unfinished(name) and path.is_file() and not path.is_symlink():
             with suppress(OSError):  # it disturbs nobody
                 path.unlink()
 

@@ -1,4 +1,4 @@
-"""Parts of one's own: from a file, a module, and an installed package."""
+"""Users' parts from a file, a module or an installed package: imported once, and replaced when their text changes."""
 
 from __future__ import annotations
 
@@ -8,56 +8,78 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from user_file import forgotten, text
 
 from fedwave.errors import FedwaveError
 from fedwave.parts import registry
-from fedwave.parts.user_code import absolute, import_parts
-
-FADING = """
-from dataclasses import dataclass
-import fedwave as fw
-
-@fw.register
-@dataclass(frozen=True)
-class Flat(fw.fading.Rayleigh):
-    name = "flat-test"
-    level: float = {level}
-"""
+from fedwave.parts.user_code import absolute, import_parts, import_source, imported_sources
 
 
 @pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    """What a test registers is forgotten after it."""
-    before = {family: dict(own) for family, own in registry.own().items()}
-    modules = set(sys.modules)
-    yield
-    registry.own().update(before)
-    for name in set(sys.modules) - modules:
-        if "own_parts" in name or "mine" in name:
-            del sys.modules[name]
+def _forgotten() -> Iterator[None]:
+    with forgotten():
+        yield
 
 
-def test_a_file_is_run_once_for_each_content(tmp_path: Path) -> None:
+def weight() -> float:
+    found: float = registry.build("scheduler", "heavy-test").weight
+    return found
+
+
+def test_a_file_is_run_once_for_each_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "mine.py"
-    for level in (1.0, 2.0, 1.0):
-        file.write_text(FADING.format(level=level))
+    monkeypatch.chdir(tmp_path)
+    for now in (1.0, 2.0, 1.0):
+        content = "\ufeff".encode() + text(now).encode() + b"# \xc3\xa9\r\n"
+        file.write_bytes(content)
         import_parts(file)
-        first = registry.find("fading", "flat-test")
-        import_parts(str(file))
-        assert registry.find("fading", "flat-test") is first
-        assert first().level == level
-        assert sys.modules[first.__module__].Flat is first
+        first = registry.find("scheduler", "heavy-test")
+        import_parts("mine.py")
+        assert registry.find("scheduler", "heavy-test") is first
+        assert weight() == now
+        assert sys.modules[first.__module__].Heavy is first
         assert first.__module__.startswith("fedwave_parts_mine_")
+        file.write_text(text(9))
+        assert imported_sources(["mine.py", "json"]) == {str(file): content.decode()}  # the text that was imported
+
+
+def test_a_changed_text_replaces_what_the_old_one_registered() -> None:
+    """The file itself need not exist on this machine."""
+    import_source("/a.py", text(1))
+    import_source("/a.py", text(2, kind="Renamed"))
+    assert weight() == 2
+    import_source("/a.py", text(3, name="other-test"))
+    assert registry.build("scheduler", "other-test").weight == 3
+    with pytest.raises(FedwaveError, match="there is no scheduler 'heavy-test'"):
+        weight()
+
+
+def test_two_files_cannot_bring_one_name() -> None:
+    """Otherwise the order of the imports would decide which of them runs under that name."""
+    import_source("/a.py", text(1))
+    with pytest.raises(FedwaveError, match=r"'heavy-test' is already used by Heavy of fedwave_parts_a_"):
+        import_source("/b.py", text(2))
+    assert weight() == 1
+    import_source("/a.py", text(3))  # the same file, changed
+    assert weight() == 3
+
+
+def test_a_text_that_fails_registers_nothing() -> None:
+    before = {family: dict(parts) for family, parts in registry.own().items()}
+    for content, error in ((text() + "1 / 0", "ZeroDivisionError"), (text(name="balsa"), "FedwaveError")):
+        with pytest.raises(FedwaveError, match=rf"^/a\.py cannot be imported: {error} in line"):
+            import_source("/a.py", content)
+        assert registry.own() == before
 
 
 def test_a_file_may_import_what_lies_beside_it(tmp_path: Path) -> None:
     """By the installed command, whose path does not begin with the current folder, and in its workers."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "beside_test.py").write_text("LEVEL = 3.0\n")
-    (tmp_path / "sub" / "mine.py").write_text("from beside_test import LEVEL\n" + FADING.format(level="LEVEL"))
+    (tmp_path / "sub" / "mine.py").write_text("from beside_test import LEVEL\n" + text())
     code = (
         "import sys; sys.path = [p for p in sys.path if p]; from fedwave.cli import main;"
-        "sys.argv = 'fedwave run paper network.fading=flat-test --import sub/mine.py -s age,random -r 3 -i 2"
+        "sys.argv = 'fedwave run paper network.fading=steady-test --import sub/mine.py -s age,random -r 3 -i 2"
         " --workers 2 -o run'.split(); main()"
     )
     words = [sys.executable, "-P", "-c", code]
@@ -67,12 +89,11 @@ def test_a_file_may_import_what_lies_beside_it(tmp_path: Path) -> None:
 
 
 def test_a_module_by_its_dotted_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own_parts").mkdir()
-    file = tmp_path / "own_parts" / "fading.py"
-    file.write_text(FADING.format(level=3.0))
+    (tmp_path / "own_parts_folder").mkdir()
+    (tmp_path / "own_parts_folder" / "heavy.py").write_text(text(3))
     monkeypatch.syspath_prepend(tmp_path)
-    import_parts("own_parts.fading")
-    assert registry.build("fading", "flat-test").level == 3.0
+    import_parts("own_parts_folder.heavy")
+    assert weight() == 3
 
 
 def test_names_that_every_folder_understands(tmp_path: Path) -> None:
@@ -93,35 +114,26 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("text", BROKEN)
-def test_a_broken_file_is_told_with_its_line(text: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", BROKEN)
+def test_a_broken_file_is_told_with_its_line(content: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text(text)
+    file.write_text(content)
     with pytest.raises(FedwaveError) as caught:
         import_parts(file)
     assert str(caught.value).startswith(f"{file} cannot be imported: ")
-    assert BROKEN[text] in str(caught.value)
+    assert BROKEN[content] in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
     assert not [name for name in sys.modules if name.startswith("fedwave_parts_mine_")]
 
 
-def test_a_broken_module_is_told_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_parts_broken.py").write_text("\n\n1 / 0\n")
     (tmp_path / "own_parts_lacking.py").write_text("import no_such_module_at_all\n")
     monkeypatch.syspath_prepend(tmp_path)
-    for name, sentence in {
+    for source, sentence in {
         "own_parts_broken": "own_parts_broken cannot be imported: ZeroDivisionError in line 3: division by zero.",
         "own_parts_lacking": "own_parts_lacking cannot be imported: ModuleNotFoundError in line 1: No module named",
         "own_parts_none.at.all": "there is no module 'own_parts_none.at.all' to import: install it, or give a file",
-    }.items():
-        with pytest.raises(FedwaveError) as caught:
-            import_parts(name)
-        assert sentence in str(caught.value)
-
-
-def test_files_that_are_none(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("x = 1\n")
-    for source, sentence in {
         str(tmp_path / "none.py"): "none.py cannot be read: No such file or directory.",
         str(tmp_path / "mine.txt"): "mine.txt must end in .py; a module is given by its dotted name.",
         str(tmp_path): "must end in .py",
@@ -135,20 +147,17 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 def test_an_installed_package_brings_its_parts(tmp_path: Path) -> None:
     """A distribution of the group fedwave.parts is found, and a broken one beside it does not matter."""
-    for name, text in {"good": FADING.format(level=7.0), "bad": "1 / 0\n"}.items():
-        (tmp_path / f"own_parts_{name}.py").write_text(text)
+    for name, content in {"good": text(7), "bad": "1 / 0\n"}.items():
+        (tmp_path / f"own_parts_{name}.py").write_text(content)
         about = tmp_path / f"own_{name}-1.0.dist-info"
         about.mkdir()
         (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: own-{name}\nVersion: 1.0\n")
         (about / "entry_points.txt").write_text(f"[fedwave.parts]\nany = own_parts_{name}\n")
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from fedwave.experiments.config.read import experiment_from\n"
-        "from fedwave.experiments.config.build import network_of\n"
-        "made = experiment_from({'network': {'fading': 'flat-test:level=4'}})\n"
-        "print(network_of(made.network).fading)"
+        "import fedwave as fw; print(fw.scheduler('heavy-test:weight=4'))"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout == "Flat(level=4)\n"
+    assert told.stdout == "Heavy(weight=4)\n"
     assert "own_parts_bad" in told.stderr
     assert "ZeroDivisionError" in told.stderr
