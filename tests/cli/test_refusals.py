@@ -57,7 +57,7 @@ REFUSALS = {
     ("compare", "-s", "age,age"): ("schedulers[1]", "age"),
     ("compare", "-s", ","): ("schedulers", "empty"),
     ("compare", "-s", "update-aware"): ("update-aware", "task"),
-    ("compare", "--slots", 26): ("network.slots", 26, 25),
+    ("compare", "--slots", 26): ("slots", 26, 25),
     ("compare", "--rounds", 0): ("rounds", 0),
     ("compare", "--rounds", "many"): ("--rounds", "'many'"),
     ("compare", "--seed", -1): ("seed", -1),

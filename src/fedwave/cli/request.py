@@ -11,7 +11,7 @@ from typing import Any
 from fedwave.cli.options import FIELDS, Asked
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.read import requested_experiment
+from fedwave.experiments.config.read import load_experiment
 
 
 def experiment_of(
@@ -27,7 +27,7 @@ def experiment_of(
     labels = scheduler_labels(asked.schedulers) if asked.schedulers else None
     options = {**vars(asked), "schedulers": labels}
     overrides += [f"{key}={_as_yaml(options[name])}" for name, key in FIELDS.items() if options.get(name) is not None]
-    return requested_experiment(source, overrides, asked.imports or (), defaults)
+    return load_experiment(source, overrides, asked.imports or (), defaults)
 
 
 def fields_of(words: Sequence[str] | None) -> dict[str, str]:

@@ -13,7 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Le, Lt
 
 from fedwave.errors import FedwaveError, did_you_mean, short_repr
-from fedwave.experiments.config.fields import (
+from fedwave.experiments.config.parts import Part
+from fedwave.experiments.config.schema import (
     PYDANTIC,
     Amount,
     AnyNumber,
@@ -22,9 +23,8 @@ from fedwave.experiments.config.fields import (
     Positive,
     Share,
     Whole,
-    as_part,
+    as_value,
 )
-from fedwave.experiments.config.parts import Part
 from fedwave.plain_text import visible
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 
@@ -253,7 +253,7 @@ class Experiment(Checked):
             points *= len(values)
             if points > MOST_POINTS:
                 raise FedwaveError(f"sweep.{axis} makes {points} points or more, must be at most {MOST_POINTS}.")
-            swept[axis] = tuple(as_part(axis, value, f"sweep.{axis}[{i}]") for i, value in enumerate(values))
+            swept[axis] = tuple(as_value(axis, value, f"sweep.{axis}[{i}]") for i, value in enumerate(values))
             seen = set()
             for value in swept[axis]:
                 if _key(value) in seen:
