@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CLASSES = 10  # of every built-in dataset
 NUMBERS = ("shard_size", "batch", "epochs", "eta", "prox", "l2")
-_RADIO = ("fading", "success", "arrivals")
+RADIO = ("fading", "success", "arrivals")
 _LARGE = 10_000  # devices above which a network is too large to be built only to see whether it can
 
 
@@ -150,9 +150,9 @@ def network_of(config: NetworkConfig) -> Network:
     >>> network_of(NetworkConfig(fading="rician:k_factor=6", slots=3)).slots
     3
     """
-    given = {name: getattr(config, name) for name in (*_RADIO, "slots", "gamma", "rate")}
+    given = {name: getattr(config, name) for name in (*RADIO, "slots", "gamma", "rate")}
     changes = config.set | {name: value for name, value in given.items() if value is not None}
-    changes |= {name: check_part(name, changes[name], f"network.{name}") for name in _RADIO if name in changes}
+    changes |= {name: check_part(name, changes[name], f"network.{name}") for name in RADIO if name in changes}
     with refusals_at("network"):
         if config.kind == "random":
             size = {} if config.devices is None else {"devices": config.devices}
@@ -204,19 +204,14 @@ def _check_task(config: TaskConfig) -> None:
 
 def _check_network(config: NetworkConfig, rounds: int, last_instance: int) -> None:
     """Refuse a network that cannot be built, or that a run reaches past; of a large one try a part."""
-    if config.devices is not None and config.devices > _LARGE:
-        network_of(_smaller(config))
+    if config.devices is None or config.devices <= _LARGE:
+        network = network_of(config)
+        with refusals_at("network"):
+            network.check_run(rounds, np.array([last_instance]))
         return
-    network = network_of(config)
-    with refusals_at("network"):
-        network.check_run(rounds, np.array([last_instance]))
-
-
-def _smaller(config: NetworkConfig) -> NetworkConfig:
-    """The same network with fewer devices, and W left open."""
-    numbers = {name: value for name, value in config.set.items() if name != "slots"}
     slots = config.slots or config.set.get("slots", 0)
     for w in slots if isinstance(slots, tuple) else [slots]:
-        if w > (most := config.devices or 0):
-            raise FedwaveError(f"network.slots is {w}, but there are only {most} devices: W must not exceed them.")
-    return replace(config, devices=_LARGE, slots=None, set=numbers)
+        if w > config.devices:
+            raise FedwaveError(f"network.slots is {w}, but there are only {config.devices} devices: lower it.")
+    others = {name: value for name, value in config.set.items() if name != "slots"}
+    network_of(replace(config, devices=_LARGE, slots=None, set=others))

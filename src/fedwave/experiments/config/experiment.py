@@ -7,6 +7,7 @@ run (build.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -254,20 +255,15 @@ class Experiment(Checked):
             if points > MOST_POINTS:
                 raise FedwaveError(f"sweep.{axis} makes {points} points or more, must be at most {MOST_POINTS}.")
             swept[axis] = tuple(as_value(axis, value, f"sweep.{axis}[{i}]") for i, value in enumerate(values))
-            seen = set()
-            for value in swept[axis]:
-                if _key(value) in seen:
-                    raise FedwaveError(f"sweep.{axis} holds {short_repr(value)} twice: give each once.")
-                seen.add(_key(value))
+            _check_once(f"sweep.{axis}", swept[axis])
         object.__setattr__(self, "sweep", swept)
 
 
-def _check_once(field: str, names: Any) -> None:
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            raise FedwaveError(f"{field}[{i}] is {short_repr(name)} again: name each once.")
-
-
-def _key(value: Any) -> Any:
-    """Tells values apart: 1 and 1.0 are the same, 1 and true are not."""
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else repr(value)
+def _check_once(field: str, values: Sequence[Any]) -> None:
+    seen = set()
+    for i, value in enumerate(values):
+        # 1 and 1.0 are the same, 1 and true are not.
+        key = value if isinstance(value, (int, float)) and not isinstance(value, bool) else repr(value)
+        if key in seen:
+            raise FedwaveError(f"{field}[{i}] is {short_repr(value)} again: name each once.")
+        seen.add(key)

@@ -63,9 +63,10 @@ class Part(Mapping[str, Any]):
         label = content.get(_LABEL, "-")
         if not (isinstance(label, str) and label.strip() and visible(label) == label):
             raise FedwaveError(f"{where}.{_LABEL} is {short_repr(label)}, must be a text of one line.")
-        inner = {} if family in _NEED_TORCH else _inner(family, content)
-        for key, its_family in inner.items():
-            content[key] = cls.of(its_family, content[key], f"{where}.{key}")
+        if len(content) > 1 and family not in _NEED_TORCH:
+            for key, its_family in registry.inner_families(family, content["name"]).items():
+                if isinstance(content.get(key), (str, Mapping)):
+                    content[key] = cls.of(its_family, content[key], f"{where}.{key}")
         return cls(content.pop("name"), **content)
 
     @property
@@ -143,12 +144,3 @@ def refusals_at(where: str) -> Iterator[None]:
         yield
     except FedwaveError as error:
         raise FedwaveError(f"{where}: {error}") from None
-
-
-def _inner(family: str, content: Mapping[str, Any]) -> dict[str, str]:
-    """Parameters that are given as text or mapping and are parts themselves."""
-    given = [key for key, value in content.items() if isinstance(value, (str, Mapping))]
-    if given == ["name"]:
-        return {}
-    families = registry.inner_families(family, content["name"])
-    return {key: families[key] for key in given if key in families}

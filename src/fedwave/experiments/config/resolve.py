@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.build import NUMBERS, network_of, settings_for_model
+from fedwave.experiments.config.build import NUMBERS, RADIO, network_of, settings_for_model
 from fedwave.experiments.config.experiment import Experiment, NetworkConfig, TaskConfig
 from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
 from fedwave.experiments.config.sweep import changed, points, to_mapping
@@ -25,14 +25,13 @@ Values = dict[str, Any]  # by field, with its dots
 
 def filled(point: Experiment) -> Experiment:
     """An experiment that sweeps nothing, with all its numbers. Its files are read."""
-    point = _with_full_parts(point)
-    point = replace(point, network=_filled_network(point.network))
+    network, task = _filled_network(point.network), point.task and _filled_task(point.task)
+    point = _with_full_parts(replace(point, network=network, task=task))
     if point.task is None:
         return point
-    task = _filled_task(point.task)
-    used = settings_for_model(point.training, task)
+    used = settings_for_model(point.training, point.task)
     training = replace(point.training, device=used.device, precision=used.precision, lanes=used.lanes)  # type: ignore[arg-type]
-    return replace(point, task=task, training=training)
+    return replace(point, training=training)
 
 
 def filled_alike(experiment: Experiment) -> Experiment:
@@ -60,6 +59,8 @@ def filled_alike(experiment: Experiment) -> Experiment:
 
 def added(before: Experiment, after: Experiment) -> Values:
     """The fields that ``filled`` has given a value, as plain values; ``changed`` gives them back."""
+    if before == after:  # which is quick to see
+        return {}
     old, new = _flat(before), _flat(after)
     return {field: value for field, value in new.items() if old.get(field) != value}
 
@@ -102,31 +103,25 @@ def _full(family: str, part: Part, label: str | None = None) -> Part:
 
 
 def _filled_network(config: NetworkConfig) -> NetworkConfig:
-    constant = _OF_NETWORK + _COLUMNS + ("seed",) * (config.kind == "random")
-    open_ = [name for name in ("slots", "gamma") if getattr(config, name) is None and name not in config.set]
-    radio = {name: getattr(config, name) for name in ("fading", "success", "arrivals")}
-    if not open_ and all(radio.values()) and all(name in config.set for name in constant):
-        own: Values = {name: _full(name, part) for name, part in radio.items()}
-        return replace(config, **own)
+    random = ("devices", "seed") if config.kind == "random" else ()
+    names = ("slots", "gamma", *RADIO, *_OF_NETWORK, *_COLUMNS, *random)
+    if all(name in config.set or getattr(config, name, None) is not None for name in names):
+        return config
     network = network_of(config)
-    own = {name: getattr(network, name) for name in open_}
-    own |= {name: _full(name, part or Part(getattr(network, name).name)) for name, part in radio.items()}
-    if config.kind == "random":
-        own["devices"] = network.size
+    own: Values = {name: getattr(network, name) for name in ("slots", "gamma") if name not in config.set}
+    own |= {name: getattr(config, name) or Part(getattr(network, name).name) for name in RADIO}
     numbers = {name: float(getattr(network, name)) for name in _OF_NETWORK}
     columns = {name: np.asarray(getattr(network.table, name)) for name in _COLUMNS}
     numbers |= {name: float(column[0]) for name, column in columns.items() if (column == column[0]).all()}
-    numbers |= {"seed": 0.0} if config.kind == "random" else {}
+    if config.kind == "random":
+        own["devices"], numbers["seed"] = network.size, 0.0
     return replace(config, **own, set=numbers | config.set)
 
 
 def _filled_task(config: TaskConfig) -> TaskConfig:
     from fedwave.learning.task import PRESETS, Task
 
-    own: Values = {f.name: f.default for f in fields(Task) if f.name in NUMBERS}
-    own |= PRESETS.get(config.dataset.name, {})
-    own = {name: value for name, value in own.items() if getattr(config, name) is None}
-    task = replace(config, **own)
-    parts = {name: getattr(task, name) for name in ("dataset", "model", "partition", "aggregation")}
-    own = {name: _full(name, part) for name, part in parts.items() if part is not None}
-    return replace(task, **own)
+    usual = {one.name: one.default for one in fields(Task) if one.name in NUMBERS}
+    usual |= PRESETS.get(config.dataset.name, {})
+    own: Values = {name: value for name, value in usual.items() if getattr(config, name) is None}
+    return replace(config, **own)

@@ -60,16 +60,14 @@ class Checked:
     place: ClassVar[str] = ""  # of its fields in an experiment: "network."
 
     def __post_init__(self) -> None:
+        kind: Any = type(self)
         given = {}
-        for one in fields(self):  # type: ignore[arg-type]
-            value, usual = getattr(self, one.name), one.default
-            if usual is MISSING and one.default_factory is not MISSING:
-                usual = one.default_factory()
-            # A default needs no check: pydantic takes time to load.
-            if type(value) is not type(usual) or value != usual:
-                given[one.name] = _converted(self.place + one.name, value)
+        for name, usual in _defaults(kind).items():
+            value = getattr(self, name)
+            if type(value) is not type(usual) or value != usual:  # a default needs no check: pydantic is slow to load
+                given[name] = _converted(self.place + name, value)
         if given:
-            vars(self).update(_validated(type(self), given))
+            vars(self).update(_validated(kind, given))
         self.check()
 
     def check(self) -> None:
@@ -78,9 +76,9 @@ class Checked:
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
         """From a mapping, as a file has it; one sentence says which field is wrong."""
-        known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
+        kind: Any = cls
         for name in content:
-            if name not in known:
+            if name not in _defaults(kind):
                 raise no_field(cls.place + name)
         return cls(**content)
 
@@ -102,7 +100,8 @@ def as_value(field: str, value: Any, where: str) -> Any:
 @cache
 def field_names() -> tuple[str, ...]:
     """Every field of an experiment, with its dots."""
-    return tuple(f"{kind.place}{one.name}" for kind in Checked.__subclasses__() for one in fields(kind))  # type: ignore[arg-type]
+    kinds: list[Any] = Checked.__subclasses__()
+    return tuple(f"{kind.place}{name}" for kind in kinds for name in _defaults(kind))
 
 
 def no_field(dotted: str) -> FedwaveError:
@@ -143,7 +142,7 @@ def _converted(field: str, value: Any) -> Any:
     """A value as its type has it: mappings and texts as configurations and parts, lists as tuples."""
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         for kind in Checked.__subclasses__():
             if kind.place == f"{field}.":
                 return kind.of(value)
@@ -155,14 +154,20 @@ def _converted(field: str, value: Any) -> Any:
     return tuple(made) if isinstance(made, list) else made
 
 
-def _validated(kind: type[Checked], given: Mapping[str, Any]) -> dict[str, Any]:
+def _validated(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     from pydantic import ValidationError
 
     try:
-        checked = _model(kind).model_validate(given)  # type: ignore[arg-type]
+        checked = _model(kind).model_validate(given)
     except ValidationError as error:
         raise _refusal(kind, error.errors()) from None
     return {name: getattr(checked, name) for name in given}
+
+
+@cache
+def _defaults(kind: Any) -> dict[str, Any]:
+    """The default of every field of a configuration."""
+    return {one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(kind)}
 
 
 @cache
@@ -171,11 +176,11 @@ def _model(kind: Any) -> Any:
     from pydantic import create_model
 
     hints = get_type_hints(kind, include_extras=True)
-    fields_: dict[str, Any] = {one.name: (hints[one.name], None) for one in fields(kind)}
+    fields_: dict[str, Any] = {name: (hints[name], None) for name in _defaults(kind)}
     return create_model(kind.__name__, __config__=PYDANTIC, **fields_)  # type: ignore[call-overload]
 
 
-def _refusal(kind: type[Checked], errors: list[Any]) -> FedwaveError:
+def _refusal(kind: Any, errors: list[Any]) -> FedwaveError:
     """The first field that pydantic refuses, with its dots, its value and its rule."""
     field, *_ = errors[0]["loc"]
     mine = [one for one in errors if one["loc"][0] == field]

@@ -64,7 +64,7 @@ def changed(experiment: Experiment, values: Mapping[str, Any], labelled: bool = 
     content = _values(experiment)
     # A field before the fields inside it: it would replace them.
     for field in sorted(values, key=lambda field: field.count(".")):
-        content = with_value(content, field, plain(values[field]), labelled=labelled)
+        content = with_value(content, field, values[field], labelled=labelled)
     return Experiment.of(content)
 
 

@@ -71,20 +71,11 @@ def units_of(experiment: Experiment, places: Mapping[str, str] | None = None) ->
         located = renamed(point, places)
         point = changed(point, added(located, filled(located)))
         groups = _groups(point, located)
-        units += [
-            Unit(
-                f"{number:04d}_{word}_{block[0]}-{block[-1]}",
-                number,
-                where,
-                group,
-                tuple(block),
-                point,
-                sources=sources,
-                places=places,
-            )
-            for group, word in zip(groups, file_words(groups), strict=True)
-            for block in _blocks(point)
-        ]
+        numbers, size = point.instance_numbers, point.block or point.instances
+        for group, word in zip(groups, _file_words(groups), strict=True):
+            for block in (tuple(numbers[first : first + size]) for first in range(0, len(numbers), size)):
+                name = f"{number:04d}_{word}_{block[0]}-{block[-1]}"
+                units.append(Unit(name, number, where, group, block, point, sources=sources, places=places))
     return units
 
 
@@ -92,12 +83,6 @@ def axis_places(experiment: Experiment) -> list[dict[str, Any]]:
     """The value of every point on every axis of the sweep, as tables have it."""
     axes = (axis_values(values) for values in experiment.sweep.values())
     return [dict(zip(experiment.sweep, values, strict=True)) for values in product(*axes)]
-
-
-def _blocks(point: Experiment) -> list[range]:
-    """The instances of each unit of a scheduler."""
-    numbers, size = point.instance_numbers, point.block or point.instances
-    return [numbers[first : first + size] for first in range(0, len(numbers), size)]
 
 
 def axis_values(values: Sequence[Any]) -> list[Any]:
@@ -119,7 +104,7 @@ def _groups(point: Experiment, located: Experiment) -> list[tuple[str, ...]]:
     return together + alone
 
 
-def file_words(groups: Sequence[tuple[str, ...]]) -> list[str]:
+def _file_words(groups: Sequence[tuple[str, ...]]) -> list[str]:
     """A different file name for each group: alpha=1 and alpha=-1 must not get the same."""
     words: list[str] = []
     for group in groups:
