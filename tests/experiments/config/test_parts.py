@@ -6,9 +6,12 @@ import json
 import pickle
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from refusals import refused
 
@@ -29,34 +32,23 @@ from fedwave.experiments.run.runner import run_experiment
 from fedwave.parts import registry
 
 ALIKE = [
-    ("network.fading", "rician:k_factor=6", {"name": "rician", "k_factor": 6}),
     (
         "network.success",
         "harq:tries=3,model=turbo:blocks=2;slope=7",
         {"name": "harq", "tries": 3, "model": {"name": "turbo", "blocks": 2, "slope": 7}},
     ),
-    (
-        "network.success",
-        {"name": "harq", "model": "turbo:slope=7"},
-        {"name": "harq", "model": {"name": "turbo", "slope": 7}},
-    ),
+    ("network.success", {"name": "harq", "model": "soft"}, {"name": "harq", "model": {"name": "soft"}}),
     ("network.arrivals", " poisson ", {"name": "poisson"}),
     ("task.partition", "dirichlet:alpha=0.2", {"name": "dirichlet", "alpha": 0.2}),
-    ("task.dataset", "synthetic", {"name": "synthetic"}),
     ("task.model", "logistic:inputs=784", {"name": "logistic", "inputs": 784}),
 ]
 
 
-def content(field: str, value: Any) -> dict[str, Any]:
-    first, _, last = field.partition(".")
-    return {first: {last: value}}
-
-
 @pytest.mark.parametrize("field, one, other", ALIKE, ids=lambda x: str(x)[:40])
 def test_a_text_and_a_mapping_are_the_same_part(field: str, one: Any, other: Any) -> None:
-    made = experiment_from(content(field, one))
-    assert made == experiment_from(content(field, other))
     first, _, last = field.partition(".")
+    made = experiment_from({first: {last: one}})
+    assert made == experiment_from({first: {last: other}})
     part = getattr(getattr(made, first), last)
     assert isinstance(part, Part)
     assert part == other
@@ -106,17 +98,12 @@ def test_overrides_reach_into_parts() -> None:
         "network.fading.k_factor=1e1",
         "task.partition.name=dirichlet",
         "task.partition.alpha=0.5",
+        "task.aggregation.beta=0.5",  # of the default rule
     ]
     made = experiment_from(base, asked)
     assert made.network.success == {"name": "harq", "tries": 4, "model": {"name": "turbo", "slope": 7}}
     assert made.network.fading == {"name": "rician", "k_factor": 10.0}
-    assert made.task == TaskConfig(partition={"name": "dirichlet", "alpha": 0.5})
-
-
-def test_a_parameter_of_the_default_rule() -> None:
-    made = experiment_from({"task": {"dataset": "mnist"}}, ["task.aggregation.beta=0.5"])
-    assert made.task is not None
-    assert made.task.aggregation == {"name": "lee", "beta": 0.5}
+    assert made.task == TaskConfig(partition={"name": "dirichlet", "alpha": 0.5}, aggregation="lee:beta=0.5")
 
 
 def test_sweeps_reach_into_parts(tmp_path: Path) -> None:
@@ -277,21 +264,83 @@ def test_parts_that_differ_in_a_parameter_are_points_of_their_own() -> None:
     assert len(points(experiment_from({}, [*rules, "task.dataset=synthetic"]))) == 2
 
 
-def test_recorded_parts_differ_by_their_files(tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("a.csv", "b.csv")]
-    for file in files:
-        file.write_text("\n".join(["1," * 24 + "2"] * 9))
-    swept = {"network.fading": [{"name": "recorded", "path": str(file)} for file in files]}
-    asked = {"rounds": 3, "instances": 1, "sweep": swept}
-    assert len(points(experiment_from(asked))) == 2
-
-
-def test_a_parameter_that_is_a_mapping_is_refused_by_the_part_that_does_not_have_it() -> None:
-    with refused("schedulers[0]", "balsa", "'x'"):
-        experiment_from({"schedulers": [{"name": "balsa", "x": {"y": {"z": 1}}}]})
-
-
 def test_null_in_the_place_of_a_part_is_refused_unless_the_part_takes_it() -> None:
     with refused("metrics[0]", "None"):
         experiment_from({"metrics": [{"name": "mass", "aggregation": None}]})
     assert experiment_from({"schedulers": [{"name": "mass", "aggregation": None}]})
+
+
+SMALL: dict[str, Any] = {"network": {"kind": "random", "devices": 5, "slots": 2}, "rounds": 6, "instances": 3}
+DISCOUNT = "schedulers.discounted.discount"
+
+
+@pytest.fixture
+def discounted() -> None:
+    @fw.register
+    @dataclass(frozen=True)
+    class Discounted(fw.Scheduler):
+        name = "discounted"
+        needs = frozenset({"channel"})
+        discount: float = 1.0
+
+        def priority(self, state: Any, seen: Any, draws: Any) -> Any:
+            return seen.success * self.discount**seen.delay
+
+
+@pytest.mark.parametrize(
+    "name, parameter, values", [("alpha-fresh", "alpha", (0.0, 2.5)), ("discounted", "discount", (0.5, 0.9))]
+)
+def test_files_tables_and_figures_have_the_parameter_as_an_axis(
+    name: str, parameter: str, values: tuple[float, float], discounted: None, tmp_path: Path
+) -> None:
+    axis = f"schedulers.{name}.{parameter}"
+    asked = {**SMALL, "schedulers": ["age", name], "sweep": {axis: list(values)}}
+    data = fw.run(asked, tmp_path / "run", workers=1)
+    assert data["scheduler"].values.tolist() == ["age", name]
+    network = fw.random_network(5, 2)
+    for value in values:
+        alone = fw.simulate(network, fw.scheduler(name, **{parameter: value}), 6, 3)
+        found = data["backlog"].sel({axis: value, "scheduler": name}).values
+        assert np.array_equal(found, alone.series["backlog"].T)
+    assert fw.load(tmp_path / "run").identical(data)
+    rows = pd.read_csv(tmp_path / "run/summary.csv")
+    assert set(rows[axis]) == set(values)
+    assert set(pd.read_parquet(tmp_path / "run/rounds")[axis]) == set(values)
+    assert f"{name}: {parameter}" in (tmp_path / "run/table.md").read_text()
+    assert (tmp_path / f"run/backlog-{axis.replace('.', '-')}.png").is_file()
+    again = fw.run(tmp_path / "run/config.yaml", tmp_path / "again", workers=1)
+    assert again.identical(data)
+
+
+def test_every_way_to_ask_gives_the_same_sweep(discounted: None, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(f"schedulers: [age, discounted]\nsweep: {{{DISCOUNT}: [0.5, 0.9]}}\n")
+    made = load_experiment(tmp_path / "a.yaml")
+    assert experiment_from({}, ["schedulers=[age, discounted]", f"sweep.{DISCOUNT}=[0.5, 0.9]"]) == made
+    assert fw.Experiment(schedulers=("age", "discounted"), sweep={DISCOUNT: (0.5, 0.9)}) == made
+    assert [at.labels for _, at in points(made)] == [("age", "discounted")] * 2
+    assert [at.schedulers[1]["discount"] for _, at in points(made)] == [0.5, 0.9]
+
+
+def test_a_label_selects_one_of_several_and_parameters_inside_parameters() -> None:
+    variants = ["alpha-fresh:alpha=0.25", {"name": "alpha-fresh", "as": "swept"}, "balsa:prior=gamma"]
+    sweep = {"schedulers.swept.alpha": [1, 2], "schedulers.balsa:prior=gamma.prior.rate": [3]}
+    made = experiment_from({"schedulers": variants, "sweep": sweep})
+    assert made.labels == ("alpha-fresh:alpha=0.25", "swept", "balsa:prior=gamma")
+    for (_, at), alpha in zip(points(made), (1, 2), strict=True):
+        assert at.labels == made.labels
+        first, second, third = at.schedulers
+        assert (first["alpha"], second["alpha"], third["prior"]) == (0.25, alpha, {"name": "gamma", "rate": 3})
+    with refused("schedulers.alpha-fresh.alpha"):
+        experiment_from({"schedulers": variants, "sweep": {"schedulers.alpha-fresh.alpha": [1]}})
+
+
+def test_an_override_sets_a_parameter_and_the_label_says_so() -> None:
+    made = experiment_from({"schedulers": ["age", "balsa"]}, ["schedulers.balsa.stage_rule=max1"])
+    assert made.labels == ("age", "balsa:stage_rule=max1")
+    labelled = experiment_from({"schedulers": [{"name": "balsa", "as": "b"}]}, ["schedulers.b.stage_rule=max1"])
+    assert labelled.labels == ("balsa:stage_rule=max1",)
+
+
+def test_parameters_of_metrics_are_swept_too() -> None:
+    made = experiment_from({"metrics": ["mass"], "sweep": {"metrics.mass.aggregation": ["lee", "sync"]}})
+    assert [at.metrics[0]["aggregation"]["name"] for _, at in points(made)] == ["lee", "sync"]
