@@ -146,6 +146,16 @@ class Louder(fw.fading.Rayleigh):
     name = "louder-test"
     base: fw.fading.Fading | None = None
 
+@fw.register
+@dataclass(frozen=True)
+class Filed(fw.Scheduler):
+    name, needs = "filed-test", frozenset({"channel"})
+    path: str = ""
+    curve_files: tuple = ()
+
+    def priority(self, state, seen, draws):
+        return seen.snr
+
 @fw.register("own-model-test", family="model")
 def make(width: int = 3):
     raise AssertionError("nobody asked for it")
@@ -203,6 +213,24 @@ def test_a_broken_import_is_told(own: Path) -> None:
     (own / "parts.py").unlink()
     with refused("imports", "parts.py", "No such file"):
         load_experiment(own / "mine.yaml")
+
+
+def test_labels_name_files_by_their_copies(own: Path, no_figures: None) -> None:
+    (own / "a.csv").write_text("1\n")
+    (own / "b.csv").write_text("2\n")
+    (own / "filed.yaml").write_text(
+        "imports: [parts.py]\n"
+        "schedulers: [age, 'filed-test:path=a.csv', {name: filed-test, curve_files: [a.csv, b.csv]}]\n"
+        "against: 'filed-test:path=a.csv'\nrounds: 2\ninstances: 1\n"
+    )
+    made = load_experiment(own / "filed.yaml")
+    assert made.base == f"filed-test:path={own}/a.csv"
+    data = fw.run(own / "filed.yaml", own / "run", workers=1)
+    wanted = ["age", "filed-test:path=inputs/a.csv", "filed-test:curve_files=['inputs/a.csv'; 'inputs/b.csv']"]
+    assert data["scheduler"].values.tolist() == wanted
+    again = load_experiment(own / "run" / "config.yaml")
+    assert again.base == f"filed-test:path={own}/run/inputs/a.csv"
+    assert fw.run(own / "run" / "config.yaml", own / "again", workers=1).identical(data)
 
 
 def test_a_stored_experiment_is_read_without_its_inputs(own: Path) -> None:

@@ -97,7 +97,6 @@ def as_value(field: str, value: Any, where: str) -> Any:
     return Part.of(PARTS[field], value, where)
 
 
-@cache
 def field_names() -> tuple[str, ...]:
     """Every field of an experiment, with its dots."""
     kinds: list[Any] = Checked.__subclasses__()
