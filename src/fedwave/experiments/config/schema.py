@@ -188,10 +188,10 @@ def _refusal(kind: Any, errors: list[Any]) -> FedwaveError:
     loc, value = next((one["loc"], one["input"]) for one in mine if len(one["loc"]) == deepest)
     where = f"{kind.place}{field}"
     for step in loc[1:]:
-        if isinstance(step, int):
+        if field in ("set", "sweep"):
+            where += f".{step}" if step != "[key]" else ""
+        elif isinstance(step, int):  # a text is the name of a type that was tried
             where += f"[{step}]"
-        elif field in ("set", "sweep"):  # of any other field, the name of a type that was tried
-            where += f".{step}"
     wanted = " or ".join(dict.fromkeys(one["msg"] for one in mine if len(one["loc"]) == deepest))
     for theirs, ours in _WORDS.items():
         wanted = re.sub(theirs, ours, wanted)
