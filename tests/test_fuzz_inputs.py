@@ -15,7 +15,7 @@ from time_limit import time_limit
 
 import fedwave as fw
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.read import requested_experiment
+from fedwave.experiments.config.read import load_experiment
 from fedwave.files.writing import json_text
 from fedwave.files.yaml_text import read_yaml
 
@@ -34,7 +34,7 @@ def as_npy(array: np.ndarray) -> bytes:
 
 
 def experiment(path: Path) -> None:
-    requested_experiment(str(path))
+    load_experiment(str(path))
 
 
 CSV = b"# measured\nrate,distance_m,name,count,buffer_limit\n1,100,near,3,inf\n5,400,far,1,\n2.5,300,,2,7\n"

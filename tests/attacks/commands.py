@@ -90,7 +90,7 @@ def _field(run: Callable[..., Answer], luck: random.Random) -> Attack:
     """A field of the experiment with a value that does not suit it."""
     import json
 
-    from fedwave.experiments.config.schema import field_names
+    from fedwave.experiments.config.sweep import field_names
 
     field = luck.choice([f for f in field_names() if f not in ("imports", "checkpoint_seconds")])
     if luck.random() < 0.08:

@@ -33,7 +33,7 @@ REFUSALS = {
     ("compare", "-s", "balsa:stage_rul=max1"): ("stage_rul", "stage_rule"),
     ("compare", "-s", "alpha-fresh:alpha"): ("'alpha'", "key=value"),
     ("compare", "-s", ","): ("schedulers", "empty"),
-    ("compare", "--slots", 26): ("network.slots", 26, 25),
+    ("compare", "--slots", 26): ("slots", 26, 25),
     ("compare", "--rounds", "many"): ("--rounds", "'many'"),
     ("compare", "--seed", -1): ("seed", -1),
     ("compare", "--workers", 0): ("--workers", 0),

@@ -15,7 +15,7 @@ from time_limit import time_limit
 
 import fedwave as fw
 from fedwave.errors import FedwaveError
-from fedwave.experiments.config.read import requested_experiment
+from fedwave.experiments.config.read import load_experiment
 from fedwave.files import tables
 from fedwave.files.arrays import read_array
 from fedwave.files.reading import read_json, read_text
@@ -40,8 +40,8 @@ def refusal(read: Callable[[], object]) -> str:
 
 
 READERS: dict[str, Callable[[str], object]] = {
-    "experiment.yaml": requested_experiment,
-    "experiment.json": requested_experiment,
+    "experiment.yaml": load_experiment,
+    "experiment.json": load_experiment,
     "devices.csv": fw.read_devices,
     "devices.yaml": fw.read_devices,
     "curve.csv": fw.success.Table.from_file,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fedwave.cli import options as opt
 from fedwave.cli.terminal import in_encoding
+from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import to_yaml
 from fedwave.experiments.config.schema import json_schema
 
@@ -23,7 +24,7 @@ def config(
     config.yaml of a run folder has the values that were used.
     """
     if schema:
-        print(json.dumps(json_schema(), indent=2))
+        print(json.dumps(json_schema(Experiment), indent=2))
         return
     how = opt.experiment_of(words, opt.Asked(imports=imports), defaults={} if words else {"name": "experiment"})
     text = to_yaml(how)

@@ -12,7 +12,7 @@ from fedwave.cli import output
 from fedwave.errors import plural
 from fedwave.experiments.config.build import network_of
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.read import points, requested_experiment
+from fedwave.experiments.config.read import load_experiment, points
 from fedwave.experiments.store.folder import RunFolder
 from fedwave.experiments.store.provenance import all_versions
 from fedwave.network.devices import DEVICE_COLUMNS, read_devices
@@ -40,7 +40,7 @@ def describe(
     elif path.suffix == ".csv":
         content = _device_table(path)
     else:
-        content = {"kind": "experiment", **_experiment(requested_experiment(what, (), imports or ()))}
+        content = {"kind": "experiment", **_experiment(load_experiment(what, (), imports or ()))}
     if json:
         output.print_json(content)
         return

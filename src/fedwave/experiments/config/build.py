@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedwave.aggregation import Aggregation
-from fedwave.errors import FedwaveError, extra_for
+from fedwave.errors import FedwaveError, did_you_mean, extra_for, short_repr
 from fedwave.experiments.config.experiment import DATASETS, Experiment, NetworkConfig, TaskConfig, TrainingConfig
-from fedwave.experiments.config.fields import check_choice
-from fedwave.experiments.config.parts import PARTS, check_part
+from fedwave.experiments.config.parts import PARTS, check_part, refusals_at
 from fedwave.metrics import Mass, Metric, MetricSet, metric_names
 from fedwave.network.devices import read_devices
 from fedwave.network.network import Network, paper_network, random_network
@@ -28,8 +26,8 @@ if TYPE_CHECKING:
     from fedwave.learning.task import Task
 
 CLASSES = 10  # of every built-in dataset
-_NUMBERS = ("shard_size", "batch", "epochs", "eta", "prox", "l2")
-_RADIO = ("fading", "success", "arrivals")
+NUMBERS = ("shard_size", "batch", "epochs", "eta", "prox", "l2")
+RADIO = ("fading", "success", "arrivals")
 _LARGE = 10_000  # devices above which a network is too large to be built only to see whether it can
 
 
@@ -47,27 +45,18 @@ def check(experiment: Experiment, checked: Experiment | None = None) -> None:
 
     What it shares with another experiment, which has been ``checked``, is not looked at again.
     """
-    if _differs("schedulers task", experiment, checked):
+
+    def differ(*names: str) -> bool:
+        return checked is None or any(getattr(experiment, name) != getattr(checked, name) for name in names)
+
+    if differ("schedulers", "task"):
         _check_schedulers(experiment)
-    if _differs("metrics metric task", experiment, checked):
+    if differ("metrics", "metric", "task"):
         _check_metrics(experiment)
-    if experiment.task is not None and _differs("task", experiment, checked):
+    if experiment.task is not None and differ("task"):
         _check_task(experiment.task)
-    if _differs("network rounds instances", experiment, checked):
+    if differ("network", "rounds", "instances"):
         _check_network(experiment.network, experiment.rounds, experiment.instance_numbers[-1])
-
-
-def _differs(names: str, experiment: Experiment, checked: Experiment | None) -> bool:
-    """Is one of these fields another object?"""
-    return checked is None or any(
-        not _is_same(getattr(experiment, name), getattr(checked, name)) for name in names.split()
-    )
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(is_, one, other))
-    return one is other
 
 
 def _check_schedulers(experiment: Experiment) -> None:
@@ -87,16 +76,13 @@ def schedulers_of(experiment: Experiment) -> dict[str, Scheduler]:
     """The schedulers of an experiment by their labels, in order; they follow the aggregation rule of its task."""
     made, rule = {}, None
     if experiment.task is not None:
-        check_part("aggregation", experiment.task.aggregation, "task.aggregation")
-        rule = registry.build("aggregation", experiment.task.aggregation)
+        rule = check_part("aggregation", experiment.task.aggregation, "task.aggregation")
     for i, part in enumerate(experiment.schedulers):
-        try:
+        # In a YAML list in brackets, a comma ends the text.
+        hint = " (put a text with commas in quotes)" if "=" in part.name else ""
+        with refusals_at(f"schedulers[{i}]{hint}"):
             one = scheduler(part)
             made[str(part)] = one if rule is None else one.with_aggregation(rule)
-        except FedwaveError as error:
-            # In a YAML list in brackets, a comma ends the text.
-            hint = " Put a text with commas in quotes." if "=" in part.name else ""
-            raise FedwaveError(f"schedulers[{i}]: {error}{hint}") from None
     return made
 
 
@@ -105,7 +91,7 @@ def task_of(config: TaskConfig) -> Task:
     with extra_for("a task"):
         from fedwave.learning.task import task
 
-    given = {name: getattr(config, name) for name in ("model", *_NUMBERS)}
+    given = {name: getattr(config, name) for name in ("model", *NUMBERS)}
     given = {name: value for name, value in given.items() if value is not None}
     return task(dataset=config.dataset, partition=config.partition, aggregation=config.aggregation, **given)
 
@@ -158,38 +144,22 @@ def training_advice(experiment: Experiment) -> str | None:
     return numba_advice(lambda: bare_model(task.dataset, task.model), settings_of(experiment.training)[0])
 
 
-def make_network(
-    kind: str,
-    devices: int | None = None,
-    file: str | None = None,
-    parts: Mapping[str, registry.Spec | None] | None = None,
-    changes: Mapping[str, Any] | None = None,
-) -> Network:
-    """A network of a kind, with its parts, and any field or device column changed.
+def network_of(config: NetworkConfig) -> Network:
+    """The network that a configuration describes.
 
-    >>> make_network("paper", parts={"fading": "rician:k_factor=6"}, changes={"slots": 3}).slots
+    >>> network_of(NetworkConfig(fading="rician:k_factor=6", slots=3)).slots
     3
     """
-    wanted = dict(changes or {})
-    for name, part in (parts or {}).items():
-        if part is not None:
-            wanted[name] = registry.build(name, part)
-    if kind == "random":
-        size = {} if devices is None else {"devices": devices}
-        return random_network(**size, **wanted)
-    if kind == "table":
-        table = read_devices(file or "")
-        return Network(table).replace(**wanted)
-    return paper_network(**wanted)
-
-
-def network_of(config: NetworkConfig) -> Network:
-    """The network that a configuration describes; a refusal names the field at fault."""
-    parts, changes = _asked(config)
-    try:
-        return make_network(config.kind, config.devices, config.file, parts, changes)
-    except FedwaveError as error:
-        raise FedwaveError(f"{_culprit(config)}: {error}") from None
+    given = {name: getattr(config, name) for name in (*RADIO, "slots", "gamma", "rate")}
+    changes = config.set | {name: value for name, value in given.items() if value is not None}
+    changes |= {name: check_part(name, changes[name], f"network.{name}") for name in RADIO if name in changes}
+    with refusals_at("network"):
+        if config.kind == "random":
+            size = {} if config.devices is None else {"devices": config.devices}
+            return random_network(**size, **changes)
+        if config.kind == "table":
+            return Network(read_devices(config.file or "")).replace(**changes)
+        return paper_network(**changes)
 
 
 def metrics_of(experiment: Experiment, aggregation: Aggregation | None = None) -> list[Metric]:
@@ -208,7 +178,8 @@ def _check_metrics(experiment: Experiment) -> None:
         check_part("metric", part, f"metrics[{i}]")
     watched = [m.name for m in MetricSet(metrics_of(experiment)).metrics if not m.per_device]
     learnt = [name for name in metric_names(training=True) if name not in metric_names()]
-    check_choice("metric", experiment.metric, (*watched, *learnt))
+    if experiment.metric not in (known := (*watched, *learnt)):
+        raise FedwaveError(f"metric is {short_repr(experiment.metric)}; {did_you_mean(experiment.metric, known)}")
     for name in watched:
         for axis in experiment.sweep:
             if name in (axis, axis.replace(".", "_")):  # in tables, and in results.nc
@@ -227,64 +198,20 @@ def _check_task(config: TaskConfig) -> None:
         if part is not None:
             check_part(PARTS[f"task.{name}"], part, f"task.{name}")
     if config.dataset.name in DATASETS:
-        try:
+        with refusals_at("task.partition"):
             registry.build("partition", config.partition).class_shares(0, 0, 0, CLASSES)
-        except FedwaveError as error:
-            raise FedwaveError(f"task.partition: {error}") from None
 
 
 def _check_network(config: NetworkConfig, rounds: int, last_instance: int) -> None:
     """Refuse a network that cannot be built, or that a run reaches past; of a large one try a part."""
-    slots = config.slots
-    if isinstance(slots, tuple) and len(slots) < rounds:
-        raise FedwaveError(
-            f"network.slots gives W of {len(slots)} rounds, but rounds is {rounds}: give more, or run fewer."
-        )
-    if config.devices is not None and config.devices > _LARGE:
-        network_of(_smaller(config))
+    if config.devices is None or config.devices <= _LARGE:
+        network = network_of(config)
+        with refusals_at("network"):
+            network.check_run(rounds, np.array([last_instance]))
         return
-    network = network_of(config)
-    try:
-        network.check_run(rounds, np.array([last_instance]))
-    except FedwaveError as error:
-        raise FedwaveError(f"network does not fit rounds and instances: {error}") from None
-
-
-def _smaller(config: NetworkConfig) -> NetworkConfig:
-    """The same network with fewer devices, and no more slots than them."""
-    assert config.devices is not None
-    most, slots, numbers = config.devices, config.slots, dict(config.set)
-    for w in (*(slots if isinstance(slots, tuple) else [slots or 0]), numbers.get("slots", 0)):
-        if w > most:
-            raise FedwaveError(f"network.slots is {w}, but there are only {most} devices: W must not exceed them.")
-    if isinstance(slots, tuple):
-        slots = tuple(min(w, _LARGE) for w in slots)
-    elif slots is not None:
-        slots = min(slots, _LARGE)
-    if "slots" in numbers:
-        numbers["slots"] = min(numbers["slots"], _LARGE)
-    return replace(config, devices=_LARGE, slots=slots, set=numbers)
-
-
-def _asked(config: NetworkConfig) -> tuple[dict[str, registry.Spec | None], dict[str, Any]]:
-    """The parts, and the numbers that differ from the kind's own."""
-    given = {name: getattr(config, name) for name in ("slots", "gamma", "rate")}
-    changes = {name: value for name, value in given.items() if value is not None}
-    return {name: getattr(config, name) for name in _RADIO}, dict(config.set) | changes
-
-
-def _culprit(config: NetworkConfig) -> str:
-    """The field that cannot be built even alone, so that a refusal can name it."""
-    parts, changes = _asked(config)
-    first = "network.file" if config.kind == "table" else "network.devices"
-    alone: list[tuple[str, dict[str, Any], dict[str, Any]]] = [(first, {}, {})]
-    alone += [(f"network.{name}", {name: part}, {}) for name, part in parts.items()]
-    for name, value in changes.items():
-        field = f"network.set.{name}" if name in config.set else f"network.{name}"
-        alone.append((field, {}, {name: value}))
-    for field, one_part, one_change in alone:
-        try:
-            make_network(config.kind, config.devices, config.file, one_part, one_change)
-        except FedwaveError:
-            return field
-    return "network"
+    slots = config.slots or config.set.get("slots", 0)
+    for w in slots if isinstance(slots, tuple) else [slots]:
+        if w > config.devices:
+            raise FedwaveError(f"network.slots is {w}, but there are only {config.devices} devices: lower it.")
+    others = {name: value for name, value in config.set.items() if name != "slots"}
+    network_of(replace(config, devices=_LARGE, slots=None, set=others))

@@ -7,13 +7,15 @@ run (build.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le, Lt
 
 from fedwave.errors import FedwaveError, did_you_mean, short_repr
-from fedwave.experiments.config.fields import (
+from fedwave.experiments.config.parts import Part
+from fedwave.experiments.config.schema import (
     PYDANTIC,
     Amount,
     AnyNumber,
@@ -22,9 +24,8 @@ from fedwave.experiments.config.fields import (
     Positive,
     Share,
     Whole,
-    as_part,
+    as_value,
 )
-from fedwave.experiments.config.parts import Part
 from fedwave.plain_text import visible
 from fedwave.schedulers.base import PAPER_SCHEDULERS
 
@@ -253,21 +254,16 @@ class Experiment(Checked):
             points *= len(values)
             if points > MOST_POINTS:
                 raise FedwaveError(f"sweep.{axis} makes {points} points or more, must be at most {MOST_POINTS}.")
-            swept[axis] = tuple(as_part(axis, value, f"sweep.{axis}[{i}]") for i, value in enumerate(values))
-            seen = set()
-            for value in swept[axis]:
-                if _key(value) in seen:
-                    raise FedwaveError(f"sweep.{axis} holds {short_repr(value)} twice: give each once.")
-                seen.add(_key(value))
+            swept[axis] = tuple(as_value(axis, value, f"sweep.{axis}[{i}]") for i, value in enumerate(values))
+            _check_once(f"sweep.{axis}", swept[axis])
         object.__setattr__(self, "sweep", swept)
 
 
-def _check_once(field: str, names: Any) -> None:
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            raise FedwaveError(f"{field}[{i}] is {short_repr(name)} again: name each once.")
-
-
-def _key(value: Any) -> Any:
-    """Tells values apart: 1 and 1.0 are the same, 1 and true are not."""
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else repr(value)
+def _check_once(field: str, values: Sequence[Any]) -> None:
+    seen = set()
+    for i, value in enumerate(values):
+        # 1 and 1.0 are the same, 1 and true are not.
+        key = value if isinstance(value, (int, float)) and not isinstance(value, bool) else repr(value)
+        if key in seen:
+            raise FedwaveError(f"{field}[{i}] is {short_repr(value)} again: name each once.")
+        seen.add(key)

@@ -8,21 +8,21 @@ looks like one (with an ending or a slash) and there is one.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part
-from fedwave.experiments.config.schema import typed
 from fedwave.experiments.config.sweep import to_mapping
 from fedwave.parts import registry
 from fedwave.parts.user_code import is_module
 
 # Called with a text that can be a file, and whether its field says that it is one; returns what replaces it.
 Change = Callable[[str, bool], str]
+
+_TEXTS = ("name", "kind", "as", "against", "metric", "instead_of")  # fields and parameters that are no file
 
 
 def rooted(content: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -60,89 +60,46 @@ def data_files(experiment: Experiment) -> list[str]:
             found[text] = None
         return text
 
-    _walk("", {**to_mapping(experiment), "imports": []}, note)
+    _changed({**to_mapping(experiment), "imports": []}, note)
     return list(found)
 
 
 def _same_if_equal(experiment: Experiment, content: dict[str, Any]) -> Experiment:
-    return experiment if content == to_mapping(experiment) else typed(content)
+    return experiment if content == to_mapping(experiment) else Experiment.of(content)
 
 
 def _changed(content: Mapping[str, Any], change: Change) -> dict[str, Any]:
-    changed: dict[str, Any] = _walk("", content, change)
-    schedulers, against = content.get("schedulers"), content.get("against")
-    if isinstance(against, str) and isinstance(schedulers, list) and changed["schedulers"] != schedulers:
-        with suppress(FedwaveError):  # schedulers of another form are refused where fields are checked
-            before, after = (
-                [str(Part.of("scheduler", one, "schedulers")) for one in found]
-                for found in (schedulers, changed["schedulers"])
-            )
-            changed["against"] = dict(zip(before, after, strict=True)).get(against, against)
-    return changed
-
-
-def _walk(where: str, value: Any, change: Change) -> Any:
-    """The value of a field, with its dots; a value of the wrong type is left to be refused elsewhere."""
-    if where == "imports":
-        return [_code(v, change) for v in value] if isinstance(value, list) else value
-    if where == "network.file":
-        return change(value, True) if isinstance(value, str) and value else value
-    if where in PART_LISTS:
-        return [_part(v, change) for v in value] if isinstance(value, list) else value
-    if where in PARTS:
-        return _part(value, change)
-    if any(where.startswith(f"{part}.") for part in PARTS):
-        return _parameter(where.rpartition(".")[2], value, change)
-    if where == "sweep" and isinstance(value, Mapping):
-        return {
-            axis: [_walk(axis, v, change) for v in values] if isinstance(values, list) else values
-            for axis, values in value.items()
-        }
-    if isinstance(value, Mapping):
-        return {k: _walk(f"{where}.{k}" if where else str(k), v, change) for k, v in value.items()}
-    return value
-
-
-def _code(source: Any, change: Change) -> Any:
-    return source if not isinstance(source, str) or is_module(source) else change(source, True)
-
-
-def _part(part: Any, change: Change) -> Any:
-    """A part as a mapping if a file in it changes, in its parameters and in its label; else as it was."""
-    given = part
-    if isinstance(part, str):
-        if ":" not in part:
-            return part
-        try:
-            given = registry.parse("fading", part)  # the family only words a refusal
-        except FedwaveError:
-            return part
-    if not isinstance(given, Mapping):
-        return part
+    """A mapping with changed files, also in the labels of schedulers, which are texts such as ``mine:path=FILE``."""
     files: dict[str, str] = {}
 
     def noted(text: str, sure: bool) -> str:
         files[text] = change(text, sure)
         return files[text]
 
-    changed = {k: v if k in ("name", "as") else _parameter(k, v, noted) for k, v in given.items()}
-    if changed == given:
-        return part
-    if isinstance(changed.get("as"), str):
-        for old, new in files.items():
-            changed["as"] = changed["as"].replace(old, new)
-    return changed
+    found = {key: _value(key.rpartition(".")[2], value, noted) for key, value in content.items()}
+    one = "|".join(map(re.escape, sorted(files, key=len, reverse=True)))
+    for key in ("as", "against"):
+        if files and isinstance(found.get(key), str):
+            found[key] = re.sub(rf"(?<=[='\"])({one})", lambda match: files[match[0]], found[key])
+    return found
 
 
-def _parameter(name: str, value: Any, change: Change) -> Any:
+def _value(name: str, value: Any, change: Change) -> Any:
+    """The value of a field or a parameter. One of the wrong type is left to be refused elsewhere."""
     if isinstance(value, Mapping):
-        return _part(value, change)
+        return _changed(value, change)
     if isinstance(value, (list, tuple)):
-        single = name.removesuffix("s") if name.endswith(("paths", "files")) else name
-        return type(value)(_parameter(single, one, change) for one in value)
-    if not isinstance(value, str) or not value or "://" in value:
+        return [_value(name.removesuffix("s"), one, change) for one in value]
+    if not isinstance(value, str) or not value or name in _TEXTS or "://" in value:
         return value
+    if name == "import":
+        return value if is_module(value) else change(value, True)
     sure = name in ("path", "file") or name.endswith(("_path", "_file"))
-    if not sure and ":" in value and "=" in value:  # a part within a part
-        return _part(value, change)
-    return change(value, sure)
+    if sure or not (":" in value and "=" in value):
+        return change(value, sure)
+    try:
+        part = registry.parse("fading", value)  # the family only words a refusal
+    except FedwaveError:
+        return value
+    changed = _changed(part, change)
+    return value if changed == part else changed

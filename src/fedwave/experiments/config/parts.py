@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from fedwave.errors import FedwaveError, short_repr
@@ -55,22 +55,18 @@ class Part(Mapping[str, Any]):
             return given
         if not isinstance(given, (str, Mapping)):
             raise FedwaveError(f"{where} is {short_repr(given)}, must be a name or a mapping.")
-        if isinstance(given, Mapping) and not isinstance(given.get("name"), str):
-            raise FedwaveError(f"{where} has no name: write it as {{name: ..., parameter: value}}.")
-        try:
+        with refusals_at(where):
             content = registry.parse(family, given)
-        except FedwaveError as error:
-            raise FedwaveError(f"{where}: {error}") from None
         for key, value in content.items():
-            if _holds_nan(value):  # it equals nothing, so that no run could go on with it
-                rule = "be a number" if isinstance(value, float) else "hold no NaN"
-                raise FedwaveError(f"{where}.{key} is {short_repr(value)}, must {rule}.")
+            if isinstance(value, float) and value != value:  # NaN equals nothing, so no run could go on with it
+                raise FedwaveError(f"{where}.{key} is {value}, must be a number.")
         label = content.get(_LABEL, "-")
         if not (isinstance(label, str) and label.strip() and visible(label) == label):
             raise FedwaveError(f"{where}.{_LABEL} is {short_repr(label)}, must be a text of one line.")
-        inner = {} if family in _NEED_TORCH else _inner(family, content)
-        for key, its_family in inner.items():
-            content[key] = cls.of(its_family, content[key], f"{where}.{key}")
+        if len(content) > 1 and family not in _NEED_TORCH:
+            for key, its_family in registry.inner_families(family, content["name"]).items():
+                if isinstance(content.get(key), (str, Mapping)):
+                    content[key] = cls.of(its_family, content[key], f"{where}.{key}")
         return cls(content.pop("name"), **content)
 
     @property
@@ -134,28 +130,17 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def check_part(family: str, part: Part, where: str) -> None:
-    """Raises FedwaveError for a part that cannot be built; of a dataset or a model only the name is looked up."""
-    try:
+def check_part(family: str, part: Part, where: str) -> Any:
+    """The part if it can be built, else raises FedwaveError; of a dataset or a model only the name is looked up."""
+    with refusals_at(where):
         registry.check_known(family, part.name)
-        if family not in _NEED_TORCH:
-            registry.build(family, part)
+        return None if family in _NEED_TORCH else registry.build(family, part)
+
+
+@contextmanager
+def refusals_at(where: str) -> Iterator[None]:
+    """A refusal in the block says first where it was."""
+    try:
+        yield
     except FedwaveError as error:
         raise FedwaveError(f"{where}: {error}") from None
-
-
-def _holds_nan(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(map(_holds_nan, value.values()))
-    if isinstance(value, (list, tuple)):
-        return any(map(_holds_nan, value))
-    return isinstance(value, float) and math.isnan(value)
-
-
-def _inner(family: str, content: Mapping[str, Any]) -> dict[str, str]:
-    """Parameters that are given as text or mapping and are parts themselves."""
-    given = [key for key, value in content.items() if isinstance(value, (str, Mapping))]
-    if given == ["name"]:
-        return {}
-    families = registry.inner_families(family, content["name"])
-    return {key: families[key] for key in given if key in families}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,11 @@ import numpy as np
 from fedwave.errors import FedwaveError, did_you_mean, is_list, short_repr
 from fedwave.experiments.config.build import check
 from fedwave.experiments.config.experiment import Experiment
-from fedwave.experiments.config.files import rooted
-from fedwave.experiments.config.named_code import with_named_code
-from fedwave.experiments.config.schema import typed
-from fedwave.experiments.config.sweep import check_points, points, to_mapping, with_override
+from fedwave.experiments.config.files import replaced, rooted
+from fedwave.experiments.config.parts import refusals_at
+from fedwave.experiments.config.sweep import check_points, points, to_mapping, with_value
 from fedwave.files.reading import as_path, read_json, read_text
-from fedwave.network.devices import Device
-from fedwave.parts.user_code import absolute, import_parts
+from fedwave.parts.user_code import absolute, import_parts, is_module, is_named, named_texts, read_source
 
 __all__ = [
     "experiment_from",
@@ -28,8 +27,6 @@ __all__ = [
     "points",
     "preset_about",
     "preset_names",
-    "requested_experiment",
-    "stored_content",
     "stored_experiment",
     "texts",
     "to_mapping",
@@ -41,35 +38,19 @@ _NETWORKS = ("paper", "random")
 _FILES = (".yaml", ".yml", ".json")
 _DEEPEST = 10
 _LONGEST = 1500  # characters of a refusal
-# Numbers that are infinite by default: in JSON, which has no infinity, they are the texts "inf" and "-inf".
-_INFINITE = {(f"network.set.{one.name}", str(one.default)): one.default for one in fields(Device)}
 
 
-def requested_experiment(
-    source: str, overrides: Sequence[str] = (), imports: Sequence[str] = (), defaults: Mapping[str, Any] | None = None
+def load_experiment(
+    source: str | Path,
+    overrides: Sequence[str] = (),
+    imports: Sequence[str] = (),
+    defaults: Mapping[str, Any] | None = None,
 ) -> Experiment:
-    """An experiment from its file, its preset's name, or its network: paper, random, or a device table.
+    """An experiment from its file (.yaml, .yml, .json), its preset's name, or its network.
 
-    ``overrides`` read ``field=value``; ``defaults`` are the fields of an experiment that is named by its network only.
-    """
-    network = _network(source)
-    if network is not None:
-        content = {"name": Path(source).stem, **(defaults or {}), "network": network}
-        return experiment_from(content, overrides, imports)
-    known = (*preset_names(), *_NETWORKS)
-    if Path(source).suffix.lower() not in _FILES and source not in known:
-        raise FedwaveError(
-            f"there is no experiment {source!r}; {did_you_mean(source, known)} A file must end in .yaml or .json, a "
-            "device table in .csv or .yaml."
-        )
-    return load_experiment(source, overrides, imports)
-
-
-def load_experiment(source: str | Path, overrides: Sequence[str] = (), imports: Sequence[str] = ()) -> Experiment:
-    """An experiment from a preset's name or a .yaml, .yml or .json file; overrides read ``field=value``.
-
-    Files that it names are seen from its folder, those in overrides from the current folder. ``imports`` are files or
-    modules with parts of your own, beside those that the file names.
+    A network is "paper", "random" or a device table (.csv, .yaml); ``defaults`` are the fields of such an experiment.
+    ``overrides`` read ``field=value``. Files that an experiment names are seen from its folder, those in overrides
+    from the current folder. ``imports`` are files or modules with parts of your own, beside those that the file names.
 
     >>> import fedwave as fw
     >>> fw.load_experiment("quick", ["network.slots=3", "instances=4"]).instances
@@ -77,28 +58,20 @@ def load_experiment(source: str | Path, overrides: Sequence[str] = (), imports: 
     """
     as_path("an experiment", source)
     overrides, imports = texts("overrides", overrides), texts("imports", imports)
+    name, path = str(source), Path(source)
     with _one_line():
-        content = rooted(_plain_copy(_content(source)), Path(source).parent)
-        if Path(source).suffix:  # a run folder names its inputs by their copies
-            content = with_named_code(content, Path(source), imports)
+        if name in _NETWORKS or _is_device_table(path):
+            network = {"kind": name} if name in _NETWORKS else {"kind": "table", "file": name}
+            return experiment_from({"name": path.stem, **(defaults or {}), "network": network}, overrides, imports)
+        content = rooted(_plain_copy(_content(name)), path.parent)
+        if path.name.lower() == "config.yaml" and os.path.lexists(path.parent / "run.json"):
+            content = _with_named_code(content, path, imports)
         try:
             return experiment_from(content, overrides, imports)
         except FedwaveError as error:
-            if overrides or not Path(source).suffix or str(error).startswith("imports: "):  # which names a file
+            if overrides or not path.suffix or str(error).startswith("imports: "):  # which names a file
                 raise
             raise FedwaveError(f"experiment {source}: {error}") from None
-
-
-def texts(what: str, given: Any) -> list[str]:
-    """One text or path, or several of them."""
-    several = [given] if isinstance(given, (str, Path)) else given
-    if not is_list(several):
-        raise FedwaveError(f"{what} is {short_repr(given)}, must be a text or a list of texts.")
-    found = list(several)
-    for one in found:
-        if not isinstance(one, (str, Path)):
-            raise FedwaveError(f"{what} holds {short_repr(one)}, must hold texts.")
-    return [str(one) for one in found]
 
 
 def experiment_from(
@@ -108,26 +81,18 @@ def experiment_from(
     with _one_line():
         content = _plain_copy(mapping)
         for text in overrides:
-            content = _plain_copy(with_override(content, text))
-        experiment = typed(_imported(content, imports))  # names are looked up after the imports
+            content = _with_override(content, text)
+        experiment = Experiment.of(_imported(content, imports))  # names are looked up after the imports
         check(experiment)
         if experiment.sweep:
             check_points(experiment, check)  # what is wrong is found now, not after hours
         return experiment
 
 
-def stored_experiment(source: Path | Mapping[str, Any]) -> Experiment:
-    """The experiment of a run folder's file or its content: nothing is imported, built or read beside it."""
+def stored_experiment(content: Any) -> Experiment:
+    """The experiment of a run folder's file: nothing is imported, built or read beside it."""
     with _one_line():
-        return typed(_plain_copy(source if isinstance(source, Mapping) else _content(source)))
-
-
-def stored_content(text: str, what: str) -> dict[str, Any]:
-    """The fields that the text of a run folder's file has, before they are given their types."""
-    from fedwave.files.yaml_text import read_yaml
-
-    with _one_line():
-        return _plain_copy(read_yaml(text, what))
+        return Experiment.of(_plain_copy(content))
 
 
 def to_yaml(experiment: Experiment, only_ascii: bool = False) -> str:
@@ -148,20 +113,26 @@ def preset_about(name: str) -> str:
     return _preset_text(name).splitlines()[0].lstrip("# ")
 
 
+def texts(what: str, given: Any) -> list[str]:
+    """One text or path, or several of them."""
+    several = [given] if isinstance(given, (str, Path)) else given
+    if not is_list(several):
+        raise FedwaveError(f"{what} is {short_repr(given)}, must be a text or a list of texts.")
+    found = list(several)
+    for one in found:
+        if not isinstance(one, (str, Path)):
+            raise FedwaveError(f"{what} holds {short_repr(one)}, must hold texts.")
+    return [str(one) for one in found]
+
+
 def _preset_text(name: str) -> str:
-    known = preset_names()
-    if name not in known:
+    if name not in preset_names():
+        known = did_you_mean(name, (*preset_names(), *_NETWORKS))
         raise FedwaveError(
-            f"there is no experiment {name!r}; {did_you_mean(name, known)} A file must end in .yaml, .yml or .json."
+            f"there is no experiment {name!r}; {known} A file must end in .yaml, .yml or .json, a device table in .csv "
+            "or .yaml."
         )
     return resources.files(_PRESETS).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-
-
-def _network(source: str) -> dict[str, Any] | None:
-    """The network that a word names; None if it names an experiment."""
-    if source in _NETWORKS:
-        return {"kind": source}
-    return {"kind": "table", "file": source} if _is_device_table(Path(source)) else None
 
 
 def _is_device_table(path: Path) -> bool:
@@ -169,23 +140,60 @@ def _is_device_table(path: Path) -> bool:
     from fedwave.files.yaml_text import is_yaml_list
 
     ending = path.suffix.lower()
-    if ending not in (".yaml", ".yml") or not path.is_file():
+    if ending not in (".yaml", ".yml") or not os.path.isfile(path):
         return ending == ".csv"
     try:
         return is_yaml_list(read_text(path, str(path)), str(path))
     except FedwaveError:
-        return False  # load_experiment says what is wrong with it
+        return False  # it is said where it is read as an experiment
 
 
-def _content(source: str | Path) -> Mapping[str, Any]:
+def _content(source: str) -> Any:
     from fedwave.files.yaml_text import read_yaml
 
     ending, what = Path(source).suffix.lower(), f"experiment {source}"
-    text = read_text(source, what) if ending in _FILES else _preset_text(str(source))
+    text = read_text(source, what) if ending in _FILES else _preset_text(source)
     content = (read_json if ending == ".json" else read_yaml)(text, what)
     if not isinstance(content, Mapping):
         raise FedwaveError(f"{what} must be a mapping of fields, such as `rounds: 100`.")
     return content
+
+
+def _with_named_code(content: Mapping[str, Any], source: Path, given: Sequence[str]) -> dict[str, Any]:
+    """The content of a run folder's config.yaml, as it can be run.
+
+    The folder may come from somebody else, so its copies of the user's code are replaced by files with the same text
+    that the user has named, or this process imported. Any other file was written by the user, and names its own code.
+    """
+    known, imports = named_texts(given), content.get("imports")
+    named, missing = {}, []
+    for one in imports if isinstance(imports, list) else ():
+        if not isinstance(one, str) or (is_module(one) and is_named(one, given)):
+            continue
+        text = read_source(one) if not is_module(one) and os.path.isfile(one) else None
+        same = [path for path, (its, _) in known.items() if its == text]
+        named[one] = same[0] if same else ""
+        missing += [] if same else [one]
+    if missing:
+        words = " ".join(f"--import {shlex.quote(one if is_module(one) else Path(one).name)}" for one in missing)
+        raise FedwaveError(
+            f"{source} needs code of yours, which is executed only if you name it: add `{words}`, with the places of "
+            f"the files that {', '.join(missing)} are copies of."
+        )
+    return replaced(content, named)
+
+
+def _with_override(content: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """The content with one field changed, as ``network.slots=10`` asks; the value is read as YAML."""
+    from fedwave.files.yaml_text import read_yaml
+
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key:
+        raise FedwaveError(f"override {short_repr(text)} must read field=value, such as network.slots=10.")
+    return with_value(
+        content, _text(key, "an override"), _copy(read_yaml(value, f"override {short_repr(key)}: the value"), key)
+    )
 
 
 def _imported(content: Mapping[str, Any], more: Sequence[str]) -> Mapping[str, Any]:
@@ -195,10 +203,8 @@ def _imported(content: Mapping[str, Any], more: Sequence[str]) -> Mapping[str, A
         return content  # refused where fields are checked
     sources = list(dict.fromkeys(absolute(source, Path()) for source in (*given, *more)))
     for source in sources:
-        try:
+        with refusals_at("imports"):
             import_parts(source)
-        except FedwaveError as error:
-            raise FedwaveError(f"imports: {error}") from None
     return {**content, "imports": sources}
 
 
@@ -208,52 +214,39 @@ def _plain_copy(content: Any) -> dict[str, Any]:
         raise FedwaveError(
             f"an experiment is {short_repr(content)}, must be a mapping of fields, such as `rounds: 100`."
         )
-    copy: dict[str, Any] = _copy(content, "", 0)
+    copy: dict[str, Any] = _copy(content)
     return copy
 
 
-def _copy(value: Any, where: str, depth: int) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, Path):
-        value = str(value)
+def _copy(value: Any, where: str = "", depth: int = 0) -> Any:
+    value = value.item() if isinstance(value, np.generic) else str(value) if isinstance(value, Path) else value
     if depth > _DEEPEST:
         raise FedwaveError(f"{short_repr(where)} is nested too deeply: use at most {_DEEPEST} levels.")
     if isinstance(value, Mapping):
+        inside = where or "the experiment"
         return {
-            _key(key, where): _copy(item, f"{where}.{key}" if where else str(key), depth + 1)
-            for key, item in value.items()
+            _text(key, inside): _copy(one, f"{where}.{key}" if where else str(key), depth + 1)
+            for key, one in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_copy(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value)]
+        return [_copy(one, f"{where}[{i}]", depth + 1) for i, one in enumerate(value)]
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise FedwaveError(f"{where} is a number of too many digits: give a smaller one.")
-    if isinstance(value, str):
-        field = where.removeprefix("sweep.").partition("[")[0]
-        return (
-            _INFINITE[field, value]
-            if value in ("inf", "-inf") and (field, value) in _INFINITE
-            else _encodable(value, where)
-        )
-    if value is not None and not isinstance(value, (bool, int, float)):
-        raise FedwaveError(f"{where} is {short_repr(value)}, must be a number or text: put text in quotes.")
-    return value
+    if value != value:
+        raise FedwaveError(f"{where} is {value}, must be a number.")
+    return value if value is None or isinstance(value, (bool, int, float)) else _text(value, where)
 
 
-def _key(key: Any, where: str) -> str:
-    if not isinstance(key, str):
-        raise FedwaveError(f"{where or 'the experiment'} has the key {short_repr(key)}, must be text.")
-    return _encodable(key, where or "the experiment")
-
-
-def _encodable(text: str, where: str) -> str:
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise FedwaveError(f"{where} holds {short_repr(value)}, must hold numbers and texts: put text in quotes.")
     try:
-        text.encode()
+        value.encode()
     except UnicodeEncodeError:
         raise FedwaveError(
-            f"{where} holds {short_repr(text)}, which is not valid text: if it is a file, rename it in UTF-8."
+            f"{where} holds {short_repr(value)}, which is not valid text: if it is a file, rename it in UTF-8."
         ) from None
-    return text
+    return value
 
 
 @contextmanager

@@ -10,12 +10,15 @@ from typing import Any
 
 from fedwave.errors import FedwaveError, MissingExtra, short_repr
 from fedwave.experiments.config.experiment import Experiment, TaskConfig
-from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part, plain
-from fedwave.experiments.config.schema import field_names, no_field, typed
+from fedwave.experiments.config.parts import PART_LISTS, PARTS, Part, plain, refusals_at
+from fedwave.experiments.config.schema import field_names, no_field
 from fedwave.parts import registry
 
 Point = dict[str, Any]  # the value of every axis
 Check = Callable[[Experiment, Experiment], None]  # refuses the first, where it is not the second, already checked
+
+# Fields that every point must have the same, to be compared.
+_SAME = ("schedulers", "metrics", "first_instance", "imports", "sweep")
 
 
 def to_mapping(experiment: Any) -> dict[str, Any]:
@@ -25,17 +28,6 @@ def to_mapping(experiment: Any) -> dict[str, Any]:
         for name, value in _values(experiment).items()
         if value is not None
     }
-
-
-def with_override(content: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """The mapping with one field changed, as ``network.slots=10`` asks; the value is read as YAML."""
-    from fedwave.files.yaml_text import read_yaml
-
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise FedwaveError(f"override {short_repr(text)} must read field=value, such as network.slots=10.")
-    changed = _with(content, key.strip(), read_yaml(value, f"override {short_repr(key.strip())}: the value"))
-    return {name: plain(one) for name, one in changed.items()}
 
 
 def points(experiment: Experiment) -> list[tuple[Point, Experiment]]:
@@ -51,89 +43,35 @@ def points(experiment: Experiment) -> list[tuple[Point, Experiment]]:
 
 
 def check_points(experiment: Experiment, check: Check) -> None:
-    """Refuse a sweep with a point that is wrong, or with one that is the same as another."""
-    swept = [part for part in PARTS if any(_meet(part, axis) for axis in experiment.sweep)]
+    """Refuse a sweep with a point that is wrong, or with an axis that writes one part in two ways."""
     for point, at in points(experiment):
-        try:
+        with refusals_at(_name(point)):
             check(at, experiment)
-        except FedwaveError as error:
-            raise FedwaveError(f"{_culprits(experiment, point, check)}{error}") from None
-    if swept:  # else the values of an axis, which differ, tell the points apart
-        names = (", ".join(f"{axis} = {value}" for axis, value in point.items()) for point, _ in points(experiment))
-        identities = (_identity(at, swept) for _, at in points(experiment))
-        registry.check_different("sweep", zip(names, identities, strict=True), "give each once")
+    for axis, values in experiment.sweep.items():
+        parts = [value for value in values if isinstance(value, Part)]
+        with suppress(MissingExtra):  # without torch a model is what is written
+            texts = [(str(part), registry.full_text(PARTS[axis], part)) for part in parts]
+            registry.check_different(f"sweep.{axis}", texts, "give each once")
 
 
-def _points(experiment: Experiment) -> list[tuple[Point, Experiment]]:
-    if not experiment.sweep:
-        return [({}, experiment)]
-    for axis in experiment.sweep:
-        _check_axis(axis)
-    found = []
-    for values in product(*experiment.sweep.values()):
-        point = dict(zip(experiment.sweep, values, strict=True))
-        try:
-            found.append((point, _at(experiment, point)))
-        except FedwaveError as error:
-            raise FedwaveError(f"{_culprits(experiment, point)}{error}") from None
-    return found
-
-
-def _at(experiment: Experiment, point: Point) -> Experiment:
-    """The experiment at a point. What no axis changes is the same object."""
-    content = {**_values(experiment), "sweep": {}}
-    # A field before the fields inside it: it would replace them.
-    for axis in sorted(point, key=lambda axis: axis.count(".")):
-        content = _with(content, axis, plain(point[axis]), labelled=True)
-    return typed(content)
-
-
-def _culprits(experiment: Experiment, point: Point, check: Check = lambda at, checked: None) -> str:
-    """The axis whose value is refused even alone; else all of them, with their values."""
-    for axis, value in point.items():
-        try:
-            check(_at(experiment, {axis: value}), experiment)
-        except FedwaveError:
-            return f"sweep.{axis} at {short_repr(plain(value))}: "
-    return " and ".join(f"sweep.{axis} at {short_repr(plain(value))}" for axis, value in point.items()) + ": "
-
-
-def _meet(part: str, axis: str) -> bool:
-    """Does the axis change this part, or a mapping that holds it, or a parameter of it?"""
-    return f"{part}.".startswith(f"{axis}.") or axis.startswith(f"{part}.")
-
-
-def _identity(experiment: Experiment, parts: Sequence[str]) -> str:
-    """Equal for two experiments that only write these parts in two ways."""
-    content = to_mapping(experiment)
-    for dotted in parts:
-        where, _, name = dotted.rpartition(".")
-        place = content.get(where) if where else content
-        if place is not None and name in place:
-            several = place[name] if dotted in PART_LISTS else [place[name]]
-            with suppress(MissingExtra):  # without torch a model is what is written
-                place[name] = [
-                    registry.full_text(PARTS[dotted], Part.of(PARTS[dotted], one, dotted)) for one in several
-                ]
-    return repr(content)
-
-
-def _check_axis(axis: str) -> None:
-    inside = axis.startswith("network.set.") or any(axis.startswith(f"{part}.") for part in PARTS)
-    if not (inside or axis in field_names()) or axis.partition(".")[0] in ("sweep", "imports"):
-        raise FedwaveError(f"sweep.{axis}: {no_field(axis)}")
-    if axis == "first_instance":
-        raise FedwaveError(
-            "sweep.first_instance varies the numbers of the instances, but every point must have the same ones to be "
-            "compared: leave it out, or run an experiment for each."
-        )
-
-
-def _with(content: Mapping[str, Any], key: str, value: Any, where: str = "", labelled: bool = False) -> dict[str, Any]:
-    """A copy with the field at the dots set. Mappings that are missing or null are made on the way.
+def changed(experiment: Experiment, values: Mapping[str, Any], labelled: bool = False) -> Experiment:
+    """The experiment with other values for some fields, by their dots. What they leave alone is the same object.
 
     ``labelled``: a scheduler keeps its label when a parameter of it is set.
     """
+    if not values:
+        return experiment
+    content = _values(experiment)
+    # A field before the fields inside it: it would replace them.
+    for field in sorted(values, key=lambda field: field.count(".")):
+        content = with_value(content, field, values[field], labelled=labelled)
+    return Experiment.of(content)
+
+
+def with_value(
+    content: Mapping[str, Any], key: str, value: Any, where: str = "", labelled: bool = False
+) -> dict[str, Any]:
+    """A copy with the field at the dots set. Mappings that are missing or null are made on the way."""
     first, dot, rest = key.partition(".")
     if not first or (dot and not rest):
         raise no_field(where + key)
@@ -150,7 +88,35 @@ def _with(content: Mapping[str, Any], key: str, value: Any, where: str = "", lab
         raise FedwaveError(f"there is no field {short_repr(where + key)}; {place} is {short_repr(inside)}.")
     if place == "sweep":  # an axis has dots of its own
         return {**content, first: {**(inside or {}), rest: value}}
-    return {**content, first: _with(inside or {}, rest, value, f"{place}.")}
+    return {**content, first: with_value(inside or {}, rest, value, f"{place}.")}
+
+
+def _points(experiment: Experiment) -> list[tuple[Point, Experiment]]:
+    if not experiment.sweep:
+        return [({}, experiment)]
+    for axis in experiment.sweep:
+        if axis in _SAME:
+            raise FedwaveError(f"sweep.{axis}: every point must have the same {axis} to be compared: leave it out.")
+        inside = axis.startswith("network.set.") or any(axis.startswith(f"{part}.") for part in PARTS)
+        if not inside and axis not in field_names():
+            raise FedwaveError(f"sweep.{axis}: {no_field(axis)}")
+    found = []
+    for values in product(*experiment.sweep.values()):
+        point = dict(zip(experiment.sweep, values, strict=True))
+        with refusals_at(_name(point)):
+            at = changed(experiment, {**point, "sweep": {}}, labelled=True)
+            if (at.task is None) != (experiment.task is None):
+                raise FedwaveError(
+                    "task is null in the experiment or at this point, but not in both, so points cannot be compared: "
+                    "give a task, such as task.dataset=mnist, or leave the axis out."
+                )
+        found.append((point, at))
+    return found
+
+
+def _name(point: Point) -> str:
+    """The point in a refusal."""
+    return " and ".join(f"sweep.{axis} at {short_repr(plain(value))}" for axis, value in point.items())
 
 
 def _with_parameter(given: Any, field: str, key: str, value: Any, labelled: bool) -> list[Any]:
@@ -167,7 +133,7 @@ def _with_parameter(given: Any, field: str, key: str, value: Any, labelled: bool
         )
     parameter = key[len(name) + 1 :]
     part = parts[place]
-    content = {**part, **_with(part, parameter, value, f"{field}.{name}.")}
+    content = {**part, **with_value(part, parameter, value, f"{field}.{name}.")}
     if labelled and field == "schedulers":
         if part.label is None and _has(part, parameter):
             raise FedwaveError(

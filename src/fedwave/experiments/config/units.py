@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from itertools import count, product
 from typing import Any
 
-from fedwave.errors import FedwaveError
 from fedwave.experiments.config.build import schedulers_of, settings_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed, with_absolute_paths
-from fedwave.experiments.config.read import points
-from fedwave.experiments.config.resolve import added, filled, filled_alike, with_added
+from fedwave.experiments.config.resolve import added, filled, filled_alike
+from fedwave.experiments.config.sweep import changed, points
 from fedwave.parts.user_code import imported_sources
 
 _INSTANCES_AT_ONCE = 50  # of a simulation; more use more memory and are not faster
@@ -50,8 +49,6 @@ class Unit:
 
 def resolved(experiment: Experiment) -> Experiment:
     """Fill in what is left open: absolute paths, numbers, and from the device how the work is cut."""
-    for _, point in points(experiment):
-        _check_alike(experiment, point)
     experiment = filled_alike(with_absolute_paths(experiment))
     if experiment.task is None:
         block = experiment.block or min(_INSTANCES_AT_ONCE, experiment.instances)
@@ -72,22 +69,13 @@ def units_of(experiment: Experiment, places: Mapping[str, str] | None = None) ->
     units = []
     for number, ((_, point), where) in enumerate(zip(points(experiment), axis_places(experiment), strict=True)):
         located = renamed(point, places)
-        point = with_added(point, added(located, filled(located)))
+        point = changed(point, added(located, filled(located)))
         groups = _groups(point, located)
-        units += [
-            Unit(
-                f"{number:04d}_{word}_{block[0]}-{block[-1]}",
-                number,
-                where,
-                group,
-                tuple(block),
-                point,
-                sources=sources,
-                places=places,
-            )
-            for group, word in zip(groups, file_words(groups), strict=True)
-            for block in _blocks(point)
-        ]
+        numbers, size = point.instance_numbers, point.block or point.instances
+        for group, word in zip(groups, _file_words(groups), strict=True):
+            for block in (tuple(numbers[first : first + size]) for first in range(0, len(numbers), size)):
+                name = f"{number:04d}_{word}_{block[0]}-{block[-1]}"
+                units.append(Unit(name, number, where, group, block, point, sources=sources, places=places))
     return units
 
 
@@ -97,42 +85,11 @@ def axis_places(experiment: Experiment) -> list[dict[str, Any]]:
     return [dict(zip(experiment.sweep, values, strict=True)) for values in product(*axes)]
 
 
-def _blocks(point: Experiment) -> list[range]:
-    """The instances of each unit of a scheduler."""
-    numbers, size = point.instance_numbers, point.block or point.instances
-    return [numbers[first : first + size] for first in range(0, len(numbers), size)]
-
-
 def axis_values(values: Sequence[Any]) -> list[Any]:
     """An axis of a sweep as values of one kind, as a column of a table needs: numbers, or else texts."""
     if any(isinstance(v, bool) or not isinstance(v, (int, float)) for v in values):
         return [v if isinstance(v, str) else str(v) for v in values]
     return list(values) if all(isinstance(v, int) for v in values) else [float(v) for v in values]
-
-
-def _check_alike(experiment: Experiment, point: Experiment) -> None:
-    """Points with different schedulers, or with and without a task, cannot be compared."""
-    if point.labels != experiment.labels:
-        raise FedwaveError(
-            "sweep.schedulers varies the schedulers, but every point must run the same ones to be compared: "
-            "list all of them in schedulers."
-        )
-    if [part.name for part in point.metrics] != [part.name for part in experiment.metrics]:
-        raise FedwaveError(
-            "sweep.metrics varies the metrics, but every point must have the same ones to be compared: list all of "
-            "them in metrics."
-        )
-    axis = next((axis for axis in experiment.sweep if axis.partition(".")[0] == "task"), "task")
-    if experiment.task is None and point.task is not None:
-        raise FedwaveError(
-            f"sweep.{axis} varies the task, but task is null: give one, such as task.dataset=mnist, or leave "
-            "the axis out."
-        )
-    if experiment.task is not None and point.task is None:
-        raise FedwaveError(
-            f"sweep.{axis} is null at a point, so nothing is learnt there and it cannot be compared with others: "
-            "leave it out."
-        )
 
 
 def _groups(point: Experiment, located: Experiment) -> list[tuple[str, ...]]:
@@ -147,7 +104,7 @@ def _groups(point: Experiment, located: Experiment) -> list[tuple[str, ...]]:
     return together + alone
 
 
-def file_words(groups: Sequence[tuple[str, ...]]) -> list[str]:
+def _file_words(groups: Sequence[tuple[str, ...]]) -> list[str]:
     """A different file name for each group: alpha=1 and alpha=-1 must not get the same."""
     words: list[str] = []
     for group in groups:

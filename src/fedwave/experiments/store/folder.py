@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import renamed
-from fedwave.experiments.config.read import stored_content, stored_experiment, to_mapping, to_yaml
+from fedwave.experiments.config.read import stored_experiment, to_mapping, to_yaml
 from fedwave.experiments.config.run_id import first_difference, same_fields, short_json
 from fedwave.experiments.config.units import Unit, units_of
 from fedwave.experiments.store import inputs
@@ -244,12 +244,14 @@ class RunFolder:
 
     def _check_config(self, manifest: Manifest, checksum: str) -> None:
         """Raises FedwaveError for a config.yaml that was edited, with the field if it can be told."""
+        from fedwave.files.yaml_text import read_yaml
+
         path, what = self.path / CONFIG, ""
         try:
             raw = read_bytes(path, f"experiment {path}")
             if sha256(raw) == checksum:
                 return
-            now = to_mapping(stored_experiment(stored_content(raw.decode(), CONFIG)))
+            now = to_mapping(stored_experiment(read_yaml(raw.decode(), CONFIG)))
             was = to_mapping(manifest.experiment)
             if not same_fields(now, was):
                 field, is_, before = first_difference(now, was)

@@ -19,9 +19,9 @@ from typing import Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import stored_experiment
-from fedwave.experiments.config.resolve import Values, added, with_added
+from fedwave.experiments.config.resolve import Values, added
 from fedwave.experiments.config.run_id import run_id
-from fedwave.experiments.config.sweep import points, to_mapping
+from fedwave.experiments.config.sweep import changed, points, to_mapping
 from fedwave.experiments.config.units import Unit, axis_places
 from fedwave.experiments.store.checksums import Damaged, sha256
 from fedwave.experiments.store.inputs import Input
@@ -102,7 +102,7 @@ def read_manifest(folder: Path, checksum: str | None = None) -> Manifest:
     try:
         inputs = {str(name): Input.read(one) for name, one in content["inputs"].items()}
         experiment, numbers = stored_experiment(content["experiment"]), list(content["points"])
-        at = [_filled(point, numbers[k]) for k, (_, point) in enumerate(points(experiment))]
+        at = [changed(point, numbers[k]) for k, (_, point) in enumerate(points(experiment))]
         wheres = axis_places(experiment)
         numerics = content["numerics"]
         units = [_unit(one, wheres, at) for one in content["units"]]
@@ -116,11 +116,6 @@ def read_manifest(folder: Path, checksum: str | None = None) -> Manifest:
 def _damaged(path: Path, error: Exception) -> Damaged:
     why = " ".join(str(error).split())
     return Damaged(f"{path} is damaged ({why}): restore it, or run the experiment again in another folder.")
-
-
-def _filled(at: Experiment, values: Values) -> Experiment:
-    """A point with its own numbers, which are checked like those of a file."""
-    return stored_experiment(to_mapping(with_added(at, values))) if values else at
 
 
 def _unit(part: Mapping[str, Any], wheres: Sequence[Mapping[str, Any]], at: Sequence[Experiment]) -> Unit:
