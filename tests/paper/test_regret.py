@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.paper.array_types import Floats
+from fedwave.paper import Floats
 from fedwave.paper.regret import InformedGreedy, Regret, RegretSetting, bias_span, gaps, regret
 from fedwave.paper.regret_figure import regret_figure
 
@@ -17,7 +17,7 @@ MANY = RegretSetting(rounds=600, instances=60, seed=3)
 
 @pytest.fixture(scope="module")
 def quick() -> Regret:
-    return regret(RegretSetting.quick())
+    return regret(RegretSetting(rounds=400, instances=8))
 
 
 @pytest.fixture(scope="module")

@@ -164,18 +164,17 @@ def _theory(how: Experiment, folder: Path, execution: opt.Local, quick: bool, js
     ):
         data = results.only.data
         message("the bound")
-        rows, files = theory.backlogs(data, network_of(how.network), how.base, how.burn_in)
+        table, files = theory.backlogs(data, network_of(how.network), how.base, how.burn_in)
         paths = _write_files(folder, files)
         for part, make in theory.PARTS.items():
             message(part)
             paths += _write_files(folder, make(quick))
         write_sums(folder, [path.name for path in paths])
     if json:
-        found = {row.label: theory.plain_row(row) for row in rows}
+        found = files["backlogs.json"]["schedulers"]
         output.print_json({"files": [str(path) for path in paths], "backlogs": found})
         return
-    table = output.plain_rows(*theory.backlog_lines(rows), f"Long-run backlogs: {title(data)}")
-    output.print_table(table, folder, paths)
+    output.print_table(output.plain_rows(*table, f"Long-run backlogs: {title(data)}"), folder, paths)
 
 
 def _write(folder: Path, figures: Mapping[str, Any]) -> list[Path]:
