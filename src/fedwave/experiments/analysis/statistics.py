@@ -7,6 +7,7 @@ an instance, and the spread over instances gives the interval.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -105,8 +106,14 @@ def instances_needed(values: Array, half_width: float, level: float = 0.95) -> i
     >>> fw.statistics.instances_needed([1.0, 2.0, 3.0], half_width=0.5)
     18
     """
-    pilot = sample("a pilot", values)
-    check_level(level)
+    pilot = np.asarray(values, dtype=np.float64)
+    if pilot.ndim != 1:
+        raise FedwaveError(f"a pilot has the shape {pilot.shape}, must hold one value per instance.")
+    bad = int(np.count_nonzero(~np.isfinite(pilot)))
+    if bad:
+        raise FedwaveError(f"a pilot is not finite in {bad} of {pilot.size} instances: leave those out, and say so.")
+    if not is_number(level) or not 0 < level < 1:
+        raise FedwaveError(f"level is {level!r}, must lie between 0 and 1, such as 0.95.")
     if pilot.size < 2:
         raise FedwaveError(f"a pilot of {pilot.size} shows no spread: run at least 2 instances.")
     if not is_number(half_width) or half_width <= 0:
@@ -117,35 +124,12 @@ def instances_needed(values: Array, half_width: float, level: float = 0.95) -> i
             f"a half_width of {half_width:g} is out of reach with a spread of {spread:g}: ask for a wider one."
         )
 
-    # The quantile depends on the number that is sought, but the width only falls: so halve an interval.
+    # The quantile depends on the number that is sought, but the width only falls.
     def enough(count: int) -> bool:
         return t_quantile(count, level) * spread <= half_width * math.sqrt(count)
 
-    high = 2
-    while not enough(high):
-        high *= 2
-    low = high // 2  # too few, or the least possible
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
-
-
-def sample(what: str, values: Array) -> FloatArray:
-    """``values`` as finite numbers ``[I]``, or a sentence that says why they are not."""
-    out = np.asarray(values, dtype=np.float64)
-    if out.ndim != 1:
-        raise FedwaveError(f"{what} has the shape {out.shape}, must hold one value per instance.")
-    bad = int(np.count_nonzero(~np.isfinite(out)))
-    if bad:
-        raise FedwaveError(f"{what} is not finite in {bad} of {out.size} instances: leave those out, and say so.")
-    return out
-
-
-def check_level(level: float) -> None:
-    """Refuse a confidence level that is not a share."""
-    if not is_number(level) or not 0 < level < 1:
-        raise FedwaveError(f"level is {level!r}, must lie between 0 and 1, such as 0.95.")
+    counts = range(2, 1 << 60)
+    return counts[bisect_left(counts, True, key=enough)]
 
 
 Band = tuple[FloatArray, FloatArray]  # mean and half-width of its 95 % interval
