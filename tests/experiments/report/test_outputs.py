@@ -19,7 +19,7 @@ from fedwave.cli.output import result_tables, sweep_tables
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.figures import sweep as sweep_figures
-from fedwave.experiments.report.outputs import comparison_of, differences_table, means_table, write_results
+from fedwave.experiments.report.outputs import comparison_of, full_table, write_results
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.dataset import Point, Results, metrics_of
 from fedwave.experiments.store.load import to_dataset
@@ -102,7 +102,7 @@ def test_the_summary_holds_every_number_and_paired_differences(
 def test_tables_have_a_row_for_every_point_and_scheduler(
     results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
-    heading, rows = means_table(results)
+    heading, rows = full_table(results)
     found = comparison_of(results.points[0])
     assert found.metrics[0] == "backlog"  # the metric of the experiment comes first
     assert sorted(found.metrics) == sorted(metrics_of(results.points[0].data))
@@ -117,7 +117,7 @@ def test_tables_have_a_row_for_every_point_and_scheduler(
     wanted = backlog("alsa-pi", 3, 5)
     shown = dict(zip(heading, rows[10], strict=True))["Backlog (shards)"]
     assert float(shown.partition("±")[0]) == pytest.approx(wanted.mean(), abs=0.06)
-    apart_heading, apart = differences_table(results)
+    apart_heading, apart = full_table(results, paired=True)
     assert apart_heading == ["vs alsa-pi", *heading[1:]]
     assert len(apart) == len(rows) - 6  # none of the base
     for column, metric in ((3, "backlog"), (-1, found.metrics[-1])):
@@ -129,7 +129,7 @@ def test_tables_of_means_and_differences_are_written_for_pages_and_papers(
     results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
     write_results(results, tmp_path)
-    (_, rows), (_, apart) = means_table(results), differences_table(results)
+    (_, rows), (_, apart) = full_table(results), full_table(results, paired=True)
     page = (tmp_path / "table.md").read_text().splitlines()
     title = "two_axes: U = 6, γ = 0.01, 12 rounds, 4 instances"  # W and the seed vary
     assert page[0] == f"**{title}.**"
