@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from refusals import mentions, refused
+from refusals import mentions
 
 import fedwave as fw
 from fedwave.cli.output import result_tables, sweep_tables
@@ -169,20 +169,6 @@ def with_extra(point: Point, name: str, values: Any, **about: str) -> Point:
     return replace(point, data=point.data.assign({name: (dims, values, about)}))
 
 
-def test_what_was_learnt_is_measured_after_the_last_round(results: Results) -> None:
-    point, age = results.points[0], NAMES.index("age")
-    accuracy = np.zeros((3, 4, 12))
-    accuracy[age, :, -1] = [0.2, 0.4, np.nan, 0.6]  # one diverged
-    learnt = with_extra(point, "accuracy", accuracy, over_rounds="last")
-    found = comparison_of(learnt).estimate("age", "accuracy")
-    assert found.mean == pytest.approx(0.4)
-    assert found.standard_error == pytest.approx(0.2 / 3**0.5)
-    gone = with_extra(point, "accuracy", accuracy * np.nan, over_rounds="last")
-    assert np.isnan(comparison_of(gone).estimate("age", "accuracy").mean)
-    worst = point.data.worst_age.sel(scheduler="age").max("round").mean()
-    assert comparison_of(point).estimate("age", "worst_age").mean == worst
-
-
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_mean_that_leaves_instances_out_says_so_everywhere(tmp_path: Path, drawn: list[tuple[Any, ...]]) -> None:
     how = experiment_from({"schedulers": ["age", "alsa-pi"], "rounds": 4, "instances": 4})
@@ -239,26 +225,3 @@ def test_a_metric_of_the_users_own_is_everywhere(results: Results, tmp_path: Pat
     with xr.open_dataset(tmp_path / "results.nc") as plain:
         np.testing.assert_array_equal(plain.surprise, to_dataset(own).surprise)
         assert plain.surprise.attrs == {"long_name": "surprise (bits)", "over_rounds": "max"}
-
-
-def test_a_single_point_has_no_figure_of_a_sweep(
-    results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
-) -> None:
-    with refused("6 points", "points"):
-        _ = results.only
-    point = results.points[0]
-    single = Results(point.experiment, [replace(point, where={})])
-    paths = write_results(single, tmp_path)
-    assert not drawn
-    assert [path.name for path in paths] == [
-        "score",
-        "rounds.csv",
-        "instances.csv",
-        "devices.csv",
-        "devices",
-        "summary.json",
-        "table.md",
-        "table.tex",
-        "summary.csv",
-        "results.nc",
-    ]
