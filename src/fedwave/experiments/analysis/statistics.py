@@ -76,20 +76,15 @@ def band(values: Array, level: float = 0.95, *, skip_nan: bool = False) -> tuple
     with np.errstate(over="ignore", invalid="ignore"):
         squares = np.where(there, (values - mean[..., None]) ** 2, 0).sum(axis=-1)
     error = np.sqrt(squares / (several - 1)) / np.sqrt(some)
-    reach = np.where(count > 1, _quantile(several - 1, level), np.nan)
+    reach = np.where(count > 1, t_quantile(several, level), np.nan)
     return mean, reach * error
 
 
-def t_quantile(count: int, level: float) -> float:
-    """How many standard errors an interval of this level reaches to each side."""
-    return float(_quantile(count - 1, level))
-
-
-def _quantile(freedom: Any, level: float) -> Any:
-    """Of Student's distribution with these degrees of freedom, numbers or an array."""
+def t_quantile(count: Any, level: float) -> Any:
+    """How many standard errors an interval of this level reaches to each side, by the number of values or an array."""
     from scipy import special  # slow to import, and needed only when a run has ended
 
-    return special.stdtrit(freedom, 0.5 + level / 2)
+    return special.stdtrit(count - 1, 0.5 + level / 2)
 
 
 def paired_difference(values: Array, base: Array, level: float = 0.95) -> Estimate:
@@ -126,7 +121,7 @@ def instances_needed(values: Array, half_width: float, level: float = 0.95) -> i
 
     # The quantile depends on the number that is sought, but the width only falls.
     def enough(count: int) -> bool:
-        return t_quantile(count, level) * spread <= half_width * math.sqrt(count)
+        return bool(t_quantile(count, level) * spread <= half_width * math.sqrt(count))
 
     counts = range(2, 1 << 60)
     return counts[bisect_left(counts, True, key=enough)]
