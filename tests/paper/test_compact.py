@@ -24,7 +24,6 @@ RUNS: dict[str, dict[str, Any]] = {
     "score": {"schedulers": ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max", "age"]},
     "mnist": {"schedulers": ["bench", "alsa-pi", "w-max"], "task": TASK, "targets": [0.3, 0.5]},
 }
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 @pytest.fixture(scope="module")
@@ -150,8 +149,3 @@ def test_a_changed_or_missing_file_is_refused(copy: Path, file: str) -> None:
     path.unlink()
     with refused(path.parent):
         read_compact(path.parent)
-
-
-@pytest.mark.parametrize("folder", [path.parent for path in RESULTS.glob("*/config.yaml")], ids=lambda path: path.name)
-def test_the_committed_results_can_be_read(folder: Path) -> None:
-    assert read_compact(folder).kind == folder.name

@@ -318,17 +318,3 @@ def test_what_was_asked_for_comes_first_and_what_was_never_measured_is_no_column
     plain = run("w-max", training=replace(ASKED.training, full_every=0), rounds=2, instances=1)
     assert "accuracy_on_all" not in comparison_of(plain).metrics
     assert "nan" not in repr(comparison_of(plain))
-
-
-def test_a_class_without_test_images_has_no_accuracy() -> None:
-    whole_task = fw.task("synthetic", model="logistic", epochs=1)
-    data = whole_task.dataset
-    kept = data.test_labels != 3
-    fewer = replace(data, test_images=data.test_images[kept], test_labels=data.test_labels[kept])
-    trace = fw.simulate(fw.random_network(3, 1, rate=1.0), "age", 2, 1)
-    curves = fw.train(trace, fw.task(fewer, model="logistic", epochs=1))
-    assert np.isnan(curves.class_accuracy[:, :, 3]).all()
-    assert np.isfinite(np.delete(curves.class_accuracy, 3, axis=2)).all()
-    assert np.isfinite(curves.worst_class).all()
-    point = unit_dataset({"age": trace}, {"age": curves})
-    assert np.isnan(point.class_accuracy.sel({"class": 3})).all()
