@@ -9,7 +9,7 @@ import numpy as np
 from committed import DATA, DOCS, table_block
 
 import fedwave as fw
-from fedwave.paper.claims_learning import with_fewer_rounds
+from fedwave.paper.claims import with_fewer_rounds
 from fedwave.paper.verdicts import OURS, PAPER, TARGETS, pair, plain
 
 _STUDY = "cifar10"

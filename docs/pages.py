@@ -10,42 +10,16 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 # For the modules beside this one, and for benchmarks.
 sys.path.extend(map(str, [Path(__file__).parent, Path(__file__).parents[1]]))
-from cifar10_numbers import (
-    behind_bench,
-    best_evaluation,
-    cifar_differences,
-    cifar_gained,
-    cifar_loss,
-    cifar_lots,
-    cifar_minutes,
-    cifar_order,
-    cifar_seconds,
-    cifar_seconds_a_round,
-    cifar_table,
-    cifar_trained,
-    highest_target,
-    loss_times_bench,
-    next_lot,
-    share_allowed,
-    spikes_from,
-    targets_with_fewer_rounds,
-)
+import cifar10_numbers
+import prediction_tables
 from committed import DATA, DOCS, table_block
-from prediction_tables import (
-    choice_table,
-    law_cells,
-    law_lead,
-    law_table,
-    recommended_in_short,
-    recommended_table,
-    rules_table,
-)
 
 import fedwave as fw
 from benchmarks.peers.report import CELLS, ratio_text, speed_table, work_of
@@ -220,9 +194,8 @@ def choices() -> str:
 
 def regret(label: str) -> str:
     """Regret a round in millionths."""
-    value = DATA.content("theory/regret.json")["regret a round"][label]
-    mean, half = 1e6 * value["mean"], 1e6 * value["half_width"]
-    return f"{_two_digits(mean)} ± {_two_digits(half)}"
+    value = of_paper.regret(DATA, label)
+    return f"{_two_digits(value.mean)} ± {_two_digits(value.half_width)}"
 
 
 def _two_digits(value: float) -> str:
@@ -386,65 +359,13 @@ def _counted(found: dict[str, Any]) -> dict[str, float]:
     return rows | {"longest wait, s": found["longest wait in seconds"]}
 
 
+# The public functions here and in the two other modules; the names in this one are made above.
 GENERATORS: dict[str, Callable[..., str]] = {
-    function.__name__: function
-    for function in (
-        score_schedulers,
-        score_table,
-        score_luck,
-        score_mean,
-        score_cost,
-        score_gain,
-        backlog_saved,
-        round_robin_swing,
-        run_size,
-        mnist_table,
-        mnist_above_prototype,
-        mnist_differences,
-        cifar_trained,
-        cifar_lots,
-        cifar_seconds,
-        cifar_minutes,
-        cifar_seconds_a_round,
-        next_lot,
-        cifar_table,
-        cifar_differences,
-        cifar_order,
-        cifar_gained,
-        behind_bench,
-        cifar_loss,
-        loss_times_bench,
-        highest_target,
-        best_evaluation,
-        targets_with_fewer_rounds,
-        share_allowed,
-        spikes_from,
-        regret,
-        empty_until,
-        last_of_regret,
-        gap_table,
-        overshoot,
-        bound_breaks,
-        decision_ratio,
-        attacks_table,
-        soak_table,
-        claims,
-        claims_held,
-        choices,
-        law_table,
-        law_cells,
-        law_lead,
-        choice_table,
-        recommended_table,
-        recommended_in_short,
-        rules_table,
-        bench_table,
-        bench_by_cores,
-        bench_times,
-        bench_work,
-        bench_machine,
-        gpu_equality,
-    )
+    name: made
+    for names in (globals(), vars(cifar10_numbers), vars(prediction_tables))
+    for name, made in names.items()
+    if isinstance(made, FunctionType) and made.__module__ == names["__name__"]
+    if not name.startswith("_") and made is not filled
 }
 
 

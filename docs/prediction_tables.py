@@ -8,6 +8,7 @@ import numpy as np
 from committed import DATA, table_block
 
 import fedwave as fw
+from fedwave.paper.results import estimate_in
 from fedwave.paper.verdicts import pair, plain
 
 FILES = ("chosen-on", "rules", "skew", "mlp", "devices", "channel", "again", "cifar10")
@@ -99,8 +100,8 @@ def choice_table() -> str:
     apart: dict[str, list[fw.statistics.Estimate]] = {}  # by scheduler: in each setting
     for line in DATA.table("recommended/choice/summary.csv"):
         if (line["task.aggregation"], line["metric"]) == (CHOSEN_RULE, "accuracy"):
-            mean, half_width = float(line["difference"]), float(line["difference_half_width"])
-            apart.setdefault(line["scheduler"], []).append(fw.statistics.Estimate(mean, half_width, 0))
+            found = estimate_in(line, "difference", "difference_half_width")
+            apart.setdefault(line["scheduler"], []).append(found)
     del apart["bench"]
     rows = [
         [
@@ -122,8 +123,7 @@ def rules_table() -> str:
         mine = {
             line["scheduler"]: line for line in lines if (line["task.partition"], line["task.aggregation"]) == where
         }
-        shown = [f"{plain(float(mine[s]['mean']), 4)} ± {plain(float(mine[s]['half_width']), 4)}" for s in schedulers]
-        rows.append([*where, *shown])
+        rows.append([*where, *(pair(estimate_in(mine[s], "mean", "half_width"), 4) for s in schedulers)])
     return table_block(["shards", "rule", *schedulers], rows)
 
 
@@ -151,4 +151,4 @@ def _means(cells: list[dict[str, Any]]) -> list[str]:
 
 
 def _distance(line: dict[str, str], name: str) -> str:
-    return pair(fw.statistics.Estimate(float(line[name]), float(line[f"{name}, half-width"]), 0), 4, "+")
+    return pair(estimate_in(line, name, f"{name}, half-width"), 4, "+")

@@ -17,7 +17,6 @@ from refusals import mentions, refused
 import fedwave as fw
 from fedwave import memory
 from fedwave.cli import app, output
-from fedwave.experiments.analysis.bootstrap import bootstrap_ratio
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.run import memory_needs
 from fedwave.experiments.run.runner import run_experiment
@@ -168,7 +167,6 @@ ABSURD: dict[str, Callable[[], Any]] = {
     "rate, bound": lambda: fw.backlog_bound(NET.replace(rate=1e9)),
     "posterior": lambda: GridPosterior(points=10**9).start(NET.problem(50)),
     "long silence": lambda: zero_inflated_sum(3, 10**7, np.ones(4000), np.full(4000, 0.5)),
-    "resamples": lambda: bootstrap_ratio(np.arange(1.0, 9), np.arange(1.0, 9), resamples=MUCH),
     "images": lambda: synthetic(MUCH, 10),
     "shard": lambda: a_shard(10**8),
     "epochs": lambda: a_shard(10, 10**8),

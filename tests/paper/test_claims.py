@@ -11,44 +11,52 @@ from refusals import mentions
 
 import fedwave as fw
 from fedwave.paper import claims, verdicts
-from fedwave.paper import claims_learning as learnt
-from fedwave.paper import claims_score as scores
-from fedwave.paper import claims_theory as theory
 from fedwave.paper.results import Results
 
-Estimate = fw.statistics.Estimate
 DATA = Results(Path(__file__).parents[2] / "docs" / "results")
 
 
-def test_the_rules() -> None:
-    assert verdicts.verdict([True, True]) == "holds"
-    assert verdicts.verdict([True, False]) == "in part"
-    assert verdicts.verdict([False, False]) == "does not hold"
-    assert verdicts.verdict([True, None]) == "in part"
-    assert verdicts.verdict([None, False]) == "open"
-    assert verdicts.verdict([None, None]) == "open"
-    small, wide, large = Estimate(0.001, 0.002, 0), Estimate(0.001, 0.2, 0), Estimate(0.2, 0.1, 0)
-    assert [verdicts.above(value, 0.01) for value in (small, wide, large)] == [False, None, True]
-    assert verdicts.below(Estimate(-0.2, 0.1, 0), 0.01) is True
-    assert verdicts.below(large, 0.01) is False
-    assert [verdicts.within(value, 0.01) for value in (small, wide, large)] == [True, None, False]
-    assert [verdicts.at_most(value, 0.01) for value in (small, wide, large)] == [True, None, False]
-    assert verdicts.at_most(Estimate(-0.2, 0.1, 0), 0.01) is True
-    assert verdicts.rank_correlation([1, 5, 9], [2, 3, 4]) == pytest.approx(1)
-    assert verdicts.rank_correlation([1, 5, 9], [4, 3, 2]) == pytest.approx(-1)
+@pytest.mark.parametrize(
+    ("fits", "wanted", "all_true"),
+    [
+        ([True, True], "holds", True),
+        ([True, False], "in part", False),
+        ([True, None], "in part", None),
+        ([False, False], "does not hold", False),
+        ([None, False], "open", False),
+        ([None, None], "open", None),
+    ],
+)
+def test_a_claim_about_several(fits: list[bool | None], wanted: str, all_true: bool | None) -> None:
+    assert verdicts.verdict(fits) == wanted
+    assert verdicts.together(fits) is all_true
+
+
+@pytest.mark.parametrize(
+    ("mean", "half_width", "wanted"),
+    [
+        (0.001, 0.002, (False, False, True, True)),
+        (0.001, 0.2, (None, None, None, None)),
+        (0.2, 0.1, (True, False, False, False)),
+        (-0.2, 0.1, (False, True, False, True)),
+    ],
+)
+def test_an_interval_beside_a_reach(mean: float, half_width: float, wanted: tuple[bool | None, ...]) -> None:
+    rules = (verdicts.above, verdicts.below, verdicts.within, verdicts.at_most)
+    assert tuple(rule(fw.statistics.Estimate(mean, half_width, 0), 0.01) for rule in rules) == wanted
 
 
 def test_the_page_in_short() -> None:
     """What the first lines of the page say in words."""
     for study in verdicts.TARGETS:
-        for of in (learnt.larger_loss, learnt.lower_accuracy):
+        for of in (claims.larger_loss, claims.lower_accuracy):
             assert of(DATA, study)[1] == verdicts.HOLDS, (study, of.__name__)
-        assert learnt.fewer_rounds(DATA, study)[1] in (verdicts.HOLDS, verdicts.PART)
-        assert learnt.without_knowledge(DATA, study)[1] in (verdicts.HOLDS, verdicts.PART, verdicts.OPEN)
-    for of in (theory.theorem_1_product, theory.theorem_1_power, theory.theorem_2, theory.theorem_3):
+        assert claims.fewer_rounds(DATA, study)[1] in (verdicts.HOLDS, verdicts.PART)
+        assert claims.without_knowledge(DATA, study)[1] in (verdicts.HOLDS, verdicts.PART, verdicts.OPEN)
+    for of in (claims.theorem_1_product, claims.theorem_1_power, claims.theorem_2, claims.theorem_3):
         assert of(DATA)[1] == verdicts.NOT, of.__name__
-    assert scores.score_is_learning(DATA)[1] == verdicts.PART
-    assert scores.similar_scores(DATA)[1] == verdicts.HOLDS
+    assert claims.score_is_learning(DATA)[1] == verdicts.PART
+    assert claims.similar_scores(DATA)[1] == verdicts.HOLDS
 
 
 class MadeUp(Results):
@@ -76,20 +84,20 @@ def test_no_committed_run_has_diverged() -> None:
 def test_other_numbers_give_other_verdicts() -> None:
     data = MadeUp()
     made_up = data.chosen
-    assert learnt.lower_accuracy(data, "mnist")[1] == verdicts.HOLDS
-    assert learnt.similar_accuracy(data, "mnist")[1] == verdicts.HOLDS
-    assert learnt.larger_variance(data, "mnist")[1] == verdicts.OPEN  # equal, but ten instances cannot tell
+    assert claims.lower_accuracy(data, "mnist")[1] == verdicts.HOLDS
+    assert claims.similar_accuracy(data, "mnist")[1] == verdicts.HOLDS
+    assert claims.larger_variance(data, "mnist")[1] == verdicts.OPEN  # equal, but ten instances cannot tell
     made_up["w-max"] = made_up["bench"] + 0.001
-    assert learnt.lower_accuracy(data, "mnist")[1] == verdicts.PART
+    assert claims.lower_accuracy(data, "mnist")[1] == verdicts.PART
     made_up["round-robin"] = made_up["bench"]
-    assert learnt.lower_accuracy(data, "mnist")[1] == verdicts.NOT
+    assert claims.lower_accuracy(data, "mnist")[1] == verdicts.NOT
     made_up["round-robin"] = made_up["bench"] - 0.1
     for name in verdicts.OURS:
         made_up[name] = made_up["bench"] - 0.03
-    assert learnt.similar_accuracy(data, "mnist")[1] == verdicts.PART  # not similar, but nearer than RR
+    assert claims.similar_accuracy(data, "mnist")[1] == verdicts.PART  # not similar, but nearer than RR
     for name in verdicts.OURS:
         made_up[name] = made_up["bench"] - 0.08
-    text, verdict = learnt.similar_accuracy(data, "mnist")
+    text, verdict = claims.similar_accuracy(data, "mnist")
     assert verdict == verdicts.NOT
     assert mentions(text, "ALSA-PI", "-.0800")
 
@@ -99,19 +107,19 @@ def test_who_has_fewer_spikes_than_bench_is_as_stable_and_refutes_that_it_is_the
 ) -> None:
     noise = np.array([0.0, 1.0, 2.0, 1.0])  # mean 1, half-width 1.3
     spikes = {name: noise for name in verdicts.PAPER}
-    monkeypatch.setattr(learnt, "_spikes", lambda data, study, name: spikes[name])
-    assert learnt.bench_most_stable(DATA, "cifar10")[1] == verdicts.HOLDS
-    assert learnt.stable_as_bench(DATA, "cifar10")[1] == verdicts.HOLDS
+    monkeypatch.setattr(claims, "spikes", lambda data, study, name: spikes[name])
+    assert claims.bench_most_stable(DATA, "cifar10")[1] == verdicts.HOLDS
+    assert claims.stable_as_bench(DATA, "cifar10")[1] == verdicts.HOLDS
     spikes["bench"] = noise + 3  # everybody has fewer, of each instance
-    assert learnt.bench_most_stable(DATA, "cifar10")[1] == verdicts.NOT
-    assert learnt.stable_as_bench(DATA, "cifar10")[1] == verdicts.HOLDS
+    assert claims.bench_most_stable(DATA, "cifar10")[1] == verdicts.NOT
+    assert claims.stable_as_bench(DATA, "cifar10")[1] == verdicts.HOLDS
     spikes |= {name: noise + 6 for name in (*verdicts.OURS, "w-max")}
-    assert learnt.bench_most_stable(DATA, "cifar10")[1] == verdicts.NOT  # RR is enough
-    assert learnt.stable_as_bench(DATA, "cifar10")[1] == verdicts.NOT
+    assert claims.bench_most_stable(DATA, "cifar10")[1] == verdicts.NOT  # RR is enough
+    assert claims.stable_as_bench(DATA, "cifar10")[1] == verdicts.NOT
     spikes["round-robin"] = noise[::-1] * 5  # more or fewer: these instances cannot tell
-    assert learnt.bench_most_stable(DATA, "cifar10")[1] == verdicts.OPEN
+    assert claims.bench_most_stable(DATA, "cifar10")[1] == verdicts.OPEN
     spikes["alsa-pi"] = spikes["bench"]
-    assert learnt.stable_as_bench(DATA, "cifar10")[1] == verdicts.PART
+    assert claims.stable_as_bench(DATA, "cifar10")[1] == verdicts.PART
 
 
 def test_every_claim_has_a_row_and_a_verdict() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from hashlib import sha256
@@ -25,7 +24,6 @@ RUNS: dict[str, dict[str, Any]] = {
     "score": {"schedulers": ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max", "age"]},
     "mnist": {"schedulers": ["bench", "alsa-pi", "w-max"], "task": TASK, "targets": [0.3, 0.5]},
 }
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 @pytest.fixture(scope="module")
@@ -118,25 +116,14 @@ def replaced(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1))
 
 
-def without_fact(path: Path) -> None:
-    content = json.loads(path.read_text())
-    del content["made_with"]
-    path.write_text(json.dumps(content))
-
-
-# By file: with checksums that fit, so that a file is refused for its content.
+# With checksums that fit, as another version of fedwave could have written them: refused for the content.
 BAD: dict[str, tuple[str, Callable[[Path], object]]] = {
     "no column": ("mnist/curves.csv", lambda path: replaced(path, ",loss", ",no_loss")),
     "no band": ("score/rounds.csv", lambda path: replaced(path, ",recent_mean", ",of_late")),
     "no number": ("mnist/curves.csv", lambda path: replaced(path, "bench,4,2,", "bench,4,2,x")),
     "a line less": ("mnist/curves.csv", lambda path: path.write_text(path.read_text().rstrip().rpartition("\n")[0])),
-    "no line": ("mnist/curves.csv", lambda path: path.write_text("scheduler,instance,round,loss,accuracy\n")),
     "no JSON": ("mnist/summary.json", lambda path: path.write_text("{")),
-    "a list": ("mnist/summary.json", lambda path: path.write_text("[]")),
-    "a fact less": ("score/summary.json", without_fact),
-    "other sizes": ("score/summary.json", lambda path: replaced(path, '"rounds": 12', '"rounds": -6')),
-    "no mean": ("score/rounds.csv", lambda path: replaced(path, "bench,1,", "bench,1,nan,")),
-    "infinite": ("mnist/curves.csv", lambda path: replaced(path, "bench,4,2,", "bench,4,2,1e999")),
+    "a fact less": ("score/summary.json", lambda path: replaced(path, "made_with", "made_by")),
     "no text": ("score/rounds.csv", lambda path: path.write_bytes(b"\xff")),
 }
 
@@ -162,8 +149,3 @@ def test_a_changed_or_missing_file_is_refused(copy: Path, file: str) -> None:
     path.unlink()
     with refused(path.parent):
         read_compact(path.parent)
-
-
-@pytest.mark.parametrize("folder", [path.parent for path in RESULTS.glob("*/config.yaml")], ids=lambda path: path.name)
-def test_the_committed_results_can_be_read(folder: Path) -> None:
-    assert read_compact(folder).kind == folder.name

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.paper.array_types import Floats
+from fedwave.paper import Floats
 from fedwave.paper.regret import InformedGreedy, Regret, RegretSetting, bias_span, gaps, regret
 from fedwave.paper.regret_figure import regret_figure
 
@@ -17,7 +17,7 @@ MANY = RegretSetting(rounds=600, instances=60, seed=3)
 
 @pytest.fixture(scope="module")
 def quick() -> Regret:
-    return regret(RegretSetting.quick())
+    return regret(RegretSetting(rounds=400, instances=8))
 
 
 @pytest.fixture(scope="module")
@@ -168,28 +168,8 @@ def test_gaps_add_up_to_the_regret(name: str, optima: list[fw.theory.Optimum]) -
     np.testing.assert_allclose(plain_regret(MANY, trace, optima), by_score, atol=1e-9)
 
 
-def test_regret_grows_by_what_greedy_gives_away(optima: list[fw.theory.Optimum]) -> None:
+def test_greedy_loses_in_every_round_and_who_plans_ahead_stops_losing(quick: Regret) -> None:
     """BALSA learns the rates and then plays greedy: its regret to the optimum grows by J* - J of greedy a round."""
-    problems = [MANY.problem(i) for i in range(MANY.instances)]
-    exact = (
-        np.array(
-            [
-                fw.theory.mean_backlog(problem, lambda p, n, theta=problem.theta: p * (n + theta)) - optimum.backlog
-                for problem, optimum in zip(problems, optima, strict=True)
-            ]
-        )
-        * MANY.gamma
-        / MANY.scale
-    )
-    late = slice(MANY.rounds // 2, None)
-    slope = gaps(MANY, run(fw.scheduler("balsa", prior=MANY.prior)), optima)[late].mean(axis=0)
-    grows, differs = fw.statistics.estimate(slope, level=0.999), fw.statistics.estimate(slope - exact, level=0.999)
-    assert grows.mean > grows.half_width > 0
-    assert abs(differs.mean) < differs.half_width
-    assert differs.half_width < grows.mean / 2
-
-
-def test_who_plans_ahead_stops_losing(quick: Regret) -> None:
     excess = (quick.optimum - quick.greedy).mean()
     assert (quick.optimum > quick.greedy).all()
     assert quick.slope("balsa").mean() > 0.6 * excess
@@ -223,9 +203,7 @@ def test_bound_by_hand(quick: Regret) -> None:
         assert small.bound(0.99 * end) > slope * 0.99 * end
         assert small.bound(1.01 * end) < slope * 1.01 * end
     assert small.crossing(0.0) == np.inf
-
-
-def test_the_bound_says_nothing_where_it_was_measured(quick: Regret) -> None:
+    # It says nothing where it was measured.
     assert (quick.bound(quick.rounds) > 1000 * quick.rounds).all()
     assert quick.crossing() > 1e9
     assert quick.regret["balsa"][-1].max() < 1e-6 * quick.bound(400)

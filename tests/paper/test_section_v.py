@@ -20,6 +20,7 @@ def found() -> list[Compact]:
 
 
 def test_the_page_shows_every_figure_of_section_v(found: list[Compact]) -> None:
+    assert [(one.name, one.kind) for one in found] == [(kind, kind) for kind in ("score", "mnist", "cifar10")]
     figure = section_figure(found)
     figure.draw_without_rendering()
     assert tuple(figure.get_size_inches()) == (8.27, 11.69)

@@ -139,14 +139,14 @@ def _theory(how: Experiment, folder: Path, execution: opt.Local, quick: bool) ->
     ):
         data = results.only.data
         message("the bound")
-        rows, files = theory.backlogs(data, network_of(how.network), how.base, how.burn_in)
+        table, files = theory.backlogs(data, network_of(how.network), how.base, how.burn_in)
         paths = write(files)
         for part, make in theory.PARTS.items():
             message(part)
             paths += write(make(quick))
-    content = {"files": list(map(str, paths)), "backlogs": {row.label: theory.plain_row(row) for row in rows}}
-    table = output.plain_table(*theory.backlog_lines(rows), f"Long-run backlogs: {title(data)}")
-    output.print_answer(execution, content, table, folder, paths)
+    content = {"files": list(map(str, paths)), "backlogs": files["backlogs.json"]["schedulers"]}
+    lines = output.plain_table(*table, f"Long-run backlogs: {title(data)}")
+    output.print_answer(execution, content, lines, folder, paths)
 
 
 def _with_data(how: Experiment) -> Experiment:

@@ -20,20 +20,19 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import fedwave as fw
-from fedwave.paper.array_types import Floats
+from fedwave.paper import Floats
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-Rows = list[dict[str, str]]
+Row = dict[str, str]  # of a table, by column
 
 SUMMARY, ROUNDS, CURVES, SUMS = "summary.json", "rounds.csv", "curves.csv", "SHA256SUMS"
 FILES = (
@@ -41,11 +40,6 @@ FILES = (
     *("score.png", "score-paper.png", "learning-curves.png", "one-instance.png", "targets.png"),
 )
 _ORDER = ("score", "mnist", "cifar10")  # of section V; others come after them
-_LARGEST, _MOST_DEVICES = 1 << 28, 10_000_000  # bytes of a file; devices of a network
-# What titles and captions state of a run (``made_with``), and its sizes.
-_FACTS = {"slots": str, "gamma": float, "seed": str, "chance": str, "own_draws": str}
-_FACTS |= {"test_images": int, "loss_images": int, "devices": int}
-_SIZES = ("rounds", "instances", "first_instance")
 
 
 @dataclass(frozen=True)
@@ -94,24 +88,14 @@ def is_compact(folder: Path) -> bool:
 def compact_in(folder: Path) -> list[Path]:
     """The compact exports in a folder, those of section V first."""
     inner = sorted(path for path in folder.iterdir() if is_compact(path))
-    places = {name: place for place, name in enumerate(_ORDER)}
-    return sorted(inner, key=lambda path: places.get(path.name, len(places)))
+    return sorted(inner, key=lambda path: _ORDER.index(path.name) if path.name in _ORDER else len(_ORDER))
 
 
 def read_compact(folder: Path) -> Compact:
     """Reads a compact export, or a run folder; raises FedwaveError if a file is missing or was changed."""
     try:
         return _read(folder)
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-        csv.Error,
-    ) as error:
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, csv.Error) as error:
         raise fw.FedwaveError(
             f"{folder} cannot be drawn ({type(error).__name__}: {error}): export it again with "
             "`fedwave report RUN --compact DIR`."
@@ -123,23 +107,59 @@ def _read(folder: Path) -> Compact:
     about = json.loads(read_text(folder / SUMMARY))
     if "points" in about:
         raise fw.FedwaveError(f"{folder} holds a sweep: `fedwave report` draws it; to publish, keep its summary.csv.")
-    how, labels = about["experiment"], tuple(map(str, about["schedulers"]))
-    name, version = folder.name or folder.resolve().name, str(about["fedwave"])
-    sizes = {key: int(about[key]) for key in _SIZES}
-    made_with = {key: _FACTS[key](value) for key, value in about["made_with"].items()}
-    task = how.get("task")
+    how, labels = about["experiment"], tuple(about["schedulers"])
+    task, data = how.get("task"), _dataset(about)
+    title = fw.figures.title(data)
+    scores = learnt = None
     if task is None:
-        data = _dataset(labels, sizes, made_with)
-        caption, title = fw.figures.bands_caption(data), fw.figures.title(data)
-        bands = _bands(folder / ROUNDS, labels, sizes["rounds"])
-        scores = fw.figures.Scores(bands, str(about["against"]), title, caption)
-        return Compact(name, title, version, labels, scores=scores)
-    data = _dataset(labels, sizes, made_with, read_rows(folder / CURVES))
-    missing = task.get("instead_of")
-    dataset = str(missing or _part_text(task["dataset"]))
-    targets = tuple(map(float, how["targets"]))
-    learnt = fw.figures.Learning(data, dataset, targets, missing is not None)
-    return Compact(name, fw.figures.title(data), version, labels, learnt=learnt)
+        bands = _bands(read_rows(folder / ROUNDS), labels)
+        scores = fw.figures.Scores(bands, about["against"], title, fw.figures.bands_caption(data))
+    else:
+        data = data.assign(_curves(read_rows(folder / CURVES), data))
+        missing = task.get("instead_of")
+        learnt = fw.figures.Learning(data, missing or _part_text(task["dataset"]), tuple(how["targets"]), bool(missing))
+    return Compact(folder.absolute().name, title, about["fedwave"], labels, scores, learnt)
+
+
+def _dataset(about: dict[str, Any]) -> xr.Dataset:
+    """A Dataset as a run has it, with what titles and captions state, but without series."""
+    import xarray as xr
+
+    made_with, first = dict(about["made_with"]), about["first_instance"]
+    coordinates = {
+        "scheduler": list(about["schedulers"]),
+        "instance": range(first, first + about["instances"]),
+        "round": range(1, about["rounds"] + 1),
+        "device": range(made_with.pop("devices")),  # only their number is stated
+    }
+    return xr.Dataset(coords=coordinates, attrs=made_with)
+
+
+def _curves(rows: list[Row], data: xr.Dataset) -> dict[str, Any]:
+    """The series of a trained run, as variables of its Dataset."""
+    dims = ("scheduler", "instance", "round")
+    shape = tuple(data.sizes[dim] for dim in dims)
+    found: dict[str, Any] = {}
+    for name in ("loss", "accuracy", "accuracy_on_all"):
+        measured = name in rows[0] or name != "accuracy_on_all"
+        values = _column(rows, name, shape) if measured else np.full(shape, np.nan)
+        found[name] = (dims, values, {"long_name": fw.metrics.describe(name).label})
+    return found | {"class_accuracy": ((*dims, "class"), np.empty((*shape, 0)))}  # it is not exported
+
+
+def _bands(rows: list[Row], labels: Sequence[str]) -> dict[str, dict[str, tuple[Floats, Floats]]]:
+    """Mean and half-width by round of every scheduler and band."""
+    found: dict[str, dict[str, tuple[Floats, Floats]]] = {label: {} for label in labels}
+    for name in fw.figures.BANDS:
+        mean, half = (_column(rows, f"{name}_{part}", (len(labels), -1)) for part in ("mean", "half_width"))
+        for place, label in enumerate(labels):
+            found[label][name] = mean[place], half[place]
+    return found
+
+
+def _column(rows: list[Row], name: str, shape: tuple[int, ...]) -> Floats:
+    """A column of numbers in the order of its lines; NaN where it is empty."""
+    return np.array([float(row[name] or "nan") for row in rows]).reshape(shape)
 
 
 def _part_text(part: str | dict[str, Any]) -> str:
@@ -150,76 +170,22 @@ def _part_text(part: str | dict[str, Any]) -> str:
     """
     if isinstance(part, str):
         return part
-    if "as" in part:
-        return str(part["as"])
     parameters = ",".join(f"{key}={value}" for key, value in part.items() if key != "name")
-    return f"{part['name']}:{parameters}"
+    return str(part.get("as", f"{part['name']}:{parameters}"))
 
 
-def _bands(path: Path, labels: Sequence[str], rounds: int) -> dict[str, dict[str, Any]]:
-    rows, shape = read_rows(path), (len(labels), rounds)
-    found = {
-        name: [series(rows, f"{name}_{part}", shape) for part in ("mean", "half_width")] for name in fw.figures.BANDS
-    }
-    if not all(np.isfinite(mean).all() for name, (mean, _) in found.items() if name != "recent"):
-        raise ValueError("a round has no mean")
-    return {
-        label: {name: (mean[place], half[place]) for name, (mean, half) in found.items()}
-        for place, label in enumerate(labels)
-    }
-
-
-def _dataset(
-    labels: Sequence[str], sizes: dict[str, int], made_with: dict[str, Any], curves: Rows | None = None
-) -> xr.Dataset:
-    """A Dataset as a run has it, with the series that were exported."""
-    import xarray as xr
-
-    rounds, instances, first = (sizes[key] for key in _SIZES)
-    devices = made_with.pop("devices")
-    if not 1 <= devices <= _MOST_DEVICES:
-        raise ValueError(f"{devices} devices")
-    coordinates: dict[str, Any] = {
-        "scheduler": list(labels),
-        "instance": range(first, first + instances),
-        "round": range(1, rounds + 1),
-        "device": range(devices),  # only their number is stated
-    }
-    dims, shape = ("scheduler", "instance", "round"), (len(labels), instances, rounds)
-    data: dict[str, Any] = {}
-    if curves is not None:
-        for name in ("loss", "accuracy", "accuracy_on_all"):
-            data[name] = (dims, series(curves, name, shape), {"long_name": fw.metrics.describe(name).label})
-        data["class_accuracy"] = ((*dims, "class"), np.empty((*shape, 0)))  # they are not exported
-    return xr.Dataset(data, coords=coordinates, attrs=made_with)
-
-
-def series(rows: Rows, name: str, shape: tuple[int, ...]) -> Floats:
-    """A column of numbers in the order of its lines; NaN where it is empty, or has no column and need not have one."""
-    if len(rows) != prod(shape):
-        raise ValueError(f"{len(rows)} lines, must be {' x '.join(map(str, shape))}")
-    if name == "accuracy_on_all" and name not in rows[0]:
-        return np.full(shape, np.nan)
-    values = np.array([float(row[name] or "nan") for row in rows]).reshape(shape)
-    if np.isinf(values).any():
-        raise ValueError(f"{name} is infinite")
-    return values
-
-
-def read_rows(path: Path) -> Rows:
-    """The lines of a table, by the names of its columns."""
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a table."""
     return list(csv.DictReader(io.StringIO(read_text(path))))
 
 
 def read_text(path: Path) -> str:
-    """A regular file of a moderate size."""
+    """The text of a file of an export, or an error that says what the folder lacks."""
     if not path.is_file():
         raise fw.FedwaveError(
             f"{path.parent} is not a compact export: it has no {path.name}; "
             "`fedwave report RUN --compact DIR` writes one."
         )
-    if path.stat().st_size > _LARGEST:
-        raise fw.FedwaveError(f"{path} is larger than {_LARGEST:,} bytes: it is not of a compact export.")
     return path.read_text(encoding="utf-8")
 
 

@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedwave.paper.array_types import Flags, Floats
+from fedwave.paper import Flags, Floats
 from fedwave.paper.convergence_problem import ConvergenceSetting, LogisticLoss, SettledRounds, settled_rounds
 
 _ROUNDING = 1e-9  # a gradient below this share of the first is rounding error

@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 
 import fedwave as fw
-from fedwave.paper.array_types import Counts, Flags, Floats
+from fedwave.paper import Counts, Flags, Floats
 
 _LONGEST, _REACH = 2.0, 0.5  # of features and of w*: so short that no label leaves [0, 1]
 

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.random import Generator
 
 import fedwave as fw
-from fedwave.paper.array_types import Counts, Floats
+from fedwave.paper import Counts, Floats
 
 STAGE_RULES = ("literal", "max1", "per-device")  # of BALSA; the first is its own
 _BACKLOG_BINS = 4  # that BALSA tells apart at a device when it counts visits
@@ -105,11 +105,6 @@ class RegretSetting:
     instances: int = 20
     seed: int = 0
 
-    @classmethod
-    def quick(cls) -> RegretSetting:
-        """A setting that takes a few seconds."""
-        return cls(rounds=400, instances=8)
-
     @cached_property
     def theta(self) -> Floats:
         """The rates of every instance, drawn from the prior: ``[I, U]``."""
@@ -176,10 +171,8 @@ class Regret:
     def bound(self, rounds: Floats | float) -> Floats:
         """Theorem 3 as printed."""
         t = np.asarray(rounds, dtype=np.float64)
-        count, wide = self.states * self.actions, 49 * self.span * self.states
-        return (self.span + 1) * np.sqrt(2 * count * t * np.log(t)) + wide * np.sqrt(
-            self.actions * t * np.log(self.actions * t)
-        )
+        wide = 49 * self.span * self.states * np.sqrt(self.actions * t * np.log(self.actions * t))
+        return (self.span + 1) * self.lemma(t, self.states) + wide
 
     def crossing(self, slope: float = 1.0) -> float:
         """The round from which on slope * T exceeds the bound.
@@ -226,10 +219,18 @@ def regret(setting: RegretSetting | None = None) -> Regret:
     setting = setting or RegretSetting()
     problems = [setting.problem(i) for i in range(setting.instances)]
     best = [fw.theory.value_iteration(problem) for problem in problems]
-    greedy = [fw.theory.mean_backlog(problem, partial(_greedy, problem.theta)) for problem in problems]
-    traces = {label: _run(setting, policy) for label, policy in policies(setting).items()}
-    others = {rule: fw.scheduler("balsa", prior=setting.prior, stage_rule=rule) for rule in STAGE_RULES[1:]}
-    of_balsa = {STAGE_RULES[0]: traces["balsa"]} | {rule: _run(setting, balsa) for rule, balsa in others.items()}
+    greedy = [fw.theory.mean_backlog(problem, partial(greedy_priority, problem.theta)) for problem in problems]
+    prior = setting.prior
+    policies = {
+        "alsa-pi": InformedGreedy(setting.theta),
+        "balsa": fw.scheduler("balsa", prior=prior),
+        "lagrangian-bayes": fw.scheduler("lagrangian-bayes", prior=prior),
+        # With as many steps as backlogs, dp-ts plans with the same states as the optimum.
+        "dp-ts": fw.scheduler("dp-ts", prior=prior, levels=len(setting.gains), steps=setting.truncation),
+    }
+    traces = {label: _run(setting, policy) for label, policy in policies.items()}
+    by_rule = {STAGE_RULES[0]: traces["balsa"]}
+    by_rule |= {r: _run(setting, fw.scheduler("balsa", prior=prior, stage_rule=r)) for r in STAGE_RULES[1:]}
     arrivals, g = setting.theta.sum(axis=1), np.array([one.backlog for one in best])
     return Regret(
         setting=setting,
@@ -239,24 +240,12 @@ def regret(setting: RegretSetting | None = None) -> Regret:
         optimum=(arrivals - setting.gamma * g) / setting.scale,
         greedy=(arrivals - setting.gamma * np.array(greedy)) / setting.scale,
         regret={k: np.cumsum(gaps(setting, trace, best), axis=0) for k, trace in traces.items()},
-        stages={rule: stages_begun(trace) for rule, trace in of_balsa.items()},
+        stages={rule: stages_begun(trace) for rule, trace in by_rule.items()},
     )
 
 
-def policies(setting: RegretSetting) -> dict[str, fw.Scheduler]:
-    """Greedy with known rates, and the schedulers that learn them from the same prior."""
-    prior = setting.prior
-    # With as many steps as backlogs, dp-ts plans with the same states as the optimum.
-    exact = {"levels": len(setting.gains), "steps": setting.truncation}
-    return {
-        "alsa-pi": InformedGreedy(setting.theta),
-        "balsa": fw.scheduler("balsa", prior=prior),
-        "lagrangian-bayes": fw.scheduler("lagrangian-bayes", prior=prior),
-        "dp-ts": fw.scheduler("dp-ts", prior=prior, **exact),
-    }
-
-
-def _greedy(theta: Floats, p: Floats, waiting: Counts) -> Floats:
+def greedy_priority(theta: Floats, p: Floats, waiting: Counts) -> Floats:
+    """Of ALSA-PI: the expected number of shards that arrive."""
     return p * (waiting + theta)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import fedwave as fw
-from fedwave.paper.array_types import Floats
+from fedwave.paper import Floats
 from fedwave.paper.regret import Regret
 
 if TYPE_CHECKING:
@@ -25,42 +25,31 @@ def regret_figure(result: Regret) -> Figure:
     panels = (_draw_regret, _draw_to_greedy, _draw_bound, _draw_stages)
     for draw, axis in zip(panels, axes, strict=True):
         draw(axis, result)
-    return fw.figures.finish(figure, axes[1], title(result), caption(result))
-
-
-def title(result: Regret) -> str:
-    """What was run."""
     s = result.setting
-    return (
+    title = (
         f"U = {len(s.distances)}, W = {s.slots}, γ = {s.gamma:g}, {s.rounds:,} rounds, "
         f"{s.instances:,} instances, seed {s.seed}"
     )
+    return fw.figures.finish(figure, axes[1], title, _caption(result))
 
 
-def caption(result: Regret) -> str:
+def _caption(result: Regret) -> str:
     """What was run, S, A and H, and the slopes with their 95 % intervals."""
     s, prior = result.setting, result.setting.prior
-    exact = fw.statistics.estimate(result.optimum - result.greedy)
+    lost = {label: fw.statistics.estimate(result.slope(label)) for label in ("balsa", "lagrangian-bayes", "dp-ts")}
+    lost["greedy"] = fw.statistics.estimate(result.optimum - result.greedy)
+    text = {label: f"{1e6 * value.mean:.2g} ± {1e6 * value.half_width:.2g}" for label, value in lost.items()}
     return (
         f"{len(s.gains)} channel levels; rates drawn between {prior.low:g} and {prior.high:g} for each instance. "
         f"Rewards in [0, 1]. Bands: 95 % over instances.\n"
         f"S = {result.states:,}, A = {result.actions}, H = {result.span:.2f}. Regret a round, in millionths, "
-        f"over the second half: BALSA {_millionths(slope(result, 'balsa'))}; J* - J of greedy is {_millionths(exact)}; "
-        f"lagrangian-bayes {_millionths(slope(result, 'lagrangian-bayes'))};\n"
-        f"dp-ts {_millionths(slope(result, 'dp-ts'))}. (a), (b): sums of what the decisions give away; "
+        f"over the second half: BALSA {text['balsa']}; J* - J of greedy is {text['greedy']}; "
+        f"lagrangian-bayes {text['lagrangian-bayes']};\n"
+        f"dp-ts {text['dp-ts']}. (a), (b): sums of what the decisions give away; "
         f"the end of a run adds at most H. dp-ts: stage rule max1; the others: literal.\n"
         f"The printed bound exceeds T, and says nothing, up to round {result.crossing():.0e}; "
-        f"at its slope BALSA would break it at round {result.crossing(slope(result, 'balsa').mean):.0e}."
+        f"at its slope BALSA would break it at round {result.crossing(lost['balsa'].mean):.0e}."
     )
-
-
-def slope(result: Regret, label: str) -> fw.statistics.Estimate:
-    """Regret to the optimum a round, over the second half of the rounds."""
-    return fw.statistics.estimate(result.slope(label))
-
-
-def _millionths(value: fw.statistics.Estimate) -> str:
-    return f"{1e6 * value.mean:.2g} ± {1e6 * value.half_width:.2g}"
 
 
 def _draw_regret(axis: Axes, result: Regret) -> None:

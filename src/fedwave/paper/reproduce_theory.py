@@ -8,17 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import fedwave as fw
-from fedwave.paper.array_types import Floats
+from fedwave.paper import Floats
 from fedwave.paper.convergence import convergence, with_different_data
 from fedwave.paper.convergence_figure import convergence_figure
 from fedwave.paper.convergence_problem import ConvergenceSetting
-from fedwave.paper.regret import Regret, RegretSetting, regret
+from fedwave.paper.regret import RegretSetting, greedy_priority, regret
 from fedwave.paper.regret_figure import regret_figure
 
 if TYPE_CHECKING:
@@ -33,104 +34,65 @@ TIMED = ("dp", "alsa-pi", "balsa", "lagrangian", "whittle", "lagrangian-bayes", 
 
 Table = tuple[list[str], list[list[Any]]]  # heading and rows
 Files = dict[str, Any]  # Figure, Table, text or JSON by the name of the file
+Times = dict[tuple[str, int], tuple[float, float]]  # by scheduler and number of devices: seconds of a decision
 
 
-@dataclass(frozen=True)
-class BacklogRow:
-    """One line of the table of backlogs."""
-
-    label: str
-    backlog: fw.statistics.Estimate
-    score: fw.statistics.Estimate
-    gap: float | None  # to the bound, as a share
-
-
-def backlog_table(found: fw.Comparison, bound: float, total_rate: float, gamma: float) -> list[BacklogRow]:
-    """Schedulers by their backlog, and the bound as the last line."""
-    Estimate = fw.statistics.Estimate
-    lines = []
-    for label in found.schedulers:
-        backlog = found.estimate(label, "backlog")
-        # The score of a finite run is mostly the luck of its arrivals; in the long run it is this.
-        width, error = gamma * backlog.half_width, gamma * backlog.standard_error
-        score = Estimate(total_rate - gamma * backlog.mean, width, error, backlog.instances)
-        lines.append(BacklogRow(label, backlog, score, backlog.mean / bound - 1))
-    lines.sort(key=lambda line: -line.backlog.mean)
-    exact = [Estimate(value, 0.0, 0.0) for value in (bound, total_rate - gamma * bound)]
-    return [*lines, BacklogRow("the bound", exact[0], exact[1], None)]
-
-
-def backlog_lines(rows: Sequence[BacklogRow]) -> Table:
-    """The table as text."""
-    heading = ["scheduler", "mean backlog", "above the bound", "score in the long run"]
-    text, lines = fw.tables.with_interval, []
-    for row in rows:
-        gap = "-" if row.gap is None else f"{100 * row.gap:+.2f} %"
-        score = text(row.score.mean, row.score.half_width, most=4)
-        lines.append([row.label, text(row.backlog.mean, row.backlog.half_width), gap, score])
-    return heading, lines
-
-
-def backlogs(data: xr.Dataset, network: fw.Network, base: str, burn_in: int) -> tuple[list[BacklogRow], Files]:
-    """The table of backlogs on a network, from the results of a run on it."""
+def backlogs(data: xr.Dataset, network: fw.Network, base: str, burn_in: int) -> tuple[Table, Files]:
+    """Schedulers by their backlog, from a run on a network, and the bound as the last row: the table, and its files."""
     bound = fw.backlog_bound(network)
     found = fw.Comparison.of(data, base, burn_in)
-    rows = backlog_table(found, bound.value, float(network.rates.sum()), network.gamma)
-    table, last = backlog_lines(rows), data.sizes["round"]
+    means = {label: found.estimate(label, "backlog") for label in found.schedulers}
+    means = dict(sorted(means.items(), key=lambda item: -item[1].mean))
+    means["the bound"] = fw.statistics.Estimate(bound.value, 0.0, 0.0)
+    rows, told, text = [], {}, fw.tables.with_interval
+    for label, backlog in means.items():
+        gap = None if label == "the bound" else backlog.mean / bound.value - 1
+        # The score of a finite run is mostly the luck of its arrivals; in the long run it is this.
+        score = float(network.rates.sum()) - network.gamma * backlog.mean
+        shown = text(score, network.gamma * backlog.half_width, most=4)
+        above = "-" if gap is None else f"{100 * gap:+.2f} %"
+        rows.append([label, text(backlog.mean, backlog.half_width), above, shown])
+        told[label] = {**vars(backlog), "gap": gap}
+    table = ["scheduler", "mean backlog", "above the bound", "score in the long run"], rows
+    last = data.sizes["round"]
     caption = f"Mean backlog in rounds {burn_in + 1} to {last}, with 95 % intervals: {fw.figures.title(data)}."
     about: dict[str, Any] = {"value": bound.value, "error": bound.error, "price": bound.price}
     about |= {"service": bound.service.tolist(), "cost": bound.cost.tolist()}
-    return rows, {
+    return table, {
         "backlogs.md": f"**{caption}**\n\n{fw.tables.markdown(*table)}",
         "backlogs.tex": fw.tables.latex(*table, caption),
-        "backlogs.json": {"bound": about, "schedulers": {row.label: plain_row(row) for row in rows}},
+        "backlogs.json": {"bound": about, "schedulers": told},
     }
 
 
-def plain_row(row: BacklogRow) -> dict[str, Any]:
-    """A line of the table of backlogs for JSON."""
-    return {**vars(row.backlog), "gap": row.gap}
+def two_devices(rates: Sequence[float], levels: Sequence[Sequence[float]]) -> tuple[Floats, Floats]:
+    """The optimal backlog and greedy's with W = 1, ``[level, rate]`` each, solved exactly.
 
-
-@dataclass(frozen=True)
-class GapMap:
-    """Two devices, W = 1: how much more backlog greedy has than the optimum, as a share."""
-
-    rates: tuple[float, ...]  # of the second device; the first has rate 1
-    levels: tuple[tuple[float, ...], ...]  # equally likely success probabilities, of both devices
-    optimal: Floats  # [level, rate]
-    greedy: Floats
-
-    @property
-    def gap(self) -> Floats:
-        """``[level, rate]``."""
-        return np.maximum(self.greedy / self.optimal - 1, 0.0)  # 0 to rounding where both are the same
-
-
-def gap_map(rates: Sequence[float], levels: Sequence[Sequence[float]]) -> GapMap:
-    """Solves every combination exactly."""
+    The first device has the rate 1, the second one of ``rates``; both have one of ``levels``, equally likely success
+    probabilities.
+    """
     found = np.empty((2, len(levels), len(rates)))
-    for i, chances in enumerate(levels):
-        for j, rate in enumerate(rates):
-            problem = fw.theory.ExactProblem([1.0, rate], [list(chances)] * 2, slots=1)
-            theta = np.array([1.0, rate])
-            found[0, i, j] = fw.theory.value_iteration(problem, _TOLERANCE).backlog
-            greedy: Any = lambda p, n, t=theta: p * (n + t)  # noqa: E731
-            found[1, i, j] = fw.theory.mean_backlog(problem, greedy, _TOLERANCE)
-    return GapMap(tuple(rates), tuple(tuple(c) for c in levels), found[0], found[1])
+    for (i, chances), (j, rate) in product(enumerate(levels), enumerate(rates)):
+        theta = np.array([1.0, rate])
+        problem = fw.theory.ExactProblem(theta, [list(chances)] * 2, slots=1)
+        greedy = partial(greedy_priority, theta)
+        found[:, i, j] = (
+            fw.theory.value_iteration(problem, _TOLERANCE).backlog,
+            fw.theory.mean_backlog(problem, greedy, _TOLERANCE),
+        )
+    return found[0], found[1]
 
 
-def gap_figure(found: GapMap) -> Figure:
+def gap_figure(rates: Sequence[float], levels: Sequence[Sequence[float]], gap: Floats) -> Figure:
     """A map: the rate of the second device to the right, the channel upwards, the gap as colour and number."""
     figure, (axes,) = fw.figures.figure_with(1, 1, (8.4, 5.0))
-    percent = 100 * found.gap
+    percent = 100 * gap
     image = axes.imshow(percent, origin="lower", cmap="YlOrBr", vmin=0, aspect="auto")
     for (i, j), value in np.ndenumerate(percent):
         colour = "white" if value > 0.6 * percent.max() else "0.15"
         axes.text(j, i, f"{value:.1f}", ha="center", va="center", fontsize=8, color=colour)
-    axes.set_xticks(range(len(found.rates)), [f"{rate:g}" for rate in found.rates])
-    names = [" or ".join(f"{p:g}" for p in sorted(set(levels))) for levels in found.levels]
-    axes.set_yticks(range(len(names)), names)
+    axes.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
+    axes.set_yticks(range(len(levels)), [" or ".join(f"{p:g}" for p in chances) for chances in levels])
     axes.set_xlabel("Rate of the second device (the first has 1)")
     axes.set_ylabel("Success probability, equally likely")
     axes.set_title("Greedy's backlog above the optimum, %", loc="left", fontsize=10)
@@ -141,80 +103,62 @@ def gap_figure(found: GapMap) -> Figure:
 
 
 def _gaps(quick: bool) -> Files:
-    found = gap_map(*(_FEW if quick else _MANY))
-    lines = [
-        [rate, " or ".join(map(str, chances)), found.optimal[i, j], found.greedy[i, j], found.gap[i, j]]
-        for i, chances in enumerate(found.levels)
-        for j, rate in enumerate(found.rates)
+    rates, levels = _FEW if quick else _MANY
+    optimal, greedy = two_devices(rates, levels)
+    gap = np.maximum(greedy / optimal - 1, 0.0)  # 0 to rounding where both are the same
+    rows = [
+        [rate, " or ".join(map(str, chances)), optimal[i, j], greedy[i, j], gap[i, j]]
+        for i, chances in enumerate(levels)
+        for j, rate in enumerate(rates)
     ]
     heading = ["rate_of_the_second", "success", "optimal_backlog", "greedy_backlog", "gap"]
-    return {"gap": gap_figure(found), "gap.csv": (heading, lines)}
+    return {"gap": gap_figure(rates, levels, gap), "gap.csv": (heading, rows)}
 
 
-@dataclass(frozen=True)
-class DecisionTime:
-    """What one scheduler's decisions cost on networks of one size."""
+def _timed(name: str, seconds: list[float]) -> fw.Scheduler:
+    """A scheduler with a stopwatch at its decisions."""
+    timed = copy(fw.scheduler(name))
+    decide = timed.decide
 
-    scheduler: str
-    devices: int
-    first: float  # seconds of the first decision, in which some solve or fill tables
-    later: float  # seconds of a later one, per instance (the median)
+    def measured(*seen: Any) -> tuple[fw.Decision, fw.State]:
+        begin = time.perf_counter()
+        out = decide(*seen)
+        seconds.append(time.perf_counter() - begin)
+        return out
 
-
-def _timed(inner: fw.Scheduler, seconds: list[float]) -> fw.Scheduler:
-    """The same scheduler with a stopwatch at its decisions."""
-    kind: Any = type(inner)
-
-    class Timed(kind):  # type: ignore[misc]
-        def decide(self, state: fw.State, seen: fw.Observation, draws: fw.Draws) -> tuple[fw.Decision, fw.State]:
-            begin = time.perf_counter()
-            out: tuple[fw.Decision, fw.State] = super().decide(state, seen, draws)
-            seconds.append(time.perf_counter() - begin)
-            return out
-
-    timed: fw.Scheduler = copy(inner)
-    object.__setattr__(timed, "__class__", Timed)
+    object.__setattr__(timed, "decide", measured)  # it is frozen
     return timed
 
 
-def decision_times(
-    names: Sequence[str], sizes: Sequence[int], rounds: int = 12, instances: int = 4
-) -> list[DecisionTime]:
-    """Measures decisions on random networks with W = a fifth of U; leaves out sizes that a scheduler refuses."""
-    found = []
+def decision_times(names: Sequence[str], sizes: Sequence[int], rounds: int = 12, instances: int = 4) -> Times:
+    """Seconds of the first decision, in which some solve or fill tables, and the median of later ones per instance.
+
+    On random networks with W = a fifth of U. Leaves out sizes that a scheduler refuses.
+    """
+    found: Times = {}
     for size in sizes:
         network = fw.random_network(size, max(1, size // 5), seed=size)
         for name in names:
             seconds: list[float] = []
             try:
-                timed = _timed(fw.scheduler(name), seconds)
-                fw.simulate(network, timed, rounds, instances, seed=0, record="summary")
+                fw.simulate(network, _timed(name, seconds), rounds, instances, seed=0, record="summary")
             except fw.FedwaveError:
                 continue  # too large for it: that is the result
-            later = float(np.median(seconds[1:])) / instances
-            found.append(DecisionTime(name, size, seconds[0], later))
+            found[name, size] = seconds[0], float(np.median(seconds[1:])) / instances
     return found
 
 
-def times_ratio(times: Sequence[DecisionTime], over: str, under: str, devices: int) -> float:
-    """How many times as long a decision of one takes as one of the other, from the same run."""
-    later = {(t.scheduler, t.devices): t.later for t in times}
-    return later[over, devices] / later[under, devices]
-
-
-def times_figure(times: Sequence[DecisionTime]) -> Figure:
+def times_figure(times: Times) -> Figure:
     """The complexity table measured: seconds of a decision against U, first and later ones."""
     figure, (left, right) = fw.figures.figure_with(1, 2, (10, 4.6))
-    names = list(dict.fromkeys(t.scheduler for t in times))
+    names = list(dict.fromkeys(name for name, _ in times))
     looks = fw.figures.styles(names)
-    for name in names:
-        mine = [t for t in times if t.scheduler == name]
-        sizes = [t.devices for t in mine]
-        for axis, values in ((left, [t.later for t in mine]), (right, [t.first for t in mine])):
-            look = {**looks[name], "label": fw.figures.name_of(name)}
-            axis.plot(sizes, values, ms=3.5, lw=1.2, **look)
     titles = ("(a) A decision, per instance", "(b) The first one, with what is solved before")
-    for axis, title in zip((left, right), titles, strict=True):
+    for axis, title, which in ((left, titles[0], 1), (right, titles[1], 0)):
+        for name in names:
+            mine = {size: seconds[which] for (scheduler, size), seconds in times.items() if scheduler == name}
+            look = {**looks[name], "label": fw.figures.name_of(name)}
+            axis.plot(list(mine), list(mine.values()), ms=3.5, lw=1.2, **look)
         axis.set_xscale("log")
         axis.set_yscale("log")
         fw.figures.label_panel(axis, title, "Devices U", "Seconds")
@@ -225,35 +169,28 @@ def times_figure(times: Sequence[DecisionTime]) -> Figure:
 
 def _times(quick: bool) -> Files:
     times = decision_times(TIMED, (2, 3, 10, 100, 1000) if quick else (2, 3, 5, 10, 25, 100, 1000, 10_000))
-    lines = [[t.scheduler, t.devices, f"{t.first:.6g}", f"{t.later:.6g}"] for t in times]
-    ratio = times_ratio(times, "lagrangian-bayes", "balsa", 1000)
+    rows = [[name, size, f"{first:.6g}", f"{later:.6g}"] for (name, size), (first, later) in times.items()]
     return {
         "times": times_figure(times),
-        "times.csv": (["scheduler", "devices", "first_seconds", "later_seconds"], lines),
-        "times.json": {"lagrangian-bayes over balsa at 1000 devices": ratio},
+        "times.csv": (["scheduler", "devices", "first_seconds", "later_seconds"], rows),
     }
 
 
 def _regret(quick: bool) -> Files:
-    found = regret(RegretSetting.quick() if quick else RegretSetting())
-    return {"regret": regret_figure(found), "regret.csv": found.table(), "regret.json": regret_slopes(found)}
-
-
-def regret_slopes(found: Regret) -> dict[str, Any]:
-    """Regret a round over the second half of the rounds, with its interval over instances."""
+    found = regret(RegretSetting(rounds=400, instances=8) if quick else RegretSetting())
     lost = found.optimum - found.greedy
     slopes = {label: found.slope(label) for label in found.regret}
     slopes |= {"J* - J of greedy": lost, "balsa less J* - J of greedy": slopes["balsa"] - lost}
-    return {
+    told = {
         "regret a round": {label: vars(fw.statistics.estimate(values)) for label, values in slopes.items()},
         "the printed bound exceeds T up to round": found.crossing(),
         "states that are told apart": found.counted_states,
     }
+    return {"regret": regret_figure(found), "regret.csv": found.table(), "regret.json": told}
 
 
 def _convergence(quick: bool) -> Files:
-    setting = replace(ConvergenceSetting(), rounds=60, instances=5) if quick else ConvergenceSetting()
-    tried = convergence(setting)
+    tried = convergence(ConvergenceSetting(rounds=60, instances=5) if quick else ConvergenceSetting())
     figure = convergence_figure(tried, with_different_data(tried))
     return {"convergence": figure, "convergence.csv": tried.table()}
 
@@ -269,7 +206,6 @@ FILES = frozenset(
     {
         *(f"{name}.{ending}" for name in ("gap", "times", "regret", "convergence") for ending in ("png", "svg", "csv")),
         *(f"backlogs.{ending}" for ending in ("md", "tex", "json")),
-        "times.json",
         "regret.json",
     }
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,22 @@ from typing import Any
 import numpy as np
 
 import fedwave as fw
-from fedwave.paper.array_types import Floats
-from fedwave.paper.compact import Rows, read_compact, read_rows, read_text
+from fedwave.paper import Floats
+from fedwave.paper.compact import Row, read_compact, read_rows, read_text
+
+_rows = cache(read_rows)
+
+
+@cache
+def _json(path: Path) -> Any:
+    return json.loads(read_text(path))
+
+
+@cache
+def _curves(folder: Path) -> dict[str, fw.Curves]:
+    learnt = read_compact(folder).learnt
+    assert learnt is not None
+    return learnt.curves()
 
 
 class Results:
@@ -24,27 +37,18 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.table = cache(self._table)
-        self.content = cache(self._content)
-        self.curves = cache(self._curves)
 
-    def _table(self, name: str) -> Rows:
-        """The lines of a table."""
-        return read_rows(self.folder / name)
+    def table(self, name: str) -> list[Row]:
+        """The rows of a table."""
+        return _rows(self.folder / name)
 
-    def _content(self, name: str) -> Any:
+    def content(self, name: str) -> Any:
         """What a JSON file holds."""
-        return json.loads(read_text(self.folder / name))
+        return _json(self.folder / name)
 
-    def _curves(self, study: str) -> dict[str, fw.Curves]:
+    def curves(self, study: str) -> dict[str, fw.Curves]:
         """The curves of a trained run, by scheduler."""
-        learnt = read_compact(self.folder / study).learnt
-        assert learnt is not None
-        return learnt.curves()
-
-    def below(self, folder: str, file: str) -> list[str]:
-        """The files of a name in a folder of the results, or in folders of it."""
-        return [path.relative_to(self.folder).as_posix() for path in sorted((self.folder / folder).rglob(file))]
+        return _curves(self.folder / study)
 
     def score(self, scheduler: str, metric: str) -> Floats:
         """A metric of the run of scores, by instance."""
@@ -73,12 +77,17 @@ class Results:
 
     def final(self, study: str, scheduler: str, metric: str = "accuracy") -> Floats:
         """The same after the last round; accuracy on all test images where it was measured."""
-        on_all = self.at(study, scheduler, self.last_round(study), "accuracy_on_all")
-        if metric == "accuracy" and np.isfinite(on_all).any():
-            return on_all
-        return self.at(study, scheduler, self.last_round(study), metric)
+        last = self.last_round(study)
+        if metric == "accuracy" and np.isfinite(self.at(study, scheduler, last, "accuracy_on_all")).any():
+            metric = "accuracy_on_all"
+        return self.at(study, scheduler, last, metric)
 
 
-def column(rows: Sequence[dict[str, str]], name: str) -> Floats:
+def column(rows: list[Row], name: str) -> Floats:
     """A column of numbers; an empty field is NaN."""
     return np.array([float(row[name] or "nan") for row in rows])
+
+
+def estimate_in(row: Row, mean: str, half_width: str) -> fw.statistics.Estimate:
+    """The estimate in two fields of a row."""
+    return fw.statistics.Estimate(float(row[mean] or "nan"), float(row[half_width] or "nan"), 0)

@@ -11,9 +11,9 @@ import fedwave as fw
 from fedwave.paper.compact import Compact
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 _A4 = (8.27, 11.69)  # inches
 _SMALL, _MIDDLE, _LARGE = 7.0, 7.5, 9.0  # points: nothing on the page is smaller
@@ -27,16 +27,17 @@ def section_figure(found: Sequence[Compact]) -> Figure:
     figure, axes = fw.figures.figure_with(7, 2, _A4)
     first = {kind: several[0] for kind, several in on_page(found).items()}
     scores = first["score"].scores if "score" in first else None
-    trained = {kind: one.learnt for kind, one in first.items() if one.learnt is not None}
     notes = [] if scores is None else [f"Fig. 2: {scores.title}. {scores.caption}"]
     _draw_scores(axes[0], axes[1], scores)
+    trained = []
     for column, (dataset, name) in enumerate(_DATASETS.items()):
-        own, learnt = axes[2 + column :: 2], trained.get(dataset)
+        own, learnt = axes[2 + column :: 2], first[dataset].learnt if dataset in first else None
         if learnt is None:
             for axis in own:
                 _leave_empty(axis, f"no results of {name} here")
         else:
             _draw_learning(own, learnt, name)
+            trained.append(learnt)
             notes.append(_about(learnt, name))
     notes = _shared_last(notes)
     if trained:
@@ -47,8 +48,7 @@ def section_figure(found: Sequence[Compact]) -> Figure:
     _restyle(axes)
     _add_legend(figure, axes)
     text = "\n".join(fw.figures.wrapped(note, 1.12 * _A4[0]) for note in notes)
-    synthetic = any(learnt.synthetic for learnt in trained.values())
-    colour = "#B00020" if synthetic else "0.25"
+    colour = "#B00020" if any(learnt.synthetic for learnt in trained) else "0.25"
     figure.supxlabel(text, fontsize=_SMALL, color=colour, x=0.02, ha="left")
     engine = figure.get_layout_engine()
     assert engine is not None
@@ -97,17 +97,15 @@ def _draw_scores(left: Axes, right: Axes, scores: fw.figures.Scores | None) -> N
 
 def _draw_learning(axes: Sequence[Axes], learnt: fw.figures.Learning, name: str) -> None:
     """Six panels below each other."""
-    number = int(learnt.data["instance"].values[0])
-    rows = (
-        ("Fig. 3", name, fw.figures.draw_means),
-        ("Fig. 4", f"{name}, instance {number} alone", fw.figures.draw_single),
-    )
-    for place, (figure, what, draw) in enumerate(rows):
-        loss, accuracy = axes[2 * place : 2 * place + 2]
-        fw.figures.label_panel(loss, f"{figure}  {what}: training loss", "Round", "Loss")
+    alone = f"{name}, instance {learnt.data['instance'].values[0]} alone"
+    for (loss, accuracy), what, draw in (
+        (axes[:2], f"Fig. 3  {name}", fw.figures.draw_means),
+        (axes[2:4], f"Fig. 4  {alone}", fw.figures.draw_single),
+    ):
+        fw.figures.label_panel(loss, f"{what}: training loss", "Round", "Loss")
         draw(loss, learnt, "loss")
         _frame_loss(loss, learnt)
-        fw.figures.label_panel(accuracy, f"{figure}  {what}: test accuracy", "Round", "Accuracy")
+        fw.figures.label_panel(accuracy, f"{what}: test accuracy", "Round", "Accuracy")
         draw(accuracy, learnt, "accuracy")
         _frame_accuracy(accuracy, learnt)
     share, needed = axes[4:]
@@ -151,13 +149,19 @@ def _leave_empty(axis: Axes, text: str) -> None:
     axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center", color="0.4")
 
 
+def _named_lines(axes: Sequence[Axes]) -> list[tuple[str, Line2D]]:
+    """Lines that have a name, by it and without what is in brackets: spikes or instances that diverged; Bench first."""
+    found = [(str(line.get_label()).split(" (")[0], line) for axis in axes for line in axis.get_lines()]
+    # As matplotlib calls those without a name.
+    return sorted((one for one in found if not one[0].startswith("_")), key=lambda one: one[0] != "Bench")
+
+
 def _restyle(axes: Sequence[Axes]) -> None:
-    """Letters and lines for a page of fourteen panels, and dashes by scheduler."""
-    named = [line for axis in axes for line in axis.get_lines() if not _is_unnamed(line)]
-    order = [_plain_name(line) for line in named]
-    order = sorted(dict.fromkeys(order), key=lambda name: name != "Bench")  # which has the plain line
-    for line in named:
-        line.set_linestyle(_DASHES[order.index(_plain_name(line)) % len(_DASHES)])
+    """Letters and lines for a page of fourteen panels, and dashes by scheduler: the plain line is Bench's."""
+    named = _named_lines(axes)
+    order = list(dict(named))
+    for name, line in named:
+        line.set_linestyle(_DASHES[order.index(name) % len(_DASHES)])
         line.set_markerfacecolor("white")
         line.set_markersize(3.5)
     for axis in axes:
@@ -170,23 +174,12 @@ def _restyle(axes: Sequence[Axes]) -> None:
             line.set_linewidth(min(float(line.get_linewidth()), 1.1))
 
 
-def _is_unnamed(line: Artist) -> bool:
-    return str(line.get_label()).startswith("_")  # as matplotlib calls those without a name
-
-
-def _plain_name(line: Artist) -> str:
-    """Without what is in brackets: counts of spikes or of instances that diverged."""
-    return str(line.get_label()).split(" (")[0]
-
-
 def _add_legend(figure: Figure, axes: Sequence[Axes]) -> None:
     """One for the page: a scheduler looks the same in all panels."""
-    lines = [line for axis in axes for line in axis.get_lines() if not _is_unnamed(line)]
-    found = {_plain_name(line): line for line in lines}
-    names = sorted(found, key=lambda name: name != "Bench")
+    found = dict(_named_lines(axes))
     legend = figure.legend(
-        [found[name] for name in names],
-        names,
+        list(found.values()),
+        list(found),
         loc="outside upper center",
         ncols=6,
         frameon=False,

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from refusals import mentions, refused
 
 from fedwave.experiments.analysis import bootstrap
 from fedwave.experiments.analysis.bootstrap import bootstrap_ratio, bootstrap_rounds
@@ -29,8 +28,7 @@ def skewed_pairs(rng: np.random.Generator, count: int) -> Pair:
 
 
 @pytest.mark.parametrize(
-    ("draw", "count", "level"),
-    [(normal_pairs, 20, 0.95), (normal_pairs, 20, 0.8), (normal_pairs, 50, 0.95), (skewed_pairs, 50, 0.9)],
+    ("draw", "count", "level"), [(normal_pairs, 20, 0.95), (normal_pairs, 20, 0.8), (skewed_pairs, 50, 0.9)]
 )
 def test_the_ratio_is_covered_as_often_as_it_says(
     draw: Callable[[np.random.Generator, int], Pair], count: int, level: float
@@ -73,9 +71,7 @@ def test_the_seed_decides_and_memory_does_not(monkeypatch: pytest.MonkeyPatch) -
 
 def test_one_instance_has_a_ratio_but_no_interval() -> None:
     found = bootstrap_ratio(np.array([3.0]), np.array([4.0]))
-    assert found.value == 0.75
-    assert math.isnan(found.low)
-    assert math.isnan(found.high)
+    assert [found.value, found.low, found.high] == pytest.approx([0.75, math.nan, math.nan], nan_ok=True)
 
 
 def test_a_denominator_that_may_be_zero_opens_the_interval() -> None:
@@ -88,33 +84,31 @@ def test_a_denominator_that_may_be_zero_opens_the_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("above", "below", "options", "tokens"),
+    ("rounds", "horizon", "censored", "restricted", "of_reached"),
     [
-        ([1.0, 2.0], [1.0], {}, (2, 1, "instances")),
-        ([1.0, math.nan], [1.0, 1.0], {}, ("numerator", "1 of 2")),
-        ([1.0, 1.0], [math.inf, math.nan], {}, ("denominator", "2 of 2")),
-        ([1.0, 1.0], [1.0, -1.0], {}, ("mean", 0)),
-        ([], [], {}, ("mean", 0)),
-        ([1.0, 2.0], [1.0, 2.0], {"level": 1.0}, ("level", 1.0)),
-        ([1.0, 2.0], [1.0, 2.0], {"resamples": 10}, ("resamples", 10)),
-        ([1.0, 2.0], [1.0, 2.0], {"seed": -1}, ("seed", -1)),
+        ([12.0, 14.0, 16.0], 40, 0, 14, 14),
+        ([10.0, 20.0, np.inf, 30.0, np.inf], 50, 2, 32, 20),
+        ([12.0, np.inf, np.inf], 30, 2, 24, 12),
+        ([10.0, 20.0, 45.0], 20, 1, 50 / 3, 15),  # after the horizon is never
+        ([np.inf] * 4, 25, 4, 25, math.nan),
     ],
 )
-def test_bad_ratios_are_refused(
-    above: list[float], below: list[float], options: dict[str, float], tokens: tuple[object, ...]
+def test_those_that_never_get_there_are_counted(
+    rounds: list[float], horizon: int, censored: int, restricted: float, of_reached: float
 ) -> None:
-    with refused(*tokens):
-        bootstrap_ratio(np.array(above), np.array(below), **options)  # type: ignore[arg-type]
-
-
-def test_those_that_never_get_there_are_counted_and_said() -> None:
-    found = bootstrap_rounds(np.array([10.0, 20.0, np.inf, 30.0, np.inf]), horizon=50)
-    assert (found.reached, found.censored, found.total, found.horizon) == (3, 2, 5, 50)
-    assert found.restricted.value == (10 + 20 + 50 + 30 + 50) / 5
-    assert found.of_reached.value == 20
-    assert found.restricted.low < found.restricted.value < found.restricted.high <= 50
-    assert 10 <= found.of_reached.low < 20 < found.of_reached.high <= 30
-    assert mentions(str(found), "2 of 5", 50, 20)
+    found = bootstrap_rounds(np.array(rounds), horizon)
+    assert (found.censored, found.total) == (censored, len(rounds))
+    assert found.restricted.value == pytest.approx(restricted)
+    assert found.of_reached.value == pytest.approx(of_reached, nan_ok=True)
+    arrived = [number for number in rounds if number <= horizon]
+    if len(arrived) > 1:
+        assert min(arrived) <= found.of_reached.low < of_reached < found.of_reached.high <= max(arrived)
+    else:
+        assert math.isnan(found.of_reached.low)
+    if arrived:
+        assert found.restricted.low < restricted < found.restricted.high <= horizon
+    else:  # all alike, but only because all were cut off: no interval of width zero
+        assert math.isnan(found.restricted.low)
 
 
 def test_curves_say_who_never_got_there() -> None:
@@ -124,33 +118,7 @@ def test_curves_say_who_never_got_there() -> None:
     )
     curves = Curves("x", 1 - accuracy, accuracy, accuracy[..., None], {}, accuracy)
     found = bootstrap_rounds(curves.rounds_to(0.5), horizon=6)
-    assert (found.reached, found.censored) == (2, 1)
-    assert found.restricted.value == (2 + 4 + 6) / 3
-    assert found.of_reached.value == 3
-
-
-def test_all_censored_have_no_interval() -> None:
-    found = bootstrap_rounds(np.full(4, np.inf), horizon=25)
-    assert (found.reached, found.censored, found.restricted.value) == (0, 4, 25)
-    ends = (found.restricted.low, found.restricted.high)
-    assert all(math.isnan(x) for x in (*ends, *vars(found.of_reached).values()))
-    assert mentions(str(found), 25, "[nan, nan]", "4 of 4")
-
-
-@pytest.mark.parametrize(
-    ("rounds", "horizon", "censored", "restricted", "of_reached"),
-    [
-        ([12.0, 14.0, 16.0], 40, 0, 14, 14),
-        ([12.0, np.inf, np.inf], 30, 2, 24, 12),
-        ([10.0, 20.0, 45.0], 20, 1, 50 / 3, 15),  # after the horizon is never
-    ],
-)
-def test_both_means(rounds: list[float], horizon: int, censored: int, restricted: float, of_reached: float) -> None:
-    found = bootstrap_rounds(np.array(rounds), horizon)
-    assert found.censored == censored
-    assert found.restricted.value == pytest.approx(restricted)
-    assert found.of_reached.value == of_reached
-    assert math.isnan(found.of_reached.low) == (found.reached == 1)
+    assert (found.restricted.value, found.of_reached.value, found.censored) == ((2 + 4 + 6) / 3, 3, 1)
 
 
 def test_the_restricted_mean_is_covered_as_often_as_it_says() -> None:
@@ -164,18 +132,3 @@ def test_the_restricted_mean_is_covered_as_often_as_it_says() -> None:
     found = [bootstrap_rounds(row, horizon, resamples=599, seed=t) for t, row in enumerate(rounds)]
     hits = np.mean([f.restricted.low <= truth <= f.restricted.high for f in found])
     assert abs(hits - 0.95) < 3 * math.sqrt(0.95 * 0.05 / trials)
-
-
-@pytest.mark.parametrize(
-    ("rounds", "horizon", "tokens"),
-    [
-        ([3.0, math.nan], 10, ("counts", "infinite")),
-        ([3.0, -math.inf], 10, ("counts", 0)),
-        ([], 10, ("rounds", "(0,)")),
-        ([3.0], 0, ("horizon", 0)),
-        ([3.0], math.inf, ("horizon", "inf")),
-    ],
-)
-def test_bad_rounds_are_refused(rounds: list[float], horizon: float, tokens: tuple[object, ...]) -> None:
-    with refused(*tokens):
-        bootstrap_rounds(np.array(rounds), horizon)

@@ -17,9 +17,10 @@ NAMES = ("round-robin", "fresh", "alsa-pi")
 TRACES = {name: fw.simulate(NET, name, rounds=60, instances=4, seed=2) for name in NAMES}
 
 
-def curves(label: str, accuracy: np.ndarray) -> Curves:
+def curves(label: str, accuracy: np.ndarray, rule: str | None = None) -> Curves:
     nothing = np.full((*accuracy.shape, 2), np.nan)
-    return Curves(label, 1 - accuracy, accuracy, nothing, {}, np.full(accuracy.shape, np.nan))
+    settings = {} if rule is None else {"aggregation": rule}
+    return Curves(label, 1 - accuracy, accuracy, nothing, settings, np.full(accuracy.shape, np.nan))
 
 
 def test_of_a_trace_it_is_the_useful_mass_of_every_instance() -> None:
@@ -108,20 +109,6 @@ def test_what_cannot_be_predicted_is_refused(traces, task, complaint) -> None:  
         fw.predict(TRACES["fresh"], labels=[0.1])  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize(
-    "given, complaint",
-    [
-        (curves("other", np.full((5, 4), 0.5)), ("other",)),
-        (curves("fresh", np.full((61, 4), 0.5)), ("61 rounds", "4 instances")),
-        (curves("fresh", np.full((5, 2), 0.5)), ("5 rounds", "2 instances")),
-        (curves("fresh", np.full((5, 4), np.nan)), ("diverged",)),
-    ],
-)
-def test_curves_of_something_else_are_refused(given: Curves, complaint: str) -> None:
-    with refused(*complaint):
-        fw.predict(TRACES).calibrated(given)
-
-
 def test_traces_of_other_worlds_are_not_compared() -> None:
     net = fw.paper_network()
     same = fw.simulate(net, "age", 10, 2, seed=1)
@@ -133,22 +120,24 @@ def test_traces_of_other_worlds_are_not_compared() -> None:
             fw.predict([same, other])
 
 
-def test_curves_of_another_rule_or_of_one_round_are_refused() -> None:
-    found = fw.predict(TRACES, "constant:beta=1")
-    label = next(iter(TRACES))
-    instances = TRACES[label].score.shape[1]
-    some = np.full((4, instances), 0.5)
-    settings = {"aggregation": "lee:beta=0.001"}
-    curves = Curves(label, some, some, np.empty((4, instances, 0)), settings, some)
-    with refused("lee:beta=0.001", "constant"):
-        found.calibrated(curves)
-    skewed = fw.predict(TRACES, "lee", labels=fw.partition.Labels("dirichlet:alpha=0.2"))
-    assert mentions(skewed.note(), "dirichlet:alpha=0.2")
-    assert "classes" not in found.note()
-    same_rule = Curves(label, some, some, np.empty((4, instances, 0)), settings, some)
-    with refused("iid", "dirichlet"):
-        skewed.calibrated(same_rule)
-    one = some[:1]
-    short = Curves(label, one, one, np.empty((1, instances, 0)), {"aggregation": "constant:beta=1"}, one)
-    with refused("1 round", 3):
-        found.calibrated(short)
+@pytest.mark.parametrize(
+    "task, given, complaint",
+    [
+        ("lee", curves("other", np.full((5, 4), 0.5)), ("other",)),
+        ("lee", curves("fresh", np.full((61, 4), 0.5)), ("61 rounds", "4 instances")),
+        ("lee", curves("fresh", np.full((5, 2), 0.5)), ("5 rounds", "2 instances")),
+        ("lee", curves("fresh", np.full((5, 4), np.nan)), ("diverged",)),
+        ("lee", curves("fresh", np.full((1, 4), 0.5)), ("1 round", 3)),
+        ("constant:beta=1", curves("fresh", np.full((4, 4), 0.5), "lee"), ("lee", "constant")),
+        ("skewed", curves("fresh", np.full((4, 4), 0.5), "lee"), ("iid", "dirichlet")),
+    ],
+)
+def test_curves_of_something_else_are_refused(task: str, given: Curves, complaint: tuple[object, ...]) -> None:
+    if task == "skewed":
+        found = fw.predict(TRACES, labels=fw.partition.Labels("dirichlet:alpha=0.2"))
+        assert mentions(found.note(), "dirichlet:alpha=0.2")
+    else:
+        found = fw.predict(TRACES, task)
+        assert "classes" not in found.note()
+    with refused(*complaint):
+        found.calibrated(given)

@@ -83,36 +83,40 @@ def test_one_record_per_instance_is_no_copy() -> None:
     assert fw.paper_network(fading=many).chance == ("gains", "arrivals", "uploads")
     assert fw.paper_network(fading=GAINS).chance == ("arrivals", "uploads")
     assert fw.paper_network(success="harq:model=threshold").chance[-1] == "uploads"
+    almost = tiled(GAINS.gains)
+    almost[-1, -1, -1] += 1  # one number of one instance is enough
+    assert not fw.fading.RecordedGains(almost).shared
 
 
-def test_records_that_are_copied_to_every_instance_are_copies() -> None:
-    def tiled(record: np.ndarray) -> np.ndarray:
-        return np.repeat(record[:, None], 3, axis=1)
+class Steady(fw.arrivals.Poisson):
+    """A model of one's own that says that it draws nothing."""
 
-    copied = {
-        "fading": fw.fading.RecordedGains(tiled(GAINS.gains)),
-        "arrivals": fw.arrivals.RecordedArrivals(tiled(ARRIVALS.counts)),
-        "success": "threshold",
-    }
-    found = compared(["alsa-pi", "round-robin"], **copied)
+    name, shared = "steady", True
+
+    def sample(self, block: Any, rates: np.ndarray) -> np.ndarray:
+        return np.ones((block.rounds, block.ids.size, block.devices), np.int64)
+
+
+def tiled(record: np.ndarray) -> np.ndarray:
+    return np.repeat(record[:, None], 3, axis=1)
+
+
+@pytest.mark.parametrize(
+    "certain",
+    [
+        {
+            "fading": fw.fading.RecordedGains(tiled(GAINS.gains)),
+            "arrivals": fw.arrivals.RecordedArrivals(tiled(ARRIVALS.counts)),
+        },
+        {"fading": GAINS, "arrivals": Steady()},
+    ],
+    ids=["a record copied to every instance", "a model that draws nothing"],
+)
+def test_other_copies(certain: dict[str, Any]) -> None:
+    found = compared(["alsa-pi", "round-robin"], success="threshold", **certain)
     assert mentions(found.note, *COPIES)
     assert not mentions(found.note, "cover")
     assert "±" not in repr(found)
-    last = tiled(GAINS.gains)
-    last[-1, -1, -1] += 1  # one number of one instance is enough
-    assert not fw.fading.RecordedGains(last).shared
-
-
-def test_a_model_of_ones_own_says_that_it_draws_nothing() -> None:
-    class Steady(fw.arrivals.Poisson):
-        name, shared = "steady", True
-
-        def sample(self, block: Any, rates: np.ndarray) -> np.ndarray:
-            return np.ones((block.rounds, block.ids.size, block.devices), np.int64)
-
-    found = compared(["alsa-pi", "age"], fading=GAINS, arrivals=Steady(), success="threshold")
-    assert mentions(found.note, *COPIES)
-    assert not mentions(found.note, "cover")
 
 
 def test_missed_broadcasts_are_chance_where_something_is_learnt() -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 from refusals import refused
 
-from fedwave.experiments.analysis.tables import escape_latex, latex, markdown, with_interval
+from fedwave.experiments.analysis.tables import escape_latex, escape_markdown, latex, markdown, with_interval
 
 HEADING = ["scheduler", "score", "vs alsa-pi"]
 ROWS = [["alsa-pi", "9.12±0.11", "-"], ["my_own 50 %", "-1,200±13", "+0.12±0.03"]]
@@ -22,14 +22,29 @@ def test_markdown_lines_up() -> None:
     )
 
 
-def test_markdown_cells_stay_in_their_cells() -> None:
-    lines = markdown(["a"], [["x|y"], ["two\nlines"], ["back\\slash"]]).splitlines()
-    assert [line.strip("| ") for line in lines[2:]] == [r"x\|y", "two lines", r"back\\slash"]
-    assert len({len(line) for line in lines}) == 1
-
-
 def test_narrow_columns_keep_a_rule_that_markdown_knows() -> None:
     assert markdown(["a", "b"], []) == "| a   |   b |\n|:----|----:|\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("a|b", r"a\|b"),
+        ("two\nlines", "two lines"),
+        ("back\\slash", r"back\\slash"),
+        ("[x](http://y)", r"\[x\](http://y)"),
+        ("<script>&amp;", r"\<script\>\&amp;"),
+        ("`code` **bold** ~~no~~ $x$", r"\`code\` \*\*bold\*\* \~\~no\~\~ \$x\$"),
+        ("_x_ alpha_fresh", r"\_x\_ alpha_fresh"),
+        (":smile:", r"\:smile:"),
+        ("balsa:stage_rule=max1", "balsa:stage_rule=max1"),
+        ("a\x1b[2Jb\u202e", r"a\\x1b\[2Jb\\u202e"),
+    ],
+)
+def test_markdown_shows_the_text_as_it_stands(text: str, escaped: str) -> None:
+    if text.isprintable():
+        assert escape_markdown(text) == escaped
+    assert markdown(["h" * len(escaped)], [[text]]).splitlines()[2] == f"| {escaped} |"
 
 
 def test_latex_by_hand() -> None:
@@ -52,32 +67,18 @@ def test_latex_by_hand() -> None:
 @pytest.mark.parametrize(
     ("text", "escaped"),
     [
-        ("_", r"\_"),
-        ("%", r"\%"),
-        ("&", r"\&"),
-        ("#", r"\#"),
-        ("$", r"\$"),
-        ("{", r"\{"),
-        ("}", r"\}"),
+        *((mark, f"\\{mark}") for mark in "_%&#${}"),
         ("~", r"\textasciitilde{}"),
         ("^", r"\textasciicircum{}"),
         ("\\", r"\textbackslash{}"),
         ("±", r"$\pm$"),
         ("a<b>c|d", r"a\textless{}b\textgreater{}c\textbar{}d"),
         ("\\_{}", r"\textbackslash{}\_\{\}"),  # what is put in is not escaped again
+        ("a--b `c`", r"a-{}-b \textasciigrave{}c\textasciigrave{}"),
         ("[x]", "{[}x]"),  # after \\ it would be an option
         ("*", "{*}"),
         ("alpha-fresh:alpha=0.25", "alpha-fresh:alpha=0.25"),
-    ],
-)
-def test_latex_prints_the_text_as_it_stands(text: str, escaped: str) -> None:
-    assert escape_latex(text) == escaped
-    assert f"    {escaped} " in latex(["h"], [[text]], "")
-
-
-@pytest.mark.parametrize(
-    ("text", "escaped"),
-    [
+        # A minus is told from a hyphen.
         ("-3", "$-$3"),
         ("-.5", "$-$.5"),
         ("(-3, -2)", "($-$3, $-$2)"),
@@ -90,8 +91,13 @@ def test_latex_prints_the_text_as_it_stands(text: str, escaped: str) -> None:
         ("\N{MINUS SIGN}3", "$-$3"),
     ],
 )
-def test_a_minus_is_told_from_a_hyphen(text: str, escaped: str) -> None:
+def test_latex_prints_the_text_as_it_stands(text: str, escaped: str) -> None:
     assert escape_latex(text) == escaped
+    assert f"    {escaped} " in latex(["h"], [[text]], "")
+
+
+def test_control_characters_are_escapes() -> None:
+    assert r"a\textbackslash{}x1b[2Jb" in latex(["h"], [["a\x1b[2Jb"]], "")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from refusals import mentions, refused
+from refusals import mentions
 
 import fedwave as fw
 from fedwave.experiments.config.build import network_of, task_of
@@ -21,7 +21,7 @@ from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures.learning import curves_figure, single_figure, targets_figure
 from fedwave.experiments.report.learning import is_synthetic, learning_of, write_learning
 from fedwave.experiments.report.outputs import comparison_of, summary
-from fedwave.experiments.run.runner import Event, run_experiment
+from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.dataset import Point, Results, curves_of, labels, unit_dataset
 from fedwave.experiments.store.load import stored_results
 from fedwave.files.writing import json_text
@@ -39,10 +39,8 @@ ASKED = experiment_from(
         "instances": 3,
         "seed": SEED,
         "targets": [0.1, 0.3, 0.9],
-        # All that can be is trained together: one unit, so that it is known when it stops.
         "block": 3,
         "group": 4,
-        "checkpoint_seconds": 0,
     }
 )
 FIGURES = ("learning-curves", "one-instance", "targets")
@@ -50,9 +48,8 @@ FILES = {f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")}
 FILES |= {"curves.csv", "targets.csv"}
 
 
-def run(*names: str, folder: Path | None = None, watch: Callable[[Event], None] | None = None, **changes: Any) -> Point:
-    asked = replace(ASKED, schedulers=names or NAMES, **changes)
-    return run_experiment(asked, folder, workers=1, watch=watch).only
+def run(*names: str, folder: Path | None = None, **changes: Any) -> Point:
+    return run_experiment(replace(ASKED, schedulers=names or NAMES, **changes), folder, workers=1).only
 
 
 def whole(point: Point) -> Results:
@@ -179,18 +176,6 @@ def test_comparison_by_hand(learned: Point) -> None:
     assert of_bench == [1, 1, 0]
 
 
-def test_differences_are_from_the_first_where_alsa_pi_was_not_run(learned: Point) -> None:
-    names = ("w-max", "bench")
-    asked = replace(learned.experiment, schedulers=names)
-    some = replace(learned, experiment=asked, data=learned.data.sel(scheduler=list(names)))
-    found = comparison_of(some)
-    assert found.base == "w-max"
-    last = learned.data.accuracy.isel(round=-1)
-    wanted = (last.sel(scheduler="bench") - last.sel(scheduler="w-max")).mean()
-    assert found.difference("w-max", "accuracy").mean == 0
-    assert found.difference("bench", "accuracy").mean == pytest.approx(float(wanted))
-
-
 def test_a_diverged_instance_is_marked_and_left_out(learned: Point) -> None:
     changed = with_accuracy(learned, w_max=[0.4, np.nan, 0.5], alsa_pi=[0.5, 0.6, 0.7])
     found = comparison_of(changed)
@@ -214,21 +199,20 @@ def test_a_diverged_instance_is_marked_and_left_out(learned: Point) -> None:
 
 
 def test_all_of_a_scheduler_diverge_at_once(learned: Point, tmp_path: Path) -> None:
-    for lost in (["alsa-pi"], list(NAMES)):
-        data = learned.data.copy(deep=True)
-        for name in ("loss", "accuracy", "class_accuracy", "worst_class"):
-            data[name].loc[{"scheduler": lost}] = np.nan
-        gone = replace(learned, data=data)
-        write_learning(gone, tmp_path)
-        found = comparison_of(gone)
-        assert [found.diverged(label) for label in NAMES] == [3 * (x in lost) for x in NAMES]
-        assert np.isnan(found.difference("w-max", "accuracy").mean)
-        assert found.cells(lost[0], ["loss", "spikes"]) == ["-", "-"]  # not 0 spikes
-        assert found.difference_cells("w-max", ["spikes"]) == ["-"]
-        assert {path.name for path in tmp_path.iterdir()} == FILES
+    data = learned.data.copy(deep=True)
+    for name in ("loss", "accuracy", "class_accuracy", "worst_class"):
+        data[name].loc[{"scheduler": "alsa-pi"}] = np.nan
+    gone = replace(learned, data=data)
+    write_learning(gone, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+    found = comparison_of(gone)
+    assert [found.diverged(label) for label in NAMES] == [0, 0, 3, 0]
+    assert np.isnan(found.difference("w-max", "accuracy").mean)
+    assert found.cells("alsa-pi", ["loss", "spikes"]) == ["-", "-"]  # not 0 spikes
+    assert found.cells("w-max", ["spikes"], paired=True) == ["-"]
 
 
-def test_targets_reached_by_hand(learned: Point) -> None:
+def test_targets_reached_by_hand(learned: Point, tmp_path: Path) -> None:
     changed = with_accuracy(learned, w_max=[0.05, 0.2, 0.4])
     left, right = targets_figure(learning_of(changed)).axes
     shares = {line.get_label(): line.get_ydata() for line in left.get_lines()}
@@ -238,63 +222,25 @@ def test_targets_reached_by_hand(learned: Point) -> None:
     assert np.isfinite(needed).all()
     assert means[0] == pytest.approx(needed.mean())
     assert np.isnan(means[2])  # nobody beats .9
-
-
-def test_targets_in_the_table(learned: Point, tmp_path: Path) -> None:
-    write_learning(with_accuracy(learned, w_max=[0.05, 0.2, 0.4]), tmp_path)
+    write_learning(changed, tmp_path)
     with open(tmp_path / "targets.csv", newline="") as file:
         rows = {(row["scheduler"], row["target"]): row for row in csv.DictReader(file)}
     assert list(rows) == [(name, target) for name in NAMES for target in ("0.1", "0.3", "0.9")]
     row = rows["bench", "0.1"]
-    needed = curves_of(learned.data, "bench").rounds_to(0.1)
     assert float(row["rounds_of_those_that_did"]) == pytest.approx(needed.mean(), rel=1e-5)
     assert (row["instances"], row["never"]) == ("3", "0")
-    shares = [float(rows["w-max", target]["share_reached_at_the_end"]) for target in ("0.1", "0.3")]
-    assert shares == pytest.approx([2 / 3, 1 / 3])
+    table = [float(rows["w-max", target]["share_reached_at_the_end"]) for target in ("0.1", "0.3")]
+    assert table == pytest.approx([2 / 3, 1 / 3])
     never = rows["bench", "0.9"]  # nobody beats it: all count as the last round, and nothing is known of others
     assert (never["never"], never["rounds_never_counted_as_last"]) == ("3", "12")
     assert (never["rounds_of_those_that_did"], never["low"], never["high"]) == ("", "", "")
-
-
-class Stop:
-    """Stands for Ctrl-C after some rounds."""
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-
-    def __call__(self, event: Event) -> None:
-        self.left -= event["event"] == "progress" and event["rounds"] > 0
-        if self.left == 0:
-            raise KeyboardInterrupt
-
-
-def test_stopped_half_way_it_goes_on(learned: Point, tmp_path: Path) -> None:
-    names = ("bench", "alsa-pi", "w-max")
-    with pytest.raises(KeyboardInterrupt):
-        run(*names, folder=tmp_path, watch=Stop(7))
-    kept = [path.name for path in (tmp_path / "checkpoints").iterdir()]
-    assert [name.partition(".")[0] for name in kept] == ["0000_bench+2_0-2"]
-    with refused("1 of 1", "`fedwave resume"):
-        stored_results(tmp_path)
-    told: list[Event] = []
-    again = run(*names, folder=tmp_path, watch=told.append)
-    played = [event["rounds"] for event in told if event["event"] == "progress"]
-    # Three schedulers and three instances; the seventh round was not kept, and is played again.
-    assert played == [9 * t for t in range(6, 13)]
-    assert not (tmp_path / "checkpoints").exists()
-    whole = run(*names)
-    assert again.data.identical(whole.data)
-    for what in ("loss", "accuracy", "class_accuracy"):
-        # With others beside them the lanes differ, so the last digits may.
-        beside = learned.data[what].sel(scheduler=list(names))
-        np.testing.assert_allclose(whole.data[what], beside, rtol=1e-6)
 
 
 def test_only_schedulers_that_look_at_the_models(learned: Point) -> None:
     alone = run("update-aware")
     beside = learned.data.loss.sel(scheduler=["update-aware"])
     np.testing.assert_array_equal(alone.data.loss, beside)
-    assert comparison_of(alone).base == "update-aware"
+    assert comparison_of(alone).base == "update-aware"  # alsa-pi is not there
 
 
 def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
@@ -316,32 +262,17 @@ def test_divergence_is_kept_and_told(tmp_path: Path) -> None:
     assert ",10,,,\n" in (tmp_path / "drawn" / "curves.csv").read_text()
 
 
-def test_where_nothing_was_learnt_there_are_no_figures(tmp_path: Path) -> None:
-    point = run("w-max", task=None, metric="backlog")
-    with refused("task"):
-        write_learning(point, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_stand_in_is_called_one(learned: Point) -> None:
-    task = replace(ASKED.task, instead_of="mnist")
-    stand_in = run("w-max", task=task, rounds=2, instances=1)
+def test_captions_call_a_stand_in_one_and_state_the_images_that_were_used(learned: Point) -> None:
+    more = replace(ASKED.training, test_images=5000, loss_images=150)  # there are only 2,000 test images
+    stand_in = run("w-max", task=replace(ASKED.task, instead_of="mnist"), training=more, rounds=2, instances=1)
     assert is_synthetic(stand_in.experiment)
-    assert mentions(learning_of(stand_in).caption, "SYNTHETIC DATA", "mnist")
     assert not is_synthetic(learned.experiment)  # it was asked for
-    assert "SYNTHETIC" not in learning_of(learned).caption
-    for draw in (curves_figure, single_figure, targets_figure):
-        assert "SYNTHETIC DATA" in draw(learning_of(stand_in)).get_supxlabel()
-        assert "SYNTHETIC" not in draw(learning_of(learned)).get_supxlabel()
-        assert mentions(draw(learning_of(learned)).get_supxlabel(), "100 test images")
     assert summary(whole(stand_in))["synthetic"] is True
-
-
-def test_captions_state_the_images_that_were_used(learned: Point) -> None:
-    """The synthetic task has 2,000 test images; more were asked for."""
-    more = replace(ASKED.training, test_images=5000, loss_images=150)
-    asked = run("w-max", training=more, rounds=1, instances=1)
-    assert mentions(learning_of(asked).caption, "2,000 test images", "150 training images")
+    for draw in (curves_figure, single_figure, targets_figure):
+        caption, other = (draw(learning_of(point)).get_supxlabel() for point in (stand_in, learned))
+        assert mentions(caption, "SYNTHETIC DATA", "mnist", "2,000 test images", "150 training images")
+        assert mentions(other, "100 test images")
+        assert "SYNTHETIC" not in other
 
 
 def test_figures_of_learning_say_what_was_run_and_explain_only_what_is_drawn(learned: Point) -> None:
@@ -372,33 +303,18 @@ def test_a_count_of_those_that_never_get_there_stands_where_no_curve_goes_on(lea
     assert sides == {("1 never", 0.2, "right"), ("2 never", 0.3, "right"), ("2 never", 0.5, "left")}
 
 
-def test_what_was_never_measured_is_no_column(learned: Point) -> None:
-    assert "accuracy_on_all" in comparison_of(learned).metrics
-    without = replace(ASKED.training, full_every=0)
-    plain = run("w-max", training=without, rounds=2, instances=1)
-    assert "accuracy_on_all" not in comparison_of(plain).metrics
-    assert "nan" not in repr(comparison_of(plain))
-
-
-def test_accuracy_comes_first_where_something_is_learnt(learned: Point) -> None:
-    assert ASKED.metric == "accuracy"
-    assert Experiment().metric == "backlog"
-    assert Experiment(task=ASKED.task, metric="jain").metric == "jain"
+def test_what_was_asked_for_comes_first_and_what_was_never_measured_is_no_column(learned: Point) -> None:
+    assert (ASKED.metric, Experiment().metric, Experiment(task=ASKED.task, metric="jain").metric) == (
+        "accuracy",
+        "backlog",
+        "jain",
+    )
     found = comparison_of(learned)
     assert found.metrics[:2] == ("accuracy", "loss")
-    jain = replace(learned, experiment=replace(learned.experiment, metric="jain"))
-    assert comparison_of(jain).metrics[:3] == ("jain", "accuracy", "loss")
-
-
-def test_a_class_without_test_images_has_no_accuracy() -> None:
-    whole_task = fw.task("synthetic", model="logistic", epochs=1)
-    data = whole_task.dataset
-    kept = data.test_labels != 3
-    fewer = replace(data, test_images=data.test_images[kept], test_labels=data.test_labels[kept])
-    trace = fw.simulate(fw.random_network(3, 1, rate=1.0), "age", 2, 1)
-    curves = fw.train(trace, fw.task(fewer, model="logistic", epochs=1))
-    assert np.isnan(curves.class_accuracy[:, :, 3]).all()
-    assert np.isfinite(np.delete(curves.class_accuracy, 3, axis=2)).all()
-    assert np.isfinite(curves.worst_class).all()
-    point = unit_dataset({"age": trace}, {"age": curves})
-    assert np.isnan(point.class_accuracy.sel({"class": 3})).all()
+    assert "accuracy_on_all" in found.metrics
+    for first, order in (("jain", ("jain", "accuracy", "loss")), ("loss", ("loss", "accuracy"))):
+        other = replace(learned, experiment=replace(learned.experiment, metric=first))
+        assert comparison_of(other).metrics[: len(order)] == order
+    plain = run("w-max", training=replace(ASKED.training, full_every=0), rounds=2, instances=1)
+    assert "accuracy_on_all" not in comparison_of(plain).metrics
+    assert "nan" not in repr(comparison_of(plain))

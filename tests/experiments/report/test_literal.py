@@ -12,7 +12,6 @@ from matplotlib import rc_context
 from matplotlib.text import Text
 
 import fedwave as fw
-from fedwave.experiments.analysis.tables import escape_latex, escape_markdown, latex, markdown
 from fedwave.experiments.report.figures.common import figure_with, label_panel
 from fedwave.experiments.report.figures.comparison import comparison_figure
 from fedwave.experiments.report.figures.sweep import bands_figure
@@ -90,26 +89,3 @@ def test_a_comparison_with_hostile_names() -> None:
     drawn(found.plot("backlog"), "svg")
     drawn(comparison_figure(found, ["score"]), "png")
     assert "<b>" not in found._repr_html_()
-
-
-@pytest.mark.parametrize(
-    ("text", "escaped"),
-    [
-        ("a|b", r"a\|b"),
-        ("[x](http://y)", r"\[x\](http://y)"),
-        ("<script>&amp;", r"\<script\>\&amp;"),
-        ("`code` **bold** ~~no~~ $x$", r"\`code\` \*\*bold\*\* \~\~no\~\~ \$x\$"),
-        ("_x_ alpha_fresh", r"\_x\_ alpha_fresh"),
-        (":smile:", r"\:smile:"),
-        ("balsa:stage_rule=max1", "balsa:stage_rule=max1"),
-    ],
-)
-def test_markdown_shows_the_text_as_it_stands(text: str, escaped: str) -> None:
-    assert escape_markdown(text) == escaped
-    assert f"| {escaped} |" in markdown(["h" * len(escaped)], [[text]]).replace("  ", " ")
-
-
-def test_control_characters_are_escapes_in_tables() -> None:
-    assert r"a\\x1b\[2Jb\\u202e" in markdown(["h"], [["a\x1b[2Jb\u202e"]])
-    assert r"a\textbackslash{}x1b[2Jb" in latex(["h"], [["a\x1b[2Jb"]], "")
-    assert escape_latex("a--b `c`") == r"a-{}-b \textasciigrave{}c\textasciigrave{}"

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from refusals import mentions, refused
+from refusals import mentions
 
 import fedwave as fw
 from fedwave.cli.output import result_tables
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.report.figures import common as figures
 from fedwave.experiments.report.figures import sweep as sweep_figures
-from fedwave.experiments.report.outputs import comparison_of, differences_table, means_table, write_results
+from fedwave.experiments.report.outputs import comparison_of, full_table, write_results
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.store.dataset import Point, Results, metrics_of
 from fedwave.experiments.store.load import to_dataset
@@ -102,7 +102,7 @@ def test_the_summary_holds_every_number_and_paired_differences(
 def test_tables_have_a_row_for_every_point_and_scheduler(
     results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
-    heading, rows = means_table(results)
+    heading, rows = full_table(results)
     found = comparison_of(results.points[0])
     assert found.metrics[0] == "backlog"  # the metric of the experiment comes first
     assert sorted(found.metrics) == sorted(metrics_of(results.points[0].data))
@@ -117,7 +117,7 @@ def test_tables_have_a_row_for_every_point_and_scheduler(
     wanted = backlog("alsa-pi", 3, 5)
     shown = dict(zip(heading, rows[10], strict=True))["Backlog (shards)"]
     assert float(shown.partition("±")[0]) == pytest.approx(wanted.mean(), abs=0.06)
-    apart_heading, apart = differences_table(results)
+    apart_heading, apart = full_table(results, paired=True)
     assert apart_heading == ["vs alsa-pi", *heading[1:]]
     assert len(apart) == len(rows) - 6  # none of the base
     for column, metric in ((3, "backlog"), (-1, found.metrics[-1])):
@@ -129,7 +129,7 @@ def test_tables_of_means_and_differences_are_written_for_pages_and_papers(
     results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
     write_results(results, tmp_path)
-    (_, rows), (_, apart) = means_table(results), differences_table(results)
+    (_, rows), (_, apart) = full_table(results), full_table(results, paired=True)
     page = (tmp_path / "table.md").read_text().splitlines()
     title = "two_axes: U = 6, γ = 0.01, 12 rounds, 4 instances"  # W and the seed vary
     assert page[0] == f"**{title}.**"
@@ -167,20 +167,6 @@ def with_extra(point: Point, name: str, values: Any, **about: str) -> Point:
     """The same point with another metric ``[scheduler, instance, round]``."""
     dims = ("scheduler", "instance", "round")
     return replace(point, data=point.data.assign({name: (dims, values, about)}))
-
-
-def test_what_was_learnt_is_measured_after_the_last_round(results: Results) -> None:
-    point, age = results.points[0], NAMES.index("age")
-    accuracy = np.zeros((3, 4, 12))
-    accuracy[age, :, -1] = [0.2, 0.4, np.nan, 0.6]  # one diverged
-    learnt = with_extra(point, "accuracy", accuracy, over_rounds="last")
-    found = comparison_of(learnt).estimate("age", "accuracy")
-    assert found.mean == pytest.approx(0.4)
-    assert found.standard_error == pytest.approx(0.2 / 3**0.5)
-    gone = with_extra(point, "accuracy", accuracy * np.nan, over_rounds="last")
-    assert np.isnan(comparison_of(gone).estimate("age", "accuracy").mean)
-    worst = point.data.worst_age.sel(scheduler="age").max("round").mean()
-    assert comparison_of(point).estimate("age", "worst_age").mean == worst
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -239,26 +225,3 @@ def test_a_metric_of_the_users_own_is_everywhere(results: Results, tmp_path: Pat
     with xr.open_dataset(tmp_path / "results.nc") as plain:
         np.testing.assert_array_equal(plain.surprise, to_dataset(own).surprise)
         assert plain.surprise.attrs == {"long_name": "surprise (bits)", "over_rounds": "max"}
-
-
-def test_a_single_point_has_no_figure_of_a_sweep(
-    results: Results, drawn: list[tuple[Any, ...]], tmp_path: Path
-) -> None:
-    with refused("6 points", "points"):
-        _ = results.only
-    point = results.points[0]
-    single = Results(point.experiment, [replace(point, where={})])
-    paths = write_results(single, tmp_path)
-    assert not drawn
-    assert [path.name for path in paths] == [
-        "score",
-        "rounds.csv",
-        "instances.csv",
-        "devices.csv",
-        "devices",
-        "summary.json",
-        "table.md",
-        "table.tex",
-        "summary.csv",
-        "results.nc",
-    ]

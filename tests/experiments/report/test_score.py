@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import numpy as np
@@ -33,12 +32,6 @@ def folder(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("score") / "new" / "folder"
     write_results(results, out)
     return out
-
-
-def test_all_schedulers_run_those_of_the_paper_first(point: Point) -> None:
-    assert labels(point.data)[:6] == ["bench", "alsa-pi", "balsa", "balsa-po", "round-robin", "w-max"]
-    for_large = [n for n in fw.scheduler_names(learner=False) if not fw.scheduler(n).small_only]
-    assert set(labels(point.data)) == set(for_large)
 
 
 def test_bands_by_hand(point: Point) -> None:
@@ -88,12 +81,6 @@ def test_csv_holds_the_bands(folder: Path, point: Point) -> None:
         rows = list(csv.DictReader(file))
     scores = [float(row["score"]) for row in rows if row["scheduler"] == "balsa"]
     assert np.allclose(scores, series(point.data, "balsa", "score").mean(axis=0))
-
-
-def test_summary_is_json(folder: Path, point: Point) -> None:
-    summary = json.loads((folder / "summary.json").read_text())
-    assert (summary["seed"], summary["rounds"], summary["instances"]) == (2, 40, 4)
-    assert summary["schedulers"]["age"]["score"]["mean"] == pytest.approx(series(point.data, "age", "score").mean())
 
 
 def test_same_results_give_the_same_figure(folder: Path, point: Point, tmp_path: Path) -> None:

@@ -108,11 +108,6 @@ def burn_in_note(rounds: int) -> str:
     return f"Means leave out the first {plural(rounds, 'round')}." if rounds else ""
 
 
-def left_out_note(some: bool) -> str:
-    """A sentence for means that leave instances out."""
-    return "(n of N): the mean of n of N instances, the others have no finite number." if some else ""
-
-
 def sentences(*texts: str) -> str:
     """Sentences that are there, with spaces between."""
     return " ".join(filter(None, texts))

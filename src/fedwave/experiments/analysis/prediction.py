@@ -43,12 +43,6 @@ class Calibration:
     mass: FloatArray  # [T] so far, the mean over instances
     accuracy: FloatArray  # [T] the best so far
 
-    @classmethod
-    def of(cls, useful: FloatArray, curves: Curves) -> Calibration:
-        """``useful`` are the rounds that were trained, ``[T, I]``."""
-        mean = np.nanmean(curves.accuracy, axis=1)
-        return cls(curves.label, useful.cumsum(axis=0).mean(axis=1), np.maximum.accumulate(mean))
-
     @property
     def exponent(self) -> float:
         """b of the law 1 - accuracy ~ mass^-b, fitted to the second half of the rounds."""
@@ -150,7 +144,9 @@ class Prediction:
             )
         if not np.isfinite(curves.accuracy).any(axis=1).all():
             raise FedwaveError("every instance of the curves diverged: lower eta.")
-        return replace(self, calibration=Calibration.of(useful[:rounds], curves))
+        mass = useful[:rounds].cumsum(axis=0).mean(axis=1)
+        best = np.maximum.accumulate(np.nanmean(curves.accuracy, axis=1))
+        return replace(self, calibration=Calibration(curves.label, mass, best))
 
     def lines(self) -> list[list[Any]]:
         """A line per scheduler, with the columns COLUMNS."""

@@ -7,6 +7,7 @@ an instance, and the spread over instances gives the interval.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -75,20 +76,15 @@ def band(values: Array, level: float = 0.95, *, skip_nan: bool = False) -> tuple
     with np.errstate(over="ignore", invalid="ignore"):
         squares = np.where(there, (values - mean[..., None]) ** 2, 0).sum(axis=-1)
     error = np.sqrt(squares / (several - 1)) / np.sqrt(some)
-    reach = np.where(count > 1, _quantile(several - 1, level), np.nan)
+    reach = np.where(count > 1, t_quantile(several, level), np.nan)
     return mean, reach * error
 
 
-def t_quantile(count: int, level: float) -> float:
-    """How many standard errors an interval of this level reaches to each side."""
-    return float(_quantile(count - 1, level))
-
-
-def _quantile(freedom: Any, level: float) -> Any:
-    """Of Student's distribution with these degrees of freedom, numbers or an array."""
+def t_quantile(count: Any, level: float) -> Any:
+    """How many standard errors an interval of this level reaches to each side, by the number of values or an array."""
     from scipy import special  # slow to import, and needed only when a run has ended
 
-    return special.stdtrit(freedom, 0.5 + level / 2)
+    return special.stdtrit(count - 1, 0.5 + level / 2)
 
 
 def paired_difference(values: Array, base: Array, level: float = 0.95) -> Estimate:
@@ -105,8 +101,14 @@ def instances_needed(values: Array, half_width: float, level: float = 0.95) -> i
     >>> fw.statistics.instances_needed([1.0, 2.0, 3.0], half_width=0.5)
     18
     """
-    pilot = sample("a pilot", values)
-    check_level(level)
+    pilot = np.asarray(values, dtype=np.float64)
+    if pilot.ndim != 1:
+        raise FedwaveError(f"a pilot has the shape {pilot.shape}, must hold one value per instance.")
+    bad = int(np.count_nonzero(~np.isfinite(pilot)))
+    if bad:
+        raise FedwaveError(f"a pilot is not finite in {bad} of {pilot.size} instances: leave those out, and say so.")
+    if not is_number(level) or not 0 < level < 1:
+        raise FedwaveError(f"level is {level!r}, must lie between 0 and 1, such as 0.95.")
     if pilot.size < 2:
         raise FedwaveError(f"a pilot of {pilot.size} shows no spread: run at least 2 instances.")
     if not is_number(half_width) or half_width <= 0:
@@ -117,35 +119,12 @@ def instances_needed(values: Array, half_width: float, level: float = 0.95) -> i
             f"a half_width of {half_width:g} is out of reach with a spread of {spread:g}: ask for a wider one."
         )
 
-    # The quantile depends on the number that is sought, but the width only falls: so halve an interval.
+    # The quantile depends on the number that is sought, but the width only falls.
     def enough(count: int) -> bool:
-        return t_quantile(count, level) * spread <= half_width * math.sqrt(count)
+        return bool(t_quantile(count, level) * spread <= half_width * math.sqrt(count))
 
-    high = 2
-    while not enough(high):
-        high *= 2
-    low = high // 2  # too few, or the least possible
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
-
-
-def sample(what: str, values: Array) -> FloatArray:
-    """``values`` as finite numbers ``[I]``, or a sentence that says why they are not."""
-    out = np.asarray(values, dtype=np.float64)
-    if out.ndim != 1:
-        raise FedwaveError(f"{what} has the shape {out.shape}, must hold one value per instance.")
-    bad = int(np.count_nonzero(~np.isfinite(out)))
-    if bad:
-        raise FedwaveError(f"{what} is not finite in {bad} of {out.size} instances: leave those out, and say so.")
-    return out
-
-
-def check_level(level: float) -> None:
-    """Refuse a confidence level that is not a share."""
-    if not is_number(level) or not 0 < level < 1:
-        raise FedwaveError(f"level is {level!r}, must lie between 0 and 1, such as 0.95.")
+    counts = range(2, 1 << 60)
+    return counts[bisect_left(counts, True, key=enough)]
 
 
 Band = tuple[FloatArray, FloatArray]  # mean and half-width of its 95 % interval

@@ -9,25 +9,21 @@ from collections.abc import Callable, Sequence
 from fedwave.errors import FedwaveError
 from fedwave.plain_text import visible
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "_": r"\_",
-    "%": r"\%",
-    "&": r"\&",
-    "#": r"\#",
-    "$": r"\$",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "±": r"$\pm$",
-    "γ": r"$\gamma$",
-    "η": r"$\eta$",
-    "`": r"\textasciigrave{}",
-}
+_LATEX = str.maketrans(
+    {
+        **{mark: f"\\{mark}" for mark in "{}_%&#$"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "±": r"$\pm$",
+        "γ": r"$\gamma$",
+        "η": r"$\eta$",
+        "`": r"\textasciigrave{}",
+    }
+)
 # What Markdown, or a site that shows it, takes for emphasis, code, links, HTML, entities, formulas or emoji. An
 # underscore within a word is none of these, nor is a colon before a space.
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|&~$]|(?<![^\W_])_|_(?![^\W_])|:(?=\w+:)")
@@ -116,9 +112,8 @@ def escape_latex(text: str) -> str:
     >>> print(fw.tables.escape_latex("alpha_fresh: -3±1 %"))
     alpha\_fresh: $-$3$\pm$1 \%
     """
-    escaped = "".join(_LATEX.get(character, character) for character in text)
     # After the end of a row LaTeX takes [ for an option and * for a command.
-    escaped = re.sub(r"^[\[*]", r"{\g<0>}", escaped)
+    escaped = re.sub(r"^[\[*]", r"{\g<0>}", text.translate(_LATEX))
     # A hyphen before a number is a minus; the one in alsa-pi, 1e-05 or 10-20 is not.
     escaped = re.sub(r"(?<![\w.\-])-(?=[\d.])|−", "$-$", escaped)  # noqa: RUF001
     return re.sub(r"-(?=-)", "-{}", escaped)  # two hyphens would become a dash

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedwave.errors import FedwaveError, did_you_mean, plural
 from fedwave.experiments.analysis.bootstrap import Interval, bootstrap_ratio
-from fedwave.experiments.analysis.labels import burn_in_note, left_out_note, sentences, title
+from fedwave.experiments.analysis.labels import burn_in_note, sentences, title
 from fedwave.experiments.analysis.randomness import Randomness
 from fedwave.experiments.analysis.statistics import Estimate, instances_needed, per_instance
 from fedwave.experiments.analysis.tables import markdown, with_interval
@@ -90,10 +90,8 @@ class Comparison:
     @property
     def metrics(self) -> tuple[str, ...]:
         """The names of the metrics: what was asked for first, then what was learnt."""
-        order = {self.first: 0, "accuracy": 1, "loss": 2}
-        if self.first in ("accuracy", "loss"):
-            order[self.first] = 0
-        return tuple(sorted(self.values, key=lambda name: order.get(name, 3)))
+        order = dict.fromkeys([self.first, "accuracy", "loss", *self.values])
+        return tuple(name for name in order if name in self.values)
 
     @property
     def brief(self) -> tuple[str, ...]:
@@ -197,15 +195,11 @@ class Comparison:
         """What must be known to read the numbers, for machines: the base, and what the intervals cover."""
         return {"against": self.base, "intervals_cover": list(self.randomness.covered), "note": self.note}
 
-    def cells(self, scheduler: str, metrics: Sequence[str]) -> list[str]:
-        """Means with the half-widths of their intervals, as texts."""
-        found = (self.estimate(scheduler, metric) for metric in metrics)
-        return [with_interval(e.mean, e.half_width, most=4) + self.share(e) for e in found]
-
-    def difference_cells(self, scheduler: str, metrics: Sequence[str]) -> list[str]:
-        """Paired differences from the base with the half-widths of their intervals, as texts."""
-        found = (self.difference(scheduler, metric) for metric in metrics)
-        return [with_interval(e.mean, e.half_width, "+", most=4) + self.share(e) for e in found]
+    def cells(self, scheduler: str, metrics: Sequence[str], paired: bool = False) -> list[str]:
+        """Means, or paired differences from the base, with the half-widths of their intervals, as texts."""
+        of, sign = (self.difference, "+") if paired else (self.estimate, "")
+        found = (of(scheduler, metric) for metric in metrics)
+        return [with_interval(e.mean, e.half_width, sign, most=4) + self.share(e) for e in found]
 
     def share(self, value: Estimate) -> str:
         """How many instances an estimate is the mean of, where it left some out: " (2 of 4)"."""
@@ -215,17 +209,18 @@ class Comparison:
     def left_out(self, *metrics: str) -> str:
         """A sentence about instances that the means of these metrics, or of any, leave out; empty if they do not."""
         missing = (~np.isfinite(self.values[metric]) for metric in metrics or self.metrics)
-        return left_out_note(any((part.any(axis=1) & ~part.all(axis=1)).any() for part in missing))
+        if not any((part.any(axis=1) & ~part.all(axis=1)).any() for part in missing):
+            return ""
+        return "(n of N): the mean of n of N instances, the others have no finite number."
 
-    def table(self) -> Table:
-        """Heading and rows of a narrow table: the mean of every brief metric."""
-        rows = [[self.name(k), *self.cells(k, self.brief)] for k in self.schedulers]
-        return ["scheduler", *self.brief], rows
+    def table(self, paired: bool = False) -> Table:
+        """Heading and rows of a narrow table: the mean of every brief metric, or its paired difference from the base.
 
-    def difference_table(self) -> Table:
-        """The same of the paired differences from the base; no row for the base."""
-        rows = [[self.name(k), *self.difference_cells(k, self.brief)] for k in self.schedulers if k != self.base]
-        return [f"vs {self.base}", *self.brief], rows
+        The base has no row of differences.
+        """
+        shown = [k for k in self.schedulers if not (paired and k == self.base)]
+        rows = [[self.name(k), *self.cells(k, self.brief, paired)] for k in shown]
+        return [f"vs {self.base}" if paired else "scheduler", *self.brief], rows
 
     def name(self, scheduler: str) -> str:
         """The scheduler, with the number of its instances that diverged."""
@@ -249,17 +244,18 @@ class Comparison:
         about += " (± 95 % interval)" if self.has_intervals else ""
         tables = [markdown(*self.table())]
         if len(self.schedulers) > 1:
-            tables.append(f"paired differences from {self.base}:\n{markdown(*self.difference_table())}")
-        note = sentences(self.left_out(*self.brief), self.note)
-        return "\n".join(filter(None, (about, "".join(tables), note)))
+            tables.append(f"paired differences from {self.base}:\n{markdown(*self.table(paired=True))}")
+        return "\n".join(filter(None, (about, "".join(tables), self._footer())))
 
     def _repr_html_(self) -> str:
         import pandas as pd
 
-        tables = [self.table()] + ([self.difference_table()] if len(self.schedulers) > 1 else [])
+        tables = [self.table(), self.table(paired=True)] if len(self.schedulers) > 1 else [self.table()]
         shown = [pd.DataFrame(r, columns=h).to_html(index=False) for h, r in tables]
-        note = sentences(self.left_out(*self.brief), self.note)
-        return f"<p>{escape(self._made_with())}</p>{''.join(shown)}<p>{escape(note)}</p>"
+        return f"<p>{escape(self._made_with())}</p>{''.join(shown)}<p>{escape(self._footer())}</p>"
+
+    def _footer(self) -> str:
+        return sentences(self.left_out(*self.brief), self.note)
 
     def _made_with(self) -> str:
         return self.title or plural(self.instances, "instance")

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedwave.errors import FedwaveError
 from fedwave.experiments.analysis.bootstrap import bootstrap_rounds
-from fedwave.experiments.config.experiment import Experiment, TaskConfig
+from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.store.dataset import Point, Results, curves_of, labels
 from fedwave.files.writing import write_csv
 
@@ -53,21 +52,15 @@ def learning_of(point: Point) -> Learning:
     return Learning(point.data, dataset_of(how), tuple(how.targets), is_synthetic(how), point.where)
 
 
-def _task_of(experiment: Experiment) -> TaskConfig:
-    if experiment.task is None:
-        raise FedwaveError("nothing was learnt in this experiment: it has no task.")
-    return experiment.task
-
-
 def is_synthetic(experiment: Experiment) -> bool:
     """Whether synthetic data replaced a dataset that was unavailable."""
-    return _task_of(experiment).instead_of is not None
+    return experiment.task is not None and experiment.task.instead_of is not None
 
 
 def dataset_of(experiment: Experiment) -> str:
     """The dataset that was asked for."""
-    task = _task_of(experiment)
-    return task.instead_of or str(task.dataset)
+    assert experiment.task is not None, "nothing was learnt"
+    return experiment.task.instead_of or str(experiment.task.dataset)
 
 
 def write_learning(point: Point, folder: Path) -> list[Path]:
@@ -105,33 +98,29 @@ def write_learning_sweep(results: Results, folder: Path) -> list[Path]:
 
 def learnt_json(point: Point) -> dict[str, Any]:
     """What the summary of a learning experiment adds."""
-    by_class = point.data["class_accuracy"].isel(round=-1).mean("instance").round(6)
     data = point.data
-    uploads = data["device_uploads"].mean("instance")
-    names = data["device"].values if data["device"].dtype.kind in "UO" else None
-    per_device = [
-        means if names is None else dict(zip(names.tolist(), means, strict=True)) for means in uploads.values.tolist()
-    ]
+    by_class = data["class_accuracy"].isel(round=-1).mean("instance").round(6).values.tolist()
+    uploads: list[Any] = data["device_uploads"].mean("instance").values.tolist()
+    if data["device"].dtype.kind in "UO":  # the devices have names
+        uploads = [dict(zip(data["device"].values.tolist(), means, strict=True)) for means in uploads]
     return {
         "synthetic": is_synthetic(point.experiment),
-        "class_accuracy": dict(zip(labels(point.data), by_class.values.tolist(), strict=True)),
-        "uploads_per_device": dict(zip(labels(data), per_device, strict=True)),
+        "class_accuracy": dict(zip(labels(data), by_class, strict=True)),
+        "uploads_per_device": dict(zip(labels(data), uploads, strict=True)),
     }
 
 
 def _write_curves(points: Sequence[Point], path: Path) -> Path:
-    first, rows = points[0], []
-    names = ["loss", "accuracy"]
+    names, rows = ["loss", "accuracy"], []
     if any(np.isfinite(point.data["accuracy_on_all"].values).any() for point in points):
         names.append("accuracy_on_all")
     for point in points:
         arrays = [point.data[n].transpose("scheduler", "instance", "round").values for n in names]
-        place, instances = list(point.where.values()), point.data["instance"].values
-        for s, label in enumerate(labels(point.data)):
-            for i, t in np.ndindex(arrays[0].shape[1:]):
-                numbers = (_text(array[s, i, t]) for array in arrays)
-                rows.append([*place, label, instances[i], t + 1, *numbers])
-    return write_csv(path, [*first.where, "scheduler", "instance", "round", *names], rows)
+        keys, instances = labels(point.data), point.data["instance"].values
+        for s, i, t in np.ndindex(arrays[0].shape):
+            numbers = (_text(float(array[s, i, t])) for array in arrays)
+            rows.append([*point.where.values(), keys[s], instances[i], t + 1, *numbers])
+    return write_csv(path, [*points[0].where, "scheduler", "instance", "round", *names], rows)
 
 
 def _write_targets(point: Point, path: Path) -> Path:

@@ -94,25 +94,22 @@ def _plain(where: dict[str, Any]) -> dict[str, Any]:
     return {k: v if isinstance(v, (bool, int, float, str)) else str(v) for k, v in where.items()}
 
 
-def means_table(results: Results) -> Table:
-    """The scheduler, the point's place on every axis, and the mean of every metric."""
-    rows = [
-        [found.name(label), *map(str, point.where.values()), *found.cells(label, found.metrics)]
-        for point, found in _compared(results)
-        for label in found.schedulers
-    ]
-    return _heading(results, "Scheduler"), rows
+def full_table(results: Results, paired: bool = False) -> Table:
+    """The scheduler, the point's place on every axis, and the mean of every metric.
 
-
-def differences_table(results: Results) -> Table:
-    """The same of the paired differences from the base, without rows of the base."""
+    Or the paired differences from the base, without rows of the base.
+    """
+    compared = _compared(results)
+    first = compared[0][1]
+    axes = map(axis_label, results.experiment.sweep)
+    heading = [f"vs {first.base}" if paired else "Scheduler", *axes, *(first.labels[name] for name in first.metrics)]
     rows = [
-        [found.name(label), *map(str, point.where.values()), *found.difference_cells(label, found.metrics)]
-        for point, found in _compared(results)
+        [found.name(label), *map(str, point.where.values()), *found.cells(label, found.metrics, paired)]
+        for point, found in compared
         for label in found.schedulers
-        if label != found.base
+        if not (paired and label == found.base)
     ]
-    return _heading(results, f"vs {results.experiment.base}"), rows
+    return heading, rows
 
 
 def note_of(results: Results) -> str:
@@ -137,12 +134,6 @@ def title_of(results: Results, name: str | None = None) -> str:
 
 def _compared(results: Results) -> list[tuple[Point, Comparison]]:
     return [(point, comparison_of(point)) for point in results.points]
-
-
-def _heading(results: Results, first: str) -> list[str]:
-    found = comparison_of(results.points[0])
-    axes = map(axis_label, results.experiment.sweep)
-    return [first, *axes, *(found.labels[name] for name in found.metrics)]
 
 
 def _write_sweep(results: Results, folder: Path) -> list[Path]:
@@ -170,10 +161,10 @@ def _write_tables(results: Results, folder: Path) -> list[Path]:
     heads, base = title_of(results), results.experiment.base
     compared = [found for _, found in _compared(results)]
     footer = sentences("Means over instances.", interval_note(*compared), note_of(results))
-    parts = [(f"{heads}.", means_table(results))]
+    parts = [(f"{heads}.", full_table(results))]
     if len(results.experiment.schedulers) > 1:
         text = f"Paired differences from {base}, instance by instance; {title_of(results)}."
-        parts.append((text, differences_table(results)))
+        parts.append((text, full_table(results, paired=True)))
     page = "\n".join(f"**{_for_page(text)}**\n\n{markdown(*table)}" for text, table in parts)
     paper = "\n".join(latex(*table, f"{text} {footer}") for text, table in parts)
     lines = [[*point.where.values(), *line] for point, found in _compared(results) for line in found.lines()]
