@@ -25,9 +25,9 @@ from fedwave.adapters import ray_cluster
 from fedwave.adapters.ray import RemoteWorker, ray_engine
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.config.units import Unit, resolved, units_of
-from fedwave.experiments.run.pool import run_here
+from fedwave.experiments.run.pool import Message, run_here
 from fedwave.experiments.run.signals import Terminated
-from fedwave.experiments.run.worker import Message, environment, result_of
+from fedwave.experiments.run.worker import environment
 from fedwave.files.writing import write_csv
 from fedwave.learning.settings import use_threads
 
@@ -306,22 +306,25 @@ class TestOnACluster:
         assert set(last.values()) == {"finished"}
 
 
-def test_an_error_names_its_unit_and_a_refusal_arrives_as_it_is(tmp_path: Path) -> None:
+def test_what_an_actor_answers(tmp_path: Path) -> None:
     (unit,) = units(SIMULATED, schedulers=["fresh"], instances=1)
 
-    def run(unit: Unit, version: str) -> None:
+    def answer(unit: Unit, version: str = adapter.__version__) -> tuple[str, str]:
         *_, last = pickle.loads(RemoteWorker().do(unit, tmp_path / "run" / "checkpoints" / "it.npz", version))
-        result_of(unit, *last)
+        return last  # type: ignore[no-any-return]
 
-    with refused("0000_fresh_0-0", "KeyError", "nobody", error=RuntimeError):
-        run(replace(unit, schedulers=("nobody",)), adapter.__version__)
-    with refused("0.0.1"):
-        run(unit, "0.0.1")
+    kind, why = answer(replace(unit, schedulers=("nobody",)))
+    assert kind == "failed"
+    assert mentions(why, "KeyError", "nobody")
+    kind, why = answer(unit, "0.0.1")
+    assert kind == "refused"
+    assert mentions(why, "0.0.1")
     table = write_csv(tmp_path / "devices.csv", ["distance_m", "rate"], [[100, 1], [200, 2]])
     (lost, *_) = units(SIMULATED, network={"kind": "table", "file": str(table), "slots": 1})
     table.unlink()
-    with refused("network.file", "devices.csv"):
-        run(lost, adapter.__version__)
+    kind, why = answer(lost)
+    assert kind == "refused"
+    assert mentions(why, "network.file", "devices.csv")
     assert list(tmp_path.iterdir()) == []  # a node without the run folder writes no checkpoint
 
 

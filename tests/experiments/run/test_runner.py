@@ -17,10 +17,10 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.parts import Part
 from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.config.units import resolved, units_of
-from fedwave.experiments.run import pool
-from fedwave.experiments.run.pool import run_here, run_in_pool
+from fedwave.experiments.run import process
+from fedwave.experiments.run.pool import Message, run_here
+from fedwave.experiments.run.process import run_in_pool
 from fedwave.experiments.run.runner import Event, run_experiment
-from fedwave.experiments.run.worker import Message
 from fedwave.experiments.store.dataset import Results, unit_dataset
 from fedwave.experiments.store.load import stored_results
 
@@ -136,7 +136,7 @@ def test_a_refusal_in_a_worker_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_unit_that_kills_every_worker_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "serve", _die)
+    monkeypatch.setattr(process, "serve", _die)
     units = units_of(resolved(SIMULATION))[:1]
     messages: list[Message] = []
     assert list(run_in_pool(units, lambda unit: None, messages.append, workers=1)) == []
@@ -158,11 +158,3 @@ def test_every_unit_says_where_and_with_what_it_was_run(tmp_path: Path) -> None:
     for line in lines:
         assert {"unit", "sha256", "seconds", "finished", "host", "processor", "commit"} <= line.keys()
         assert line["versions"]["numpy"]
-
-
-def test_units_do_not_depend_on_workers_but_on_the_experiment() -> None:
-    names = [unit.name for unit in units_of(resolved(SIMULATION))]
-    assert len(names) == len(set(names)) == 4 * 3 * 3
-    assert names[0] == "0000_alsa-pi_0-1"
-    grouped = units_of(resolved(replace(SMALL, schedulers=("age", "bench", "update-aware"), group=2)))
-    assert [unit.schedulers for unit in grouped] == [("age", "bench")] * 2 + [("update-aware",)] * 2
