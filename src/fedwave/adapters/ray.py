@@ -19,8 +19,7 @@ from typing import Any
 from fedwave.adapters.ray_cluster import connected, import_ray
 from fedwave.errors import FedwaveError, as_int, error_text
 from fedwave.experiments.config.units import Unit
-from fedwave.experiments.run.pool import Finished, PathOf, Pool, Report, Worker
-from fedwave.experiments.run.runner import Engine
+from fedwave.experiments.run.pool import Engine, Finished, PathOf, Pool, Report, Worker
 from fedwave.experiments.run.signals import TIMEOUT, StopRequest
 from fedwave.experiments.run.worker import ONE_THREAD, do_unit
 from fedwave.version import __version__
@@ -41,13 +40,12 @@ def ray_engine(address: str | None = None, cpus: int | None = None, timeout: flo
         cpus = as_int("cpus", cpus, 1)
 
     def run(
-        units: list[Unit], checkpoint: PathOf, report: Report, stop: StopRequest | None = None
+        units: list[Unit], checkpoint: PathOf, report: Report, stop: StopRequest
     ) -> Generator[Finished, None, None]:
         if not units:
             return
         with connected(ray, address, cpus):
             cluster = _Cluster(ray, cpus, any(map(_on_gpu, units)))
-            stop = stop or StopRequest()
             try:
                 yield from Pool(units, checkpoint, report, stop, timeout, cluster.worker, cluster.wait).results()
             except ray.exceptions.RayError as error:

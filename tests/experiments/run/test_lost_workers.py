@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -25,9 +24,9 @@ from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run import pool, process
 from fedwave.experiments.run.pool import Message
-from fedwave.experiments.run.process import HEADER, run_in_pool
+from fedwave.experiments.run.process import run_in_pool
 from fedwave.experiments.run.runner import run_experiment
-from fedwave.experiments.run.signals import NoRound, StopRequest, limited
+from fedwave.experiments.run.signals import NoRound, StopRequest
 from fedwave.experiments.run.work import run_unit
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
@@ -205,7 +204,9 @@ def test_a_worker_that_is_stopped_is_replaced(monkeypatch: pytest.MonkeyPatch) -
             os.kill(stopped[0], signal.SIGSTOP)
 
     def do() -> None:
-        found.extend(unit.name for unit, _, _ in run_in_pool(units, lambda unit: None, stop_one, workers=2))
+        found.extend(
+            unit.name for unit, _, _ in run_in_pool(units, lambda unit: None, stop_one, StopRequest(), workers=2)
+        )
 
     units = some_units()
     within(100, do)
@@ -214,23 +215,6 @@ def test_a_worker_that_is_stopped_is_replaced(monkeypatch: pytest.MonkeyPatch) -
     assert kind == "crashed"
     assert mentions(why, "2 s")
     assert not Path(f"/proc/{stopped[0]}").exists()
-
-
-def _stops_in_the_middle_of_a_message(parent: socket.socket) -> None:
-    parent.recv(1)
-    parent.sendall(HEADER.pack(1000) + b"not a thousand bytes")
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def test_a_worker_that_is_stopped_in_the_middle_of_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "STOPPED_SECONDS", 0.5)
-    monkeypatch.setattr(process, "STARTING_SECONDS", 0.0)
-    monkeypatch.setattr(process, "serve", _stops_in_the_middle_of_a_message)
-    messages: list[Message] = []
-    units = some_units()[:1]
-    within(60, lambda: list(run_in_pool(units, lambda unit: None, messages.append, workers=1)) and None)
-    assert [m.kind for m in messages if m.kind != "begun"] == ["crashed", "crashed", "abandoned"]
-    assert mentions(messages[-1].content, 3, "0.5 s")
 
 
 class Silent(pool.Worker):
@@ -285,13 +269,13 @@ def test_an_alarm_of_the_program_is_left_alone() -> None:
     rung: list[int] = []
     before = signal.signal(signal.SIGALRM, lambda number, frame: rung.append(number))
     try:
-        with limited(0.2):
+        with StopRequest().at_work_here(0.2, "late"):
             time.sleep(0.5)
             signal.raise_signal(signal.SIGALRM)
         assert rung == [signal.SIGALRM]
     finally:
         signal.signal(signal.SIGALRM, before)
-    with pytest.raises(NoRound), limited(0.2):
+    with pytest.raises(NoRound), StopRequest().at_work_here(0.2, "late"):
         time.sleep(30)
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL

@@ -21,6 +21,7 @@ from fedwave.experiments.run import process
 from fedwave.experiments.run.pool import Message, run_here
 from fedwave.experiments.run.process import run_in_pool
 from fedwave.experiments.run.runner import Event, run_experiment
+from fedwave.experiments.run.signals import StopRequest
 from fedwave.experiments.store.dataset import Results, unit_dataset
 from fedwave.experiments.store.load import stored_results
 
@@ -139,7 +140,7 @@ def test_a_unit_that_kills_every_worker_is_abandoned(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(process, "serve", _die)
     units = units_of(resolved(SIMULATION))[:1]
     messages: list[Message] = []
-    assert list(run_in_pool(units, lambda unit: None, messages.append, workers=1)) == []
+    assert list(run_in_pool(units, lambda unit: None, messages.append, StopRequest(), workers=1)) == []
     assert [message.kind for message in messages].count("crashed") == 2
     assert messages[-1].kind == "abandoned"
     assert mentions(messages[-1].content, 3, "exit status 3")

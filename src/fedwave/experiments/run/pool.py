@@ -43,6 +43,9 @@ class Message:
 
 
 Report = Callable[[Message], None]
+# Does units of work, in any order and place; yields each when it is finished. When a stop is requested it stops with
+# checkpoints and raises Stopped.
+Engine = Callable[[list[Unit], PathOf, Report, StopRequest], Generator[Finished, None, None]]
 
 
 def run_here(
@@ -96,7 +99,7 @@ class Worker(ABC):
 
     @abstractmethod
     def ask_to_stop(self) -> None:
-        """Ask it to stop its unit with a checkpoint; called again and again until it has."""
+        """Ask it to stop its unit with a checkpoint."""
 
     @abstractmethod
     def watched(self) -> list[Any]:
@@ -138,14 +141,15 @@ class Pool:
 
     def results(self) -> Generator[Finished, None, None]:
         """Every unit when it is finished."""
-        looked = time.monotonic()
+        looked, asked = time.monotonic(), False
         try:
             while self._at_work() or (self._queue and not self._stop.requested):
-                if self._stop.requested:
+                if not self._stop.requested:
+                    self._begin()
+                elif not asked:
+                    asked = True
                     for worker in self._workers:
                         worker.ask_to_stop()
-                else:
-                    self._begin()
                 self._wait([one for worker in self._workers if worker.unit is not None for one in worker.watched()])
                 # A machine that sleeps, or Ctrl-Z, does not make its workers late.
                 before, looked = looked, time.monotonic()

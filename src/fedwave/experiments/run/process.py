@@ -1,17 +1,15 @@
-"""Workers that are processes of this machine: both ends of the socket between such a worker and its pool."""
+"""Workers that are processes of this machine: both ends of the pipe between such a worker and its pool."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
-import socket
-import struct
 import sys
 import threading
 from collections.abc import Generator
 from contextlib import suppress
 from multiprocessing import connection, resource_tracker
+from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -24,7 +22,6 @@ from fedwave.experiments.run.worker import ONE_THREAD, do_unit, environment
 
 STOPPED_SECONDS = 60.0  # a worker that is stopped (SIGSTOP) and silent for longer is replaced
 STARTING_SECONDS = 60.0  # that a new process may take more for its first message
-HEADER = struct.Struct("!Q")  # the number of bytes of a message, before it
 _LOOK_SECONDS = 0.1  # between two looks at the workers
 _UNGUARDED = 87  # exit status of a worker in which the script has called for a run
 
@@ -33,7 +30,7 @@ def run_in_pool(
     units: list[Unit],
     checkpoint: PathOf,
     report: Report,
-    stop: StopRequest | None = None,
+    stop: StopRequest,
     *,
     workers: int,
     gpus: int = 0,
@@ -52,20 +49,16 @@ def run_in_pool(
     def wait(watched: list[Any]) -> None:
         connection.wait(watched, _LOOK_SECONDS)
 
-    return Pool(units, checkpoint, report, stop or StopRequest(), timeout, new, wait).results()
+    return Pool(units, checkpoint, report, stop, timeout, new, wait).results()
 
 
 class _Process(Worker):
-    """A process that does one unit after another. It can be stopped (SIGSTOP) in the middle of a message, in either
-    direction, so this end of the socket never waits.
-    """
+    """A process that does one unit after another."""
 
     def __init__(self, number: int, on_gpu: bool) -> None:
         super().__init__(number)
         self.silent = -STARTING_SECONDS
-        self._socket, theirs = socket.socketpair()
-        self._socket.setblocking(False)
-        self._incoming, self._outgoing = bytearray(), bytearray()
+        self._pipe, theirs = multiprocessing.Pipe()
         device = {"CUDA_VISIBLE_DEVICES": str(number)} if on_gpu else {}
         context = multiprocessing.get_context("spawn")  # torch in a forked process can deadlock
         resource_tracker.ensure_running()  # first: it would let go of the signals that are held
@@ -76,19 +69,20 @@ class _Process(Worker):
     def begin(self, unit: Unit, path: Path | None) -> None:
         super().begin(unit, path)
         self.silent = min(self.silent, 0.0)
-        self._outgoing += pickle.dumps((unit, path))
-        self._send()
+        self._send((unit, path))
 
     def ask_to_stop(self) -> None:
-        self._outgoing += pickle.dumps(None)
+        self._send(None)
 
     def watched(self) -> list[Any]:
-        return [self._socket, self._process.sentinel]
+        return [self._pipe, self._process.sentinel]
 
     def messages(self) -> list[tuple[str, Any]]:
         status = self._process.exitcode  # asked first: then nothing that it has sent is missed
-        self._send()
-        found = self._receive()
+        found = []
+        with suppress(EOFError, OSError):  # it has ended, perhaps in the middle of a message
+            while self._pipe.poll():
+                found.append(self._pipe.recv())
         if status is not None:
             _check_exit(status)
             # The system ends a process with signal 9 when there is no memory left.
@@ -101,25 +95,11 @@ class _Process(Worker):
     def end(self) -> None:
         self._process.kill()
         self._process.join()
-        self._socket.close()
+        self._pipe.close()
 
-    def _send(self) -> None:
-        with suppress(OSError):  # it does not read now, or has ended
-            while self._outgoing:
-                del self._outgoing[: self._socket.send(self._outgoing)]
-
-    def _receive(self) -> list[tuple[str, Any]]:
-        with suppress(OSError):  # nothing more has come
-            while part := self._socket.recv(1 << 20):
-                self._incoming += part
-        found = []
-        while len(self._incoming) >= HEADER.size:
-            end = HEADER.size + HEADER.unpack_from(self._incoming)[0]
-            if len(self._incoming) < end:
-                break
-            found.append(pickle.loads(self._incoming[HEADER.size : end]))
-            del self._incoming[:end]
-        return found
+    def _send(self, message: object) -> None:
+        with suppress(OSError):  # it has ended
+            self._pipe.send(message)
 
     def _is_stopped(self) -> bool:
         """Is the process stopped by a signal (SIGSTOP, Ctrl-Z), so that nothing in it can run?"""
@@ -131,28 +111,22 @@ class _Process(Worker):
         return False
 
 
-def serve(parent: socket.socket) -> None:
+def serve(parent: Connection) -> None:
     """A worker process: does units until its parent ends."""
     ignore_signals()
     units: SimpleQueue[tuple[Unit, Path | None]] = SimpleQueue()
     asked = threading.Event()
     threading.Thread(target=_listen, args=(parent, units, asked), daemon=True).start()
-
-    def send(kind: str, content: Any) -> None:
-        message = pickle.dumps((kind, content))
-        parent.sendall(HEADER.pack(len(message)))
-        parent.sendall(message)
-
     with suppress(OSError):  # the parent has ended
         while True:
-            send(*do_unit(*units.get(), asked.is_set, send))
+            parent.send(do_unit(*units.get(), asked.is_set, lambda *message: parent.send(message)))
 
 
-def _listen(parent: socket.socket, units: SimpleQueue[Any], asked: threading.Event) -> None:
+def _listen(parent: Connection, units: SimpleQueue[Any], asked: threading.Event) -> None:
     """A thread, so that a parent that is killed ends its worker whatever the unit's code does."""
-    with suppress(EOFError, OSError), parent.makefile("rb") as messages:
+    with suppress(EOFError, OSError):
         while True:
-            if (message := pickle.load(messages)) is None:
+            if (message := parent.recv()) is None:
                 asked.set()
             else:
                 units.put(message)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import WorkFailed, extra_for, plural
 from fedwave.experiments.config.build import check, network_of, prepare, training_advice
@@ -21,7 +21,7 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
 from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run.memory_needs import check_results, workers_that_fit
-from fedwave.experiments.run.pool import Finished, Message, PathOf, Report, run_here
+from fedwave.experiments.run.pool import Engine, Message, PathOf, run_here
 from fedwave.experiments.run.process import leave_if_imported_by_a_worker, run_in_pool
 from fedwave.experiments.run.signals import TIMEOUT, StopRequest
 from fedwave.experiments.store.checksums import Damaged
@@ -39,17 +39,6 @@ Watcher = Callable[[Event], None]  # called with every event of a run, which its
 # A simulation of fewer device-rounds takes less time than starting workers.
 _WORTH_WORKERS = 50_000_000
 _NAMED = 5  # units that were abandoned for the same reason, and reasons, in the sentence at the end
-
-
-class Engine(Protocol):
-    """Does units of work, in any order and place; yields each when it is finished.
-
-    When a stop is requested (signals.py) it stops with checkpoints and raises Stopped.
-    """
-
-    def __call__(
-        self, units: list[Unit], checkpoint: PathOf, report: Report, stop: StopRequest
-    ) -> Generator[Finished, None, None]: ...
 
 
 class _Progress:

@@ -101,15 +101,38 @@ class StopRequest:
     def at_work_here(self, timeout: float, abandoned: str) -> Iterator[Callable[[], None]]:
         """Within the block a unit is done in this process; the function that it yields is called after each round.
 
-        After ``timeout`` seconds without a round NoRound is raised. A command whose unit catches that is ended, with
-        the sentence ``abandoned``.
+        NoRound is raised after ``timeout`` seconds without a round, and again and again as long as the block goes on.
+        From the fifth time on a command is ended instead, with the sentence ``abandoned``. SIGALRM interrupts Python
+        code and the calls that wait (sleep, read); it cannot interrupt a library that computes for ever. There is no
+        time-out outside the main thread, or where the program has an alarm of its own.
         """
+        rung = 0
+
+        def ring(number: int, frame: FrameType | None) -> None:
+            nonlocal rung
+            rung += 1
+            if rung > _PARTS + _TRIES:
+                self._leave(1, abandoned)
+            if rung > _PARTS:
+                raise NoRound
+
+        def finished_a_round() -> None:
+            nonlocal rung
+            rung = 0
+
+        limited = _alarm_is_free()
         self._unit_here = True
         try:
-            with limited(timeout, lambda: self._leave(1, abandoned)) as finished_a_round:
-                yield finished_a_round
+            if limited:
+                signal.signal(signal.SIGALRM, ring)
+                signal.setitimer(signal.ITIMER_REAL, *[min(timeout, _LONGEST) / _PARTS] * 2)
+            yield finished_a_round
         finally:
             self._unit_here = False
+            rung = -1_000_000  # an alarm on its way must not end the next unit
+            if limited:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
     def _answer(self, number: int, frame: FrameType | None) -> None:
         again = self.requested
@@ -168,41 +191,6 @@ def checked_timeout(value: float) -> float:
     if not (is_number(value) or value == math.inf) or value < _SHORTEST:
         raise FedwaveError(f"timeout is {value!r}, must be {_SHORTEST:g} or more seconds (inf: no time-out).")
     return float(value)
-
-
-@contextmanager
-def limited(timeout: float, leave: Callable[[], None] = lambda: None) -> Iterator[Callable[[], None]]:
-    """NoRound is raised in the block if the function that it yields is not called for ``timeout`` seconds.
-
-    It is raised again and again as long as the block goes on; from the fifth time on ``leave`` is called before.
-    SIGALRM interrupts Python code and the calls that wait (sleep, read); it cannot interrupt a library that computes
-    for ever. Nothing happens outside the main thread, or where the program has an alarm of its own.
-    """
-    if timeout > _LONGEST or not _alarm_is_free():
-        yield lambda: None
-        return
-    rung = 0
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        nonlocal rung
-        rung += 1
-        if rung > _PARTS + _TRIES:
-            leave()
-        if rung > _PARTS:
-            raise NoRound
-
-    def finished_a_round() -> None:
-        nonlocal rung
-        rung = 0
-
-    before = signal.signal(signal.SIGALRM, ring)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, timeout / _PARTS, timeout / _PARTS)
-        yield finished_a_round
-    finally:
-        rung = -1_000_000  # an alarm on its way must not end the next unit
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _alarm_is_free() -> bool:
