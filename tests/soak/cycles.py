@@ -26,11 +26,8 @@ RAY_PATIENCE = 60.0  # seconds that the processes of a Ray node may need to noti
 class Cycle:
     """A folder with a run of one kind, in a place of its own."""
 
-    def __init__(
-        self, experiments: Experiments, place: Path, luck: random.Random, counts: Counts, enough: Callable[[], bool]
-    ) -> None:
+    def __init__(self, experiments: Experiments, place: Path, luck: random.Random, counts: Counts) -> None:
         self.luck, self.counts, self._experiments = luck, counts, experiments
-        self._enough = enough  # has what was asked for been done?
         self.kind = luck.choice(list(KINDS))
         self.wanted = experiments.undisturbed(self.kind)
         self.workers = luck.choice((1, 2))
@@ -99,7 +96,7 @@ class Cycle:
         if process.status is not None:
             self.wanted.seconds[self.workers] *= 0.8  # too late: not so long the next time
         for _ in range(times):
-            whom = None if self._enough() else process.strike(number, victim, self.luck)
+            whom = process.strike(number, victim, self.luck)
             if whom is None:
                 break
             self.counts.signals[f"{number.name} of {whom}"] += 1
@@ -125,7 +122,6 @@ def resumers(cycle: Cycle) -> None:
     else:
         _half_finished(cycle)
     cycle.bystander.enter()
-    cycle.counts.attempts += 1
     some = 2 if cycle.luck.random() < 0.5 else cycle.luck.randint(3, RESUMERS)
     # At once, or one after another while the first is at work, so that they also meet its last steps.
     between = cycle.luck.choice((0.0, 2 * cycle.wanted.seconds[cycle.workers] / some))
