@@ -57,8 +57,10 @@ class Queue:
         before, times = self._failed.get(_kind(unit), (why, 0))
         times = times + 1 if why == before else 1
         self._failed[_kind(unit)] = why, times
-        like_it = [one for one in self._waiting if times >= ALIKE and _kind(one) == _kind(unit)]
-        self._waiting = deque(one for one in self._waiting if one not in like_it)
+        if times < ALIKE:
+            return [unit]
+        like_it = [one for one in self._waiting if _kind(one) == _kind(unit)]
+        self._waiting = deque(one for one in self._waiting if _kind(one) != _kind(unit))
         return [unit, *like_it]
 
     def _needs_all_memory(self, unit: Unit) -> bool:
