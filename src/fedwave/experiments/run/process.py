@@ -20,8 +20,8 @@ from fedwave.experiments.run.pool import Finished, PathOf, Pool, Report, Worker
 from fedwave.experiments.run.signals import TIMEOUT, StopRequest, ignore_signals
 from fedwave.experiments.run.worker import ONE_THREAD, do_unit, environment
 
-STOPPED_SECONDS = 60.0  # a worker that is stopped (SIGSTOP) and silent for longer is replaced
-STARTING_SECONDS = 60.0  # that a new process may take more for its first message
+STOPPED_SECONDS = 60.0  # a worker that is stopped (SIGSTOP) for longer is replaced
+_STARTING_SECONDS = 60.0  # that a new process may take more for its first message
 _LOOK_SECONDS = 0.1  # between two looks at the workers
 _UNGUARDED = 87  # exit status of a worker in which the script has called for a run
 
@@ -57,7 +57,7 @@ class _Process(Worker):
 
     def __init__(self, number: int, on_gpu: bool) -> None:
         super().__init__(number)
-        self.silent = -STARTING_SECONDS
+        self.silent = self._ran = -_STARTING_SECONDS  # the second: how long it was silent when it last ran
         self._pipe, theirs = multiprocessing.Pipe()
         device = {"CUDA_VISIBLE_DEVICES": str(number)} if on_gpu else {}
         context = multiprocessing.get_context("spawn")  # torch in a forked process can deadlock
@@ -88,8 +88,10 @@ class _Process(Worker):
             # The system ends a process with signal 9 when there is no memory left.
             kind = "memory" if status == -9 else "crashed"
             found.append((kind, f"signal {-status}" if status < 0 else f"exit status {status}"))
-        elif not found and self.silent > STOPPED_SECONDS and self._is_stopped():
-            found.append(("crashed", f"it was stopped, and silent for {STOPPED_SECONDS:g} s"))
+        elif found or not self._is_stopped():
+            self._ran = 0.0 if found else self.silent
+        elif self.silent - self._ran > STOPPED_SECONDS:
+            found.append(("crashed", f"it was stopped for {STOPPED_SECONDS:g} s"))
         return found
 
     def end(self) -> None:
