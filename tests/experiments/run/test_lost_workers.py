@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import children, command, results, started
+from killing import command, results, started
 from refusals import mentions, refused
 from user_file import forgotten
 
@@ -22,9 +19,8 @@ import fedwave as fw
 from fedwave.errors import WorkFailed
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.config.units import Unit, resolved, units_of
-from fedwave.experiments.run import pool, process
+from fedwave.experiments.run import pool
 from fedwave.experiments.run.pool import Message
-from fedwave.experiments.run.process import run_in_pool
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.run.signals import NoRound, StopRequest
 from fedwave.experiments.run.work import run_unit
@@ -177,44 +173,6 @@ def test_a_time_out_is_a_number_of_seconds(timeout: str, tmp_path: Path) -> None
 def some_units(**changes: Any) -> list[Unit]:
     small = {"schedulers": ["age", "fresh"], "rounds": 3000, "instances": 2, "block": 1}
     return units_of(resolved(experiment_from(small | changes)))
-
-
-def within(seconds: float, do: Callable[[], None]) -> None:
-    """Fail and do not hang: what is tested waits for ever if it is broken."""
-    thread = threading.Thread(target=do, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    assert not thread.is_alive(), f"it has not ended after {seconds:g} s"
-
-
-def my_workers() -> list[int]:
-    return [c for c in children(os.getpid()) if b"spawn_main" in Path(f"/proc/{c}/cmdline").read_bytes()]
-
-
-def test_a_worker_that_is_stopped_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "STOPPED_SECONDS", 2.0)
-    stopped: list[int] = []
-    messages: list[Message] = []
-    found: list[str] = []
-
-    def stop_one(message: Message) -> None:
-        messages.append(message)
-        if message.kind == "rounds" and message.content and not stopped:
-            stopped.append(my_workers()[0])
-            os.kill(stopped[0], signal.SIGSTOP)
-
-    def do() -> None:
-        found.extend(
-            unit.name for unit, _, _ in run_in_pool(units, lambda unit: None, stop_one, StopRequest(), workers=2)
-        )
-
-    units = some_units()
-    within(100, do)
-    assert sorted(found) == sorted(unit.name for unit in units)
-    ((kind, why),) = [(m.kind, m.content) for m in messages if m.kind not in ("begun", "rounds")]
-    assert kind == "crashed"
-    assert mentions(why, "2 s")
-    assert not Path(f"/proc/{stopped[0]}").exists()
 
 
 class Silent(pool.Worker):

@@ -61,8 +61,8 @@ def run_here(
         except NoRound:
             report(Message("abandoned", unit, no_round_in(timeout, unit)))
         except UnitFailed as error:
-            for one in queue.failed(unit, error.why):
-                report(Message("abandoned", one, error.why, error))
+            for one in queue.failed(unit, str(error)):
+                report(Message("abandoned", one, str(error), error))
         except Exception as error:
             cause = out_of_memory(error)
             if cause is None:

@@ -37,11 +37,7 @@ _PIECE_SECONDS = 1.0
 
 
 class UnitFailed(FedwaveError):
-    """A unit failed by itself, in the user's code: the others need not."""
-
-    @property
-    def why(self) -> str:
-        return str(self).rstrip(".")
+    """A unit failed by itself, in the user's code: the others need not. Its text is a reason, without a full stop."""
 
 
 def run_unit(unit: Unit, path: Path | None, meter: Meter, warn: Warn, asked: Asked = never) -> xr.Dataset:
@@ -58,7 +54,7 @@ def run_unit(unit: Unit, path: Path | None, meter: Meter, warn: Warn, asked: Ask
         told = None if is_interrupt(error) else failure_in_user_code(error)
         if told is None:
             raise
-        raise UnitFailed(str(told)) from error
+        raise UnitFailed(str(told).rstrip(".")) from error
 
 
 @contextmanager
@@ -67,7 +63,7 @@ def _played() -> Iterator[None]:
     try:
         yield
     except FedwaveError as error:
-        raise UnitFailed(str(error)) from error
+        raise UnitFailed(str(error).rstrip(".")) from error
 
 
 @lru_cache(maxsize=2)

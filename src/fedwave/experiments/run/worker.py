@@ -57,7 +57,7 @@ def _answer(unit: Unit, path: Path | None, asked: Asked, meter: Meter, send: Sen
     except Stopped:
         return "stopped", None
     except UnitFailed as error:
-        return "abandoned", error.why
+        return "abandoned", str(error)
     except FedwaveError as error:
         return "refused", str(error)
     except BaseException as error:  # a process that ends here would be begun again
