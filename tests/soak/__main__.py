@@ -10,13 +10,12 @@ import shutil
 import sys
 import tempfile
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 from . import ROOT
 from .counts import Counts
-from .cycles import MIXTURE, Cycle, on_ray
-from .disk import enter_namespace, way
+from .cycles import Cycle, mixture
+from .disk import can_be_small, enter_namespace
 from .experiments import Experiments
 from .processes import left_over
 
@@ -33,13 +32,13 @@ def options() -> argparse.Namespace:
 
 def run(asked: argparse.Namespace, place: Path) -> int:
     start, counts, luck = time.monotonic(), Counts(), random.Random(asked.seed)
-    print(f"small disk: {way()}; seed {asked.seed}; in {place}", flush=True)
+    print(f"small disks: {can_be_small()}; seed {asked.seed}; in {place}", flush=True)
     experiments = Experiments(place / "undisturbed")
-    mixture = {what: share for what, share in MIXTURE.items() if what is not on_ray or find_spec("ray") is not None}
+    kinds = mixture()
     said = minutes = 0.0
     try:
         while minutes < asked.minutes:
-            (what,) = luck.choices(list(mixture), list(mixture.values()))
+            (what,) = luck.choices(list(kinds), list(kinds.values()))
             faults = counts.faults.total()
             counts.cycles[what.__name__.replace("_", " ")] += 1
             cycle = Cycle(experiments, place / str(counts.cycles.total()), luck, counts)
@@ -54,7 +53,7 @@ def run(asked: argparse.Namespace, place: Path) -> int:
                 print(f"minute {said:.0f}: {counts.line()}", flush=True)
     except KeyboardInterrupt:
         left_over(0.0)  # what was started is in sessions of its own, and was not interrupted
-    found = counts.to_json({"seed": asked.seed, "minutes": round(minutes, 1), "small disk": way()})
+    found = counts.to_json({"seed": asked.seed, "minutes": round(minutes, 1), "small disks": can_be_small()})
     print(json.dumps(found, indent=2))
     if asked.json is not None:
         asked.json.parent.mkdir(parents=True, exist_ok=True)
