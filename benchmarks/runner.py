@@ -13,7 +13,6 @@ from pathlib import Path
 
 from fedwave.experiments.config.read import load_experiment
 from fedwave.experiments.config.units import resolved, units_of
-from fedwave.experiments.run.checkpoints import Checkpointer
 from fedwave.experiments.run.runner import run_experiment
 from fedwave.experiments.run.work import run_unit
 from fedwave.learning.settings import use_threads
@@ -26,12 +25,12 @@ def main() -> None:
     use_threads(1)
     experiment = resolved(replace(load_experiment("quick", ["training.device=cpu"]), rounds=ROUNDS))
     units = units_of(experiment)
-    run_unit(units[-1], Checkpointer(), lambda rounds: None, print)  # reads the data, once
+    run_unit(units[-1], None, lambda rounds: None, print)  # reads the data, once
     bare = with_runner = 0.0
     for _ in range(REPEATS):  # alternating, so that a busy machine disturbs both alike
         start = time.perf_counter()
         for unit in units:
-            run_unit(unit, Checkpointer(), lambda rounds: None, print)
+            run_unit(unit, None, lambda rounds: None, print)
         bare += time.perf_counter() - start
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()

@@ -25,9 +25,9 @@ from fedwave.adapters import ray_cluster
 from fedwave.adapters.ray import RemoteWorker, ray_engine
 from fedwave.experiments.config.read import experiment_from
 from fedwave.experiments.config.units import Unit, resolved, units_of
-from fedwave.experiments.run.pool import run_here
-from fedwave.experiments.run.signals import Terminated
-from fedwave.experiments.run.worker import Message, environment, result_of
+from fedwave.experiments.run.pool import Message, run_here
+from fedwave.experiments.run.signals import StopRequest, Terminated
+from fedwave.experiments.run.worker import environment
 from fedwave.files.writing import write_csv
 from fedwave.learning.settings import use_threads
 
@@ -104,6 +104,18 @@ class Watch:
         return attempts
 
 
+def on_ray(
+    wanted: list[Unit], watch: Watch, place: Path | None = None, address: str | None = None, **how: Any
+) -> dict[str, Any]:
+    """The results by unit; ``watch`` also hears of the units that are finished."""
+    found = {}
+    path = lambda unit: place and place / unit.name  # noqa: E731
+    for unit, data, _ in ray_engine(address, **how)(wanted, path, watch, StopRequest()):
+        watch(Message("finished", unit))
+        found[unit.name] = data
+    return found
+
+
 def same_as_here(found: dict[str, Any], wanted: list[Unit]) -> bool:
     use_threads(1)  # as the workers do; two fight over such small models
     here = {u.name: o for u, o, _ in run_here(wanted, lambda unit: None, Watch())}
@@ -166,7 +178,7 @@ def cluster() -> Iterator[Any]:
 def test_a_local_ray_gives_the_same_simulation(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
     wanted, addresses, before = units(SIMULATED), [], signal.getsignal(signal.SIGTERM)
     watch = Watch(lambda message: addresses.append(ray.nodes()[0]["NodeManagerAddress"]))
-    found = {u.name: o for u, o, _ in ray_engine(cpus=2)(wanted, lambda u: tmp_path / u.name, watch)}
+    found = on_ray(wanted, watch, tmp_path, cpus=2)
     assert not ray.is_initialized()
     assert signal.getsignal(signal.SIGTERM) == before
     assert set(addresses) == {"127.0.0.1"}
@@ -194,8 +206,7 @@ class TestOnALocalRay:
 
         with forgotten():
             wanted, watch = units(TRAINED, **slow_while(slow, 0.02)), Watch(kill_once)
-            engine = ray_engine(cpus=1)
-            found = {u.name: o for u, o, _ in engine(wanted, lambda u: tmp_path / u.name, watch)}
+            found = on_ray(wanted, watch, tmp_path, cpus=1)
             assert ray.is_initialized()  # it was before, so it is left so
             assert same_as_here(found, wanted)
         assert watch.of("crashed") == killed
@@ -204,17 +215,6 @@ class TestOnALocalRay:
         assert first[0] == 0
         assert next(filter(None, second)) > 10  # after some zeros, while it is simulated
         assert sum(second) == 100
-
-    @pytest.mark.slow
-    def test_a_unit_that_ends_its_workers_is_abandoned(self, capfd: pytest.CaptureFixture) -> None:
-        watch = Watch(lambda message: message.kind == "begun" and kill(*workers_of_mine()))
-        long = units(SIMULATED, schedulers=["fresh"], rounds=100_000, instances=1)
-        assert list(ray_engine()(long, lambda unit: None, watch)) == []
-        assert watch.of("crashed") == ["0000_fresh_0-0"] * 2  # the third death is the end
-        kind, _, why = watch.messages[-1]
-        assert kind == "abandoned"
-        assert mentions(why, 3, "ActorDiedError")
-        assert capfd.readouterr() == ("", "")
 
     @pytest.mark.slow
     def test_a_scheduler_that_never_returns_is_abandoned(self, tmp_path: Path) -> None:
@@ -228,20 +228,11 @@ class TestOnALocalRay:
             chosen = ["endless-test", "age"]
             wanted = units(SIMULATED, imports=[str(file)], schedulers=chosen, rounds=20, instances=1)
             watch = Watch()
-            engine = ray_engine(cpus=1, timeout=20.0)
-            found = [u.schedulers for u, _, _ in engine(wanted, lambda unit: None, watch)]
-        assert found == [("age",)]
+            found = on_ray(wanted, watch, cpus=1, timeout=20.0)
+        assert list(found) == ["0000_age_0-0"]
         why = {name: text for kind, name, text in watch.messages if kind == "abandoned"}
         assert list(why) == ["0000_endless-test_0-0"]
         assert mentions(why["0000_endless-test_0-0"], "endless-test", 20)
-
-    @pytest.mark.slow
-    def test_a_refusal_arrives_as_it_is(self, tmp_path: Path) -> None:
-        table = write_csv(tmp_path / "devices.csv", ["distance_m", "rate"], [[100, 1], [200, 2]])
-        wanted = units(SIMULATED, network={"kind": "table", "file": str(table), "slots": 1})
-        table.unlink()
-        with refused("network.file", "devices.csv"):
-            list(ray_engine()(wanted, lambda unit: None, Watch()))
 
     @pytest.mark.slow
     def test_files_of_the_user_travel_with_the_units(self, tmp_path: Path) -> None:
@@ -252,7 +243,7 @@ class TestOnALocalRay:
             network = {"kind": "random", "devices": 5, "slots": 2, "fading": "steady-test"}
             wanted = units(SIMULATED, imports=[str(file)], schedulers=["heavy-test:weight=3"], network=network)
             file.unlink()
-            found = {u.name: o for u, o, _ in ray_engine()(wanted, lambda unit: None, Watch())}
+            found = on_ray(wanted, Watch())
             assert same_as_here(found, wanted)
 
 
@@ -262,7 +253,7 @@ class TestOnACluster:
         (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['fedwave'] = None")
         node = cluster.add_node(**NODE, num_cpus=1, env_vars={"PYTHONPATH": str(tmp_path)})
         with refused("fedwave"):
-            list(ray_engine(cluster.address)(units(SIMULATED), lambda unit: None, Watch()))
+            on_ray(units(SIMULATED), Watch(), address=cluster.address)
         assert not ray.is_initialized()
         cluster.remove_node(node)
 
@@ -289,10 +280,7 @@ class TestOnACluster:
             some = {"schedulers": ["alsa-pi", "fresh"], "instances": 4, "rounds": 60}
             wanted = units(TRAINED, **some, **slow_while(slow, 0.05))
             watch = Watch(interfere)
-            engine, found = ray_engine(cluster.address), {}
-            for unit, data, _ in engine(wanted, lambda u: tmp_path / u.name, watch):
-                watch(Message("finished", unit))
-                found[unit.name] = data
+            found = on_ray(wanted, watch, tmp_path, cluster.address)
             assert not ray.is_initialized()
             assert len(nodes) == 1
             assert same_as_here(found, wanted)
@@ -306,22 +294,25 @@ class TestOnACluster:
         assert set(last.values()) == {"finished"}
 
 
-def test_an_error_names_its_unit_and_a_refusal_arrives_as_it_is(tmp_path: Path) -> None:
+def test_what_an_actor_answers(tmp_path: Path) -> None:
     (unit,) = units(SIMULATED, schedulers=["fresh"], instances=1)
 
-    def run(unit: Unit, version: str) -> None:
+    def answer(unit: Unit, version: str = adapter.__version__) -> tuple[str, str]:
         *_, last = pickle.loads(RemoteWorker().do(unit, tmp_path / "run" / "checkpoints" / "it.npz", version))
-        result_of(unit, *last)
+        return last  # type: ignore[no-any-return]
 
-    with refused("0000_fresh_0-0", "KeyError", "nobody", error=RuntimeError):
-        run(replace(unit, schedulers=("nobody",)), adapter.__version__)
-    with refused("0.0.1"):
-        run(unit, "0.0.1")
+    kind, why = answer(replace(unit, schedulers=("nobody",)))
+    assert kind == "failed"
+    assert mentions(why, "KeyError", "nobody")
+    kind, why = answer(unit, "0.0.1")
+    assert kind == "refused"
+    assert mentions(why, "0.0.1")
     table = write_csv(tmp_path / "devices.csv", ["distance_m", "rate"], [[100, 1], [200, 2]])
     (lost, *_) = units(SIMULATED, network={"kind": "table", "file": str(table), "slots": 1})
     table.unlink()
-    with refused("network.file", "devices.csv"):
-        run(lost, adapter.__version__)
+    kind, why = answer(lost)
+    assert kind == "refused"
+    assert mentions(why, "network.file", "devices.csv")
     assert list(tmp_path.iterdir()) == []  # a node without the run folder writes no checkpoint
 
 
@@ -333,7 +324,7 @@ def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def refusal(address: str) -> str:
     with refused() as caught:
-        list(ray_engine(address)(units(SIMULATED), lambda unit: None, Watch()))
+        on_ray(units(SIMULATED), Watch(), address=address)
     assert not ray.is_initialized()
     return str(caught.value)
 
@@ -374,5 +365,5 @@ def test_a_ray_that_would_listen_on_the_network_is_not_started(monkeypatch: pyte
     """As it is where the user's script imports ray before the engine is made."""
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "192.0.2.7")
     with refused("192.0.2.7", "ray_engine"):
-        list(ray_engine()(units(SIMULATED), lambda unit: None, Watch()))
+        on_ray(units(SIMULATED), Watch())
     assert not ray.is_initialized()

@@ -70,15 +70,15 @@ def _run(base: Path, name: str, saves: int | None = None) -> None:
         from fedwave.experiments.run import checkpoints, work
 
         work._PIECE = 1  # a checkpoint after every round
-        save, left = checkpoints.FileCheckpointer.save, [saves]
+        save, left = checkpoints.Checkpointer.save, [saves]
 
-        def counted(self: checkpoints.FileCheckpointer, write: checkpoints.Write) -> None:
+        def counted(self: checkpoints.Checkpointer, write: checkpoints.Write) -> None:
             save(self, write)
             left[0] -= 1
             if not left[0]:
                 os._exit(9)
 
-        checkpoints.FileCheckpointer.save = counted  # type: ignore[method-assign]
+        checkpoints.Checkpointer.save = counted  # type: ignore[method-assign]
     answer = command(*RUN, "--out", name)
     assert answer.status == 0, answer
     assert saves is None, "the run was not stopped"

@@ -11,7 +11,7 @@ from .counts import Counts
 from .experiments import Undisturbed, names_in
 from .processes import Process, left_over
 
-DISK_FULL = ("No space left on device", "File too large")
+DISK_FULL = ("No space left on device",)
 IN_USE = "is in use by"
 WORKERS_DIED = ("crashed", "abandoned")  # a unit whose workers are killed again and again
 FOREIGN = ".somebody.part"  # looks like a temporary file of fedwave, but is not one

@@ -7,11 +7,12 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from .check import DISK_FULL, IN_USE, WORKERS_DIED, Bystander, check_folder, judge
 from .counts import Counts
-from .disk import FILE_LIMIT, make_room, small_disk, way
+from .disk import can_be_small, make_room, small_disk
 from .experiments import KINDS, Experiments, names_in
 from .processes import Process
 
@@ -26,11 +27,8 @@ RAY_PATIENCE = 60.0  # seconds that the processes of a Ray node may need to noti
 class Cycle:
     """A folder with a run of one kind, in a place of its own."""
 
-    def __init__(
-        self, experiments: Experiments, place: Path, luck: random.Random, counts: Counts, enough: Callable[[], bool]
-    ) -> None:
+    def __init__(self, experiments: Experiments, place: Path, luck: random.Random, counts: Counts) -> None:
         self.luck, self.counts, self._experiments = luck, counts, experiments
-        self._enough = enough  # has what was asked for been done?
         self.kind = luck.choice(list(KINDS))
         self.wanted = experiments.undisturbed(self.kind)
         self.workers = luck.choice((1, 2))
@@ -44,11 +42,11 @@ class Cycle:
     def on_ray(self) -> None:
         self.engine, self._patience = ("--ray",), RAY_PATIENCE
 
-    def start(self, number: int = 0, largest_file: int | None = None) -> Process:
+    def start(self, number: int = 0) -> Process:
         """Begin the run, or go on with it."""
         how = ("--workers", str(self.workers), *self.engine)
         words = self._experiments.go_on(self.kind, self.folder, *how)
-        return Process(words, self.place / f"log{number}", largest_file)
+        return Process(words, self.place / f"log{number}")
 
     def judge(self, process: Process, sent: set[signal.Signals], refusals: tuple[str, ...]) -> bool:
         waited = process.wait(RAY_PATIENCE * 2 if self.engine else 60.0)
@@ -99,7 +97,7 @@ class Cycle:
         if process.status is not None:
             self.wanted.seconds[self.workers] *= 0.8  # too late: not so long the next time
         for _ in range(times):
-            whom = None if self._enough() else process.strike(number, victim, self.luck)
+            whom = process.strike(number, victim, self.luck)
             if whom is None:
                 break
             self.counts.signals[f"{number.name} of {whom}"] += 1
@@ -125,7 +123,6 @@ def resumers(cycle: Cycle) -> None:
     else:
         _half_finished(cycle)
     cycle.bystander.enter()
-    cycle.counts.attempts += 1
     some = 2 if cycle.luck.random() < 0.5 else cycle.luck.randint(3, RESUMERS)
     # At once, or one after another while the first is at work, so that they also meet its last steps.
     between = cycle.luck.choice((0.0, 2 * cycle.wanted.seconds[cycle.workers] / some))
@@ -154,8 +151,7 @@ def full_disk(cycle: Cycle) -> None:
     disk = cycle.folder.parent
     with small_disk(disk, int(cycle.luck.uniform(0.02, 1.1) * cycle.wanted.size)):
         for _ in range(cycle.luck.choice((1, 1, 2))):
-            limit = int(cycle.luck.uniform(0.01, 1.0) * cycle.wanted.largest)
-            process = cycle.start(largest_file=limit if way() == FILE_LIMIT else None)
+            process = cycle.start()
             sent: set[signal.Signals] = set()
             if cycle.luck.random() < 0.2:
                 cycle.pause(process)
@@ -181,5 +177,8 @@ def on_ray(cycle: Cycle) -> None:
     cycle.check()
 
 
-# How often each comes, of 100.
-MIXTURE: dict[Callable[[Cycle], None], int] = {kills: 58, resumers: 22, full_disk: 18, on_ray: 2}
+def mixture() -> dict[Callable[[Cycle], None], int]:
+    """How often each comes, of 100; what this machine lacks does not come."""
+    here = {full_disk: can_be_small(), on_ray: find_spec("ray") is not None}
+    often = {kills: 58, resumers: 22, full_disk: 18, on_ray: 2}
+    return {what: share for what, share in often.items() if here.get(what, True)}

@@ -78,11 +78,6 @@ class Undisturbed:
         """Bytes that the folder takes in whole pages."""
         return sum(-(-file.stat().st_size // 4096) * 4096 for file in _files(self.folder))
 
-    @property
-    def largest(self) -> int:
-        """Bytes of its largest file."""
-        return max(file.stat().st_size for file in _files(self.folder))
-
 
 class Experiments:
     """Files of experiments, and what they give undisturbed."""

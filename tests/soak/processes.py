@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import signal
 import subprocess
 import time
@@ -21,15 +20,9 @@ _LOOK = 0.02
 class Process:
     """A command in a session of its own; what it prints goes to files, so that no reader can hold it up."""
 
-    def __init__(self, words: list[str], log: Path, largest_file: int | None = None) -> None:
+    def __init__(self, words: list[str], log: Path) -> None:
         self.words = words
         self._logs = log.with_suffix(".out"), log.with_suffix(".err")
-
-        def before() -> None:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background ignores it
-            if largest_file is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
-
         for old in self._logs:  # a worker of a runner that was killed may still write into it
             old.unlink(missing_ok=True)
         with open(self._logs[0], "wb") as out, open(self._logs[1], "wb") as errors:
@@ -40,7 +33,7 @@ class Process:
                 stderr=errors,
                 env={**os.environ, MARK: str(os.getpid()), "OMP_NUM_THREADS": "1"},
                 start_new_session=True,
-                preexec_fn=before,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
             )
         self.pid = self._popen.pid
         self.killed_by_us = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+from collections import deque
 from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
@@ -18,10 +19,9 @@ from typing import Any
 from fedwave.adapters.ray_cluster import connected, import_ray
 from fedwave.errors import FedwaveError, as_int, error_text
 from fedwave.experiments.config.units import Unit
-from fedwave.experiments.run.pool import Finished, PathOf, Pool, Worker
-from fedwave.experiments.run.runner import Engine
+from fedwave.experiments.run.pool import Engine, Finished, PathOf, Pool, Report, Worker
 from fedwave.experiments.run.signals import TIMEOUT, StopRequest
-from fedwave.experiments.run.worker import ONE_THREAD, Report, Reporter, answer, checkpointer
+from fedwave.experiments.run.worker import ONE_THREAD, do_unit
 from fedwave.version import __version__
 
 _NEWS_SECONDS = 0.2  # between two answers of an actor about its unit
@@ -40,13 +40,12 @@ def ray_engine(address: str | None = None, cpus: int | None = None, timeout: flo
         cpus = as_int("cpus", cpus, 1)
 
     def run(
-        units: list[Unit], checkpoint: PathOf, report: Report, stop: StopRequest | None = None
+        units: list[Unit], checkpoint: PathOf, report: Report, stop: StopRequest
     ) -> Generator[Finished, None, None]:
         if not units:
             return
         with connected(ray, address, cpus):
             cluster = _Cluster(ray, cpus, any(map(_on_gpu, units)))
-            stop = stop or StopRequest()
             try:
                 yield from Pool(units, checkpoint, report, stop, timeout, cluster.worker, cluster.wait).results()
             except ray.exceptions.RayError as error:
@@ -98,7 +97,7 @@ class _Actor(Worker):
     def watched(self) -> list[Any]:
         return [self._task, self._news]
 
-    def messages(self, passed: float) -> list[tuple[str, Any]]:
+    def messages(self) -> list[tuple[str, Any]]:
         if self.unit is None:
             return []
         found: list[tuple[str, Any]] = []
@@ -151,22 +150,22 @@ class RemoteWorker:
     """An actor with two threads: one does a unit, the other answers the driver meanwhile."""
 
     def __init__(self) -> None:
-        self._messages: list[tuple[str, Any]] = []
-        self._lock = threading.Lock()
+        self._messages: deque[tuple[str, Any]] = deque()
         self._asked = threading.Event()
 
     def do(self, unit: Unit, path: Path | None, version: str) -> bytes:
-        """The last messages about the unit and the answer, pickled."""
-        reporter = Reporter(self._keep)
-        reporter.flush()
+        """The last messages about the unit, with its answer, pickled."""
+
+        def send(kind: str, content: Any) -> None:
+            self._messages.append((kind, content))
+
         if version == __version__:
             shared = path is not None and path.parents[1].is_dir()  # the run folder is seen from this node
-            found = answer(unit, checkpointer(unit, path if shared else None, self._asked.is_set), reporter)
+            answer = do_unit(unit, path if shared else None, self._asked.is_set, send)
         else:
             why = f"a node of the Ray cluster has fedwave {__version__}, but this is fedwave {version}"
-            found = "refused", f"{why}: install the same there."
-        reporter.flush()
-        return pickle.dumps([*self._take(), found])
+            answer = "refused", f"{why}: install the same there."
+        return pickle.dumps([*self._take(), answer])
 
     def news(self, stop: bool) -> list[tuple[str, Any]]:
         """The messages since the last call, after a moment; ``stop`` asks the unit to stop."""
@@ -175,11 +174,9 @@ class RemoteWorker:
         time.sleep(_NEWS_SECONDS)
         return self._take()
 
-    def _keep(self, kind: str, content: Any) -> None:
-        with self._lock:
-            self._messages.append((kind, content))
-
     def _take(self) -> list[tuple[str, Any]]:
-        with self._lock:
-            taken, self._messages = self._messages, []
+        taken = []
+        with suppress(IndexError):  # none is left; the other thread may take some too
+            while True:
+                taken.append(self._messages.popleft())
         return taken

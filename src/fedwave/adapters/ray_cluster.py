@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fedwave.errors import FedwaveError, extra_for
+from fedwave.errors import FedwaveError, error_text, extra_for
 from fedwave.experiments.run.signals import Terminated
 from fedwave.experiments.run.worker import environment
 
@@ -33,6 +33,7 @@ except Exception as error:
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 # Ray prints the death of a worker to standard output, where a table or JSON is expected; fedwave reports it itself.
 _QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": "^"}
+_SILENT: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 
 
 def import_ray(loopback: bool = False) -> Any:
@@ -54,13 +55,12 @@ def connected(ray: Any, address: str | None, cpus: int | None) -> Iterator[None]
         yield
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     ours = signal.getsignal(signal.SIGTERM)  # Ray sets a handler of its own, which prints a stack and may abort
     try:
         if address is None:
-            _start(ray, num_cpus=cpus, include_dashboard=False, **quiet)
+            _start(ray, cpus)
         else:
-            _reach(ray, address, **quiet)
+            _reach(ray, address)
         _on_sigterm(ours)
         yield
     except SystemExit as left:  # by Ray's own handler, which is there until ours is back
@@ -77,7 +77,7 @@ def _on_sigterm(handler: Any) -> None:
         signal.signal(signal.SIGTERM, handler)
 
 
-def _start(ray: Any, **options: Any) -> None:
+def _start(ray: Any, cpus: int | None) -> None:
     """Start Ray on this machine, not reachable from the network: whoever reaches Ray can run any code."""
     here = ray.util.get_node_ip_address()
     if not here.startswith("127.") and here != "::1":
@@ -86,36 +86,26 @@ def _start(ray: Any, **options: Any) -> None:
             "ray_engine() before `import ray`, or call ray.init() yourself."
         )
     try:
-        ray.init(address="local", **options)
+        ray.init(address="local", num_cpus=cpus, include_dashboard=False, **_SILENT)
     except Exception as error:
-        reason = " ".join(str(error).split()).split(". ")[0].rstrip(".")
         raise FedwaveError(
-            f"Ray cannot be started on this machine ({type(error).__name__}: {reason}): try the local engine."
+            f"Ray cannot be started on this machine ({_reason(error_text(error))}): try the local engine."
         ) from None
 
 
-def _reach(ray: Any, address: str, **options: Any) -> None:
+def _reach(ray: Any, address: str) -> None:
     """Connect to a cluster; fail soon if it does not answer."""
-    _check(address)
-    try:
-        ray.init(address=address, **options)
-    except Exception as error:
-        raise _unreachable(address, f"{type(error).__name__}: {error}") from None
-
-
-def _check(address: str) -> None:
     host, colon, port = address.rpartition(":")
-    if address != "auto" and "://" not in address:
-        if not (colon and host and port.isdecimal()):
-            raise FedwaveError(f'the address of the Ray cluster is {address!r}, must be "auto" or host:port.')
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-        except (OSError, OverflowError) as error:
-            raise _unreachable(address, str(error)) from None
+    if address != "auto" and "://" not in address and not (colon and host and port.isdecimal()):
+        raise FedwaveError(f'the address of the Ray cluster is {address!r}, must be "auto" or host:port.')
     try:
-        tried = subprocess.run(
-            [sys.executable, "-c", _TRY, address], capture_output=True, text=True, timeout=_TRY_SECONDS
-        )
+        if colon and "://" not in address:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+        attempt = [sys.executable, "-c", _TRY, address]
+        tried = subprocess.run(attempt, capture_output=True, text=True, timeout=_TRY_SECONDS)
+        if tried.returncode:
+            raise OSError((tried.stdout.strip().splitlines() or [f"exit status {tried.returncode}"])[-1])
+        ray.init(address=address, **_SILENT)
     except subprocess.TimeoutExpired as late:
         if b"Unauthenticated" in (late.stderr or b""):
             raise FedwaveError(
@@ -123,14 +113,17 @@ def _check(address: str) -> None:
                 "~/.ray/auth_token or RAY_AUTH_TOKEN."
             ) from None
         raise _unreachable(address, f"no answer within {_TRY_SECONDS:.0f} seconds") from None
-    if tried.returncode:
-        lines = tried.stdout.strip().splitlines() or [f"exit status {tried.returncode}"]
-        raise _unreachable(address, lines[-1])
+    except Exception as error:
+        raise _unreachable(address, str(error)) from None
 
 
 def _unreachable(address: str, reason: str) -> FedwaveError:
-    reason = " ".join(reason.split()).split(". ")[0].rstrip(".")
     return FedwaveError(
-        f"the Ray cluster at {address} cannot be reached ({reason}): is it running, and is this "
-        "machine one of its nodes (`ray start`)?"
+        f"the Ray cluster at {address} cannot be reached ({_reason(reason)}): is it running, and is this machine one "
+        "of its nodes (`ray start`)?"
     )
+
+
+def _reason(text: str) -> str:
+    """Its first sentence, in one line: Ray's errors are long."""
+    return " ".join(text.split()).split(". ")[0].rstrip(".")

@@ -86,8 +86,7 @@ def made(given: list[str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize("does", list(WHY))
+@pytest.mark.parametrize(("does", "workers"), [*((does, "1") for does in WHY), ("raiser", "2"), ("interrupt", "2")])
 def test_a_unit_that_fails_does_not_end_the_others(does: str, workers: str, here: Path) -> None:
     options = ("block=1", "--workers", workers, "--out", "run", "--events", "events")
     status, out, err = made(words(f"bad:does={does},age", *options))

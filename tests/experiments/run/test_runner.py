@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import TRAINING
+from killing import TRAINING, children, command_of
 from refusals import mentions, refused
+from time_limit import time_limit
 
 import fedwave as fw
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.parts import Part
 from fedwave.experiments.config.read import experiment_from, load_experiment
 from fedwave.experiments.config.units import resolved, units_of
-from fedwave.experiments.run import pool
-from fedwave.experiments.run.pool import run_here, run_in_pool
+from fedwave.experiments.run import process
+from fedwave.experiments.run.pool import Message, run_here
+from fedwave.experiments.run.process import run_in_pool
 from fedwave.experiments.run.runner import Event, run_experiment
-from fedwave.experiments.run.worker import Message
+from fedwave.experiments.run.signals import StopRequest
 from fedwave.experiments.store.dataset import Results, unit_dataset
 from fedwave.experiments.store.load import stored_results
 
@@ -103,28 +108,25 @@ def test_finished_units_are_kept_and_not_done_again(alone: dict[str, Results], t
     assert events[-1]["rounds"] == events[-1]["of"] == SMALL.rounds * 2 * 2
 
 
-def test_a_worker_that_dies_is_replaced(alone: dict[str, Results], tmp_path: Path) -> None:
-    import os
-    import signal
-
-    from killing import children
-
-    killed: list[int] = []
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
+@pytest.mark.parametrize(("number", "why"), [(signal.SIGKILL, "signal 9"), (signal.SIGSTOP, "it was stopped for 2 s")])
+def test_a_worker_that_is_killed_or_stopped_is_replaced(
+    number: signal.Signals, why: str, alone: dict[str, Results], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "STOPPED_SECONDS", 2.0)
+    lost: list[int] = []
     events: list[Event] = []
 
     def watch(event: Event) -> None:
         events.append(event)
-        if event["event"] == "progress" and not killed:
-            killed.append(next(c for c in children(os.getpid()) if _is_worker(c)))
-            os.kill(killed[0], signal.SIGKILL)
+        if event["event"] == "progress" and not lost:
+            lost.append(next(c for c in children(os.getpid()) if b"spawn_main" in command_of(c)))
+            os.kill(lost[0], number)
 
-    assert same(run_experiment(SMALL, tmp_path, workers=2, watch=watch), alone["training"])
-    died = [event for event in events if event["event"] == "unit-crashed"]
-    assert [event["message"] for event in died] == ["signal 9"]
-
-
-def _is_worker(pid: int) -> bool:
-    return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    with time_limit(100):
+        assert same(run_experiment(SMALL, tmp_path, workers=2, watch=watch), alone["training"])
+    assert [event["message"] for event in events if event["event"] == "unit-crashed"] == [why]
+    assert not Path(f"/proc/{lost[0]}").exists()
 
 
 def test_a_refusal_in_a_worker_is_one_sentence(tmp_path: Path) -> None:
@@ -136,18 +138,16 @@ def test_a_refusal_in_a_worker_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_unit_that_kills_every_worker_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "serve", _die)
+    monkeypatch.setattr(process, "serve", _die)
     units = units_of(resolved(SIMULATION))[:1]
     messages: list[Message] = []
-    assert list(run_in_pool(units, lambda unit: None, messages.append, workers=1)) == []
+    assert list(run_in_pool(units, lambda unit: None, messages.append, StopRequest(), workers=1)) == []
     assert [message.kind for message in messages].count("crashed") == 2
     assert messages[-1].kind == "abandoned"
     assert mentions(messages[-1].content, 3, "exit status 3")
 
 
 def _die(parent: Any) -> None:
-    import os
-
     os._exit(3)
 
 
@@ -158,11 +158,3 @@ def test_every_unit_says_where_and_with_what_it_was_run(tmp_path: Path) -> None:
     for line in lines:
         assert {"unit", "sha256", "seconds", "finished", "host", "processor", "commit"} <= line.keys()
         assert line["versions"]["numpy"]
-
-
-def test_units_do_not_depend_on_workers_but_on_the_experiment() -> None:
-    names = [unit.name for unit in units_of(resolved(SIMULATION))]
-    assert len(names) == len(set(names)) == 4 * 3 * 3
-    assert names[0] == "0000_alsa-pi_0-1"
-    grouped = units_of(resolved(replace(SMALL, schedulers=("age", "bench", "update-aware"), group=2)))
-    assert [unit.schedulers for unit in grouped] == [("age", "bench")] * 2 + [("update-aware",)] * 2

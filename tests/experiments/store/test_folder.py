@@ -25,9 +25,7 @@ from fedwave.experiments.config.read import experiment_from, to_mapping, to_yaml
 from fedwave.experiments.config.units import resolved
 from fedwave.experiments.report.outputs import write_results
 from fedwave.experiments.run import work
-from fedwave.experiments.run.checkpoints import SendingCheckpointer
 from fedwave.experiments.run.runner import Event, run_experiment
-from fedwave.experiments.run.work import run_unit
 from fedwave.experiments.store import folder as folder_module
 from fedwave.experiments.store.done import read_done
 from fedwave.experiments.store.folder import RunFolder
@@ -320,21 +318,6 @@ def test_the_checkpoint_of_another_unit_is_named_and_not_used(
     (told,) = warnings(go_on(half))
     assert mentions(told, store.path / f"checkpoints/{unit}.npz", "another unit")
     assert results(half) == results(made / "finished")
-
-
-def test_a_checkpoint_that_is_sent_is_the_same_file(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the Ray adapter sends them: from the driver's disk to a worker, and back."""
-    monkeypatch.setattr(work, "_PIECE", 1)
-    store = RunFolder(half)
-    *_, before, unit = store.begin(store.experiment())
-    sent: list[bytes] = []
-    said: list[str] = []
-    played: list[int] = []
-    run_unit(unit, SendingCheckpointer(checkpoint(half).read_bytes(), sent.append, 0), played.append, said.append)
-    assert played[0] > 0
-    assert said == []
-    run_unit(before, SendingCheckpointer(sent[0], sent.append, 0), played.append, said.append)
-    assert mentions(said[0], "another unit")
 
 
 def test_a_checkpoint_that_is_a_folder_or_a_pipe(half: Path, made: Path) -> None:

@@ -9,7 +9,7 @@ from fedwave.errors import FedwaveError, plural
 from fedwave.experiments.config.build import CLASSES, metrics_of, network_of
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.memory import available, check_memory, not_enough_memory
-from fedwave.metrics import MetricSet
+from fedwave.metrics import Metric, MetricSet
 from fedwave.simulation import simulation_bytes
 
 _OF_UNIT = 2400  # bytes: its name, its instances, its place
@@ -57,7 +57,7 @@ def workers_that_fit(at_points: Iterable[Experiment], workers: int) -> int:
 
 
 def _unit_bytes(experiment: Experiment) -> float:
-    devices, series = _devices(experiment), _series(experiment)
+    devices, series = _devices(experiment), len(_metrics(experiment))
     block = min(experiment.block or experiment.instances, experiment.instances)
     task = experiment.task
     need = simulation_bytes(devices, experiment.rounds, block, series, full=task is not None)
@@ -72,7 +72,7 @@ def _unit_bytes(experiment: Experiment) -> float:
 
 def _run_bytes(experiment: Experiment) -> float:
     """Of the results of one scheduler and instance."""
-    watched = MetricSet(metrics_of(experiment)).metrics
+    watched = _metrics(experiment)
     of_devices = 1 + sum(metric.per_device for metric in watched)  # with the share delivered
     of_rounds = sum(not metric.per_device for metric in watched)
     if experiment.task is not None:
@@ -80,8 +80,8 @@ def _run_bytes(experiment: Experiment) -> float:
     return 8.0 * (experiment.rounds * of_rounds + of_devices * _devices(experiment))
 
 
-def _series(experiment: Experiment) -> int:
-    return len(MetricSet(metrics_of(experiment)).metrics)
+def _metrics(experiment: Experiment) -> tuple[Metric, ...]:
+    return MetricSet(metrics_of(experiment)).metrics
 
 
 def _devices(experiment: Experiment) -> int:

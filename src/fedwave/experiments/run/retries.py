@@ -6,7 +6,7 @@ does not end the run: the others go on, and `fedwave resume` tries it again.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 
 from fedwave.experiments.config.units import Unit
@@ -14,39 +14,29 @@ from fedwave.experiments.config.units import Unit
 ALIKE = 3  # units of the same schedulers in a row that fail alike before the others are not tried
 # How often each may happen to a unit before it is abandoned: too little memory, and the loss of its worker.
 LIMITS = {"memory": 2, "crashed": 3}
-_LOWER = "is there too little memory? Lower block, or make the experiment smaller"
+LOWER = "lower block, or make the experiment smaller"
 
 
 class Queue:
-    """The units that no worker does now."""
+    """The units that no worker does now; those that ran out of memory are last."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
-        self._next = list(reversed(units))  # the next one is the last
-        self._alone: list[Unit] = []  # ran out of memory once
+        self._waiting = deque(units)
         self._crashes: Counter[tuple[str, str]] = Counter()  # by the unit's name, and what happened
         self._failed: dict[object, tuple[str, int]] = {}  # the last reason, and how often in a row
 
     def __bool__(self) -> bool:
-        return bool(self._next or self._alone)
+        return bool(self._waiting)
 
-    def look(self, at_work: Sequence[Unit]) -> Unit | None:
-        """The unit that may begin beside those at work, if there is one."""
-        if any(map(self._needs_all_memory, at_work)):
+    def take(self, at_work: Sequence[Unit] = ()) -> Unit | None:
+        """The next unit, if it may begin beside those at work."""
+        if not self._waiting or (at_work and any(map(self._needs_all_memory, (*at_work, self._waiting[0])))):
             return None
-        if self._next:
-            return self._next[-1]
-        return self._alone[-1] if self._alone and not at_work else None
-
-    def take(self, at_work: Sequence[Unit]) -> Unit | None:
-        """The same, and it is no longer waiting."""
-        unit = self.look(at_work)
-        if unit is not None:
-            (self._next or self._alone).pop()
-        return unit
+        return self._waiting.popleft()
 
     def put_back(self, unit: Unit) -> None:
         """It goes on as soon as there is a worker."""
-        (self._alone if self._needs_all_memory(unit) else self._next).append(unit)
+        (self._waiting.append if self._needs_all_memory(unit) else self._waiting.appendleft)(unit)
 
     def crashed(self, unit: Unit, kind: str, cause: str) -> str | None:
         """Its worker is gone: None if the unit is retried, or why it is abandoned. ``kind`` is one of LIMITS."""
@@ -55,7 +45,7 @@ class Queue:
             self.put_back(unit)
             return None
         if kind == "memory":
-            return f"its worker ended ({cause}), also with no other beside it: {_LOWER}"
+            return f"its worker ended ({cause}), also with no other beside it: is there too little memory? Then {LOWER}"
         return f"it crashed {LIMITS[kind]} workers ({cause})"
 
     def succeeded(self, unit: Unit) -> None:
@@ -63,16 +53,15 @@ class Queue:
         self._failed.pop(_kind(unit), None)
 
     def failed(self, unit: Unit, why: str) -> list[Unit]:
-        """It failed by itself; returns the units that are abandoned with it, since it is the third to fail alike."""
+        """It failed by itself. Returns what is abandoned: the third that fails alike takes the others with it."""
         before, times = self._failed.get(_kind(unit), (why, 0))
         times = times + 1 if why == before else 1
         self._failed[_kind(unit)] = why, times
         if times < ALIKE:
-            return []
-        left = [one for one in (*reversed(self._next), *self._alone) if _kind(one) == _kind(unit)]
-        self._next = [one for one in self._next if one not in left]
-        self._alone = [one for one in self._alone if one not in left]
-        return left
+            return [unit]
+        like_it = [one for one in self._waiting if _kind(one) == _kind(unit)]
+        self._waiting = deque(one for one in self._waiting if _kind(one) != _kind(unit))
+        return [unit, *like_it]
 
     def _needs_all_memory(self, unit: Unit) -> bool:
         return self._crashes[unit.name, "memory"] > 0

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fedwave.errors import WorkFailed, extra_for, plural
 from fedwave.experiments.config.build import check, network_of, prepare, training_advice
@@ -21,9 +21,9 @@ from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.read import points
 from fedwave.experiments.config.units import Unit, resolved, units_of
 from fedwave.experiments.run.memory_needs import check_results, workers_that_fit
-from fedwave.experiments.run.pool import Finished, PathOf, run_here, run_in_pool
+from fedwave.experiments.run.pool import Engine, Message, PathOf, run_here
+from fedwave.experiments.run.process import leave_if_imported_by_a_worker, run_in_pool
 from fedwave.experiments.run.signals import TIMEOUT, StopRequest
-from fedwave.experiments.run.worker import Message, Report, leave_if_imported_by_a_worker
 from fedwave.experiments.store.checksums import Damaged
 from fedwave.experiments.store.dataset import Results
 from fedwave.experiments.store.folder import RunFolder
@@ -41,88 +41,58 @@ _WORTH_WORKERS = 50_000_000
 _NAMED = 5  # units that were abandoned for the same reason, and reasons, in the sentence at the end
 
 
-class Engine(Protocol):
-    """Does units of work, in any order and place; yields each when it is finished.
-
-    When a stop is requested (signals.py) it stops with checkpoints and raises Stopped.
-    """
-
-    def __call__(
-        self, units: list[Unit], checkpoint: PathOf, report: Report, stop: StopRequest
-    ) -> Generator[Finished, None, None]: ...
-
-
-@dataclass
 class _Progress:
-    """Turns the messages of an engine into events."""
+    """Turns the messages of an engine into events. ``keeps``: the others go on if a unit is abandoned."""
 
-    watch: Watcher
-    units: int
-    total: int  # rounds over all runs
-    keeps: bool = True  # are there results to go on for, if a unit is abandoned?
-    finished: int = 0
-    played: dict[str, int] = field(default_factory=dict)  # by unit
-    abandoned: dict[str, str] = field(default_factory=dict)  # why, by unit
-    cause: BaseException | None = None  # of the first of these
-    start: float = field(default_factory=time.monotonic)
-
-    @classmethod
-    def of(cls, units: list[Unit], watch: Watcher, keeps: bool = True) -> _Progress:
-        return cls(watch, len(units), sum(unit.rounds for unit in units), keeps)
+    def __init__(self, units: list[Unit], watch: Watcher, keeps: bool) -> None:
+        self.units, self.keeps, self._watch = units, keeps, watch
+        self.finished = 0
+        self.abandoned: dict[str, str] = {}  # why, by unit
+        self.cause: BaseException | None = None  # of the first of these
+        self._played: Counter[str] = Counter()  # rounds, by unit
+        self._total, self._start = sum(unit.rounds for unit in units), time.monotonic()
 
     def event(self, name: str, **more: Any) -> None:
-        self.watch(
+        self._watch(
             {
                 "event": name,
-                "seconds": round(time.monotonic() - self.start, 3),
-                "units": self.units,
+                "seconds": round(time.monotonic() - self._start, 3),
+                "units": len(self.units),
                 "finished": self.finished,
-                "rounds": sum(self.played.values()),
-                "of": self.total,
+                "rounds": self._played.total(),
+                "of": self._total,
                 **more,
             }
         )
 
     def report(self, message: Message) -> None:
-        unit, content = message.unit.name, message.content
-        if message.kind == "rounds":
-            self.played[unit] = self.played.get(unit, 0) + content
+        unit, kind, content = message.unit.name, message.kind, message.content
+        if kind == "rounds":
+            self._played[unit] += content
             if content:  # 0: the unit is alive, which only its engine wants to know
                 self.event("progress", unit=unit)
             return
-        if message.kind in ("begun", "crashed", "abandoned"):
-            self.played[unit] = 0
-        if message.kind == "abandoned":
+        if kind != "warning":
+            self._played[unit] = 0
+        more: dict[str, Any] = {} if content is None else {"message": content}
+        if kind == "abandoned":
             self.abandoned[unit] = content
             self.cause = self.cause or message.cause
-        more: dict[str, Any] = {} if content is None else {"message": content}
-        if message.kind == "abandoned":
-            left = self.units - self.finished - len(self.abandoned)
+            left = len(self.units) - self.finished - len(self.abandoned)
             more["others_go_on"] = self.keeps and left > 0
-        self.event(f"unit-{message.kind}", unit=unit, **more)
+        self.event(f"unit-{kind}", unit=unit, **more)
+        if kind == "abandoned" and not self.keeps:
+            raise WorkFailed(f"unit {unit} is abandoned: {content}.") from message.cause
 
-    def done(self, unit: Unit, **more: Any) -> None:
+    def has(self, unit: Unit) -> None:
+        """It is finished."""
         self.finished += 1
-        self.played[unit.name] = unit.rounds
-        self.event("unit-finished", unit=unit.name, **more)
+        self._played[unit.name] = unit.rounds
 
 
-def run_experiment(
-    experiment: Experiment,
-    folder: Path | None = None,
-    *,
-    workers: int | None = None,
-    engine: Engine | None = None,
-    watch: Watcher | None = None,
-    timeout: float = TIMEOUT,
-) -> Results:
-    """Run an experiment, or resume it in its folder.
-
-    ``workers`` is a number of processes; None: one per core, or no extra process for a small run. With a folder,
-    Ctrl-C and SIGTERM are raised (KeyboardInterrupt, Terminated) after all units at work have written a checkpoint.
-    A unit that finishes no round in ``timeout`` seconds is abandoned; an ``engine`` has a time-out of its own.
-    """
-    with running(experiment, folder, workers=workers, engine=engine, watch=watch, timeout=timeout) as results:
+def run_experiment(experiment: Experiment, folder: Path | None = None, **how: Any) -> Results:
+    """Run an experiment, or resume it in its folder; ``how`` as in ``running``."""
+    with running(experiment, folder, **how) as results:
         return results
 
 
@@ -137,8 +107,11 @@ def running(
     timeout: float = TIMEOUT,
     stop: StopRequest | None = None,
 ) -> Iterator[Results]:
-    """The same for those who write figures and tables: the folder stays locked until the end of the block.
+    """Run an experiment, or resume it in its folder, which stays locked until the end of the block.
 
+    ``workers`` is a number of processes; None: one per core, or no extra process for a small run. With a folder,
+    Ctrl-C and SIGTERM are raised (KeyboardInterrupt, Terminated) after all units at work have written a checkpoint.
+    A unit that finishes no round in ``timeout`` seconds is abandoned; an ``engine`` has a time-out of its own.
     ``stop`` is that of a command, which may end the process.
     """
     leave_if_imported_by_a_worker()
@@ -154,25 +127,32 @@ def running(
     if engine is None:
         workers_that_fit([at for _, at in points(experiment)], 1)
     if folder is None:
-        units = units_of(experiment)
-        progress = _Progress.of(units, watch, keeps=False)
-        run = engine or _engine(units, workers, timeout, progress)
-        found = _in_memory(units, run, progress, stop)
-        yield put_together(experiment, units, lambda unit: found.pop(unit.name))
+        progress = _Progress(units_of(experiment), watch, keeps=False)
+        run = engine or _engine(progress, workers, timeout)
+        found: dict[str, xr.Dataset] = {}
+
+        def keep(unit: Unit, data: xr.Dataset, seconds: float) -> None:
+            found[unit.name] = data
+
+        with stop.listening(at_once=True):
+            _do(progress.units, run, progress, stop, lambda unit: None, keep)
+        yield put_together(experiment, progress.units, lambda unit: found.pop(unit.name))
         return
     store = RunFolder(folder)
     with store.locked():
-        units = store.begin(experiment)
-        progress = _Progress.of(units, watch)
-        run = engine or _engine(units, workers, timeout, progress)
-        _in_folder(store, units, run, progress, stop)
+        progress = _Progress(store.begin(experiment), watch, keeps=True)
+        run = engine or _engine(progress, workers, timeout)
+        left = _unfinished(store, progress)
+        with stop.listening():
+            _do(left, run, progress, stop, store.checkpoint, store.keep)
         _check_complete(progress, resume_command(folder, experiment.imports))
         with suppress(OSError):  # there is none, or somebody put something there
             (folder / "checkpoints").rmdir()
-        yield put_together(store.stored(), units, store.data)
+        yield put_together(store.stored(), progress.units, store.data)
 
 
-def _engine(units: list[Unit], workers: int | None, timeout: float, progress: _Progress) -> Engine:
+def _engine(progress: _Progress, workers: int | None, timeout: float) -> Engine:
+    units = progress.units
     gpus, experiment = 0, units[0].experiment
     if experiment.task is not None and experiment.training.device != "cpu":
         from fedwave.learning.settings import gpu_count
@@ -180,11 +160,11 @@ def _engine(units: list[Unit], workers: int | None, timeout: float, progress: _P
         gpus = gpu_count()
         workers = min(gpus, workers or gpus)
     elif workers is None:
-        worth = experiment.task is not None or _size(units) > _WORTH_WORKERS
+        size = sum(unit.rounds * network_of(unit.located().network).size for unit in units)
+        worth = experiment.task is not None or size > _WORTH_WORKERS
         workers = min(len(units), os.cpu_count() or 1) if worth else 1
     if workers > 1 and not gpus:
-        located = {unit.point: unit.located() for unit in units}.values()
-        wanted, workers = workers, workers_that_fit(located, workers)
+        wanted, workers = workers, workers_that_fit(_points(units), workers)
         if workers < wanted:
             be = "is" if workers == 1 else "are"
             text = f"{workers} of {wanted} workers {be} used: the units of more do not fit in memory together."
@@ -194,57 +174,45 @@ def _engine(units: list[Unit], workers: int | None, timeout: float, progress: _P
     return partial(run_in_pool, workers=workers, gpus=gpus, timeout=timeout)
 
 
-def _advise(units: list[Unit], progress: _Progress) -> None:
-    """Say what to install, so that these units train faster."""
-    points = {unit.point: unit.located() for unit in units}
-    if advice := next(filter(None, map(training_advice, points.values())), None):
-        progress.event("warning", message=advice)
+def _points(units: list[Unit]) -> list[Experiment]:
+    return list({unit.point: unit.located() for unit in units}.values())
 
 
-def _size(units: list[Unit]) -> int:
-    return sum(u.rounds * network_of(u.located().network).size for u in units)
-
-
-def _in_memory(units: list[Unit], run: Engine, progress: _Progress, stop: StopRequest) -> dict[str, xr.Dataset]:
-    progress.event("started")
-    _advise(units, progress)
-    found: dict[str, xr.Dataset] = {}
-
-    def report(message: Message) -> None:
-        progress.report(message)
-        if message.kind == "abandoned":  # nothing is kept, so the others need not go on
-            raise WorkFailed(f"unit {message.unit.name} is abandoned: {message.content}.") from message.cause
-
-    # Closed here and not when a traceback is forgotten: workers must be gone before anything else goes on.
-    with stop.listening(at_once=True), closing(run(units, lambda unit: None, report, stop)) as finished:
-        for unit, data, seconds in finished:
-            found[unit.name] = data
-            progress.done(unit, took=round(seconds, 3))
-    progress.event("finished")
-    return found
-
-
-def _in_folder(store: RunFolder, units: list[Unit], run: Engine, progress: _Progress, stop: StopRequest) -> None:
+def _unfinished(store: RunFolder, progress: _Progress) -> list[Unit]:
+    """The units that are left to do."""
     left = []
     for text in store.warnings:
         progress.event("warning", message=text)
-    for unit in units:
+    for unit in progress.units:
         try:
             kept = store.finished(unit)
         except Damaged as damage:
             progress.event("damaged", unit=unit.name, message=str(damage))
             kept = False
         if kept:
-            progress.finished += 1
-            progress.played[unit.name] = unit.rounds
+            progress.has(unit)
         else:
             left.append(unit)
+    return left
+
+
+def _do(
+    units: list[Unit],
+    run: Engine,
+    progress: _Progress,
+    stop: StopRequest,
+    checkpoint: PathOf,
+    keep: Callable[[Unit, xr.Dataset, float], object],
+) -> None:
     progress.event("started")
-    _advise(left, progress)
-    with stop.listening(), closing(run(left, store.checkpoint, progress.report, stop)) as finished:
+    if advice := next(filter(None, map(training_advice, _points(units))), None):
+        progress.event("warning", message=advice)
+    # Closed here and not when a traceback is forgotten: workers must be gone before anything else goes on.
+    with closing(run(units, checkpoint, progress.report, stop)) as finished:
         for unit, data, seconds in finished:
-            store.keep(unit, data, seconds)
-            progress.done(unit, took=round(seconds, 3))
+            keep(unit, data, seconds)
+            progress.has(unit)
+            progress.event("unit-finished", unit=unit.name, took=round(seconds, 3))
     if not progress.abandoned:
         progress.event("finished")
 
@@ -260,7 +228,7 @@ def _check_complete(progress: _Progress, go_on: str) -> None:
     said = [f"{_some(names, ', ')}: {why}" for why, names in units_of_reason.items()]
     kept = {0: "No other is finished", 1: "The other one is kept"}
     raise WorkFailed(
-        f"{len(lost)} of {plural(progress.units, 'unit')} {'is' if len(lost) == 1 else 'are'} abandoned "
+        f"{len(lost)} of {plural(len(progress.units), 'unit')} {'is' if len(lost) == 1 else 'are'} abandoned "
         f"({_some(said, '; ')}). {kept.get(progress.finished, f'The other {progress.finished} are kept')}: "
         f"`{go_on}` tries again."
     ) from progress.cause

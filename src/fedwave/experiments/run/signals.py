@@ -61,6 +61,7 @@ class StopRequest:
 
     def __init__(self, last_words: Callable[[], str] | None = None) -> None:
         self._last_words = last_words
+        self._at_once = False  # is nothing kept, so that the first signal ends the run?
         self._first: int | None = None  # the signal that asked
         self._unit_here = False  # is a unit at work in the main thread?
 
@@ -79,11 +80,12 @@ class StopRequest:
         if threading.current_thread() is not threading.main_thread():
             yield  # only the main thread may set signal handlers
             return
+        self._at_once = at_once
         usual = (signal.SIG_DFL, signal.default_int_handler, stop_at_once)
         before = {one: handler for one in SIGNALS if (handler := signal.getsignal(one)) in usual}
         try:
             for one in before:
-                signal.signal(one, self._stop if at_once else self._ask)
+                signal.signal(one, self._answer)
             yield
         except Stopped:
             if not self.requested:
@@ -96,43 +98,62 @@ class StopRequest:
             stop_at_once(first)
 
     @contextmanager
-    def at_work_here(self) -> Iterator[None]:
-        """Within the block, a unit is done in this process."""
+    def at_work_here(self, timeout: float, abandoned: str) -> Iterator[Callable[[], None]]:
+        """Within the block a unit is done in this process; the function that it yields is called after each round.
+
+        NoRound is raised after ``timeout`` seconds without a round, and again and again as long as the block goes on.
+        From the fifth time on a command is ended instead, with the sentence ``abandoned``. SIGALRM interrupts Python
+        code and the calls that wait (sleep, read); it cannot interrupt a library that computes for ever. There is no
+        time-out outside the main thread, or where the program has an alarm of its own.
+        """
+        rung = 0
+
+        def ring(number: int, frame: FrameType | None) -> None:
+            nonlocal rung
+            rung += 1
+            if rung > _PARTS + _TRIES:
+                self._leave(1, abandoned)
+            if rung > _PARTS:
+                raise NoRound
+
+        def finished_a_round() -> None:
+            nonlocal rung
+            rung = 0
+
+        limited = _alarm_is_free()
         self._unit_here = True
         try:
-            yield
+            if limited:
+                signal.signal(signal.SIGALRM, ring)
+                signal.setitimer(signal.ITIMER_REAL, *[min(timeout, _LONGEST) / _PARTS] * 2)
+            yield finished_a_round
         finally:
             self._unit_here = False
+            rung = -1_000_000  # an alarm on its way must not end the next unit
+            if limited:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
-    def leave(self, status: int, why: str | None = None) -> None:
+    def _answer(self, number: int, frame: FrameType | None) -> None:
+        again = self.requested
+        self._first = number
+        if again and self._unit_here:
+            self._leave(128 + number)
+        if again or self._at_once:
+            stop_at_once(number)
+        with suppress(OSError):  # not print: a handler may interrupt another print
+            os.write(2, _NOTICE.encode())
+
+    def _leave(self, status: int, *sentences: str) -> None:
         """End a command without another step of Python, as ``kill -9`` would: files are whole at any moment."""
         if self._last_words is None:
             return
         try:
-            sentences = [*([] if why is None else [why]), self._last_words()]
-            lines = "".join(f"fedwave: {visible(sentence)}\n" for sentence in sentences)
+            lines = "".join(f"fedwave: {visible(sentence)}\n" for sentence in (*sentences, self._last_words()))
             text = (_SHOW_CURSOR if os.isatty(2) else "") + lines
             os.write(2, text.encode("utf-8", "backslashreplace"))
         finally:
             os._exit(status)  # workers end when this process does
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
-            self._end(number)
-        self._first = number
-        with suppress(OSError):  # not print: a handler may interrupt another print
-            os.write(2, _NOTICE.encode())
-
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        again, self._first = self.requested, number
-        if again:
-            self._end(number)
-        stop_at_once(number)
-
-    def _end(self, number: int) -> None:
-        if self._unit_here:
-            self.leave(128 + number)
-        stop_at_once(number)
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -170,41 +191,6 @@ def checked_timeout(value: float) -> float:
     if not (is_number(value) or value == math.inf) or value < _SHORTEST:
         raise FedwaveError(f"timeout is {value!r}, must be {_SHORTEST:g} or more seconds (inf: no time-out).")
     return float(value)
-
-
-@contextmanager
-def limited(timeout: float, leave: Callable[[], None] = lambda: None) -> Iterator[Callable[[], None]]:
-    """NoRound is raised in the block if the function that it yields is not called for ``timeout`` seconds.
-
-    It is raised again and again as long as the block goes on; from the fifth time on ``leave`` is called before.
-    SIGALRM interrupts Python code and the calls that wait (sleep, read); it cannot interrupt a library that computes
-    for ever. Nothing happens outside the main thread, or where the program has an alarm of its own.
-    """
-    if timeout > _LONGEST or not _alarm_is_free():
-        yield lambda: None
-        return
-    rung = 0
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        nonlocal rung
-        rung += 1
-        if rung > _PARTS + _TRIES:
-            leave()
-        if rung > _PARTS:
-            raise NoRound
-
-    def finished_a_round() -> None:
-        nonlocal rung
-        rung = 0
-
-    before = signal.signal(signal.SIGALRM, ring)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, timeout / _PARTS, timeout / _PARTS)
-        yield finished_a_round
-    finally:
-        rung = -1_000_000  # an alarm on its way must not end the next unit
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _alarm_is_free() -> bool:
