@@ -22,15 +22,7 @@ from fedwave.learning.curves import Curves, Evaluation
 from fedwave.learning.dropout import device_keys
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, PendingEvaluation
 from fedwave.learning.footprint import check_training_memory
-from fedwave.learning.model_rows import (
-    Layout,
-    ModelRows,
-    Tensors,
-    concat_columns,
-    concat_rows,
-    split_columns,
-    to_device,
-)
+from fedwave.learning.model_rows import Layout, ModelRows, Tensors, concat_rows, one_per_run, to_device
 from fedwave.learning.sampling import Batches, cut_into_batches
 from fedwave.learning.schedule import TrainingRun, TrainingSchedule
 from fedwave.learning.server_steps import initial_memory, server_step
@@ -244,27 +236,20 @@ class Replay:
         runs, devices = np.nonzero(arrived & (trained.lane != _NONE))
         if not len(runs):
             return old
-        # The first upload of every run, then the second: no run is written twice at once.
-        rank = _rank_in_run(runs)
-        ranks = [np.flatnonzero(rank == now) for now in range(int(rank.max(initial=-1)) + 1)]
-        at = [
-            tuple(to_device(device, x[mine]) for x in (runs, trained.lane[runs, devices], shares[runs, devices]))
-            for mine in ranks
-        ]
-        new: Tensors = {}
-        for names in _names_by_type(old):
-            before, local = concat_columns(old, names), concat_columns(trained.rest, names)
+        uploads = [(runs[mine], devices[mine]) for mine in one_per_run(runs)]
+        at = [tuple(to_device(device, x) for x in (r, trained.lane[r, u], shares[r, u])) for r, u in uploads]
+        new = {}
+        for name, before in old.items():
             after = before.clone()
             for r, lanes, share in at:
-                theirs = local.index_select(0, lanes)
+                theirs = trained.rest[name].index_select(0, lanes)
                 if after.is_floating_point():
                     moved = theirs - before.index_select(0, r)
-                    after.index_add_(0, r, share.to(moved.dtype)[:, None] * moved)
+                    after.index_add_(0, r, share.to(moved.dtype).view(-1, *(1,) * (moved.ndim - 1)) * moved)
                 else:
-                    largest = torch.maximum(theirs, after.index_select(0, r))
-                    after.index_copy_(0, r, largest)
-            new |= split_columns(after, old, names)
-        return {k: new[k] for k in old}
+                    after.index_copy_(0, r, torch.maximum(theirs, after.index_select(0, r)))
+            new[name] = after
+        return new
 
     def _keep_own(self, trained: TrainedLanes) -> None:
         """Keep the models of devices that may miss the next broadcast: the trained one, or the broadcast heard."""
@@ -321,14 +306,3 @@ class Replay:
             models = tuple({k: array[r].copy() for k, array in state.items()} for r in mine if weights)
             out.append(Curves(label, settings=settings, weights=models, **results))
         return out
-
-
-def _names_by_type(tensors: Tensors) -> list[list[str]]:
-    """The names of tensors of the same type."""
-    types = dict.fromkeys(p.dtype for p in tensors.values())
-    return [[k for k, p in tensors.items() if p.dtype == dtype] for dtype in types]
-
-
-def _rank_in_run(sorted_runs: IntArray) -> IntArray:
-    """0 for the first of every run, 1 for the second, ..."""
-    return within(np.bincount(sorted_runs)[np.unique(sorted_runs)])
