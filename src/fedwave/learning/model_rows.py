@@ -112,11 +112,6 @@ class ModelRows:
         return ModelRows(grown(self.w), {k: grown(p) for k, p in self.rest.items()})
 
 
-def concat_rows(parts: list[Tensors]) -> Tensors:
-    """The rows of all parts, one part after the other."""
-    return {k: torch.cat([part[k] for part in parts]) for k in parts[0]} if parts else {}
-
-
 def one_per_run(runs: IntArray) -> list[IntArray]:
     """Where the first entry of every run is, then the second, and so on: no run is written twice at once.
 

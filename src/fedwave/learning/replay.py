@@ -8,7 +8,7 @@ a round. reference.py computes the same and is written to be read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from fedwave.learning.curves import Curves, Evaluation
 from fedwave.learning.dropout import device_keys
 from fedwave.learning.evaluation import EvaluationSizes, Evaluator, PendingEvaluation
 from fedwave.learning.footprint import check_training_memory
-from fedwave.learning.model_rows import Layout, ModelRows, Tensors, concat_rows, one_per_run, to_device
+from fedwave.learning.model_rows import Layout, ModelRows, Tensors, one_per_run, to_device
 from fedwave.learning.sampling import Batches, cut_into_batches
 from fedwave.learning.schedule import TrainingRun, TrainingSchedule
 from fedwave.learning.server_steps import initial_memory, server_step
@@ -54,12 +54,12 @@ class TrainedLanes:
 
     lane: IntArray  # [R, U]: the lane of a device, or -1
     rest: Tensors  # [N, ...]: the carried state of every lane, such as running statistics
-    w: Tensor  # [M, P]: the parameters of lanes whose device may start from them
-    row: IntArray  # [R, U]: the row of a device in w, or -1
+    kept: IntArray  # [M]: the lanes whose device may start from their parameters
+    w: Tensor  # [M, P]: these parameters
 
     def without(self, who: BoolArray) -> TrainedLanes:
         """The results as if some devices, ``[R, U]``, had not trained."""
-        return TrainedLanes(np.where(who, _NONE, self.lane), self.rest, self.w, np.where(who, _NONE, self.row))
+        return replace(self, lane=np.where(who, _NONE, self.lane))
 
 
 class Replay:
@@ -131,11 +131,10 @@ class Replay:
 
     def train_round(self) -> TrainedLanes:
         """Train the lanes of the round, and add their gradients to those that wait for delivery (psi)."""
-        shape = self.row_of_own.shape
-        lane, row = np.full(shape, _NONE), np.full(shape, _NONE)
-        rests, own = [], [self.central.w[:0]]
+        lane = np.full(self.row_of_own.shape, _NONE)
+        rests, kept, own = [], [lane[:0, 0]], [self.central.w[:0]]
         self.undelivered.decay(self.task.aggregation.beta)
-        kept, every, size = 0, self.lanes_of_round(), self.settings.lanes or 1
+        every, size = self.lanes_of_round(), self.settings.lanes or 1
         for first in range(0, len(every.runs), size):
             lanes = every.rows(slice(first, first + size))
             who = (lanes.runs, lanes.devices)
@@ -147,10 +146,10 @@ class Replay:
             rests.append({k: p.clone() for k, p in trained.rest.items()})
             keeps = np.flatnonzero(self.row_of_own[who] != _NONE)
             if keeps.size:
-                row[lanes.runs[keeps], lanes.devices[keeps]] = kept + np.arange(keeps.size)
-                kept += keeps.size
+                kept.append(first + keeps)
                 own.append(trained.w[to_device(trained.w.device, keeps)])
-        return TrainedLanes(lane, concat_rows(rests), torch.cat(own), row)
+        rest = {k: torch.cat([part[k] for part in rests]) for k in (rests[0] if rests else ())}
+        return TrainedLanes(lane, rest, np.concatenate(kept), torch.cat(own))
 
     def deliver(self, trained: TrainedLanes) -> None:
         """Apply the uploads of the round in every run; nothing is evaluated."""
@@ -254,14 +253,14 @@ class Replay:
     def _keep_own(self, trained: TrainedLanes) -> None:
         """Keep the models of devices that may miss the next broadcast: the trained one, or the broadcast heard."""
         mine = self.row_of_own != _NONE
-        runs, devices = np.nonzero(mine & (trained.row != _NONE))
+        runs, devices = np.nonzero(mine & (trained.lane != _NONE))
         if len(runs):
-            lanes, rows = trained.lane[runs, devices], trained.row[runs, devices]
+            lanes = trained.lane[runs, devices]
             rest = {k: p[to_device(p.device, lanes)] for k, p in trained.rest.items()}
-            local = ModelRows(trained.w[to_device(trained.w.device, rows)], rest)
-            self.own.put(self.row_of_own[runs, devices], local)
+            w = trained.w[to_device(trained.w.device, np.searchsorted(trained.kept, lanes))]
+            self.own.put(self.row_of_own[runs, devices], ModelRows(w, rest))
         # Also a device whose training was left out: nothing starts from what it would have trained (needed_training).
-        idle = mine & (trained.row == _NONE) & self.schedule.heard[self.round]
+        idle = mine & (trained.lane == _NONE) & self.schedule.heard[self.round]
         runs, devices = np.nonzero(idle & ~self.diverged[:, None])
         self.own.put(self.row_of_own[runs, devices], self.central.rows(runs))
 
@@ -294,8 +293,7 @@ class Replay:
     def curves(self, *, weights: bool = False) -> list[Curves]:
         """One Curves per scheduler, instances in the order of the runs; with ``weights`` also the central models."""
         self.collect_evaluation()
-        how = {f.name: getattr(self.settings, f.name) for f in fields(self.settings)}
-        settings = {**how, **self.task.numbers, **self._evaluator.images_used}
+        settings = {**asdict(self.settings), **self.task.numbers, **self._evaluator.images_used}
         state = {}
         if weights:
             state = {k: p.cpu().numpy() for k, p in (self.layout.views(self.central.w) | self.central.rest).items()}
