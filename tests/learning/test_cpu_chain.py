@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
+from chain_reference import trained_alone
 from torch import nn
 
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.cpu.chain import NumbaBackend
 from fedwave.learning.datasets.dataset import Dataset
-from fedwave.learning.dropout import key_dropout, step_keys
+from fedwave.learning.dropout import key_dropout
 from fedwave.learning.model_rows import Layout, ModelRows
 from fedwave.learning.models import Cnn
 from fedwave.learning.sampling import Batches
@@ -62,34 +62,18 @@ def _rows(model: nn.Module, count: int = 1) -> ModelRows:
     return ModelRows.of([model], Layout(model)).padded(count)
 
 
-def _train_plainly(made: Made, batches: Batches) -> None:
-    """Train the model itself, as anybody would write it."""
-    _, task, model = made
-    images, labels = torch.as_tensor(task.dataset.train_images), torch.as_tensor(task.dataset.train_labels)
-    start = {name: p.detach().clone() for name, p in model.named_parameters()}
-    masks, optimiser = key_dropout(model), torch.optim.SGD(model.parameters(), lr=RATES["eta"])
-    for number, (samples, size) in enumerate(zip(batches.samples[0], batches.sizes[0], strict=True)):
-        chosen = torch.as_tensor(samples[:size])
-        with masks.keyed_by(step_keys(torch.tensor(KEY), number)):
-            outputs = model(images[chosen].to(next(model.parameters()).dtype))
-        loss = F.cross_entropy(outputs, labels[chosen])
-        for name, p in model.named_parameters():
-            loss = loss + RATES["prox"] / 2 * ((p - start[name]) ** 2).sum() + RATES["l2"] / 2 * (p**2).sum()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-
-
 def _compare(made: Made, sizes: Sequence[int], relative: float = 1e-10) -> None:
-    backend, _, model = made
-    before, batches = _rows(model), _batches(sizes)
-    found = backend.train(before, batches, np.array([KEY]))
-    _train_plainly(made, batches)
-    after = _rows(model)
-    moved = float((after.w - before.w).abs().max())
+    backend, task, model = made
+    before, batches, keys = _rows(model), _batches(sizes), np.array([KEY])
+    found = backend.train(before, batches, keys)
+    data = torch.as_tensor(task.dataset.train_images).to(before.w.dtype), torch.as_tensor(task.dataset.train_labels)
+    samples, rates = torch.as_tensor(batches.samples).transpose(0, 1), RATES.values()
+    state = before.w, before.w, before.rest
+    w, rest = trained_alone(model, Layout(model), *state, *data, samples, [len(sizes)], *rates, torch.as_tensor(keys))
+    moved = float((w - before.w).abs().max())
     assert moved > 1e-4, "nothing was learnt, so nothing is compared"
-    assert float((after.w - found.w).abs().max()) <= relative * max(moved, 1.0)
-    for name, p in after.rest.items():
+    assert float((w - found.w).abs().max()) <= relative * max(moved, 1.0)
+    for name, p in rest.items():
         torch.testing.assert_close(found.rest[name], p, rtol=10 * relative, atol=relative)
 
 
