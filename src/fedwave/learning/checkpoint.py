@@ -43,7 +43,8 @@ def read_checkpoint(replay: Replay, raw: IO[bytes], name: str) -> None:
     )
     replay.server = [{k: state[f"server/{r}/{k}"] for k in one} for r, one in enumerate(replay.server)]
     replay.results = Evaluation(*(state[f"results/{k}"].numpy() for k in Evaluation._fields))
-    replay.diverged, replay.round = state["diverged"].numpy(), round_
+    replay.diverged[:] = np.isnan(replay.results.loss[:round_]).any(axis=0)
+    replay.round = round_
     replay.undelivered.drop(replay.undelivered.held)
     replay.undelivered.add(runs, devices, state["psi"])
 
@@ -53,7 +54,6 @@ def _state(replay: Replay) -> Tensors:
     return {
         "central": replay.central.w,
         "own": replay.own.w,
-        "diverged": torch.as_tensor(replay.diverged),
         **{f"central/{k}": p for k, p in replay.central.rest.items()},
         **{f"own/{k}": p for k, p in replay.own.rest.items()},
         **{f"server/{r}/{k}": p for r, one in enumerate(replay.server) for k, p in one.items()},
