@@ -38,8 +38,13 @@ bench: $(STAMP)  ## speed and memory, printed
 	$(BIN)/python -m benchmarks.cpu_chain
 	$(BIN)/python -m benchmarks.runner
 
-bench-peers: $(STAMP)  ## the same rounds by plain PyTorch, pfl-research, Flower and fedwave: out/peers/bench.json, .png
+PEERS := $(patsubst %,out/peers/%/made,pfl flower)
+bench-peers: $(STAMP) $(PEERS)  ## the same rounds by plain PyTorch, pfl-research, Flower and fedwave: out/peers/bench.json, .png
 	$(BIN)/python -m benchmarks.peers --threads 1 2 --repeats 6
+
+# Other simulators clash with each other and with fedwave. One that cannot be installed is shown as unavailable.
+out/peers/%/made: benchmarks/peers/%.txt
+	-$(PYTHON) -m venv --clear $(@D) && $(@D)/bin/pip install --quiet --disable-pip-version-check -r $< && touch $@
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

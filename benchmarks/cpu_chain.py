@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.cpu import plan as cpu_plan
 from fedwave.learning.backends.cpu import steps as cpu_steps
-from fedwave.learning.backends.cpu.chain import CpuChain
+from fedwave.learning.backends.cpu.chain import NumbaBackend
 from fedwave.learning.backends.torch import TorchBackend
 from fedwave.learning.datasets.synthetic import synthetic
 from fedwave.learning.model_rows import Layout, ModelRows, trained_parameters
@@ -55,7 +55,7 @@ def plain(images: torch.Tensor, labels: torch.Tensor, steps: list[list[IntArray]
             optimiser.step()
 
 
-def training(task: Task, chain: CpuChain, layout: Layout) -> None:
+def training(task: Task, chain: NumbaBackend, layout: Layout) -> None:
     images = torch.as_tensor(task.dataset.train_images)
     labels = torch.as_tensor(task.dataset.train_labels)
     rng = np.random.default_rng(0)
@@ -65,15 +65,11 @@ def training(task: Task, chain: CpuChain, layout: Layout) -> None:
     start = ModelRows.of([model], layout).padded(MODELS)
     batches = Batches(np.array(steps), np.full((MODELS, STEPS), BATCH))
     keys = np.zeros(MODELS, np.int64)
-    first = start.w.numpy()
-
-    def compiled() -> None:
-        chain.train_many(first.copy(), first, {}, steps, [0] * MODELS, threads=1)
 
     ways: dict[str, Callable[[], object]] = {
         "plain PyTorch": lambda: plain(images, labels, steps),
         "lanes": lambda: trainer.train(start, batches, keys),
-        "compiled chain": compiled,
+        "compiled chain": lambda: chain.train(start, batches, keys),
     }
     for work in ways.values():
         work()
@@ -91,7 +87,7 @@ def training(task: Task, chain: CpuChain, layout: Layout) -> None:
         )
 
 
-def parts(chain: CpuChain, w: np.ndarray) -> None:
+def parts(chain: NumbaBackend, w: np.ndarray) -> None:
     """Each layer alone, again and again, its numbers in the cache."""
     workspace = chain._workspace(chain._free_workspaces(), BATCH)
     plan = workspace.plan
@@ -115,17 +111,16 @@ def parts(chain: CpuChain, w: np.ndarray) -> None:
     print(f"  {'all':15s} {total:6.1f}")
 
 
-def evaluation(task: Task, chain: CpuChain, layout: Layout) -> None:
+def evaluation(task: Task, chain: NumbaBackend, layout: Layout) -> None:
     model = task.new_model(0, 0).eval()
-    w = layout.flat(trained_parameters(model)).numpy()
-    images = task.dataset.test_images[:1000]
-    tensor = torch.as_tensor(images)
-    chain.logits(w, {}, images)
+    rows = ModelRows.of([model], layout)
+    images = torch.as_tensor(task.dataset.test_images[:1000])
+    chain.logits(rows, images)
     ratios = []
     with torch.no_grad():
         for _ in range(REPEATS):
-            theirs = seconds(lambda: [model(part) for part in torch.split(tensor, 500)])
-            ratios.append(theirs / seconds(lambda: chain.logits(w, {}, images)))
+            theirs = seconds(lambda: [model(part) for part in torch.split(images, 500)])
+            ratios.append(theirs / seconds(lambda: chain.logits(rows, images)))
     print(
         f"evaluation of {len(images)} images: {statistics.median(ratios):.2f} x torch in batches of 500 "
         f"({min(ratios):.2f} to {max(ratios):.2f})"
@@ -136,8 +131,9 @@ def first_call() -> None:
     """In a process of its own: with an empty cache, then with the code cached."""
     code = (
         "import time, numpy as np; from benchmarks import cpu_chain as b; begin = time.process_time(); "
-        "task, chain, layout = b.ready(); w = np.zeros(layout.size, np.float32); "
-        "chain.train(w, w.copy(), {}, [np.arange(10)]); print(time.process_time() - begin)"
+        "task, chain, layout = b.ready(); rows = b.ModelRows.of([task.new_model(0, 0)], layout); "
+        "chain.train(rows, b.Batches(np.arange(10)[None, None], np.array([[10]])), np.zeros(1, np.int64)); "
+        "print(time.process_time() - begin)"
     )
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
@@ -148,16 +144,12 @@ def first_call() -> None:
             print(f"setting up and first step of a process, {what}: {float(done.stdout):.1f} s")
 
 
-def ready() -> tuple[Task, CpuChain, Layout]:
+def ready() -> tuple[Task, NumbaBackend, Layout]:
     torch.set_num_threads(1)
-    task = Task(synthetic(), Cnn, eta=ETA, batch=BATCH)
-    model = task.new_model(0, 0)
-    layout = Layout(model)
-    chain = CpuChain.of(
-        model, layout, task.dataset.train_images, task.dataset.train_labels, eta=ETA, prox=0.0, l2=0.0, dtype=np.float32
-    )
+    task = Task(synthetic(), Cnn, eta=ETA, batch=BATCH, prox=0.0)
+    chain = NumbaBackend.of(task, Precision(torch.device("cpu"), torch.float32))
     assert chain is not None, "numba is missing"
-    return task, chain, layout
+    return task, chain, Layout(task.new_model(0, 0))
 
 
 def main() -> None:

@@ -15,6 +15,10 @@ from typing import Any
 
 import fedwave as fw
 from fedwave.errors import plural
+from fedwave.learning.evaluation import EvaluationSizes
+from fedwave.learning.replay import Replay
+from fedwave.learning.schedule import labelled_runs
+from fedwave.learning.settings import Settings, available_device
 
 SCHEDULERS = ("alsa-pi", "balsa", "round-robin")
 ROUNDS = 6
@@ -35,7 +39,7 @@ def main() -> None:
     how = asked.parse_args()
     if how.verb == "measure":
         kept = json.loads(how.json.read_text()) if how.json.exists() else {}
-        device = "cuda" if _has_gpu() else "cpu"
+        device = available_device("auto")
         how.json.write_text(json.dumps(kept | {device: _measured(device)}, indent=1) + "\n")
     else:
         _draw(json.loads(how.json.read_text()), how.figure)
@@ -52,26 +56,13 @@ def _measured(device: str) -> list[dict[str, Any]]:
                 network = fw.paper_network(slots=size)
             instances = size if axis == "instances" else 10 if device == "cuda" else 1
             simulated, trained, samples = _seconds(network, instances, task, device)
-            rows.append(
-                {
-                    "axis": axis,
-                    "size": size,
-                    "instances": instances,
-                    "simulated": simulated,
-                    "trained": trained,
-                    "samples": samples,
-                }
-            )
+            about = {"axis": axis, "size": size, "instances": instances}
+            rows.append({**about, "simulated": simulated, "trained": trained, "samples": samples})
             print(rows[-1], flush=True)
     return rows
 
 
 def _seconds(network: fw.Network, instances: int, task: Any, device: str) -> tuple[float, float, int]:
-    from fedwave.learning.evaluation import EvaluationSizes
-    from fedwave.learning.replay import Replay
-    from fedwave.learning.schedule import labelled_runs
-    from fedwave.learning.settings import Settings
-
     began = time.perf_counter()
     traces = {name: fw.simulate(network, name, ROUNDS, instances, 0) for name in SCHEDULERS}
     simulated = (time.perf_counter() - began) / ROUNDS
@@ -87,12 +78,6 @@ def _seconds(network: fw.Network, instances: int, task: Any, device: str) -> tup
     return simulated, statistics.median(times[1:]), int(statistics.median(samples[1:]))
 
 
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
-
-
 def _draw(data: dict[str, list[dict[str, Any]]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
@@ -105,14 +90,8 @@ def _draw(data: dict[str, list[dict[str, Any]]], path: Path) -> None:
             panel.plot(sizes, [row["trained"] for row in mine], "o-", ms=4, label=PLACES[device] + each)
             if device == "cpu":
                 continue
-            panel.plot(
-                sizes,
-                [row["simulated"] for row in mine],
-                "s--",
-                ms=4,
-                color="gray",
-                label=f"simulated on a CPU core{each}",
-            )
+            simulated = [row["simulated"] for row in mine]
+            panel.plot(sizes, simulated, "s--", ms=4, color="gray", label=f"simulated on a CPU core{each}")
         panel.set(xscale="log", yscale="log", xlabel=LABELS[axis])
         # The sizes of the device with the most of them: those of all would stand too close to be read.
         ticks = max(([r["size"] for r in rows if r["axis"] == axis] for rows in data.values()), key=len)

@@ -1,7 +1,7 @@
 """The index schedulers against the bound: `python -m benchmarks.index`.
 
 Mean backlogs are paired over common worlds. "gap" is how far above the bound a mean lies, with the half-width of
-its 95 % interval. Parts: paper (rates known), learnt, models, networks, many, time.
+its 95 % interval. Parts: paper (rates known), learnt, models, networks, many.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from unittest.mock import patch
 
 import numpy as np
@@ -17,8 +16,7 @@ import numpy as np
 import fedwave as fw
 from fedwave.experiments.analysis.statistics import estimate, paired_difference
 from fedwave.schedulers import priced
-from fedwave.schedulers.base import Scheduler
-from fedwave.theory.bound import Bound, backlog_bound
+from fedwave.theory.bound import backlog_bound
 from fedwave.types import FloatArray
 
 KNOWN = ("lagrangian", "whittle", "sqrt-rule", "max-weight", "alsa-pi")
@@ -45,25 +43,16 @@ def backlogs(network: fw.Network, text: str, first: int, last: int, instances: i
     return np.concatenate(parts)
 
 
-def show_bound(what: str, bound: Bound, seconds: float) -> None:
-    print(
-        f"{what}: bound {bound.value:.3f} (error {bound.error:.4f}) at price {bound.price:.2f}, "
-        f"found in {seconds:.2f} s"
-    )
-
-
-def timed_bound(network: fw.Network, hidden: bool = False) -> tuple[Bound, float]:
-    start = time.perf_counter()
-    bound = backlog_bound(network, hidden=hidden)
-    return bound, time.perf_counter() - start
-
-
 def compare(
     what: str, network: fw.Network, texts: Iterable[str], first: int, last: int, instances: int, hidden: bool = False
 ) -> dict[str, FloatArray]:
     """Print each scheduler's mean backlog and its gap to the bound."""
-    bound, seconds = timed_bound(network, hidden)
-    show_bound(what, bound, seconds)
+    start = time.perf_counter()
+    bound = backlog_bound(network, hidden=hidden)
+    print(
+        f"{what}: bound {bound.value:.3f} (error {bound.error:.4f}) at price {bound.price:.2f}, "
+        f"found in {time.perf_counter() - start:.2f} s"
+    )
     out = {}
     for text in texts:
         start = time.perf_counter()
@@ -130,55 +119,14 @@ def many(instances: int) -> None:
     differences(found, "solved")
 
 
-def decision_times(devices: int = 1000, slots: int = 50, rounds: int = 300) -> None:
-    """Microseconds a decision; each against balsa in the same round, which evens out a busy machine."""
-    network = fw.random_network(devices, slots)
-    texts = ("balsa", *LEARNT[:2], *HIDDEN, *KNOWN[:2])
-    taken: dict[str, list[float]] = {text: [] for text in texts}
-    for text in texts:
-        fw.simulate(network, _Timed(text, taken[text]), rounds, 1, record="summary")
-    base = float(np.median(taken["balsa"][20:]))
-    print(f"\none decision, {devices} devices")
-    for text in texts:
-        middle = float(np.median(taken[text][20:]))
-        print(f"  {text:<28}{1e6 * middle:>8.0f} us{middle / base:>8.2f} x balsa")
-
-
-@dataclass(eq=False)
-class _Timed(Scheduler):
-    """Passes every call on, and takes the time of the decision."""
-
-    name = "timed"
-    text: str
-    taken: list[float]
-
-    def __post_init__(self) -> None:
-        self._inner = fw.scheduler(self.text)
-        self.needs = self._inner.needs  # type: ignore[misc]
-        self.start = self._inner.start  # type: ignore[method-assign]
-        self.priority = self._inner.priority  # type: ignore[method-assign]
-
-    def priority(self, state, seen, draws):  # type: ignore[no-untyped-def]
-        raise NotImplementedError
-
-    def decide(self, state, seen, draws):  # type: ignore[no-untyped-def]
-        start = time.perf_counter()
-        out = self._inner.decide(state, seen, draws)
-        self.taken.append(time.perf_counter() - start)
-        return out
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parts = {"paper": paper, "learnt": learnt, "models": models, "networks": networks, "many": many}
-    parser.add_argument("parts", nargs="*", default=[*parts, "time"])
+    parser.add_argument("parts", nargs="*", default=list(parts))
     parser.add_argument("--instances", type=int, default=200)
     options = parser.parse_args()
     for name in options.parts:
-        if name == "time":
-            decision_times()
-        else:
-            parts[name](options.instances)
+        parts[name](options.instances)
 
 
 if __name__ == "__main__":

@@ -82,8 +82,8 @@ def main() -> None:
     )
     if torch.cuda.is_available():
         print(f"  {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of GPU memory at most")
-    losses = [results[-1].loss for results in replay.results]
-    print(f"  mean loss {sum(losses) / len(losses):.4f} after {how.rounds} rounds")
+    loss = replay.results.loss[-1].mean()
+    print(f"  mean loss {loss:.4f} after {how.rounds} rounds")
 
 
 def _noise() -> Task:

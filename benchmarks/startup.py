@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 
 @contextmanager
@@ -39,7 +38,9 @@ def main(dataset: str) -> None:
     with stage("read the data"):
         data = build("dataset", dataset)
     with stage("try the model"):
-        task = fw.task(dataset=data, **_model(dataset))
+        from fedwave.learning.task import PRESETS
+
+        task = fw.task(dataset=data, **PRESETS[dataset])
     with stage("sum of the data, for the pins of a run folder"):
         from fedwave.experiments.store.inputs import arrays_sha256
 
@@ -51,12 +52,6 @@ def main(dataset: str) -> None:
             replay.advance()
     where = "GPU" if torch.cuda.is_available() else "CPU"
     print(f"{dataset} on a {where}: {time.perf_counter() - began:.1f} s with three rounds")
-
-
-def _model(dataset: str) -> dict[str, Any]:
-    from fedwave.learning.task import PRESETS
-
-    return dict(PRESETS[dataset])
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.peers.contenders import PEERS
-from benchmarks.peers.environments import ENVIRONMENTS
+from benchmarks.peers.contenders import ENVIRONMENTS, PEERS
 from benchmarks.peers.measure import Measurement
 from benchmarks.peers.player import PlayerFailed
 from benchmarks.peers.report import write_report

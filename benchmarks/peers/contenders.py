@@ -1,10 +1,17 @@
-"""Who plays the rounds."""
+"""Who plays the rounds, and with which Python: other simulators clash with each other and with fedwave.
+
+`make bench-peers` makes an environment for each, from NAME.txt, which lists all that is installed.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
+ENVIRONMENTS = ROOT / "out" / "peers"
 _TOLERANCE = 1e-6  # as in the preset paper-mnist
 _SIDE_BY_SIDE = 300  # the runs of the paper's experiment: 6 schedulers, 50 instances
 
@@ -20,6 +27,11 @@ class Contender:
     peer: bool = False  # runs in an environment of its own
     runs: int = 1  # played side by side
     skips: bool = False  # leaves out training that hardly counts
+
+    @property
+    def python(self) -> Path:
+        """The Python that it plays with."""
+        return ENVIRONMENTS / self.name / "bin" / "python" if self.peer else Path(sys.executable)
 
 
 def _fedwave(name: str, label: str, tolerance: float, runs: int = 1) -> Contender:

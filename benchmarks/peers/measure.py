@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers.contenders import Contender, contenders
-from benchmarks.peers.environments import NoEnvironment, python_of
 from benchmarks.peers.player import Player, PlayerFailed
 from benchmarks.peers.work import Work
 from fedwave.types import Array
@@ -76,20 +75,20 @@ class Measurement:
         with ExitStack() as stack:
             players: dict[str, Player] = {}
             for one in found:
-                contender, python = one.contender, Path(sys.executable)
-                try:
-                    if contender.peer:
-                        python = python_of(contender.name)
-                except NoEnvironment as error:
-                    one.why = str(error)
-                    continue
-                words = [contender.player, str(self._path), str(threads), device, *contender.options]
-                players[contender.name] = stack.enter_context(Player(python, words, alone=contender.peer))
+                words = [one.contender.player, str(self._path), str(threads), device, *one.contender.options]
+                if one.contender.python.exists():
+                    player = Player(one.contender.python, words, alone=one.contender.peer)
+                    players[one.contender.name] = stack.enter_context(player)
+                else:
+                    one.why = "its environment is missing: make bench-peers"
             for repeat in range(self._repeats + 1):
                 for one in found if repeat % 2 else found[::-1]:  # no contender is always the first
                     if one.why is None:
                         print(f"{one.contender.label}: {f'repeat {repeat}' if repeat else 'warm-up'}", file=sys.stderr)
-                        self._play(one, players[one.contender.name], repeat)
+                        try:
+                            self._play(one, players[one.contender.name], repeat)
+                        except PlayerFailed as error:
+                            one.why = str(error)
                 if found[0].why is not None:
                     raise PlayerFailed(found[0].why)
                 if repeat == 0:
@@ -101,26 +100,22 @@ class Measurement:
         }
 
     def _play(self, one: Played, player: Player, repeat: int) -> None:
-        """One turn of a contender. One that fails is out, and the others go on."""
+        """One turn of a contender; the first is the warm-up."""
         first, last = repeat * self._rounds, (repeat + 1) * self._rounds
-        try:
-            if repeat == 0:  # the warm-up
-                one.versions = player.versions()
-                player.play(0, 1)
-                one.weights = player.weights()
-                if last > 1:
-                    player.play(1, last)
-                return
-            seconds, samples = player.play(first, last)
-        except PlayerFailed as error:
-            one.why = str(error)
+        if repeat == 0:
+            one.versions = player.versions()
+            player.play(0, 1)
+            one.weights = player.weights()
+            if last > 1:
+                player.play(1, last)
             return
+        seconds, samples = player.play(first, last)
         one.seconds.append(seconds)
         one.samples.append(samples)
         one.memory = player.memory
         wanted = self._work.samples(first, last)
         if samples != wanted and not one.contender.skips:
-            one.why = f"it trained on {samples:,} samples instead of {wanted:,}"
+            raise PlayerFailed(f"it trained on {samples:,} samples instead of {wanted:,}")
 
     def _compare(self, plain: Played, found: Sequence[Played]) -> None:
         """Puts out contenders whose central model after one round is not that of plain PyTorch."""

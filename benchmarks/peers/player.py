@@ -12,7 +12,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.peers.environments import ROOT, reason_in
+from benchmarks.peers.contenders import ROOT
 from fedwave.types import Array
 
 _PATIENCE = 900.0  # seconds for an answer
@@ -75,7 +75,8 @@ class Player:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=10)
             self._output.seek(0)
-            why = reason_in(self._output.read())
+            lines = [line.strip() for line in self._output if line.strip()]
+            why = lines[-1].rstrip(".") if lines else "no reason was given"
             raise PlayerFailed(f"it ended with status {self._process.returncode}: {why}") from None
         raise PlayerFailed(f"it has not answered for {_PATIENCE:.0f} s")
 

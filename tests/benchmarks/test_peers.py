@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 from refusals import mentions, refused
 
 from benchmarks.peers import __main__ as program
-from benchmarks.peers import environments, measure
-from benchmarks.peers.contenders import PEERS
-from benchmarks.peers.environments import NoEnvironment, python_of, requirements_of
+from benchmarks.peers import contenders, measure
+from benchmarks.peers.contenders import PEERS, ROOT
 from benchmarks.peers.measure import Measurement
 from benchmarks.peers.player import PlayerFailed
 from benchmarks.peers.work import Work
@@ -27,16 +24,14 @@ from fedwave.types import Array
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the program wrote. Flower's environment cannot be made, and pfl-research's lacks the library."""
-
-    def python(peer: str) -> Path:
-        if peer == "flower":
-            raise NoEnvironment("there is no network")
-        return Path(sys.executable)
-
+    """Where the program wrote. Flower's environment is missing, and pfl-research's lacks the library."""
     folder = tmp_path_factory.mktemp("peers")
+    python = folder / "pfl" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure, "python_of", python)
+        patch.setattr(contenders, "ENVIRONMENTS", folder)
         words = ["--dataset", "synthetic", "--rounds", "1", "--repeats", "1", "--out", str(folder / "bench.json")]
         patch.setattr(sys, "argv", ["peers", *words])
         program.main()
@@ -71,7 +66,7 @@ def test_all_play_the_same_rounds(found: dict[str, dict[str, Any]]) -> None:
 def test_who_fails_is_named_and_the_others_go_on(found: dict[str, dict[str, Any]]) -> None:
     assert not found["pfl"]["available"]
     assert found["pfl"]["why"].endswith("No module named 'pfl'")
-    assert found["flower"]["why"] == "there is no network"
+    assert mentions(found["flower"]["why"], "environment is missing", "make bench-peers")
 
 
 def test_the_report_is_made_again_from_the_numbers(folder: Path) -> None:
@@ -81,7 +76,7 @@ def test_the_report_is_made_again_from_the_numbers(folder: Path) -> None:
     assert (folder / "bench.png").read_bytes() == figure
     for label in ("plain PyTorch", "fedwave, skipping off", "fedwave, skipping on"):
         assert f"| {label}" in table
-    assert mentions(table, "Flower is unavailable", "no network")
+    assert mentions(table, "Flower is unavailable", "make bench-peers")
 
 
 # The measurement
@@ -125,7 +120,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], d
     monkeypatch.setattr(Pretender, "work", work, raising=False)
     monkeypatch.setattr(Pretender, "log", [])
     monkeypatch.setattr(measure, "Player", Pretender)
-    monkeypatch.setattr(measure, "python_of", lambda peer: Path(sys.executable))
+    monkeypatch.setattr(contenders.Contender, "python", Path(sys.executable))
     asked = Measurement(work, tmp_path / "work.npz", 2, 2)
     return lambda: {way["name"]: way for way in asked.section("cpu", 1, list(PEERS))["ways"]}
 
@@ -147,34 +142,9 @@ def test_a_contender_that_trains_on_fewer_samples_is_out(
         pretended()
 
 
-# Environments
-
-
-def test_an_environment_is_kept_or_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    requirements, log = tmp_path / "other.txt", list[list[str]]()
-    requirements.write_text("other==1.0\n")
-    monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path)
-    monkeypatch.setattr(environments, "requirements_of", lambda peer: requirements)
-
-    def run(step: list[str], **more: object) -> CompletedProcess[str]:
-        log.append(step)
-        (tmp_path / "other").mkdir(exist_ok=True)
-        failed = "pip" in step and "9" in requirements.read_text()
-        return CompletedProcess(step, int(failed), stderr="ERROR: No matching other==9.0\nERROR: and more\n")
-
-    monkeypatch.setattr(subprocess, "run", run)
-    python = python_of("other")
-    assert python_of("other") == python
-    assert [step[0] for step in log] == [sys.executable, str(python)]
-    requirements.write_text("other==9.0\n")
-    for _ in range(2):  # an incomplete environment is not used
-        with refused("No matching other==9.0", error=NoEnvironment):
-            python_of("other")
-    assert len(log) == 6
-
-
 @pytest.mark.parametrize("peer", PEERS)
 def test_all_requirements_of_a_peer_are_pinned(peer: str) -> None:
-    lines = [line for line in requirements_of(peer).read_text().splitlines() if not line.startswith("#")]
+    text = (ROOT / "benchmarks" / "peers" / f"{peer}.txt").read_text()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert all(line.count("==") == 1 for line in lines)
     assert any(line.startswith("torch==") for line in lines)

@@ -44,7 +44,7 @@ import numpy as np
 import pytest
 import torch
 from states import states
-from tiny import trace
+from tiny import blobs, linear, trace
 from torch import Tensor, nn
 
 import fedwave as fw
@@ -280,8 +280,7 @@ def test_a_missed_broadcast_keeps_the_own_running_statistics(trainer: str) -> No
 
 def test_the_loss_has_the_precision_of_the_run() -> None:
     """A float64 run must not round its loss to float32."""
-    task = fw.task("synthetic", model="logistic", epochs=1)
-    played = fw.simulate(fw.paper_network(), "alsa-pi", 2, 1)
-    sizes = fw.EvaluationSizes(50, 50)
-    loss = fw.train(played, task, sizes=sizes, precision="float64").loss
+    task = Task(blobs(), linear, epochs=1)
+    played = fw.simulate(fw.random_network(3, 1, rate=2.0), "alsa-pi", 2, 1)
+    loss = fw.train(played, task, precision="float64").loss
     assert (loss != loss.astype("float32")).all()

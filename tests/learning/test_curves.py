@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedwave.learning.curves import Curves, Evaluation
+from fedwave.learning.curves import Curves
 
 NAN, INF = float("nan"), float("inf")
 
@@ -22,38 +22,25 @@ def curves(*, loss: Any = None, accuracy: Any = None) -> Curves:
     return Curves("by hand", loss, accuracy, accuracy[:, :, None], {}, accuracy * NAN)
 
 
-# --- what the evaluator found ---------------------------------------------------------------------
+# --- what they show ------------------------------------------------------------------------------
 
 
-def found(loss: float, right: list[int], images: list[int], **of_all: Any) -> Evaluation:
-    arrays = {name: np.array(counts) for name, counts in of_all.items()}
-    return Evaluation(loss, np.array(right), np.array(images), **arrays)
-
-
-def test_accuracies_by_hand() -> None:
-    """The third class has no test images."""
-    one = found(0.5, [3, 1, 0], [4, 4, 0], right_of_all=[6, 6, 1], images_of_all=[10, 10, 10])
-    assert one.accuracy == 4 / 8
-    np.testing.assert_array_equal(one.class_accuracy, [0.75, 0.25, NAN])
-    assert one.worst_class == 0.25
-    assert one.accuracy_on_all == 13 / 30
-    assert np.isnan(found(0.5, [1], [1]).accuracy_on_all)
-
-
-def test_curves_of_evaluations() -> None:
-    """Two instances, two rounds; the second instance diverges in the second."""
-    first = [found(2.0, [1, 0], [2, 2]), found(1.0, [2, 1], [2, 2], right_of_all=[3, 1], images_of_all=[4, 4])]
-    second = [found(3.0, [0, 2], [2, 2]), found(NAN, [0, 0], [2, 2])]
-    drawn = Curves.of("mine", [first, second], 2, {"eta": 1})
-    np.testing.assert_array_equal(drawn.loss, [[2, 3], [1, NAN]])
-    np.testing.assert_array_equal(drawn.accuracy, [[0.25, 0.5], [0.75, NAN]])
-    np.testing.assert_array_equal(drawn.accuracy_on_all, [[NAN, NAN], [0.5, NAN]])
-    np.testing.assert_array_equal(drawn.class_accuracy[:, 0], [[0.5, 0], [1, 0.5]])
-    np.testing.assert_array_equal(drawn.worst_class, [[0, 0], [0.5, NAN]])
-    assert list(drawn.series) == ["loss", "accuracy", "accuracy_on_all", "worst_class"]
-    for name, values in drawn.series.items():
-        np.testing.assert_array_equal(values, getattr(drawn, name))
-    assert repr(drawn).splitlines() == [
+def test_what_curves_tell_of_two_classes() -> None:
+    """Two instances, two rounds; the second instance diverges in the second, and a third class has no images."""
+    by_class = np.array([[[0.5, 0, NAN], [0, 1, NAN]], [[1, 0.5, NAN], [NAN, NAN, NAN]]])
+    shown = Curves(
+        "mine",
+        np.array([[2, 3], [1, NAN]]),
+        by_class[:, :, :2].mean(axis=2),
+        by_class,
+        {},
+        np.array([[NAN, NAN], [0.5, NAN]]),
+    )
+    np.testing.assert_array_equal(shown.worst_class, [[0, 0], [0.5, NAN]])
+    assert list(shown.series) == ["loss", "accuracy", "accuracy_on_all", "worst_class"]
+    for name, values in shown.series.items():
+        np.testing.assert_array_equal(values, getattr(shown, name))
+    assert repr(shown).splitlines() == [
         "Curves 'mine': 2 rounds, 2 instances, 1 diverged",
         "  mean after the last round: loss 1, accuracy 0.75, accuracy_on_all 0.5, worst_class 0.5",
     ]

@@ -109,7 +109,7 @@ def test_evaluation_beside_the_next_round_changes_nothing(epochs: int, stop: int
             late._overlaps = True
             load(late, path)
         late.advance()
-        evaluated = max(len(results) for results in late.results)
+        evaluated = np.isfinite(late.results.loss).any(axis=1).sum()
         assert evaluated == (ROUNDS if t == ROUNDS - 1 else t)
     for found, wanted in zip(late.curves(), expected.curves(), strict=True):
         np.testing.assert_array_equal(found.diverged, wanted.diverged)

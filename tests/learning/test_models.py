@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from tiny import blobs, linear, with_batch_norm
 from torch import Tensor, nn
 
 import fedwave as fw
-from fedwave.aggregation import FedBuff, Lee, Sync
 from fedwave.learning.datasets.dataset import Dataset
 from fedwave.learning.models import Cnn, Logistic
 from fedwave.learning.task import Task
@@ -125,31 +123,20 @@ class SqueezesFirst(Net):
         return super().forward(x.squeeze())
 
 
-class Centred(Net):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x - x.mean(dim=0))
-
-
 def without_statistics() -> nn.Module:
     norm = nn.BatchNorm2d(2, track_running_stats=False)
     return nn.Sequential(nn.Conv2d(1, 2, 1), norm, nn.Flatten(), nn.Linear(12, 3))
 
 
-SHARED = nn.Sequential(nn.Flatten(), nn.Linear(6, 3), nn.Dropout(0.5))
+# More of them: tests/support/broken_parts.py.
 UNFIT: dict[str, tuple[Any, tuple[object, ...]]] = {
-    "too few outputs": (flat_linear(6, 2), ("(2, 2)", "(2, 3)")),
     "an output for every pixel": (lambda: nn.Conv2d(1, 1, 1), ("(2, 1, 2, 3)",)),
-    "another image": (flat_linear(7, 3), ("images", "(1, 2, 3)")),
     "a module": (Net(), ("Net", "copy.deepcopy")),
-    "a number": (3, ("model", "int")),
-    "makes a number": (lambda: 3, ("int",)),
     "makes a class": (lambda: Net, ("type",)),
     "needs an argument": (lambda width: Net(width), ("TypeError", "model")),
-    "the same module again": (lambda: SHARED, ("share",)),
     # Evaluation must not depend on the batch.
     "loses the batch": (Squeezes, ("image",)),
     "fails for one image": (SqueezesFirst, ("image",)),
-    "centres the batch": (Centred, ("image",)),
     "statistics of the batch": (without_statistics, ("image",)),
 }
 
@@ -161,7 +148,6 @@ def test_models_that_do_not_fit_are_refused(name: str) -> None:
         with refused(*tokens) as caught:
             use()
         assert "\n" not in str(caught.value)
-    assert type(SHARED[2]) is nn.Dropout  # as it was
 
 
 def test_labels_of_the_test_set_need_outputs_too() -> None:
@@ -224,23 +210,6 @@ def test_numbers_of_a_task_out_of_range(value: Any) -> None:
 def test_a_task_that_cannot_be(arguments: dict[str, Any], tokens: tuple[object, ...]) -> None:
     with refused(*tokens):
         fw.task(**arguments)
-
-
-def test_every_part_of_a_task_by_name() -> None:
-    by_name = fw.task("synthetic", epochs=2)
-    assert (by_name.epochs, by_name.batch, by_name.model) == (2, 10, Cnn)
-    made = fw.task(
-        "synthetic:train=50,test=20",
-        model={"name": "logistic", "classes": 12},
-        partition="dirichlet:alpha=0.5",
-        aggregation={"name": "fedbuff", "size": 4},
-    )
-    assert (len(made.dataset.train_labels), len(made.dataset.test_labels)) == (50, 20)
-    assert made.new_model(0, 0)(torch.zeros(2, 1, 28, 28)).shape == (2, 12)
-    assert made.partition == fw.partition.Dirichlet(0.5)
-    assert made.aggregation == FedBuff(4)
-    assert replace(made, aggregation=Sync()).aggregation == Sync()
-    assert Task(blobs(), linear).aggregation == Lee(0.001)
 
 
 def test_registered_functions_make_datasets_and_models() -> None:

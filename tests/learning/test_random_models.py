@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from random_models import IMAGE, Doubling, Make, draw, plain_chain
+from random_models import IMAGE, Make, draw, plain_chain
 from small_models import images
 from states import states
 from tiny import trace
@@ -195,33 +195,9 @@ def with_spare() -> nn.Module:
     return model
 
 
-def hooked() -> nn.Module:
-    model = conv()
-    model[0].register_forward_hook(lambda _, __, out: 2 * out)  # type: ignore[index, union-attr]
-    return model
-
-
-def twice(tied: bool) -> nn.Module:
-    one, other = nn.Linear(36, 36), nn.Linear(36, 36)
-    other.weight = one.weight
-    return nn.Sequential(nn.Flatten(), one, nn.Tanh(), other if tied else one, nn.Linear(36, 3))
-
-
-def after_conv(*layers: nn.Module, outputs: int = 48) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(1, 3, 3), *layers, nn.Flatten(), nn.Linear(outputs, 3))
-
-
+# Hooks, tied weights, subclasses, groups and more: drawn by random_models.py.
 CHANGED: dict[str, Make] = {
     "rows of pixels": lambda: nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Flatten(), nn.Linear(30, 3)),
-    "a hook": hooked,
-    "tied weights": lambda: twice(tied=True),
-    "a layer used twice": lambda: twice(tied=False),
-    "a subclass": lambda: nn.Sequential(nn.Flatten(), Doubling(36, 3)),
-    "groups": lambda: after_conv(nn.Conv2d(3, 3, 3, groups=3), outputs=12),
-    "circular padding": lambda: after_conv(nn.Conv2d(3, 3, 3, padding=1, padding_mode="circular")),
-    "norm without momentum": lambda: after_conv(nn.BatchNorm2d(3, momentum=None)),
-    "norm without weights": lambda: after_conv(nn.BatchNorm2d(3, affine=False)),
-    "nothing": conv,
     "a head of several pixels": lambda: nn.Sequential(nn.Conv2d(1, 3, (6, 5)), nn.Flatten()),
     "a pooled head": lambda: nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.MaxPool2d(3), nn.Flatten()),
     "batch norm without bias": lambda: norm("bias"),

@@ -9,8 +9,8 @@ import pytest
 from tiny import trace
 
 import fedwave as fw
-from fedwave.aggregation import Lee, Sync
-from fedwave.learning.schedule import TrainingRun, needed_training, training_runs
+from fedwave.aggregation import Aggregation, Lee, Sync
+from fedwave.learning.schedule import TrainingRun, TrainingSchedule, training_runs
 
 
 def test_a_summary_cannot_be_trained_on() -> None:
@@ -30,6 +30,10 @@ def test_where_data_wait_a_scheduled_device_trains_on_all_since_its_last_deliver
 
 
 # --- which local training can be left out ---------------------------------------------------------
+
+
+def needed_training(run: TrainingRun, rule: Aggregation, tolerance: float) -> np.ndarray:
+    return TrainingSchedule.of([run], rule, tolerance).needed[:, 0]
 
 
 def one_device(shards: str, delivered: str, heard: str | None = None) -> TrainingRun:

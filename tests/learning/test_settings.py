@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -140,40 +138,3 @@ def test_sizes_that_cannot_be() -> None:
             fw.EvaluationSizes(**{name: value})  # type: ignore[arg-type]
     with refused("sizes", 100):
         fw.train(*two_rounds(), sizes=100)  # type: ignore[call-overload]
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
-class Counts(nn.Flatten):
-    """Notes the number of threads that its steps have, and may fail."""
-
-    seen: ClassVar[list[int]] = []
-
-    def __init__(self, fails: bool = False) -> None:
-        super().__init__()
-        self._fails = fails
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        self.seen.append(torch.get_num_threads())
-        if self._fails:
-            raise ValueError("as it likes")
-        return super().forward(images)
-
-
-@pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_model_is_tried_by_one_thread(fails: bool) -> None:
-    Counts.seen.clear()
-    data = blobs()
-    pixels = data.train_images[0].size
-    trial = pytest.raises(fw.FedwaveError, match="as it likes") if fails else nullcontext()
-    with trial:
-        Task(data, lambda: nn.Sequential(Counts(fails), nn.Linear(pixels, data.classes)))
-    assert set(Counts.seen) == {1}
-    assert torch.get_num_threads() == 2

@@ -128,22 +128,9 @@ class Work:
             p.copy_(trained.rest[name])
 
     def alone(self, autocast=None):
-        return trained_alone(
-            self.model,
-            self.layout,
-            self.w,
-            self.start,
-            self.rest,
-            self.images,
-            self.labels,
-            self.samples,
-            STEPS,
-            ETA,
-            PROX,
-            L2,
-            self.keys,
-            autocast,
-        )
+        state, data = (self.w, self.start, self.rest), (self.images, self.labels, self.samples)
+        rates = ETA, PROX, L2, self.keys
+        return trained_alone(self.model, self.layout, *state, *data, STEPS, *rates, autocast)
 
     def check(self, trains, within):
         alone, rest = self.alone()

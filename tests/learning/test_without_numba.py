@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable
@@ -66,19 +63,3 @@ def test_nothing_is_said_where_numba_would_not_help(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "numba", None)
     assert said(trained("odd")) == []
     assert said(trained(precision="bfloat16")) == []
-
-
-def test_a_run_says_it_once_on_standard_error(tmp_path: Path) -> None:
-    (tmp_path / "hidden").mkdir()
-    (tmp_path / "hidden/numba.py").write_text("raise ImportError('hidden by a test')\n")
-    (tmp_path / "asked.json").write_text(json.dumps(ASKED))
-    path = os.pathsep.join([str(tmp_path / "hidden"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    ran = subprocess.run(
-        [sys.executable, "-m", "fedwave", "run", "asked.json", "--out", "out", "--workers", "2"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stderr.count(PIP) == 1

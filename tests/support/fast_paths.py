@@ -138,10 +138,9 @@ def distances(path: Path, stop: int | None = None, **settings: Any) -> list[Dist
     # In double precision: in single precision the reference itself can take the other pixel of a pool.
     evaluator = Evaluator(task, SIZES, torch.device("cpu"), torch.float64)
     found = []
-    for start, state, run, fast in zip(starts, states(replay), all_runs, replay.results, strict=True):
+    for start, state, run, mine in zip(starts, states(replay), all_runs, replay.results.loss.T, strict=True):
         results, w = train_run(run, task, evaluator, torch.float64)
-        losses = np.array([one.loss for one in results])
-        mine = np.array([one.loss for one in fast])
+        losses = np.array([one.loss for one in results]).ravel()
         come, off = _apart(w, start), _apart(w, state.w)
         found.append(Distance(come, off / come, float(np.max(np.abs(mine / losses - 1)))))
     return found

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,42 +18,18 @@ from fedwave.files.writing import write_whole
 from fedwave.types import Array, BoolArray, FloatArray, IntArray
 
 _FORMAT = "file of curves 2"
-_SAVED = ("loss", "accuracy", "class_accuracy", "accuracy_on_all")
 
 # A spike: training loss above 1.2 times the median of the ten rounds before.
 _SPIKE, _WINDOW = 1.2, 10
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """The evaluation of one central model; counts are per class, ``[C]``."""
+class Evaluation(NamedTuple):
+    """Loss and accuracy of N central models after a round, ``[N, ...]``, or after every round, ``[T, N, ...]``."""
 
-    loss: float  # on the training images
-    right: IntArray  # right answers on the test images of every round
-    images: IntArray  # how many of these there are
-    right_of_all: IntArray | None = None  # the same on all test images; None where not measured
-    images_of_all: IntArray | None = None
-
-    @property
-    def accuracy(self) -> float:
-        return float(self.right.sum() / self.images.sum())
-
-    @property
-    def class_accuracy(self) -> FloatArray:
-        """``[C]``; NaN for a class without test images."""
-        return np.where(self.images > 0, self.right / np.maximum(self.images, 1), np.nan)
-
-    @property
-    def worst_class(self) -> float:
-        """The least accuracy of a class that has test images."""
-        return float(np.nanmin(self.class_accuracy))
-
-    @property
-    def accuracy_on_all(self) -> float:
-        """On all test images; NaN where not measured."""
-        if self.right_of_all is None or self.images_of_all is None:
-            return np.nan
-        return float(self.right_of_all.sum() / self.images_of_all.sum())
+    loss: FloatArray  # on the training images
+    accuracy: FloatArray  # on the test images of every round
+    class_accuracy: FloatArray  # [..., C]; NaN for a class without test images
+    accuracy_on_all: FloatArray  # on all test images; NaN where not measured
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -78,20 +54,6 @@ class Curves:
     settings: Mapping[str, Any]  # how it was trained, for captions and reproduction
     accuracy_on_all: FloatArray  # [T, I] on all test images; NaN in rounds where it was not measured
     weights: tuple[Mapping[str, Array], ...] = ()  # of the central model after the last round, by instance
-
-    @classmethod
-    def of(cls, label: str, runs: Sequence[Sequence[Evaluation]], rounds: int, settings: Mapping[str, Any]) -> Curves:
-        """Make curves from the evaluations after every round, for every instance."""
-        classes = next((len(run[0].right) for run in runs if run), 0)
-        loss = np.full((rounds, len(runs)), np.nan)
-        accuracy, on_all = loss.copy(), loss.copy()
-        by_class = np.full((rounds, len(runs), classes), np.nan)
-        for i, run in enumerate(runs):
-            for t, found in enumerate(run):
-                if np.isfinite(found.loss):
-                    loss[t, i], accuracy[t, i] = found.loss, found.accuracy
-                    by_class[t, i], on_all[t, i] = found.class_accuracy, found.accuracy_on_all
-        return cls(label, loss, accuracy, by_class, settings, on_all)
 
     @property
     def worst_class(self) -> FloatArray:
@@ -127,7 +89,7 @@ class Curves:
         path = as_path("the file for curves", path)
         if path.suffix != ".npz":
             raise FedwaveError(f"curves are saved as a .npz file, not {path.name!r}.")
-        arrays = {name: getattr(self, name) for name in _SAVED}
+        arrays = {name: getattr(self, name) for name in Evaluation._fields}
         for i, model in enumerate(self.weights):
             arrays |= {f"weights/{i}/{name}": values for name, values in model.items()}
         settings = json.loads(json.dumps(dict(self.settings), default=str))
@@ -155,7 +117,7 @@ class Curves:
         shape = self.loss.shape
         if len(shape) != 2 or not self.loss.size:
             raise ValueError(f"its loss has shape {shape}, must be [round, instance]")
-        for name in _SAVED:
+        for name in Evaluation._fields:
             array = getattr(self, name)
             axes = array.ndim == (3 if name == "class_accuracy" else 2) and array.shape[:2] == shape
             if not axes or array.dtype.kind != "f":

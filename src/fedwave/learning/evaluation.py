@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +16,12 @@ from fedwave.learning.backends.torch import model_outputs
 from fedwave.learning.curves import Evaluation
 from fedwave.learning.model_rows import ModelRows, Tensors
 from fedwave.learning.task import Task
-from fedwave.types import IntArray
+from fedwave.types import Array, FloatArray, IntArray
 
 _LOGITS_AT_ONCE = 2**26  # numbers
 
-# Evaluations that a GPU may still compute: calling it waits for them.
-PendingEvaluations = Callable[[], list[Evaluation]]
+# An evaluation that a GPU may still compute: calling it waits for the result.
+PendingEvaluation = Callable[[], Evaluation]
 
 
 @dataclass(frozen=True)
@@ -54,75 +54,78 @@ class Evaluator:
 
     def __init__(self, task: Task, sizes: EvaluationSizes, device: torch.device, dtype: torch.dtype) -> None:
         data = task.dataset
-        self._classes, self._sizes, self._on_gpu = data.classes, sizes, device.type == "cuda"
+        self._classes, self._every, self._on_gpu = data.classes, sizes.full_every, device.type == "cuda"
+
+        def placed(images: Array, labels: Array) -> tuple[Tensor, Tensor]:
+            return torch.as_tensor(images).to(device, dtype).contiguous(), torch.as_tensor(labels).to(device)
+
         chosen = _subset(len(data.train_labels), sizes.loss_images)
-        self._loss_images = torch.as_tensor(data.train_images[chosen]).to(device, dtype).contiguous()
-        self._loss_labels = torch.as_tensor(data.train_labels[chosen]).to(device)
         test = _subset(len(data.test_labels), sizes.test_images)
-        kept = np.arange(len(data.test_labels)) if sizes.full_every else test
-        self._images = torch.as_tensor(data.test_images[kept]).to(device, dtype).contiguous()
-        self._labels = torch.as_tensor(data.test_labels[kept]).to(device)
+        self._for_loss = placed(data.train_images[chosen], data.train_labels[chosen])
+        self._usual = placed(data.test_images[test], data.test_labels[test])
+        self._all = placed(data.test_images, data.test_labels) if sizes.full_every else self._usual
+        self._places = torch.as_tensor(test).to(device)  # of the images of every round among all
+        # Images of each class.
+        self._present, self._present_in_all = (self._by_class(labels) for _, labels in (self._usual, self._all))
         # The number that was asked for, or of all images; captions state it.
         self.images_used = {"loss_images": len(chosen), "test_images": len(test)}
-        # Indices of the images of every round among those that are kept.
-        self._usual = torch.as_tensor(np.flatnonzero(np.isin(kept, test))).to(device)
-        self._usual_images, self._usual_labels = self._images, self._labels
-        if sizes.full_every:
-            self._usual_images = self._images[self._usual]
-            self._usual_labels = self._labels[self._usual]
 
     def __call__(self, model: nn.Module, parameters: Tensors, buffers: Tensors, *, full: bool) -> Evaluation:
         """Evaluate one model; with ``full`` on all test images too."""
         model.eval()
         with torch.no_grad():
-            return self._evaluation(lambda images: model_outputs(model, parameters | buffers, images), full)
+            return self._evaluate([lambda images: model_outputs(model, parameters | buffers, images)], full)
 
-    def evaluate_many(self, backend: Backend, models: ModelRows, *, full: bool) -> PendingEvaluations:
-        """Evaluate several models; a GPU is not waited for until the evaluations are asked for."""
+    def evaluate_many(self, backend: Backend, models: ModelRows, *, full: bool) -> PendingEvaluation:
+        """Evaluate several models; a GPU is not waited for until the evaluation is asked for."""
         if self._on_gpu:
             return self._evaluate_on_gpu(backend, models, full)
-        found = [self._one(backend, models.rows(slice(i, i + 1)), full) for i in range(len(models))]
+
+        def one(i: int) -> Callable[[Tensor], Tensor]:
+            return lambda images: backend.logits(models.rows(slice(i, i + 1)), images)[0]
+
+        found = self._evaluate([one(i) for i in range(len(models))], full)
         return lambda: found
 
     def full_in(self, round_: int, last: int) -> bool:
         """Are all test images used in this round?"""
-        every = self._sizes.full_every
-        return bool(every) and (round_ % every == 0 or round_ == last)
+        return bool(self._every) and (round_ % self._every == 0 or round_ == last)
 
-    def _one(self, backend: Backend, model: ModelRows, full: bool) -> Evaluation:
-        return self._evaluation(lambda images: backend.logits(model, images)[0], full)
-
-    def _evaluation(self, logits_of: Callable[[Tensor], Tensor], full: bool) -> Evaluation:
+    def _evaluate(self, models: Sequence[Callable[[Tensor], Tensor]], full: bool) -> Evaluation:
         """The usual test images are used in every round, so that a curve never mixes two sets of images."""
-        loss = F.cross_entropy(_wide(logits_of(self._loss_images)), self._loss_labels)
-        images, labels = (self._images, self._labels) if full else (self._usual_images, self._usual_labels)
-        guess = logits_of(images).argmax(dim=1)
-        usual = self._usual if full else slice(None)
-        of_all = self._counts(guess, labels) if full else (None, None)
-        return Evaluation(float(loss), *self._counts(guess[usual], labels[usual]), *of_all)
+        loss, right, right_of_all = [], [], []
+        for logits_of in models:
+            images, labels = self._for_loss
+            loss.append(float(F.cross_entropy(_wide(logits_of(images)), labels)))
+            images, labels = self._all if full else self._usual
+            guess = logits_of(images).argmax(dim=1)
+            if full:
+                right_of_all.append(self._by_class(labels[guess == labels]))
+                guess, labels = guess[self._places], labels[self._places]
+            right.append(self._by_class(labels[guess == labels]))
+        return self._evaluation(np.array(loss), np.array(right), np.array(right_of_all) if full else None)
 
-    def _evaluate_on_gpu(self, backend: Backend, models: ModelRows, full: bool) -> PendingEvaluations:
+    def _evaluate_on_gpu(self, backend: Backend, models: ModelRows, full: bool) -> PendingEvaluation:
         """The same for many models at once, without a loop over them."""
-        sets = [(self._usual_images, self._usual_labels)]
-        if full:
-            sets.append((self._images, self._labels))
-        loss, _ = self._measured(backend, models, self._loss_images, self._loss_labels)
-        rights = [self._measured(backend, models, *one)[1] for one in sets]
+        loss, _ = self._measured(backend, models, *self._for_loss)
+        rights = [self._measured(backend, models, *one)[1] for one in (self._usual, self._all)[: 1 + full]]
         parts = [_copy_to_cpu(part) for part in (loss.double(), *rights)]
         arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
         arrived.record()
-        there = [_by_class(labels, self._classes) for _, labels in sets]
 
-        def found() -> list[Evaluation]:
+        def found() -> Evaluation:
             arrived.synchronize()
-            loss, *rights = (part.numpy() for part in parts)
-            counts = list(zip(rights, there, strict=True))
-            return [
-                Evaluation(float(loss[i]), *(part for right, of_class in counts for part in (right[i], of_class)))
-                for i in range(len(models))
-            ]
+            return self._evaluation(*(part.numpy() for part in parts))
 
         return found
+
+    def _evaluation(self, loss: FloatArray, right: IntArray, right_of_all: IntArray | None = None) -> Evaluation:
+        """From the loss ``[N]`` and right answers ``[N, C]``."""
+        by_class = np.where(self._present > 0, right / np.maximum(self._present, 1), np.nan)
+        on_all = np.full(len(loss), np.nan)
+        if right_of_all is not None:
+            on_all = right_of_all.sum(axis=1) / self._present_in_all.sum()
+        return Evaluation(loss, right.sum(axis=1) / self._present.sum(), by_class, on_all)
 
     def _measured(self, backend: Backend, models: ModelRows, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Mean loss ``[model]`` and right answers ``[model, class]``, on the device."""
@@ -138,10 +141,10 @@ class Evaluator:
             right.append(((logits.argmax(2) == labels).to(torch.float32) @ of_class).long())
         return torch.cat(losses), torch.cat(right)
 
-    def _counts(self, guess: Tensor, labels: Tensor) -> tuple[IntArray, IntArray]:
-        """Right answers and images of every class."""
-        right = _by_class(labels[guess == labels], self._classes)
-        return right, _by_class(labels, self._classes)
+    def _by_class(self, labels: Tensor) -> IntArray:
+        """How often each class is among the labels."""
+        counts: IntArray = torch.bincount(labels, minlength=self._classes).cpu().numpy()
+        return counts
 
 
 def _subset(size: int, wanted: int) -> IntArray:
@@ -160,8 +163,3 @@ def _copy_to_cpu(numbers: Tensor) -> Tensor:
     """A copy in the memory of the processor; the copying may still be under way."""
     copy = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
     return copy.copy_(numbers, non_blocking=True)
-
-
-def _by_class(labels: Tensor, classes: int) -> IntArray:
-    counts: IntArray = torch.bincount(labels, minlength=classes).cpu().numpy()
-    return counts

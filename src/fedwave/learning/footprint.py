@@ -7,11 +7,10 @@ import gc
 import numpy as np
 import torch
 
-from fedwave.errors import FedwaveError
 from fedwave.learning.schedule import TrainingSchedule
 from fedwave.learning.settings import COPIES, Settings
 from fedwave.learning.task import Task
-from fedwave.memory import check_memory, size_text
+from fedwave.memory import check_memory, not_enough_memory, size_text
 
 _OF_SAMPLE = 32  # bytes: random bits, the order, the samples in this order, and the batches
 
@@ -51,6 +50,4 @@ def check_training_memory(
     torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info(device)[0]
     if models > free:
-        raise FedwaveError(
-            f"{what} needs about {size_text(models)} of GPU memory, but only {size_text(free)} is available: {lower}."
-        )
+        raise not_enough_memory(f"on the GPU, {what}", models, free, lower)

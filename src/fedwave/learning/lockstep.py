@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedwave.aggregation import Uploads, after_delivery
+from fedwave.aggregation import after_delivery
 from fedwave.errors import as_int, check_parameters
 from fedwave.learning.backends.cpu.chain import numba_advice
 from fedwave.learning.curves import Curves
@@ -28,7 +28,7 @@ from fedwave.schedulers.base import Scheduler
 from fedwave.schedulers.base import scheduler as find_scheduler
 from fedwave.simulation import Meter, instance_numbers, simulate
 from fedwave.trace import Trace
-from fedwave.types import BoolArray, Decision, FloatArray, IntArray, NetworkState
+from fedwave.types import Array, BoolArray, Decision, FloatArray, IntArray, NetworkState
 
 
 class LockStep:
@@ -50,33 +50,25 @@ class LockStep:
         # It is not known in advance which training matters, so none is left out.
         self.replay = Replay(runs, task, replace(settings, tolerance=0.0), sizes)
         self._trained: TrainedLanes
-        self._mass = self._trainings = np.zeros((len(instances), network.size))  # x and y, after the last uploads
 
     def resume(self, trace: Trace) -> None:
         """Restore the counts of a trace that was played before; a checkpoint restores the models."""
         before = TrainingSchedule.of(training_runs(trace), self.replay.task.aggregation, 0.0)
-        schedule = self.replay.schedule
-        for name in ("scheduled", "shards", "heard"):
-            getattr(schedule, name)[: trace.rounds] = getattr(before, name)
-        for field in fields(Uploads):
-            getattr(schedule.uploads, field.name)[: trace.rounds] = getattr(before.uploads, field.name)
-        last = before.uploads.at(trace.rounds - 1)
-        self._mass = after_delivery(last.mass, last.delivered)
-        self._trainings = after_delivery(last.trainings, last.delivered)
+        for mine, theirs in zip(_arrays(self.replay.schedule), _arrays(before), strict=True):
+            mine[: trace.rounds] = theirs
 
     def train(
         self, round_: int, shards: IntArray, heard: BoolArray | None, delay: IntArray
     ) -> Mapping[str, FloatArray]:
         t, rule, schedule = round_ - 1, self.replay.task.aggregation, self.replay.schedule
-        self._mass = rule.age(self._mass, shards)
-        self._trainings = rule.age_trainings(self._trainings, shards)
-        # If data wait, every device with waiting data trains, because any of them may be scheduled.
-        trains = (self._mass if rule.waits else shards) > 0
-        schedule.shards[t] = shards
+        uploads = schedule.uploads
+        for amounts, age in ((uploads.mass, rule.age), (uploads.trainings, rule.age_trainings)):
+            # Before round 1 the last row, which is still zero.
+            amounts[t] = age(after_delivery(amounts[t - 1], uploads.delivered[t - 1]), shards)
+        uploads.delay[t], schedule.shards[t] = delay, shards
         schedule.heard[t] = True if heard is None else heard
-        schedule.needed[t] = trains
-        schedule.uploads.delay[t] = delay
-        schedule.uploads.mass[t], schedule.uploads.trainings[t] = self._mass, self._trainings
+        # If data wait, every device with waiting data trains, because any of them may be scheduled.
+        schedule.needed[t] = (uploads.mass[t] if rule.waits else shards) > 0
         self._trained = self.replay.train_round()
         norms = self.replay.undelivered.norms() * self.replay.task.eta * rule.rate(delay)
         return {"update_norm": np.nan_to_num(norms, nan=0.0, posinf=0.0)}
@@ -86,13 +78,12 @@ class LockStep:
         schedule.scheduled[t] = scheduled
         schedule.uploads.delivered[t] = after.delivered
         schedule.uploads.learned[t] = after.learned
-        self._mass = after_delivery(self._mass, after.delivered)
-        self._trainings = after_delivery(self._trainings, after.delivered)
         trained = self._trained
         if self.replay.task.aggregation.waits:
             # A device that was not scheduled would not have trained: its result is dropped.
             trained = trained.without(~scheduled)
-        self.replay.finish_round(trained)
+        self.replay.deliver(trained)
+        self.replay.evaluate()
 
 
 def train_in_lock_step(
@@ -134,8 +125,12 @@ def train_in_lock_step(
     if advice := numba_advice(lambda: learnt.new_model(0, 0), how):
         warnings.warn(advice, stacklevel=2)
     trace = simulate(network, chosen, rounds, numbers, seed, meter=meter, labels=learnt.labels(), learner=learner)
-    curves = learner.replay.curves()[0]
-    return trace, replace(curves, weights=learner.replay.central_weights(chosen.name))
+    return trace, learner.replay.curves(weights=True)[0]
+
+
+def _arrays(schedule: TrainingSchedule) -> list[Array]:
+    """Arrays of the rounds that were played."""
+    return [schedule.scheduled, schedule.shards, schedule.heard, *vars(schedule.uploads).values()]
 
 
 def _blank(label: str, seed: int, instance: int, rounds: int, devices: int, misses: bool) -> TrainingRun:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedwave.counter_rng import within
 from fedwave.types import Array, IntArray
 
 Tensors = dict[str, Tensor]  # by the name of the parameter or buffer
@@ -111,21 +112,14 @@ class ModelRows:
         return ModelRows(grown(self.w), {k: grown(p) for k, p in self.rest.items()})
 
 
-def concat_rows(parts: list[Tensors]) -> Tensors:
-    """The rows of all parts, one part after the other."""
-    return {k: torch.cat([part[k] for part in parts]) for k in parts[0]} if parts else {}
+def one_per_run(runs: IntArray) -> list[IntArray]:
+    """Where the first entry of every run is, then the second, and so on: no run is written twice at once.
 
-
-def concat_columns(tensors: Tensors, names: list[str]) -> Tensor:
-    """Some tensors ``[N, ...]`` of one type as one ``[N, Q]``, so that one operation serves all of them."""
-    return torch.cat([tensors[k].reshape(len(tensors[k]), -1) for k in names], dim=1)
-
-
-def split_columns(side_by_side: Tensor, like: Tensors, names: list[str]) -> Tensors:
-    """The inverse of ``concat_columns``."""
-    widths = [like[k][0].numel() for k in names]
-    parts = torch.split(side_by_side, widths, dim=1)
-    return {k: part.reshape(like[k].shape) for k, part in zip(names, parts, strict=True)}
+    >>> one_per_run(np.array([0, 0, 0, 4, 4]))
+    [array([0, 3]), array([1, 4]), array([2])]
+    """
+    rank = within(np.bincount(runs)[np.unique(runs)])
+    return [np.flatnonzero(rank == now) for now in range(int(rank.max(initial=-1)) + 1)]
 
 
 def to_device(device: torch.device, numbers: Array) -> Tensor:

@@ -8,9 +8,7 @@ a round. reference.py computes the same and is written to be read.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
@@ -22,17 +20,9 @@ from fedwave.learning.backends.base import Precision
 from fedwave.learning.backends.choose import choose
 from fedwave.learning.curves import Curves, Evaluation
 from fedwave.learning.dropout import device_keys
-from fedwave.learning.evaluation import EvaluationSizes, Evaluator, PendingEvaluations
+from fedwave.learning.evaluation import EvaluationSizes, Evaluator, PendingEvaluation
 from fedwave.learning.footprint import check_training_memory
-from fedwave.learning.model_rows import (
-    Layout,
-    ModelRows,
-    Tensors,
-    concat_columns,
-    concat_rows,
-    split_columns,
-    to_device,
-)
+from fedwave.learning.model_rows import Layout, ModelRows, Tensors, one_per_run, to_device
 from fedwave.learning.sampling import Batches, cut_into_batches
 from fedwave.learning.schedule import TrainingRun, TrainingSchedule
 from fedwave.learning.server_steps import initial_memory, server_step
@@ -53,22 +43,9 @@ class Lanes:
     batches: Batches
     keys: IntArray  # [N]: of random layers
 
-    def in_runs(self, which: BoolArray) -> Lanes:
-        """The lanes of some runs, ``[R]``."""
-        mine = which[self.runs]
-        if mine.all():
-            return self
-        batches = Batches(self.batches.samples[mine], self.batches.sizes[mine])
-        return Lanes(self.runs[mine], self.devices[mine], batches, self.keys[mine])
-
-    def chunks(self, size: int) -> Iterator[Lanes]:
-        """At most ``size`` lanes at a time."""
-        for first in range(0, len(self.runs), size):
-            part = slice(first, first + size)
-            samples, sizes = self.batches.samples[part], self.batches.sizes[part]
-            steps = int(np.count_nonzero(sizes[0]))  # of the longest
-            batches = Batches(samples[:, :steps], sizes[:, :steps])
-            yield Lanes(self.runs[part], self.devices[part], batches, self.keys[part])
+    def rows(self, which: Array | slice) -> Lanes:
+        """Some of the lanes."""
+        return Lanes(self.runs[which], self.devices[which], self.batches.rows(which), self.keys[which])
 
 
 @dataclass(frozen=True)
@@ -77,12 +54,12 @@ class TrainedLanes:
 
     lane: IntArray  # [R, U]: the lane of a device, or -1
     rest: Tensors  # [N, ...]: the carried state of every lane, such as running statistics
-    w: Tensor  # [M, P]: the parameters of lanes whose device may start from them
-    row: IntArray  # [R, U]: the row of a device in w, or -1
+    kept: IntArray  # [M]: the lanes whose device may start from their parameters
+    w: Tensor  # [M, P]: these parameters
 
     def without(self, who: BoolArray) -> TrainedLanes:
         """The results as if some devices, ``[R, U]``, had not trained."""
-        return TrainedLanes(np.where(who, _NONE, self.lane), self.rest, self.w, np.where(who, _NONE, self.row))
+        return replace(self, lane=np.where(who, _NONE, self.lane))
 
 
 class Replay:
@@ -114,8 +91,10 @@ class Replay:
         self.round = 0
         self._overlaps = settings.device == "cuda"  # a GPU computes while the processor prepares
         self._ahead: tuple[int, Lanes] | None = None  # the lanes of a row of the schedule, drawn ahead
-        self.results: list[list[Evaluation]] = [[] for _ in runs]
-        self._evaluation: tuple[IntArray, PendingEvaluations] | None = None  # under way: its runs, its results
+        shape, classes = (self.rounds, len(runs)), task.dataset.classes
+        nothing = (np.full(more, np.nan) for more in (shape, shape, (*shape, classes), shape))
+        self.results = Evaluation(*nothing)  # NaN in rounds to come, and of a run that diverged
+        self._evaluation: tuple[IntArray, PendingEvaluation] | None = None  # under way: its runs, its result
 
     def _first_models(self) -> ModelRows:
         """The central models before round 1: the same for all schedulers of an instance."""
@@ -129,24 +108,6 @@ class Replay:
     @property
     def rounds(self) -> int:
         return self.runs[0].rounds
-
-    def fingerprint(self) -> str:
-        """A hash of the runs, the task and the settings, to recognise their checkpoints."""
-        task, data = self.task, self.task.dataset
-        trained = {k for k, p in self._model.named_parameters() if p.requires_grad}
-        state = self._model.state_dict()
-        model = [(name, tuple(p.shape), name in trained) for name, p in state.items()]
-        about = (self.settings, self.sizes, task.numbers, model, data.train_images.shape)
-        digest = hashlib.sha256(repr(about).encode())
-        some = data.train_images[:: len(data.train_images) // 500 + 1]  # enough to distinguish datasets
-        for part in (data.train_labels, data.test_labels, some):
-            digest.update(np.ascontiguousarray(part).tobytes())
-        for run in self.runs:
-            digest.update(repr((run.label, run.seed, run.instance)).encode())
-        plan = self.schedule
-        for array in (plan.scheduled, plan.uploads.delivered, plan.shards, plan.heard):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()
 
     def advance(self) -> None:
         """Play the next round of every run: train, deliver, evaluate.
@@ -170,31 +131,25 @@ class Replay:
 
     def train_round(self) -> TrainedLanes:
         """Train the lanes of the round, and add their gradients to those that wait for delivery (psi)."""
-        shape = self.row_of_own.shape
-        lane, row = np.full(shape, _NONE), np.full(shape, _NONE)
-        rests, own = [], [self.central.w[:0]]
+        lane = np.full(self.row_of_own.shape, _NONE)
+        rests, kept, own = [], [lane[:0, 0]], [self.central.w[:0]]
         self.undelivered.decay(self.task.aggregation.beta)
-        first = kept = 0
-        for lanes in self.lanes_of_round().chunks(self.settings.lanes or 1):
+        every, size = self.lanes_of_round(), self.settings.lanes or 1
+        for first in range(0, len(every.runs), size):
+            lanes = every.rows(slice(first, first + size))
             who = (lanes.runs, lanes.devices)
             start = self._start_models(lanes)
             trained = self._training_backend.train(start, lanes.batches, lanes.keys)
             # In place: lanes are many, and a copy of all of their parameters is large.
             self.undelivered.add(*who, start.w.sub_(trained.w).div_(self.task.eta))
             lane[who] = first + np.arange(len(lanes.runs))
-            first += len(lanes.runs)
             rests.append({k: p.clone() for k, p in trained.rest.items()})
             keeps = np.flatnonzero(self.row_of_own[who] != _NONE)
             if keeps.size:
-                row[lanes.runs[keeps], lanes.devices[keeps]] = kept + np.arange(keeps.size)
-                kept += keeps.size
+                kept.append(first + keeps)
                 own.append(trained.w[to_device(trained.w.device, keeps)])
-        return TrainedLanes(lane, concat_rows(rests), torch.cat(own), row)
-
-    def finish_round(self, trained: TrainedLanes) -> None:
-        """Apply the uploads of the round in every run, then evaluate the central models."""
-        self.deliver(trained)
-        self.evaluate()
+        rest = {k: torch.cat([part[k] for part in rests]) for k in (rests[0] if rests else ())}
+        return TrainedLanes(lane, rest, np.concatenate(kept), torch.cat(own))
 
     def deliver(self, trained: TrainedLanes) -> None:
         """Apply the uploads of the round in every run; nothing is evaluated."""
@@ -214,7 +169,8 @@ class Replay:
         """The lanes of the round; runs that diverged have none."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == self.round:
-            return ahead[1].in_runs(~self.diverged)
+            lanes = ahead[1]
+            return lanes.rows(~self.diverged[lanes.runs]) if self.diverged.any() else lanes
         return self._draw_lanes(self.round)
 
     def _draw_lanes(self, t: int) -> Lanes:
@@ -226,9 +182,8 @@ class Replay:
         batches = cut_into_batches(samples, counts, places, task.batch, task.epochs)
         # Only random layers need a key.
         keys = device_keys(places) if self._training_backend.needs_keys else np.zeros(len(runs), np.int64)
-        order = np.argsort(-batches.steps, kind="stable")
-        longest_first = Batches(batches.samples[order], batches.sizes[order])
-        return Lanes(runs[order], devices[order], longest_first, keys[order])
+        longest_first = np.argsort(-batches.steps, kind="stable")
+        return Lanes(runs, devices, batches, keys).rows(longest_first)
 
     def _samples(self, t: int, runs: IntArray, devices: IntArray) -> tuple[IntArray, IntArray]:
         """The samples that devices train on in row t, and their numbers: of this round, or all that waited."""
@@ -280,39 +235,32 @@ class Replay:
         runs, devices = np.nonzero(arrived & (trained.lane != _NONE))
         if not len(runs):
             return old
-        # The first upload of every run, then the second: no run is written twice at once.
-        rank = _rank_in_run(runs)
-        ranks = [np.flatnonzero(rank == now) for now in range(int(rank.max(initial=-1)) + 1)]
-        at = [
-            tuple(to_device(device, x[mine]) for x in (runs, trained.lane[runs, devices], shares[runs, devices]))
-            for mine in ranks
-        ]
-        new: Tensors = {}
-        for names in _names_by_type(old):
-            before, local = concat_columns(old, names), concat_columns(trained.rest, names)
+        uploads = [(runs[mine], devices[mine]) for mine in one_per_run(runs)]
+        at = [tuple(to_device(device, x) for x in (r, trained.lane[r, u], shares[r, u])) for r, u in uploads]
+        new = {}
+        for name, before in old.items():
             after = before.clone()
             for r, lanes, share in at:
-                theirs = local.index_select(0, lanes)
+                theirs = trained.rest[name].index_select(0, lanes)
                 if after.is_floating_point():
                     moved = theirs - before.index_select(0, r)
-                    after.index_add_(0, r, share.to(moved.dtype)[:, None] * moved)
+                    after.index_add_(0, r, share.to(moved.dtype).view(-1, *(1,) * (moved.ndim - 1)) * moved)
                 else:
-                    largest = torch.maximum(theirs, after.index_select(0, r))
-                    after.index_copy_(0, r, largest)
-            new |= split_columns(after, old, names)
-        return {k: new[k] for k in old}
+                    after.index_copy_(0, r, torch.maximum(theirs, after.index_select(0, r)))
+            new[name] = after
+        return new
 
     def _keep_own(self, trained: TrainedLanes) -> None:
         """Keep the models of devices that may miss the next broadcast: the trained one, or the broadcast heard."""
         mine = self.row_of_own != _NONE
-        runs, devices = np.nonzero(mine & (trained.row != _NONE))
+        runs, devices = np.nonzero(mine & (trained.lane != _NONE))
         if len(runs):
-            lanes, rows = trained.lane[runs, devices], trained.row[runs, devices]
+            lanes = trained.lane[runs, devices]
             rest = {k: p[to_device(p.device, lanes)] for k, p in trained.rest.items()}
-            local = ModelRows(trained.w[to_device(trained.w.device, rows)], rest)
-            self.own.put(self.row_of_own[runs, devices], local)
+            w = trained.w[to_device(trained.w.device, np.searchsorted(trained.kept, lanes))]
+            self.own.put(self.row_of_own[runs, devices], ModelRows(w, rest))
         # Also a device whose training was left out: nothing starts from what it would have trained (needed_training).
-        idle = mine & (trained.row == _NONE) & self.schedule.heard[self.round]
+        idle = mine & (trained.lane == _NONE) & self.schedule.heard[self.round]
         runs, devices = np.nonzero(idle & ~self.diverged[:, None])
         self.own.put(self.row_of_own[runs, devices], self.central.rows(runs))
 
@@ -324,6 +272,8 @@ class Replay:
     def _start_evaluation(self) -> None:
         """Begin to evaluate the central models of the runs that have not diverged; does not wait for a GPU."""
         live = np.flatnonzero(~self.diverged)
+        if not len(live):
+            return
         models = self.central if len(live) == len(self.runs) else self.central.rows(live)
         full = self._evaluator.full_in(self.round, self.rounds)
         self._evaluation = live, self._evaluator.evaluate_many(self._evaluation_backend, models, full=full)
@@ -333,36 +283,24 @@ class Replay:
         if self._evaluation is None:
             return
         (live, found), self._evaluation = self._evaluation, None
-        for r, one in zip(live.tolist(), found(), strict=True):
-            self.results[r].append(one)
-            self.diverged[r] = not np.isfinite(one.loss)
+        evaluation = found()
+        fine = np.isfinite(evaluation.loss)
+        for results, values in zip(self.results, evaluation, strict=True):
+            results[self.round - 1, live[fine]] = values[fine]
+        self.diverged[live] = ~fine
         self.undelivered.drop(np.broadcast_to(self.diverged[:, None], self.undelivered.slots.shape))
 
-    def central_weights(self, label: str) -> tuple[dict[str, Array], ...]:
-        """Parameters and buffers of the central models of one scheduler, in the order of its runs."""
-        state = self.layout.views(self.central.w) | self.central.rest
-        arrays = {k: p.detach().cpu().numpy() for k, p in state.items()}
-        mine = [r for r, run in enumerate(self.runs) if run.label == label]
-        return tuple({k: array[r].copy() for k, array in arrays.items()} for r in mine)
-
-    def curves(self) -> list[Curves]:
-        """One Curves per scheduler, instances in the order of the runs."""
+    def curves(self, *, weights: bool = False) -> list[Curves]:
+        """One Curves per scheduler, instances in the order of the runs; with ``weights`` also the central models."""
         self.collect_evaluation()
-        how = {f.name: getattr(self.settings, f.name) for f in fields(self.settings)}
-        settings = {**how, **self.task.numbers, **self._evaluator.images_used}
+        settings = {**asdict(self.settings), **self.task.numbers, **self._evaluator.images_used}
+        state = {}
+        if weights:
+            state = {k: p.cpu().numpy() for k, p in (self.layout.views(self.central.w) | self.central.rest).items()}
         out = []
         for label in dict.fromkeys(run.label for run in self.runs):
-            mine = [self.results[r] for r, run in enumerate(self.runs) if run.label == label]
-            out.append(Curves.of(label, mine, self.round, settings))
+            mine = [r for r, run in enumerate(self.runs) if run.label == label]
+            results = {k: array[: self.round, mine] for k, array in self.results._asdict().items()}
+            models = tuple({k: array[r].copy() for k, array in state.items()} for r in mine if weights)
+            out.append(Curves(label, settings=settings, weights=models, **results))
         return out
-
-
-def _names_by_type(tensors: Tensors) -> list[list[str]]:
-    """The names of tensors of the same type."""
-    types = dict.fromkeys(p.dtype for p in tensors.values())
-    return [[k for k, p in tensors.items() if p.dtype == dtype] for dtype in types]
-
-
-def _rank_in_run(sorted_runs: IntArray) -> IntArray:
-    """0 for the first of every run, 1 for the second, ..."""
-    return within(np.bincount(sorted_runs)[np.unique(sorted_runs)])

@@ -13,7 +13,7 @@ import numpy as np
 from fedwave.counter_rng import TrainingKeys, shuffled
 from fedwave.errors import FedwaveError
 from fedwave.network.partition import Labels, Partition, sample_draws
-from fedwave.types import IntArray
+from fedwave.types import Array, IntArray
 
 
 class Sampler:
@@ -61,6 +61,11 @@ class Batches:
         """The number of steps of each device, ``[N]``."""
         steps: IntArray = np.count_nonzero(self.sizes, axis=1)
         return steps
+
+    def rows(self, which: Array | slice) -> Batches:
+        """Those of some devices, with as many steps as the longest of them has."""
+        longest = int(self.steps[which].max(initial=0))
+        return Batches(self.samples[which][:, :longest], self.sizes[which][:, :longest])
 
 
 def cut_into_batches(samples: IntArray, counts: IntArray, keys: TrainingKeys, batch: int, epochs: int) -> Batches:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from fedwave.aggregation import Aggregation, Uploads, uploads_of_rounds
 from fedwave.errors import FedwaveError
 from fedwave.trace import Trace
-from fedwave.types import Array, BoolArray, FloatArray, IntArray
+from fedwave.types import Array, BoolArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -41,19 +42,10 @@ class TrainingRun:
 
 def training_runs(trace: Trace) -> list[TrainingRun]:
     """The runs of a trace, in the order of its instances."""
-    shards = trace.accepted
+    arrays: dict[str, Any] = {"shards": trace.accepted}
+    arrays |= {name: getattr(trace, name) for name in ("scheduled", "delivered", "heard", "delay", "learned")}
     return [
-        TrainingRun(
-            trace.label,
-            trace.seed,
-            int(instance),
-            trace.scheduled[:, i],
-            trace.delivered[:, i],
-            shards[:, i],
-            trace.heard[:, i],
-            trace.delay[:, i],
-            trace.learned[:, i],
-        )
+        TrainingRun(trace.label, trace.seed, int(instance), **{name: array[:, i] for name, array in arrays.items()})
         for i, instance in enumerate(trace.instance_numbers)
     ]
 
@@ -90,8 +82,12 @@ class TrainingSchedule:
         shards = stacked("shards")
         delivered, learned, delay = (stacked(name) for name in ("delivered", "learned", "delay"))
         uploads = uploads_of_rounds(rule, delivered, learned, delay, shards)
-        needed = np.stack([needed_training(run, rule, tolerance) for run in runs], axis=1)
-        return cls(stacked("scheduled"), shards, stacked("heard"), uploads, needed)
+        scheduled, heard = stacked("scheduled"), stacked("heard")
+        if rule.waits:  # a device trains when it is scheduled
+            needed = scheduled & (uploads.mass > 0)
+        else:
+            needed = needed_training(shards > 0, delivered, heard, rule.beta, tolerance)
+        return cls(scheduled, shards, heard, uploads, needed)
 
     def most_lanes(self) -> int:
         """The largest number of models that are trained in a round, in all runs together."""
@@ -107,50 +103,34 @@ class TrainingSchedule:
         return most
 
 
-def rounds_until_delivery(delivered: BoolArray) -> FloatArray:
-    """j for every (round, device), ``[T, U]``: 0 if delivered in this very round, inf if never again.
-
-    >>> rounds_until_delivery(np.array([[False], [True], [False]])).ravel()
-    array([ 1.,  0., inf])
-    """
-    left = np.full(delivered.shape, np.inf)
-    after = np.full(delivered.shape[1], np.inf)
-    for t in reversed(range(delivered.shape[0])):
-        after = np.where(delivered[t], 0.0, after + 1)
-        left[t] = after
-    return left
-
-
-def needed_training(run: TrainingRun, rule: Aggregation, tolerance: float) -> BoolArray:
-    """Which local training changes the central model by more than ``tolerance`` of an update, ``[T, U]``.
+def needed_training(
+    trains: BoolArray, delivered: BoolArray, heard: BoolArray, beta: float, tolerance: float
+) -> BoolArray:
+    """Which local training changes the central model by more than ``tolerance`` of an update; arrays ``[T, ..., U]``.
 
     A gradient computed j rounds before its delivery enters with weight beta^j. Tolerance 0 keeps everything.
     A device that misses a broadcast starts from its own last parameters, so the training that made
-    them counts in full and is kept too. If data wait, a device trains when it is scheduled.
+    them counts in full and is kept too.
+
+    >>> trains, delivered = np.ones((3, 1), np.bool_), np.array([[False], [True], [False]])
+    >>> needed_training(trains, delivered, heard=trains, beta=0.1, tolerance=0.01).ravel()
+    array([ True,  True, False])
     """
-    if rule.waits:
-        return run.scheduled & (run.uploads(rule).mass > 0)
-    trains = run.shards > 0
     if tolerance == 0:
         return trains
-    left = rounds_until_delivery(run.delivered)
-    ever = np.isfinite(left)
-    weight = np.where(ever, np.power(min(rule.beta, 1.0), np.where(ever, left, 0.0)), 0.0)
+    rounds = range(len(trains))
+    left, after = np.full(trains.shape, np.inf), np.full(trains.shape[1:], np.inf)  # j; inf if never delivered
+    for t in reversed(rounds):
+        left[t] = after = np.where(delivered[t], 0.0, after + 1)
+    weight = np.where(np.isfinite(left), np.power(beta, left), 0.0)
     # A power is rounded differently from processor to processor: one that equals the tolerance is not above it.
     needed: BoolArray = trains & (weight > tolerance * (1 + 1e-9))
-    for t in reversed(range(1, run.rounds)):
-        for u in np.flatnonzero(needed[t] & ~run.heard[t]):
-            source = _source_of_parameters(run, t, int(u))
-            if source is not None:
-                needed[source, u] = True
+    # The row of the training that made the parameters a device starts from; -1 where that is a broadcast.
+    source, last = np.full(trains.shape, -1), np.full(trains.shape[1:], -1)
+    for t in rounds:
+        source[t] = np.where(heard[t], -1, last)
+        last = np.where(trains[t], t, source[t])
+    for t in reversed(rounds):
+        who = np.nonzero(needed[t] & (source[t] >= 0))
+        needed[(source[t][who], *who)] = True
     return needed
-
-
-def _source_of_parameters(run: TrainingRun, t: int, u: int) -> int | None:
-    """The row of the training that made the parameters of device u at the start of row t; None for a broadcast."""
-    for before in reversed(range(t)):
-        if run.shards[before, u] > 0:
-            return before
-        if run.heard[before, u]:  # it has since heard a newer model
-            return None
-    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import fields
 from importlib import import_module
 from typing import Any, overload
 
@@ -92,7 +92,7 @@ def train(
             for listener in (meter, tick):
                 if listener is not None:
                     listener(1)
-    curves = {c.label: replace(c, weights=replay.central_weights(c.label)) for c in replay.curves()}
+    curves = {one.label: one for one in replay.curves(weights=True)}
     return curves[traces.label] if isinstance(traces, Trace) else curves
 
 

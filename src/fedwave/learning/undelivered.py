@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedwave.learning.model_rows import to_device
+from fedwave.learning.model_rows import one_per_run, to_device
 from fedwave.types import BoolArray, FloatArray, IntArray
 
 _NONE = 0  # the slot of a device without a gradient: a row of zeros
@@ -53,15 +53,12 @@ class Undelivered:
         """The weighted sum of the delivered gradients of every run, ``[R, P]``; drops them. Arrays ``[R, U]``."""
         who = who & self.held
         total = self._values.new_zeros(len(who), self._values.shape[1])
-        # The first upload of every run, then the second. Values of one run never touch another run, which may have
-        # become infinite.
-        order = np.argsort(~who, axis=1, kind="stable")
-        for rank in range(int(who.sum(axis=1).max(initial=0))):
-            runs = np.flatnonzero(who[np.arange(len(who)), order[:, rank]])
-            devices = order[runs, rank]
-            scale = to_device(total.device, weights[runs, devices]).to(total.dtype)
-            mine = self._values[to_device(total.device, self.slots[runs, devices])]
-            total.index_add_(0, to_device(total.device, runs), mine.mul_(scale[:, None]))
+        runs, devices = np.nonzero(who)
+        # Values of one run never touch another run, which may have become infinite.
+        for mine in one_per_run(runs):
+            r, u = runs[mine], devices[mine]
+            scale = to_device(total.device, weights[r, u]).to(total.dtype)
+            total.index_add_(0, to_device(total.device, r), self.rows(r, u).mul_(scale[:, None]))
         self.drop(who)
         return total
 

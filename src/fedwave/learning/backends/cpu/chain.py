@@ -3,13 +3,13 @@
 On one core it is several times as fast as torch for small models: no patches are copied, sums stay in registers, and a
 whole lane is one call (kernels.py, steps.py). Without numba, or for a model with other layers, ``NumbaBackend.of``
 gives None and torch trains the model. No product is left to a BLAS library, so no threads are started but those of
-``train_many``, and results do not depend on their number.
+``train``, and results do not depend on their number.
 """
 
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
@@ -34,7 +34,6 @@ _IMAGES_AT_ONCE = 50  # in evaluation; more of them no longer fit in the second 
 _LINE = 64  # bytes
 _TRIED = 8  # images on which compiled code is compared with the model itself
 _SIZES_KEPT = 4  # batch sizes whose memory a thread keeps
-_TYPES = {torch.float32: np.float32, torch.float64: np.float64}
 _NO_NUMBA = (
     "numba cannot be imported, so PyTorch trains this model, several times as slowly: "
     'pip install "fedwave[learn]", or pip install numba.'
@@ -52,45 +51,6 @@ def numba_advice(make: Callable[[], nn.Module], settings: Settings) -> str | Non
     return None
 
 
-class NumbaBackend(Backend):
-    """Compiled chains as a backend; made by ``of``."""
-
-    @classmethod
-    def of(cls, task: Task, precision: Precision) -> NumbaBackend | None:
-        """None if compiled code cannot train this model in this precision."""
-        if precision.half is not None:
-            return None
-        model = task.new_model(0, 0).to(precision.dtype)
-        key_dropout(model)
-        data, rates = task.dataset, {"eta": task.eta, "prox": task.prox, "l2": task.l2}
-        with one_thread():
-            chain = CpuChain.of(
-                model, Layout(model), data.train_images, data.train_labels, **rates, dtype=_TYPES[precision.dtype]
-            )
-        return None if chain is None else cls(chain)
-
-    def __init__(self, chain: CpuChain) -> None:
-        self._chain, self.needs_keys = chain, chain.spec.draws
-
-    def train(self, rows: ModelRows, batches: Batches, keys: IntArray) -> ModelRows:
-        models = rows.padded(len(rows))  # a copy
-        steps = [
-            [row[:size] for row, size in zip(samples, sizes, strict=True) if size]
-            for samples, sizes in zip(batches.samples, batches.sizes, strict=True)
-        ]
-        rest = {k: p.numpy() for k, p in models.rest.items()}
-        threads = torch.get_num_threads()
-        self._chain.train_many(models.w.numpy(), rows.w.numpy(), rest, steps, keys.tolist(), threads)
-        return models
-
-    def logits(self, rows: ModelRows, images: Tensor) -> Tensor:
-        found = []
-        for row in range(len(rows)):
-            rest = {k: p[row].numpy() for k, p in rows.rest.items()}
-            found.append(self._chain.logits(rows.w[row].numpy(), rest, images.numpy()))
-        return torch.as_tensor(np.stack(found))
-
-
 @dataclass(frozen=True)
 class _Workspace:
     """The memory of one thread for one batch size."""
@@ -99,47 +59,35 @@ class _Workspace:
     memory: Array
 
 
-class CpuChain:
+class NumbaBackend(Backend):
     """Trains models of one kind; made by ``of``."""
 
-    @staticmethod
-    def of(
-        model: nn.Module,
-        layout: Layout,
-        images: Array,
-        labels: Array,
-        *,
-        eta: float,
-        prox: float,
-        l2: float,
-        dtype: Any,
-    ) -> CpuChain | None:
-        """None if a layer of the model cannot be compiled (dropout by key can, see dropout.py), or without numba."""
-        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+    @classmethod
+    def of(cls, task: Task, precision: Precision) -> NumbaBackend | None:
+        """None if compiled code cannot train this model in this precision, and without numba."""
+        steps = _compiled_steps()
+        if steps is None or precision.half is not None:
             return None
-        spec = ChainSpec.of(model, images.shape[1:])
-        if spec is None or not supports(spec) or not layout.shapes or _compiled_steps() is None:
-            return None
-        made = CpuChain(model, spec, layout, images, labels, (eta, prox, l2), np.dtype(dtype))
-        return made if made._matches_torch(model, layout, images[:_TRIED]) else None
+        model = task.new_model(0, 0).to(precision.dtype)
+        key_dropout(model)
+        with one_thread():
+            spec = ChainSpec.of(model, task.dataset.train_images.shape[1:])
+            if spec is None or not supports(spec):
+                return None
+            made = cls(task, model, spec, steps)
+            return made if made._matches_torch(model, task.dataset.train_images[:_TRIED]) else None
 
-    def __init__(
-        self,
-        model: nn.Module,
-        spec: ChainSpec,
-        layout: Layout,
-        images: Array,
-        labels: Array,
-        rates: tuple[float, float, float],
-        dtype: np.dtype[Any],
-    ) -> None:
-        self.spec, self._rates, self._dtype = spec, rates, dtype
-        self._steps = _compiled_steps()
-        self._images = np.ascontiguousarray(images, dtype=dtype).reshape(len(images), -1)
+    def __init__(self, task: Task, model: nn.Module, spec: ChainSpec, steps: Any) -> None:
+        self._spec, self._steps, self.needs_keys = spec, steps, spec.draws
+        self._rates = (task.eta, task.prox, task.l2)
+        self._dtype = np.dtype(np.float64 if next(model.parameters()).dtype == torch.float64 else np.float32)
+        images, labels = task.dataset.train_images, task.dataset.train_labels
+        self._images = np.ascontiguousarray(images, dtype=self._dtype).reshape(len(images), -1)
         self._labels = np.ascontiguousarray(labels, dtype=np.int64)
+        layout = Layout(model)
+        self._names = set(layout.shapes)
         self._positions = {name: layout.first(name) for name in layout.shapes}
-        self._trained = layout.size
-        self._size = layout.size
+        self._trained = self._size = layout.size
         # After the trained parameters: frozen parameters and running statistics.
         self._rest: dict[str, slice] = {}
         self._counts: list[str] = []
@@ -150,30 +98,62 @@ class CpuChain:
                 self._size += tensor.numel()
             elif name.endswith("num_batches_tracked"):
                 self._counts.append(name)
-        self._names = set(layout.shapes)
         # The least that a batch norm sees of a sample.
         norms = [place.before for place in spec.layers if isinstance(place.layer, nn.BatchNorm2d)]
         self._pixels = min((shape[1] * shape[2] for shape in norms), default=0)
         self._free: queue.SimpleQueue[dict[int, _Workspace]] = queue.SimpleQueue()
 
-    def train(self, w: Array, start: Array, rest: dict[str, Array], steps: Sequence[IntArray], key: int = 0) -> None:
-        """Train one model ``w [P]`` in place: ``steps`` are the samples of each step, ``key`` is of its dropout masks.
+    def train(self, rows: ModelRows, batches: Batches, keys: IntArray) -> ModelRows:
+        models = rows.padded(len(rows))  # a copy
+        w, start, rest = models.w.numpy(), rows.w.numpy(), {k: p.numpy() for k, p in models.rest.items()}
 
-        Running statistics in ``rest`` change in place. The loss is the mean cross-entropy, plus prox/2 |w - start|^2,
-        plus l2/2 |w|^2.
-        """
+        def one(lane: int) -> None:
+            mine = {name: array[lane, ...] for name, array in rest.items()}
+            sizes = batches.sizes[lane]
+            steps = batches.samples[lane, : np.count_nonzero(sizes)]
+            self._train_lane(w[lane], start[lane], mine, steps, sizes, int(keys[lane]))
+
+        threads = torch.get_num_threads()
+        if threads == 1:
+            for lane in range(len(rows)):
+                one(lane)
+            return models
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(one, range(len(rows))))
+        return models
+
+    def _train_lane(
+        self, w: Array, start: Array, rest: dict[str, Array], steps: IntArray, sizes: IntArray, key: int
+    ) -> None:
+        """Train one model ``w [P]`` and its running statistics in place; ``steps [S, batch]``, ``sizes`` of each."""
         workspaces = self._free_workspaces()
         state = np.empty(self._size, self._dtype)
         state[: self._trained] = w
         for name, where in self._rest.items():
             state[where] = rest[name].reshape(-1)
         done = 0
-        for size, group in groupby(steps, len):
-            samples = np.array(list(group), dtype=np.int64)
+        for size, group in groupby(sizes[: len(steps)].tolist()):
             if size * self._pixels == 1:
                 raise ValueError("batch norm needs more than one value per channel in training.")
-            if size:  # a step without samples would divide by zero
-                self._run(self._workspace(workspaces, size), state, start, samples, done, key)
+            samples = np.ascontiguousarray(steps[done : done + len(list(group)), :size], dtype=np.int64)
+            workspace = self._workspace(workspaces, size)
+            plan, memory = workspace.plan, workspace.memory
+            memory[: self._size] = state
+            memory[plan.start : plan.start + self._trained] = start
+            self._steps.run_steps(
+                memory,
+                plan.table,
+                plan.ops,
+                plan.numbers,
+                plan.step_positions(self._trained),
+                self._images,
+                self._labels,
+                samples,
+                done,
+                np.uint64(key),
+                *self._rates,
+            )
+            state[:] = memory[: self._size]
             done += len(samples)
         self._free.put(workspaces)
         w[...] = state[: self._trained]
@@ -182,48 +162,16 @@ class CpuChain:
         for name in self._counts:
             rest[name][...] += done
 
-    def train_many(
-        self,
-        w: Array,
-        start: Array,
-        rest: dict[str, Array],
-        steps: Sequence[Sequence[IntArray]],
-        keys: Sequence[int],
-        threads: int,
-    ) -> None:
-        """Train many models ``w [lane, P]``, one lane per thread; the longest begin first."""
+    def logits(self, rows: ModelRows, images: Tensor) -> Tensor:
+        flat = np.ascontiguousarray(images.numpy(), dtype=self._dtype).reshape(len(images), -1)
+        found = []
+        for row in range(len(rows)):
+            rest = {name: rows.rest[name][row].numpy() for name in self._rest}
+            found.append(self._logits(rows.w[row].numpy(), rest, flat))
+        return torch.as_tensor(np.stack(found))
 
-        def one(lane: int) -> None:
-            mine = {name: array[lane, ...] for name, array in rest.items()}
-            self.train(w[lane], start[lane], mine, steps[lane], int(keys[lane]))
-
-        order = sorted(range(len(w)), key=lambda lane: -len(steps[lane]))
-        if threads <= 1:
-            for lane in order:
-                one(lane)
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(one, order))
-
-    def _matches_torch(self, model: nn.Module, layout: Layout, images: Array) -> bool:
-        """Does the compiled model compute what the given one does? A layer can be changed in many ways."""
-        modes = {module: module.training for module in model.modules()}
-        with torch.no_grad():
-            given = torch.as_tensor(images).to(next(model.parameters()).dtype, copy=True)
-            wanted = model.eval()(given).numpy()
-        for module, mode in modes.items():
-            module.training = mode
-        w = layout.flat({k: p.detach() for k, p in model.named_parameters() if k in layout.shapes})
-        rest = {k: p.detach().numpy() for k, p in carried_state(model).items()}
-        found = self.logits(w.numpy(), rest, images)
-        exact = 1e-3 if self._dtype == np.float32 else 1e-9
-        return found.shape == wanted.shape and bool(
-            np.allclose(found, wanted, rtol=exact, atol=exact * (1 + np.abs(wanted).max()))
-        )
-
-    def logits(self, w: Array, rest: dict[str, Array], images: Array) -> Array:
+    def _logits(self, w: Array, rest: dict[str, Array], images: Array) -> Array:
         """The outputs of one model in eval mode, ``[image, class]``."""
-        images = np.ascontiguousarray(images, dtype=self._dtype).reshape(len(images), -1)
         workspaces = self._free_workspaces()
         found = []
         for first in range(0, len(images), _IMAGES_AT_ONCE):
@@ -240,24 +188,16 @@ class CpuChain:
         self._free.put(workspaces)
         return np.concatenate(found)
 
-    def _run(self, workspace: _Workspace, state: Array, start: Array, samples: IntArray, done: int, key: int) -> None:
-        plan, memory = workspace.plan, workspace.memory
-        memory[: self._size] = state
-        memory[plan.start : plan.start + self._trained] = start
-        self._steps.run_steps(
-            memory,
-            plan.table,
-            plan.ops,
-            plan.numbers,
-            plan.step_positions(self._trained),
-            self._images,
-            self._labels,
-            samples,
-            done,
-            np.uint64(key),
-            *self._rates,
+    def _matches_torch(self, model: nn.Module, images: Array) -> bool:
+        """Does the compiled model compute what the given one does? A layer can be changed in many ways."""
+        given = torch.as_tensor(images).to(next(model.parameters()).dtype, copy=True)
+        with torch.no_grad():
+            wanted = model.eval()(given.clone()).numpy()
+        found = self.logits(ModelRows.of([model], Layout(model)), given)[0].numpy()
+        exact = 1e-3 if self._dtype == np.float32 else 1e-9
+        return found.shape == wanted.shape and bool(
+            np.allclose(found, wanted, rtol=exact, atol=exact * (1 + np.abs(wanted).max()))
         )
-        state[:] = memory[: self._size]
 
     def _free_workspaces(self) -> dict[int, _Workspace]:
         """Memory that no other thread uses now, by batch size."""
@@ -271,7 +211,7 @@ class CpuChain:
         if workspace is None:
             while len(workspaces) >= _SIZES_KEPT:
                 del workspaces[next(iter(workspaces))]  # the one not used for longest
-            plan = plan_chain(self.spec, self._positions, self._names, self._size, size)
+            plan = plan_chain(self._spec, self._positions, self._names, self._size, size)
             workspace = _Workspace(plan, _zeros(plan.size, self._dtype))
         workspaces[size] = workspace
         return workspace
