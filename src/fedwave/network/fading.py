@@ -80,14 +80,12 @@ class Fading(ABC):
 
     def sum_quantiles(self, tries: int, probability: FloatArray) -> FloatArray:
         """Quantiles of the sum of the gains of ``tries`` new tries, shaped like ``probability``."""
-        out: FloatArray = np.quantile(_sorted_sums(self, tries), probability)
-        return out
+        return np.quantile(_sorted_sums(self, tries), probability)
 
     def sum_exceeds(self, tries: int, level: FloatArray) -> FloatArray:
         """P[sum of the gains of ``tries`` new tries >= level], shaped like ``level``."""
         sums = _sorted_sums(self, tries)
-        out: FloatArray = 1.0 - np.searchsorted(sums, level) / sums.size
-        return out
+        return 1.0 - np.searchsorted(sums, level) / sums.size
 
 
 def sample_quartiles(sample: Array | Sequence[float]) -> tuple[float, float, float]:

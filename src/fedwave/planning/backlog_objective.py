@@ -249,8 +249,7 @@ class ArrivalSteps:
     @property
     def mean(self) -> FloatArray:
         """In shards, ``[B]``."""
-        out: FloatArray = np.arange(self.probability.shape[0]) @ self.probability * self.unit
-        return out
+        return np.arange(self.probability.shape[0]) @ self.probability * self.unit
 
 
 def arrivals_at_most(chances: ArrivalChances | None, theta: FloatArray, tail: float) -> IntArray:

@@ -58,11 +58,10 @@ class ChannelStatistics:
         """Mean SNR and rate of every device in a form that can be hashed."""
         return np.stack([self.mean_snr[self.channel], rates]).tobytes()
 
-    def device_channels(self, devices: bytes) -> IntArray:
-        """The channel of each device, ``[U]``."""
-        mean_snr, _ = np.frombuffer(devices).reshape(2, -1)
-        out: IntArray = np.searchsorted(self.mean_snr, mean_snr)
-        return out
+    def channels_and_rates(self, devices: bytes) -> tuple[IntArray, FloatArray]:
+        """The channel and the rate of each device, ``[U]``."""
+        mean_snr, rates = np.frombuffer(devices).reshape(2, -1)
+        return np.searchsorted(self.mean_snr, mean_snr), rates
 
     def device_classes(self, devices: bytes) -> DeviceClasses:
         """The different devices."""

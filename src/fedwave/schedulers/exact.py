@@ -101,5 +101,4 @@ def best_set(gains: FloatArray, seen: Observation, draws: Draws) -> FloatArray:
 def _rounded(theta: FloatArray) -> FloatArray:
     """Rates rounded so that nearly equal ones share a plan."""
     logs = np.log(np.maximum(theta, _LEAST_RATE))
-    out: FloatArray = np.exp(np.round(logs * _PER_E) / _PER_E)
-    return out
+    return np.exp(np.round(logs * _PER_E) / _PER_E)

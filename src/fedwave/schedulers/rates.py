@@ -285,5 +285,4 @@ def optimistic_rates(state: State) -> FloatArray:
     wrongly believed to be slow could stay unheard, and so unknown, forever.
     """
     theta, unheard = state["theta"], state["covered"] == 0
-    out: FloatArray = np.where(unheard, theta.max(axis=1, keepdims=True), theta)
-    return out
+    return np.where(unheard, theta.max(axis=1, keepdims=True), theta)

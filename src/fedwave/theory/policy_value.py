@@ -131,7 +131,9 @@ def _solved(
     while True:
         found = attempt(problem.round_(cuts), cuts)
         lost = found.fixed.lost(problem)
-        cost = lost * np.array([1 + _steepest(found.bias, u) for u in range(problem.size)])
+        # The largest cost of one more shard; at the truncation it is too small, as shards are lost.
+        steepest = [np.diff(found.bias, axis=u).max(initial=0.0) for u in range(problem.size)]
+        cost = lost * (1 + np.array(steepest))
         error = _CAUTION * float(cost.sum()) + found.spread
         short = cost > _TARGET * max(1.0, found.average) / problem.size
         if problem.truncation is not None or not short.any():
@@ -145,11 +147,6 @@ def _solved(
                 "the mean backlog with a limited buffer."
             )
         cuts = np.where(short, np.ceil(more).astype(np.int64), cuts)
-
-
-def _steepest(bias: FloatArray, device: int) -> float:
-    """The largest cost of one more shard over all states; at the truncation it is too small, as shards are lost."""
-    return float(np.diff(bias, axis=device).max(initial=0.0))
 
 
 def _best_shares(round_: ExactRound, gains: FloatArray) -> Shares:
