@@ -284,17 +284,13 @@ def _arrival_steps(chances: ArrivalChances | None, theta: FloatArray, unit: Floa
     if chances is None:
         one = np.minimum(theta / unit, 1.0)
         return ArrivalSteps(np.stack([1 - one, one]), unit)
-    keys = np.stack([theta, unit, most])
-    different, which = np.unique(keys, axis=1, return_inverse=True)
-    columns = [_column(chances, *key) for key in different.T]
-    longest = max(c.size for c in columns)
-    table = np.zeros((longest, len(columns)))
+    different, which = np.unique(np.stack([theta, unit, most]), axis=1, return_inverse=True)
+    columns = []
+    for rate, shards, count in different.T.tolist():
+        single = chances(np.array([rate]), int(count))[0]
+        single[-1] += max(0.0, 1 - single.sum())  # the tail: fewer shards, so again too low a cost
+        columns.append(single if shards == 1 else divide_counts(single, shards))
+    table = np.zeros((max(column.size for column in columns), len(columns)))
     for k, column in enumerate(columns):
         table[: column.size, k] = column
     return ArrivalSteps(table[:, which.reshape(-1)], unit)
-
-
-def _column(chances: ArrivalChances, theta: float, unit: float, most: float) -> FloatArray:
-    single: FloatArray = chances(np.array([theta]), int(most))[0]
-    single[-1] += max(0.0, 1 - single.sum())  # the tail: fewer shards, so again too low a cost
-    return single if unit == 1 else divide_counts(single, unit)
