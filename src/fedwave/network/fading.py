@@ -113,7 +113,7 @@ class Rayleigh(Fading):
     name = "rayleigh"
 
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
-        return block.draw(self.fresh), None
+        return block.draw(lambda rng, shape: rng.standard_exponential(shape)), None
 
     def fresh(self, rng: Generator, shape: tuple[int, ...]) -> FloatArray:
         return rng.standard_exponential(shape)

@@ -90,7 +90,9 @@ class World:
         They depend on nothing else: a shard has the same labels whether or not those after it find a full buffer.
         """
         assert self._labels is not None
-        return self._labels.counts(self.seed, self.ids.tolist(), round_, shards)
+        counts = self._labels.counts(self.seed, self.ids.tolist(), round_, shards)
+        shape = (*shards.shape, self._labels.classes)
+        return checked(self._labels, "label counts", counts, shape, whole=True)
 
     def _gains(self, number: int, carry: Any) -> tuple[FloatArray, Any]:
         fading = self.network.fading
