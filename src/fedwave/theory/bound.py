@@ -45,7 +45,7 @@ from fedwave.planning.channel_levels import (
 from fedwave.planning.mass_objective import MassObjective, unit_mass
 from fedwave.planning.mass_reward import Reward
 from fedwave.planning.price_search import LEAST_RATE, DeviceClasses, PricedDevices, at_price, best_price
-from fedwave.types import FloatArray, IntArray
+from fedwave.types import FloatArray
 
 # Values of p over all channels: tens of thousands per channel if there are few channels, at least 4,096 each.
 _EVALUATIONS = 1 << 25
@@ -164,8 +164,7 @@ def mass_bound(network: Network, aggregation: registry.Spec | Aggregation | None
             "beta < 1, or a rule with a constant rate."
         )
     slots = float(np.mean(network.slots))
-    rates = np.where(network.rates > 0, network.rates, 0.0)
-    classes = DeviceClasses.among(network.mean_snr, rates, network.planning.arrival_chances)
+    classes = DeviceClasses.among(network.mean_snr, network.rates, network.planning.arrival_chances)
     nobody = np.zeros(network.size)
     if not classes.theta.size or slots == 0:
         return MassBound(0.0, 0.0, 0.0 if slots else np.inf, nobody, nobody)
@@ -202,7 +201,10 @@ def _bracketing_levels(network: Network, classes: DeviceClasses) -> tuple[Levels
     many = classes.mean_snr.size
     cells = 1024 if many <= 1024 else 256
     sampled = type(network.fading).sum_quantiles is Fading.sum_quantiles
-    count = _counts(network, classes.mean_snr)
+    # More gains where uploads rarely succeed.
+    mean = network.planning.success_levels(classes.mean_snr, 256).mean(axis=1)
+    wanted = 2.0 ** np.ceil(np.log2(16384 / np.maximum(mean, 1 / 64)))
+    count = np.clip(wanted, 4096, max(_EVALUATIONS // many, 4096)).astype(np.int64)
     better, worse, order = [], [], []
     for size in np.unique(count):
         slip = int(np.ceil(_SAMPLED * size)) if sampled else 0
@@ -217,15 +219,6 @@ def _bracketing_levels(network: Network, classes: DeviceClasses) -> tuple[Levels
             order.append(some)
     back = np.argsort(np.concatenate(order))
     return stack_levels(better).select(back), stack_levels(worse).select(back)
-
-
-def _counts(network: Network, mean_snr: FloatArray) -> IntArray:
-    """The number of gains at which p is evaluated, more where uploads rarely succeed."""
-    share = _EVALUATIONS // mean_snr.size
-    mean = network.planning.success_levels(mean_snr, 256).mean(axis=1)
-    wanted = 2.0 ** np.ceil(np.log2(16384 / np.maximum(mean, 1 / 64)))
-    out: IntArray = np.clip(wanted, 4096, max(share, 4096)).astype(np.int64)
-    return out
 
 
 def _error(
