@@ -40,6 +40,5 @@ def _is_public(item: str) -> bool:
 def _public_names() -> list[str]:
     """Where the public names are defined; a namespace such as ``fw.fading`` stands for all names in its module."""
     found = [getattr(fw, name) for name in fw.__all__]
-    found += [getattr(fw.posterior, name) for name in fw.posterior.__all__]
     modules = [one.__name__ for one in found if isinstance(one, ModuleType)]
     return modules + [f"{one.__module__}.{one.__qualname__}" for one in found if hasattr(one, "__qualname__")]

@@ -129,8 +129,7 @@ if TYPE_CHECKING:
     from fedwave.learning.lockstep import train_in_lock_step
     from fedwave.learning.task import Task, task
     from fedwave.learning.train import train
-    from fedwave.theory.bound import backlog_bound, score_bound
-    from fedwave.theory.mass_bound import mass_bound
+    from fedwave.theory.bound import backlog_bound, mass_bound, score_bound
 
 # What needs large libraries is imported when it is first used: `import fedwave` stays light.
 _ON_DEMAND = {
@@ -145,7 +144,7 @@ _ON_DEMAND = {
     "figures": "fedwave.experiments.report.figures",
     "load": "fedwave.experiments.store.load",
     "load_experiment": "fedwave.experiments.config.read",
-    "mass_bound": "fedwave.theory.mass_bound",
+    "mass_bound": "fedwave.theory.bound",
     "merge": "fedwave.experiments.merge",
     "predict": "fedwave.experiments.analysis.prediction",
     "Prediction": "fedwave.experiments.analysis.prediction",

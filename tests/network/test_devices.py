@@ -68,15 +68,6 @@ def test_yaml_as_a_list_or_under_devices(table_from, head, suffix):
     assert np.asarray(table.tx_power_dbm).tolist() == [23, 23, 23]
 
 
-def test_the_papers_network_from_a_file_is_the_papers_network(table_from):
-    near_and_far = "".join(f"1,{d},3\n" for d in (100, 200, 300, 400, 500))
-    middle = "".join(f"{rate},{d},1\n" for rate in (3, 5) for d in (300, 350, 400, 450))
-    table = table_from("rate,distance_m,count\n" + near_and_far + middle + "10,400,1\n10,450,1\n")
-    assert columns_of(table) == columns_of(fw.paper_network().table)
-    assert fw.paper_network().size == 25
-    assert fw.paper_network().rates.sum() == 67
-
-
 def test_devices_by_hand_as_records_mappings_or_columns():
     by_record = fw.DeviceTable.of([fw.Device(1, 100), fw.Device(2, 200, buffer_limit=3)])
     by_mapping = fw.DeviceTable.of([{"rate": 1, "distance_m": 100}, {"rate": 2, "distance_m": 200, "buffer_limit": 3}])

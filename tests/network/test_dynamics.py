@@ -6,25 +6,14 @@ from fedwave.network.dynamics import accept, step
 from fedwave.types import NetworkState
 
 
-def play_round(state, delivered, arrivals, buffer_limit, gamma):
-    accepted = accept(state, arrivals, buffer_limit)
-    return step(state, delivered, arrivals, accepted, gamma)
-
-
 def play_by_hand(rounds, gamma=0.5, buffer_limit=None):
     """Rounds of one instance and two devices: (delivered, arrivals) each."""
     state = NetworkState.initial(1, 2)
     for delivered, arrivals in rounds:
-        state, score = play_round(state, np.array([delivered], dtype=bool), np.array([arrivals]), buffer_limit, gamma)
+        arrived = np.array([arrivals])
+        accepted = accept(state, arrived, buffer_limit)
+        state, score = step(state, np.array([delivered], dtype=bool), arrived, accepted, gamma)
     return state, score
-
-
-def test_at_the_start_nothing_waits_and_every_delay_is_1():
-    state = NetworkState.initial(2, 3)
-    for name in ("waiting", "learned", "lost", "reported"):
-        assert np.all(getattr(state, name) == 0)
-    assert np.all(state.delay == 1)
-    assert not state.delivered.any()
 
 
 def test_three_rounds_by_hand():

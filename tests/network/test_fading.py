@@ -15,8 +15,8 @@ def decibels(x):
     return 10 * np.log10(x)
 
 
-def one_device(**columns):
-    return fw.Network(devices=[fw.Device(**{"rate": 1, "distance_m": 100} | columns)], slots=1)
+def one_device(distance_m=100):
+    return fw.Network(devices=[fw.Device(rate=1, distance_m=distance_m)], slots=1)
 
 
 def covariance_terms(x, y):
@@ -27,38 +27,26 @@ def covariance_terms(x, y):
 # --- path loss ------------------------------------------------------------------------------------
 
 
+OTHER = {"noise_dbm": -90.0, "pathloss_intercept_db": 120.0, "pathloss_slope_db": 30.0}
+NEAR = 23 - 128.1 + 37.6 + 96  # at 100 m
+
+
 @pytest.mark.parametrize(
-    ("columns", "expected_db"),
+    ("changes", "expected_db"),
     [
         ({"distance_m": 1000}, 23 - 128.1 + 96),  # log10(1 km) = 0
-        ({"distance_m": 100}, 23 - 128.1 + 37.6 + 96),
+        ({}, NEAR),
         ({"distance_m": 10_000}, 23 - 128.1 - 37.6 + 96),
         ({"distance_m": 500}, 23 - 128.1 + 37.6 * 0.30103 + 96),
-        ({"distance_m": 100, "tx_power_dbm": 10}, 10 - 128.1 + 37.6 + 96),
+        ({"tx_power_dbm": 10}, NEAR - 13),
+        (OTHER, 23 - 120 + 30 + 90),
+        ({"interference_dbm": -96.0}, NEAR - decibels(2)),  # as strong as the noise
+        ({"interference_dbm": -86.0}, NEAR - decibels(11)),  # ten times the noise, on top of it
+        ({"interference_dbm": -300.0}, NEAR),
     ],
 )
-def test_mean_snr_follows_the_path_loss(columns, expected_db):
-    assert decibels(one_device(**columns).mean_snr[0]) == pytest.approx(expected_db, abs=1e-4)
-
-
-def test_noise_and_path_loss_constants_can_be_changed():
-    net = one_device(distance_m=100).replace(noise_dbm=-90.0, pathloss_intercept_db=120.0, pathloss_slope_db=30.0)
-    assert decibels(net.mean_snr[0]) == pytest.approx(23 - 120 + 30 + 90)
-
-
-@pytest.mark.parametrize(
-    ("interference_dbm", "loss_db"),
-    [
-        (-np.inf, 0.0),
-        (-96.0, decibels(2)),  # as strong as the noise
-        (-86.0, decibels(11)),  # ten times the noise, on top of it
-        (-300.0, 0.0),
-    ],
-)
-def test_interference_adds_to_the_noise(interference_dbm, loss_db):
-    quiet = one_device().mean_snr[0]
-    disturbed = one_device(interference_dbm=interference_dbm).mean_snr[0]
-    assert decibels(quiet / disturbed) == pytest.approx(loss_db, abs=1e-9)
+def test_mean_snr_follows_path_loss_noise_and_interference(changes, expected_db):
+    assert decibels(one_device().replace(**changes).mean_snr[0]) == pytest.approx(expected_db, abs=1e-4)
 
 
 @pytest.mark.parametrize("distance", MEAN_SUCCESS)
@@ -149,37 +137,3 @@ def test_shadowing_lets_the_fading_below_it_keep_its_memory(play, crowd, agree):
     fading = fw.fading.Shadowing(0.0, 1.0, fw.fading.GaussMarkov(0.9))
     gain = play(crowd(1000, fading=fading), 65, 8, first=64).gain  # over a block's border
     agree(covariance_terms(gain[0], gain[1]), 0.9**2)
-
-
-# --- recorded gains -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("first", [1, 70])
-def test_recorded_gains_are_used_exactly(play, crowd, first):
-    """For all instances, and per instance."""
-    record = np.random.default_rng(1).random((150, 5, 3))
-    whole = play(crowd(3, fading=fw.fading.RecordedGains(record)), 150, [4, 1], first=first)
-    np.testing.assert_array_equal(whole.gain, record[first - 1 :, [4, 1]])
-    same = play(crowd(3, fading=fw.fading.RecordedGains(record[:, 0])), 150, [4, 9], first=first)
-    for row in range(2):
-        np.testing.assert_array_equal(same.gain[:, row], record[first - 1 :, 0])
-
-
-def test_a_record_does_not_change_with_the_array_it_was_made_from():
-    record = np.ones((4, 2))
-    fading = fw.fading.RecordedGains(record)
-    record[0, 0] = 7.0
-    assert np.all(fading.gains == 1)
-    with pytest.raises(ValueError, match="read-only"):
-        fading.gains[0, 0] = 7.0
-
-
-@pytest.mark.parametrize("suffix", ["npy", "csv"])
-def test_recorded_gains_from_a_file(tmp_path, suffix):
-    record = np.array([[0.5, 1.25], [2.0, 0.0]])
-    path = tmp_path / f"gains.{suffix}"
-    if suffix == "npy":
-        np.save(path, record)
-    else:
-        path.write_text("0.5,1.25\n2,0\n")
-    np.testing.assert_array_equal(fw.fading.RecordedGains.from_file(str(path)).gains, record)

@@ -22,12 +22,3 @@ def test_help_shows_the_defaults_that_are_used(described):
     signature = str(inspect.signature(described))
     assert "object at" not in signature
     assert "factory" not in signature
-
-
-def test_parts_are_given_as_objects_or_by_name():
-    net = fw.paper_network(
-        fading="rician:k_factor=6", success={"name": "soft", "w0": 0.5}, arrivals=fw.arrivals.Poisson()
-    )
-    assert net.fading == fw.fading.Rician(6)
-    assert net.success == fw.success.Soft(0.5)
-    assert net.arrivals == fw.Network(net.devices).arrivals

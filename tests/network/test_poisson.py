@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedwave.network import poisson
 from fedwave.network.poisson import poisson_counts
 from fedwave.rng import Block, stream
 
@@ -35,16 +34,6 @@ def test_every_count_is_the_quantile_of_its_uniform_number():
     # A rounding of P[m <= k] in the last place can move a count only if u is that close to it.
     near = np.abs(stats.poisson.cdf(wanted, RATES) - u[:, None]) < 1e-14
     assert not (differ & ~near).any()
-
-
-@pytest.mark.parametrize("cells", [1, 2, 256])
-def test_the_cells_do_not_matter(cells, monkeypatch):
-    u = np.random.default_rng(1).random(2000)
-    before = counts_of(u, RATES)
-    monkeypatch.setattr(poisson, "_last", None)
-    monkeypatch.setattr(poisson, "_CELLS", cells)
-    np.testing.assert_array_equal(counts_of(u, RATES), before)
-    monkeypatch.setattr(poisson, "_last", None)  # made for other cells
 
 
 def test_the_ends_of_the_unit_interval():

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 import fedwave as fw
-from fedwave.network.world import World, arriving
 from fedwave.rng import PURPOSES, Draws, stream
-from fedwave.types import Decision
 
 FIELDS = ("gain", "snr", "success", "goes_through", "arrivals", "heard", "luck")
 
@@ -134,16 +132,6 @@ def test_uploads_go_through_with_the_probability_of_their_round(play, crowd, agr
     assert np.all(weather.goes_through[weather.success == 1.0])
 
 
-def test_an_upload_arrives_only_if_its_device_transmits(play, crowd):
-    net = crowd(50, distance_m=500.0)
-    (world,) = World(net, 0, np.arange(3)).rounds(1, 1)
-    transmits = np.zeros((3, 50), dtype=bool)
-    transmits[:, ::2] = True
-    arrived = arriving(net, world, Decision(transmits))
-    assert not arrived[:, 1::2].any()
-    np.testing.assert_array_equal(arrived[:, ::2], (world.luck < world.success)[:, ::2])
-
-
 def test_broadcasts_are_missed_with_their_probability(play, agree):
     q = np.repeat([0.0, 0.05, 0.5, 1.0], 100)
     table = fw.DeviceTable(rate=np.ones(400), distance_m=100.0, miss_probability=q)
@@ -152,10 +140,3 @@ def test_broadcasts_are_missed_with_their_probability(play, agree):
     agree(~heard[..., 200:300], 0.5)
     assert heard[..., :100].all()
     assert not heard[..., 300:].any()
-
-
-def test_everybody_hears_by_default(play):
-    assert all(heard is None for heard in play(fw.paper_network(), 3).heard)
-    trace = fw.simulate(fw.paper_network(), "random", rounds=3, instances=2)
-    assert trace.heard.shape == (3, 2, 25)
-    assert trace.heard.all()

@@ -75,7 +75,7 @@ def test_a_lattice_cut_short_gives_a_lower_cost_and_says_by_how_much_at_most(siz
     levels, theta, price = spread_levels(TWO_LEVELS, 200), np.array([1.0]), np.array([30.0])
     moves = _arrival_steps(POISSON, theta, np.ones(1), arrivals_at_most(POISSON, theta, 1e-12))
     exact = one(levels, 1.0, 30.0).cost[0]
-    cut = _on_lattice(levels, np.array([0]), theta, price, moves, size, FINE.saving)
+    cut = _on_lattice(levels, np.array([0]), theta, price, moves, np.ones(1), size, FINE.saving)
     assert cut.cost[0] <= exact + 1e-9
     assert cut.cost[0] + cut.error[0] >= exact - 1e-9
     if size == 60:

@@ -6,7 +6,7 @@ from refusals import refused
 
 import fedwave as fw
 from fedwave.planning import exact_solver
-from fedwave.planning.exact_solver import DecisionTable, ExactPlan, interpolated_gains
+from fedwave.planning.exact_solver import ExactPlan, interpolated_gains
 from fedwave.rng import Draws
 from fedwave.schedulers.exact import Dp, DpTs
 from fedwave.theory.exact_problem import exact_problem
@@ -82,14 +82,8 @@ def test_equal_devices_are_taken_in_turn_by_chance():
 
 
 def test_equal_networks_share_a_plan_and_others_do_not(monkeypatch):
-    solved = []
-    original = exact_solver.solve_networks
-
-    def counted(*args):
-        solved.append(args)
-        return original(*args)
-
-    monkeypatch.setattr(exact_solver, "solve_networks", counted)
+    solved, original = [], exact_solver.solve_networks
+    monkeypatch.setattr(exact_solver, "solve_networks", lambda *args: solved.append(args) or original(*args))
     monkeypatch.setattr(exact_solver, "_CACHE", exact_solver._Cache())
     for _ in range(2):
         fw.simulate(two((1.3, 2.1)), "dp", rounds=3, instances=2)
@@ -104,19 +98,12 @@ def test_equal_networks_share_a_plan_and_others_do_not(monkeypatch):
     for number, other in enumerate(others, 2):
         fw.simulate(other, "dp", rounds=3, instances=2)
         assert len(solved) == number
-    fw.simulate(two((1.3, 2.1)), fw.scheduler("dp", truncation=9), rounds=3, instances=2)
+    fw.simulate(two((1.3, 2.1)), "dp:truncation=9", rounds=3, instances=2)
     assert len(solved) == len(others) + 2
-
-
-def test_a_full_memory_forgets_the_oldest_plans_only(monkeypatch):
-    table = DecisionTable(np.zeros((1, 10)), np.ones(1), 1, 0.0, 0.0, np.zeros(10))
-    monkeypatch.setattr(exact_solver, "_MOST_BYTES", 3 * 160)
-    memory = exact_solver._Cache()
-    for key in "abc":
-        memory.put(key, table)
-    memory.get("a")
-    memory.put("d", table)
-    assert [memory.get(key) is not None for key in "abcd"] == [True, False, True, True]
+    monkeypatch.setattr(exact_solver, "_MOST_BYTES", 1)  # a plan takes the place of all others
+    fw.simulate(two((1.7, 2.1)), "dp", rounds=3, instances=2)
+    fw.simulate(two((1.3, 2.1)), "dp", rounds=3, instances=2)
+    assert len(solved) == len(others) + 4
 
 
 def test_batches_give_each_network_the_answer_it_gets_alone():

@@ -4,8 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from handmade import observation
-from pairs import CONSTANT, EDGES, pair, runs_at_the_edge
+from pairs import CONSTANT, pair, priority
 from scipy import stats
 from value_iteration import by_value_iteration
 
@@ -14,25 +13,10 @@ from fedwave.planning.backlog_objective import BacklogEffort, BacklogObjective, 
 from fedwave.planning.backlog_tables import backlog_scale, backlog_tables
 from fedwave.planning.channel_statistics import channel_statistics
 from fedwave.planning.price_search import at_price, best_price
-from fedwave.rng import Draws
 from fedwave.schedulers import priced
 from fedwave.theory.bound import backlog_bound
 
 PO = ("lagrangian-po", "lagrangian-po:average=0")
-LEARNING = ("lagrangian-bayes", "whittle-bayes", *PO)
-ALL = ("lagrangian", "whittle", *LEARNING)
-
-
-def priority(text, network, theta=None, **fields):
-    """On a situation that is put together by hand; ``theta`` are sampled rates."""
-    scheduler = fw.scheduler(text)
-    fields = {"rates": network.rates} | fields
-    seen = observation(network.size, slots=network.slots, **fields)
-    seen.planning = network.planning
-    state = dict(scheduler.start(seen.problem))
-    if theta is not None:
-        state["theta"] = np.array([theta])
-    return scheduler.priority(state, seen, Draws(0, [0]).at(seen.round))[0]
 
 
 def interval(values, level=0.999):
@@ -106,22 +90,15 @@ def test_tables_agree_with_exact_solutions(network):
     assert 0.99 * best.value < there.value <= (1 + 1e-5) * best.value
 
 
-def close(read, exact):
-    """As close as tables are: kinks at small backlogs are cut off."""
-    errors = read / exact - 1
-    assert np.sqrt(np.mean(errors**2)) < 0.04
-    assert np.abs(errors).max() < 0.15
-
-
 def test_learning_schedulers_use_the_rates_they_sampled():
     net = fw.paper_network()
     n, p = np.arange(25) % 7, 0.2 + 0.8 * np.arange(25) / 24
-    exact = priority("lagrangian", net, success=p, waiting=n)
-    learnt = priority("lagrangian-bayes", net, theta=net.rates, success=p, waiting=n)
-    close(learnt, exact)
-    exact = priority("whittle", net, success=p, waiting=n)
-    learnt = priority("whittle-bayes", net, theta=net.rates, success=p, waiting=n)
-    close(learnt, exact)
+    for name in ("lagrangian", "whittle"):
+        learnt = priority(f"{name}-bayes", net, theta=net.rates, success=p, waiting=n)
+        errors = learnt / priority(name, net, success=p, waiting=n) - 1
+        # As close as tables are: kinks at small backlogs are cut off.
+        assert np.sqrt(np.mean(errors**2)) < 0.04
+        assert np.abs(errors).max() < 0.15
     other = priority("whittle-bayes", net, theta=net.rates[::-1], success=p, waiting=n)
     assert not np.allclose(other, learnt, rtol=0.3)
 
@@ -154,7 +131,7 @@ def test_with_known_rates_they_come_within_two_per_cent_of_the_bound(text):
     assert interval(better, 0.95)[0] > 0
 
 
-@pytest.mark.parametrize("text", LEARNING[:2])
+@pytest.mark.parametrize("text", ["lagrangian-bayes", "whittle-bayes"])
 def test_learning_the_rates_costs_little(text):
     assert interval(paper_backlogs(text, 400, 800, 24))[1] < 1.025 * paper_bound()
 
@@ -167,24 +144,6 @@ def test_where_backlogs_are_hidden_they_beat_balsa_po_but_not_its_bound(text):
     assert paper_bound(hidden=True) < high < 1.025 * paper_bound(hidden=True)
 
 
-@pytest.mark.parametrize("text", ALL)
-@pytest.mark.parametrize("edge", EDGES)
-def test_they_run_at_the_edges(text, edge):
-    runs_at_the_edge(text, edge)
-
-
-@pytest.mark.parametrize("text", ALL[:4])
-def test_larger_backlogs_never_rank_lower_also_far_beyond_the_tables(text):
-    net = fw.paper_network()
-    before = np.zeros(25)
-    for n in (0, 1, 2, 5, 12, 40, 300, 5000, 10**6, 10**9):
-        now = priority(text, net, theta=net.rates, success=0.8, waiting=n)
-        assert np.isfinite(now).all()
-        assert (now >= before).all()
-        before = now
-    assert (before > 1e8).all()
-
-
 def test_what_was_solved_is_found_again_by_content():
     one, again, other = (
         channel_statistics(fw.paper_network(success=p).planning)
@@ -195,15 +154,6 @@ def test_what_was_solved_is_found_again_by_content():
     assert backlog_tables(one) is not backlog_tables(other)
     bursty = channel_statistics(fw.paper_network(arrivals=fw.arrivals.NegativeBinomial(1.9)).planning)
     assert bursty != channel_statistics(fw.paper_network(arrivals=fw.arrivals.NegativeBinomial(2.0)).planning)
-
-
-@pytest.mark.parametrize("text", ["lagrangian", "whittle"])
-def test_many_kinds_of_devices_are_read_from_tables(text):
-    net, rng = fw.random_network(2500, seed=1), np.random.default_rng(0)
-    n, p = rng.integers(0, 40, net.size), rng.random(net.size)
-    got = priority(text, net, success=p, waiting=n)
-    learnt = priority(f"{text}-bayes", net, theta=net.rates, success=p, waiting=n)
-    np.testing.assert_allclose(got, learnt, rtol=1e-12)
 
 
 @pytest.mark.parametrize("slots", [500, 1], ids=["", "a price beyond the tables"])
@@ -227,17 +177,3 @@ def test_many_kinds_beyond_the_rates_of_the_tables_are_solved_for(monkeypatch):
     solved = best_price(BacklogObjective(effort=BacklogEffort.MEDIUM), classes, net.slots, levels).solutions
     got = priority("lagrangian", net, success=1.0, waiting=500)
     np.testing.assert_array_equal(got, solved.worth_at(classes.of_device, np.full(net.size, 500)))
-
-
-@pytest.mark.parametrize("network", [fw.paper_network(), fw.random_network(300, slots=40)], ids=["25", "300"])
-def test_the_price_of_an_instance_does_not_depend_on_the_others(network):
-    statistics, rng = channel_statistics(network.planning), np.random.default_rng(3)
-    made = backlog_tables(statistics)
-    row = made.row[statistics.channel]
-    theta = rng.gamma(0.7, [[0.01], [0.1], [3.0], [60.0], [3.0]], (5, network.size))
-    slots = np.array([network.size, 1.0, 0.25, 5.0, 20.0])
-    price = made.price(row, theta, slots)
-    alone = [made.price(row, theta[i : i + 1], slots[i : i + 1])[0] for i in range(5)]
-    assert price.tolist() == alone
-    assert price[0] == 0  # slots for all
-    assert (np.diff(price[[0, 4, 2]]) > 0).all()  # fewer slots, a higher price

@@ -1,8 +1,10 @@
-"""Two devices for one slot, and networks at the edges of what a planning scheduler can meet."""
+"""Two devices for one slot, networks at the edges of what a planning scheduler can meet, and what it ranks by."""
 
 import numpy as np
+from handmade import observation
 
 import fedwave as fw
+from fedwave.rng import Draws
 
 CONSTANT = fw.success.Table((0.0, 1.0), (0.3, 0.3))  # p = 0.7 whatever the gain
 
@@ -26,8 +28,12 @@ EDGES = {
 }
 
 
-def runs_at_the_edge(text, edge):
-    """Simulate a scheduler on one of them: it fills the slots of the first round."""
-    network = EDGES[edge]
-    trace = fw.simulate(network, fw.scheduler(text), rounds=6, instances=2)
-    assert (np.count_nonzero(trace.scheduled[0], axis=1) == network.slots_in(1)).all()
+def priority(scheduler, network, state=None, *, theta=None, **fields):
+    """What a scheduler ranks by in a situation that is put together by hand; ``theta`` are sampled rates."""
+    scheduler = fw.scheduler(scheduler)
+    seen = observation(network.size, slots=network.slots, **{"rates": network.rates, "waiting": 0} | fields)
+    seen.planning = network.planning
+    state = dict(scheduler.start(seen.problem)) | (state or {})
+    if theta is not None:
+        state |= {"theta": np.array([theta]), "covered": np.ones((1, network.size), int)}
+    return scheduler.priority(state, seen, Draws(0, [0]).at(seen.round))[0]

@@ -104,33 +104,20 @@ def test_it_agrees_with_brute_force(rates, levels, slots, arrivals, most):
     assert mean_backlog(problem, optimum) == pytest.approx(g, abs=1e-7)
 
 
-def steps(*points):
-    """p as a staircase in the SNR: (dB, p from there on), the first one from the very bottom."""
-    at, p = np.array(points).T
-    edges = np.repeat(at[1:], 2) + np.tile([-1e-9, 1e-9], at.size - 1)
-    return fw.success.Table(tuple(edges), tuple(1 - np.repeat(p, 2)[1:-1]))
-
-
-def snr_of(share, mean_db):
-    """The SNR in dB that Rayleigh fading stays below in this share of the rounds."""
-    return mean_db + 10 * np.log10(-np.log1p(-share))
-
-
-def network(rates, slots, success, arrivals, distances=None):
-    """Mean SNR 0 dB unless ``distances`` tell otherwise."""
-    at = distances or [1000.0] * len(rates)
-    table = fw.DeviceTable(rate=np.array(rates), distance_m=np.array(at))
-    return fw.Network(table, slots, success=success, arrivals=arrivals, noise_dbm=23 - 128.1)
-
-
 # A threshold at 0 dB is passed in 3 of 4 rounds where the mean SNR is 1 / ln(4 / 3), and in half at 1 / ln 2.
 QUARTER, HALF = (1000 * s ** (-1 / 3.76) for s in (1 / np.log(4 / 3), 1 / np.log(2)))
-TWO = steps((-99, 0.3), (snr_of(1 / 2, 0), 0.9))
+
+
+def network(rates, slots, arrivals, at):
+    """Two levels of p; at 1,000 m the mean SNR is 0 dB."""
+    table = fw.DeviceTable(rate=rates, distance_m=at)
+    return fw.Network(table, slots, success=fw.success.Threshold(1.0), arrivals=arrivals, noise_dbm=23 - 128.1)
+
+
 SIMULATED = {
-    "two levels": ([1, 5], 1, TWO, fw.arrivals.Poisson(), None),
-    "threshold": ([1, 4], 1, fw.success.Threshold(1.0), fw.arrivals.Poisson(), [QUARTER, HALF]),
-    "bursts": ([1, 4], 1, TWO, fw.arrivals.NegativeBinomial(2.0), None),
-    "two slots": ([1, 1, 3], 2, TWO, fw.arrivals.Poisson(), None),
+    "poisson": ([1, 5], 1, "poisson", [QUARTER, HALF]),
+    "bursts": ([1, 4], 1, "negative-binomial", [HALF, QUARTER]),
+    "two slots": ([1, 1, 3], 2, "poisson", [HALF, QUARTER, QUARTER]),
 }
 
 
@@ -183,7 +170,7 @@ def small(**changes):
     return ExactProblem(**known | changes)
 
 
-STEADY = network([1, 2], 1, TWO, fw.arrivals.Poisson())
+STEADY = network([1, 2], 1, "poisson", QUARTER)
 REFUSED = {
     ("rates", -1): lambda: small(rates=[1, -1]),
     ("success_levels", 2, "rates", 3): lambda: small(rates=[1, 2, 3]),

@@ -13,9 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedwave.errors import FedwaveError, check_number
-from fedwave.files.arrays import read_array
 from fedwave.network.poisson import poisson_counts
-from fedwave.network.recorded import as_record, check_covers, recorded_block, same_in_all_instances
+from fedwave.network.recorded import Recorded, as_record
 from fedwave.rng import Block as Block  # public: users' models receive one
 from fedwave.types import FloatArray, IntArray
 
@@ -168,7 +167,7 @@ class ZeroInflatedPoisson(Arrivals):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RecordedArrivals(Arrivals):
+class RecordedArrivals(Recorded, Arrivals):
     """Recorded counts: ``[T, U]`` for all instances, or ``[T, I, U]``, one record per instance.
 
     The true rate of a device is the mean of its record, and the rate in the device table is ignored. Learning
@@ -181,13 +180,10 @@ class RecordedArrivals(Arrivals):
     array([1., 5.])
     """
 
-    name = "recorded"
+    name, what = "recorded", "arrivals"
 
     counts: IntArray
     distribution: ClassVar[str] = "poisson"
-
-    def __repr__(self) -> str:
-        return f"RecordedArrivals(shape={self.counts.shape})"
 
     def __post_init__(self) -> None:
         counts = as_record(self.counts, np.float64, "recorded arrivals")
@@ -200,20 +196,8 @@ class RecordedArrivals(Arrivals):
             )
         object.__setattr__(self, "counts", as_record(counts, np.int64, "recorded arrivals"))
 
-    @classmethod
-    def from_file(cls, path: str) -> RecordedArrivals:
-        """Reads a .npy file, or a .csv file with a line per round and a column per device."""
-        return cls(read_array(path, "the record of arrivals"))
-
-    @property
-    def shared(self) -> bool:
-        return same_in_all_instances(self.counts)
-
-    def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
-        check_covers("arrivals", self.counts, rounds, devices, last_instance)
-
     def sample(self, block: Block, rates: FloatArray) -> IntArray:
-        return recorded_block(self.counts, block)
+        return self.rounds_of(block)
 
     def mean_rates(self, rates: FloatArray) -> FloatArray:
         out: FloatArray = self.counts.mean(axis=tuple(range(self.counts.ndim - 1)))

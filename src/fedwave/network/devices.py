@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from fedwave.errors import FedwaveError, did_you_mean, is_list, is_whole, short_repr
 from fedwave.files.reading import as_path, read_text
 from fedwave.files.tables import as_number, read_table
-from fedwave.types import Array, FloatArray
+from fedwave.types import FloatArray
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Device:
 DEVICE_COLUMNS = tuple(f.name for f in fields(Device) if f.name != "name")
 _SHOWN = 30  # devices that a notebook shows
 _MOST_DEVICES = 10_000_000  # of a table, counted with ``count``
-_DEFAULTS = {f.name: f.default for f in fields(Device)}
+_DEFAULTS = {f.name: f.default for f in fields(Device) if f.default is not MISSING} | {"count": 1}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,17 +105,17 @@ class DeviceTable:
 
     def others(self) -> str:
         """The other columns that differ from their defaults, in a line of its own; empty if there are none."""
-        more = [n for n in DEVICE_COLUMNS[2:] if np.any(np.asarray(getattr(self, n)) != _DEFAULTS[n])]
         spans = []
-        for name in more:
+        for name in DEVICE_COLUMNS[2:]:
             column = np.asarray(getattr(self, name))
-            low, high = column.min(), column.max()
-            spans.append(f"{name} {low:g}" if low == high else f"{name} {low:g} to {high:g}")
+            if np.any(column != _DEFAULTS[name]):
+                low, high = column.min(), column.max()
+                spans.append(f"{name} {low:g}" if low == high else f"{name} {low:g} to {high:g}")
         return f"\n  {', '.join(spans)}" if spans else ""
 
     def _repr_html_(self) -> str:
         """The first devices as a table, for notebooks."""
-        names = [name for name in DEVICE_COLUMNS if np.any(getattr(self, name) != _DEFAULTS[name])]
+        names = [name for name in DEVICE_COLUMNS if np.any(getattr(self, name) != _DEFAULTS.get(name))]
         rows = [f"<tr><th>device</th>{''.join(f'<th>{name}</th>' for name in names)}</tr>"]
         for u in range(min(len(self), _SHOWN)):
             cells = "".join(f"<td>{getattr(self, name)[u]:g}</td>" for name in names)
@@ -175,13 +176,10 @@ def read_devices(path: str | Path) -> DeviceTable:
     if path.suffix.lower() in (".yaml", ".yml"):
         return _from_rows(_yaml_rows(path, what), what)
     if path.suffix.lower() == ".csv":
-        return _from_rows(_csv_rows(path, what), what)
+        heading, lines = read_table(path, what, "device line")
+        rows = [{name: cell for name, cell in zip(heading, line, strict=True) if cell.strip()} for line in lines]
+        return _from_rows(rows, what)
     raise FedwaveError(f"{what} must end in .csv, .yaml or .yml.")
-
-
-def _csv_rows(path: Path, what: str) -> list[dict[str, Any]]:
-    heading, lines = read_table(path, what, "device line")
-    return [{name: field for name, field in zip(heading, fields, strict=True) if field.strip()} for fields in lines]
 
 
 def _yaml_rows(path: Path, what: str) -> list[dict[str, Any]]:
@@ -201,12 +199,18 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
     if not rows:
         raise FedwaveError(f"{what} is empty: give it at least one device.")
     known = (*DEVICE_COLUMNS, "name", "count")
-    for name in (name for row in rows for name in row):
-        if name not in known:
-            raise FedwaveError(
-                f"{what} has an unknown column {short_repr(name)}; {did_you_mean(str(name)[:60], known)}"
-            )
-    counts = [_number(row.get("count", 1), "count", what, i) for i, row in enumerate(rows, 1)]
+    columns: dict[str, list[float]] = {name: [] for name in (*DEVICE_COLUMNS, "count")}
+    for i, row in enumerate(rows, 1):
+        for name in row:
+            if name not in known:
+                raise FedwaveError(
+                    f"{what} has an unknown column {short_repr(name)}; {did_you_mean(str(name)[:60], known)}"
+                )
+        for name, column in columns.items():
+            if name not in row and name not in _DEFAULTS:
+                raise FedwaveError(f"{what}, device line {i}: {name} is missing.")
+            column.append(as_number(row.get(name, _DEFAULTS.get(name)), f"{what}, device line {i}: {name}"))
+    counts = columns.pop("count")
     for i, count in enumerate(counts, 1):
         if not (is_whole(count) and 0 <= count <= _MOST_DEVICES):
             raise FedwaveError(
@@ -217,15 +221,9 @@ def _from_rows(rows: Sequence[Mapping[str, Any]], what: str) -> DeviceTable:
         raise FedwaveError(
             f"{what} has {sum(counts):,.0f} devices, must have at most {_MOST_DEVICES:,}: lower the counts."
         )
-    columns: dict[str, Array] = {}
-    for name in DEVICE_COLUMNS:
-        values = []
-        for i, row in enumerate(rows, 1):
-            if name not in row and name in ("rate", "distance_m"):
-                raise FedwaveError(f"{what}, device line {i}: {name} is missing.")
-            values.append(_number(row.get(name, _DEFAULTS[name]), name, what, i))
-        columns[name] = np.repeat(np.array(values), np.array(counts, dtype=np.int64))
-    return DeviceTable(**columns, name=_numbered_names(rows, counts))
+    times = np.array(counts, dtype=np.int64)
+    repeated = {name: np.repeat(np.array(column), times) for name, column in columns.items()}
+    return DeviceTable(**repeated, name=_numbered_names(rows, counts))
 
 
 def _numbered_names(rows: Sequence[Mapping[str, Any]], counts: Sequence[float]) -> tuple[str, ...]:
@@ -246,18 +244,12 @@ def _checked_names(names: Any, size: int) -> tuple[str, ...]:
     texts = tuple(str(name).strip() for name in names)
     if texts and len(texts) != size:
         raise FedwaveError(f"there are {len(texts)} device names for {size} devices: give one name per device.")
-    seen: set[str] = set()
-    for name in texts:
+    for name, times in Counter(texts).items():
         if not name or not name.isprintable():
             raise FedwaveError(f"a device is called {name!r}, must be a printable text of one line.")
-        if name in seen:
+        if times > 1:
             raise FedwaveError(f"two devices are called {name!r}: give each a name of its own.")
-        seen.add(name)
     return texts
-
-
-def _number(value: Any, name: str, what: str, line: int) -> float:
-    return as_number(value, f"{what}, device line {line}: {name}")
 
 
 def _numbers(name: str, values: Any) -> FloatArray:

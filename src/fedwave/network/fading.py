@@ -12,8 +12,7 @@ import numpy as np
 from numpy.random import Generator
 
 from fedwave.errors import FedwaveError, check_number
-from fedwave.files.arrays import read_array
-from fedwave.network.recorded import as_record, check_covers, recorded_block, same_in_all_instances
+from fedwave.network.recorded import Recorded, as_record
 from fedwave.rng import Block as Block  # public: users' models receive one
 from fedwave.types import Array, FloatArray
 
@@ -80,14 +79,12 @@ class Fading(ABC):
 
     def sum_quantiles(self, tries: int, probability: FloatArray) -> FloatArray:
         """Quantiles of the sum of the gains of ``tries`` new tries, shaped like ``probability``."""
-        out: FloatArray = np.quantile(_sorted_sums(self, tries), probability)
-        return out
+        return np.quantile(_sorted_sums(self, tries), probability)
 
     def sum_exceeds(self, tries: int, level: FloatArray) -> FloatArray:
         """P[sum of the gains of ``tries`` new tries >= level], shaped like ``level``."""
         sums = _sorted_sums(self, tries)
-        out: FloatArray = 1.0 - np.searchsorted(sums, level) / sums.size
-        return out
+        return 1.0 - np.searchsorted(sums, level) / sums.size
 
 
 def sample_quartiles(sample: Array | Sequence[float]) -> tuple[float, float, float]:
@@ -174,7 +171,7 @@ class Rician(Fading):
 
 
 @dataclass(frozen=True)
-class GaussMarkov(Fading):
+class GaussMarkov(Rayleigh):
     """Rayleigh fading with memory: the complex amplitude x is a first-order Gauss-Markov process.
 
     With rho = ``correlation`` (0 to 1), x_t = rho x_{t-1} + sqrt(1 - rho^2) e_t and h = |x|^2. Every h is exponential
@@ -196,17 +193,12 @@ class GaussMarkov(Fading):
         check_number("GaussMarkov correlation", self.correlation, ">= 0", "<= 1")
 
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
-        noise = block.draw(_complex_normal)
+        noise = block.draw(
+            lambda rng, shape: np.sqrt(0.5) * (rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
+        )
         path = _markov_path(noise, self.correlation, carry)
         out: FloatArray = path.real**2 + path.imag**2
         return out, path[-1]
-
-    def fresh(self, rng: Generator, shape: tuple[int, ...]) -> FloatArray:
-        return rng.standard_exponential(shape)
-
-    quartiles = Rayleigh.quartiles
-    sum_quantiles = Rayleigh.sum_quantiles
-    sum_exceeds = Rayleigh.sum_exceeds
 
 
 @dataclass(frozen=True)
@@ -270,7 +262,7 @@ class Shadowing(Fading):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RecordedGains(Fading):
+class RecordedGains(Recorded, Fading):
     """Measured gains h >= 0: ``[T, U]`` for all instances, or ``[T, I, U]``, one record per instance.
 
     The mean of a record need not be 1. A run may not be longer than the record. The text form names a file:
@@ -282,13 +274,10 @@ class RecordedGains(Fading):
     RecordedGains(shape=(200, 25))
     """
 
-    name = "recorded"
+    name, what = "recorded", "gains"
 
     gains: FloatArray
     independent: ClassVar[bool] = False
-
-    def __repr__(self) -> str:
-        return f"RecordedGains(shape={self.gains.shape})"
 
     def __post_init__(self) -> None:
         gains = as_record(self.gains, np.float64, "recorded gains")
@@ -299,20 +288,8 @@ class RecordedGains(Fading):
             )
         object.__setattr__(self, "gains", gains)
 
-    @classmethod
-    def from_file(cls, path: str) -> RecordedGains:
-        """Reads a .npy file, or a .csv file with a line per round and a column per device."""
-        return cls(read_array(path, "the record of gains"))
-
-    @property
-    def shared(self) -> bool:
-        return same_in_all_instances(self.gains)
-
-    def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
-        check_covers("gains", self.gains, rounds, devices, last_instance)
-
     def sample(self, block: Block, carry: Any) -> tuple[FloatArray, Any]:
-        return recorded_block(self.gains, block), None
+        return self.rounds_of(block), None
 
     def fresh(self, rng: Generator, shape: tuple[int, ...]) -> FloatArray:
         raise FedwaveError(
@@ -321,11 +298,6 @@ class RecordedGains(Fading):
 
     def quartiles(self) -> tuple[float, float, float]:
         return sample_quartiles(self.gains)
-
-
-def _complex_normal(rng: Generator, shape: tuple[int, int]) -> Array:
-    out: Array = np.sqrt(0.5) * (rng.standard_normal(shape) + 1j * rng.standard_normal(shape))
-    return out
 
 
 def _markov_path(noise: Array, correlation: float, before: Array | None) -> Array:

@@ -105,7 +105,13 @@ class Network:
                 raise FedwaveError(
                     f"{name} is {value!r}, must be a {base.__name__} object or a name, such as {example!r}."
                 )
-            _check_hashable(name, value)
+            try:
+                hash(value)  # what is planned for a network is kept by its parts
+            except TypeError as error:
+                raise FedwaveError(
+                    f"{name} is a {type(value).__name__} that cannot be hashed ({error}): write "
+                    "@dataclass(frozen=True) above its class, with numbers, texts or tuples as parameters."
+                ) from None
         for name, unit in (("noise_dbm", "dBm"), ("pathloss_intercept_db", "dB"), ("pathloss_slope_db", "dB")):
             check_number(name, getattr(self, name), note=f" ({unit})")
         self._check_mean_snr()
@@ -264,17 +270,6 @@ def random_network(
     table = DeviceTable(rate=rate, distance_m=distance)
     w = max(1, devices // 5) if slots is None else slots
     return Network(devices=table, slots=w).replace(**changes)
-
-
-def _check_hashable(name: str, part: Any) -> None:
-    """Raises FedwaveError for a part that cannot be hashed: what is planned for a network is kept by its parts."""
-    try:
-        hash(part)
-    except TypeError as error:
-        raise FedwaveError(
-            f"{name} is a {type(part).__name__} that cannot be hashed ({error}): write @dataclass(frozen=True) above "
-            "its class, with numbers, texts or tuples as parameters."
-        ) from None
 
 
 def check_network(network: Any) -> None:

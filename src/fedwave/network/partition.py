@@ -196,8 +196,7 @@ class Labels:
         """The share of each class in the whole training set, ``[C]``."""
         if self.training is None:
             return np.full(self.classes, 1 / self.classes)
-        counts: FloatArray = np.bincount(self.training, minlength=self.classes) / len(self.training)
-        return counts
+        return np.bincount(self.training, minlength=self.classes) / len(self.training)
 
     def shares(self, seed: int, instances: Sequence[int], devices: int) -> FloatArray:
         """The expected share of each class at every device, ``[I, U, C]``."""

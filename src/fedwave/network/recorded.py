@@ -1,14 +1,73 @@
-"""Recorded arrays ``[T, U]`` or ``[T, I, U]``: their checks, and the block of rounds that a World asks for."""
+"""Recorded gains and recorded arrivals: what an array ``[T, U]`` or ``[T, I, U]`` needs to stand for a model."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import fields
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from fedwave.errors import FedwaveError
+from fedwave.files.arrays import read_array
 from fedwave.rng import Block
 from fedwave.types import Array
+
+
+class Recorded:
+    """A record, the first field of its class: ``[T, U]`` for all instances, or ``[T, I, U]``."""
+
+    what: ClassVar[str]  # is recorded
+
+    @classmethod
+    def from_file(cls, path: str) -> Self:
+        """Reads a .npy file, or a .csv file with a line per round and a column per device."""
+        return cls(read_array(path, f"the record of {cls.what}"))  # type: ignore[call-arg]  # the record
+
+    @property
+    def record(self) -> Array:
+        """The array."""
+        record: Array = getattr(self, fields(self)[0].name)  # type: ignore[arg-type]  # a dataclass
+        return record
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(shape={self.record.shape})"
+
+    @property
+    def shared(self) -> bool:
+        """Is the record the same in every instance: given once, or copied?"""
+        record = self.record
+        return record.ndim == 2 or all(np.array_equal(record[:, 0], record[:, i]) for i in range(1, record.shape[1]))
+
+    def check_run(self, rounds: int, devices: int, last_instance: int) -> None:
+        """Raises FedwaveError if the record does not cover a run."""
+        shape = self.record.shape
+        if shape[0] < rounds:
+            raise FedwaveError(
+                f"the recorded {self.what} cover {shape[0]} rounds but the run has {rounds}: "
+                "record more, or run fewer rounds."
+            )
+        if shape[-1] != devices:
+            raise FedwaveError(
+                f"the recorded {self.what} are of {shape[-1]} devices but the network has {devices}: "
+                "give a record with one column per device."
+            )
+        if len(shape) == 3 and shape[1] <= last_instance:
+            raise FedwaveError(
+                f"the recorded {self.what} cover {shape[1]} instances but the run needs {last_instance + 1}: "
+                "record more, or run fewer instances."
+            )
+
+    def rounds_of(self, block: Block) -> Array:
+        """The rounds of a block, ``[B, I, U]``; zeros after the end of the record.
+
+        A block may reach past the last round that is played, and only there past the record: ``check_run`` is called
+        before the run.
+        """
+        rows = self.record[block.first - 1 : block.first - 1 + block.rounds]
+        rows = rows[:, None, :] if rows.ndim == 2 else rows[:, block.ids, :]
+        out = np.zeros((block.rounds, block.ids.size, block.devices), dtype=rows.dtype)
+        out[: rows.shape[0]] = rows
+        return out
 
 
 def as_record(values: Any, kind: type, what: str) -> Array:
@@ -28,40 +87,3 @@ def as_record(values: Any, kind: type, what: str) -> Array:
         raise FedwaveError(f"{what} have shape {record.shape}, must not be empty.")
     record.flags.writeable = False
     return record
-
-
-def same_in_all_instances(record: Array) -> bool:
-    """Is the record the same in every instance: given once, or copied?"""
-    return record.ndim == 2 or all(np.array_equal(record[:, 0], record[:, i]) for i in range(1, record.shape[1]))
-
-
-def check_covers(what: str, record: Array, rounds: int, devices: int, last_instance: int) -> None:
-    """Raises FedwaveError if a record does not cover a run."""
-    if record.shape[0] < rounds:
-        raise FedwaveError(
-            f"the recorded {what} cover {record.shape[0]} rounds but the run has {rounds}: "
-            "record more, or run fewer rounds."
-        )
-    if record.shape[-1] != devices:
-        raise FedwaveError(
-            f"the recorded {what} are of {record.shape[-1]} devices but the network has {devices}: "
-            "give a record with one column per device."
-        )
-    if record.ndim == 3 and record.shape[1] <= last_instance:
-        raise FedwaveError(
-            f"the recorded {what} cover {record.shape[1]} instances but the run needs {last_instance + 1}: "
-            "record more, or run fewer instances."
-        )
-
-
-def recorded_block(record: Array, block: Block) -> Array:
-    """The rounds of a block, ``[B, I, U]``; zeros after the end of the record.
-
-    A block may reach past the last round that is played, and only there past the record: ``check_covers`` is called
-    before the run.
-    """
-    rows = record[block.first - 1 : block.first - 1 + block.rounds]
-    rows = rows[:, None, :] if record.ndim == 2 else rows[:, block.ids, :]
-    out = np.zeros((block.rounds, block.ids.size, block.devices), dtype=record.dtype)
-    out[: rows.shape[0]] = rows
-    return out

@@ -301,8 +301,7 @@ class Arq(SuccessModel):
         return self.model.certain
 
     def probability(self, snr: FloatArray) -> FloatArray:
-        out: FloatArray = 1 - (1 - self.model.probability(snr)) ** self.tries
-        return out
+        return 1 - (1 - self.model.probability(snr)) ** self.tries
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,10 @@ class World:
         success = net.success.expected(snr, net.mean_snr, net.fading)
         success = checked(net.success, "probabilities", success, self._shape, most=1)
         luck = self._block(number, "luck").draw(lambda rng, shape: rng.random(shape))
-        later = net.mean_snr * self._later_gains(number) if net.success.later_tries else None
+        later = None
+        if tries := net.success.later_tries:  # of HARQ: the sum of their gains counts
+            sums = self._block(number, "retries").draw(lambda rng, s: net.fading.fresh(rng, (tries, *s)).sum(axis=0))
+            later = net.mean_snr * checked(net.fading, "gains of new tries", sums, self._shape)
         arrivals = net.arrivals.sample(self._block(number, "arrivals"), np.asarray(net.table.rate))
         arrivals = checked(net.arrivals, "counts", arrivals, self._shape, whole=True)
         missing = np.asarray(net.table.miss_probability)
@@ -140,12 +143,6 @@ class World:
                 arrivals[k],
                 None if heard is None else heard[k],
             )
-
-    def _later_gains(self, number: int) -> FloatArray:
-        """The sum of the gains of HARQ's later tries."""
-        tries, fading = self.network.success.later_tries, self.network.fading
-        gains = self._block(number, "retries").draw(lambda rng, shape: fading.fresh(rng, (tries, *shape)).sum(axis=0))
-        return checked(fading, "gains of new tries", gains, self._shape)
 
 
 def can_keep(carry: Any, instances: int) -> bool:

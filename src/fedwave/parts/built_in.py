@@ -5,61 +5,103 @@ They are imported on demand: naming a model must not load torch.
 
 from __future__ import annotations
 
-# By family and module: name=Class, or the function that makes it.
-_PLACES = {
+_SCHEDULERS = "fedwave.schedulers."
+BUILT_IN: dict[str, dict[str, str]] = {
     "scheduler": {
-        "schedulers.balsa": "alsa-pi=AlsaPi balsa=Balsa balsa-po=BalsaPo",
-        "schedulers.baselines": (
-            "bench=Bench round-robin=RoundRobin w-max=WMax random=Random proportional-fair=ProportionalFair"
-        ),
-        "schedulers.greedy": (
-            "age=Age max-weight=MaxWeight sqrt-rule=SqrtRule fresh=Fresh alpha-fresh=AlphaFresh "
-            "update-aware=UpdateAware"
-        ),
-        "schedulers.index": (
-            "lagrangian=Lagrangian whittle=Whittle lagrangian-bayes=LagrangianBayes whittle-bayes=WhittleBayes "
-            "lagrangian-po=LagrangianPo"
-        ),
-        "schedulers.mass": "mass=MassScheduler mass-bayes=MassBayes mass-po=MassPo",
-        "schedulers.mass_labels": "mass-labels=MassLabels mass-labels-po=MassLabelsPo",
-        "schedulers.mass_index": "mass-index=MassIndex mass-index-bayes=MassIndexBayes mass-index-po=MassIndexPo",
-        "schedulers.exact": "dp=Dp dp-ts=DpTs",
+        "alsa-pi": _SCHEDULERS + "balsa:AlsaPi",
+        "balsa": _SCHEDULERS + "balsa:Balsa",
+        "balsa-po": _SCHEDULERS + "balsa:BalsaPo",
+        "bench": _SCHEDULERS + "baselines:Bench",
+        "round-robin": _SCHEDULERS + "baselines:RoundRobin",
+        "w-max": _SCHEDULERS + "baselines:WMax",
+        "random": _SCHEDULERS + "baselines:Random",
+        "proportional-fair": _SCHEDULERS + "baselines:ProportionalFair",
+        "age": _SCHEDULERS + "greedy:Age",
+        "max-weight": _SCHEDULERS + "greedy:MaxWeight",
+        "sqrt-rule": _SCHEDULERS + "greedy:SqrtRule",
+        "fresh": _SCHEDULERS + "greedy:Fresh",
+        "alpha-fresh": _SCHEDULERS + "greedy:AlphaFresh",
+        "update-aware": _SCHEDULERS + "greedy:UpdateAware",
+        "lagrangian": _SCHEDULERS + "index:Lagrangian",
+        "whittle": _SCHEDULERS + "index:Whittle",
+        "lagrangian-bayes": _SCHEDULERS + "index:LagrangianBayes",
+        "whittle-bayes": _SCHEDULERS + "index:WhittleBayes",
+        "lagrangian-po": _SCHEDULERS + "index:LagrangianPo",
+        "mass": _SCHEDULERS + "mass:MassScheduler",
+        "mass-bayes": _SCHEDULERS + "mass:MassBayes",
+        "mass-po": _SCHEDULERS + "mass:MassPo",
+        "mass-labels": _SCHEDULERS + "mass_labels:MassLabels",
+        "mass-labels-po": _SCHEDULERS + "mass_labels:MassLabelsPo",
+        "mass-index": _SCHEDULERS + "mass:MassIndex",
+        "mass-index-bayes": _SCHEDULERS + "mass:MassIndexBayes",
+        "mass-index-po": _SCHEDULERS + "mass:MassIndexPo",
+        "dp": _SCHEDULERS + "exact:Dp",
+        "dp-ts": _SCHEDULERS + "exact:DpTs",
     },
     "fading": {
-        "network.fading": (
-            "rayleigh=Rayleigh rician=Rician gauss-markov=GaussMarkov shadowing=Shadowing recorded=RecordedGains"
-        )
+        "rayleigh": "fedwave.network.fading:Rayleigh",
+        "rician": "fedwave.network.fading:Rician",
+        "gauss-markov": "fedwave.network.fading:GaussMarkov",
+        "shadowing": "fedwave.network.fading:Shadowing",
+        "recorded": "fedwave.network.fading:RecordedGains",
     },
     "success": {
-        "network.success": "turbo=Turbo threshold=Threshold soft=Soft uncoded=Uncoded arq=Arq harq=Harq table=Table"
+        "turbo": "fedwave.network.success:Turbo",
+        "threshold": "fedwave.network.success:Threshold",
+        "soft": "fedwave.network.success:Soft",
+        "uncoded": "fedwave.network.success:Uncoded",
+        "arq": "fedwave.network.success:Arq",
+        "harq": "fedwave.network.success:Harq",
+        "table": "fedwave.network.success:Table",
     },
     "arrivals": {
-        "network.arrivals": (
-            "poisson=Poisson negative-binomial=NegativeBinomial zero-inflated-poisson=ZeroInflatedPoisson "
-            "recorded=RecordedArrivals"
-        )
+        "poisson": "fedwave.network.arrivals:Poisson",
+        "negative-binomial": "fedwave.network.arrivals:NegativeBinomial",
+        "zero-inflated-poisson": "fedwave.network.arrivals:ZeroInflatedPoisson",
+        "recorded": "fedwave.network.arrivals:RecordedArrivals",
     },
-    "prior": {"schedulers.priors": "jeffreys=Jeffreys gamma=Gamma truncated=Truncated"},
-    "partition": {"network.partition": "iid=Iid dirichlet=Dirichlet by-class=ByClass"},
-    "aggregation": {"aggregation": "lee=Lee constant=Constant fedasync=FedAsync fedbuff=FedBuff sync=Sync"},
+    "prior": {
+        "jeffreys": _SCHEDULERS + "priors:Jeffreys",
+        "gamma": _SCHEDULERS + "priors:Gamma",
+        "truncated": _SCHEDULERS + "priors:Truncated",
+    },
+    "partition": {
+        "iid": "fedwave.network.partition:Iid",
+        "dirichlet": "fedwave.network.partition:Dirichlet",
+        "by-class": "fedwave.network.partition:ByClass",
+    },
+    "aggregation": {
+        "lee": "fedwave.aggregation:Lee",
+        "constant": "fedwave.aggregation:Constant",
+        "fedasync": "fedwave.aggregation:FedAsync",
+        "fedbuff": "fedwave.aggregation:FedBuff",
+        "sync": "fedwave.aggregation:Sync",
+    },
     "dataset": {
-        "learning.datasets.mnist_cifar": "mnist=mnist cifar10=cifar10",
-        "learning.datasets.synthetic": "synthetic=synthetic",
+        "mnist": "fedwave.learning.datasets.mnist_cifar:mnist",
+        "cifar10": "fedwave.learning.datasets.mnist_cifar:cifar10",
+        "synthetic": "fedwave.learning.datasets.synthetic:synthetic",
     },
-    "model": {"learning.models": "cnn=Cnn vgg19=Vgg19 vgg19-plain=vgg19_plain logistic=Logistic"},
+    "model": {
+        "cnn": "fedwave.learning.models:Cnn",
+        "vgg19": "fedwave.learning.models:Vgg19",
+        "vgg19-plain": "fedwave.learning.models:vgg19_plain",
+        "logistic": "fedwave.learning.models:Logistic",
+    },
     "metric": {
-        "metrics": (
-            "score=Score backlog=Backlog arrived=Arrived lost=Lost uploads=UploadCount mean_age=MeanAge "
-            "worst_age=WorstAge delivered_share=DeliveredShare lost_share=LostShare jain=Jain "
-            "worst_device=WorstDevice mass=Mass device_uploads=DeviceUploads device_shards=DeviceShards"
-        )
+        "score": "fedwave.metrics:Score",
+        "backlog": "fedwave.metrics:Backlog",
+        "arrived": "fedwave.metrics:Arrived",
+        "lost": "fedwave.metrics:Lost",
+        "uploads": "fedwave.metrics:UploadCount",
+        "mean_age": "fedwave.metrics:MeanAge",
+        "worst_age": "fedwave.metrics:WorstAge",
+        "delivered_share": "fedwave.metrics:DeliveredShare",
+        "lost_share": "fedwave.metrics:LostShare",
+        "jain": "fedwave.metrics:Jain",
+        "worst_device": "fedwave.metrics:WorstDevice",
+        "mass": "fedwave.metrics:Mass",
+        "device_uploads": "fedwave.metrics:DeviceUploads",
+        "device_shards": "fedwave.metrics:DeviceShards",
     },
-}
-BUILT_IN: dict[str, dict[str, str]] = {
-    family: {
-        name: f"fedwave.{module}:{attribute}"
-        for module, text in places.items()
-        for name, _, attribute in (pair.partition("=") for pair in text.split())
-    }
-    for family, places in _PLACES.items()
 }

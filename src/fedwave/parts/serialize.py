@@ -25,7 +25,7 @@ _RECORDS = {
     "Network": "fedwave.network.network",
     "Device": "fedwave.network.devices",
     "DeviceTable": "fedwave.network.devices",
-    "ConjugatePosterior": "fedwave.schedulers.conjugate_posterior",
+    "ConjugatePosterior": "fedwave.schedulers.posterior",
     "GridPosterior": "fedwave.schedulers.posterior",
     "Labels": "fedwave.network.partition",
 }

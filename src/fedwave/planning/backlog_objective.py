@@ -128,7 +128,7 @@ def solve_backlog(
 
     def improve(batch: IntArray, size: int) -> tuple[BacklogSolutions, BoolArray]:
         steps = _arrival_steps(chances, theta[batch], unit[batch], most[batch])
-        found = _on_lattice(levels, row[batch], theta[batch], price[batch], steps, size, effort.saving)
+        found = _on_lattice(levels, row[batch], theta[batch], price[batch], steps, unit[batch], size, effort.saving)
         return found, found.error > effort.error * np.maximum(found.cost, 1e-9)
 
     return solve_in_batches(points, cut, improve, 2, _LARGEST)
@@ -170,10 +170,17 @@ def _batches_by_size(which: IntArray, points: IntArray, span: FloatArray) -> lis
 
 
 def _on_lattice(
-    levels: Levels, row: IntArray, theta: FloatArray, price: FloatArray, steps: ArrivalSteps, size: int, saving: float
+    levels: Levels,
+    row: IntArray,
+    theta: FloatArray,
+    price: FloatArray,
+    steps: FloatArray,
+    unit: FloatArray,
+    size: int,
+    saving: float,
 ) -> BacklogSolutions:
     """Policy iteration on ``size + 1`` points, from a policy that transmits at about the right backlog."""
-    held = np.arange(size + 1)[:, None] * steps.unit + theta  # n + theta
+    held = np.arange(size + 1)[:, None] * unit + theta  # n + theta
     mean = levels.mean[row]
     slope = (1 - mean) / mean
     found = iterate_policy(
@@ -181,13 +188,13 @@ def _on_lattice(
         row,
         price,
         1.5 * price / mean * held / (theta + np.sqrt(2 * theta * price)),
-        evaluate=lambda share, gain: _sums_to_next_upload(share, gain, held, slope, steps),
-        worth_after=lambda value: held + _after_arrivals(value, steps.probability, size),
+        evaluate=lambda share, gain: _sums_to_next_upload(share, gain, held, slope, steps, unit),
+        worth_after=lambda value: held + _after_arrivals(value, steps, size),
         saving=lambda worth: saving * worth,
     )
     # v is concave, so beyond the last n its slope is at most the slope at size / 4, which the cut-off hardly changes.
     early = size // 4
-    steepest = (found.value[early] - found.value[early - 1]) / steps.unit - slope
+    steepest = (found.value[early] - found.value[early - 1]) / unit - slope
     error = found.left + np.maximum(steepest, 0.0) * found.sums[0, 3] / found.sums[0, 2]
     return BacklogSolutions(
         service=found.sums[0, 1] / found.sums[0, 2],
@@ -196,35 +203,36 @@ def _on_lattice(
         start=np.arange(theta.size) * (size + 1),
         worth=found.worth.T.ravel(),
         cost=found.cost - found.left,
-        unit=steps.unit,
+        unit=unit,
         slope=1 / mean,
         value=found.value[: size + 1].T.ravel(),
     )
 
 
 def _sums_to_next_upload(
-    share: FloatArray, gain: FloatArray, held: FloatArray, slope: FloatArray, steps: ArrivalSteps
+    share: FloatArray, gain: FloatArray, held: FloatArray, slope: FloatArray, steps: FloatArray, unit: FloatArray
 ) -> FloatArray:
     """Expected sums from backlog n to the next successful upload, under a policy: ``[N + M + 1, 4, B]``.
 
     The four sums are over the backlog, transmissions, rounds, and shards beyond the last n. The fourth gives the
     cost of a steeper continuation.
     """
-    last, span = share.shape[0] - 1, steps.probability.shape[0] - 1
+    last, span = share.shape[0] - 1, steps.shape[0] - 1
+    mean = np.arange(span + 1) @ steps * unit  # arrivals in a round, in shards
     keep = 1 - gain
     base = np.stack([keep * held, share, np.ones(share.shape), np.zeros(share.shape)], axis=1)
     out = np.empty((last + span + 1, *base.shape[1:]))
     out[last:] = base[last]
     # Beyond the last n all sums are linear; the first and the fourth rise.
-    out[last:, 0] += keep[last] * slope * steps.mean
-    out[last:, 3] += keep[last] * steps.mean
-    out[last:] /= 1 - keep[last] * steps.probability.sum(axis=0)
-    beyond = np.arange(span + 1)[:, None] * steps.unit
+    out[last:, 0] += keep[last] * slope * mean
+    out[last:, 3] += keep[last] * mean
+    out[last:] /= 1 - keep[last] * steps.sum(axis=0)
+    beyond = np.arange(span + 1)[:, None] * unit
     out[last:, 0] += slope * beyond
     out[last:, 3] += beyond
     # A round without arrivals and without a successful upload leaves n unchanged.
-    once = 1 / (1 - keep * steps.probability[0])
-    grows = steps.probability[1:]
+    once = 1 / (1 - keep * steps[0])
+    grows = steps[1:]
     for n in range(last - 1, -1, -1):
         ahead = np.einsum("mkb,mb->kb", out[n + 1 : n + 1 + span], grows)
         out[n] = (base[n] + keep[n] * ahead) * once[n]
@@ -237,20 +245,6 @@ def _after_arrivals(value: FloatArray, probability: FloatArray, last: int) -> Fl
     for m, weight in enumerate(probability):
         out += weight * value[m : m + last + 1]
     return out
-
-
-@dataclass(frozen=True, eq=False)
-class ArrivalSteps:
-    """P[the backlog grows by j units in a round], j from 0: ``[M + 1, B]``, one column per problem."""
-
-    probability: FloatArray
-    unit: FloatArray  # [B] shards
-
-    @property
-    def mean(self) -> FloatArray:
-        """In shards, ``[B]``."""
-        out: FloatArray = np.arange(self.probability.shape[0]) @ self.probability * self.unit
-        return out
 
 
 def arrivals_at_most(chances: ArrivalChances | None, theta: FloatArray, tail: float) -> IntArray:
@@ -276,26 +270,22 @@ def arrivals_at_most(chances: ArrivalChances | None, theta: FloatArray, tail: fl
     return out[which.reshape(-1)]
 
 
-def _arrival_steps(chances: ArrivalChances | None, theta: FloatArray, unit: FloatArray, most: IntArray) -> ArrivalSteps:
-    """Arrivals at rates ``theta`` on lattices with these units (whole numbers), up to ``most`` shards.
+def _arrival_steps(chances: ArrivalChances | None, theta: FloatArray, unit: FloatArray, most: IntArray) -> FloatArray:
+    """P[the backlog grows by j units in a round], j from 0: ``[M + 1, B]``, one column per problem.
 
-    A count between two lattice points is divided between them, and its mean is kept. v is concave in the backlog, so
-    this too makes the cost too low, never too high.
+    Units are whole numbers, and at most ``most`` shards arrive. A count between two lattice points is divided between
+    them, and its mean is kept. v is concave in the backlog, so this too makes the cost too low, never too high.
     """
     if chances is None:
         one = np.minimum(theta / unit, 1.0)
-        return ArrivalSteps(np.stack([1 - one, one]), unit)
-    keys = np.stack([theta, unit, most])
-    different, which = np.unique(keys, axis=1, return_inverse=True)
-    columns = [_column(chances, *key) for key in different.T]
-    longest = max(c.size for c in columns)
-    table = np.zeros((longest, len(columns)))
+        return np.stack([1 - one, one])
+    different, which = np.unique(np.stack([theta, unit, most]), axis=1, return_inverse=True)
+    columns = []
+    for rate, shards, count in different.T.tolist():
+        single = chances(np.array([rate]), int(count))[0]
+        single[-1] += max(0.0, 1 - single.sum())  # the tail: fewer shards, so again too low a cost
+        columns.append(single if shards == 1 else divide_counts(single, shards))
+    table = np.zeros((max(column.size for column in columns), len(columns)))
     for k, column in enumerate(columns):
         table[: column.size, k] = column
-    return ArrivalSteps(table[:, which.reshape(-1)], unit)
-
-
-def _column(chances: ArrivalChances, theta: float, unit: float, most: float) -> FloatArray:
-    single: FloatArray = chances(np.array([theta]), int(most))[0]
-    single[-1] += max(0.0, 1 - single.sum())  # the tail: fewer shards, so again too low a cost
-    return single if unit == 1 else divide_counts(single, unit)
+    return table[:, which.reshape(-1)]

@@ -13,6 +13,7 @@ If the backlog is hidden, C is averaged over the distribution of the arrivals si
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -76,38 +77,28 @@ class BacklogTables(WorthTables):
         return _crossing(wanted, slots)
 
 
-@dataclass(frozen=True, eq=False)
-class TabulatedBacklog:
-    """C of many classes of devices at one price, in place of BacklogSolutions."""
-
-    tables: BacklogTables
-    row: IntArray  # [D]
-    theta: FloatArray  # [D]
-    price: FloatArray  # [1]
-    stretch: float  # of a price beyond the tables: C(n; price) = s^2 C(n / s; price / s^2)
-
-    def device_worth(self, which: IntArray, rates: FloatArray, state: Array) -> FloatArray:
-        """C of devices of classes ``which``, ``[U]``, at backlogs ``[I, U]``."""
-        theta = self.theta[which][None]
-        load = state / (backlog_scale(theta) * self.stretch)
-        return self.stretch**2 * self.tables.worth_at(self.row[which], theta, self.price, load)
-
-
 def tabulated_backlog(
     objective: BacklogObjective, statistics: ChannelStatistics, devices: bytes, classes: DeviceClasses, slots: float
-) -> TabulatedBacklog | None:
-    """C at the price at which the devices use the slots; None beyond the tables."""
+) -> Callable[[IntArray], FloatArray] | None:
+    """C at backlogs ``[I, U]`` and the price at which the devices use the slots; None beyond the tables."""
     if classes.theta.max() > _RATES.last:
         return None
     tables = backlog_tables(statistics)
     row = tables.row[np.searchsorted(statistics.mean_snr, classes.mean_snr)][classes.row]
     each = np.repeat(np.arange(row.size), classes.count)
-    about = even_price(classes, slots)
-    stretch = max(2 * about / _PRICES.last, 1.0) ** 0.5
+    # A price beyond the tables: C(n; price) = s^2 C(n / s; price / s^2).
+    stretch: float = max(2 * even_price(classes, slots) / _PRICES.last, 1.0) ** 0.5
     price = tables.price(row[each], classes.theta[None, each], np.array([slots * stretch]))
     if price[0] >= _PRICES.last:
         return None
-    return TabulatedBacklog(tables, row, classes.theta, price, stretch)
+    which = np.maximum(classes.of_device, 0)
+    device_row, theta = row[which], classes.theta[which][None]
+
+    def worth(backlog: IntArray) -> FloatArray:
+        load = backlog / (backlog_scale(theta) * stretch)
+        return stretch**2 * tables.worth_at(device_row, theta, price, load)
+
+    return worth
 
 
 def backlog_scale(theta: Array) -> FloatArray:
@@ -118,8 +109,7 @@ def backlog_scale(theta: Array) -> FloatArray:
 
 def _beyond_last(load: Array, loads: Axis) -> FloatArray:
     """The factor by which C grows for backlogs beyond the tables; 1 within them."""
-    out: FloatArray = np.maximum(load / loads.last, 1.0)
-    return out
+    return np.maximum(load / loads.last, 1.0)
 
 
 def _crossing(wanted: FloatArray, slots: FloatArray) -> FloatArray:
@@ -211,7 +201,7 @@ def known_whittle_tables(statistics: ChannelStatistics, devices: bytes) -> tuple
     if not classes.theta.size:
         return classes.of_device, WhittleTables(np.zeros((1, _STEPS, _LOADS.count)), _LOADS)
     if classes.theta.size > MANY_CLASSES:
-        row = backlog_tables(statistics).row[statistics.device_channels(devices)]
+        row = backlog_tables(statistics).row[statistics.channels_and_rates(devices)[0]]
         return np.where(classes.of_device >= 0, row, -1), whittle_tables(statistics)
     classes, levels = statistics.classes_and_levels(devices)
     if classes.theta.size > _FEW_CLASSES:

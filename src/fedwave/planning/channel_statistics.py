@@ -52,17 +52,20 @@ class ChannelStatistics:
 
     def channel_levels(self, channels: IntArray) -> Levels:
         """The levels of some channels: tables solve for a few of many."""
-        return _raised_levels(_success(self.planning, self.mean_snr[channels]))
+        success = _success(self.planning, self.mean_snr[channels])
+        missing = np.clip(_LEAST_SUCCESS - success.mean(axis=1), 0.0, None)[:, None]
+        weights = np.repeat((1 - missing) / success.shape[1], success.shape[1], axis=1)
+        raised = np.concatenate([success, np.ones(missing.shape)], axis=1)
+        return spread_levels(raised, _CELLS, np.concatenate([weights, missing], axis=1))
 
     def devices(self, rates: FloatArray) -> bytes:
         """Mean SNR and rate of every device in a form that can be hashed."""
         return np.stack([self.mean_snr[self.channel], rates]).tobytes()
 
-    def device_channels(self, devices: bytes) -> IntArray:
-        """The channel of each device, ``[U]``."""
-        mean_snr, _ = np.frombuffer(devices).reshape(2, -1)
-        out: IntArray = np.searchsorted(self.mean_snr, mean_snr)
-        return out
+    def channels_and_rates(self, devices: bytes) -> tuple[IntArray, FloatArray]:
+        """The channel and the rate of each device, ``[U]``."""
+        mean_snr, rates = np.frombuffer(devices).reshape(2, -1)
+        return np.searchsorted(self.mean_snr, mean_snr), rates
 
     def device_classes(self, devices: bytes) -> DeviceClasses:
         """The different devices."""
@@ -99,10 +102,3 @@ def _success(planning: Planning, mean_snr: FloatArray) -> FloatArray:
     except FedwaveError:
         return np.ones((mean_snr.size, 1))
     return np.sort(success, axis=1)  # a measured curve may not rise everywhere
-
-
-def _raised_levels(success: FloatArray) -> Levels:
-    missing = np.clip(_LEAST_SUCCESS - success.mean(axis=1), 0.0, None)[:, None]
-    certain = np.ones((success.shape[0], 1))
-    weights = np.repeat((1 - missing) / success.shape[1], success.shape[1], axis=1)
-    return spread_levels(np.concatenate([success, certain], axis=1), _CELLS, np.concatenate([weights, missing], axis=1))

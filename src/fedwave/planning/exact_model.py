@@ -17,7 +17,7 @@ device.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from itertools import combinations, product
@@ -29,8 +29,9 @@ from fedwave.planning.interpolation import divide_counts
 from fedwave.types import BoolArray, FloatArray, IntArray, Planning
 
 Devices = tuple[int, ...]  # a set of devices, by number
+# P[m = 0], ..., P[m = most] of a device in a network of the batch: (network, device, most).
+ArrivalsOfDevice = Callable[[int, int, int], FloatArray]
 _FINE_LEVELS = 120  # equally likely gains; divisible by 2, 3, 4, 5, 6 and 8
-_MOST_DEVICES = 100  # beyond this not even the states are counted
 _MOST_BYTES = 1 << 30
 _MOST_WORK = 10**9  # values computed in one sweep over all states: about a second
 
@@ -43,6 +44,23 @@ class ExactRound:
     slots: int
     arrivals: tuple[FloatArray, ...]  # of each device: from n to n + m, [B, N + 1, N + 1]
     backlog: FloatArray  # total backlog in each state, [B, N_1 + 1, ..., N_U + 1]
+
+    @classmethod
+    def of(
+        cls, levels: FloatArray, slots: int, points: IntArray, step: FloatArray, chances: ArrivalsOfDevice
+    ) -> ExactRound:
+        """Networks with ``points`` ``[U]`` backlogs of each device, ``step`` ``[B, U]`` shards apart.
+
+        ``levels`` are the equally likely p of each device, ``[U, K]``.
+        """
+        arrivals, backlog = [], np.zeros((len(step), *points.tolist()))
+        for u, size in enumerate(points.tolist()):
+            widths = enumerate(step[:, u].tolist())
+            each = [_arrival_matrix(chances(b, u, math.ceil((size - 1) * width)), size, width) for b, width in widths]
+            arrivals.append(np.stack(each))
+            own = step[:, u, None] * np.arange(size)
+            backlog += own.reshape(-1, *(size if v == u else 1 for v in range(points.size)))
+        return cls(distinct_levels(levels), slots, tuple(arrivals), backlog)
 
     @property
     def devices(self) -> int:
@@ -152,18 +170,10 @@ def products(p: FloatArray, slots: int) -> FloatArray:
     return np.stack([np.prod(p[..., list(s)], axis=-1) for s in parts], axis=-1)
 
 
-def check_devices(name: str, devices: int) -> None:
-    """Refuse networks so large that even counting their states would take long."""
-    if devices > _MOST_DEVICES:
-        raise FedwaveError(
-            f"{name} plans exactly, which takes a network of a few devices, not of {devices}: use another scheduler."
-        )
-
-
-def check_size(name: str, truncation: Sequence[int], levels: Sequence[int], slots: int, more: int = 0) -> None:
+def check_size(name: str, truncation: IntArray, levels: FloatArray, slots: int, more: int = 0) -> None:
     """Refuse problems that take too long or too much memory; ``more`` is the number of additional arrays."""
-    devices = len(truncation)
-    states, channels = math.prod(n + 1 for n in truncation), math.prod(levels)
+    devices, states = truncation.size, math.prod(n + 1 for n in truncation.tolist())
+    channels = math.prod(p.size for p, _ in distinct_levels(levels))
     taken = [math.comb(devices, k) for k in range(slots + 1)]
     size = 8 * states * (2 * sum(taken) + 6 + more)
     if size > _MOST_BYTES or states * channels * taken[-1] * 2**slots > _MOST_WORK:
@@ -179,7 +189,7 @@ def _rough(count: int) -> str:
     return f"{count:.3g}" if count < 10**15 else f"1e{math.floor(math.log10(count))}"
 
 
-def arrival_matrix(chances: FloatArray, points: int, step: float) -> FloatArray:
+def _arrival_matrix(chances: FloatArray, points: int, step: float) -> FloatArray:
     """Transition probabilities of a backlog by arrivals, ``[points, points]``; states are ``step`` shards apart.
 
     ``chances`` are the probabilities of 0, 1, ... shards, up to as many as reach the last state. Larger counts end in
@@ -206,16 +216,6 @@ def sufficient_truncation(rates: FloatArray, mean_p: FloatArray, slots: int, rar
     usual = usual + rates * failures
     most = np.ceil(usual + np.sqrt(-2 * np.log(rare) * usual)) + 2
     return np.where(rates > 0, most, 0).astype(np.int64)
-
-
-def total_backlog(points: Sequence[int], steps: FloatArray) -> FloatArray:
-    """The total backlog in every state, ``[B, N_1 + 1, ...]``; ``steps`` is ``[B, U]``."""
-    total = np.zeros((steps.shape[0], *points))
-    for u, size in enumerate(points):
-        shape = [1] * len(points)
-        shape[u] = size
-        total = total + (steps[:, u, None] * np.arange(size)).reshape(-1, *shape)
-    return total
 
 
 def fine_levels(planning: Planning, name: str) -> FloatArray:

@@ -18,19 +18,16 @@ import numpy as np
 from fedwave.errors import FedwaveError
 from fedwave.planning.exact_model import (
     ExactRound,
-    arrival_matrix,
-    check_devices,
     check_size,
-    distinct_levels,
     fine_levels,
     incidence,
     products,
     reduced_levels,
     sufficient_truncation,
-    total_backlog,
 )
 from fedwave.types import FloatArray, IntArray, Planning
 
+_MOST_DEVICES = 100  # beyond this not even the states are counted
 _MOST_SWEEPS = 20_000
 _PLAIN_SWEEPS = 200
 _MOST_BYTES = 1 << 28  # of cached tables
@@ -62,8 +59,7 @@ class DecisionTable:
         state = place.astype(np.int64)
         if np.any(place > state):
             return interpolated_gains([self] * len(waiting), waiting)
-        out: FloatArray = self.gains[(slice(None), *state.T)].T
-        return out
+        return self.gains[(slice(None), *state.T)].T
 
 
 def decision_gains(p: FloatArray, gains: FloatArray, slots: int) -> FloatArray:
@@ -138,7 +134,11 @@ class ExactPlan:
 
     def tables(self, planning: Planning, slots: int, rates: FloatArray) -> list[DecisionTable]:
         """The optimal decisions for each row of ``rates`` ``[rows, U]``."""
-        check_devices(self.name, rates.shape[1])
+        if rates.shape[1] > _MOST_DEVICES:
+            raise FedwaveError(
+                f"{self.name} plans exactly, which takes a network of a few devices, not of {rates.shape[1]}: "
+                "use another scheduler."
+            )
         about = (self, slots, *_contents(planning, self.name))
         keys = [(about, row.tobytes()) for row in rates]
         found: dict[Hashable, DecisionTable | None] = {key: _CACHE.get(key) for key in keys}
@@ -153,47 +153,35 @@ class ExactPlan:
     def _solve(self, planning: Planning, slots: int, rates: FloatArray) -> list[DecisionTable]:
         levels = reduced_levels(planning, self.levels, self.name)
         most = self._truncation(rates, levels, slots)
-        together = 1
-        if self.steps is not None:  # only then do all networks have the same number of states
+        if self.steps is None:
+            last, step, together = most, np.ones(rates.shape), 1
+        else:  # all networks have the same number of states, so that many are solved together
+            last, step = np.full(most.shape, self.steps), np.maximum(most / self.steps, 1.0)
             together = max(1, _MOST_TOGETHER // (self.steps + 1) ** rates.shape[1])
-        out: list[DecisionTable] = []
-        for first in range(0, len(rates), together):
-            part = slice(first, first + together)
-            out += self._solve_batch(planning, slots, rates[part], levels, most[part])
-        return out
-
-    def _truncation(self, rates: FloatArray, levels: FloatArray, slots: int) -> IntArray:
-        if self.truncation is not None:
-            most = np.full(rates.shape, self.truncation)
-        else:
-            most = sufficient_truncation(rates, levels.mean(axis=1), slots, self.rare)
-            most = np.minimum(most, np.ceil(_PATIENCE * (rates + 1)).astype(np.int64))
-        different = [p.size for p, _ in distinct_levels(levels)]
-        for row in most:
-            points = row if self.steps is None else np.full(row.size, self.steps)
-            check_size(self.name, points.tolist(), different, slots)
+        for row in last:
+            check_size(self.name, row, levels, slots)
         if most.max() > _MOST_SHARDS:
             raise FedwaveError(
                 f"{self.name} cannot plan for {rates.max():.3g} shards per round: "
                 "use larger shards, or another scheduler."
             )
-        return most
+        out: list[DecisionTable] = []
+        for first in range(0, len(rates), together):
+            part = slice(first, first + together)
 
-    def _solve_batch(
-        self, planning: Planning, slots: int, rates: FloatArray, levels: FloatArray, most: IntArray
-    ) -> list[DecisionTable]:
-        step = np.ones(rates.shape) if self.steps is None else np.maximum(most / self.steps, 1.0)
-        points = (most[0] if self.steps is None else np.full(most.shape[1], self.steps)) + 1
-        arrivals = []
-        for u, size in enumerate(points.tolist()):
-            each = []
-            for rate, width in zip(rates[:, u], step[:, u].tolist(), strict=True):
-                chances = planning.arrival_chances(rate, math.ceil((size - 1) * width))
-                each.append(arrival_matrix(chances, size, width))
-            arrivals.append(np.stack(each))
-        states = total_backlog(points.tolist(), step)
-        round_ = ExactRound(distinct_levels(levels), slots, tuple(arrivals), states)
-        return solve_networks(round_, step, self.tolerance, self.name)
+            def chances(b: int, u: int, counts: int, theta: FloatArray = rates[part]) -> FloatArray:
+                return planning.arrival_chances(theta[b, u], counts)
+
+            round_ = ExactRound.of(levels, slots, last[first] + 1, step[part], chances)
+            out += solve_networks(round_, step[part], self.tolerance, self.name)
+        return out
+
+    def _truncation(self, rates: FloatArray, levels: FloatArray, slots: int) -> IntArray:
+        """The largest backlog of each device, ``[rows, U]``."""
+        if self.truncation is not None:
+            return np.full(rates.shape, self.truncation)
+        most = sufficient_truncation(rates, levels.mean(axis=1), slots, self.rare)
+        return np.minimum(most, np.ceil(_PATIENCE * (rates + 1)).astype(np.int64))
 
 
 @lru_cache(maxsize=32)  # by object: a decision must not compute all levels again

@@ -92,8 +92,7 @@ class MassObjective(Objective[MassSolutions]):
 
 def unit_mass(classes: DeviceClasses) -> FloatArray:
     """k = v theta of each class, ``[D]``: what a delivery brings where rho is 1."""
-    out: FloatArray = classes.theta**2 / (classes.count @ classes.theta)
-    return out
+    return classes.theta**2 / (classes.count @ classes.theta)
 
 
 def solve_mass(

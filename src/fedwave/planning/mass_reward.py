@@ -125,8 +125,7 @@ def shared_mass(rates: FloatArray) -> FloatArray:
 def long_run_shares(rates: FloatArray) -> FloatArray:
     """v = theta / sum of theta over the last axis: the share of each device in all shards; 0 without any arrivals."""
     total = rates.sum(axis=-1, keepdims=True)
-    out: FloatArray = rates / np.where(total > 0, total, 1.0)
-    return out
+    return rates / np.where(total > 0, total, 1.0)
 
 
 def _weighs_by_share(rule: Aggregation) -> bool:

@@ -10,8 +10,9 @@ place j, is therefore an entry of one table, at place j - i.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -74,27 +75,14 @@ class MassTables(WorthTables):
         return out
 
 
-@dataclass(frozen=True, eq=False)
-class TabulatedMass:
-    """What an upload is worth at known rates and one price, in place of MassSolutions."""
-
-    tables: MassTables
-    row: IntArray  # [U]
-    price: FloatArray  # [1]
-
-    def device_worth(self, which: IntArray, rates: FloatArray, state: Array) -> FloatArray:
-        """k (rho(d) - h(d + 1)) of devices with these rates, ``[U]``, at delays ``[I, U]``."""
-        return self.tables.worth_at(self.row, rates[None], self.price, state)
-
-
 def tabulated_mass(
     objective: MassObjective, statistics: ChannelStatistics, devices: bytes, classes: DeviceClasses, slots: float
-) -> TabulatedMass:
-    """The worth at the price at which the devices use the slots."""
+) -> Callable[[IntArray], FloatArray]:
+    """k (rho(d) - h(d + 1)) at delays ``[I, U]`` and the price at which the devices use the slots."""
     tables = mass_tables(statistics, objective.reward)
-    row = tables.row[statistics.device_channels(devices)]
-    rates = np.frombuffer(devices).reshape(2, -1)[1]
-    return TabulatedMass(tables, row, tables.price(row, rates[None], np.array([slots])))
+    channel, rates = statistics.channels_and_rates(devices)
+    row = tables.row[channel]
+    return partial(tables.worth_at, row, rates[None], tables.price(row, rates[None], np.array([slots])))
 
 
 @lru_cache(maxsize=8)

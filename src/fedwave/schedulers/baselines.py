@@ -90,8 +90,7 @@ class ProportionalFair(Scheduler):
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         # The granted rate of a device that is not scheduled for long underflows to 0.
         granted = np.maximum(state["granted"], 1e-300)
-        out: FloatArray = np.log2(1 + seen.snr) / granted
-        return out
+        return np.log2(1 + seen.snr) / granted
 
     def remember(self, state: State, seen: Observation, decision: Decision) -> State:
         got = np.where(decision.transmits, np.log2(1 + seen.snr), 0.0)

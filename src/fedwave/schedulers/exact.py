@@ -76,7 +76,9 @@ class DpTs(Balsa):
         if not 0 < seen.slots < devices:
             return np.zeros(seen.success.shape)  # nothing to decide
         plan = ExactPlan(self.name, int(self.levels), steps=int(self.steps), rare=1e-2, tolerance=1e-4)
-        rates, which = np.unique(_rounded(state["theta"]), axis=0, return_inverse=True)
+        logs = np.log(np.maximum(state["theta"], _LEAST_RATE))
+        rounded = np.exp(np.round(logs * _PER_E) / _PER_E)  # nearly equal rates share a plan
+        rates, which = np.unique(rounded, axis=0, return_inverse=True)
         solved = plan.tables(seen.planning, seen.slots, rates)
         gains = interpolated_gains([solved[k] for k in which.reshape(-1)], seen.waiting)
         return best_set(decision_gains(seen.success, gains, seen.slots), seen, draws)
@@ -95,11 +97,4 @@ def best_set(gains: FloatArray, seen: Observation, draws: Draws) -> FloatArray:
         drawn = draws.uniform(devices, tied) @ sets.T
         chosen[tied] = np.where(equal[tied], drawn, -1.0).argmax(axis=1)
     out: FloatArray = sets[chosen].astype(np.float64)
-    return out
-
-
-def _rounded(theta: FloatArray) -> FloatArray:
-    """Rates rounded so that nearly equal ones share a plan."""
-    logs = np.log(np.maximum(theta, _LEAST_RATE))
-    out: FloatArray = np.exp(np.round(logs * _PER_E) / _PER_E)
     return out

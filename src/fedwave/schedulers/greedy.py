@@ -65,8 +65,7 @@ class AlphaFresh(Scheduler):
         check_number("alpha-fresh alpha", self.alpha, note=" (0 is fresh)")
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
-        out: FloatArray = seen.success * seen.rates * seen.delay ** float(self.alpha)
-        return out
+        return seen.success * seen.rates * seen.delay ** float(self.alpha)
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,7 @@ def _last_winner(drawn: FloatArray, level: BoolArray, equal: IntArray, at: IntAr
 def _at_rank(values: FloatArray, at: int) -> FloatArray:
     """The value at place ``at`` of each sorted row."""
     if values.shape[1] < _MANY:
-        out: FloatArray = np.partition(values, at, axis=1)[:, at]
-        return out
+        return np.partition(values, at, axis=1)[:, at]
     return np.array([_at_rank_of_many(row, at) for row in values])
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, ClassVar, Protocol
+from functools import lru_cache, partial
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,17 +17,12 @@ from fedwave.planning.channel_statistics import ChannelStatistics, channel_stati
 from fedwave.planning.interpolation import WorthTables
 from fedwave.planning.price_search import MANY_CLASSES, DeviceClasses, Objective, best_price
 from fedwave.schedulers.rates import Index
-from fedwave.types import Array, BoolArray, FloatArray, IntArray, Observation, Problem, State
+from fedwave.types import Array, FloatArray, IntArray, Observation, Problem, State
 
-
-class DeviceWorth(Protocol):
-    """What an upload of each device is worth: Solutions, or what tables hold in their place."""
-
-    def device_worth(self, which: IntArray, rates: FloatArray, state: Array) -> FloatArray: ...
-
-
+# What an upload of each device is worth at states [I, U].
+Worth = Callable[[IntArray], FloatArray]
 # Reads the worth of many classes from tables: (objective, statistics, devices, classes, slots); None: solve instead.
-ManyClasses = Callable[[Any, ChannelStatistics, bytes, DeviceClasses, float], DeviceWorth | None]
+ManyClasses = Callable[[Any, ChannelStatistics, bytes, DeviceClasses, float], Worth | None]
 
 
 class PricedIndex(Index):
@@ -71,11 +66,10 @@ class PricedIndex(Index):
     def _worth(self, rates: FloatArray, held: IntArray, slots: float, seen: Observation) -> FloatArray:
         """The worth of an upload at rates ``[U]`` and states ``[I, U]``; 0 for a device without arrivals."""
         statistics = channel_statistics(seen.planning)
-        devices = statistics.devices(rates)
-        which, busy, found = _at_best_price(self.objective, type(self).many_classes, statistics, devices, float(slots))
-        if found is None:
-            return np.zeros(held.shape)
-        return np.where(busy, found.device_worth(which, rates, held), 0.0)
+        worth = _at_best_price(
+            self.objective, type(self).many_classes, statistics, statistics.devices(rates), float(slots)
+        )
+        return np.where(rates > 0, worth(held), 0.0)
 
 
 @lru_cache(maxsize=32)
@@ -85,18 +79,18 @@ def _at_best_price(
     statistics: ChannelStatistics,
     devices: bytes,
     slots: float,
-) -> tuple[IntArray, BoolArray, DeviceWorth | None]:
-    """Of each device its class and whether data arrive; the worth at the best price, None without any arrivals."""
+) -> Worth:
+    """The worth at the best price; without arrivals it may be anything."""
     classes = statistics.device_classes(devices)
-    which, busy = np.maximum(classes.of_device, 0), classes.of_device >= 0
     if not classes.theta.size:
-        return which, busy, None
+        return lambda held: np.zeros(held.shape)
     if many_classes is not None and classes.theta.size > MANY_CLASSES:
-        read = many_classes(objective, statistics, devices, classes, slots)
-        if read is not None:
-            return which, busy, read
+        worth = many_classes(objective, statistics, devices, classes, slots)
+        if worth is not None:
+            return worth
     classes, levels = statistics.classes_and_levels(devices)
-    return which, busy, best_price(objective, classes, slots, levels).solutions
+    solutions = best_price(objective, classes, slots, levels).solutions
+    return partial(solutions.device_worth, np.maximum(classes.of_device, 0), statistics.channels_and_rates(devices)[1])
 
 
 def priority_from_tables(
@@ -112,5 +106,4 @@ def mean_slots(state: State, seen: Observation) -> FloatArray:
     """The mean of W so far, ``[I]``, rounded to quarters so that a varying W needs few prices."""
     rounds = state["rounds_so_far"]
     so_far = np.where(rounds > 0, state["slots_so_far"] / np.maximum(rounds, 1), seen.slots)
-    out: FloatArray = np.maximum(np.round(4 * so_far) / 4, 0.25)  # without slots any price is fine
-    return out
+    return np.maximum(np.round(4 * so_far) / 4, 0.25)  # without slots any price is fine

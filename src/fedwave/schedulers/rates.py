@@ -19,8 +19,7 @@ from fedwave.parts import registry
 from fedwave.rng import Draws
 from fedwave.schedulers import stages
 from fedwave.schedulers.base import Scheduler
-from fedwave.schedulers.conjugate_posterior import ConjugatePosterior, Posterior
-from fedwave.schedulers.posterior import GridPosterior
+from fedwave.schedulers.posterior import ConjugatePosterior, GridPosterior, Posterior
 from fedwave.schedulers.priors import Jeffreys, Prior
 from fedwave.types import BoolArray, Decision, FloatArray, IntArray, Observation, Problem, State, checked
 
@@ -253,7 +252,12 @@ class RatesFromDeliveries(LearnedRates):
             )
 
     def rates(self, state: State, seen: Observation) -> FloatArray:
-        return optimistic_rates(state) if self.index.optimistic else state["theta"]
+        theta = state["theta"]
+        if not self.index.optimistic:
+            return theta
+        # Greedy on the delay alone would hear everybody in the end. Greedy on the mass would not: a device that is
+        # wrongly believed to be slow could stay unheard, and so unknown, forever.
+        return np.where(state["covered"] == 0, theta.max(axis=1, keepdims=True), theta)
 
     def priority(self, state: State, seen: Observation, draws: Draws) -> FloatArray:
         return self.ranking.priority_hidden(self.rates(state, seen), state, seen)
@@ -276,14 +280,3 @@ def arrivals_of_last_round(state: State, seen: Observation) -> IntArray:
     """m of the round before, where backlogs are observed: a device has delivered n + m or still holds it."""
     held_at_the_end = seen.reported + seen.waiting  # one of them is 0
     return held_at_the_end - state["load_before"]
-
-
-def optimistic_rates(state: State) -> FloatArray:
-    """The sampled rates, where a device that was never heard counts as the fastest one.
-
-    Greedy on the delay alone would hear everybody in the end. Greedy on the mass would not: a device that is
-    wrongly believed to be slow could stay unheard, and so unknown, forever.
-    """
-    theta, unheard = state["theta"], state["covered"] == 0
-    out: FloatArray = np.where(unheard, theta.max(axis=1, keepdims=True), theta)
-    return out

@@ -10,16 +10,7 @@ import numpy as np
 from fedwave.errors import FedwaveError, as_int, short_repr
 from fedwave.network.arrivals import Arrivals, Poisson
 from fedwave.network.network import Network
-from fedwave.planning.exact_model import (
-    ExactRound,
-    arrival_matrix,
-    check_devices,
-    check_size,
-    distinct_levels,
-    reduced_levels,
-    sufficient_truncation,
-    total_backlog,
-)
+from fedwave.planning.exact_model import ExactRound, check_size, reduced_levels, sufficient_truncation
 from fedwave.types import FloatArray, IntArray
 
 SOLVER_ARRAYS = 30  # additional arrays in memory while the equations of a fixed policy are solved
@@ -103,12 +94,9 @@ class ExactProblem:
 
     def round_(self, cuts: IntArray) -> ExactRound:
         """The model of a round with backlogs cut at ``cuts``; raises FedwaveError if it is too large."""
-        check_devices("value iteration", self.size)
-        levels, points = distinct_levels(self.levels), [int(n) + 1 for n in cuts]
-        different = [p.size for p, _ in levels]
-        check_size("value iteration", cuts.tolist(), different, self.slots, SOLVER_ARRAYS)
-        arrivals = [arrival_matrix(self.chances(u, size - 1), size, 1.0)[None] for u, size in enumerate(points)]
-        return ExactRound(levels, self.slots, tuple(arrivals), total_backlog(points, np.ones((1, self.size))))
+        check_size("value iteration", cuts, self.levels, self.slots, SOLVER_ARRAYS)
+        one = np.ones((1, self.size))
+        return ExactRound.of(self.levels, self.slots, cuts + 1, one, lambda _, u, most: self.chances(u, most))
 
 
 def exact_problem(network: Network, levels: int = 8, truncation: int | Sequence[int] | None = None) -> ExactProblem:

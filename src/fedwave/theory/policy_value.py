@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -70,14 +70,12 @@ def value_iteration(problem: ExactProblem, tolerance: float = 1e-9) -> Optimum:
     (5.708, 5.943)
     """
 
-    def attempt(round_: ExactRound, cuts: IntArray) -> _Attempt:
+    def attempt(round_: ExactRound, cuts: IntArray) -> tuple[FixedPolicy, DecisionTable]:
         table = solve_networks(round_, np.ones((1, problem.size)), tolerance, _NAME)[0]
-        fixed = FixedPolicy.of(round_, _best_shares(round_, table.gains))
-        return _Attempt(fixed, table.average, table.spread, table.bias, table)
+        return FixedPolicy.of(round_, _best_shares(round_, table.gains)), table
 
-    found, error, cuts = _solved(problem, attempt)
-    assert found.table is not None
-    return Optimum(problem, found.average, error, cuts, found.table)
+    table, error, cuts = _solved(problem, attempt)
+    return Optimum(problem, table.average, error, cuts, table)
 
 
 def mean_backlog(problem: ExactProblem, policy: Scheduler | Priority | Optimum, tolerance: float = 1e-9) -> float:
@@ -100,38 +98,40 @@ def mean_backlog(problem: ExactProblem, policy: Scheduler | Priority | Optimum, 
             "solve a problem with the same number of slots."
         )
 
-    def attempt(round_: ExactRound, cuts: IntArray) -> _Attempt:
+    def attempt(round_: ExactRound, cuts: IntArray) -> tuple[FixedPolicy, _Average]:
         if isinstance(policy, Optimum):
             shares = _best_shares(round_, policy.table.at(_backlogs(cuts)).T.reshape(-1, *(cuts + 1)))
         else:
             tie = 0.0 if isinstance(policy, Scheduler) else _TIE
             shares = _priority_shares(round_, cuts, _as_priority(problem, policy), tie)
         fixed = FixedPolicy.of(round_, shares)
-        return _Attempt(fixed, *fixed.average(tolerance))
+        return fixed, fixed.average(tolerance)
 
     return _solved(problem, attempt)[0].average
 
 
-@dataclass(frozen=True, eq=False)
-class _Attempt:
-    """The result with one truncation."""
+class _Average(NamedTuple):
+    """The mean backlog g of a policy, its uncertainty, and h."""
 
-    fixed: FixedPolicy
     average: float
     spread: float
     bias: FloatArray
-    table: DecisionTable | None = None
+
+
+_Found = TypeVar("_Found", DecisionTable, _Average)
 
 
 def _solved(
-    problem: ExactProblem, attempt: Callable[[ExactRound, IntArray], _Attempt]
-) -> tuple[_Attempt, float, tuple[int, ...]]:
+    problem: ExactProblem, attempt: Callable[[ExactRound, IntArray], tuple[FixedPolicy, _Found]]
+) -> tuple[_Found, float, tuple[int, ...]]:
     """The result, its error and its truncation: the given one, or one that grows until the result hardly changes."""
     first = cuts = problem.cuts()
     while True:
-        found = attempt(problem.round_(cuts), cuts)
-        lost = found.fixed.lost(problem)
-        cost = lost * np.array([1 + _steepest(found.bias, u) for u in range(problem.size)])
+        fixed, found = attempt(problem.round_(cuts), cuts)
+        lost = fixed.lost(problem)
+        # The largest cost of one more shard; at the truncation it is too small, as shards are lost.
+        steepest = [np.diff(found.bias, axis=u).max(initial=0.0) for u in range(problem.size)]
+        cost = lost * (1 + np.array(steepest))
         error = _CAUTION * float(cost.sum()) + found.spread
         short = cost > _TARGET * max(1.0, found.average) / problem.size
         if problem.truncation is not None or not short.any():
@@ -145,11 +145,6 @@ def _solved(
                 "the mean backlog with a limited buffer."
             )
         cuts = np.where(short, np.ceil(more).astype(np.int64), cuts)
-
-
-def _steepest(bias: FloatArray, device: int) -> float:
-    """The largest cost of one more shard over all states; at the truncation it is too small, as shards are lost."""
-    return float(np.diff(bias, axis=device).max(initial=0.0))
 
 
 def _best_shares(round_: ExactRound, gains: FloatArray) -> Shares:
@@ -273,15 +268,15 @@ class FixedPolicy:
                         total[delivered] = total.get(delivered, 0.0) + part
         return cls(round_, total)
 
-    def average(self, tolerance: float) -> tuple[float, float, FloatArray]:
-        """The mean backlog g, its uncertainty, and h, from g + h = E[B' + h(n')]."""
+    def average(self, tolerance: float) -> _Average:
+        """From g + h = E[B' + h(n')]."""
         cost = self._before(self.round.backlog)
         # The unknown is x = g + h. Since h is 0 where nothing waits, x - E[x(n')] + x(0) = E[B'].
         x = self._solve(lambda h: h - self._before(h) + h.flat[0], cost, _SHARPER * tolerance)
         bias = x - x.flat[0]
         added = cost + self._before(bias) - bias  # g lies between its minimum and its maximum
         low, high = float(added.min()), float(added.max())
-        return (low + high) / 2, high - low, bias[0]
+        return _Average((low + high) / 2, high - low, bias[0])
 
     def occupation(self) -> FloatArray:
         """The stationary distribution: the share of time spent in every state."""
