@@ -24,7 +24,7 @@ from pathlib import Path
 from . import canary
 from .attack import Attack, Verdict, worst
 
-KINDS = {"commands": 800, "folders": 100, "flips": 4000}
+KINDS = {"commands": 800, "folders": 100, "flips": 4000, "packages": 30}
 LONGEST_S = 20.0
 MEMORY = 3 * 2**30  # bytes that an attack may use beyond what the driver has
 _HEAVY = (
