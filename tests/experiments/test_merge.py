@@ -217,7 +217,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], tuple[object, ...]]] = {
     ),
     "an edited config": (
         lambda f: (f / "config.yaml").write_text((f / "config.yaml").read_text().replace("\nseed: 0", "\nseed: 1")),
-        ("sound", "second/config.yaml", "seed", 1, 0),
+        ("sound", "second/config.yaml"),
     ),
     "no config": (lambda f: (f / "config.yaml").unlink(), ("config.yaml",)),
     "no run.json": (lambda f: (f / "run.json").unlink(), ("run.json",)),

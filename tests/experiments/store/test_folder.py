@@ -182,23 +182,23 @@ def test_without_done_lines_nothing_is_finished(folder: Path) -> None:
     assert results(folder) == before
 
 
-EDITS: list[tuple[str, str, tuple[object, ...]]] = [
-    ("\nseed: 0", "\nseed: 7", ("seed", 7, 0)),
-    ("burn_in: 0", "burn_in: 2", ("burn_in", 2, 0)),
-    ("rounds: 10", "rounds: 10 # ten", ()),
-    ("gamma: 0.01", "gamma: [", ()),
+EDITS = [
+    ("\nseed: 0", "\nseed: 7"),
+    ("burn_in: 0", "burn_in: 2"),
+    ("rounds: 10", "rounds: 10 # ten"),
+    ("gamma: 0.01", "gamma: ["),
 ]
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit[1])
-def test_an_edited_config_is_refused_and_nothing_is_written(edit: tuple[str, str, Any], half: Path) -> None:
+@pytest.mark.parametrize(("old", "new"), EDITS)
+def test_an_edited_config_is_refused_and_nothing_is_written(old: str, new: str, half: Path) -> None:
     config, before = half / "config.yaml", lines(half)
-    config.write_text(config.read_text().replace(edit[0], edit[1]))
+    config.write_text(config.read_text().replace(old, new))
     for read in (go_on, fw.load, lambda folder: RunFolder(folder).experiment()):
-        with refused(config, "changed", *edit[2]):
+        with refused(config, "changed"):
             read(half)
     assert lines(half) == before
-    config.write_text(config.read_text().replace(edit[1], edit[0]))
+    config.write_text(config.read_text().replace(new, old))
     go_on(half)
 
 

@@ -108,7 +108,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], tuple[object, ...]]] = {
     "a damaged line": (lambda f: edit(f / "done.jsonl", '"seconds": 0', '"seconds": 7'), ("done.jsonl", "line")),
     "a changed copy": (lambda f: (f / "inputs/devices.csv").write_text("x"), ("inputs/devices.csv", "changed")),
     "a lost copy": (lambda f: (f / "inputs/mine.py").unlink(), ("inputs/mine.py", "missing")),
-    "another seed": (lambda f: edit(f / "config.yaml", "\nseed: 0", "\nseed: 7"), ("seed", 7, 0)),
+    "another seed": (lambda f: edit(f / "config.yaml", "\nseed: 0", "\nseed: 7"), ("config.yaml", "changed")),
     "a changed run.json": (lambda f: edit(f / "run.json", '"seed": 0', '"seed": 7'), ("run.json",)),
     "a line lost from the sums": (lambda f: without_line(f / "SHA256SUMS", "run.json"), ("run.json", "SHA256SUMS")),
     "a table of another run": (

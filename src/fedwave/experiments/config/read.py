@@ -29,7 +29,6 @@ __all__ = [
     "preset_about",
     "preset_names",
     "requested_experiment",
-    "stored_content",
     "stored_experiment",
     "texts",
     "to_mapping",
@@ -120,14 +119,6 @@ def stored_experiment(source: Path | Mapping[str, Any]) -> Experiment:
     """The experiment of a run folder's file or its content: nothing is imported, built or read beside it."""
     with _one_line():
         return typed(_plain_copy(source if isinstance(source, Mapping) else _content(source)))
-
-
-def stored_content(text: str, what: str) -> dict[str, Any]:
-    """The fields that the text of a run folder's file has, before they are given their types."""
-    from fedwave.files.yaml_text import read_yaml
-
-    with _one_line():
-        return _plain_copy(read_yaml(text, what))
 
 
 def to_yaml(experiment: Experiment, only_ascii: bool = False) -> str:

@@ -13,9 +13,12 @@ not execute code (trusted_code.py).
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +26,13 @@ from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import data_files
 from fedwave.experiments.config.parts import Part
+from fedwave.experiments.config.run_id import deciding_fields
+from fedwave.experiments.config.sweep import to_mapping
 from fedwave.experiments.store.checksums import file_sha256, sha256
-from fedwave.experiments.store.own_parts import script_parts
 from fedwave.files.reading import read_bytes
-from fedwave.files.writing import write_whole
+from fedwave.files.writing import write_bytes
 from fedwave.parts import registry
-from fedwave.parts.user_code import helper_modules, imported_sources, module_file
+from fedwave.parts.user_code import find_importer, helper_modules, imported_sources, is_package_file, module_file
 
 _FOLDER, _MODULE = "inputs/", "module "
 NOT_PINNED = ""
@@ -47,8 +51,7 @@ class Input:
     def read(cls, content: Any) -> Input:
         """From a file, which may be untrusted: nothing is written or read elsewhere."""
         one = cls(**content)
-        own = one.copy is None or one.copy == _FOLDER + Path(one.copy).name
-        if not (own and isinstance(one.kind, str) and isinstance(one.sha256, str)):
+        if one.copy is not None and one.copy != _FOLDER + Path(one.copy).name:
             raise ValueError("at its inputs")
         return one
 
@@ -74,9 +77,8 @@ def find_inputs(experiment: Experiment, known: Mapping[str, Input]) -> list[Foun
     def note(kind: str, path: str, checksum: str, text: str | None = None) -> None:
         taken = {one.name for one in found}
         same = [n for n, one in known.items() if (one.kind, one.sha256) == (kind, checksum) and n not in taken]
-        called = [name for name in same if Path(name).name == Path(path).name]
-        name = (called or same or [_free(path, taken)])[0]
-        found.append(Found(name, kind, checksum, path, text))
+        same.sort(key=lambda name: Path(name).name != Path(path).name)
+        found.append(Found((same or [_free(path, taken)])[0], kind, checksum, path, text))
 
     for path, text in imported_sources(experiment.imports).items():
         note("code", path, sha256(text.encode()), text)
@@ -84,7 +86,12 @@ def find_inputs(experiment: Experiment, known: Mapping[str, Input]) -> list[Foun
         note("data", path, file_sha256(path))
     for module, path in helper_modules(experiment.imports).items():
         found.append(Found(_MODULE + module, "module", file_sha256(path), path))
-    return found + [Found(name, "part", NOT_PINNED) for name in script_parts(experiment)]
+    of_scripts = [
+        Found(part_title(family, name), "part", NOT_PINNED)
+        for (family, name), part in _own_parts(experiment).items()
+        if family != "dataset" and find_importer(part) is None and not _package(part)
+    ]
+    return found + of_scripts
 
 
 def found_dataset(part: Part, named: Part) -> Found:
@@ -110,28 +117,31 @@ def copy_note(folder: Path, one: Input) -> str:
     return f" (a copy is {folder / one.copy})" if one.copy is not None else ""
 
 
-def keep_inputs(folder: Path, found: Sequence[Found]) -> dict[str, Input]:
-    """Copy the inputs of a run that begins into its folder."""
-    taken, kept = {one.name for one in found}, {}
+def as_inputs(found: Sequence[Found]) -> dict[str, Input]:
+    """The inputs of a run that begins."""
+    taken, inputs = {one.name for one in found}, {}
     for one in found:
         copy = None
         if one.path is not None and (one.text is not None or os.path.getsize(one.path) <= MOST_BYTES):
             copy = one.name if one.name.startswith(_FOLDER) else _free(one.path, taken)
             taken.add(copy)
-            _write_copy(folder / copy, one)
-        kept[one.name] = Input(one.kind, one.sha256, copy)
-    return kept
+        inputs[one.name] = Input(one.kind, one.sha256, copy)
+    return inputs
 
 
-def restore_copies(folder: Path, found: Iterable[Found], known: Mapping[str, Input]) -> list[str]:
-    """Make missing or damaged copies again from the same files; says which."""
-    said = []
+def write_copies(folder: Path, found: Iterable[Found], known: Mapping[str, Input]) -> list[str]:
+    """Copy what has no copy yet, or a damaged one; returns the copies that were written."""
+    written = []
     for one in found:
-        old = known.get(one.name)
-        if old is not None and old.copy is not None and one.path is not None and not has_copy(folder, old):
-            _write_copy(folder / old.copy, one)
-            said.append(f"{folder / old.copy} was damaged or missing: it is copied again from {one.path}.")
-    return said
+        copy = known[one.name].copy if one.name in known else None
+        if copy is None or one.path is None or has_copy(folder, known[one.name]):
+            continue
+        content = read_bytes(one.path, one.path, MOST_BYTES) if one.text is None else one.text.encode()
+        if sha256(content) != one.sha256:
+            raise FedwaveError(f"{one.path} has changed in this moment: run the command again.")
+        write_bytes(folder / copy, content)
+        written.append(copy)
+    return written
 
 
 def has_copy(folder: Path, one: Input) -> bool:
@@ -183,16 +193,35 @@ def arrays_sha256(dataset: Any) -> str:
     return total.hexdigest()
 
 
+def package_versions(experiment: Experiment) -> dict[str, str]:
+    """The versions of the installed packages that an experiment has parts from, by name."""
+    packages = {_package(part) for part in _own_parts(experiment).values()} - {""}
+    known = metadata.packages_distributions() if packages else {}
+    return {name: metadata.version(name) for package in sorted(packages) for name in known.get(package, ())}
+
+
+def part_title(family: str, name: str) -> str:
+    """A part in the record of a run."""
+    return f"{registry.word(family)} {name}"
+
+
+def _own_parts(experiment: Experiment) -> dict[tuple[str, str], Any]:
+    """The registered parts that an experiment names, by family and name: every word of its fields may be a name."""
+    fields = json.dumps(deciding_fields(to_mapping(experiment)), ensure_ascii=False)
+    words = {word.strip() for word in re.split('[":,;=]', fields)}
+    own = registry.own()
+    return {(family, name): part for family in own for name, part in own[family].items() if name in words}
+
+
+def _package(part: Any) -> str:
+    """The installed package that defines a part; empty if none does."""
+    module = getattr(part, "__module__", None) or ""
+    file = module_file(module)
+    return module.partition(".")[0] if file is not None and is_package_file(file) else ""
+
+
 def _is_file(path: Path, checksum: str) -> bool:
     return os.path.isfile(path) and file_sha256(path) == checksum
-
-
-def _write_copy(copy: Path, found: Found) -> None:
-    assert found.path is not None
-    content = read_bytes(found.path, found.path, MOST_BYTES) if found.text is None else found.text.encode()
-    if sha256(content) != found.sha256:
-        raise FedwaveError(f"{found.path} has changed in this moment: run the command again.")
-    write_whole(copy, lambda file: file.write(content))
 
 
 def _modules(names: Iterable[str]) -> dict[str, str]:
