@@ -19,6 +19,7 @@ from fedwave.experiments.store.provenance import all_versions
 from fedwave.experiments.store.verify import Finding, listed_names, sound, versions_note
 from fedwave.types import Array
 
+_ABOUT = ("experiment", "units", "inputs")
 Names = tuple[object, object]  # what the two runs are called
 
 
@@ -27,7 +28,8 @@ def compare_runs(a: Path, b: Path) -> list[Finding]:
     one, other = RunFolder(a), RunFolder(b)
     found = [*compare_experiments(one, other), *_instances(one, other)]
     apart = {finding.about for finding in found if finding.state == "differs"}
-    found = [Finding(about, "ok", "the same") for about in ("experiment", "inputs") if about not in apart] + found
+    found = [Finding(about, "ok", "the same") for about in _ABOUT if about not in ("units", *apart)] + found
+    found.sort(key=lambda finding: _ABOUT.index(finding.about))
     try:
         found += _results(one, other)
         if sound(found):  # else it is no wonder

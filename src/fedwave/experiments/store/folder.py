@@ -121,7 +121,7 @@ class RunFolder:
         known = self.manifest.inputs if begun else {}
         found = inputs.find_inputs(experiment, known)
         inputs.check_unchanged(self.path, found, known)
-        places = {one.name: one.path for one in found if one.kind in ("code", "data") and one.path is not None}
+        places = {one.name: one.path for one in found if one.input.kind in ("code", "data") and one.path is not None}
         stored = renamed(experiment, {path: name for name, path in places.items()})
         if begun:
             self._check_same(stored)
@@ -129,8 +129,8 @@ class RunFolder:
         datasets = [inputs.found_dataset(*pair) for pair in _datasets(units, places)]
         inputs.check_unchanged(self.path, datasets, known)
         found += datasets
-        known = known if begun else inputs.as_inputs(found)
-        copied = inputs.write_copies(self.path, found, known)
+        known = known if begun else {one.name: one.input for one in found}
+        copied = inputs.write_copies(self.path, found)
         if begun:
             self.warnings += [f"{self.path / name} was damaged or missing: it is copied again." for name in copied]
         else:

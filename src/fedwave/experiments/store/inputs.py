@@ -16,9 +16,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,7 @@ class Found:
     """An input where it is now."""
 
     name: str
-    kind: str
-    sha256: str
+    input: Input
     path: str | None = None  # None: a dataset, a part
     text: str | None = None  # of code, as this process has executed it
 
@@ -74,20 +74,25 @@ def find_inputs(experiment: Experiment, known: Mapping[str, Input]) -> list[Foun
     """
     found: list[Found] = []
 
-    def note(kind: str, path: str, checksum: str, text: str | None = None) -> None:
-        taken = {one.name for one in found}
+    def note(kind: str, path: str, text: str | None = None, name: str | None = None) -> None:
+        checksum = file_sha256(path) if text is None else sha256(text.encode())
+        taken = {one.name for one in found} | {one.input.copy for one in found}
         same = [n for n, one in known.items() if (one.kind, one.sha256) == (kind, checksum) and n not in taken]
         same.sort(key=lambda name: Path(name).name != Path(path).name)
-        found.append(Found((same or [_free(path, taken)])[0], kind, checksum, path, text))
+        free = next(copy for copy in _copies(path) if copy not in taken)
+        name = name or next(iter(same), free)
+        small = text is not None or os.path.getsize(path) <= MOST_BYTES
+        copy = known[name].copy if name in known else free if small else None
+        found.append(Found(name, Input(kind, checksum, copy), path, text))
 
     for path, text in imported_sources(experiment.imports).items():
-        note("code", path, sha256(text.encode()), text)
+        note("code", path, text)
     for path in data_files(experiment):
-        note("data", path, file_sha256(path))
+        note("data", path)
     for module, path in helper_modules(experiment.imports).items():
-        found.append(Found(_MODULE + module, "module", file_sha256(path), path))
+        note("module", path, name=_MODULE + module)
     of_scripts = [
-        Found(part_title(family, name), "part", NOT_PINNED)
+        Found(part_title(family, name), Input("part", NOT_PINNED))
         for (family, name), part in _own_parts(experiment).items()
         if family != "dataset" and find_importer(part) is None and not _package(part)
     ]
@@ -96,12 +101,12 @@ def find_inputs(experiment: Experiment, known: Mapping[str, Input]) -> list[Foun
 
 def found_dataset(part: Part, named: Part) -> Found:
     """A dataset, which is loaded; ``named`` as the experiment in the folder has it."""
-    return Found(f"dataset {named}", "dataset", arrays_sha256(registry.build("dataset", part)))
+    return Found(f"dataset {named}", Input("dataset", arrays_sha256(registry.build("dataset", part))))
 
 
 def check_unchanged(folder: Path, found: Iterable[Found], known: Mapping[str, Input]) -> None:
     """Raises FedwaveError for inputs with another content than when the run in this folder was begun."""
-    now = {one.name: (one.sha256, one.path or one.name) for one in found}
+    now = {one.name: (one.input.sha256, one.path or one.name) for one in found}
     # Modules that this process had loaded before it imported the user's files.
     now |= {name: (file_sha256(path), path) for name, path in _modules(known).items()}
     for name, (checksum, path) in now.items():
@@ -117,30 +122,17 @@ def copy_note(folder: Path, one: Input) -> str:
     return f" (a copy is {folder / one.copy})" if one.copy is not None else ""
 
 
-def as_inputs(found: Sequence[Found]) -> dict[str, Input]:
-    """The inputs of a run that begins."""
-    taken, inputs = {one.name for one in found}, {}
-    for one in found:
-        copy = None
-        if one.path is not None and (one.text is not None or os.path.getsize(one.path) <= MOST_BYTES):
-            copy = one.name if one.name.startswith(_FOLDER) else _free(one.path, taken)
-            taken.add(copy)
-        inputs[one.name] = Input(one.kind, one.sha256, copy)
-    return inputs
-
-
-def write_copies(folder: Path, found: Iterable[Found], known: Mapping[str, Input]) -> list[str]:
+def write_copies(folder: Path, found: Iterable[Found]) -> list[str]:
     """Copy what has no copy yet, or a damaged one; returns the copies that were written."""
     written = []
     for one in found:
-        copy = known[one.name].copy if one.name in known else None
-        if copy is None or one.path is None or has_copy(folder, known[one.name]):
+        if one.path is None or one.input.copy is None or has_copy(folder, one.input):
             continue
         content = read_bytes(one.path, one.path, MOST_BYTES) if one.text is None else one.text.encode()
-        if sha256(content) != one.sha256:
+        if sha256(content) != one.input.sha256:
             raise FedwaveError(f"{one.path} has changed in this moment: run the command again.")
-        write_bytes(folder / copy, content)
-        written.append(copy)
+        write_bytes(folder / one.input.copy, content)
+        written.append(one.input.copy)
     return written
 
 
@@ -231,8 +223,7 @@ def _modules(names: Iterable[str]) -> dict[str, str]:
     return {name: file for name, file in files if file is not None}
 
 
-def _free(path: str, taken: Iterable[str]) -> str:
-    """A name in inputs/ that is not taken."""
-    used, name = set(taken), Path(path).name
-    tries = (_FOLDER + (f"{k}_{name}" if k else name) for k in range(len(used) + 1))
-    return next(one for one in tries if one not in used)
+def _copies(path: str) -> Iterator[str]:
+    """Names in inputs/ for a copy of a file, the best one first."""
+    yield _FOLDER + Path(path).name
+    yield from (f"{_FOLDER}{number}_{Path(path).name}" for number in count(1))
