@@ -126,11 +126,11 @@ class RunFolder:
         if begun:
             self._check_same(stored)
         units = self.units() if begun else units_of(stored, places)
-        datasets = [inputs.found_dataset(*pair) for pair in _datasets(units, places)]
+        datasets = inputs.find_datasets(units, places)
         inputs.check_unchanged(self.path, datasets, known)
         found += datasets
         known = known if begun else {one.name: one.input for one in found}
-        copied = inputs.write_copies(self.path, found)
+        copied = inputs.write_copies(self.path, [one for one in found if one.name in known])
         if begun:
             self.warnings += [f"{self.path / name} was damaged or missing: it is copied again." for name in copied]
         else:
@@ -247,13 +247,3 @@ class RunFolder:
 def table_names(unit: Unit) -> list[str]:
     """The files of a finished unit."""
     return [f"{kind}/{unit.name}.parquet" for kind in KINDS]
-
-
-def _datasets(units: Sequence[Unit], places: Mapping[str, str]) -> list[tuple[Any, Any]]:
-    """The datasets that the units learn, each once: as it is here, and as the experiment names it."""
-    found = {}
-    for unit in units:
-        task, located = unit.experiment.task, replace(unit, places=places).located().task
-        if task is not None and located is not None:
-            found[str(task.dataset)] = (located.dataset, task.dataset)
-    return list(found.values())

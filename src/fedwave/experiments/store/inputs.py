@@ -17,7 +17,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from itertools import count
 from pathlib import Path
@@ -26,9 +26,9 @@ from typing import Any
 from fedwave.errors import FedwaveError
 from fedwave.experiments.config.experiment import Experiment
 from fedwave.experiments.config.files import data_files
-from fedwave.experiments.config.parts import Part
 from fedwave.experiments.config.run_id import deciding_fields
 from fedwave.experiments.config.sweep import to_mapping
+from fedwave.experiments.config.units import Unit
 from fedwave.experiments.store.checksums import file_sha256, sha256
 from fedwave.files.reading import read_bytes
 from fedwave.files.writing import write_bytes
@@ -77,10 +77,9 @@ def find_inputs(experiment: Experiment, known: Mapping[str, Input]) -> list[Foun
     def note(kind: str, path: str, text: str | None = None, name: str | None = None) -> None:
         checksum = file_sha256(path) if text is None else sha256(text.encode())
         taken = {one.name for one in found} | {one.input.copy for one in found}
-        same = [n for n, one in known.items() if (one.kind, one.sha256) == (kind, checksum) and n not in taken]
-        same.sort(key=lambda name: Path(name).name != Path(path).name)
+        same = (n for n, one in known.items() if (one.kind, one.sha256) == (kind, checksum) and n not in taken)
         free = next(copy for copy in _copies(path) if copy not in taken)
-        name = name or next(iter(same), free)
+        name = name or next(same, free)
         small = text is not None or os.path.getsize(path) <= MOST_BYTES
         copy = known[name].copy if name in known else free if small else None
         found.append(Found(name, Input(kind, checksum, copy), path, text))
@@ -89,8 +88,10 @@ def find_inputs(experiment: Experiment, known: Mapping[str, Input]) -> list[Foun
         note("code", path, text)
     for path in data_files(experiment):
         note("data", path)
-    for module, path in helper_modules(experiment.imports).items():
-        note("module", path, name=_MODULE + module)
+    loaded = {_MODULE + module: path for module, path in helper_modules(experiment.imports).items()}
+    # Also those that this process had loaded before it imported the user's files.
+    for name, path in (loaded | _modules(known)).items():
+        note("module", path, name=name)
     of_scripts = [
         Found(part_title(family, name), Input("part", NOT_PINNED))
         for (family, name), part in _own_parts(experiment).items()
@@ -99,21 +100,25 @@ def find_inputs(experiment: Experiment, known: Mapping[str, Input]) -> list[Foun
     return found + of_scripts
 
 
-def found_dataset(part: Part, named: Part) -> Found:
-    """A dataset, which is loaded; ``named`` as the experiment in the folder has it."""
-    return Found(f"dataset {named}", Input("dataset", arrays_sha256(registry.build("dataset", part))))
+def find_datasets(units: Iterable[Unit], places: Mapping[str, str]) -> list[Found]:
+    """The datasets that the units learn, each once; they are loaded. ``places`` are those of the files."""
+    found = {}
+    for unit in units:
+        task, located = unit.experiment.task, replace(unit, places=places).located().task
+        if task is not None and located is not None:
+            found[f"dataset {task.dataset}"] = located.dataset
+    sums = {name: arrays_sha256(registry.build("dataset", part)) for name, part in found.items()}
+    return [Found(name, Input("dataset", checksum)) for name, checksum in sums.items()]
 
 
 def check_unchanged(folder: Path, found: Iterable[Found], known: Mapping[str, Input]) -> None:
     """Raises FedwaveError for inputs with another content than when the run in this folder was begun."""
-    now = {one.name: (one.input.sha256, one.path or one.name) for one in found}
-    # Modules that this process had loaded before it imported the user's files.
-    now |= {name: (file_sha256(path), path) for name, path in _modules(known).items()}
-    for name, (checksum, path) in now.items():
-        if name in known and known[name].sha256 != checksum:
+    for one in found:
+        before = known.get(one.name, one.input)
+        if before.sha256 != one.input.sha256:
             raise FedwaveError(
-                f"{path} has changed since the run in {folder} was begun: restore it{copy_note(folder, known[name])}, "
-                "or start a new run."
+                f"{one.path or one.name} has changed since the run in {folder} was begun: restore it"
+                f"{copy_note(folder, before)}, or start a new run."
             )
 
 
