@@ -101,7 +101,7 @@ def test_lots_that_were_trained_in_other_units(first: tuple[str, ...], second: t
     folders = [lot(tmp_path / "a", 0, 3, asked, *first), lot(tmp_path / "b", 3, 2, asked, *second)]
     out, told = merged(folders, tmp_path / "out")
     assert len(told) == 1
-    assert mentions(told[0], "units", "lanes")
+    assert mentions(told[0], "units", "digits")
     data = fw.load(out)
     for folder in folders:
         part = fw.load(folder)

@@ -157,7 +157,9 @@ def _write(store: RunFolder, lots: Sequence[RunFolder]) -> None:
     first, at = lots[0], [lot.stored() for lot in lots]
     block = max(one.block or one.instances for one in at)
     whole = replace(at[0], instances=sum(one.instances for one in at), block=block)
-    units = sorted((unit for lot in lots for unit in lot.manifest.units), key=lambda unit: unit.point)
+    units = [unit for lot in lots for unit in lot.manifest.units]
+    groups = {(unit.point, unit.schedulers): number for number, unit in reversed([*enumerate(units)])}
+    units.sort(key=lambda unit: (unit.point, groups[unit.point, unit.schedulers]))  # as if they were cut at once
     manifest = replace(first.manifest, experiment=whole, units=units)
     files = [(lot, name) for lot in lots for unit in lot.manifest.units for name in table_names(unit)]
     files += [(first, one.copy) for one in first.manifest.inputs.values() if one.copy is not None]
