@@ -59,6 +59,7 @@ def _check_outputs(folder: Path, names: Iterable[str]) -> None:
     if is_run_folder(folder):
         raise FedwaveError(f"{folder} is the folder of a run: choose another folder.")
     _check_lock(folder)
+    _check_not_within_run(folder)
     marked, listed = (os.path.lexists(folder / name) for name in (LOCK, SUMS))
     known = read_sums(folder) if marked and listed else {}
     # Marked and not listed: fedwave was stopped before it wrote the checksums. A run folder has its own lock.
@@ -75,8 +76,9 @@ def _check_outputs(folder: Path, names: Iterable[str]) -> None:
 def check_run_place(folder: Path) -> None:
     """Make a folder for a run; raises FedwaveError if it holds anything but a run or the beginning of one."""
     _check_lock(folder)
+    _check_not_within_run(folder)
     there = _entries(folder)
-    if MANIFEST not in there:
+    if there and MANIFEST not in there:
         ours = {name for name in there if name in _BEGINNING or read_unfinished_stem(name) is not None}
         check_new(folder, ours if LOCK in there else set())
     check_links(folder)
@@ -117,6 +119,14 @@ def _check_lock(folder: Path) -> None:
     path = folder / LOCK
     if os.path.lexists(path) and (path.is_symlink() or not path.is_file() or path.stat().st_size):
         raise FedwaveError(f"{path} is not a lock of fedwave: remove it, or choose another folder.")
+
+
+def _check_not_within_run(folder: Path) -> None:
+    """Whatever lies in rounds/ would be read as a table of the run."""
+    real = Path(os.path.realpath(folder))
+    for place in (real, *real.parents):
+        if place.name in PLACES and is_run_folder(place.parent):
+            raise FedwaveError(f"{folder} lies in {place.name}/ of the run {place.parent}: choose another folder.")
 
 
 def _remove_unfinished(folder: Path) -> None:
